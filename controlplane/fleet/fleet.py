@@ -21,9 +21,9 @@ from controlplane.domain.placement import (
 from controlplane.fleet.host.claim_replay import HeldClaims
 from controlplane.fleet.host.downtime import HostSilence
 from controlplane.fleet.host.drain import HostDrain
-from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.host.stall_aware_clock import ListeningClock
 from controlplane.fleet.host.standbys import Standbys
+from controlplane.fleet.host.state import HostState
 from controlplane.fleet.host.watch import HostWatch
 from controlplane.fleet.node_pools import NodePools
 from controlplane.fleet.unreported import UnreportedHosts
@@ -39,7 +39,7 @@ from tiltyard.runtime.logging.context import task_context
 
 
 class Fleet:
-    """Owns one link and one watch per agent."""
+    """Owns one host and one watch per agent."""
 
     def __init__(
         self,
@@ -78,13 +78,13 @@ class Fleet:
         self._random = random
         self._reach = reach
         self._metrics = metrics
-        self._links: dict[str, HostLink] = {}
+        self._links: dict[str, HostState] = {}
         self._watches: dict[str, HostWatch] = {}
         self._drains: dict[str, HostDrain] = {}
         self._following: dict[str, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
         self._awaited: set[str] = set()
-        self._places: dict[tuple[str, str], list[HostLink]] = {}
+        self._places: dict[tuple[str, str], list[HostState]] = {}
         self.node_pools = NodePools(host_network_pools)
         self.unreported = UnreportedHosts(
             unreachable_after=lambda: self.unreachable_after,
@@ -92,7 +92,7 @@ class Fleet:
             clock=clock,
         )
         """The hosts that have not reported since this process started."""
-        self._listeners: list[Callable[[HostLink], None]] = [self.unreported.note]
+        self._listeners: list[Callable[[HostState], None]] = [self.unreported.note]
 
     async def load(self) -> None:
         """Read the agents from the store."""
@@ -113,18 +113,18 @@ class Fleet:
 
     def add(self, row: AgentRow) -> None:
         """Take an agent in, and follow it as soon as the fleet runs."""
-        link = HostLink(row, self._dial(row), self.standbys)
-        self._links[row.name] = link
-        self._places.setdefault((row.region, row.node_pool), []).append(link)
+        host = HostState(row, self._dial(row), self.standbys)
+        self._links[row.name] = host
+        self._places.setdefault((row.region, row.node_pool), []).append(host)
         self._drains[row.name] = drain = HostDrain(
-            link, self._hosts, clock=self._clock, random=self._random, changed=self.tell_change
+            host, self._hosts, clock=self._clock, random=self._random, changed=self.tell_change
         )
         self._watches[row.name] = HostWatch(
-            link,
+            host,
             self._reports,
             drain,
-            HostSilence(link, self._hosts, self._lost_after, self._clock),
-            self._held_claims(link),
+            HostSilence(host, self._hosts, self._lost_after, self._clock),
+            self._held_claims(host),
             clock=self._clock,
             listened=self._listening.now,
             random=self._random,
@@ -141,23 +141,23 @@ class Fleet:
 
         The fleet itself ends its watch and hangs up. Idempotent.
         """
-        link = self._links.pop(agent, None)
-        if link is None:
+        host = self._links.pop(agent, None)
+        if host is None:
             return
         assert self._group is not None, "the fleet runs"
-        self._places[link.row.region, link.row.node_pool].remove(link)
+        self._places[host.row.region, host.row.node_pool].remove(host)
         del self._watches[agent], self._drains[agent]
         self._awaited.discard(agent)
-        self.unreported.drop(link)
+        self.unreported.drop(host)
         self.standbys.leave(agent)
-        left = _leave(link, self._following.pop(agent))
+        left = _leave(host, self._following.pop(agent))
         self._group.create_task(left, name=f"leave {agent}")
-        self.tell_change(link)
+        self.tell_change(host)
 
     async def close(self) -> None:
         """Hang up on every agent."""
-        for link in self._links.values():
-            await link.client.close()
+        for host in self._links.values():
+            await host.client.close()
 
     @property
     def ready(self) -> bool:
@@ -168,20 +168,20 @@ class Fleet:
         return all(self._watches[agent].tried.is_set() for agent in self._awaited)
 
     @property
-    def links(self) -> list[HostLink]:
+    def hosts(self) -> list[HostState]:
         """Every host."""
         return list(self._links.values())
 
-    def link(self, agent: str) -> HostLink | None:
-        """Give the link of an agent."""
+    def host(self, agent: str) -> HostState | None:
+        """Give the host of an agent."""
         return self._links.get(agent)
 
     def session(self, agent: str, internal_id: str) -> HostSession | None:
         """Give a session as its host reported it last; None when it is not known to live."""
-        link = self._links.get(agent)
-        return link.session(internal_id) if link is not None else None
+        host = self._links.get(agent)
+        return host.session(internal_id) if host is not None else None
 
-    def on_change(self, listener: Callable[[HostLink], None]) -> None:
+    def on_change(self, listener: Callable[[HostState], None]) -> None:
         """Call `listener` whenever a host or its sessions changed, and when it was removed."""
         self._listeners.append(listener)
 
@@ -189,31 +189,31 @@ class Fleet:
         """Return the time by which hosts are evaluated: the seconds that this program listened."""
         return self._listening.now()
 
-    def silent_seconds(self, link: HostLink) -> float:
+    def silent_seconds(self, host: HostState) -> float:
         """Tell for how long a host was silent while it was listened to."""
-        return link.silent_seconds(self._listening.now())
+        return host.silent_seconds(self._listening.now())
 
-    def is_heard(self, agent: str | None) -> bool:
+    def is_responsive(self, agent: str | None) -> bool:
         """Return whether an agent's sessions keep the status that it reported.
 
         False after `unreachable_after` of silence, never because the control plane started.
         """
-        link = self._links.get(agent or "")
-        if link is None or not link.reconciled:
+        host = self._links.get(agent or "")
+        if host is None or not host.reconciled:
             return True
-        return self.silent_seconds(link) <= self.unreachable_after
+        return self.silent_seconds(host) <= self.unreachable_after
 
     def takes_claims(self, agent: str) -> bool:
         """Return whether standbys of an agent's host can be claimed now."""
-        link = self._links.get(agent)
-        if link is None or link.draining or link.is_newer or not link.reconciled:
+        host = self._links.get(agent)
+        if host is None or host.draining or host.is_newer or not host.reconciled:
             return False
-        return self.silent_seconds(link) <= self.placement_silence
+        return self.silent_seconds(host) <= self.placement_silence
 
     def is_draining(self, agent: str | None) -> bool:
         """Return whether an agent's host takes no new sessions."""
-        link = self._links.get(agent or "")
-        return link is not None and link.draining
+        host = self._links.get(agent or "")
+        return host is not None and host.draining
 
     def order_drain(self, agent: str, drain: Drain) -> None:
         """Have a host told an order that is in the database; placement goes by it at once."""
@@ -222,10 +222,10 @@ class Fleet:
 
     async def drain_told(self, agent: str, timeout: float) -> None:
         """Wait until a host has taken its orders, at most `timeout` seconds, if it is heard."""
-        link = self._links.get(agent)
-        if link is None:
+        host = self._links.get(agent)
+        if host is None:
             return
-        if self.silent_seconds(link) <= self.placement_silence:
+        if self.silent_seconds(host) <= self.placement_silence:
             await self._drains[agent].told(timeout)
 
     def has_image(self, region: str, node_pool: str, image: str) -> bool:
@@ -245,11 +245,11 @@ class Fleet:
             for view in self._views(region, node_pool)
         )
 
-    def hosts_of(self, region: str, node_pool: str) -> list[HostLink]:
+    def hosts_of(self, region: str, node_pool: str) -> list[HostState]:
         """Give the hosts of a region and node pool, whatever their condition."""
         return list(self._places.get((region, node_pool), ()))
 
-    def hosts_with_room(self, region: str, node_pool: str, wanted: Wanted) -> list[HostLink]:
+    def hosts_with_room(self, region: str, node_pool: str, wanted: Wanted) -> list[HostState]:
         """Give the healthy hosts of a region and node pool that could take a session."""
         views = self._views(region, node_pool)
         fit = (view for view in views if has_room(view, wanted, self.placement_silence))
@@ -261,15 +261,15 @@ class Fleet:
         """Tell of each host of a region and node pool what `take_host` would make of it."""
         now, allowed = self._listening.now(), self.node_pools.allows(node_pool, network_mode)
 
-        def seen(link: HostLink) -> HostView | ObstacleKind:
+        def seen(host: HostState) -> HostView | ObstacleKind:
             if not allowed:
                 return ObstacleKind.HOST_NETWORK
-            unknown = ObstacleKind.NEWER if link.is_newer else ObstacleKind.CONNECTING
-            return link.view(now, wanted.owner) or unknown
+            unknown = ObstacleKind.NEWER if host.is_newer else ObstacleKind.CONNECTING
+            return host.view(now, wanted.owner) or unknown
 
-        links = self._places.get((region, node_pool), [])
+        hosts = self._places.get((region, node_pool), [])
         return explain(
-            {link.row.name: seen(link) for link in links},
+            {host.name: seen(host) for host in hosts},
             wanted,
             strategy=self.node_pools.strategy(node_pool),
             max_silence=self.placement_silence,
@@ -282,13 +282,13 @@ class Fleet:
         wanted: Wanted,
         internal_id: str,
         refused: frozenset[str],
-    ) -> HostLink | None:
+    ) -> HostState | None:
         """Choose a host and take what the attempt needs of it, in one step of the event loop."""
         now = self._listening.now()
         views = (
-            link.view(now, wanted.owner)
-            for link in self._places.get((region, node_pool), ())
-            if link.has_start_slot and link.row.name not in refused
+            host.view(now, wanted.owner)
+            for host in self._places.get((region, node_pool), ())
+            if host.has_start_slot and host.name not in refused
         )
         ranked = rank_hosts(
             (view for view in views if view is not None),
@@ -299,9 +299,9 @@ class Fleet:
         )
         if not ranked:
             return None
-        link = self._links[ranked[0].agent]
-        link.hold(internal_id, wanted)
-        return link
+        host = self._links[ranked[0].agent]
+        host.hold(internal_id, wanted)
+        return host
 
     def hopeless(
         self, region: str, node_pool: str, wishes: Iterable[tuple[Wanted, frozenset[str]]]
@@ -330,21 +330,21 @@ class Fleet:
                 break
         return left
 
-    def view(self, link: HostLink) -> HostView | None:
+    def view(self, host: HostState) -> HostView | None:
         """Show a host as placement sees it now; None where nothing of it could be used."""
-        return link.view(self._listening.now())
+        return host.view(self._listening.now())
 
-    def fitting(self, link: HostLink, wishes: Iterable[Wanted]) -> list[Wanted]:
+    def fitting(self, host: HostState, wishes: Iterable[Wanted]) -> list[Wanted]:
         """Give those of these that this one host has room for now."""
-        view = self.view(link)
-        if view is None or self._links.get(link.row.name) is not link:
+        view = self.view(host)
+        if view is None or self._links.get(host.name) is not host:
             return []
         return [wanted for wanted in wishes if has_room(view, wanted, self.placement_silence)]
 
-    def give_back(self, link: HostLink, internal_id: str) -> None:
+    def give_back(self, host: HostState, internal_id: str) -> None:
         """Return what an attempt holds."""
-        link.give_back(internal_id)
-        self.tell_change(link)
+        host.give_back(internal_id)
+        self.tell_change(host)
 
     def stop_session(self, agent: str, internal_id: str) -> "asyncio.Future[bool]":
         """Have a session, or what may have come of an attempt, stopped for certain.
@@ -359,9 +359,9 @@ class Fleet:
         nothing.set_result(True)
         return nothing
 
-    def _held_claims(self, link: HostLink) -> HeldClaims:
+    def _held_claims(self, host: HostState) -> HeldClaims:
         return HeldClaims(
-            link, self._claims, self._reports, clock=self._clock, random=self._random
+            host, self._claims, self._reports, clock=self._clock, random=self._random
         )
 
     def _follow(self, group: asyncio.TaskGroup, agent: str) -> None:
@@ -369,22 +369,22 @@ class Fleet:
             self._watches[agent].run(), name=f"watch {agent}", context=task_context(agent=agent)
         )
 
-    def tell_change(self, link: HostLink) -> None:
+    def tell_change(self, host: HostState) -> None:
         """Tell every listener that a host, or what is held of it, changed."""
         for listener in self._listeners:
-            listener(link)
+            listener(host)
 
     def _views(self, region: str, node_pool: str) -> Iterator[HostView]:
         now = self._listening.now()
-        for link in self._places.get((region, node_pool), ()):
-            view = link.view(now)
+        for host in self._places.get((region, node_pool), ()):
+            view = host.view(now)
             if view is not None:
                 yield view
 
 
-async def _leave(link: HostLink, following: "asyncio.Task[None]") -> None:
+async def _leave(host: HostState, following: "asyncio.Task[None]") -> None:
     following.cancel()
     try:
         await asyncio.wait({following})
     finally:
-        await link.client.close()
+        await host.client.close()

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from random import Random
 
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.host.state import HostState
 from controlplane.fleet.icmp import CannotPingError, ping
 from controlplane.metrics.agents import FleetMetrics
 from tiltyard.runtime.clock import Clock
@@ -61,30 +61,30 @@ class Pinger:
         async with asyncio.TaskGroup() as group:
             while True:
                 now = self._clock.monotonic()
-                for link in self._fleet.links:
-                    if self._is_due(link, now):
-                        link.latency.due = float("inf")
-                        group.create_task(self._measure(link), name=f"ping {link.row.name}")
+                for host in self._fleet.hosts:
+                    if self._is_due(host, now):
+                        host.latency.due = float("inf")
+                        group.create_task(self._measure(host), name=f"ping {host.name}")
                 await self._clock.sleep(LOOK)
 
-    def _is_due(self, link: HostLink, now: float) -> bool:
-        latency = link.latency
+    def _is_due(self, host: HostState, now: float) -> bool:
+        latency = host.latency
         return (
-            latency.due <= now and bool(latency.addresses) and self._fleet.is_heard(link.row.name)
+            latency.due <= now and bool(latency.addresses) and self._fleet.is_responsive(host.name)
         )
 
-    async def _measure(self, link: HostLink) -> None:
-        for address in link.latency.addresses:
+    async def _measure(self, host: HostState) -> None:
+        for address in host.latency.addresses:
             try:
-                while not link.latency.note(address, await self._echo(address)):
+                while not host.latency.note(address, await self._echo(address)):
                     pass
             except CannotPingError as error:
-                link.latency.forget()
+                host.latency.forget()
                 self._tell(f"cannot measure latency: {error}")
                 break
             self._tell("")
         wait = self._interval * (1 + JITTER * (2 * self._random.random() - 1))
-        link.latency.due = self._clock.monotonic() + wait
+        host.latency.due = self._clock.monotonic() + wait
 
     async def _echo(self, address: str) -> float | None:
         async with self._slots:

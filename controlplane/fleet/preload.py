@@ -12,8 +12,8 @@ from random import Random
 from controlplane.domain.contract import RegistryLogin
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.images import HostPreload, Means
-from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.host.pulls import Pull
+from controlplane.fleet.host.state import HostState
 from controlplane.storage.tables.tags import TagStore
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.tasks import TaskOwner
@@ -33,7 +33,7 @@ class Preloader:
     ) -> None:
         """Listen to `fleet` for hosts that report; `login_for` gives an image's registry's."""
         self._fleet = fleet
-        self._means = Means(tags, login_for, fleet.is_heard, clock, random)
+        self._means = Means(tags, login_for, fleet.is_responsive, clock, random)
         self._hosts: dict[str, HostPreload] = {}
         self._leaving = TaskOwner[None]()
         self._defect: BaseException | None = None
@@ -46,7 +46,7 @@ class Preloader:
         """True when every host has all desired images, as far as was compared."""
         return all(host.idle for host in self._hosts.values())
 
-    def pulls(self, link: HostLink) -> list[Pull]:
+    def pulls(self, link: HostState) -> list[Pull]:
         """Give the pulls of a host that are not over: those being made first."""
         host = self._hosts.get(link.row.name)
         return [] if host is None else host.pulls
@@ -67,15 +67,15 @@ class Preloader:
                 self._leave(name)
             await self._leaving.wait()
 
-    def _on_change(self, link: HostLink) -> None:
+    def _on_change(self, link: HostState) -> None:
         name = link.row.name
         host = self._hosts.get(name)
-        if host is not None and (host.link is not link or self._fleet.link(name) is not link):
+        if host is not None and (host.host is not link or self._fleet.host(name) is not link):
             self._leave(name)
             host = None
         if host is not None:
             host.on_change()
-        elif self._fleet.link(name) is link and not self._ends:
+        elif self._fleet.host(name) is link and not self._ends:
             self._hosts[name] = host = HostPreload(link, self._means)
             host.task.add_done_callback(self._host_done)
 

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from controlplane.domain.errors import NoCapacityCause, NoCapacityError
 from controlplane.domain.placement import Wanted
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.host.state import HostState
 from controlplane.fleet.room_forecast import RETRY_AFTER, RoomForecast
 from controlplane.http.request_slots import release_slot
 from tiltyard.runtime.clock import Clock
@@ -37,7 +37,7 @@ class Ask:
     wanted: Wanted
     internal_id: str
     refused: frozenset[str] = frozenset()
-    given: "asyncio.Future[HostLink | None]" = field(init=False)
+    given: "asyncio.Future[HostState | None]" = field(init=False)
     """The host, once there is one; None when the wait was called off."""
 
 
@@ -82,12 +82,12 @@ class HostQueue:
         self._clock = clock
         self._queues: dict[Place, _Queue] = {}
         self._forecasts: dict[Place, RoomForecast] = {}
-        self._ends: WeakKeyDictionary[HostLink, int] = WeakKeyDictionary()
+        self._ends: WeakKeyDictionary[HostState, int] = WeakKeyDictionary()
         """Of the sessions of each host, as far as its forecast has counted them."""
         fleet.on_change(self._note_ends)
         fleet.on_change(self._offer)
 
-    async def take_host(self, ask: Ask, seconds: float) -> HostLink | None:
+    async def take_host(self, ask: Ask, seconds: float) -> HostState | None:
         """Choose a host and take what the attempt needs of it, waiting up to `seconds`.
 
         None when the wait was called off.
@@ -97,9 +97,9 @@ class HostQueue:
             HostsNotReportedError: Only hosts that have not reported yet may have room.
         """
         release_slot()
-        link = self._fleet.take_host(*ask.place, ask.wanted, ask.internal_id, ask.refused)
-        if link is not None:
-            return link
+        host = self._fleet.take_host(*ask.place, ask.wanted, ask.internal_id, ask.refused)
+        if host is not None:
+            return host
         if self._fleet.hopeless(*ask.place, [(ask.wanted, ask.refused)]):
             raise self._no_room(ask)
         queue = self._queues.setdefault(ask.place, _Queue(ask.place))
@@ -137,9 +137,9 @@ class HostQueue:
     def _give_back(self, ask: Ask) -> None:
         """Return what was given to a wait that had just been cancelled."""
         if ask.given.done() and ask.given.exception() is None:
-            link = ask.given.result()
-            if link is not None:
-                self._fleet.give_back(link, ask.internal_id)
+            host = ask.given.result()
+            if host is not None:
+                self._fleet.give_back(host, ask.internal_id)
 
     def _watch(self, queue: _Queue) -> None:
         if not queue.is_watched:
@@ -160,27 +160,27 @@ class HostQueue:
         if queue.waiting:
             self._watch(queue)
 
-    def _offer(self, link: HostLink) -> None:
+    def _offer(self, host: HostState) -> None:
         """Give the free slots of a host to what waits for them."""
-        queue = self._queues.get((link.row.region, link.row.node_pool))
-        while queue is not None and queue.waiting and link.has_start_slot:
-            fitting = set(self._fleet.fitting(link, queue.wanted))
-            ask = queue.pop(link.row.name, fitting) if fitting else None
+        queue = self._queues.get((host.row.region, host.row.node_pool))
+        while queue is not None and queue.waiting and host.has_start_slot:
+            fitting = set(self._fleet.fitting(host, queue.wanted))
+            ask = queue.pop(host.name, fitting) if fitting else None
             if ask is None:
                 return
-            link.hold(ask.internal_id, ask.wanted)
-            ask.given.set_result(link)
+            host.hold(ask.internal_id, ask.wanted)
+            ask.given.set_result(host)
 
     def _no_room(self, ask: Ask) -> NoCapacityError:
         forecast = self._forecasts.setdefault(ask.place, RoomForecast())
         wait = forecast.retry_after(self._clock.monotonic())
         return NoCapacityError(ask.place[0], "no host has room", wait, NoCapacityCause.NO_ROOM)
 
-    def _note_ends(self, link: HostLink) -> None:
+    def _note_ends(self, host: HostState) -> None:
         """Note how fast room becomes free; a host that takes no sessions makes none."""
-        ended = link.ends - self._ends.get(link, 0)
-        self._ends[link] = link.ends
-        if ended > 0 and not link.draining:
-            place = (link.row.region, link.row.node_pool)
+        ended = host.ends - self._ends.get(host, 0)
+        self._ends[host] = host.ends
+        if ended > 0 and not host.draining:
+            place = (host.row.region, host.row.node_pool)
             forecast = self._forecasts.setdefault(place, RoomForecast())
             forecast.note_ends(ended, self._clock.monotonic())

@@ -13,7 +13,7 @@ from controlplane.agent_rpc.dialling import Dialler
 from controlplane.domain.errors import AgentRefusedError, AgentSilentError, StoreError
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.certificates import HostCertificates
-from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.host.state import HostState
 from controlplane.metrics.agents import FleetMetrics
 from controlplane.pki.issuer import Issuer
 from tiltyard.runtime.clock import Clock, unix_ms
@@ -94,28 +94,28 @@ class Renewal:
         if await self._renew_own():
             self.redial()
         self._warn_of_end()
-        due = [link for link in self._fleet.links if self._is_due(link)]
+        due = [host for host in self._fleet.hosts if self._is_due(host)]
         await _in_turn(due, self._renew, "renew the certificate of")
 
-    def unmoved(self) -> list[HostLink]:
+    def unmoved(self) -> list[HostState]:
         """Give the enrolled hosts that are not with the current authority alone."""
-        return [link for link in self._fleet.links if not self._certificates.is_moved(link)]
+        return [host for host in self._fleet.hosts if not self._certificates.is_moved(host)]
 
-    def cause(self, link: HostLink) -> str:
+    def cause(self, host: HostState) -> str:
         """Say why a host could not be moved last; "" when that is not known."""
-        failure = self._failures.get(link.row.name)
+        failure = self._failures.get(host.name)
         return failure.cause if failure is not None else ""
 
     async def move(self) -> None:
         """Move the hosts that are to move and are heard."""
         unmoved = self.unmoved()
-        names = {link.row.name for link in unmoved}
+        names = {host.name for host in unmoved}
         self._failures = {n: found for n, found in self._failures.items() if n in names}
         self._as_current &= names
         if self._clock.monotonic() - self._called_otherwise_at >= CALL_OTHERWISE:
             self._called_otherwise_at = self._clock.monotonic()
-            self._call_otherwise([link for link in unmoved if not self._is_heard(link)])
-        await _in_turn([link for link in unmoved if self._may_move(link)], self._move, "move")
+            self._call_otherwise([host for host in unmoved if not self._is_heard(host)])
+        await _in_turn([host for host in unmoved if self._may_move(host)], self._move, "move")
 
     def look_again(self) -> None:
         """Have a look taken at once, as when a rotation has begun."""
@@ -124,15 +124,15 @@ class Renewal:
 
     def redial(self) -> None:
         """Make new calls to enrolled agents with what we are and trust now."""
-        for link in self._fleet.links:
-            if link.row.id is not None:
-                self._redial(link)
+        for host in self._fleet.hosts:
+            if host.row.id is not None:
+                self._redial(host)
 
-    def _redial(self, link: HostLink) -> None:
-        row = link.row
+    def _redial(self, host: HostState) -> None:
+        row = host.row
         if row.name in self._as_current:
             row = replace(row, authority=self._issuer.authority.fingerprint)
-        link.client.redial(self._dialler.credentials(row))
+        host.client.redial(self._dialler.credentials(row))
 
     async def _wait(self, seconds: float) -> None:
         await comes_first(self._woken.wait(), self._clock.sleep(seconds), "renewal-look")
@@ -153,19 +153,19 @@ class Renewal:
         if self._issuer.authority.is_ending(self._clock.time()):
             log.warning("the authority ends within a year: `authority rotate` replaces it")
 
-    def _is_due(self, link: HostLink) -> bool:
-        row = link.row
+    def _is_due(self, host: HostState) -> bool:
+        row = host.row
         authority = self._issuer.authorities.of(row.authority)
         return row.certificate_expire_ms is not None and authority.is_due(
             row.certificate_expire_ms / 1000, self._clock.time()
         )
 
-    async def _renew(self, link: HostLink) -> None:
+    async def _renew(self, host: HostState) -> None:
         try:
             with self._metrics.renewal("agent"):
-                await self._certificates.renew(link)
+                await self._certificates.renew(host)
         except _FAILURES as error:
-            name, expire_ms = link.row.name, link.row.certificate_expire_ms or 0
+            name, expire_ms = host.name, host.row.certificate_expire_ms or 0
             if expire_ms <= unix_ms(self._clock):
                 log.error(  # noqa: TRY400 - the text says it all
                     "its certificate has expired: enrol it again", agent=name
@@ -173,7 +173,7 @@ class Renewal:
             else:
                 log.warning("cannot renew its certificate", agent=name, error=str(error))
 
-    def _call_otherwise(self, silent: list[HostLink]) -> None:
+    def _call_otherwise(self, silent: list[HostState]) -> None:
         """Call those with the current certificate who were called with the former, or the reverse.
 
         A database from the middle of a rotation does not say who has moved since. Who is being
@@ -181,47 +181,47 @@ class Renewal:
         """
         if self._issuer.authorities.former is None:
             return
-        for link in silent:
-            if not link.client.is_calling:
-                self._as_current ^= {link.row.name}
-                self._redial(link)
+        for host in silent:
+            if not host.client.is_calling:
+                self._as_current ^= {host.name}
+                self._redial(host)
 
-    def _is_heard(self, link: HostLink) -> bool:
-        return self._fleet.silent_seconds(link) <= self._fleet.unreachable_after
+    def _is_heard(self, host: HostState) -> bool:
+        return self._fleet.silent_seconds(host) <= self._fleet.unreachable_after
 
-    def _may_move(self, link: HostLink) -> bool:
-        if not self._is_heard(link):
+    def _may_move(self, host: HostState) -> bool:
+        if not self._is_heard(host):
             return False
-        failure = self._failures.get(link.row.name)
-        if failure is None or failure.incarnation != link.incarnation:
+        failure = self._failures.get(host.name)
+        if failure is None or failure.incarnation != host.incarnation:
             return True
         return self._clock.monotonic() >= failure.again_at
 
-    async def _move(self, link: HostLink) -> None:
-        name = link.row.name
+    async def _move(self, host: HostState) -> None:
+        name = host.name
         try:
             with self._metrics.renewal("agent"):
-                await self._certificates.move(link)
+                await self._certificates.move(host)
         except _FAILURES as error:
             cause, pause = str(error), MOVE_AGAIN
             if isinstance(error, AgentRefusedError):
                 cause, pause = error.text, REFUSED_AGAIN
             again_at = self._clock.monotonic() + pause
-            if self.cause(link) != cause:
+            if self.cause(host) != cause:
                 log.warning("cannot move to the current authority", agent=name, error=cause)
-            self._failures[name] = _Failure(cause, link.incarnation, again_at)
+            self._failures[name] = _Failure(cause, host.incarnation, again_at)
 
 
 async def _in_turn(
-    links: list[HostLink], work: Callable[[HostLink], Awaitable[None]], doing: str
+    hosts: list[HostState], work: Callable[[HostState], Awaitable[None]], doing: str
 ) -> None:
     """Do something with each host, with a bounded number at the same time."""
     slots = asyncio.Semaphore(AT_ONCE)
 
-    async def turn(link: HostLink) -> None:
+    async def turn(host: HostState) -> None:
         async with slots:
-            await work(link)
+            await work(host)
 
     async with asyncio.TaskGroup() as group:
-        for link in links:
-            group.create_task(turn(link), name=f"{doing} {link.row.name}")
+        for host in hosts:
+            group.create_task(turn(host), name=f"{doing} {host.name}")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from controlplane.domain.errors import HostsNotReportedError
-from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.host.state import HostState
 from controlplane.fleet.room_forecast import RETRY_AFTER
 from controlplane.http.request_slots import release_slot
 from tiltyard.runtime.clock import Clock, timeout
@@ -50,32 +50,32 @@ class UnreportedHosts:
         self._unreachable_after = unreachable_after
         self._listened = listened
         self._clock = clock
-        self._hosts: dict[Place, set[HostLink]] = {}
+        self._hosts: dict[Place, set[HostState]] = {}
         self._began = 0.0
         self._waits: set[_Wait] = set()
 
-    def begin(self, links: Iterable[HostLink]) -> None:
+    def begin(self, hosts: Iterable[HostState]) -> None:
         """Wait for these hosts from now on, except those that were given up as lost."""
         self._began = self._listened()
-        for link in links:
-            if link.lost_ms is None:
-                self._hosts.setdefault(_place(link), set()).add(link)
+        for host in hosts:
+            if host.lost_ms is None:
+                self._hosts.setdefault(_place(host), set()).add(host)
 
-    def note(self, link: HostLink) -> None:
+    def note(self, host: HostState) -> None:
         """Wait for a host no longer if it has reported; a listener of the fleet's changes."""
-        if self._hosts and (link.reconciled or link.is_newer):
-            self.drop(link)
+        if self._hosts and (host.reconciled or host.is_newer):
+            self.drop(host)
 
-    def drop(self, link: HostLink) -> None:
+    def drop(self, host: HostState) -> None:
         """Wait for a host no longer. Idempotent."""
-        place = _place(link)
+        place = _place(host)
         hosts = self._hosts.get(place)
-        if hosts is None or link not in hosts:
+        if hosts is None or host not in hosts:
             return
-        hosts.discard(link)
+        hosts.discard(host)
         if not hosts:
             del self._hosts[place]
-        images = frozenset[str]() if link.host is None else link.host.images
+        images = frozenset[str]() if host.report is None else host.report.images
         is_last = not self.count([place], taking=True)
         for wait in self._waits:
             if place in wait.places and (is_last or not images.isdisjoint(wait.images)):
@@ -88,8 +88,8 @@ class UnreportedHosts:
         if self._seconds_left() <= 0:
             self._hosts.clear()
             return 0
-        hosts = (link for place in places for link in self._hosts.get(place, ()))
-        return sum(1 for link in hosts if not (taking and link.draining))
+        hosts = (host for place in places for host in self._hosts.get(place, ()))
+        return sum(1 for host in hosts if not (taking and host.draining))
 
     def check(self, places: Collection[Place], *, taking: bool = False) -> None:
         """Raise unless every host that could change an answer about `places` has reported.
@@ -144,8 +144,8 @@ class UnreportedHosts:
         return self._unreachable_after() - (self._listened() - self._began)
 
 
-def _place(link: HostLink) -> Place:
-    return link.row.region, link.row.node_pool
+def _place(host: HostState) -> Place:
+    return host.row.region, host.row.node_pool
 
 
 def _end(wait: _Wait) -> None:

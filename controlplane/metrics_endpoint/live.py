@@ -19,8 +19,8 @@ from controlplane.catalog.open_streams import OpenStreams
 from controlplane.domain.errors import StoreError
 from controlplane.domain.status import shown_status
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.host.pulls import PullState
+from controlplane.fleet.host.state import HostState
 from controlplane.fleet.pools.planner import StandbyPools
 from controlplane.fleet.preload import Preloader
 from controlplane.fleet.queue import HostQueue
@@ -91,8 +91,8 @@ class LiveCollector(Collector):
     async def refresh(self) -> None:
         """Count."""
         count = _Count()
-        for link in self._parts.fleet.links:
-            self._count_host(link, count)
+        for host in self._parts.fleet.hosts:
+            self._count_host(host, count)
             await asyncio.sleep(0)
         pools = self._parts.pools.sizes()
         present = {(account, name) for _, account, name, _ in count.sessions}
@@ -122,24 +122,24 @@ class LiveCollector(Collector):
             await self._audited(),
         ]
 
-    def _count_host(self, link: HostLink, count: _Count) -> None:
-        fleet, place = self._parts.fleet, (link.row.region, link.row.node_pool)
-        responsive = fleet.is_heard(link.row.name)
+    def _count_host(self, host: HostState, count: _Count) -> None:
+        fleet, place = self._parts.fleet, (host.row.region, host.row.node_pool)
+        responsive = fleet.is_responsive(host.name)
         for state in _AGENT_STATES:
             count.agents.setdefault((*place, state), 0)
-        count.agents[*place, state_of(fleet, link)] += 1
-        count.unclaimed[place] += len(link.unclaimed)
+        count.agents[*place, state_of(fleet, host)] += 1
+        count.unclaimed[place] += len(host.unclaimed)
         for state in PullState:
             count.pulls.setdefault((*place, state), 0)
-        for pull in self._parts.preloader.pulls(link):
+        for pull in self._parts.preloader.pulls(host):
             count.pulls[*place, pull.state] += 1
-        if link.row.certificate_expire_ms is not None:
-            expiry = link.row.certificate_expire_ms / 1000
+        if host.row.certificate_expire_ms is not None:
+            expiry = host.row.certificate_expire_ms / 1000
             count.expiry[place] = min(expiry, count.expiry.get(place, expiry))
         count.room.add(
-            place, link.host if responsive else None, fleet.view(link), fleet.placement_silence
+            place, host.report if responsive else None, fleet.view(host), fleet.placement_silence
         )
-        status = {s: shown_status(s, draining=link.draining, heard=responsive) for s in _STATES}
+        status = {s: shown_status(s, draining=host.draining, heard=responsive) for s in _STATES}
         count.sessions.update(
             (
                 place[0],
@@ -147,8 +147,8 @@ class LiveCollector(Collector):
                 session.identity.application,
                 status[session.state],
             )
-            for session in link.live()
-            if session.internal_id not in link.unclaimed
+            for session in host.live()
+            if session.internal_id not in host.unclaimed
         )
 
     def _sessions(self, count: _Count) -> Metric:

@@ -8,8 +8,8 @@ from controlplane.domain.contract import Drain, HostReport
 from controlplane.domain.errors import ConflictError, NotFoundError
 from controlplane.domain.start_failures import StartFailure
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.host.pulls import Pull
+from controlplane.fleet.host.state import HostState
 from controlplane.fleet.pools.planner import KeptOnHost, StandbyPools
 from controlplane.fleet.preload import Preloader
 from controlplane.operators.fleet import check_undeclared
@@ -102,7 +102,7 @@ class Agents:
         """Show all agents by name, also those that were revoked."""
         revoked = await self._enrolments.revoked()
         shown = {agent.row.name: self._revoked(agent) for agent in revoked}
-        shown |= {link.row.name: self._shown(link) for link in self._fleet.links}
+        shown |= {host.name: self._shown(host) for host in self._fleet.hosts}
         return [shown[name] for name in sorted(shown)]
 
     async def get(self, name: str) -> ShownAgent:
@@ -111,9 +111,9 @@ class Agents:
         Raises:
             NotFoundError: There is none of that name.
         """
-        link = self._fleet.link(name)
-        if link is not None:
-            return self._shown(link)
+        host = self._fleet.host(name)
+        if host is not None:
+            return self._shown(host)
         for agent in await self._enrolments.revoked():
             if agent.row.name == name:
                 return self._revoked(agent)
@@ -139,8 +139,8 @@ class Agents:
     async def _order(
         self, caller: Caller, name: str, *, draining: bool, deadline_ms: int | None
     ) -> ShownAgent:
-        link = self._fleet.link(name)
-        known_revision = 0 if link is None else link.drain.revision
+        host = self._fleet.host(name)
+        known_revision = 0 if host is None else host.drain.revision
         order = DrainOrder(name, draining, deadline_ms, known_revision)
         then = partial(self._fleet.order_drain, name)
         await self._hosts.order_drain(order, caller.actor, unix_ms(self._clock), then)
@@ -158,35 +158,35 @@ class Agents:
                 end is unknown, or standbys, which would never end.
         """
         check_undeclared("agent", name, self._declared)
-        if self._fleet.is_heard(name) and any(
+        if self._fleet.is_responsive(name) and any(
             pool.standbys for pool in self._standbys.kept_on(name)
         ):
             raise ConflictError(f"the agent {name!r} keeps standbys: drain its host first")
         now = self._clock.time()
         await self._store.remove_agent(name, caller.actor, now, then=self._fleet.remove)
 
-    def _shown(self, link: HostLink) -> ShownAgent:
-        silent = self._fleet.silent_seconds(link)
-        heard_ms = link.row.heard_ms
-        if link.heard_at is not None:
+    def _shown(self, host: HostState) -> ShownAgent:
+        silent = self._fleet.silent_seconds(host)
+        heard_ms = host.row.heard_ms
+        if host.reported_at is not None:
             heard_ms = unix_ms(self._clock) - int(silent * 1000)
         return ShownAgent(
-            row=link.row,
-            declared=link.row.name in self._declared,
-            state=state_of(self._fleet, link),
-            host=link.host,
-            live_sessions=link.live_sessions,
+            row=host.row,
+            declared=host.name in self._declared,
+            state=state_of(self._fleet, host),
+            host=host.report,
+            live_sessions=host.live_sessions,
             heard_ms=heard_ms,
-            drain=link.drain,
-            draining=link.draining,
-            drain_due=link.drain_due,
-            lost_ms=link.lost_ms,
-            pulls=self._preloader.pulls(link),
-            warm_pools=self._standbys.kept_on(link.row.name),
-            latency_ms=link.latency.ms,
-            silent_addresses=list(link.latency.silent),
-            unclaimed=sorted(link.unclaimed),
-            start_failures=link.failures.known(self._fleet.now()),
+            drain=host.drain,
+            draining=host.draining,
+            drain_due=host.drain_due,
+            lost_ms=host.lost_ms,
+            pulls=self._preloader.pulls(host),
+            warm_pools=self._standbys.kept_on(host.name),
+            latency_ms=host.latency.ms,
+            silent_addresses=list(host.latency.silent),
+            unclaimed=sorted(host.unclaimed),
+            start_failures=host.failures.known(self._fleet.now()),
         )
 
     def _revoked(self, agent: RevokedAgent) -> ShownAgent:
@@ -206,19 +206,19 @@ class Agents:
         )
 
 
-def state_of(fleet: Fleet, link: HostLink) -> AgentState:
+def state_of(fleet: Fleet, host: HostState) -> AgentState:
     """Return the state of an agent that is followed."""
-    if link.is_newer:
+    if host.is_newer:
         return AgentState.NEWER
-    if link.lost_ms is not None:
+    if host.lost_ms is not None:
         return AgentState.LOST
-    if not link.reconciled or link.host is None:
+    if not host.reconciled or host.report is None:
         return AgentState.CONNECTING
-    if not fleet.is_heard(link.row.name):
+    if not fleet.is_responsive(host.name):
         return AgentState.UNREACHABLE
-    if fleet.silent_seconds(link) > fleet.placement_silence:
+    if fleet.silent_seconds(host) > fleet.placement_silence:
         return AgentState.SILENT
-    return _state_of_host(link.host, is_failing=link.failures.is_failing(fleet.now()))
+    return _state_of_host(host.report, is_failing=host.failures.is_failing(fleet.now()))
 
 
 def _state_of_host(host: HostReport, *, is_failing: bool) -> AgentState:

@@ -80,11 +80,11 @@ class Explanations:
         )
 
     def _pulls_of(self, image: str, explanation: Explanation) -> dict[str, Pull]:
-        links = (self._fleet.link(candidate.agent) for candidate in explanation.candidates)
+        hosts = (self._fleet.host(candidate.agent) for candidate in explanation.candidates)
         return {
-            link.row.name: pull
-            for link in links
-            if link is not None
-            for pull in self._preloader.pulls(link)
+            host.name: pull
+            for host in hosts
+            if host is not None
+            for pull in self._preloader.pulls(host)
             if pull.image == image
         }

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from controlplane.agent_rpc.dialling import Dialler
 from controlplane.domain.errors import ConflictError, TiltyardError
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.host.state import HostState
 from controlplane.fleet.renewal import Renewal
 from controlplane.pki.authorities import Authorities
 from controlplane.pki.authority import Authority
@@ -36,7 +36,7 @@ MOVING = "it is moving"
 class Waiting:
     """A host that is not with the current authority alone, and why."""
 
-    link: HostLink
+    host: HostState
     why: str
 
 
@@ -76,8 +76,8 @@ class Rotation:
 
     def status(self) -> RotationStatus:
         """Return how far the hosts have come."""
-        waiting = [Waiting(link, self._why(link)) for link in self._renewal.unmoved()]
-        enrolled = sum(link.row.id is not None for link in self._fleet.links)
+        waiting = [Waiting(host, self._why(host)) for host in self._renewal.unmoved()]
+        enrolled = sum(host.row.id is not None for host in self._fleet.hosts)
         authorities = self._issuer.authorities
         return RotationStatus(authorities.current, authorities.former, enrolled, waiting)
 
@@ -134,15 +134,15 @@ class Rotation:
         await self._store.rotated(fingerprint, caller.actor, now, compromised=compromised)
         await self._issuer.trust(made)
         if compromised:
-            self._hang_up([link for link in self._fleet.links if link.row.id is not None])
+            self._hang_up([host for host in self._fleet.hosts if host.row.id is not None])
         else:
             self._renewal.redial()
         self._renewal.look_again()
         await self._reach("authority.rotated")
         await self._issuer.show_current()
 
-    async def _finish(self, kept: Authorities, caller: Caller, left: list[HostLink]) -> None:
-        names = [link.row.name for link in left]
+    async def _finish(self, kept: Authorities, caller: Caller, left: list[HostState]) -> None:
+        names = [host.name for host in left]
         fingerprint, now = kept.current.fingerprint, self._clock.time()
         await self._store.finished(fingerprint, caller.actor, now, names)
         await self._issuer.trust(kept)
@@ -151,22 +151,22 @@ class Rotation:
         await self._reach("authority.finished")
         await self._issuer.show_current()
 
-    def _hang_up(self, links: list[HostLink]) -> None:
+    def _hang_up(self, hosts: list[HostState]) -> None:
         """End what goes on with hosts that are no longer believed to be who they were.
 
         In the same step of the event loop: else an impostor could be signed for by the next one.
         """
-        if links:
-            log.warning("hosts are not trusted any more, and must enrol again", count=len(links))
-        for link in links:
-            link.client.hang_up(self._dialler.credentials(link.row))
+        if hosts:
+            log.warning("hosts are not trusted any more, and must enrol again", count=len(hosts))
+        for host in hosts:
+            host.client.hang_up(self._dialler.credentials(host.row))
 
-    def _why(self, link: HostLink) -> str:
+    def _why(self, host: HostState) -> str:
         trusted = {authority.fingerprint for authority in self._issuer.authorities}
-        if link.row.authority not in trusted:
+        if host.row.authority not in trusted:
             return ENROL_AGAIN
-        if (link.row.certificate_expire_ms or 0) <= to_ms(self._clock.time()):
+        if (host.row.certificate_expire_ms or 0) <= to_ms(self._clock.time()):
             return EXPIRED
-        if self._fleet.silent_seconds(link) > self._fleet.unreachable_after:
+        if self._fleet.silent_seconds(host) > self._fleet.unreachable_after:
             return SILENT
-        return self._renewal.cause(link) or MOVING
+        return self._renewal.cause(host) or MOVING

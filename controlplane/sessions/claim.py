@@ -8,8 +8,8 @@ from controlplane.domain.contract import (
     HostSession,
 )
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.host.standbys import Taken
+from controlplane.fleet.host.state import HostState
 from controlplane.sessions.attempt import NothingStarted, Outcome
 from controlplane.sessions.start_request import Plan, StartRequest, ignored_of_a_claim
 from controlplane.storage.engine.store import Actor
@@ -27,7 +27,7 @@ PoolAt = Callable[[str, str, str], WarmPool | None]
 class HeldStandby:
     """A standby that one start has taken: no other one has it until it is released."""
 
-    link: HostLink
+    link: HostState
     taken: Taken
     pool: WarmPool
 
@@ -59,7 +59,7 @@ class Claims:
         if pool is None or request.pins:
             return None
         taken = self._fleet.standbys.take(pool.id, self._fleet.takes_claims)
-        link = None if taken is None else self._fleet.link(taken.agent)
+        link = None if taken is None else self._fleet.host(taken.agent)
         if taken is None or link is None:
             return None
         link.begin_claim(taken.standby.internal_id)
@@ -84,7 +84,7 @@ class Claims:
         link, taken = held.link, held.taken
         seen = link.session(taken.standby.internal_id)
         self._fleet.standbys.give_back(taken)
-        if seen is None or self._fleet.link(taken.agent) is not link:
+        if seen is None or self._fleet.host(taken.agent) is not link:
             return
         if not _is_its_own(refused) or seen is not taken.standby:
             self._fleet.standbys.note(taken.agent, seen)
@@ -100,7 +100,7 @@ def _is_its_own(outcome: Outcome | None) -> bool:
 def claim_of(plan: Plan, held: HeldStandby, actor: Actor) -> NewClaim:
     """Make the claim of a standby; without an id asked for, the session has the standby's."""
     application, request, standby = plan.application, plan.request, held.standby
-    host = held.link.host.public_address if held.link.host is not None else ""
+    host = held.link.report.public_address if held.link.report is not None else ""
     identity = Identity(
         account=application.account,
         session_id=request.id or standby.internal_id,
@@ -111,5 +111,5 @@ def claim_of(plan: Plan, held: HeldStandby, actor: Actor) -> NewClaim:
         external_id=request.external_id,
     )
     claim = Claim(standby.internal_id, identity, request.ttl, ignored_of_a_claim(request))
-    attempt = Attempt(standby.internal_id, held.link.row.name, host)
+    attempt = Attempt(standby.internal_id, held.link.name, host)
     return NewClaim(attempt, standby.ports, claim, actor)

@@ -18,7 +18,7 @@ from controlplane.domain.errors import (
 from controlplane.domain.session_report import SessionReport
 from controlplane.domain.status import DEFAULT_LIST, SessionStatus, shown_status
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.host.state import HostState
 from controlplane.http.request_slots import release_slot
 from controlplane.sessions.start import Starts
 from controlplane.sessions.under_way import Start
@@ -235,7 +235,7 @@ class Sessions:
     async def _stop_on_host(self, session: Session, deadline: float) -> None:
         """Join the fleet's stop of a session; it goes on when nobody waits any more."""
         link, internal_id = self._where(self.shown(session), "host")
-        stop = self._fleet.stop_session(link.row.name, internal_id)
+        stop = self._fleet.stop_session(link.name, internal_id)
         release_slot()
         with suppress(TimeoutError):
             async with timeout(deadline - self._clock.monotonic(), self._clock):
@@ -249,7 +249,7 @@ class Sessions:
             session=internal_id,
             id=session.id,
             account=session.account,
-            agent=link.row.name,
+            agent=link.name,
         )
 
     async def _check_stopping(self, session: Session) -> None:
@@ -259,11 +259,11 @@ class Sessions:
         if not stopping:
             raise HostUnavailableError("the host does not answer; the stop is remembered")
 
-    def _where(self, found: ShownSession, what: str) -> tuple[HostLink, str]:
+    def _where(self, found: ShownSession, what: str) -> tuple[HostState, str]:
         session = found.session
         if session.internal_id is None or session.agent is None:
             raise NotFoundError(what, session.id)
-        link = self._fleet.link(session.agent)
+        link = self._fleet.host(session.agent)
         if link is None:
             raise NotFoundError(what, session.id)  # its host was removed and took it along
         if found.status is SessionStatus.SERVER_UNREACHABLE:
@@ -275,7 +275,7 @@ class Sessions:
         status = shown_status(
             session.state,
             draining=self._fleet.is_draining(session.agent),
-            heard=self._fleet.is_heard(session.agent),
+            heard=self._fleet.is_responsive(session.agent),
         )
         return ShownSession(session, status)
 

@@ -42,7 +42,7 @@ from controlplane.domain.start_failures import LACK_OF_ROOM
 from controlplane.domain.start_rate import StartRate
 from controlplane.domain.start_timing import Phase, StartKind, StartTiming
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.host.state import HostState
 from controlplane.fleet.queue import Ask, HostQueue
 from controlplane.metrics.starts import StartMetrics
 from controlplane.sessions.attempt import Attempts, Confirmed, NothingStarted, Outcome, Unknown
@@ -324,7 +324,7 @@ class Starts:
                 error = outcome.error
                 if isinstance(error, AgentRefusedError) and error.agent_reason not in LACK_OF_ROOM:
                     failure = error
-                refused |= {link.row.name}
+                refused |= {link.name}
             raise start.no_capacity(NoCapacityCause.HOSTS_SILENT, "the hosts do not answer")
         except NoCapacityError as error:
             if failure is None:
@@ -334,7 +334,7 @@ class Starts:
 
     async def _next_host(
         self, start: Start, plan: Plan, internal_id: str, refused: frozenset[str]
-    ) -> HostLink:
+    ) -> HostState:
         if start.stop_wanted:
             raise StoppedDuringStartError
         left = self._time_left(start) - MIN_CALL
@@ -350,11 +350,11 @@ class Starts:
         return link
 
     async def _try_host(
-        self, start: Start, link: HostLink, internal_id: str, spec: SessionSpec
+        self, start: Start, link: HostState, internal_id: str, spec: SessionSpec
     ) -> Outcome:
         """Make one attempt; one that failed is not the row's any more."""
-        host = link.host.public_address if link.host is not None else ""
-        attempt = Attempt(internal_id, link.row.name, host)
+        host = link.report.public_address if link.report is not None else ""
+        attempt = Attempt(internal_id, link.name, host)
         give_back = partial(self._fleet.give_back, link, internal_id)
         start.trial = trial = Trial(attempt, give_back)
         first_of = None if start.is_recorded else start.actor

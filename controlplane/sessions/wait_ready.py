@@ -18,7 +18,7 @@ from controlplane.domain.errors import (
     TiltyardError,
 )
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.host.state import HostState
 from controlplane.metrics.starts import StartMetrics
 from controlplane.sessions.service import Sessions
 from controlplane.sessions.start import Starts
@@ -137,7 +137,7 @@ class ReadyStarts:
                 async with timeout(left, self._clock):
                     await reported.wait()
 
-    def _wake(self, link: HostLink) -> None:
-        reported = self._reported.pop(link.row.name, None)
+    def _wake(self, link: HostState) -> None:
+        reported = self._reported.pop(link.name, None)
         if reported is not None:
             reported.set()

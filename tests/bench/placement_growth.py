@@ -92,7 +92,7 @@ def _a_fleet(client: AgentClient, hosts: int, in_a_region: int) -> Fleet:
     for number in range(hosts):
         name = f"host-{number}"
         fleet.add(_row(name, _region(number // in_a_region)))
-        link = fleet.link(name)
+        link = fleet.host(name)
         assert link is not None
         images = ImagesReported((_IMAGE,), first=True, last=True)
         for event in (images, HostReported(_host(name, number % IN_A_REGION))):

@@ -193,7 +193,7 @@ async def test_an_id_that_was_taken_and_never_tried_is_freed_by_a_restart(
 async def test_what_is_reported_of_a_start_under_way_is_left_to_it(tmp_path: Path) -> None:
     async with System(tmp_path) as system:
         await system.make_application()
-        gate, link = asyncio.Event(), system.control_plane.fleet.link("a0")
+        gate, link = asyncio.Event(), system.control_plane.fleet.host("a0")
         assert link is not None
 
         async def wait(*_: object) -> None:
@@ -205,7 +205,7 @@ async def test_what_is_reported_of_a_start_under_way_is_left_to_it(tmp_path: Pat
         system.agent.tell_snapshot()
         system.agent.change_host(free_sessions=7)
         # Messages are taken in one after another: by now the session's was.
-        await eventually(lambda: link.host is not None and link.host.free_sessions == 6)
+        await eventually(lambda: link.report is not None and link.report.free_sessions == 6)
         assert await system.rows("SELECT state, confirmed FROM session") == [("created", 0)]
         gate.set()
         assert (await start).status == 201
@@ -217,7 +217,7 @@ async def test_a_restarted_agent_disturbs_nothing(tmp_path: Path) -> None:
         await system.make_application()
         await system.start(id="s")
         await system.agent.restart()
-        link = system.control_plane.fleet.link("a0")
+        link = system.control_plane.fleet.host("a0")
         assert link is not None
         await eventually(lambda: link.incarnation == system.agent.incarnation)
         assert await system.status_of("s") == "running"
@@ -234,9 +234,9 @@ async def test_a_snapshot_that_is_not_reconciled_ends_nothing(tmp_path: Path) ->
         system.agent.reconciled = False
         system.agent.tell_snapshot()
         system.agent.change_host(free_sessions=7)
-        link = system.control_plane.fleet.link("a0")
+        link = system.control_plane.fleet.host("a0")
         assert link is not None
-        await eventually(lambda: link.host is not None and link.host.free_sessions == 7)
+        await eventually(lambda: link.report is not None and link.report.free_sessions == 7)
         assert await system.status_of("s") == "running"
         system.agent.sessions[internal_id] = session
 
@@ -272,7 +272,7 @@ async def test_a_session_that_is_stored_as_ended_and_absent_returns_its_ports(
         await system.rows("UPDATE session SET state='exited', ended_ms=1")
         system.agent.lose(next(iter(system.agent.sessions)))
         system.agent.tell_snapshot()
-        link = system.control_plane.fleet.link("a0")
+        link = system.control_plane.fleet.host("a0")
         assert link is not None
         await eventually(lambda: not link._sessions)
         assert (await system.start(ports=pins)).status == 201
@@ -284,7 +284,7 @@ async def test_what_an_agent_was_told_to_discard_returns_its_ports(tmp_path: Pat
         system.agent.after_start = system.agent.hang
         assert_error(await system.start(), 420)
         await system.nothing_is_left()
-        link = system.control_plane.fleet.link("a0")
+        link = system.control_plane.fleet.host("a0")
         assert link is not None
         await eventually(lambda: not link._sessions)
         assert system.agent.sessions == {}

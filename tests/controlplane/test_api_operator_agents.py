@@ -377,7 +377,7 @@ async def test_what_an_agent_said_last_makes_no_session(system: Operated) -> Non
     await system.rows("DELETE FROM session")
     internal_id = owner.live[0].internal_id
     owner.change(internal_id, detail="still here")
-    link = system.control_plane.fleet.link(owner.name)
+    link = system.control_plane.fleet.host(owner.name)
     assert link is not None
     await eventually(lambda: link._sessions[internal_id].session.detail == "still here")
     assert not await system.rows("SELECT 1 FROM session")
@@ -385,7 +385,7 @@ async def test_what_an_agent_said_last_makes_no_session(system: Operated) -> Non
 
 async def test_reading_from_a_removed_agent_fails(system: Operated) -> None:
     gone = await system.undeclare()
-    link = system.control_plane.fleet.link(gone.name)
+    link = system.control_plane.fleet.host(gone.name)
     assert link is not None
     chunks = link.client.stream_logs("any", follow=True)
     assert await anext(chunks)
@@ -452,9 +452,9 @@ async def test_the_region_of_a_removed_agent_is_free(tmp_path: Path) -> None:
 
 
 def _reserved(system: System, agent: str) -> int:
-    link = system.control_plane.fleet.link(agent)
+    link = system.control_plane.fleet.host(agent)
     assert link is not None
-    return 0 if link.host is None else link.host.reserved.nano_cpus
+    return 0 if link.report is None else link.report.reserved.nano_cpus
 
 
 def _beating_fast(system: Operated) -> Operated:

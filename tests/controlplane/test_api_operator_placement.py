@@ -65,7 +65,7 @@ async def test_the_host_of_rank_1_gets_the_next_session(system: Explained) -> No
 
 
 async def test_what_is_asked_for_and_what_each_host_has(system: Explained) -> None:
-    link = system.control_plane.fleet.link("a0")
+    link = system.control_plane.fleet.host("a0")
     assert link is not None
     link.latency.note("192.0.2.1", 1.26)
     system.agents[1].change_host(draining=True)
@@ -248,7 +248,7 @@ async def test_what_does_not_fit_is_422(system: Explained) -> None:
 
 
 async def test_the_command_shows_the_hosts_and_why_not(system: Explained) -> None:
-    link = system.control_plane.fleet.link("a0")
+    link = system.control_plane.fleet.host("a0")
     assert link is not None
     link.latency.note("192.0.2.1", 12.345)
     system.agents[1].change_host(free_sessions=0, draining=True)
@@ -305,7 +305,7 @@ async def test_addresses_that_do_not_answer_are_left_out_and_the_region_stays(
         await eventually(holds)
 
     await shown("192.0.2.1", "192.0.2.2")
-    link = system.control_plane.fleet.link("a0")
+    link = system.control_plane.fleet.host("a0")
     assert link is not None
     for address, left in (("192.0.2.1", ("192.0.2.2",)), ("192.0.2.2", ())):
         for _ in range(MAX_MISSES):
@@ -318,7 +318,7 @@ async def test_addresses_that_do_not_answer_are_left_out_and_the_region_stays(
 
 
 async def test_the_latency_of_a_host_is_shown_with_its_agent(system: Explained) -> None:
-    link = system.control_plane.fleet.link("a0")
+    link = system.control_plane.fleet.host("a0")
     assert link is not None
     link.latency.note("192.0.2.1", 1.26)
     rows = cells(await system.ok("agent", "list"))

@@ -186,9 +186,9 @@ async def test_a_burst_waits_for_start_slots(system: System) -> None:
 
 async def test_without_room_the_answer_is_420_with_retry_after(system: System) -> None:
     system.agent.change_host(free_sessions=0)
-    link = system.control_plane.fleet.link("a0")
+    link = system.control_plane.fleet.host("a0")
     assert link is not None
-    await eventually(lambda: link.host is not None and link.host.free_sessions == 0)
+    await eventually(lambda: link.report is not None and link.report.free_sessions == 0)
     answer = await system.start(id="full")
     assert_error(answer, 420)
     assert int(answer.headers["Retry-After"]) > 0

@@ -45,13 +45,13 @@ class DrainingError(System):
 
     def known(self, name: str = "a0") -> Drain:
         """What the control plane holds for the newest order."""
-        link = self.control_plane.fleet.link(name)
+        link = self.control_plane.fleet.host(name)
         assert link is not None
         return link.drain
 
     async def is_told(self) -> None:
         """Wait until every host says that it has the newest order."""
-        links = self.control_plane.fleet.links
+        links = self.control_plane.fleet.hosts
         await eventually(lambda: all(link.reconciled and not link.drain_due for link in links))
 
     async def silence(self, agent: FakeAgent) -> None:
@@ -279,11 +279,11 @@ async def test_a_removed_agent_takes_its_drain_along(system: DrainingError) -> N
 
 async def test_a_revision_that_nobody_gave_is_not_believed(system: DrainingError) -> None:
     system.agent.change_host(drain_revision=MAX_REVISION + 1, draining=True)
-    link = system.control_plane.fleet.link("a0")
+    link = system.control_plane.fleet.host("a0")
     assert link is not None
-    heard = link.heard_at
+    heard = link.reported_at
     system.agent.change_host(drain_revision=0, draining=False)
-    await eventually(lambda: link.heard_at != heard)
+    await eventually(lambda: link.reported_at != heard)
     assert await system.stored() == Drain()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from controlplane.domain.contract import HostSession
 from controlplane.domain.errors import StoreError
-from controlplane.fleet.host import link, watch
+from controlplane.fleet.host import state, watch
 from controlplane.storage.tables.reports import ReportStore
 from controlplane.storage.tables.session_rows import Attempt
 from controlplane.storage.tables.sessions import SessionStore
@@ -66,9 +66,9 @@ async def test_a_snapshot_during_a_start_does_not_end_it(system: System) -> None
     await eventually(lambda: bool(agent.started))
     agent.tell_snapshot()
     agent.change_host(version="after the snapshot")
-    link = system.control_plane.fleet.link(agent.name)
+    link = system.control_plane.fleet.host(agent.name)
     assert link is not None
-    await eventually(lambda: link.host is not None and link.host.version == agent.host.version)
+    await eventually(lambda: link.report is not None and link.report.version == agent.host.version)
     gate.set()
     assert (await start).status == 201
     assert await system.status_of("s") == "running"
@@ -127,7 +127,7 @@ async def test_a_host_that_reports_too_many_sessions_is_not_followed_until_it_ha
     """Also when each of them has ended, and is forgotten once it is written."""
     assert (await system.start(id="s")).status == 201
     agent, [session] = system.agent, system.agent.live
-    monkeypatch.setattr(link, "MAX_SESSIONS", 3)
+    monkeypatch.setattr(state, "MAX_SESSIONS", 3)
     monkeypatch.setattr(watch, "EXCESS_PAUSE", 0.02)
     for number in range(4):
         agent.sessions[f"ended-{number}"] = ended = agent_pb2.Session()
@@ -140,7 +140,7 @@ async def test_a_host_that_reports_too_many_sessions_is_not_followed_until_it_ha
     for number in range(4):
         agent.lose(f"ended-{number}")
     agent.change_host(version="fewer")
-    [host] = system.control_plane.fleet.links
-    await eventually(lambda: host.host is not None and host.host.version == "fewer")
+    [host] = system.control_plane.fleet.hosts
+    await eventually(lambda: host.report is not None and host.report.version == "fewer")
     assert await system.status_of("s") == "running"
     assert agent.stopped == []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controlplane.domain.placement import Wanted
-from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.host.state import HostState
 from controlplane.fleet.queue import Ask
 from controlplane.fleet.room_forecast import MAX_RETRY_AFTER
 from tests.support.controlplane.fake_agent import FakeAgent, refusing
@@ -41,12 +41,12 @@ async def system(tmp_path: Path) -> AsyncIterator[System]:
         await running.make_application()
         await running.make_application(account="bob", repository="studio/other")
         running.agent.change_host(start_slots=1)
-        await eventually(lambda: _link(running).host.start_slots == 1)
+        await eventually(lambda: _link(running).report.start_slots == 1)
         yield running
 
 
 def _link(system: System) -> Any:
-    return system.control_plane.fleet.link(system.agent.name)
+    return system.control_plane.fleet.host(system.agent.name)
 
 
 def _queue(system: System) -> Any:
@@ -110,7 +110,7 @@ async def test_retry_after_estimates_when_sessions_end(system: System) -> None:
     assert forecast.pace is not None, "two ends have a pace"
     forecast.pace = 20.0
     system.agent.change_host(free_sessions=0)
-    await eventually(lambda: _link(system).host.free_sessions == 0)
+    await eventually(lambda: _link(system).report.free_sessions == 0)
     waits = []
     for _ in range(3):
         refused = await system.start()
@@ -125,7 +125,7 @@ async def test_a_slot_is_given_to_who_waits_in_the_step_in_which_it_gets_free(
     """Otherwise a later caller takes it while the answer is written."""
     gate = Gate(system.agent)
     first, second = await _begin(system, gate), await _join(system, "second")
-    link, reports = system.control_plane.fleet.links[0], system.control_plane._stores.reports
+    link, reports = system.control_plane.fleet.hosts[0], system.control_plane._stores.reports
     confirm, taken = reports.confirm, []
 
     def note_slots(*answer: Any) -> Any:
@@ -163,7 +163,7 @@ async def test_the_time_for_a_start_bounds_its_wait(tmp_path: Path) -> None:
     async with System(tmp_path, start_timeout=60.0) as system:
         await system.make_application()
         system.agent.change_host(start_slots=1)
-        await eventually(lambda: _link(system).host.start_slots == 1)
+        await eventually(lambda: _link(system).report.start_slots == 1)
         gate = Gate(system.agent)
         first = await _begin(system, gate)
         system.control_plane._starts.start_timeout = 4.0
@@ -184,8 +184,8 @@ async def test_a_slot_is_not_offered_to_those_whom_its_host_has_refused(tmp_path
             agent.change_host(start_slots=1)
         gate = Gate(busy)
         full.before_start = refusing("NO_CAPACITY")
-        links: list[Any] = system.control_plane.fleet.links
-        await eventually(lambda: all(link.host.start_slots == 1 for link in links))
+        links: list[Any] = system.control_plane.fleet.hosts
+        await eventually(lambda: all(link.report.start_slots == 1 for link in links))
         first = await _begin(system, gate)
         second = await _join(system, "second")
         gate.open(9)
@@ -207,9 +207,9 @@ async def test_a_wait_that_is_broken_off_gives_back_what_it_was_just_given(
 ) -> None:
     gate = Gate(system.agent)
     first = await _begin(system, gate)
-    queue, link = system.control_plane._starts._queue, system.control_plane.fleet.links[0]
-    assert link.host is not None
-    image = min(link.host.images)
+    queue, link = system.control_plane._starts._queue, system.control_plane.fleet.hosts[0]
+    assert link.report is not None
+    image = min(link.report.images)
     ask = Ask(("local", "default"), "alice", Wanted(image, Resources(), ()), "0" * 32)
     waits = asyncio.create_task(queue.take_host(ask, 60.0))
     await eventually(lambda: bool(queue._queues) and len(_queue(system).waiting) == 1)
@@ -227,9 +227,9 @@ async def test_taken_ports_are_reckoned_once_for_all_who_pin_one(
 ) -> None:
     gate = Gate(system.agent)
     first = await _begin(system, gate)
-    queue, link = system.control_plane._starts._queue, system.control_plane.fleet.links[0]
-    assert link.host is not None
-    image, low = min(link.host.images), link.host.port_range_first
+    queue, link = system.control_plane._starts._queue, system.control_plane.fleet.hosts[0]
+    assert link.report is not None
+    image, low = min(link.report.images), link.report.port_range_first
     waits = []
     for number in range(3):
         ports = (PortRequest(7777, Protocol.UDP, pinned=low + number),)
@@ -237,13 +237,13 @@ async def test_taken_ports_are_reckoned_once_for_all_who_pin_one(
         ask = Ask(("local", "default"), "alice", wanted, str(number))
         waits.append(asyncio.create_task(queue.take_host(ask, 60.0)))
     await eventually(lambda: bool(queue._queues) and len(_queue(system).waiting) == 3)
-    reckoned, reckon = [], HostLink._used_ports
+    reckoned, reckon = [], HostState._used_ports
 
-    def note(link: HostLink) -> frozenset[tuple[Protocol, int]]:
+    def note(link: HostState) -> frozenset[tuple[Protocol, int]]:
         reckoned.append(link)
         return reckon(link)
 
-    monkeypatch.setattr(HostLink, "_used_ports", note)
+    monkeypatch.setattr(HostState, "_used_ports", note)
     queue._recheck(_queue(system))
     assert reckoned == [link]
     link.give_back(*link.starting)

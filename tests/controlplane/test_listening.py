@@ -63,8 +63,8 @@ async def test_a_stalled_control_plane_does_not_reconnect(
     system = System(tmp_path)
     system.agent.beat = 0.1
     async with system:
-        [link] = system.control_plane.fleet.links
+        [link] = system.control_plane.fleet.hosts
         time.sleep(1.0)  # noqa: ASYNC251  what nobody may do
-        heard = link.heard_at or 0
-        await eventually(lambda: (link.heard_at or 0) > heard)
+        heard = link.reported_at or 0
+        await eventually(lambda: (link.reported_at or 0) > heard)
     assert not [each for each in caplog.messages if "stream broke" in each]

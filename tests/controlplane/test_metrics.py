@@ -16,7 +16,7 @@ from controlplane.domain.contract import (
     WatchMessage,
 )
 from controlplane.domain.errors import StoreError
-from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.host.state import HostState
 from controlplane.fleet.pinger import LOOK, Pinger
 from controlplane.metrics.making import Maker
 from controlplane.metrics_endpoint.live import LiveCollector
@@ -277,9 +277,9 @@ async def test_the_wait_for_bound_ports_is_timed(system: Scraped) -> None:
 
 
 async def test_who_waits_in_line_is_counted(system: Scraped) -> None:
-    (link,) = system.control_plane.fleet.links
+    (link,) = system.control_plane.fleet.hosts
     system.agent.change_host(start_slots=1)
-    await eventually(lambda: link.host is not None and link.host.start_slots == 1)
+    await eventually(lambda: link.report is not None and link.report.start_slots == 1)
     system.agent.before_start = system.agent.hang
     starts = [asyncio.create_task(system.start()) for _ in range(3)]
     await system.shows(lambda s: s.sum("starts_waiting", region="local") == 2)
@@ -365,7 +365,7 @@ async def test_an_overcommitted_host_takes_no_capacity_from_others(
 
 async def test_what_is_nobodys_is_told_apart(system: Scraped) -> None:
     await system.start()
-    (link,) = system.control_plane.fleet.links
+    (link,) = system.control_plane.fleet.hosts
     await system.shows(lambda s: s.sum("sessions") == 1)
     link.unclaimed = {session.internal_id for session in link.live()}
     scrape = await system.scrape()
@@ -494,7 +494,7 @@ async def test_10000_applications_and_hostile_names_stay_few_series(system: Scra
     await system.start(id="s")
     await system.shows(lambda s: s.sum("sessions", application="game") == 1)
     row = AgentRow("crowded", "unix:/nowhere", "local", "default")
-    link = HostLink(row, cast("AgentClient", None))
+    link = HostState(row, cast("AgentClient", None))
     hostile = ("\n", 'x"} 1\n', "x" * 1000, "\u202e", "")
     sessions = tuple(
         replace(

@@ -43,14 +43,14 @@ async def test_a_newer_agent_is_listed_so_and_gets_nothing_and_loses_nothing(
         system.agent.host.format = FORMAT + 1
         system.agent.drop_watch()
         await _becomes(system, "newer")
-        shown, [link] = await _shown(system), system.control_plane.fleet.links
-        heard_at = link.heard_at
+        shown, [link] = await _shown(system), system.control_plane.fleet.hosts
+        heard_at = link.reported_at
         assert "its host has format 2, and this control plane reads up to 1" in caplog.text
         assert "control planes are upgraded before agents" in caplog.text
         assert (await system.start()).status in {404, 420}
         assert len(system.agent.started) == 1
         await system.becomes(session, "server_unreachable")
-        assert link.heard_at == heard_at
+        assert link.reported_at == heard_at
         assert abs((await _shown(system))["heard"] - shown["heard"]) < 5000
         assert (await system.call("GET", "/readyz")).status == 200
 

@@ -149,9 +149,9 @@ async def test_an_older_tag_that_can_start_goes_before_a_newer_one_on_a_drained_
     (image,) = await _enable(system, "v2")
     await eventually(lambda: system.has(drained.name, image))
     drained.change_host(draining=True)
-    link = system.control_plane.fleet.link(drained.name)
+    link = system.control_plane.fleet.host(drained.name)
     assert link is not None
-    await eventually(lambda: link.host is not None and link.host.draining)
+    await eventually(lambda: link.report is not None and link.report.draining)
     assert (await system.start(id="s")).status == 201
     assert (await system.call("GET", "/session/s")).json["tag"] == "v1"
     assert (await system.start(version="v2")).status == 420

@@ -104,11 +104,11 @@ async def test_a_host_that_enrols_again_meanwhile_is_waited_for(system: System) 
     starting = begin(system, "match")
     internal_id = await running(system, "match")
     fleet = system.control_plane.fleet
-    link = fleet.link(system.agent.name)
+    link = fleet.host(system.agent.name)
     assert link is not None
-    fleet.remove(link.row.name)
+    fleet.remove(link.name)
     fleet.add(link.row)
-    await eventually(lambda: fleet.session(link.row.name, internal_id) is not None)
+    await eventually(lambda: fleet.session(link.name, internal_id) is not None)
     assert not starting.done()
     system.agent.bind(internal_id)
     assert (await starting).status == 201

@@ -23,10 +23,10 @@ class Revoking(System):
     async def only_starts_on(self, agent: FakeAgent) -> None:
         """Leave no other host a start slot."""
         self.agent.change_host(start_slots=0)
-        link = self.control_plane.fleet.link(self.agent.name)
+        link = self.control_plane.fleet.host(self.agent.name)
         assert link is not None
         assert agent is not self.agent
-        await eventually(lambda: link.host is not None and link.host.start_slots == 0)
+        await eventually(lambda: link.report is not None and link.report.start_slots == 0)
 
     async def ask(self, method: str, path: str) -> Answer:
         return await self.call(method, f"/operator/agent/{path}")

@@ -95,7 +95,7 @@ async def test_what_has_no_valid_ticket_is_nobodys_and_let_be(
         assert len(told) == 1
         system.agent.end(session.internal_id)
         system.agent.tell_snapshot()
-        link = system.control_plane.fleet.link(system.agent.name)
+        link = system.control_plane.fleet.host(system.agent.name)
         assert link is not None
         await eventually(lambda: not link.unclaimed)
 
@@ -138,10 +138,10 @@ async def test_an_agent_cannot_speak_for_another_hosts_session(pair: System) -> 
         second.sessions[theirs.internal_id] = session
         second.tell_snapshot()
         second.change_host(free_sessions=6 if session is told else 8)
-        link = pair.control_plane.fleet.link(second.name)
+        link = pair.control_plane.fleet.host(second.name)
         assert link is not None
         last = second.host.free_sessions - len(second.live)
-        await eventually(lambda: link.host is not None and link.host.free_sessions == last)  # noqa: B023
+        await eventually(lambda: link.report is not None and link.report.free_sessions == last)  # noqa: B023
         assert await pair.status_of("x") == "running"
         assert await unclaimed(pair, second) == ([] if session is told else [theirs.internal_id])
     assert (first.stopped, second.stopped) == ([], [])
@@ -427,5 +427,5 @@ async def _has_told(system: System, detail: str) -> bool:
 
 
 def _has_reconciled(system: System) -> bool:
-    link = system.control_plane.fleet.link(system.agent.name)
+    link = system.control_plane.fleet.host(system.agent.name)
     return link is not None and link.reconciled

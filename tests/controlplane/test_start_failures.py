@@ -116,9 +116,9 @@ async def test_a_host_that_is_avoided_is_used_where_no_other_has_room(tmp_path: 
         assert (await system.start()).status == 201
         broken.before_start = None
         whole.change_host(free_sessions=1)
-        link = system.control_plane.fleet.link(whole.name)
+        link = system.control_plane.fleet.host(whole.name)
         assert link is not None
-        await eventually(lambda: link.host is not None and link.host.free_sessions == 0)
+        await eventually(lambda: link.report is not None and link.report.free_sessions == 0)
         assert (await system.start()).status == 201
         assert len(broken.live) == 1
         assert (await ask(system, "agent/a0"))["startFailures"] == []

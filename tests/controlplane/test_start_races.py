@@ -31,10 +31,10 @@ async def pair(tmp_path: Path) -> AsyncIterator[System]:
 
 
 def slots(system: System, number: int) -> int:
-    link = system.control_plane.fleet.link(system.agents[number].name)
+    link = system.control_plane.fleet.host(system.agents[number].name)
     assert link is not None
-    assert link.host is not None
-    return link.host.start_slots
+    assert link.report is not None
+    return link.report.start_slots
 
 
 async def attempts(system: System) -> list[tuple[Any, ...]]:
@@ -106,7 +106,7 @@ async def test_a_refused_attempt_is_not_the_rows_while_the_start_waits(pair: Sys
 
     await eventually(waits)
     first.tell_snapshot()
-    link = pair.control_plane.fleet.link(first.name)
+    link = pair.control_plane.fleet.host(first.name)
     assert link is not None
     heard = link.sequence
     first.change_host(start_slots=7)
@@ -319,13 +319,13 @@ async def test_a_host_that_did_not_answer_comes_last_until_it_is_heard(tmp_path:
     system.prefer(first)
     async with system:
         await system.make_application()
-        link = system.control_plane.fleet.link(first.name)
+        link = system.control_plane.fleet.host(first.name)
         assert link is not None
 
         async def is_heard(free_sessions: int) -> None:
             first.change_host(free_sessions=free_sessions)
             await eventually(
-                lambda: link.host is not None and link.host.free_sessions == free_sessions
+                lambda: link.report is not None and link.report.free_sessions == free_sessions
             )
 
         async def dies(_: Any, context: Any) -> None:

@@ -508,7 +508,7 @@ async def test_what_was_told_of_a_standby_during_a_refused_claim_counts(system: 
             return
         refused.append(request.internal_id)
         system.agent.change(standby.internal_id, detail="still there")
-        link = system.control_plane.fleet.link(system.agent.name)
+        link = system.control_plane.fleet.host(system.agent.name)
         assert link is not None
         await eventually(lambda: bool((s := link.session(standby.internal_id)) and s.detail))
         await refusing("STANDBY_NOT_CLAIMABLE")(request, context)

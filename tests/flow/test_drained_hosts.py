@@ -207,7 +207,7 @@ async def test_over_mutual_tls_and_when_the_host_enrols_again(
         token = system.operator_token
         drained = await system.call("POST", path, token=token, json={"deadline": "2h"})
         assert (drained.status, drained.json["drainPending"]) == (200, False)
-        link = system.control_plane.fleet.link("host-1")
+        link = system.control_plane.fleet.host("host-1")
         assert link is not None
         ordered = link.drain
         await host.stop()

@@ -51,9 +51,9 @@ def followers(host: WholeAgent) -> int:
 
 async def still_heard(system: Enrolling) -> None:
     """Wait until every host was heard once more."""
-    links = system.control_plane.fleet.links
-    before = [(link, link.heard_at or 0.0) for link in links]
-    await eventually(lambda: all((link.heard_at or 0.0) > at for link, at in before))
+    links = system.control_plane.fleet.hosts
+    before = [(link, link.reported_at or 0.0) for link in links]
+    await eventually(lambda: all((link.reported_at or 0.0) > at for link, at in before))
 
 
 async def test_an_enrolled_host_plays(system: Enrolling) -> None:
@@ -95,11 +95,11 @@ async def test_certificates_are_renewed_and_no_stream_is_dropped(
     plane = system.control_plane
     before = {host.name: await system.identity(host) for host in (first, second)}
     old_caller = plane._issuer.caller
-    expire_ms = {link.row.name: link.row.certificate_expire_ms for link in plane.fleet.links}
+    expire_ms = {link.name: link.row.certificate_expire_ms for link in plane.fleet.hosts}
 
     async def all_are_renewed() -> bool:
         await plane.renewal.renew()  # of those that could not be reached, once more
-        return not any(map(plane.renewal._is_due, plane.fleet.links))
+        return not any(map(plane.renewal._is_due, plane.fleet.hosts))
 
     async with followed(system, "one") as one, followed(system, "two") as two:
         await plane.renewal.renew()  # nothing is due
@@ -113,7 +113,7 @@ async def test_certificates_are_renewed_and_no_stream_is_dropped(
         await eventually(all_are_renewed)
         assert plane._issuer.caller != old_caller
         # New connections see the new one; the streams are on the old channels.
-        assert all(link.client._left for link in plane.fleet.links)
+        assert all(link.client._left for link in plane.fleet.hosts)
         for host in (first, second):
             renewed = await system.identity(host)
             assert renewed.key != before[host.name].key
@@ -200,7 +200,7 @@ async def test_a_revoked_agent_is_hung_up_on_at_once_and_the_others_play_on(
     assert followers(second) == 1
     await system.restart()
     assert (await system.shown("host-1"))["state"] == "revoked"
-    assert system.control_plane.fleet.link("host-1") is None
+    assert system.control_plane.fleet.host("host-1") is None
     # It may be removed although it never said what runs there; then its name is free.
     path = "/operator/agent/host-1"
     assert (await system.call("DELETE", path)).status == 204
@@ -210,7 +210,7 @@ async def test_a_revoked_agent_is_hung_up_on_at_once_and_the_others_play_on(
     assert await system.status_of("lost") == "dead"
 
     def nothing_lives() -> bool:
-        link = system.control_plane.fleet.link("host-1")
+        link = system.control_plane.fleet.host("host-1")
         return link is not None and link.live_sessions == 0
 
     await eventually(nothing_lives)

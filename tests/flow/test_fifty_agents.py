@@ -97,14 +97,14 @@ class Fifty(System):
 
     def is_empty(self) -> bool:
         """Return whether every host has told that it has all its room."""
-        hosts = [link.host for link in self.control_plane.fleet.links]
+        hosts = [link.report for link in self.control_plane.fleet.hosts]
         return all(host is not None and host.reserved.nano_cpus == 0 for host in hosts)
 
     def _wrong(self, host: WholeAgent) -> list[str]:
-        link = self.control_plane.fleet.link(host.name)
-        if link is None or link.host is None or link.in_flight:
+        link = self.control_plane.fleet.host(host.name)
+        if link is None or link.report is None or link.in_flight:
             return ["it is not known, or starts are under way"]
-        return violations(host.observed(link.host.free_tcp_ports + link.host.free_udp_ports))
+        return violations(host.observed(link.report.free_tcp_ports + link.report.free_udp_ports))
 
 
 def _key(session: Session) -> Key:

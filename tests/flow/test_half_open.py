@@ -47,7 +47,7 @@ async def test_f41_a_host_is_heard_again_though_its_connection_is_dead(
     system.agent.beat = 0.1
     socket = Path(system.agent.address.removeprefix("unix:"))
     async with a_relay(tmp_path / "relay.sock", socket) as relay, system:
-        link = system.control_plane.fleet.link(system.agent.name)
+        link = system.control_plane.fleet.host(system.agent.name)
         assert link is not None
         before = relay.connections
         # A channel that is closed keeps its connection until Python has collected its calls.
@@ -57,8 +57,8 @@ async def test_f41_a_host_is_heard_again_though_its_connection_is_dead(
         assert uncollected
         relay.go_dumb()
         await eventually(lambda: relay.connections > before)
-        heard_at = link.heard_at
-        await eventually(lambda: link.heard_at != heard_at)
+        heard_at = link.reported_at
+        await eventually(lambda: link.reported_at != heard_at)
         await system.make_application()
         assert (await system.start()).status == 201
 

@@ -38,7 +38,7 @@ class Losing(Fleet):
         return self.control.store.rows(sql)
 
     def is_lost(self) -> bool:
-        link = self.control.fleet.link("h0")
+        link = self.control.fleet.host("h0")
         assert link is not None
         return link.lost_ms is not None
 

@@ -273,7 +273,7 @@ async def test_an_agent_of_an_older_version_is_named_and_goes_on_with_the_former
     assert (await system.start()).status == 201
     # What is due meanwhile is renewed by the authority that it knows.
     plane = system.control_plane
-    [link] = plane.fleet.links
+    [link] = plane.fleet.hosts
     await plane.renewal._certificates.renew(link)
     renewed = await system.identity(host)
     assert renewed.certificate != before.certificate
@@ -435,7 +435,7 @@ async def test_a_host_whose_move_could_not_be_noted_is_called_as_one_that_moved(
     status = await system.rotate()
     await system.all_move()
     assert refused.is_set()
-    [link] = system.control_plane.fleet.links
+    [link] = system.control_plane.fleet.hosts
     link.client.redial()  # as when a connection breaks
     assert (await system.start()).status == 201
     rows = await system.rows("SELECT authority, trusts_former, certificate_serial FROM agent")
@@ -540,7 +540,7 @@ async def test_a_host_that_was_away_for_too_long_is_not_waited_for_in_vain(
     await host.stop()
     system.control_plane.fleet.unreachable_after = 0.5
     await system.rotate()
-    [link] = system.control_plane.fleet.links
+    [link] = system.control_plane.fleet.hosts
     link.row = replace(link.row, certificate_expire_ms=1)
     [left] = (await system.status())["waiting"]
     assert left["why"] == "its certificate has expired: enrol it again"

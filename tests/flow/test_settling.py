@@ -221,7 +221,7 @@ class Settling(RuleBasedStateMachine):
             recorded = {each.internal_id for each in box.live}
             assert box.running == recorded, f"containers of {box.name}"
             mine = {i for i, where in self.invented.items() if where is box}
-            link = self.control.fleet.link(box.name)
+            link = self.control.fleet.host(box.name)
             assert link is not None
             assert link.unclaimed == mine & recorded == mine, "invented sessions are let be"
             assert link.in_flight == 0, f"{box.name} holds what no start has"

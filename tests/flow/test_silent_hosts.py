@@ -104,15 +104,15 @@ def test_placement_leaves_a_silent_host_after_5_s_and_callers_are_told_after_30(
     fleet: Fleet,
 ) -> None:
     fleet.box.line.cut()
-    link = fleet.control.fleet.link("h0")
+    link = fleet.control.fleet.host("h0")
     assert link is not None
-    assert link.heard_at is not None
-    fleet.wait(link.heard_at + PLACEMENT_SILENCE - fleet.loop.time() - 0.01)
+    assert link.reported_at is not None
+    fleet.wait(link.reported_at + PLACEMENT_SILENCE - fleet.loop.time() - 0.01)
     assert fleet.control.may_place()
     fleet.wait(0.02)
     assert not fleet.control.may_place()
     assert fleet.status == "running"
-    fleet.wait(link.heard_at + UNREACHABLE_AFTER - fleet.loop.time() - 0.01)
+    fleet.wait(link.reported_at + UNREACHABLE_AFTER - fleet.loop.time() - 0.01)
     assert fleet.status == "running"
     fleet.wait(0.02)
     assert fleet.status == "server_unreachable"

@@ -111,5 +111,5 @@ async def test_nobody_is_refused_while_a_host_has_room(
         assert {len(host.live) for host in storm.hosts} == {ROOM}
         assert max(host.most_starts_in_flight for host in storm.hosts) <= SLOTS
         assert refusals.total() < HOSTS * ROOM / 100, refusals
-        links = storm.control_plane.fleet.links
+        links = storm.control_plane.fleet.hosts
         await eventually(lambda: not any(link.in_flight for link in links))

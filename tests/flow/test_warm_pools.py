@@ -140,7 +140,7 @@ async def test_f18_answers_that_are_lost_leave_nothing_claimed_that_nobody_owns(
 ) -> None:
     chance = Random(18)
     await warm.keep(10)
-    link = warm.control_plane.fleet.link(warm.host.name)
+    link = warm.control_plane.fleet.host(warm.host.name)
     assert link is not None
     claim = link.client.claim_session
 

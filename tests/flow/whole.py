@@ -123,11 +123,11 @@ class Whole(System):
         """Wait until no row, reservation, attempt, container, directory or port is left."""
         await self.nothing_is_left()
         await eventually(lambda: not self.host.live and not self.host.directories)
-        link = self.control_plane.fleet.link(self.host.name)
+        link = self.control_plane.fleet.host(self.host.name)
         assert link is not None
 
         def as_new() -> bool:
-            host, (first, last) = link.host, self.host.config.ports()
+            host, (first, last) = link.report, self.host.config.ports()
             return (
                 host is not None
                 and host.reserved.nano_cpus == 0
@@ -149,7 +149,7 @@ class Whole(System):
             raise AssertionError(found) from None
 
     def _observed(self) -> Observation:
-        link = self.control_plane.fleet.link(self.host.name)
+        link = self.control_plane.fleet.host(self.host.name)
         assert link is not None
-        assert link.host is not None
-        return self.host.observed(link.host.free_tcp_ports + link.host.free_udp_ports)
+        assert link.report is not None
+        return self.host.observed(link.report.free_tcp_ports + link.report.free_udp_ports)

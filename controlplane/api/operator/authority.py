@@ -93,8 +93,8 @@ def _shown(status: RotationStatus) -> AuthorityStatus:
         "moved": status.enrolled - len(status.waiting),
         "waiting": [
             {
-                "agent": waiting.link.row.name,
-                "authority": waiting.link.row.authority,
+                "agent": waiting.host.name,
+                "authority": waiting.host.row.authority,
                 "why": waiting.why,
             }
             for waiting in status.waiting[:MAX_WAITING_SHOWN]

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from controlplane.agent_rpc.dialling import Dialler
 from controlplane.domain.errors import AgentRefusedError
-from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.host.state import HostState
 from controlplane.pki.authority import Issued
 from controlplane.pki.issuer import Issuer
 from controlplane.storage.tables.enrolment import AuthorityStore, EnrolmentStore
@@ -47,57 +47,57 @@ class HostCertificates:
         self._clock = clock
         self._reach = reach
 
-    def is_moved(self, link: HostLink) -> bool:
+    def is_moved(self, host: HostState) -> bool:
         """Return whether a host trusts the current authority alone, or is not enrolled."""
-        row = link.row
+        row = host.row
         current = self._issuer.authority.fingerprint
         return row.id is None or (row.authority == current and not row.trusts_former)
 
-    async def renew(self, link: HostLink) -> None:
+    async def renew(self, host: HostState) -> None:
         """Give a host another certificate of the authority that it has."""
-        asked, row = await link.client.ask_for_request(), link.row
+        asked, row = await host.client.ask_for_request(), host.row
         assert row.id is not None, "only an enrolled agent's certificate expires"
         issued = self._issuer.sign_agent(asked.request, row.id, row.authority)
-        await link.client.install(issued.certificate)
-        await self._note(link, issued, trusts_former=row.trusts_former)
+        await host.client.install(issued.certificate)
+        await self._note(host, issued, trusts_former=row.trusts_former)
         log.info("certificate renewed", agent=row.name)
 
-    async def move(self, link: HostLink) -> None:
+    async def move(self, host: HostState) -> None:
         """Bring a host to the current authority."""
-        if link.row.authority != self._issuer.authority.fingerprint:
-            await self._give(link)
-        if link.row.trusts_former:
-            await self._drop_former(link)
-        log.info("moved to the current authority", agent=link.row.name)
+        if host.row.authority != self._issuer.authority.fingerprint:
+            await self._give(host)
+        if host.row.trusts_former:
+            await self._drop_former(host)
+        log.info("moved to the current authority", agent=host.name)
 
-    async def _give(self, link: HostLink) -> None:
-        asked, row = await link.client.ask_for_request(), link.row
+    async def _give(self, host: HostState) -> None:
+        asked, row = await host.client.ask_for_request(), host.row
         if not asked.takes_authorities:
             raise AgentRefusedError(ErrorReason.UNIMPLEMENTED, OLD_AGENT)
         assert row.id is not None, "only an enrolled agent belongs to an authority"
         authorities = self._issuer.authorities
         issued = self._issuer.sign_agent(asked.request, row.id)
-        await link.client.install(issued.certificate, authorities.trusted)
+        await host.client.install(issued.certificate, authorities.trusted)
         await self._reach("authority.installed")
-        await self._note(link, issued, trusts_former=int(authorities.former is not None))
-        link.client.redial(self._dialler.credentials(link.row))
+        await self._note(host, issued, trusts_former=int(authorities.former is not None))
+        host.client.redial(self._dialler.credentials(host.row))
         await self._reach("authority.moved")
 
-    async def _drop_former(self, link: HostLink) -> None:
-        authority, row = self._issuer.authority, link.row
-        await link.client.install(authorities=authority.certificate)
+    async def _drop_former(self, host: HostState) -> None:
+        authority, row = self._issuer.authority, host.row
+        await host.client.install(authorities=authority.certificate)
         await self._reach("authority.dropped")
         if row.authority == authority.fingerprint and row.id is not None:
             await self._authorities.trusts_one(row.id)
-            link.row = replace(link.row, trusts_former=0)
+            host.row = replace(host.row, trusts_former=0)
 
-    async def _note(self, link: HostLink, issued: Issued, *, trusts_former: int) -> None:
+    async def _note(self, host: HostState, issued: Issued, *, trusts_former: int) -> None:
         """Write what a host has by now; what could not be written is done again."""
         row = replace(
-            link.row,
+            host.row,
             certificate_expire_ms=to_ms(issued.expire),
             authority=issued.authority,
             trusts_former=trusts_former,
         )
         await self._enrolments.renewed(row, issued.serial, self._clock.time())
-        link.row = row
+        host.row = row

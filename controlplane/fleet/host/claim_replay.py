@@ -7,7 +7,7 @@ the record of a claimed standby. The row is the truth about what was asked for.
 from random import Random
 
 from controlplane.domain.errors import AgentRefusedError, AgentSilentError, StoreError
-from controlplane.fleet.host.link import FIRST_RETRY, HostLink
+from controlplane.fleet.host.state import FIRST_RETRY, HostState
 from controlplane.storage.tables.claims import ClaimStore
 from controlplane.storage.tables.reports import ReportStore
 from tiltyard.runtime.back_off import BackOff
@@ -29,14 +29,14 @@ class HeldClaims:
 
     def __init__(
         self,
-        link: HostLink,
+        host: HostState,
         claims: ClaimStore,
         reports: ReportStore,
         *,
         clock: Clock,
         random: Random,
     ) -> None:
-        self._link = link
+        self._host = host
         self._claims = claims
         self._reports = reports
         self._clock = clock
@@ -47,8 +47,8 @@ class HeldClaims:
         """Claim a standby again until it is a session, or is gone. Idempotent."""
         if self._tasks.get(internal_id) is not None:
             return
-        name = f"claim {internal_id} again on {self._link.row.name}"
-        own = task_context(agent=self._link.row.name)
+        name = f"claim {internal_id} again on {self._host.name}"
+        own = task_context(agent=self._host.name)
         self._tasks.start(self._repeat(internal_id), name, key=internal_id, context=own)
 
     async def close(self) -> None:
@@ -56,7 +56,7 @@ class HeldClaims:
         await self._tasks.close()
 
     async def _repeat(self, internal_id: str) -> None:
-        name, told = self._link.row.name, ""
+        name, told = self._host.name, ""
         back_off = BackOff(self._clock, self._random, first=FIRST_RETRY, longest=MAX_BACK_OFF)
         while True:
             try:
@@ -75,14 +75,14 @@ class HeldClaims:
 
     async def _is_settled(self, internal_id: str) -> bool:
         """Make the claim once, if it is still owed; True when there is no more to be done."""
-        name, seen = self._link.row.name, self._link.session(internal_id)
-        if seen is None or not seen.is_standby or internal_id in self._link.under_way:
+        name, seen = self._host.name, self._host.session(internal_id)
+        if seen is None or not seen.is_standby or internal_id in self._host.under_way:
             return True
         claim = await self._claims.held(name, internal_id)
         if claim is None:
             return True
-        answer = await self._link.client.claim_session(claim, TIMEOUT)
-        session = self._link.answered(internal_id, answer)
+        answer = await self._host.client.claim_session(claim, TIMEOUT)
+        session = self._host.answered(internal_id, answer)
         await self._reports.settle(name, (session,), (), unix_ms(self._clock))
         log.info("claimed again", agent=name, session=internal_id)
         return True

@@ -8,7 +8,7 @@ the host's silence. After `lost_after` seconds of it what lives there is given u
 from dataclasses import dataclass, field
 
 from controlplane.domain.errors import StoreError
-from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.host.state import HostState
 from controlplane.storage.tables.hosts import HostStore
 from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.logging.events import get_logger
@@ -26,7 +26,7 @@ LONGEST_GAP = 30.0
 class HostSilence:
     """Counts the silence of one host."""
 
-    link: HostLink
+    host: HostState
     store: HostStore
     lost_after: float
     clock: Clock
@@ -36,7 +36,7 @@ class HostSilence:
     _written_at: float = field(init=False, default=float("-inf"))
 
     def __post_init__(self) -> None:
-        self._seconds = self._stored = self.link.row.silent_ms / 1000
+        self._seconds = self._stored = self.host.row.silent_ms / 1000
 
     def begin(self) -> None:
         """Listen from now on."""
@@ -50,40 +50,40 @@ class HostSilence:
         """
         now = self._listened_at = self.clock.monotonic()
         self._seconds = 0.0
-        if self._stored or self.link.lost_ms is not None:
+        if self._stored or self.host.lost_ms is not None:
             await self._write_heard(now)
-            log.info("heard again", agent=self.link.row.name)
+            log.info("heard again", agent=self.host.name)
         elif now - self._written_at >= WRITE_INTERVAL:
             try:
                 await self._write_heard(now)
             except StoreError as error:
-                log.warning("cannot note it as heard", agent=self.link.row.name, error=str(error))
+                log.warning("cannot note it as heard", agent=self.host.name, error=str(error))
 
     async def missed(self) -> None:
         """Count what has passed since the host was heard, or was tried to be reached before."""
         now = self.clock.monotonic()
         self._seconds += min(now - self._listened_at, LONGEST_GAP)
         self._listened_at = now
-        if self.link.lost_ms is not None:
+        if self.host.lost_ms is not None:
             return
         try:
             if self._seconds >= self.lost_after:
                 await self._lose()
             elif self._seconds - self._stored >= WRITE_INTERVAL:
-                await self.store.count_silence(self.link.row.name, int(self._seconds * 1000))
+                await self.store.count_silence(self.host.name, int(self._seconds * 1000))
                 self._stored = self._seconds
         except StoreError as error:
-            log.warning("cannot count its silence", agent=self.link.row.name, error=str(error))
+            log.warning("cannot count its silence", agent=self.host.name, error=str(error))
 
     async def _write_heard(self, now: float) -> None:
         self._written_at = now
-        await self.store.note_heard(self.link.row.name, unix_ms(self.clock))
-        self._stored, self.link.lost_ms = 0.0, None
+        await self.store.note_heard(self.host.name, unix_ms(self.clock))
+        self._stored, self.host.lost_ms = 0.0, None
 
     async def _lose(self) -> None:
         now_ms = unix_ms(self.clock)
-        await self.store.lose(self.link.row.name, self.link.under_way, now_ms)
-        self.link.lose(now_ms)
+        await self.store.lose(self.host.name, self.host.under_way, now_ms)
+        self.host.lose(now_ms)
         log.warning(
-            "lost, and its sessions with it", agent=self.link.row.name, seconds=self.lost_after
+            "lost, and its sessions with it", agent=self.host.name, seconds=self.lost_after
         )

@@ -12,7 +12,7 @@ from random import Random
 
 from controlplane.domain.contract import Drain
 from controlplane.domain.errors import AgentRefusedError, AgentSilentError
-from controlplane.fleet.host.link import FIRST_RETRY, HostLink
+from controlplane.fleet.host.state import FIRST_RETRY, HostState
 from controlplane.storage.tables.hosts import HostStore
 from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import Clock, unix_ms
@@ -30,20 +30,20 @@ class HostDrain:
 
     def __init__(
         self,
-        link: HostLink,
+        host: HostState,
         store: HostStore,
         *,
         clock: Clock,
         random: Random,
-        changed: Callable[[HostLink], None],
+        changed: Callable[[HostState], None],
     ) -> None:
         """Call `changed` when the host has taken an order."""
-        self._link = link
+        self._host = host
         self._store = store
         self._clock = clock
         self._random = random
         self._changed = changed
-        self._stored = link.drain
+        self._stored = host.drain
         self._telling: asyncio.Task[None] | None = None
 
     async def reported(self, *, reconnected: bool) -> None:
@@ -54,13 +54,13 @@ class HostDrain:
         Raises:
             StoreError: It cannot be written.
         """
-        learned = self._link.drain
+        learned = self._host.drain
         if learned != self._stored:
-            await self._store.learn_drain(self._link.row.name, learned)
-            log.info("learned of its drain", agent=self._link.row.name, draining=learned.draining)
+            await self._store.learn_drain(self._host.name, learned)
+            log.info("learned of its drain", agent=self._host.name, draining=learned.draining)
             if self._stored.revision <= learned.revision:  # else there was an order meanwhile
                 self._stored = learned
-        if self._link.drain_due:
+        if self._host.drain_due:
             if reconnected:
                 await self.close()
             self._tell()
@@ -68,8 +68,8 @@ class HostDrain:
     def order(self, drain: Drain) -> None:
         """Tell the host an order that is in the database, however long that takes."""
         self._stored = drain
-        self._link.order_drain(drain)
-        self._changed(self._link)
+        self._host.order_drain(drain)
+        self._changed(self._host)
         self._tell()
 
     async def told(self, timeout: float) -> None:
@@ -85,24 +85,24 @@ class HostDrain:
 
     def _tell(self) -> None:
         if self._telling is None or self._telling.done():
-            name = f"tell the drain of {self._link.row.name}"
-            own = task_context(agent=self._link.row.name)
+            name = f"tell the drain of {self._host.name}"
+            own = task_context(agent=self._host.name)
             self._telling = asyncio.create_task(self._tell_until_taken(), name=name, context=own)
 
     async def _tell_until_taken(self) -> None:
-        name, logged = self._link.row.name, ""
+        name, logged = self._host.name, ""
         back_off = BackOff(self._clock, self._random, first=FIRST_RETRY, longest=MAX_BACK_OFF)
-        while self._link.drain_due:
-            order = self._link.drain
+        while self._host.drain_due:
+            order = self._host.drain
             try:
-                await self._link.client.set_drain(order, unix_ms(self._clock))
+                await self._host.client.set_drain(order, unix_ms(self._clock))
             except (AgentRefusedError, AgentSilentError) as error:
                 if str(error) != logged:
                     logged = str(error)
                     log.warning("cannot tell it of its drain", agent=name, error=str(error))
                 await back_off.wait()
             else:
-                self._link.heard_drain(order)
-                self._changed(self._link)
-                if self._link.host is None:
+                self._host.heard_drain(order)
+                self._changed(self._host)
+                if self._host.report is None:
                     return  # what it says when it is heard tells whether more is due

@@ -13,8 +13,8 @@ from controlplane.domain.errors import (
     AgentSilentError,
     StoreError,
 )
-from controlplane.fleet.host.link import HostLink
 from controlplane.fleet.host.pulls import Pull, PullState, next_pulls
+from controlplane.fleet.host.state import HostState
 from controlplane.storage.tables.tags import HostImages, TagStore
 from tiltyard.contract import ErrorReason
 from tiltyard.runtime.back_off import pause
@@ -53,8 +53,8 @@ class Means:
 class HostPreload:
     """Owns the pulls and removals of one host until it is closed; `task` ends by a defect."""
 
-    def __init__(self, link: HostLink, means: Means) -> None:
-        self.link = link
+    def __init__(self, host: HostState, means: Means) -> None:
+        self.host = host
         self._means = means
         self._images = _NOTHING
         self._stale = True
@@ -66,10 +66,8 @@ class HostPreload:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._wake = asyncio.Event()
         self._failures = 0
-        own = task_context(agent=link.row.name)
-        self.task = asyncio.create_task(
-            self._run(), name=f"images of {link.row.name}", context=own
-        )
+        own = task_context(agent=host.name)
+        self.task = asyncio.create_task(self._run(), name=f"images of {host.name}", context=own)
 
     @property
     def pulls(self) -> list[Pull]:
@@ -110,12 +108,12 @@ class HostPreload:
         while True:
             self._wake.clear()
             pause = self._means.clock.sleep(await self._round())
-            await comes_first(self._wake.wait(), pause, f"images-look-{self.link.row.name}")
+            await comes_first(self._wake.wait(), pause, f"images-look-{self.host.name}")
 
     async def _round(self) -> float:
         """Begin what can begin; return after how many seconds to look again at the latest."""
-        link, name = self.link, self.link.row.name
-        self._waits_for_host = link.host is None or not self._means.is_heard(name)
+        host, name = self.host, self.host.name
+        self._waits_for_host = host.report is None or not self._means.is_heard(name)
         if self._waits_for_host:
             return LONGEST_WAIT
         now = self._means.clock.monotonic()
@@ -143,7 +141,7 @@ class HostPreload:
     async def _compare(self) -> None:
         """Read what is wanted; what changes meanwhile is read again."""
         self._stale = False
-        row = self.link.row
+        row = self.host.row
         try:
             self._images = await self._means.tags.images_of(
                 row.region, row.node_pool, self._now_present()
@@ -167,7 +165,7 @@ class HostPreload:
         }
 
     def _begin(self, image: str, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work, name=f"image {image} on {self.link.row.name}")
+        task = asyncio.create_task(work, name=f"image {image} on {self.host.name}")
         self._running[image] = task
         task.add_done_callback(lambda _: self._ended(image))
 
@@ -179,7 +177,7 @@ class HostPreload:
         try:
             self._pulls[image] = replace(self._pulls[image], state=PullState.PULLING)
             login = await self._means.login_for(image)
-            async with aclosing(self.link.client.pull_image(image, login)) as steps:
+            async with aclosing(self.host.client.pull_image(image, login)) as steps:
                 async for progress in steps:
                     state = PullState.QUEUED if progress.waiting else PullState.PULLING
                     self._pulls[image] = replace(
@@ -188,7 +186,7 @@ class HostPreload:
         except (AgentRefusedError, AgentSilentError, StoreError) as error:
             self._failed(image, str(error))
             return
-        log.info("image pulled", agent=self.link.row.name, image=image)
+        log.info("image pulled", agent=self.host.name, image=image)
         due = self._means.clock.monotonic() + REPORT_WAIT
         self._pulls[image] = replace(self._pulls[image], due=due)
 
@@ -196,7 +194,7 @@ class HostPreload:
         """Note a failure; it is a warning once for each cause."""
         pull, clock = self._pulls[image], self._means.clock
         level = logging.DEBUG if cause == pull.cause else logging.WARNING
-        log.log(level, "pull failed", agent=self.link.row.name, image=image, error=cause)
+        log.log(level, "pull failed", agent=self.host.name, image=image, error=cause)
         failures = pull.failures + 1
         self._pulls[image] = replace(
             pull,
@@ -209,13 +207,13 @@ class HostPreload:
 
     async def _remove(self, image: str) -> None:
         try:
-            await self.link.client.remove_image(image)
+            await self.host.client.remove_image(image)
         except (AgentRefusedError, AgentSilentError) as error:
             level = logging.DEBUG if _is_in_use(error) else logging.WARNING
             log.log(
                 level,
                 "image not removed",
-                agent=self.link.row.name,
+                agent=self.host.name,
                 image=image,
                 error=str(error),
             )
@@ -227,7 +225,7 @@ class HostPreload:
         return [image for image in self._running if image in self._pulls]
 
     def _now_present(self) -> frozenset[str]:
-        return frozenset() if self.link.host is None else self.link.host.images
+        return frozenset() if self.host.report is None else self.host.report.images
 
     def _pause(self, failures: int) -> float:
         """Return the wait after this number of failures, with jitter against a thundering herd."""

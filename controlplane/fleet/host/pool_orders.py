@@ -10,7 +10,7 @@ from controlplane.domain.errors import (
     AgentRefusedError,
     AgentSilentError,
 )
-from controlplane.fleet.host.link import FIRST_RETRY, HostLink
+from controlplane.fleet.host.state import FIRST_RETRY, HostState
 from tiltyard.contract import ErrorReason
 from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import Clock
@@ -30,10 +30,10 @@ class HostOrders:
     """Owns what one host is told of pools."""
 
     def __init__(
-        self, link: HostLink, *, clock: Clock, random: Random, unable: Callable[[], object]
+        self, host: HostState, *, clock: Clock, random: Random, unable: Callable[[], object]
     ) -> None:
         """Call `unable` when the host turns out to keep no standbys."""
-        self.link = link
+        self.host = host
         self._on_unable = unable
         self._clock = clock
         self._random = random
@@ -45,15 +45,15 @@ class HostOrders:
     @property
     def is_unable(self) -> bool:
         """Return whether the agent is of a version that keeps no standbys."""
-        return bool(self._unable) and self._unable == self.link.incarnation
+        return bool(self._unable) and self._unable == self.host.incarnation
 
     def has_taken(self, pool_id: str, revision: int) -> bool:
         """Return whether the host has an order about a pool, or one after it."""
-        link = self.link
-        known = None if link.host is None else link.host.warm_pools.get(pool_id)
+        host = self.host
+        known = None if host.report is None else host.report.warm_pools.get(pool_id)
         if known is not None and known.revision >= revision:
             return True
-        return self._told.get(pool_id) == (link.incarnation, revision)
+        return self._told.get(pool_id) == (host.incarnation, revision)
 
     def tell(self, orders: Iterable[StandbyOrder]) -> None:
         """Have the host told the newest orders about pools, as far as it has not taken them."""
@@ -64,8 +64,8 @@ class HostOrders:
                 continue
             if task is not None:
                 task.cancel()
-            name = f"order {order.revision} of pool {pool_id} to {self.link.row.name}"
-            own = task_context(agent=self.link.row.name)
+            name = f"order {order.revision} of pool {pool_id} to {self.host.name}"
+            own = task_context(agent=self.host.name)
             task = asyncio.create_task(self._tell(order), name=name, context=own)
             self._telling[pool_id] = order.revision, task
             task.add_done_callback(partial(self._ended, pool_id))
@@ -78,18 +78,18 @@ class HostOrders:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _is_due(self, order: StandbyOrder) -> bool:
-        if self.link.host is None or self.is_unable:
+        if self.host.report is None or self.is_unable:
             return False
         return not self.has_taken(order.pool_id, order.revision)
 
     async def _tell(self, order: StandbyOrder) -> None:
-        name, logged = self.link.row.name, ""
+        name, logged = self.host.name, ""
         back_off = BackOff(self._clock, self._random, first=FIRST_RETRY, longest=MAX_BACK_OFF)
         while self._is_due(order):
-            incarnation = self.link.incarnation
+            incarnation = self.host.incarnation
             try:
                 async with self._slots:
-                    await self.link.client.set_warm_pool(order)
+                    await self.host.client.set_warm_pool(order)
             except (AgentRefusedError, AgentSilentError) as error:
                 if _is_unimplemented(error):
                     self._unable = incarnation

@@ -24,8 +24,8 @@ from controlplane.domain.errors import (
 from controlplane.fleet.host.claim_replay import HeldClaims
 from controlplane.fleet.host.downtime import HostSilence
 from controlplane.fleet.host.drain import HostDrain
-from controlplane.fleet.host.link import FIRST_RETRY, HostLink
 from controlplane.fleet.host.stall_aware_clock import listening_timeout
+from controlplane.fleet.host.state import FIRST_RETRY, HostState
 from controlplane.metrics.agents import FleetMetrics
 from controlplane.storage.tables.reports import ReportStore
 from controlplane.storage.tables.settling import Verdict
@@ -65,7 +65,7 @@ class HostWatch:
 
     def __init__(
         self,
-        link: HostLink,
+        host: HostState,
         reports: ReportStore,
         drain: HostDrain,
         silence: HostSilence,
@@ -74,7 +74,7 @@ class HostWatch:
         clock: Clock,
         listened: Callable[[], float],
         random: Random,
-        changed: Callable[[HostLink], None],
+        changed: Callable[[HostState], None],
         stop: Callable[[str, str], object],
         reach: Reach = no_failpoint,
         metrics: FleetMetrics | None = None,
@@ -85,7 +85,7 @@ class HostWatch:
         for how many seconds hosts were listened to; `reach` is called at the named steps of
         `failpoints.py`.
         """
-        self._link = link
+        self._host = host
         self._reports = reports
         self._drain = drain
         self._silence = silence
@@ -114,27 +114,27 @@ class HostWatch:
         self._silence.begin()
         try:
             while True:
-                heard_at, is_excess = self._link.heard_at, False
+                heard_at, is_excess = self._host.reported_at, False
                 try:
                     await self._follow(back_off)
                 except TimeoutError as error:
                     self._metrics.broke(error)
                     why = f"nothing came for {MESSAGE_TIMEOUT:g} s"
                     # The connection may be a dead one, which takes long to show.
-                    self._link.client.redial()
+                    self._host.client.redial()
                 except (AgentRefusedError, AgentSilentError, StoreError) as error:
                     self._metrics.broke(error)
                     why, is_excess = str(error), isinstance(error, AgentExcessError)
-                    self._link.is_newer = isinstance(error, AgentNewerError)
-                    if self._link.is_newer:
-                        self._changed(self._link)
-                if why != told or heard_at != self._link.heard_at:
+                    self._host.is_newer = isinstance(error, AgentNewerError)
+                    if self._host.is_newer:
+                        self._changed(self._host)
+                if why != told or heard_at != self._host.reported_at:
                     level = logging.WARNING if is_excess else logging.INFO
-                    log.log(level, "stream broke", agent=self._link.row.name, error=why)
+                    log.log(level, "stream broke", agent=self._host.name, error=why)
                 told = why
                 self.tried.set()
                 await self._silence.missed()
-                if self._link.is_newer or is_excess:
+                if self._host.is_newer or is_excess:
                     await self._clock.sleep(EXCESS_PAUSE if is_excess else NEWER_PAUSE)
                 else:
                     await back_off.wait()
@@ -150,13 +150,13 @@ class HostWatch:
         """
         task = self._stops.get(internal_id)
         if task is None:
-            name = f"stop {internal_id} on {self._link.row.name}"
+            name = f"stop {internal_id} on {self._host.name}"
             task = self._stops.start(self._stop_until_gone(internal_id), name, key=internal_id)
         return task
 
     async def _follow(self, back_off: BackOff) -> None:
         self._snapshot = None
-        stream = self._link.client.watch(self._link.incarnation, self._acked)
+        stream = self._host.client.watch(self._host.incarnation, self._acked)
         try:
             while True:
                 async with listening_timeout(MESSAGE_TIMEOUT, self._listened):
@@ -167,9 +167,9 @@ class HostWatch:
             await stream.aclose()
 
     async def _take_in(self, message: WatchMessage) -> None:
-        if message.incarnation != self._link.incarnation:
+        if message.incarnation != self._host.incarnation:
             self._acked = 0
-        self._link.apply(message, self._listened())
+        self._host.apply(message, self._listened())
         await self._silence.heard()
         event = message.event
         if isinstance(event, SnapshotBegin):
@@ -185,26 +185,26 @@ class HostWatch:
                 await self._settle(unsettled)
             self._acked = message.sequence
         if isinstance(event, SessionsReported | SnapshotEnd | HostReported | ImagesReported):
-            self._changed(self._link)
+            self._changed(self._host)
 
     async def _take_in_sessions(self, sessions: Sequence[HostSession]) -> None:
         if self._snapshot is not None:
             self._snapshot.update(session.internal_id for session in sessions)
-            self._link.check_sessions(len(self._snapshot))
+            self._host.check_sessions(len(self._snapshot))
         await self._settle(sessions)
         for session in sessions:
             if session.state.ended:
-                self._link.forget(session)
+                self._host.forget(session)
 
     async def _settle(self, sessions: Sequence[HostSession]) -> None:
-        name, now_ms = self._link.row.name, unix_ms(self._clock)
-        settled = await self._reports.settle(name, sessions, self._link.under_way, now_ms)
+        name, now_ms = self._host.name, unix_ms(self._clock)
+        settled = await self._reports.settle(name, sessions, self._host.under_way, now_ms)
         for session in sessions:
             internal_id = session.internal_id
             verdict = settled.verdicts.get(internal_id)
             self._waiting.pop(internal_id, None)
             if verdict is Verdict.KEEP:  # its account may be known by now
-                self._link.unclaimed.discard(internal_id)
+                self._host.unclaimed.discard(internal_id)
             if verdict is Verdict.WAIT:
                 self._waiting[internal_id] = session
             elif verdict in {Verdict.STOP, Verdict.STOP_REQUESTED}:
@@ -219,35 +219,35 @@ class HostWatch:
     def _unsettled(self) -> tuple[HostSession, ...]:
         """Give what is to be judged again: what waits, and now and then what is nobody's."""
         now, unclaimed = self._clock.monotonic(), []
-        if self._link.unclaimed and now >= self._claims_due:
+        if self._host.unclaimed and now >= self._claims_due:
             self._claims_due = now + CLAIM_INTERVAL
-            unclaimed = [self._link.session(each) for each in self._link.unclaimed]
+            unclaimed = [self._host.session(each) for each in self._host.unclaimed]
         return (*self._waiting.values(), *(session for session in unclaimed if session))
 
     def _leave_alone(self, internal_id: str) -> None:
-        if not self._link.unclaimed:
+        if not self._host.unclaimed:
             log.warning(
                 "no valid ticket or account: nobody's, it is left alone",
-                agent=self._link.row.name,
+                agent=self._host.name,
                 session=internal_id,
             )
-        self._link.unclaimed.add(internal_id)
+        self._host.unclaimed.add(internal_id)
 
     async def _end_snapshot(self, event: SnapshotEnd) -> None:
         present, self._snapshot = self._snapshot or set(), None
         if not event.reconciled:
             return
-        name = self._link.row.name
+        name = self._host.name
         expected = await self._reports.live_on(name)
-        missing = [i for i in expected if i not in present and self._link.is_gone(i)]
+        missing = [i for i in expected if i not in present and self._host.is_gone(i)]
         await self._reports.end_missing(name, missing, unix_ms(self._clock))
-        self._link.drop_absent(present)
+        self._host.drop_absent(present)
         self._waiting = {i: s for i, s in self._waiting.items() if i in present}
         for internal_id in await self._reports.to_stop(name):
             self.stop_session(internal_id)
-        if not self._link.reconciled:
+        if not self._host.reconciled:
             log.info("reconciled", agent=name, sessions=len(present))
-        self._link.reconciled = True
+        self._host.reconciled = True
         self._metrics.snapshot_seconds.observe(self._clock.monotonic() - self._snapshot_began)
         self.tried.set()
 
@@ -268,29 +268,29 @@ class HostWatch:
             await back_off.wait()
 
     async def _stop_once(self, internal_id: str) -> None:
-        name = self._link.row.name
+        name = self._host.name
         try:
             discard = not await self._reports.has_row(internal_id)
-            answer = await self._link.client.stop_session(
+            answer = await self._host.client.stop_session(
                 internal_id, STOP_TIMEOUT, discard=discard
             )
         except AgentRefusedError as error:
             if error.agent_reason is not ErrorReason.SESSION_NOT_FOUND:
                 raise
             await self._reports.end_stopped(name, internal_id, unix_ms(self._clock))
-            self._link.drop(internal_id)
+            self._host.drop(internal_id)
         else:
             await self._reach("stop.answered")
             now_ms = unix_ms(self._clock)
             await self._reports.settle(name, (answer.session,), (), now_ms)
             await self._reach("stop.written")
             if answer.session.state.ended:
-                self._link.forget(answer.session)
-        self._changed(self._link)
+                self._host.forget(answer.session)
+        self._changed(self._host)
         await self._reports.mark_stopped(name, internal_id, unix_ms(self._clock))
 
     def _log_failed_stop(self, internal_id: str, error: Exception) -> None:
-        name = self._link.row.name
+        name = self._host.name
         log.warning("cannot stop a session", agent=name, session=internal_id, error=str(error))
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from controlplane.domain.placement import HostView, Wanted
 from controlplane.domain.standby_shares import room_for
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.host.state import HostState
 from controlplane.fleet.pools.plan import PoolHost
 from tiltyard.contract import Resources
 
@@ -43,8 +43,8 @@ class PoolHosts:
 
     def of(self, pool_id: str, region: str, node_pool: str) -> list[PoolHost]:
         """Give the hosts of a region and node pool that may keep what they have of a pool."""
-        links = self._fleet.hosts_of(region, node_pool)
-        return [self._pool_host(pool_id, link) for link in links if self._stays(link)]
+        hosts = self._fleet.hosts_of(region, node_pool)
+        return [self._pool_host(pool_id, host) for host in hosts if self._stays(host)]
 
     def note(self, pool_id: str, host: PoolHost, size: int, wanted: Wanted) -> None:
         """Note whether a host has room for all of its share."""
@@ -55,24 +55,24 @@ class PoolHosts:
         else:
             self._short_since.pop(key, None)
 
-    def _pool_host(self, pool_id: str, link: HostLink) -> PoolHost:
-        name, standbys = link.row.name, self._fleet.standbys
+    def _pool_host(self, pool_id: str, host: HostState) -> PoolHost:
+        name, standbys = host.name, self._fleet.standbys
         since = self._short_since.get((pool_id, name), self._now)
         return PoolHost(
             agent=name,
-            view=self._view(pool_id, link),
+            view=self._view(pool_id, host),
             present=standbys.live_on(pool_id, name),
             ready_images=standbys.ready_images(pool_id, name),
             is_short=self._now - since >= SHORT_AFTER,
         )
 
-    def _view(self, pool_id: str, link: HostLink) -> HostView | None:
+    def _view(self, pool_id: str, host: HostState) -> HostView | None:
         """Show a host without the room that its shares of other pools are still to take."""
-        view = self._fleet.view(link)
+        view = self._fleet.view(host)
         if view is None:
             return None
         held, count = view.held, view.in_flight
-        for other, (lacking, each) in self._lacking.get(link.row.name, {}).items():
+        for other, (lacking, each) in self._lacking.get(host.name, {}).items():
             if other != pool_id:
                 count += lacking
                 held += Resources(
@@ -80,11 +80,11 @@ class PoolHosts:
                 )
         return replace(view, held=held, in_flight=count)
 
-    def _stays(self, link: HostLink) -> bool:
+    def _stays(self, host: HostState) -> bool:
         """Return whether a host may keep its share; it does while it has not reported yet."""
-        if link.draining or link.lost_ms is not None:
+        if host.draining or host.lost_ms is not None:
             return False
-        silent = self._fleet.silent_seconds(link)
-        if link.heard_at is None:
+        silent = self._fleet.silent_seconds(host)
+        if host.reported_at is None:
             silent = self._now - (self._began_at or self._now)
         return silent <= self._fleet.unreachable_after

@@ -17,8 +17,8 @@ from controlplane.domain.contract import (
 )
 from controlplane.domain.errors import StoreError
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host.link import FIRST_RETRY, HostLink
 from controlplane.fleet.host.pool_orders import HostOrders
+from controlplane.fleet.host.state import FIRST_RETRY, HostState
 from controlplane.fleet.pools.hosts import PoolHosts
 from controlplane.fleet.pools.plan import (
     Planned,
@@ -130,12 +130,12 @@ class StandbyPools:
         """Return each pool with its desired number of standbys, and how many can be claimed."""
         return [(each.pool, each.size, self.ready(id_)) for id_, each in self._wanted.items()]
 
-    def ready_hosts(self, account: str, application: str, location: str) -> list[HostLink]:
+    def ready_hosts(self, account: str, application: str, location: str) -> list[HostState]:
         """Give the hosts on which a standby of an application in a region can be claimed now."""
         pool = self.pool_at(account, application, location)
         agents = [] if pool is None else self._fleet.standbys.ready_agents(pool.id)
-        links = (self._fleet.link(agent) for agent in agents if self._fleet.takes_claims(agent))
-        return [link for link in links if link is not None]
+        hosts = (self._fleet.host(agent) for agent in agents if self._fleet.takes_claims(agent))
+        return [host for host in hosts if host is not None]
 
     def kept_on(self, agent: str) -> list[KeptOnHost]:
         """Return the pools of which a host has or should have standbys."""
@@ -182,10 +182,10 @@ class StandbyPools:
         if now - self._read_at >= REREAD_INTERVAL:
             await self._read(now)
         await self._leave_tellers()
-        links = {link.row.name: link for link in self._fleet.links}
-        for name in links.keys() - self._tellers.keys():
+        hosts = {host.name: host for host in self._fleet.hosts}
+        for name in hosts.keys() - self._tellers.keys():
             self._tellers[name] = HostOrders(
-                links[name], clock=self._clock, random=self._random, unable=self._wake.set
+                hosts[name], clock=self._clock, random=self._random, unable=self._wake.set
             )
         self._pool_hosts.look(now, self._shares(self._rows))
         wishes: dict[_Key, _Wish | None] = {}
@@ -197,12 +197,12 @@ class StandbyPools:
             if wanted.size and allowed:
                 wishes |= self._plan(self._rows, wanted)
                 await asyncio.sleep(0)  # so that many pools do not delay callers
-        new = list(_new_orders(self._rows, wishes, links))
+        new = list(_new_orders(self._rows, wishes, hosts))
         if new:
             for row in await self._store.order(new, unix_ms(self._clock)):
                 self._rows[row.pool, row.agent] = row
         self._tell(self._rows, wishes)
-        await self._forget_done(self._rows, links)
+        await self._forget_done(self._rows, hosts)
 
     async def _read(self, now: float) -> None:
         """Read what is wanted; what changes meanwhile is read again."""
@@ -228,7 +228,7 @@ class StandbyPools:
     async def _leave_tellers(self) -> None:
         """Forget orders for hosts that have left the fleet, or joined it again."""
         for name, teller in list(self._tellers.items()):
-            if self._fleet.link(name) is not teller.link:
+            if self._fleet.host(name) is not teller.host:
                 await self._tellers.pop(name).close()
 
     def _shares(self, rows: dict[_Key, OrderRow]) -> Iterator[tuple[str, str, int, Resources]]:
@@ -284,8 +284,8 @@ class StandbyPools:
 
     def _held(self, rows: dict[_Key, OrderRow], pool_id: str, agent: str) -> int:
         """Give the share of a host so far: as it says where it knows better than the database."""
-        row, link = rows.get((pool_id, agent)), self._tellers[agent].link
-        known = _known(link, pool_id)
+        row, host = rows.get((pool_id, agent)), self._tellers[agent].host
+        known = _known(host, pool_id)
         if row is None or known.revision > row.revision:
             return known.size
         return row.size
@@ -300,16 +300,16 @@ class StandbyPools:
         for agent, teller in self._tellers.items():
             teller.tell(orders[agent])
 
-    async def _forget_done(self, rows: dict[_Key, OrderRow], links: dict[str, HostLink]) -> None:
-        done = [row for row in rows.values() if self._is_done(row, links.get(row.agent))]
+    async def _forget_done(self, rows: dict[_Key, OrderRow], hosts: dict[str, HostState]) -> None:
+        done = [row for row in rows.values() if self._is_done(row, hosts.get(row.agent))]
         if done:
             await self._store.forget(done)
         for row in done:
             del rows[row.pool, row.agent]
 
-    def _is_done(self, row: OrderRow, link: HostLink | None) -> bool:
+    def _is_done(self, row: OrderRow, host: HostState | None) -> bool:
         """Return whether an order is obsolete."""
-        if link is None:
+        if host is None:
             return True
         return row.size == 0 and self._tellers[row.agent].has_taken(row.pool, row.revision)
 
@@ -325,21 +325,21 @@ def _run_the_same(before: WantedPool | None, now: WantedPool | None, tag: Tag) -
 def _new_orders(
     rows: dict[_Key, OrderRow],
     wishes: dict[_Key, _Wish | None],
-    links: dict[str, HostLink],
+    hosts: dict[str, HostState],
 ) -> Iterator[NewOrder]:
     """Compare the orders that hosts were sent and have confirmed with the plan."""
     reported = {
         (pool_id, name)
-        for name, link in links.items()
-        for pool_id, known in (link.host.warm_pools.items() if link.host else ())
+        for name, host in hosts.items()
+        for pool_id, known in (host.report.warm_pools.items() if host.report else ())
         if known.size
     }
     for key in sorted(rows.keys() | wishes.keys() | reported):
         pool_id, agent = key
         row, wish = rows.get(key), wishes.get(key, _Wish())
-        if wish is None or agent not in links:
+        if wish is None or agent not in hosts:
             continue
-        known = _known(links[agent], pool_id)
+        known = _known(hosts[agent], pool_id)
         if row is None and not wish.size and not known.size:
             continue
         same = (
@@ -349,5 +349,5 @@ def _new_orders(
             yield NewOrder(pool_id, agent, wish.size, wish.text, known.revision)
 
 
-def _known(link: HostLink, pool_id: str) -> PoolOnHost:
-    return _UNKNOWN if link.host is None else link.host.warm_pools.get(pool_id, _UNKNOWN)
+def _known(host: HostState, pool_id: str) -> PoolOnHost:
+    return _UNKNOWN if host.report is None else host.report.warm_pools.get(pool_id, _UNKNOWN)

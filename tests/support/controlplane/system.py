@@ -192,8 +192,8 @@ class System:
 
     def has(self, agent: str, image: str) -> bool:
         """Return whether the control plane knows that an agent has an image."""
-        link = self.control_plane.fleet.link(agent)
-        return link is not None and link.host is not None and image in link.host.images
+        link = self.control_plane.fleet.host(agent)
+        return link is not None and link.report is not None and image in link.report.images
 
     async def add_agent(self, name: str) -> None:
         """Have an agent that is never heard and that the settings file does not declare."""
@@ -243,7 +243,7 @@ class System:
         async def holds() -> bool:
             live = await self.rows("SELECT 1 FROM session WHERE ended_ms IS NULL")
             owed = await self.rows("SELECT 1 FROM unanswered WHERE stopped_ms IS NULL")
-            held = sum(link.in_flight for link in self.control_plane.fleet.links)
+            held = sum(link.in_flight for link in self.control_plane.fleet.hosts)
             return not live and not owed and not held and not any(a.live for a in self.agents)
 
         await eventually(holds)

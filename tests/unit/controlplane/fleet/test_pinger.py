@@ -19,7 +19,7 @@ from controlplane.agent_rpc.client import AgentClient
 from controlplane.domain.contract import HostReported, WatchMessage
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.latency import MAX_ADDRESSES, MAX_LOOKED_AT, MAX_MISSES, HostLatency
-from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.host.state import HostState
 from controlplane.fleet.icmp import CannotPingError
 from controlplane.fleet.pinger import AT_ONCE, JITTER, LOOK, Pinger
 from controlplane.storage.tables.fleet import AgentRow
@@ -141,9 +141,11 @@ class Measured:
 
     def __init__(self, network: Network) -> None:
         self.clock = FakeClock()
-        self.links: list[HostLink] = []
+        self.links: list[HostState] = []
         self.unheard: set[str] = set()
-        fleet = SimpleNamespace(links=self.links, is_heard=lambda agent: agent not in self.unheard)
+        fleet = SimpleNamespace(
+            hosts=self.links, is_responsive=lambda agent: agent not in self.unheard
+        )
         self.pinger = Pinger(
             cast("Fleet", fleet),
             interval=INTERVAL,
@@ -152,9 +154,9 @@ class Measured:
             ping=network.ping,
         )
 
-    def add(self, *addresses: str) -> HostLink:
+    def add(self, *addresses: str) -> HostState:
         row = AgentRow(f"a{len(self.links)}", "unix:/a", "local", "default")
-        link = HostLink(row, cast("AgentClient", None))
+        link = HostState(row, cast("AgentClient", None))
         self.links.append(link)
         self.report(link, *addresses)
         return link
@@ -163,7 +165,7 @@ class Measured:
         """Let the pinger look whom it has to ask, once."""
         await self.clock.advance(LOOK)
 
-    def report(self, link: HostLink, *addresses: str) -> None:
+    def report(self, link: HostState, *addresses: str) -> None:
         host = replace(HOST, latency_addresses=addresses)
         link.apply(WatchMessage("life", 1, HostReported(host)), 0.0)
 

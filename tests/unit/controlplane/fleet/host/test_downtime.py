@@ -7,7 +7,7 @@ import pytest
 
 from controlplane.domain.errors import StoreError
 from controlplane.fleet.host.downtime import LONGEST_GAP, WRITE_INTERVAL, HostSilence
-from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.host.state import HostState
 from controlplane.storage.tables.fleet import AgentRow
 from tests.support.fake_clock import FakeClock
 
@@ -43,7 +43,7 @@ class Listening:
         self.clock = FakeClock()
         self.store = Written()
         row = AgentRow("h", "unix:/h", "local", "default", **known)
-        self.link = HostLink(row, cast("Any", None))
+        self.link = HostState(row, cast("Any", None))
         self.silence = HostSilence(self.link, cast("Any", self.store), LOST_AFTER, self.clock)
         self.silence.begin()
 

@@ -18,8 +18,8 @@ from controlplane.domain.contract import (
 )
 from controlplane.domain.errors import AgentExcessError
 from controlplane.domain.placement import HostView, Wanted
-from controlplane.fleet.host import link as host_link
-from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.host import state
+from controlplane.fleet.host.state import HostState
 from controlplane.storage.tables.fleet import AgentRow
 from tests.unit.controlplane.domain.test_placement import HOST, IMAGE
 from tiltyard.contract import Identity, PortRequest, Protocol, Resources, State
@@ -45,14 +45,14 @@ SESSION = HostSession(
 
 
 @pytest.fixture
-def link() -> HostLink:
-    made = HostLink(AgentRow("h", "unix:/h", "local", "default"), cast("AgentClient", None))
+def link() -> HostState:
+    made = HostState(AgentRow("h", "unix:/h", "local", "default"), cast("AgentClient", None))
     made.apply(WatchMessage("life", 8, HostReported(HOST)), now=0.0)
     made.reconciled = True
     return made
 
 
-def view(link: HostLink) -> HostView:
+def view(link: HostState) -> HostView:
     shown = link.view(1.0)
     assert shown is not None
     return shown
@@ -62,7 +62,7 @@ def heartbeat(sequence: int, incarnation: str = "life") -> WatchMessage:
     return WatchMessage(incarnation, sequence, Heartbeat())
 
 
-def test_images_count_once_all_of_them_were_reported(link: HostLink) -> None:
+def test_images_count_once_all_of_them_were_reported(link: HostState) -> None:
     def part(*images: str, first: bool = False, last: bool = False) -> None:
         link.apply(WatchMessage("life", 9, ImagesReported(images, first=first, last=last)), 1.0)
 
@@ -82,13 +82,13 @@ def test_images_count_once_all_of_them_were_reported(link: HostLink) -> None:
 
 @pytest.mark.parametrize("flood", ["images", "a long image", "sessions"])
 def test_more_than_a_host_can_have_is_forgotten_and_an_error(
-    link: HostLink, flood: str, monkeypatch: pytest.MonkeyPatch
+    link: HostState, flood: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_link, "MAX_IMAGES", 3)
-    monkeypatch.setattr(host_link, "MAX_SESSIONS", 3)
+    monkeypatch.setattr(state, "MAX_IMAGES", 3)
+    monkeypatch.setattr(state, "MAX_SESSIONS", 3)
 
     def report(number: int) -> None:
-        image = "i" * (host_link.MAX_IMAGE_LENGTH + 1) if flood == "a long image" else f"{number}"
+        image = "i" * (state.MAX_IMAGE_LENGTH + 1) if flood == "a long image" else f"{number}"
         sessions = SessionsReported((replace(SESSION, internal_id=f"{number}"),))
         images = ImagesReported((image,), first=False, last=False)
         event = sessions if flood == "sessions" else images
@@ -101,14 +101,14 @@ def test_more_than_a_host_can_have_is_forgotten_and_an_error(
         assert link.live_sessions == 0
 
 
-def test_choosing_takes_reservation_pin_and_slot(link: HostLink) -> None:
+def test_choosing_takes_reservation_pin_and_slot(link: HostState) -> None:
     link.hold("i", WANTED)
     taken = view(link)
     assert (taken.held, taken.starting, taken.in_flight) == (Resources(2, 3), 1, 1)
     assert (Protocol.UDP, 20007) in taken.used_ports()
 
 
-def test_a_refusal_returns_everything(link: HostLink) -> None:
+def test_a_refusal_returns_everything(link: HostState) -> None:
     before = view(link)
     link.hold("i", WANTED)
     link.give_back("i")
@@ -117,7 +117,7 @@ def test_a_refusal_returns_everything(link: HostLink) -> None:
     assert replace(after, used_ports=before.used_ports) == before
 
 
-def test_an_answer_returns_the_slot_and_the_watch_the_rest(link: HostLink) -> None:
+def test_an_answer_returns_the_slot_and_the_watch_the_rest(link: HostState) -> None:
     link.hold("i", WANTED)
     link.answered("i", Answer(SESSION, "life"))
     assert (view(link).starting, view(link).in_flight) == (0, 1)
@@ -128,7 +128,7 @@ def test_an_answer_returns_the_slot_and_the_watch_the_rest(link: HostLink) -> No
     assert (Protocol.UDP, 20007) in view(link).used_ports()
 
 
-def test_what_the_host_has_counted_is_not_counted_twice(link: HostLink) -> None:
+def test_what_the_host_has_counted_is_not_counted_twice(link: HostState) -> None:
     link.hold("i", WANTED)
     link.hold("other", WANTED)
     host = replace(HOST, reserved=WANTED.reservation, starting=frozenset({"i", "unknown"}))
@@ -143,21 +143,21 @@ def test_what_the_host_has_counted_is_not_counted_twice(link: HostLink) -> None:
     assert view(link).held == Resources()
 
 
-def test_an_answer_that_the_watch_overtook_returns_at_once(link: HostLink) -> None:
+def test_an_answer_that_the_watch_overtook_returns_at_once(link: HostState) -> None:
     link.hold("i", WANTED)
     link.apply(heartbeat(10), 1.0)
     link.answered("i", Answer(SESSION, "life"))
     assert link.in_flight == 0
 
 
-def test_a_new_life_of_the_agent_returns_the_answers_of_the_last(link: HostLink) -> None:
+def test_a_new_life_of_the_agent_returns_the_answers_of_the_last(link: HostState) -> None:
     link.hold("i", WANTED)
     link.answered("i", Answer(SESSION, "life"))
     link.apply(heartbeat(1, "next life"), 1.0)
     assert link.in_flight == 0
 
 
-def test_the_newest_of_answer_and_watch_counts(link: HostLink) -> None:
+def test_the_newest_of_answer_and_watch_counts(link: HostState) -> None:
     link.hold("i", WANTED)
     ended = replace(SESSION, state=State.EXITED, sequence=11)
     link.apply(WatchMessage("life", 11, SessionsReported((ended,))), 1.0)
@@ -165,7 +165,7 @@ def test_the_newest_of_answer_and_watch_counts(link: HostLink) -> None:
     assert link.answered("i", Answer(SESSION, "life")) == ended
 
 
-def test_absence_means_gone_only_when_nothing_newer_was_answered(link: HostLink) -> None:
+def test_absence_means_gone_only_when_nothing_newer_was_answered(link: HostState) -> None:
     assert link.is_gone("unknown")
     link.hold("i", WANTED)
     assert not link.is_gone("i")
@@ -175,7 +175,7 @@ def test_absence_means_gone_only_when_nothing_newer_was_answered(link: HostLink)
     assert link.is_gone("i")
 
 
-def test_what_a_snapshot_lacks_is_dropped_unless_it_is_newer(link: HostLink) -> None:
+def test_what_a_snapshot_lacks_is_dropped_unless_it_is_newer(link: HostState) -> None:
     old, kept = replace(SESSION, internal_id="old"), replace(SESSION, internal_id="kept")
     link.apply(WatchMessage("life", 10, SessionsReported((old, kept))), 1.0)
     newer = replace(SESSION, internal_id="newer", ports=(Port(1, Protocol.UDP, 1),), sequence=11)
@@ -185,12 +185,12 @@ def test_what_a_snapshot_lacks_is_dropped_unless_it_is_newer(link: HostLink) -> 
     assert set(link._sessions) == {"kept", "newer"}
 
 
-def test_a_host_is_not_shown_before_it_has_reconciled(link: HostLink) -> None:
+def test_a_host_is_not_shown_before_it_has_reconciled(link: HostState) -> None:
     link.reconciled = False
     assert link.view(0.0) is None
 
 
-def test_an_end_is_counted_once_however_it_is_heard_of(link: HostLink) -> None:
+def test_an_end_is_counted_once_however_it_is_heard_of(link: HostState) -> None:
     ended = replace(SESSION, state=State.EXITED, sequence=11)
     standby = replace(SESSION, internal_id="s", warm_pool="p")
     for sessions in ((SESSION, standby), (ended, replace(standby, state=State.EXITED)), (ended,)):
@@ -206,7 +206,7 @@ def test_an_end_is_counted_once_however_it_is_heard_of(link: HostLink) -> None:
     assert link.ends == 2
 
 
-def test_what_is_given_up_with_its_host_makes_no_room(link: HostLink) -> None:
+def test_what_is_given_up_with_its_host_makes_no_room(link: HostState) -> None:
     link.apply(WatchMessage("life", 12, SessionsReported((SESSION,))), now=1.0)
     link.lose(0)
     link.apply(

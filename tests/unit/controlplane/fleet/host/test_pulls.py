@@ -97,8 +97,9 @@ class _Host:
         self.heard = True
         self.tried: Counter[str] = Counter()
         self.fail = asyncio.Event()
-        self.row = SimpleNamespace(name="a0", region="r", node_pool="p")
-        self.host = SimpleNamespace(images=frozenset())
+        self.name = "a0"
+        self.row = SimpleNamespace(region="r", node_pool="p")
+        self.report = SimpleNamespace(images=frozenset())
         self.client = self
         self.preload: HostPreload | None = None
         self.clock = FakeClock()
@@ -113,7 +114,7 @@ class _Host:
         if image.startswith("bad"):
             await self.fail.wait()
             raise AgentSilentError("it hangs")
-        self.host.images |= {image}
+        self.report.images |= {image}
         assert self.preload is not None
         self.preload.on_change()
 
@@ -152,7 +153,7 @@ async def test_f43_many_images_that_hang_do_not_hold_up_one_that_does_not(make: 
     host.wanted.add(GOOD.format(0))
     host.preload.look()
     await settle()
-    assert GOOD.format(0) in host.host.images
+    assert GOOD.format(0) in host.report.images
     assert host.tried.total() == tried + 1  # at once, beside one that hangs
 
 
@@ -162,7 +163,7 @@ async def test_what_is_wanted_is_read_once_for_all_images(make: Any) -> None:
     await settle()
     while not host.preload.idle:
         await settle()
-    assert host.host.images == frozenset(images)
+    assert host.report.images == frozenset(images)
     assert host.reads == 1
 
 
@@ -191,7 +192,7 @@ async def test_a_host_that_is_not_heard_is_not_asked_and_caught_up_with_on_its_r
     host.heard = True
     host.preload.on_change()
     await settle()
-    assert GOOD.format(0) in host.host.images
+    assert GOOD.format(0) in host.report.images
 
 
 async def test_a_cause_is_a_warning_once(make: Any, caplog: pytest.LogCaptureFixture) -> None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host.link import HostLink
+from controlplane.fleet.host.state import HostState
 from controlplane.fleet.node_pools import NodePools
 from controlplane.fleet.pools import planner
 from controlplane.fleet.pools.planner import StandbyPools
@@ -59,7 +59,7 @@ class EmptyFleet:
     """A fleet without hosts, and a clock that moves while a pool is planned."""
 
     def __init__(self) -> None:
-        self.links: Iterable[HostLink] = ()
+        self.hosts: Iterable[HostState] = ()
         self.placement_silence = 5.0
         self.node_pools = NodePools()
         self.planned = 0
@@ -70,7 +70,7 @@ class EmptyFleet:
     def on_change(self, _: object) -> None:
         pass
 
-    def hosts_of(self, *_: str) -> list[HostLink]:
+    def hosts_of(self, *_: str) -> list[HostState]:
         self.planned += 1
         return []
 

@@ -66,7 +66,7 @@ class _InFlight:
     """The host's own numbers include it."""
 
 
-class HostLink:
+class HostState:
     """The only owner of what is known of one host. Nothing here waits."""
 
     def __init__(
@@ -76,13 +76,14 @@ class HostLink:
 
         `standbys` is told of those that the host reports.
         """
+        self.name = row.name
         self.row = row
         self.client = client
         self._standbys = standbys or Standbys()
-        self.host: HostReport | None = None
+        self.report: HostReport | None = None
         self.incarnation = ""
         self.sequence = 0
-        self.heard_at: float | None = None
+        self.reported_at: float | None = None
         self.reconciled = False
         self.in_doubt = False
         """True when a start there had no answer, until it is heard again."""
@@ -123,12 +124,12 @@ class HostLink:
     @property
     def draining(self) -> bool:
         """True when the host takes no new sessions, or is still to hear that it takes none."""
-        return self.drain.draining if self.host is None else self.host.draining
+        return self.drain.draining if self.report is None else self.report.draining
 
     @property
     def drain_due(self) -> bool:
         """True until the host has said that it has heard the newest order."""
-        heard = Drain() if self.host is None else self.host.drain
+        heard = Drain() if self.report is None else self.report.drain
         return heard.revision < self.drain.revision
 
     @property
@@ -144,24 +145,24 @@ class HostLink:
 
     def silent_seconds(self, now: float) -> float:
         """Tell for how long the host was not heard; for ever when it never was."""
-        return float("inf") if self.heard_at is None else now - self.heard_at
+        return float("inf") if self.reported_at is None else now - self.reported_at
 
     @property
     def has_start_slot(self) -> bool:
         """Return whether one more start can begin here now."""
-        return self.host is not None and len(self.starting) < self.host.start_slots
+        return self.report is not None and len(self.starting) < self.report.start_slots
 
     def view(self, now: float, owner: Owner = ("", "")) -> HostView | None:
         """Show the host to placement; None before it has reported, or while it is too new.
 
         `owner` is the application that a host is wanted for.
         """
-        if self.host is None or not self.reconciled or self.is_newer:
+        if self.report is None or not self.reconciled or self.is_newer:
             return None
         starts = [start for start in self._in_flight.values() if not start.is_counted]
         return HostView(
-            agent=self.row.name,
-            host=self.host,
+            agent=self.name,
+            host=self.report,
             silent_seconds=self.silent_seconds(now),
             held=sum((start.reservation for start in starts), Resources()),
             starting=len(self.starting),
@@ -217,8 +218,8 @@ class HostLink:
         if isinstance(message.event, SnapshotEnd):
             self.is_newer = False
         if not self.is_newer:
-            self.heard_at, self.in_doubt = now, False
-            self._standbys.heard(self.row.name)
+            self.reported_at, self.in_doubt = now, False
+            self._standbys.heard(self.name)
         self.incarnation, self.sequence = message.incarnation, message.sequence
         if isinstance(message.event, HostReported):
             self._take_host(message.event.host)
@@ -247,13 +248,13 @@ class HostLink:
     def order_drain(self, drain: Drain) -> None:
         """Note an order that the host is still to hear: to drain it holds from now on."""
         self.drain = drain
-        if self.host is not None:
-            self._take_host(self.host)
+        if self.report is not None:
+            self._take_host(self.report)
 
     def heard_drain(self, drain: Drain) -> None:
         """Note that the host has an order; it soon says so itself."""
-        if self.host is not None and self.host.drain.revision < drain.revision:
-            self._take_host(replace(self.host, drain=drain))
+        if self.report is not None and self.report.drain.revision < drain.revision:
+            self._take_host(replace(self.report, drain=drain))
 
     def lose(self, now_ms: int) -> None:
         """Give up what lives there."""
@@ -262,7 +263,7 @@ class HostLink:
 
     def _forget_sessions(self) -> None:
         self._sessions.clear()
-        self._standbys.leave(self.row.name)
+        self._standbys.leave(self.name)
         self.unclaimed.clear()
 
     def forget(self, session: HostSession) -> None:
@@ -287,7 +288,7 @@ class HostLink:
     def drop(self, internal_id: str) -> None:
         """Drop a session that is gone."""
         self._count_end(self._sessions.pop(internal_id, None))
-        self._standbys.drop(self.row.name, internal_id)
+        self._standbys.drop(self.name, internal_id)
         self.unclaimed.discard(internal_id)
 
     def drop_absent(self, present: Collection[str]) -> None:
@@ -305,8 +306,8 @@ class HostLink:
         self._check(len(self._images_so_far), MAX_IMAGES, "images")
         if part.last:
             self._images, self._images_so_far = frozenset(self._images_so_far), set()
-            if self.host is not None:
-                self.host = replace(self.host, images=self._images)
+            if self.report is not None:
+                self.report = replace(self.report, images=self._images)
 
     def _take_host(self, host: HostReport) -> None:
         """Take what a host says; its order holds where ours is not newer."""
@@ -316,7 +317,7 @@ class HostLink:
         for internal_id in host.starting & self._in_flight.keys():
             self._in_flight[internal_id].is_counted = True
         draining = host.drain.draining or self.drain.draining
-        self.host = replace(host, draining=draining, images=self._images)
+        self.report = replace(host, draining=draining, images=self._images)
 
     def _remember(self, session: HostSession, incarnation: str) -> None:
         seen = self._sessions.get(session.internal_id)
@@ -324,7 +325,7 @@ class HostLink:
             if session.state.ended:
                 self._count_end(seen)
             self._sessions[session.internal_id] = _Seen(session, incarnation)
-            self._standbys.note(self.row.name, session)
+            self._standbys.note(self.name, session)
 
     def _count_end(self, before: _Seen | None) -> None:
         if before is None or before.session.state.ended or before.session.is_standby:

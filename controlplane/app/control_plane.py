@@ -22,7 +22,6 @@ from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.certificates import HostCertificates
 from controlplane.fleet.pinger import Pinger
 from controlplane.fleet.pools.planner import StandbyPools
-from controlplane.fleet.preload import Preloader
 from controlplane.fleet.queue import HostQueue
 from controlplane.fleet.renewal import Renewal
 from controlplane.http.certificate import ServedCertificate
@@ -112,11 +111,9 @@ class ControlPlane:
         self._issuer = Issuer(config.state_dir / "authority.pem", clock)
         dialler = Dialler(self._issuer, self._ticket_key, metrics.agent_calls)
         self.fleet = Fleet(
-            stores.fleet,
-            stores.reports,
-            stores.hosts,
-            stores.claims,
+            stores,
             dial=dialler.client,
+            login_for=self._logins.login_for,
             placement_silence=config.placement_silence,
             unreachable_after=config.unreachable_after,
             lost_after=config.lost_after,
@@ -125,9 +122,6 @@ class ControlPlane:
             random=random,
             reach=reach,
             metrics=metrics.fleet,
-        )
-        self._preloader = Preloader(
-            stores.tags, self.fleet, login_for=self._logins.login_for, clock=clock, random=random
         )
         self._standby_pools = StandbyPools(
             stores.standby_orders, self.fleet, clock=clock, random=random
@@ -216,7 +210,7 @@ class ControlPlane:
                 patience=config.start_timeout,
                 clock=clock,
             ),
-            explanations=Explanations(stores.applications, tags, self.fleet, self._preloader),
+            explanations=Explanations(stores.applications, tags, self.fleet),
             starts=self._starts,
             ready_starts=self._ready_starts,
             sessions=sessions,
@@ -237,7 +231,6 @@ class ControlPlane:
                 stores.enrolments,
                 stores.hosts,
                 self.fleet,
-                self._preloader,
                 standbys=self._standby_pools,
                 declared=declared.agents,
                 clock=clock,
@@ -261,7 +254,6 @@ class ControlPlane:
                     fleet=self.fleet,
                     queue=queue,
                     pools=self._standby_pools,
-                    preloader=self._preloader,
                     streams=streams,
                     audit=stores.audit,
                     issuer=self._issuer,
@@ -303,7 +295,6 @@ class ControlPlane:
             async with asyncio.TaskGroup() as group:
                 loops = [
                     group.create_task(self.fleet.run(), name="fleet"),
-                    group.create_task(self._preloader.run(), name="preloader"),
                     group.create_task(self._standby_pools.run(), name="standby pools"),
                     group.create_task(self._upkeep.run(), name="upkeep"),
                     group.create_task(self.renewal.run(), name="renewal"),
@@ -322,7 +313,7 @@ class ControlPlane:
 
     def _look_at_hosts(self) -> None:
         """Compare what hosts have with what applications and tags say by now."""
-        self._preloader.look_at_all()
+        self.fleet.look_at_images()
         self._standby_pools.look()
 
     def _pinger(self) -> Pinger:

@@ -1,14 +1,11 @@
 """The fleet in memory: its hosts by region and node pool, and which of them takes a session."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from random import Random
 
 from controlplane.agent_rpc.client import AgentClient
-from controlplane.domain.contract import (
-    Drain,
-    HostSession,
-)
+from controlplane.domain.contract import Drain, HostSession, RegistryLogin
 from controlplane.domain.explanation import Explanation, explain
 from controlplane.domain.placement import (
     HostView,
@@ -18,37 +15,29 @@ from controlplane.domain.placement import (
     is_usable,
     rank_hosts,
 )
-from controlplane.fleet.host.claim_replay import HeldClaims
-from controlplane.fleet.host.downtime import HostSilence
-from controlplane.fleet.host.drain import HostDrain
+from controlplane.fleet.host.host import Host, Shared
 from controlplane.fleet.host.stall_aware_clock import ListeningClock
 from controlplane.fleet.host.standbys import Standbys
-from controlplane.fleet.host.state import HostState
-from controlplane.fleet.host.watch import HostWatch
 from controlplane.fleet.node_pools import NodePools
 from controlplane.fleet.unreported import UnreportedHosts
 from controlplane.metrics.agents import FleetMetrics
-from controlplane.storage.tables.claims import ClaimStore
-from controlplane.storage.tables.fleet import AgentRow, FleetStore
-from controlplane.storage.tables.hosts import HostStore
-from controlplane.storage.tables.reports import ReportStore
+from controlplane.storage.tables.fleet import AgentRow
+from controlplane.storage.tables.stores import Stores
 from tiltyard.contract import NetworkMode
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.failpoints import Reach, no_failpoint
-from tiltyard.runtime.logging.context import task_context
+from tiltyard.runtime.tasks import TaskOwner
 
 
 class Fleet:
-    """Owns one host and one watch per agent."""
+    """Owns the hosts."""
 
     def __init__(
         self,
-        fleet_store: FleetStore,
-        reports: ReportStore,
-        hosts: HostStore,
-        claims: ClaimStore,
+        stores: Stores,
         *,
         dial: Callable[[AgentRow], AgentClient],
+        login_for: Callable[[str], Awaitable[RegistryLogin | None]],
         placement_silence: float,
         unreachable_after: float,
         lost_after: float,
@@ -60,31 +49,37 @@ class Fleet:
     ) -> None:
         """Know no host yet; `load` reads them, `run` follows them; `dial` makes their clients.
 
-        `host_network_pools` are those of `NodePools`.
+        `login_for` returns what an image's registry asks for; `host_network_pools` are those of
+        `NodePools`.
         """
-        self._dial = dial
-        self._fleet_store = fleet_store
-        self._reports = reports
-        self._hosts = hosts
-        self._claims = claims
+        self._store = stores.fleet
         self.standbys = Standbys()
         """Those of all hosts; who takes one claims it."""
         self.placement_silence = placement_silence
         """Seconds of silence after which no session is placed on a host."""
         self.unreachable_after = unreachable_after
         """Seconds of silence after which a host counts as out of reach."""
-        self._lost_after = lost_after
-        self._clock, self._listening = clock, ListeningClock(clock)
+        self._listening = ListeningClock(clock)
         self._random = random
-        self._reach = reach
-        self._metrics = metrics
-        self._links: dict[str, HostState] = {}
-        self._watches: dict[str, HostWatch] = {}
-        self._drains: dict[str, HostDrain] = {}
-        self._following: dict[str, asyncio.Task[None]] = {}
+        self._shared = Shared(
+            stores,
+            dial=dial,
+            login_for=login_for,
+            standbys=self.standbys,
+            lost_after=lost_after,
+            listened=self._listening.now,
+            is_responsive=self.is_responsive,
+            stop_session=self.stop_session,
+            clock=clock,
+            random=random,
+            reach=reach,
+            metrics=metrics or FleetMetrics(),
+        )
+        self._hosts: dict[str, Host] = {}
         self._group: asyncio.TaskGroup | None = None
-        self._awaited: set[str] = set()
-        self._places: dict[tuple[str, str], list[HostState]] = {}
+        self._stopping = TaskOwner[None]()
+        self._awaited: tuple[Host, ...] = ()
+        self._places: dict[tuple[str, str], list[Host]] = {}
         self.node_pools = NodePools(host_network_pools)
         self.unreported = UnreportedHosts(
             unreachable_after=lambda: self.unreachable_after,
@@ -92,72 +87,49 @@ class Fleet:
             clock=clock,
         )
         """The hosts that have not reported since this process started."""
-        self._listeners: list[Callable[[HostState], None]] = [self.unreported.note]
+        self._listeners: list[Callable[[Host], None]] = [self.unreported.note]
 
     async def load(self) -> None:
         """Read the agents from the store."""
-        self.node_pools.load(await self._fleet_store.node_pool_rules())
-        for row in await self._fleet_store.agents():
+        self.node_pools.load(await self._store.node_pool_rules())
+        for row in await self._store.agents():
             self.add(row)
-        self._awaited = set(self._links)
-        self.unreported.begin(self._links.values())
+        self._awaited = tuple(self.hosts)
+        self.unreported.begin(self._awaited)
 
     async def run(self) -> None:
         """Follow every host until cancelled."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             group.create_task(self._listening.run(), name="listening")
-            for name in self._watches:
-                self._follow(group, name)
+            for host in self.hosts:
+                host.start(group)
             await asyncio.Event().wait()  # hosts come and go, and there may be none
 
     def add(self, row: AgentRow) -> None:
         """Take an agent in, and follow it as soon as the fleet runs."""
-        host = HostState(row, self._dial(row), self.standbys)
-        self._links[row.name] = host
+        host = Host(row, self._shared, self._notify)
+        self._hosts[row.name] = host
         self._places.setdefault((row.region, row.node_pool), []).append(host)
-        self._drains[row.name] = drain = HostDrain(
-            host, self._hosts, clock=self._clock, random=self._random, changed=self.tell_change
-        )
-        self._watches[row.name] = HostWatch(
-            host,
-            self._reports,
-            drain,
-            HostSilence(host, self._hosts, self._lost_after, self._clock),
-            self._held_claims(host),
-            clock=self._clock,
-            listened=self._listening.now,
-            random=self._random,
-            changed=self.tell_change,
-            stop=self.stop_session,
-            reach=self._reach,
-            metrics=self._metrics,
-        )
         if self._group is not None:
-            self._follow(self._group, row.name)
+            host.start(self._group)
 
     def remove(self, agent: str) -> None:
-        """Forget an agent, while the fleet runs: no session is placed on it from now on.
-
-        The fleet itself ends its watch and hangs up. Idempotent.
-        """
-        host = self._links.pop(agent, None)
+        """Remove an agent, on which no session is placed from now on. Idempotent."""
+        host = self._hosts.pop(agent, None)
         if host is None:
             return
-        assert self._group is not None, "the fleet runs"
+        host.removed = True
         self._places[host.row.region, host.row.node_pool].remove(host)
-        del self._watches[agent], self._drains[agent]
-        self._awaited.discard(agent)
-        self.unreported.drop(host)
         self.standbys.leave(agent)
-        left = _leave(host, self._following.pop(agent))
-        self._group.create_task(left, name=f"leave {agent}")
-        self.tell_change(host)
+        self._stopping.start(host.stop(), f"stop following {agent}")
+        host.notify()
 
     async def close(self) -> None:
-        """Hang up on every agent."""
-        for host in self._links.values():
-            await host.client.close()
+        """Stop following the hosts, and hang up on them."""
+        for host in self.hosts:
+            await host.stop()
+        await self._stopping.wait()
 
     @property
     def ready(self) -> bool:
@@ -165,23 +137,23 @@ class Fleet:
 
         An agent that joins later does not count: the others are served meanwhile.
         """
-        return all(self._watches[agent].tried.is_set() for agent in self._awaited)
+        return all(host.tried or host.removed for host in self._awaited)
 
     @property
-    def hosts(self) -> list[HostState]:
+    def hosts(self) -> list[Host]:
         """Every host."""
-        return list(self._links.values())
+        return list(self._hosts.values())
 
-    def host(self, agent: str) -> HostState | None:
-        """Give the host of an agent."""
-        return self._links.get(agent)
+    def host(self, agent: str) -> Host | None:
+        """Return the host of an agent."""
+        return self._hosts.get(agent)
 
     def session(self, agent: str, internal_id: str) -> HostSession | None:
         """Give a session as its host reported it last; None when it is not known to live."""
-        host = self._links.get(agent)
+        host = self._hosts.get(agent)
         return host.session(internal_id) if host is not None else None
 
-    def on_change(self, listener: Callable[[HostState], None]) -> None:
+    def subscribe(self, listener: Callable[[Host], None]) -> None:
         """Call `listener` whenever a host or its sessions changed, and when it was removed."""
         self._listeners.append(listener)
 
@@ -189,8 +161,8 @@ class Fleet:
         """Return the time by which hosts are evaluated: the seconds that this program listened."""
         return self._listening.now()
 
-    def silent_seconds(self, host: HostState) -> float:
-        """Tell for how long a host was silent while it was listened to."""
+    def silent_seconds(self, host: Host) -> float:
+        """Return for how long a host was silent while it was listened to."""
         return host.silent_seconds(self._listening.now())
 
     def is_responsive(self, agent: str | None) -> bool:
@@ -198,35 +170,41 @@ class Fleet:
 
         False after `unreachable_after` of silence, never because the control plane started.
         """
-        host = self._links.get(agent or "")
+        host = self._hosts.get(agent or "")
         if host is None or not host.reconciled:
             return True
         return self.silent_seconds(host) <= self.unreachable_after
 
     def takes_claims(self, agent: str) -> bool:
         """Return whether standbys of an agent's host can be claimed now."""
-        host = self._links.get(agent)
+        host = self._hosts.get(agent)
         if host is None or host.draining or host.is_newer or not host.reconciled:
             return False
         return self.silent_seconds(host) <= self.placement_silence
 
     def is_draining(self, agent: str | None) -> bool:
         """Return whether an agent's host takes no new sessions."""
-        host = self._links.get(agent or "")
+        host = self._hosts.get(agent or "")
         return host is not None and host.draining
 
     def order_drain(self, agent: str, drain: Drain) -> None:
         """Have a host told an order that is in the database; placement goes by it at once."""
-        if agent in self._drains:
-            self._drains[agent].order(drain)
+        host = self._hosts.get(agent)
+        if host is not None:
+            host.drain_orders.order(drain)
 
-    async def drain_told(self, agent: str, timeout: float) -> None:
-        """Wait until a host has taken its orders, at most `timeout` seconds, if it is heard."""
-        host = self._links.get(agent)
+    async def drain_acknowledged(self, agent: str, timeout: float) -> None:
+        """Wait until a responsive host has acknowledged its orders, at most `timeout` seconds."""
+        host = self._hosts.get(agent)
         if host is None:
             return
         if self.silent_seconds(host) <= self.placement_silence:
-            await self._drains[agent].told(timeout)
+            await host.drain_orders.acknowledged(timeout)
+
+    def look_at_images(self) -> None:
+        """Compare what images every host has with what is wanted, soon."""
+        for host in self.hosts:
+            host.images.look()
 
     def has_image(self, region: str, node_pool: str, image: str) -> bool:
         """Return whether a host of a region and node pool that is in reach has pulled an image.
@@ -245,15 +223,15 @@ class Fleet:
             for view in self._views(region, node_pool)
         )
 
-    def hosts_of(self, region: str, node_pool: str) -> list[HostState]:
+    def hosts_of(self, region: str, node_pool: str) -> list[Host]:
         """Give the hosts of a region and node pool, whatever their condition."""
         return list(self._places.get((region, node_pool), ()))
 
-    def hosts_with_room(self, region: str, node_pool: str, wanted: Wanted) -> list[HostState]:
+    def hosts_with_room(self, region: str, node_pool: str, wanted: Wanted) -> list[Host]:
         """Give the healthy hosts of a region and node pool that could take a session."""
         views = self._views(region, node_pool)
         fit = (view for view in views if has_room(view, wanted, self.placement_silence))
-        return [self._links[view.agent] for view in fit]
+        return [self._hosts[view.agent] for view in fit]
 
     def explain(
         self, region: str, node_pool: str, wanted: Wanted, network_mode: NetworkMode
@@ -261,7 +239,7 @@ class Fleet:
         """Tell of each host of a region and node pool what `take_host` would make of it."""
         now, allowed = self._listening.now(), self.node_pools.allows(node_pool, network_mode)
 
-        def seen(host: HostState) -> HostView | ObstacleKind:
+        def seen(host: Host) -> HostView | ObstacleKind:
             if not allowed:
                 return ObstacleKind.HOST_NETWORK
             unknown = ObstacleKind.NEWER if host.is_newer else ObstacleKind.CONNECTING
@@ -282,7 +260,7 @@ class Fleet:
         wanted: Wanted,
         internal_id: str,
         refused: frozenset[str],
-    ) -> HostState | None:
+    ) -> Host | None:
         """Choose a host and take what the attempt needs of it, in one step of the event loop."""
         now = self._listening.now()
         views = (
@@ -299,7 +277,7 @@ class Fleet:
         )
         if not ranked:
             return None
-        host = self._links[ranked[0].agent]
+        host = self._hosts[ranked[0].agent]
         host.hold(internal_id, wanted)
         return host
 
@@ -330,21 +308,21 @@ class Fleet:
                 break
         return left
 
-    def view(self, host: HostState) -> HostView | None:
+    def view(self, host: Host) -> HostView | None:
         """Show a host as placement sees it now; None where nothing of it could be used."""
         return host.view(self._listening.now())
 
-    def fitting(self, host: HostState, wishes: Iterable[Wanted]) -> list[Wanted]:
+    def fitting(self, host: Host, wishes: Iterable[Wanted]) -> list[Wanted]:
         """Give those of these that this one host has room for now."""
         view = self.view(host)
-        if view is None or self._links.get(host.name) is not host:
+        if view is None or host.removed:
             return []
         return [wanted for wanted in wishes if has_room(view, wanted, self.placement_silence)]
 
-    def give_back(self, host: HostState, internal_id: str) -> None:
+    def give_back(self, host: Host, internal_id: str) -> None:
         """Return what an attempt holds."""
         host.give_back(internal_id)
-        self.tell_change(host)
+        host.notify()
 
     def stop_session(self, agent: str, internal_id: str) -> "asyncio.Future[bool]":
         """Have a session, or what may have come of an attempt, stopped for certain.
@@ -352,25 +330,14 @@ class Fleet:
         The task belongs to the fleet; its result is False when the process cannot be killed. A
         removed agent has nothing left to stop.
         """
-        watch = self._watches.get(agent)
-        if watch is not None:
-            return watch.stop_session(internal_id)
+        host = self._hosts.get(agent)
+        if host is not None:
+            return host.stops.start(internal_id)
         nothing: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         nothing.set_result(True)
         return nothing
 
-    def _held_claims(self, host: HostState) -> HeldClaims:
-        return HeldClaims(
-            host, self._claims, self._reports, clock=self._clock, random=self._random
-        )
-
-    def _follow(self, group: asyncio.TaskGroup, agent: str) -> None:
-        self._following[agent] = group.create_task(
-            self._watches[agent].run(), name=f"watch {agent}", context=task_context(agent=agent)
-        )
-
-    def tell_change(self, host: HostState) -> None:
-        """Tell every listener that a host, or what is held of it, changed."""
+    def _notify(self, host: Host) -> None:
         for listener in self._listeners:
             listener(host)
 
@@ -380,11 +347,3 @@ class Fleet:
             view = host.view(now)
             if view is not None:
                 yield view
-
-
-async def _leave(host: HostState, following: "asyncio.Task[None]") -> None:
-    following.cancel()
-    try:
-        await asyncio.wait({following})
-    finally:
-        await host.client.close()

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from random import Random
 
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host.state import HostState
+from controlplane.fleet.host.host import Host
 from controlplane.fleet.icmp import CannotPingError, ping
 from controlplane.metrics.agents import FleetMetrics
 from tiltyard.runtime.clock import Clock
@@ -67,13 +67,13 @@ class Pinger:
                         group.create_task(self._measure(host), name=f"ping {host.name}")
                 await self._clock.sleep(LOOK)
 
-    def _is_due(self, host: HostState, now: float) -> bool:
+    def _is_due(self, host: Host, now: float) -> bool:
         latency = host.latency
         return (
             latency.due <= now and bool(latency.addresses) and self._fleet.is_responsive(host.name)
         )
 
-    async def _measure(self, host: HostState) -> None:
+    async def _measure(self, host: Host) -> None:
         for address in host.latency.addresses:
             try:
                 while not host.latency.note(address, await self._echo(address)):

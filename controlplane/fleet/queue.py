@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from controlplane.domain.errors import NoCapacityCause, NoCapacityError
 from controlplane.domain.placement import Wanted
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host.state import HostState
+from controlplane.fleet.host.host import Host
 from controlplane.fleet.room_forecast import RETRY_AFTER, RoomForecast
 from controlplane.http.request_slots import release_slot
 from tiltyard.runtime.clock import Clock
@@ -37,7 +37,7 @@ class Ask:
     wanted: Wanted
     internal_id: str
     refused: frozenset[str] = frozenset()
-    given: "asyncio.Future[HostState | None]" = field(init=False)
+    given: "asyncio.Future[Host | None]" = field(init=False)
     """The host, once there is one; None when the wait was called off."""
 
 
@@ -82,12 +82,12 @@ class HostQueue:
         self._clock = clock
         self._queues: dict[Place, _Queue] = {}
         self._forecasts: dict[Place, RoomForecast] = {}
-        self._ends: WeakKeyDictionary[HostState, int] = WeakKeyDictionary()
+        self._ends: WeakKeyDictionary[Host, int] = WeakKeyDictionary()
         """Of the sessions of each host, as far as its forecast has counted them."""
-        fleet.on_change(self._note_ends)
-        fleet.on_change(self._offer)
+        fleet.subscribe(self._note_ends)
+        fleet.subscribe(self._offer)
 
-    async def take_host(self, ask: Ask, seconds: float) -> HostState | None:
+    async def take_host(self, ask: Ask, seconds: float) -> Host | None:
         """Choose a host and take what the attempt needs of it, waiting up to `seconds`.
 
         None when the wait was called off.
@@ -160,7 +160,7 @@ class HostQueue:
         if queue.waiting:
             self._watch(queue)
 
-    def _offer(self, host: HostState) -> None:
+    def _offer(self, host: Host) -> None:
         """Give the free slots of a host to what waits for them."""
         queue = self._queues.get((host.row.region, host.row.node_pool))
         while queue is not None and queue.waiting and host.has_start_slot:
@@ -176,7 +176,7 @@ class HostQueue:
         wait = forecast.retry_after(self._clock.monotonic())
         return NoCapacityError(ask.place[0], "no host has room", wait, NoCapacityCause.NO_ROOM)
 
-    def _note_ends(self, host: HostState) -> None:
+    def _note_ends(self, host: Host) -> None:
         """Note how fast room becomes free; a host that takes no sessions makes none."""
         ended = host.ends - self._ends.get(host, 0)
         self._ends[host] = host.ends

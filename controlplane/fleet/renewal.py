@@ -13,7 +13,7 @@ from controlplane.agent_rpc.dialling import Dialler
 from controlplane.domain.errors import AgentRefusedError, AgentSilentError, StoreError
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.certificates import HostCertificates
-from controlplane.fleet.host.state import HostState
+from controlplane.fleet.host.host import Host
 from controlplane.metrics.agents import FleetMetrics
 from controlplane.pki.issuer import Issuer
 from tiltyard.runtime.clock import Clock, unix_ms
@@ -97,11 +97,11 @@ class Renewal:
         due = [host for host in self._fleet.hosts if self._is_due(host)]
         await _in_turn(due, self._renew, "renew the certificate of")
 
-    def unmoved(self) -> list[HostState]:
+    def unmoved(self) -> list[Host]:
         """Give the enrolled hosts that are not with the current authority alone."""
         return [host for host in self._fleet.hosts if not self._certificates.is_moved(host)]
 
-    def cause(self, host: HostState) -> str:
+    def cause(self, host: Host) -> str:
         """Say why a host could not be moved last; "" when that is not known."""
         failure = self._failures.get(host.name)
         return failure.cause if failure is not None else ""
@@ -128,7 +128,7 @@ class Renewal:
             if host.row.id is not None:
                 self._redial(host)
 
-    def _redial(self, host: HostState) -> None:
+    def _redial(self, host: Host) -> None:
         row = host.row
         if row.name in self._as_current:
             row = replace(row, authority=self._issuer.authority.fingerprint)
@@ -153,14 +153,14 @@ class Renewal:
         if self._issuer.authority.is_ending(self._clock.time()):
             log.warning("the authority ends within a year: `authority rotate` replaces it")
 
-    def _is_due(self, host: HostState) -> bool:
+    def _is_due(self, host: Host) -> bool:
         row = host.row
         authority = self._issuer.authorities.of(row.authority)
         return row.certificate_expire_ms is not None and authority.is_due(
             row.certificate_expire_ms / 1000, self._clock.time()
         )
 
-    async def _renew(self, host: HostState) -> None:
+    async def _renew(self, host: Host) -> None:
         try:
             with self._metrics.renewal("agent"):
                 await self._certificates.renew(host)
@@ -173,7 +173,7 @@ class Renewal:
             else:
                 log.warning("cannot renew its certificate", agent=name, error=str(error))
 
-    def _call_otherwise(self, silent: list[HostState]) -> None:
+    def _call_otherwise(self, silent: list[Host]) -> None:
         """Call those with the current certificate who were called with the former, or the reverse.
 
         A database from the middle of a rotation does not say who has moved since. Who is being
@@ -186,10 +186,10 @@ class Renewal:
                 self._as_current ^= {host.name}
                 self._redial(host)
 
-    def _is_heard(self, host: HostState) -> bool:
+    def _is_heard(self, host: Host) -> bool:
         return self._fleet.silent_seconds(host) <= self._fleet.unreachable_after
 
-    def _may_move(self, host: HostState) -> bool:
+    def _may_move(self, host: Host) -> bool:
         if not self._is_heard(host):
             return False
         failure = self._failures.get(host.name)
@@ -197,7 +197,7 @@ class Renewal:
             return True
         return self._clock.monotonic() >= failure.again_at
 
-    async def _move(self, host: HostState) -> None:
+    async def _move(self, host: Host) -> None:
         name = host.name
         try:
             with self._metrics.renewal("agent"):
@@ -212,13 +212,11 @@ class Renewal:
             self._failures[name] = _Failure(cause, host.incarnation, again_at)
 
 
-async def _in_turn(
-    hosts: list[HostState], work: Callable[[HostState], Awaitable[None]], doing: str
-) -> None:
+async def _in_turn(hosts: list[Host], work: Callable[[Host], Awaitable[None]], doing: str) -> None:
     """Do something with each host, with a bounded number at the same time."""
     slots = asyncio.Semaphore(AT_ONCE)
 
-    async def turn(host: HostState) -> None:
+    async def turn(host: Host) -> None:
         async with slots:
             await work(host)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from controlplane.domain.errors import HostsNotReportedError
-from controlplane.fleet.host.state import HostState
+from controlplane.fleet.host.host import Host
 from controlplane.fleet.room_forecast import RETRY_AFTER
 from controlplane.http.request_slots import release_slot
 from tiltyard.runtime.clock import Clock, timeout
@@ -50,23 +50,23 @@ class UnreportedHosts:
         self._unreachable_after = unreachable_after
         self._listened = listened
         self._clock = clock
-        self._hosts: dict[Place, set[HostState]] = {}
+        self._hosts: dict[Place, set[Host]] = {}
         self._began = 0.0
         self._waits: set[_Wait] = set()
 
-    def begin(self, hosts: Iterable[HostState]) -> None:
+    def begin(self, hosts: Iterable[Host]) -> None:
         """Wait for these hosts from now on, except those that were given up as lost."""
         self._began = self._listened()
         for host in hosts:
             if host.lost_ms is None:
                 self._hosts.setdefault(_place(host), set()).add(host)
 
-    def note(self, host: HostState) -> None:
-        """Wait for a host no longer if it has reported; a listener of the fleet's changes."""
-        if self._hosts and (host.reconciled or host.is_newer):
+    def note(self, host: Host) -> None:
+        """Wait for a host no longer if it has reported or was removed; subscribed to the fleet."""
+        if self._hosts and (host.removed or host.reconciled or host.is_newer):
             self.drop(host)
 
-    def drop(self, host: HostState) -> None:
+    def drop(self, host: Host) -> None:
         """Wait for a host no longer. Idempotent."""
         place = _place(host)
         hosts = self._hosts.get(place)
@@ -144,7 +144,7 @@ class UnreportedHosts:
         return self._unreachable_after() - (self._listened() - self._began)
 
 
-def _place(host: HostState) -> Place:
+def _place(host: Host) -> Place:
     return host.row.region, host.row.node_pool
 
 

@@ -19,10 +19,9 @@ from controlplane.catalog.open_streams import OpenStreams
 from controlplane.domain.errors import StoreError
 from controlplane.domain.status import shown_status
 from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.host.host import Host
 from controlplane.fleet.host.pulls import PullState
-from controlplane.fleet.host.state import HostState
 from controlplane.fleet.pools.planner import StandbyPools
-from controlplane.fleet.preload import Preloader
 from controlplane.fleet.queue import HostQueue
 from controlplane.metrics.families import PLACE, Place, gauge
 from controlplane.metrics.making import PREFIX
@@ -57,7 +56,6 @@ class LiveParts:
     fleet: Fleet
     queue: HostQueue
     pools: StandbyPools
-    preloader: Preloader
     streams: OpenStreams
     audit: AuditStore
     issuer: Issuer
@@ -122,7 +120,7 @@ class LiveCollector(Collector):
             await self._audited(),
         ]
 
-    def _count_host(self, host: HostState, count: _Count) -> None:
+    def _count_host(self, host: Host, count: _Count) -> None:
         fleet, place = self._parts.fleet, (host.row.region, host.row.node_pool)
         responsive = fleet.is_responsive(host.name)
         for state in _AGENT_STATES:
@@ -131,7 +129,7 @@ class LiveCollector(Collector):
         count.unclaimed[place] += len(host.unclaimed)
         for state in PullState:
             count.pulls.setdefault((*place, state), 0)
-        for pull in self._parts.preloader.pulls(host):
+        for pull in host.images.pulls:
             count.pulls[*place, pull.state] += 1
         if host.row.certificate_expire_ms is not None:
             expiry = host.row.certificate_expire_ms / 1000

@@ -8,10 +8,9 @@ from controlplane.domain.contract import Drain, HostReport
 from controlplane.domain.errors import ConflictError, NotFoundError
 from controlplane.domain.start_failures import StartFailure
 from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.host.host import Host
 from controlplane.fleet.host.pulls import Pull
-from controlplane.fleet.host.state import HostState
 from controlplane.fleet.pools.planner import KeptOnHost, StandbyPools
-from controlplane.fleet.preload import Preloader
 from controlplane.operators.fleet import check_undeclared
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.enrolment import EnrolmentStore, RevokedAgent
@@ -48,7 +47,7 @@ class ShownAgent:
 
     `host` is None before it has reported; `heard_ms` is the wall time at which it last reported,
     exact to a minute where that was before this control plane started. `drain` is the newest order
-    to drain its host or not, which is `drain_due` until the host has said that it has it.
+    to drain its host or not, which is `drain_pending` until the host has said that it has it.
     """
 
     row: AgentRow
@@ -59,7 +58,7 @@ class ShownAgent:
     heard_ms: int | None
     drain: Drain
     draining: bool
-    drain_due: bool
+    drain_pending: bool
     pulls: list[Pull]
     warm_pools: list[KeptOnHost]
     """Those of which it is to keep standbys, or has some."""
@@ -83,7 +82,6 @@ class Agents:
         enrolments: EnrolmentStore,
         hosts: HostStore,
         fleet: Fleet,
-        preloader: Preloader,
         *,
         standbys: StandbyPools,
         declared: frozenset[str],
@@ -93,7 +91,6 @@ class Agents:
         self._enrolments = enrolments
         self._hosts = hosts
         self._fleet = fleet
-        self._preloader = preloader
         self._standbys = standbys
         self._declared = declared
         self._clock = clock
@@ -144,7 +141,7 @@ class Agents:
         order = DrainOrder(name, draining, deadline_ms, known_revision)
         then = partial(self._fleet.order_drain, name)
         await self._hosts.order_drain(order, caller.actor, unix_ms(self._clock), then)
-        await self._fleet.drain_told(name, ORDER_WAIT)
+        await self._fleet.drain_acknowledged(name, ORDER_WAIT)
         return await self.get(name)
 
     async def remove(self, caller: Caller, name: str) -> None:
@@ -165,7 +162,7 @@ class Agents:
         now = self._clock.time()
         await self._store.remove_agent(name, caller.actor, now, then=self._fleet.remove)
 
-    def _shown(self, host: HostState) -> ShownAgent:
+    def _shown(self, host: Host) -> ShownAgent:
         silent = self._fleet.silent_seconds(host)
         heard_ms = host.row.heard_ms
         if host.reported_at is not None:
@@ -179,9 +176,9 @@ class Agents:
             heard_ms=heard_ms,
             drain=host.drain,
             draining=host.draining,
-            drain_due=host.drain_due,
+            drain_pending=host.drain_pending,
             lost_ms=host.lost_ms,
-            pulls=self._preloader.pulls(host),
+            pulls=host.images.pulls,
             warm_pools=self._standbys.kept_on(host.name),
             latency_ms=host.latency.ms,
             silent_addresses=list(host.latency.silent),
@@ -199,14 +196,14 @@ class Agents:
             heard_ms=agent.row.heard_ms,
             drain=agent.row.drain,
             draining=agent.row.drain.draining,
-            drain_due=False,
+            drain_pending=False,
             pulls=[],
             warm_pools=[],
             revoked_ms=agent.revoked_ms,
         )
 
 
-def state_of(fleet: Fleet, host: HostState) -> AgentState:
+def state_of(fleet: Fleet, host: Host) -> AgentState:
     """Return the state of an agent that is followed."""
     if host.is_newer:
         return AgentState.NEWER

@@ -9,7 +9,6 @@ from controlplane.domain.explanation import Explanation
 from controlplane.domain.placement import Wanted
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.pulls import Pull
-from controlplane.fleet.preload import Preloader
 from controlplane.sessions.start_request import Pin, pinned_ports
 from controlplane.storage.tables.applications import Application, ApplicationStore
 from controlplane.storage.tables.tags import Tag
@@ -32,13 +31,10 @@ class ExplainedPlacement:
 class Explanations:
     """Use cases on why sessions are placed where they are."""
 
-    def __init__(
-        self, applications: ApplicationStore, tags: Tags, fleet: Fleet, preloader: Preloader
-    ) -> None:
+    def __init__(self, applications: ApplicationStore, tags: Tags, fleet: Fleet) -> None:
         self._applications = applications
         self._tags = tags
         self._fleet = fleet
-        self._preloader = preloader
 
     async def explain(
         self,
@@ -85,6 +81,6 @@ class Explanations:
             host.name: pull
             for host in hosts
             if host is not None
-            for pull in self._preloader.pulls(host)
+            for pull in host.images.pulls
             if pull.image == image
         }

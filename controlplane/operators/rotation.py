@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from controlplane.agent_rpc.dialling import Dialler
 from controlplane.domain.errors import ConflictError, TiltyardError
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host.state import HostState
+from controlplane.fleet.host.host import Host
 from controlplane.fleet.renewal import Renewal
 from controlplane.pki.authorities import Authorities
 from controlplane.pki.authority import Authority
@@ -36,7 +36,7 @@ MOVING = "it is moving"
 class Waiting:
     """A host that is not with the current authority alone, and why."""
 
-    host: HostState
+    host: Host
     why: str
 
 
@@ -141,7 +141,7 @@ class Rotation:
         await self._reach("authority.rotated")
         await self._issuer.show_current()
 
-    async def _finish(self, kept: Authorities, caller: Caller, left: list[HostState]) -> None:
+    async def _finish(self, kept: Authorities, caller: Caller, left: list[Host]) -> None:
         names = [host.name for host in left]
         fingerprint, now = kept.current.fingerprint, self._clock.time()
         await self._store.finished(fingerprint, caller.actor, now, names)
@@ -151,7 +151,7 @@ class Rotation:
         await self._reach("authority.finished")
         await self._issuer.show_current()
 
-    def _hang_up(self, hosts: list[HostState]) -> None:
+    def _hang_up(self, hosts: list[Host]) -> None:
         """End what goes on with hosts that are no longer believed to be who they were.
 
         In the same step of the event loop: else an impostor could be signed for by the next one.
@@ -161,7 +161,7 @@ class Rotation:
         for host in hosts:
             host.client.hang_up(self._dialler.credentials(host.row))
 
-    def _why(self, host: HostState) -> str:
+    def _why(self, host: Host) -> str:
         trusted = {authority.fingerprint for authority in self._issuer.authorities}
         if host.row.authority not in trusted:
             return ENROL_AGAIN

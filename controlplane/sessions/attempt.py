@@ -18,7 +18,7 @@ from controlplane.domain.errors import (
 from controlplane.domain.start_failures import HOST_FAULTS, LACK_OF_ROOM, Owner
 from controlplane.domain.start_timing import Phase
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host.state import HostState
+from controlplane.fleet.host.host import Host
 from controlplane.metrics.starts import StartMetrics
 from controlplane.sessions.under_way import Start
 from controlplane.storage.tables.reports import ReportStore
@@ -97,7 +97,7 @@ class Attempts:
         self._metrics = metrics
 
     async def start(
-        self, start: Start, link: HostState, internal_id: str, spec: SessionSpec, timeout: float
+        self, start: Start, link: Host, internal_id: str, spec: SessionSpec, timeout: float
     ) -> Outcome:
         """Have a host start a session.
 
@@ -125,7 +125,7 @@ class Attempts:
         await self._reach("start.confirmed")
         return confirmed
 
-    async def claim(self, start: Start, link: HostState, claim: Claim, timeout: float) -> Outcome:
+    async def claim(self, start: Start, link: Host, claim: Claim, timeout: float) -> Outcome:
         """Have a host make a session of a standby.
 
         Raises:
@@ -149,12 +149,12 @@ class Attempts:
         return confirmed
 
     async def _confirm(
-        self, start: Start, link: HostState, answer: Answer, identity: Identity
+        self, start: Start, link: Host, answer: Answer, identity: Identity
     ) -> Confirmed:
         """Make the session be what its host answered; what is to end by now is stopped."""
         internal_id, agent = answer.session.internal_id, link.name
         session = link.answered(internal_id, answer)
-        self._fleet.tell_change(link)  # its slot is free for those who wait for one
+        link.notify()  # its slot is free for those who wait for one
         verdict = await self._reports.confirm(agent, session, unix_ms(self._clock))
         if verdict in {Verdict.STOP, Verdict.STOP_REQUESTED}:
             self._fleet.stop_session(agent, internal_id)
@@ -174,7 +174,7 @@ class Attempts:
         return Confirmed(session, verdict is Verdict.STOP_REQUESTED)
 
     def _note_refusal(
-        self, link: HostState, owner: Owner, session_id: str, error: AgentRefusedError
+        self, link: Host, owner: Owner, session_id: str, error: AgentRefusedError
     ) -> None:
         """Note why a host did not start a session, and avoid the host if it may be at fault.
 

@@ -8,8 +8,8 @@ from controlplane.domain.contract import (
     HostSession,
 )
 from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.host.host import Host
 from controlplane.fleet.host.standbys import Taken
-from controlplane.fleet.host.state import HostState
 from controlplane.sessions.attempt import NothingStarted, Outcome
 from controlplane.sessions.start_request import Plan, StartRequest, ignored_of_a_claim
 from controlplane.storage.engine.store import Actor
@@ -27,7 +27,7 @@ PoolAt = Callable[[str, str, str], WarmPool | None]
 class HeldStandby:
     """A standby that one start has taken: no other one has it until it is released."""
 
-    link: HostState
+    link: Host
     taken: Taken
     pool: WarmPool
 

@@ -18,7 +18,7 @@ from controlplane.domain.errors import (
 from controlplane.domain.session_report import SessionReport
 from controlplane.domain.status import DEFAULT_LIST, SessionStatus, shown_status
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host.state import HostState
+from controlplane.fleet.host.host import Host
 from controlplane.http.request_slots import release_slot
 from controlplane.sessions.start import Starts
 from controlplane.sessions.under_way import Start
@@ -259,7 +259,7 @@ class Sessions:
         if not stopping:
             raise HostUnavailableError("the host does not answer; the stop is remembered")
 
-    def _where(self, found: ShownSession, what: str) -> tuple[HostState, str]:
+    def _where(self, found: ShownSession, what: str) -> tuple[Host, str]:
         session = found.session
         if session.internal_id is None or session.agent is None:
             raise NotFoundError(what, session.id)

@@ -42,7 +42,7 @@ from controlplane.domain.start_failures import LACK_OF_ROOM
 from controlplane.domain.start_rate import StartRate
 from controlplane.domain.start_timing import Phase, StartKind, StartTiming
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host.state import HostState
+from controlplane.fleet.host.host import Host
 from controlplane.fleet.queue import Ask, HostQueue
 from controlplane.metrics.starts import StartMetrics
 from controlplane.sessions.attempt import Attempts, Confirmed, NothingStarted, Outcome, Unknown
@@ -334,7 +334,7 @@ class Starts:
 
     async def _next_host(
         self, start: Start, plan: Plan, internal_id: str, refused: frozenset[str]
-    ) -> HostState:
+    ) -> Host:
         if start.stop_wanted:
             raise StoppedDuringStartError
         left = self._time_left(start) - MIN_CALL
@@ -350,7 +350,7 @@ class Starts:
         return link
 
     async def _try_host(
-        self, start: Start, link: HostState, internal_id: str, spec: SessionSpec
+        self, start: Start, link: Host, internal_id: str, spec: SessionSpec
     ) -> Outcome:
         """Make one attempt; one that failed is not the row's any more."""
         host = link.report.public_address if link.report is not None else ""

@@ -18,7 +18,7 @@ from controlplane.domain.errors import (
     TiltyardError,
 )
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host.state import HostState
+from controlplane.fleet.host.host import Host
 from controlplane.metrics.starts import StartMetrics
 from controlplane.sessions.service import Sessions
 from controlplane.sessions.start import Starts
@@ -61,7 +61,7 @@ class ReadyStarts:
         self._waiting: Counter[str] = Counter()
         self._reported: dict[str, asyncio.Event] = {}
         self._stopping = False
-        fleet.on_change(self._wake)
+        fleet.subscribe(self._wake)
 
     def has_room(self, account: str) -> bool:
         """Return whether one more start of an account may wait."""
@@ -137,7 +137,7 @@ class ReadyStarts:
                 async with timeout(left, self._clock):
                     await reported.wait()
 
-    def _wake(self, link: HostState) -> None:
+    def _wake(self, link: Host) -> None:
         reported = self._reported.pop(link.name, None)
         if reported is not None:
             reported.set()

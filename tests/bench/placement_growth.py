@@ -21,10 +21,8 @@ from controlplane.domain.contract import (
 from controlplane.domain.placement import Wanted
 from controlplane.fleet.fleet import Fleet
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.claims import ClaimStore
-from controlplane.storage.tables.fleet import AgentRow, FleetStore
-from controlplane.storage.tables.hosts import HostStore
-from controlplane.storage.tables.reports import ReportStore
+from controlplane.storage.tables.fleet import AgentRow
+from controlplane.storage.tables.stores import Stores
 from tests.bench.report import Result
 from tiltyard.contract import PortRequest, Protocol, Resources
 from tiltyard.runtime.clock import SystemClock
@@ -78,11 +76,13 @@ def _a_fleet(client: AgentClient, hosts: int, in_a_region: int) -> Fleet:
     """Make a fleet all of whose hosts have just reported; its store is never opened."""
     store = Store(Path("/nowhere"))
     fleet = Fleet(
-        FleetStore(store),
-        ReportStore(store, is_ours=lambda *_: True, keep_ended=timedelta(days=1)),
-        HostStore(store),
-        ClaimStore(store),
+        Stores.of(
+            store,
+            is_ours=lambda *_: True,
+            keep_ended=timedelta(days=1),
+        ),
         dial=lambda _: client,
+        login_for=_no_login,
         placement_silence=60.0,
         unreachable_after=60.0,
         lost_after=3600.0,
@@ -99,6 +99,10 @@ def _a_fleet(client: AgentClient, hosts: int, in_a_region: int) -> Fleet:
             link.apply(WatchMessage("", 1, event), 0.0)
         link.reconciled = True
     return fleet
+
+
+async def _no_login(_: str) -> None:
+    return None
 
 
 def _region(number: int) -> str:

@@ -189,7 +189,7 @@ async def test_running_sessions_keep_what_they_started_with(system: Places) -> N
     assert (await system.call("GET", "/session/old")).json == before
     assert_error(await system.start(), 404)
     assert (await system.edit(regions=["local"])).status == 204
-    await eventually(lambda: system.control_plane._preloader.idle)
+    await eventually(system.has_its_images)
     await system.pulled(system.agent, image)  # it may have been removed meanwhile
     assert (await system.start(id="new")).json["ports"] == []
     specs = [request.spec for request in system.agent.started]
@@ -245,7 +245,7 @@ async def test_a_host_gives_up_a_pull_that_nobody_wants_any_more(system: Places)
     await system.edit(regions=["local", "elsewhere"])
     await refused.wait()
     await system.edit(regions=["local"])
-    await eventually(lambda: system.control_plane._preloader.idle)
+    await eventually(system.has_its_images)
     there.before_pull = None
     await system.edit(regions=["local", "elsewhere"])
     await system.pulled(there, image)

@@ -52,7 +52,7 @@ class DrainingError(System):
     async def is_told(self) -> None:
         """Wait until every host says that it has the newest order."""
         links = self.control_plane.fleet.hosts
-        await eventually(lambda: all(link.reconciled and not link.drain_due for link in links))
+        await eventually(lambda: all(link.reconciled and not link.drain_pending for link in links))
 
     async def silence(self, agent: FakeAgent) -> None:
         """Have an agent gone, and known to be."""

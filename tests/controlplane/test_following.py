@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controlplane.domain.contract import HostSession
-from controlplane.domain.errors import StoreError
+from controlplane.domain.errors import AgentExcessError, StoreError
 from controlplane.fleet.host import state, watch
 from controlplane.storage.tables.reports import ReportStore
 from controlplane.storage.tables.session_rows import Attempt
@@ -128,7 +128,7 @@ async def test_a_host_that_reports_too_many_sessions_is_not_followed_until_it_ha
     assert (await system.start(id="s")).status == 201
     agent, [session] = system.agent, system.agent.live
     monkeypatch.setattr(state, "MAX_SESSIONS", 3)
-    monkeypatch.setattr(watch, "EXCESS_PAUSE", 0.02)
+    monkeypatch.setitem(watch.PAUSES, AgentExcessError, 0.02)
     for number in range(4):
         agent.sessions[f"ended-{number}"] = ended = agent_pb2.Session()
         ended.CopyFrom(session)

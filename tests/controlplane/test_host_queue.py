@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controlplane.domain.placement import Wanted
-from controlplane.fleet.host.state import HostState
+from controlplane.fleet.host.host import Host
 from controlplane.fleet.queue import Ask
 from controlplane.fleet.room_forecast import MAX_RETRY_AFTER
 from tests.support.controlplane.fake_agent import FakeAgent, refusing
@@ -237,13 +237,13 @@ async def test_taken_ports_are_reckoned_once_for_all_who_pin_one(
         ask = Ask(("local", "default"), "alice", wanted, str(number))
         waits.append(asyncio.create_task(queue.take_host(ask, 60.0)))
     await eventually(lambda: bool(queue._queues) and len(_queue(system).waiting) == 3)
-    reckoned, reckon = [], HostState._used_ports
+    reckoned, reckon = [], Host._used_ports
 
-    def note(link: HostState) -> frozenset[tuple[Protocol, int]]:
+    def note(link: Host) -> frozenset[tuple[Protocol, int]]:
         reckoned.append(link)
         return reckon(link)
 
-    monkeypatch.setattr(HostState, "_used_ports", note)
+    monkeypatch.setattr(Host, "_used_ports", note)
     queue._recheck(_queue(system))
     assert reckoned == [link]
     link.give_back(*link.starting)

@@ -5,18 +5,15 @@ import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import pytest
 
-from controlplane.agent_rpc.client import AgentClient
 from controlplane.app.control_plane import ControlPlane
 from controlplane.domain.contract import (
     SessionsReported,
     WatchMessage,
 )
 from controlplane.domain.errors import StoreError
-from controlplane.fleet.host.state import HostState
 from controlplane.fleet.pinger import LOOK, Pinger
 from controlplane.metrics.making import Maker
 from controlplane.metrics_endpoint.live import LiveCollector
@@ -493,8 +490,10 @@ async def test_the_page_has_every_metric_with_its_type_and_labels(system: Scrape
 async def test_10000_applications_and_hostile_names_stay_few_series(system: Scraped) -> None:
     await system.start(id="s")
     await system.shows(lambda s: s.sum("sessions", application="game") == 1)
-    row = AgentRow("crowded", "unix:/nowhere", "local", "default")
-    link = HostState(row, cast("AgentClient", None))
+    fleet = system.control_plane.fleet
+    fleet.add(AgentRow("crowded", "unix:/nowhere", "local", "default"))
+    crowded = fleet.host("crowded")
+    assert crowded is not None
     hostile = ("\n", 'x"} 1\n', "x" * 1000, "\u202e", "")
     sessions = tuple(
         replace(
@@ -504,8 +503,7 @@ async def test_10000_applications_and_hostile_names_stay_few_series(system: Scra
         )
         for number, name in enumerate([*(f"app-{n}" for n in range(10_000)), *hostile])
     )
-    link.apply(WatchMessage("life", 1, SessionsReported(sessions)), 0.0)
-    system.control_plane.fleet._links["crowded"] = link
+    crowded.apply(WatchMessage("life", 1, SessionsReported(sessions)), 0.0)
     try:
         scrape = await system.scrape()
         assert len(scrape.values("sessions", "application")) == MAX_NAMES + 1
@@ -515,7 +513,7 @@ async def test_10000_applications_and_hostile_names_stay_few_series(system: Scra
         assert told == 10_000 + len(hostile) - (MAX_NAMES - 1)
         assert scrape.sum("sessions") == 10_001 + len(hostile)
     finally:
-        del system.control_plane.fleet._links["crowded"]
+        fleet.remove("crowded")
     assert len((await system.scrape()).families[f"{PREFIX}sessions"].samples) == 6
 
 

@@ -9,7 +9,7 @@ import pytest
 from controlplane.agent_rpc.client import AgentClient
 from controlplane.domain.errors import AgentNewerError, AgentSilentError
 from controlplane.fleet.host import watch
-from controlplane.fleet.host.downtime import HostSilence
+from controlplane.fleet.host.downtime import Downtime
 from tests.support.controlplane.system import System, eventually
 from tiltyard.agent.v1 import agent_pb2
 from tiltyard.contract import FORMAT
@@ -17,7 +17,7 @@ from tiltyard.contract import FORMAT
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "NEWER_PAUSE", 0.02)
+    monkeypatch.setitem(watch.PAUSES, AgentNewerError, 0.02)
 
 
 async def _shown(system: System) -> dict[str, Any]:
@@ -80,7 +80,7 @@ async def test_a_newer_agent_is_not_silent_and_so_never_given_up(
 ) -> None:
     """However long it takes until somebody upgrades the control plane."""
     calls: list[str] = []
-    for name in ("heard", "missed"):
+    for name in ("reported", "missed"):
         _note_calls(monkeypatch, name, calls)
     async with System(tmp_path) as system:
         system.agent.host.format = FORMAT + 1
@@ -92,13 +92,13 @@ async def test_a_newer_agent_is_not_silent_and_so_never_given_up(
 
 
 def _note_calls(monkeypatch: pytest.MonkeyPatch, name: str, calls: list[str]) -> None:
-    method = getattr(HostSilence, name)
+    method = getattr(Downtime, name)
 
-    async def noted(silence: HostSilence) -> None:
+    async def noted(downtime: Downtime) -> None:
         calls.append(name)
-        await method(silence)
+        await method(downtime)
 
-    monkeypatch.setattr(HostSilence, name, noted)
+    monkeypatch.setattr(Downtime, name, noted)
 
 
 async def test_an_agent_that_is_too_new_and_stops_is_not_called_newer(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ async def test_why_a_pull_failed_is_shown_and_logged(
     assert pull["cause"] == "disk_full: no room below /var/lib/docker"
     assert began <= pull["failed"] <= unix_ms(system.control_plane._clock)
     logged = [record.getMessage() for record in caplog.records]
-    assert f"pull failed agent=a0 image={image} error={pull['cause']}" in logged
+    assert f"pull failed image={image} error={pull['cause']} agent=a0" in logged
     system.agent.before_pull = None
     await eventually(lambda: image in system.agent.images)
 

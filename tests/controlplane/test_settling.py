@@ -270,8 +270,11 @@ async def test_what_is_found_while_its_id_is_started_again_waits_for_that(
 
     async def after_it_was_found(request: Any, context: Any) -> None:
         await first.restart()
-        watch = pair.control_plane.fleet._watches[first.name]
-        await eventually(lambda: there.internal_id in watch._waiting)
+        host = pair.control_plane.fleet.host(first.name)
+        assert host is not None
+        await eventually(lambda: host.session(there.internal_id) is not None)
+        reported_at = host.reported_at
+        await eventually(lambda: host.reported_at != reported_at)  # the next message
         if not succeeds:
             await outcome(request, context)
 

@@ -264,7 +264,7 @@ async def test_a_tag_that_moves_changes_nothing_until_it_is_enabled_again(
     assert second != first
     started = await system.start(id="before")
     assert started.status == 201, started.text
-    system.control_plane._preloader.look_at_all()
+    system.control_plane.fleet.look_at_images()
     await system.restart()
     await eventually(lambda: system.has(system.agent.name, image_of(system, first)))
     assert await system.rows("SELECT digest FROM tag") == [(first,)]

@@ -65,12 +65,12 @@ async def test_a_host_whose_images_could_not_be_compared_is_looked_at_again(
     async with System(tmp_path) as system:
         image = await system.make_application()
         # A pull that is not over yet would look again of itself.
-        await eventually(lambda: system.control_plane._preloader.idle)
+        await eventually(system.has_its_images)
         another = image.partition("@")[0] + "@sha256:" + "a" * 64
         await system.rows(f"UPDATE tag SET image = '{another}'")
         await system.rows("ALTER TABLE tag RENAME TO hidden")
-        system.control_plane._preloader.look_at_all()
-        await eventually(lambda: "cannot read its desired images agent=a0" in caplog.text)
+        system.control_plane.fleet.look_at_images()
+        await eventually(lambda: "cannot read its desired images" in caplog.text)
         await system.rows("ALTER TABLE hidden RENAME TO tag")
         await eventually(lambda: system.agent.pulled == [image, another])
 

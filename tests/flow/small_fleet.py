@@ -21,7 +21,6 @@ from controlplane.domain.errors import TiltyardError
 from controlplane.domain.placement import Wanted
 from controlplane.domain.start_rate import StartRate
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host.pulls import Pull
 from controlplane.fleet.pools.planner import StandbyPools
 from controlplane.fleet.queue import HostQueue
 from controlplane.operators.agents import Agents, ShownAgent
@@ -34,16 +33,9 @@ from controlplane.settings.model import AgentConfig, Config
 from controlplane.storage.engine.store import Store, _commit, _connect, _Job
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.applications import Application
-from controlplane.storage.tables.claims import ClaimStore
-from controlplane.storage.tables.enrolment import EnrolmentStore
-from controlplane.storage.tables.fleet import FleetStore
-from controlplane.storage.tables.hosts import HostStore
-from controlplane.storage.tables.players import PlayerStore
-from controlplane.storage.tables.reports import ReportStore
-from controlplane.storage.tables.session_lists import SessionListStore
 from controlplane.storage.tables.session_rows import Attempt
 from controlplane.storage.tables.sessions import SessionStore
-from controlplane.storage.tables.standby_orders import StandbyOrderStore
+from controlplane.storage.tables.stores import Stores
 from controlplane.storage.tables.tags import Tag
 from tests.flow.bad_network import Line, MemoryClient
 from tests.flow.virtual_time import VirtualClock, VirtualLoop
@@ -209,11 +201,6 @@ class _Tags:
         return tags[0], None
 
 
-class _Pulls:
-    def pulls(self, _: object) -> list[Pull]:
-        return []
-
-
 class _Sessions(SessionStore):
     """Tells which attempts were given up, once that is committed."""
 
@@ -261,14 +248,15 @@ class Control:
         lines = {box.name: box.line for box in boxes}
         clock = cast("Any", VirtualClock(loop))
         self._key = TicketKey(state / "ticket.key", clock)
-        reports = ReportStore(store, is_ours=self._key.is_ours, keep_ended=timedelta(days=7))
-        self._fleet_store, self._sessions = FleetStore(store), _Sessions(store, given_up)
-        claims = ClaimStore(store)
+        self._stores = stores = Stores.of(
+            store,
+            is_ours=self._key.is_ours,
+            keep_ended=timedelta(days=7),
+        )
+        self._sessions = _Sessions(store, given_up)
         self.fleet = Fleet(
-            self._fleet_store,
-            reports,
-            HostStore(store),
-            claims,
+            stores,
+            login_for=cast("Any", None),
             dial=lambda row: MemoryClient(
                 lines[row.name], lambda: self.alive, partial(self._key.ticket, row.name)
             ),
@@ -282,7 +270,7 @@ class Control:
             applications=cast("Any", _Applications()),
             tags=cast("Any", _Tags()),
             sessions=self._sessions,
-            reports=reports,
+            reports=stores.reports,
             fleet=self.fleet,
             queue=HostQueue(self.fleet, max_waiting=1000, clock=clock),
             start_timeout=8.0,
@@ -291,21 +279,20 @@ class Control:
             clock=clock,
         )
         self.agents = Agents(
-            FleetStore(store),
-            EnrolmentStore(store),
-            HostStore(store),
+            stores.fleet,
+            stores.enrolments,
+            stores.hosts,
             self.fleet,
-            cast("Any", _Pulls()),
             standbys=StandbyPools(
-                StandbyOrderStore(store), self.fleet, clock=clock, random=Random(0)
+                stores.standby_orders, self.fleet, clock=clock, random=Random(0)
             ),
             declared=frozenset(lines),
             clock=clock,
         )
         self._stops = Sessions(
             store=self._sessions,
-            lists=SessionListStore(store),
-            players=PlayerStore(store),
+            lists=stores.session_lists,
+            players=stores.players,
             fleet=self.fleet,
             starts=self.starts,
             clock=clock,
@@ -319,7 +306,7 @@ class Control:
         for account in ACCOUNTS:
             sql = "INSERT OR IGNORE INTO account(name, created_ms) VALUES (?, 0)"
             await self.store.run(partial(Database.execute, sql=sql, parameters=(account,)))
-        await self._fleet_store.declare(self._config)
+        await self._stores.fleet.declare(self._config)
         await self._sessions.drop_unattempted()
         await self._key.open()
         await self.fleet.load()

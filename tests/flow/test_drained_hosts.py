@@ -89,7 +89,7 @@ def test_a_drained_host_tells_its_games_and_stops_them_at_the_deadline(
 ) -> None:
     fleet.keep_deadlines()
     shown = fleet.drain(2 * HOUR)
-    assert (shown.draining, shown.drain_due) == (True, False)
+    assert (shown.draining, shown.drain_pending) == (True, False)
     assert fleet.is_drained
     assert fleet.status == "draining"
     assert fleet.game_reads["draining"]
@@ -129,7 +129,7 @@ def test_a_host_that_is_silent_is_drained_on_its_return(
 ) -> None:
     go_silent(fleet, how)
     fleet.wait(40.0)
-    assert fleet.drain(2 * HOUR).drain_due
+    assert fleet.drain(2 * HOUR).drain_pending
     if restarted:
         fleet.crash()
         fleet.restart()
@@ -137,7 +137,7 @@ def test_a_host_that_is_silent_is_drained_on_its_return(
     come_back(fleet, how)
     fleet.wait(TOLD_WITHIN)
     assert fleet.is_drained
-    assert not fleet.shown.drain_due
+    assert not fleet.shown.drain_pending
     assert fleet.status == "draining"
     assert fleet.game_reads["drain_time"] == fleet.shown.drain.deadline_ms
     assert not fleet.starts("y")
@@ -180,7 +180,7 @@ def test_a_host_stays_as_it_is_under_an_older_database_until_the_next_order(
         put_back(tmp_path / "copy.db", fleet.state)
     fleet.restart()
     assert fleet.is_drained == fleet.shown.draining == draining
-    assert not fleet.shown.drain_due
+    assert not fleet.shown.drain_pending
     (fleet.undrain if draining else fleet.drain)()
     assert fleet.is_drained == fleet.shown.draining == (not draining)
 
@@ -191,7 +191,7 @@ def test_an_order_to_a_silent_host_counts_under_a_lost_database(fleet: DrainingE
     fleet.crash()
     remove_database(fleet.state)
     fleet.restart()
-    assert fleet.undrain().drain_due
+    assert fleet.undrain().drain_pending
     come_back(fleet, "cut")
     fleet.wait(TOLD_WITHIN)
     assert not fleet.is_drained

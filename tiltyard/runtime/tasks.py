@@ -26,6 +26,9 @@ class TaskOwner(Generic[T]):
     def __iter__(self) -> Iterator[asyncio.Task[T]]:
         return iter(tuple(self._tasks.values()))
 
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._tasks
+
     def __len__(self) -> int:
         return len(self._tasks)
 

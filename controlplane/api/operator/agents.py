@@ -278,7 +278,7 @@ def _listed(agent: ShownAgent) -> ListedAgent:
         "lost": agent.lost_ms,
         "draining": agent.draining,
         "drainDeadline": agent.drain.deadline_ms,
-        "drainPending": agent.drain_due,
+        "drainPending": agent.drain_pending,
         "pulls": [listed_pull(pull) for pull in agent.pulls[:MAX_PULLS_SHOWN]],
         "pullCount": len(agent.pulls),
         "warmPools": [_kept_pool(kept) for kept in agent.warm_pools[:MAX_POOLS_SHOWN]],

@@ -1,8 +1,8 @@
-"""For how long one host was silent while this control plane listened, over its restarts.
+"""For how long one host was unresponsive while this control plane listened, over its restarts.
 
 It is counted by the monotonic clock from one try to reach the host to the next, and written now
-and then. What passes while nobody listens, since the control plane is down or stands still, is not
-the host's silence. After `lost_after` seconds of it what lives there is given up.
+and then. What passes while nobody listens, since the control plane is down or stands still, does
+not count. After `lost_after` seconds what lives there is given up.
 """
 
 from dataclasses import dataclass, field
@@ -16,15 +16,15 @@ from tiltyard.runtime.logging.events import get_logger
 log = get_logger(__name__)
 
 WRITE_INTERVAL = 60.0
-"""Seconds between two writes of a host: so much of its silence may a crash forget."""
+"""Seconds between two writes of a host: a crash may forget as much of its downtime."""
 
 LONGEST_GAP = 30.0
 """Two tries follow each other within 10 s; with more between them, this program stood still."""
 
 
 @dataclass(slots=True)
-class HostSilence:
-    """Counts the silence of one host."""
+class Downtime:
+    """Counts the seconds for which one host did not report."""
 
     host: HostState
     store: HostStore
@@ -32,38 +32,38 @@ class HostSilence:
     clock: Clock
     _seconds: float = field(init=False)
     _stored: float = field(init=False)
-    _listened_at: float = field(init=False, default=0.0)
+    _counted_at: float = field(init=False, default=0.0)
     _written_at: float = field(init=False, default=float("-inf"))
 
     def __post_init__(self) -> None:
         self._seconds = self._stored = self.host.row.silent_ms / 1000
 
     def begin(self) -> None:
-        """Listen from now on."""
-        self._listened_at = self.clock.monotonic()
+        """Count from now on."""
+        self._counted_at = self.clock.monotonic()
 
-    async def heard(self) -> None:
-        """Start counting again. If silence was stored, its end is stored before anything else.
+    async def reported(self) -> None:
+        """Count from 0. The end of a downtime that was written is written before more is done.
 
         Raises:
             StoreError: It cannot be written.
         """
-        now = self._listened_at = self.clock.monotonic()
+        now = self._counted_at = self.clock.monotonic()
         self._seconds = 0.0
         if self._stored or self.host.lost_ms is not None:
-            await self._write_heard(now)
-            log.info("heard again", agent=self.host.name)
+            await self._write_end(now)
+            log.info("reports again")
         elif now - self._written_at >= WRITE_INTERVAL:
             try:
-                await self._write_heard(now)
+                await self._write_end(now)
             except StoreError as error:
-                log.warning("cannot note it as heard", agent=self.host.name, error=str(error))
+                log.warning("cannot write that it reports", error=str(error))
 
     async def missed(self) -> None:
-        """Count what has passed since the host was heard, or was tried to be reached before."""
+        """Count what has passed since the host reported, or could not be reached before."""
         now = self.clock.monotonic()
-        self._seconds += min(now - self._listened_at, LONGEST_GAP)
-        self._listened_at = now
+        self._seconds += min(now - self._counted_at, LONGEST_GAP)
+        self._counted_at = now
         if self.host.lost_ms is not None:
             return
         try:
@@ -73,9 +73,9 @@ class HostSilence:
                 await self.store.count_silence(self.host.name, int(self._seconds * 1000))
                 self._stored = self._seconds
         except StoreError as error:
-            log.warning("cannot count its silence", agent=self.host.name, error=str(error))
+            log.warning("cannot write its downtime", error=str(error))
 
-    async def _write_heard(self, now: float) -> None:
+    async def _write_end(self, now: float) -> None:
         self._written_at = now
         await self.store.note_heard(self.host.name, unix_ms(self.clock))
         self._stored, self.host.lost_ms = 0.0, None
@@ -84,6 +84,4 @@ class HostSilence:
         now_ms = unix_ms(self.clock)
         await self.store.lose(self.host.name, self.host.under_way, now_ms)
         self.host.lose(now_ms)
-        log.warning(
-            "lost, and its sessions with it", agent=self.host.name, seconds=self.lost_after
-        )
+        log.warning("lost, and its sessions with it", seconds=self.lost_after)

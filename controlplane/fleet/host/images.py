@@ -1,10 +1,15 @@
-"""The images of one host: one task that has them pulled and removed as is wanted."""
+"""The images of one host: pulls what is missing, removes what is not wanted any more.
+
+What is wanted is compared again whenever the host reports other images, a tag is enabled or some
+time has passed, so a host that joins later catches up by itself. Only images that once stood for
+a tag are removed, and only where the host finds that nothing uses them.
+"""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 
 from controlplane.domain.contract import RegistryLogin
@@ -20,8 +25,8 @@ from tiltyard.contract import ErrorReason
 from tiltyard.runtime.back_off import pause
 from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.first_completed import comes_first
-from tiltyard.runtime.logging.context import task_context
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.tasks import TaskOwner
 
 log = get_logger(__name__)
 
@@ -30,7 +35,7 @@ LONGEST_WAIT = 60.0
 """Seconds between tries of a pull that fails, or of removing an image that is still used."""
 
 REVIEW_INTERVAL = 600.0
-"""Seconds after which a host is compared again without a reason."""
+"""Seconds after which a host is compared again without another cause."""
 
 REPORT_WAIT = 1.0
 """Seconds that a host may take to report an image that it has pulled."""
@@ -39,35 +44,36 @@ _SHOWN = (PullState.PULLING, PullState.FAILED, PullState.QUEUED)
 _NOTHING = HostImages(frozenset(), frozenset())
 
 
-@dataclass(frozen=True, slots=True)
-class Means:
-    """What all hosts are served with; `is_heard` says whether an agent answers at all."""
+class Images:
+    """Owns the pulls and removals of one host."""
 
-    tags: TagStore
-    login_for: Callable[[str], Awaitable[RegistryLogin | None]]
-    is_heard: Callable[[str], bool]
-    clock: Clock
-    random: Random
-
-
-class HostPreload:
-    """Owns the pulls and removals of one host until it is closed; `task` ends by a defect."""
-
-    def __init__(self, host: HostState, means: Means) -> None:
-        self.host = host
-        self._means = means
+    def __init__(
+        self,
+        host: HostState,
+        tags: TagStore,
+        *,
+        login_for: Callable[[str], Awaitable[RegistryLogin | None]],
+        is_responsive: Callable[[], bool],
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        """`login_for` returns what an image's registry asks for."""
+        self._host = host
+        self._tags = tags
+        self._login_for = login_for
+        self._is_responsive = is_responsive
+        self._clock = clock
+        self._random = random
         self._images = _NOTHING
         self._stale = True
         self._compared_at = 0.0
         self._waits_for_host = False
         self._present: frozenset[str] = frozenset()
         self._pulls: dict[str, Pull] = {}
-        self._removal_due: dict[str, tuple[float, float]] = {}
-        self._running: dict[str, asyncio.Task[None]] = {}
+        self._removals: dict[str, tuple[float, float]] = {}
+        self._running = TaskOwner[None]()
         self._wake = asyncio.Event()
         self._failures = 0
-        own = task_context(agent=host.name)
-        self.task = asyncio.create_task(self._run(), name=f"images of {host.name}", context=own)
 
     @property
     def pulls(self) -> list[Pull]:
@@ -81,7 +87,7 @@ class HostPreload:
     @property
     def idle(self) -> bool:
         """True when the host has all desired images, as far as was compared."""
-        return not (self._stale or self._pulls or self._removal_due or self._running)
+        return not (self._stale or self._pulls or self._removals or self._running)
 
     def look(self) -> None:
         """Schedule a comparison of actual and desired images."""
@@ -99,51 +105,46 @@ class HostPreload:
 
     async def close(self) -> None:
         """End the pulls and removals."""
-        tasks = [self.task, *self._running.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._running.close()
 
-    async def _run(self) -> None:
+    async def run(self) -> None:
+        """Pull and remove until cancelled."""
         while True:
             self._wake.clear()
-            pause = self._means.clock.sleep(await self._round())
-            await comes_first(self._wake.wait(), pause, f"images-look-{self.host.name}")
+            pause = self._clock.sleep(await self._round())
+            await comes_first(self._wake.wait(), pause, f"images-look-{self._host.name}")
 
     async def _round(self) -> float:
         """Begin what can begin; return after how many seconds to look again at the latest."""
-        host, name = self.host, self.host.name
-        self._waits_for_host = host.report is None or not self._means.is_heard(name)
+        self._waits_for_host = self._host.report is None or not self._is_responsive()
         if self._waits_for_host:
             return LONGEST_WAIT
-        now = self._means.clock.monotonic()
+        now = self._clock.monotonic()
         if self._stale or now - self._compared_at >= REVIEW_INTERVAL:
             try:
                 await self._compare()
             except StoreError as error:
-                log.warning("cannot read its desired images", agent=name, error=str(error))
+                log.warning("cannot read its desired images", error=str(error))
                 self._failures += 1
                 return self._pause(self._failures)
             self._failures, self._compared_at = 0, now
         self._settle(now)
         for image in next_pulls(self._pulls.values(), self._pulling(), now):
             self._begin(image, self._pull(image))
-        for image, (due, _) in list(self._removal_due.items()):
+        for image, (due, _) in list(self._removals.items()):
             if due <= now and image not in self._running:
                 self._begin(image, self._remove(image))
-        dues = [pull.due for image, pull in self._pulls.items() if image not in self._running]
-        dues += [
-            due for image, (due, _) in self._removal_due.items() if image not in self._running
-        ]
-        later = [due - now for due in dues if due > now]
+        dues = {image: pull.due for image, pull in self._pulls.items()}
+        dues |= {image: due for image, (due, _) in self._removals.items()}
+        later = [d - now for image, d in dues.items() if d > now and image not in self._running]
         return min([REVIEW_INTERVAL, *later])
 
     async def _compare(self) -> None:
         """Read what is wanted; what changes meanwhile is read again."""
         self._stale = False
-        row = self.host.row
+        row = self._host.row
         try:
-            self._images = await self._means.tags.images_of(
+            self._images = await self._tags.images_of(
                 row.region, row.node_pool, self._now_present()
             )
         except StoreError:
@@ -160,24 +161,19 @@ class HostPreload:
         for image in sorted(missing):
             self._pulls.setdefault(image, Pull(image, due=now))
         surplus = self._images.surplus & present
-        self._removal_due = {
-            image: self._removal_due.get(image, (now, FIRST_WAIT)) for image in sorted(surplus)
+        self._removals = {
+            image: self._removals.get(image, (now, FIRST_WAIT)) for image in sorted(surplus)
         }
 
     def _begin(self, image: str, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work, name=f"image {image} on {self.host.name}")
-        self._running[image] = task
-        task.add_done_callback(lambda _: self._ended(image))
-
-    def _ended(self, image: str) -> None:
-        del self._running[image]
-        self._wake.set()
+        task = self._running.start(work, f"image {image} on {self._host.name}", key=image)
+        task.add_done_callback(lambda _: self._wake.set())
 
     async def _pull(self, image: str) -> None:
         try:
             self._pulls[image] = replace(self._pulls[image], state=PullState.PULLING)
-            login = await self._means.login_for(image)
-            async with aclosing(self.host.client.pull_image(image, login)) as steps:
+            login = await self._login_for(image)
+            async with aclosing(self._host.client.pull_image(image, login)) as steps:
                 async for progress in steps:
                     state = PullState.QUEUED if progress.waiting else PullState.PULLING
                     self._pulls[image] = replace(
@@ -186,15 +182,15 @@ class HostPreload:
         except (AgentRefusedError, AgentSilentError, StoreError) as error:
             self._failed(image, str(error))
             return
-        log.info("image pulled", agent=self.host.name, image=image)
-        due = self._means.clock.monotonic() + REPORT_WAIT
+        log.info("image pulled", image=image)
+        due = self._clock.monotonic() + REPORT_WAIT
         self._pulls[image] = replace(self._pulls[image], due=due)
 
     def _failed(self, image: str, cause: str) -> None:
         """Note a failure; it is a warning once for each cause."""
-        pull, clock = self._pulls[image], self._means.clock
+        pull, clock = self._pulls[image], self._clock
         level = logging.DEBUG if cause == pull.cause else logging.WARNING
-        log.log(level, "pull failed", agent=self.host.name, image=image, error=cause)
+        log.log(level, "pull failed", image=image, error=cause)
         failures = pull.failures + 1
         self._pulls[image] = replace(
             pull,
@@ -207,29 +203,23 @@ class HostPreload:
 
     async def _remove(self, image: str) -> None:
         try:
-            await self.host.client.remove_image(image)
+            await self._host.client.remove_image(image)
         except (AgentRefusedError, AgentSilentError) as error:
             level = logging.DEBUG if _is_in_use(error) else logging.WARNING
-            log.log(
-                level,
-                "image not removed",
-                agent=self.host.name,
-                image=image,
-                error=str(error),
-            )
-        _, wait = self._removal_due.get(image, (0.0, FIRST_WAIT))
-        due = self._means.clock.monotonic() + wait
-        self._removal_due[image] = due, min(LONGEST_WAIT, wait * 2)
+            log.log(level, "image not removed", image=image, error=str(error))
+        _, wait = self._removals.get(image, (0.0, FIRST_WAIT))
+        due = self._clock.monotonic() + wait
+        self._removals[image] = due, min(LONGEST_WAIT, wait * 2)
 
     def _pulling(self) -> list[str]:
-        return [image for image in self._running if image in self._pulls]
+        return [image for image in self._pulls if image in self._running]
 
     def _now_present(self) -> frozenset[str]:
-        return frozenset() if self.host.report is None else self.host.report.images
+        return frozenset() if self._host.report is None else self._host.report.images
 
     def _pause(self, failures: int) -> float:
         """Return the wait after this number of failures, with jitter against a thundering herd."""
-        random = self._means.random
+        random = self._random
         return pause(failures, first=FIRST_WAIT, longest=LONGEST_WAIT, random=random)
 
 

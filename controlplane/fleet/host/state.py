@@ -6,7 +6,7 @@ refuses, or when the Watch sequence passes the started session: from then on the
 include it.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -39,9 +39,6 @@ MAX_IMAGE_LENGTH = 1024
 
 MAX_SESSIONS = 20_000
 """Of one host: an agent has at most 1,000 that live and keeps some 10,000 that have ended."""
-
-FIRST_RETRY = 0.1
-"""Seconds after which what failed on a host is tried again, at first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +76,12 @@ class HostState:
         self.name = row.name
         self.row = row
         self.client = client
+        self.listeners: list[Callable[[], None]] = []
+        """Called by `notify`."""
+        self.removed = False
+        """True once the fleet has removed it."""
+        self.tried = False
+        """True once it has reconciled or could not be reached."""
         self._standbys = standbys or Standbys()
         self.report: HostReport | None = None
         self.incarnation = ""
@@ -106,6 +109,11 @@ class HostState:
         self._in_flight: dict[str, _InFlight] = {}
         self._claiming: set[str] = set()
 
+    def notify(self) -> None:
+        """Notify the listeners that the host, or what is held of it, changed."""
+        for listener in self.listeners:
+            listener()
+
     @property
     def starting(self) -> frozenset[str]:
         """The attempts that a task of this process is making here and has no answer to."""
@@ -127,7 +135,7 @@ class HostState:
         return self.drain.draining if self.report is None else self.report.draining
 
     @property
-    def drain_due(self) -> bool:
+    def drain_pending(self) -> bool:
         """True until the host has said that it has heard the newest order."""
         heard = Drain() if self.report is None else self.report.drain
         return heard.revision < self.drain.revision
@@ -144,7 +152,7 @@ class HostState:
                 yield seen.session
 
     def silent_seconds(self, now: float) -> float:
-        """Tell for how long the host was not heard; for ever when it never was."""
+        """Return for how long the host was not heard; for ever when it never was."""
         return float("inf") if self.reported_at is None else now - self.reported_at
 
     @property
@@ -251,7 +259,7 @@ class HostState:
         if self.report is not None:
             self._take_host(self.report)
 
-    def heard_drain(self, drain: Drain) -> None:
+    def acknowledge_drain(self, drain: Drain) -> None:
         """Note that the host has an order; it soon says so itself."""
         if self.report is not None and self.report.drain.revision < drain.revision:
             self._take_host(replace(self.report, drain=drain))

@@ -11,7 +11,7 @@ from dataclasses import replace
 from controlplane.domain.placement import HostView, Wanted
 from controlplane.domain.standby_shares import room_for
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host.state import HostState
+from controlplane.fleet.host.host import Host
 from controlplane.fleet.pools.plan import PoolHost
 from tiltyard.contract import Resources
 
@@ -55,7 +55,7 @@ class PoolHosts:
         else:
             self._short_since.pop(key, None)
 
-    def _pool_host(self, pool_id: str, host: HostState) -> PoolHost:
+    def _pool_host(self, pool_id: str, host: Host) -> PoolHost:
         name, standbys = host.name, self._fleet.standbys
         since = self._short_since.get((pool_id, name), self._now)
         return PoolHost(
@@ -66,7 +66,7 @@ class PoolHosts:
             is_short=self._now - since >= SHORT_AFTER,
         )
 
-    def _view(self, pool_id: str, host: HostState) -> HostView | None:
+    def _view(self, pool_id: str, host: Host) -> HostView | None:
         """Show a host without the room that its shares of other pools are still to take."""
         view = self._fleet.view(host)
         if view is None:
@@ -80,7 +80,7 @@ class PoolHosts:
                 )
         return replace(view, held=held, in_flight=count)
 
-    def _stays(self, host: HostState) -> bool:
+    def _stays(self, host: Host) -> bool:
         """Return whether a host may keep its share; it does while it has not reported yet."""
         if host.draining or host.lost_ms is not None:
             return False

@@ -17,8 +17,8 @@ from controlplane.domain.contract import (
 )
 from controlplane.domain.errors import StoreError
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host.pool_orders import HostOrders
-from controlplane.fleet.host.state import FIRST_RETRY, HostState
+from controlplane.fleet.host.delivery import FIRST_RETRY
+from controlplane.fleet.host.host import Host
 from controlplane.fleet.pools.hosts import PoolHosts
 from controlplane.fleet.pools.plan import (
     Planned,
@@ -107,10 +107,11 @@ class StandbyPools:
         self._specs: dict[tuple[str, Tag], tuple[SessionSpec, str]] = {}
         self._rows: dict[_Key, OrderRow] | None = None
         self._newest: dict[str, tuple[Tag | None, float]] = {}
-        self._tellers: dict[str, HostOrders] = {}
+        self._hosts: dict[str, Host] = {}
+        """Those of the fleet when this round began."""
         self._read_at = float("-inf")
         self._wake, self._at_once = asyncio.Event(), asyncio.Event()
-        fleet.on_change(lambda _: self._wake.set())
+        fleet.subscribe(lambda _: self._wake.set())
 
     def look(self) -> None:
         """Read what is wanted, and have the hosts told, at once."""
@@ -130,7 +131,7 @@ class StandbyPools:
         """Return each pool with its desired number of standbys, and how many can be claimed."""
         return [(each.pool, each.size, self.ready(id_)) for id_, each in self._wanted.items()]
 
-    def ready_hosts(self, account: str, application: str, location: str) -> list[HostState]:
+    def ready_hosts(self, account: str, application: str, location: str) -> list[Host]:
         """Give the hosts on which a standby of an application in a region can be claimed now."""
         pool = self.pool_at(account, application, location)
         agents = [] if pool is None else self._fleet.standbys.ready_agents(pool.id)
@@ -153,24 +154,20 @@ class StandbyPools:
     async def run(self) -> None:
         """Keep the pools until cancelled."""
         back_off = BackOff(self._clock, self._random, first=FIRST_RETRY, longest=MAX_BACK_OFF)
-        try:
-            while True:
-                self._wake.clear()
-                self._at_once.clear()
-                began = self._clock.monotonic()
-                try:
-                    await self._round()
-                    back_off.reset()
-                except StoreError as error:
-                    log.warning("cannot keep the warm pools", error=str(error))
-                    await back_off.wait()
-                else:
-                    rest = min(REST * (self._clock.monotonic() - began), MAX_BACK_OFF)
-                    await self._wait(self._wake, REVIEW_INTERVAL)
-                    await self._wait(self._at_once, max(GATHER, rest))
-        finally:
-            for teller in self._tellers.values():
-                await teller.close()
+        while True:
+            self._wake.clear()
+            self._at_once.clear()
+            began = self._clock.monotonic()
+            try:
+                await self._round()
+                back_off.reset()
+            except StoreError as error:
+                log.warning("cannot keep the warm pools", error=str(error))
+                await back_off.wait()
+            else:
+                rest = min(REST * (self._clock.monotonic() - began), MAX_BACK_OFF)
+                await self._wait(self._wake, REVIEW_INTERVAL)
+                await self._wait(self._at_once, max(GATHER, rest))
 
     async def _wait(self, event: asyncio.Event, seconds: float) -> None:
         await comes_first(event.wait(), self._clock.sleep(seconds), "standby-pools-look")
@@ -181,12 +178,7 @@ class StandbyPools:
         now = self._clock.monotonic()
         if now - self._read_at >= REREAD_INTERVAL:
             await self._read(now)
-        await self._leave_tellers()
-        hosts = {host.name: host for host in self._fleet.hosts}
-        for name in hosts.keys() - self._tellers.keys():
-            self._tellers[name] = HostOrders(
-                hosts[name], clock=self._clock, random=self._random, unable=self._wake.set
-            )
+        self._hosts = {host.name: host for host in self._fleet.hosts}
         self._pool_hosts.look(now, self._shares(self._rows))
         wishes: dict[_Key, _Wish | None] = {}
         for wanted in self._wanted.values():
@@ -197,12 +189,12 @@ class StandbyPools:
             if wanted.size and allowed:
                 wishes |= self._plan(self._rows, wanted)
                 await asyncio.sleep(0)  # so that many pools do not delay callers
-        new = list(_new_orders(self._rows, wishes, hosts))
+        new = list(_new_orders(self._rows, wishes, self._hosts))
         if new:
             for row in await self._store.order(new, unix_ms(self._clock)):
                 self._rows[row.pool, row.agent] = row
-        self._tell(self._rows, wishes)
-        await self._forget_done(self._rows, hosts)
+        self._send(self._rows, wishes)
+        await self._forget_done(self._rows)
 
     async def _read(self, now: float) -> None:
         """Read what is wanted; what changes meanwhile is read again."""
@@ -224,12 +216,6 @@ class StandbyPools:
             for each in wanted
             if each.size
         }
-
-    async def _leave_tellers(self) -> None:
-        """Forget orders for hosts that have left the fleet, or joined it again."""
-        for name, teller in list(self._tellers.items()):
-            if self._fleet.host(name) is not teller.host:
-                await self._tellers.pop(name).close()
 
     def _shares(self, rows: dict[_Key, OrderRow]) -> Iterator[tuple[str, str, int, Resources]]:
         for (pool_id, agent), row in rows.items():
@@ -260,8 +246,8 @@ class StandbyPools:
 
     def _can_keep(self, agent: str) -> bool:
         """Return whether a host keeps standbys; one that has just joined gets its order later."""
-        teller = self._tellers.get(agent)
-        return teller is not None and not teller.is_unable
+        host = self._hosts.get(agent)
+        return host is not None and not host.pool_orders.is_unsupported
 
     def _is_patient(self, wanted: WantedPool, hosts: list[PoolHost]) -> bool:
         """Return whether hosts that have not pulled the newest tag may still be about to."""
@@ -284,34 +270,34 @@ class StandbyPools:
 
     def _held(self, rows: dict[_Key, OrderRow], pool_id: str, agent: str) -> int:
         """Give the share of a host so far: as it says where it knows better than the database."""
-        row, host = rows.get((pool_id, agent)), self._tellers[agent].host
-        known = _known(host, pool_id)
+        row, known = rows.get((pool_id, agent)), _known(self._hosts[agent], pool_id)
         if row is None or known.revision > row.revision:
             return known.size
         return row.size
 
-    def _tell(self, rows: dict[_Key, OrderRow], wishes: dict[_Key, _Wish | None]) -> None:
+    def _send(self, rows: dict[_Key, OrderRow], wishes: dict[_Key, _Wish | None]) -> None:
         orders: dict[str, list[StandbyOrder]] = defaultdict(list)
         for (pool_id, agent), row in rows.items():
             wish = wishes.get((pool_id, agent), _Wish())
             if wish is not None and wish.size == row.size:
                 order = StandbyOrder(pool_id, row.revision, row.size, wish.spec, wish.claim_signal)
                 orders[agent].append(order)
-        for agent, teller in self._tellers.items():
-            teller.tell(orders[agent])
+        for agent, host in self._hosts.items():
+            host.pool_orders.send(orders[agent])
 
-    async def _forget_done(self, rows: dict[_Key, OrderRow], hosts: dict[str, HostState]) -> None:
-        done = [row for row in rows.values() if self._is_done(row, hosts.get(row.agent))]
+    async def _forget_done(self, rows: dict[_Key, OrderRow]) -> None:
+        done = [row for row in rows.values() if self._is_done(row)]
         if done:
             await self._store.forget(done)
         for row in done:
             del rows[row.pool, row.agent]
 
-    def _is_done(self, row: OrderRow, host: HostState | None) -> bool:
+    def _is_done(self, row: OrderRow) -> bool:
         """Return whether an order is obsolete."""
-        if host is None:
-            return True
-        return row.size == 0 and self._tellers[row.agent].has_taken(row.pool, row.revision)
+        host = self._hosts.get(row.agent)
+        return host is None or (
+            row.size == 0 and host.pool_orders.is_acknowledged(row.pool, row.revision)
+        )
 
 
 def _run_the_same(before: WantedPool | None, now: WantedPool | None, tag: Tag) -> bool:
@@ -325,7 +311,7 @@ def _run_the_same(before: WantedPool | None, now: WantedPool | None, tag: Tag) -
 def _new_orders(
     rows: dict[_Key, OrderRow],
     wishes: dict[_Key, _Wish | None],
-    hosts: dict[str, HostState],
+    hosts: dict[str, Host],
 ) -> Iterator[NewOrder]:
     """Compare the orders that hosts were sent and have confirmed with the plan."""
     reported = {
@@ -349,5 +335,5 @@ def _new_orders(
             yield NewOrder(pool_id, agent, wish.size, wish.text, known.revision)
 
 
-def _known(host: HostState, pool_id: str) -> PoolOnHost:
+def _known(host: Host, pool_id: str) -> PoolOnHost:
     return _UNKNOWN if host.report is None else host.report.warm_pools.get(pool_id, _UNKNOWN)

@@ -195,6 +195,10 @@ class System:
         link = self.control_plane.fleet.host(agent)
         return link is not None and link.report is not None and image in link.report.images
 
+    def has_its_images(self) -> bool:
+        """Return whether every host has the images that are wanted, as far as was compared."""
+        return all(host.images.idle for host in self.control_plane.fleet.hosts)
+
     async def add_agent(self, name: str) -> None:
         """Have an agent that is never heard and that the settings file does not declare."""
         row = AgentRow(name, f"unix:{self.folder}/{name}", "local", "default")

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from controlplane.domain.errors import StoreError
-from controlplane.fleet.host.downtime import LONGEST_GAP, WRITE_INTERVAL, HostSilence
+from controlplane.fleet.host.downtime import LONGEST_GAP, WRITE_INTERVAL, Downtime
 from controlplane.fleet.host.state import HostState
 from controlplane.storage.tables.fleet import AgentRow
 from tests.support.fake_clock import FakeClock
@@ -37,27 +37,27 @@ class Written:
 
 
 class Listening:
-    """The silence of one host."""
+    """The downtime of one host."""
 
     def __init__(self, **known: Any) -> None:
         self.clock = FakeClock()
         self.store = Written()
         row = AgentRow("h", "unix:/h", "local", "default", **known)
-        self.link = HostState(row, cast("Any", None))
-        self.silence = HostSilence(self.link, cast("Any", self.store), LOST_AFTER, self.clock)
-        self.silence.begin()
+        self.host = HostState(row, cast("Any", None))
+        self.downtime = Downtime(self.host, cast("Any", self.store), LOST_AFTER, self.clock)
+        self.downtime.begin()
 
     async def miss(self, seconds: float) -> None:
         for _ in range(round(seconds / LONGEST_GAP)):
             self.clock.stall(LONGEST_GAP)
-            await self.silence.missed()
+            await self.downtime.missed()
 
 
 async def test_a_host_is_served_though_it_cannot_be_noted_as_heard() -> None:
     host = Listening()
     host.store.fails = True
     for _ in range(4):
-        await host.silence.heard()
+        await host.downtime.reported()
         host.clock.stall(WRITE_INTERVAL / 2)
     assert host.store.asked == ["heard", "heard"]
 
@@ -71,22 +71,22 @@ async def test_a_host_is_not_served_before_the_end_of_its_silence_is_written(
     host.store.fails = True
     for _ in range(2):
         with pytest.raises(StoreError):
-            await host.silence.heard()
-    assert host.link.lost_ms == known.get("lost_ms")
+            await host.downtime.reported()
+    assert host.host.lost_ms == known.get("lost_ms")
     host.store.fails = False
-    await host.silence.heard()
-    assert host.link.lost_ms is None
-    await host.silence.heard()
+    await host.downtime.reported()
+    assert host.host.lost_ms is None
+    await host.downtime.reported()
     assert host.store.asked == ["heard"] * 3
 
 
 async def test_silence_is_written_once_a_minute_and_its_end_once() -> None:
     host = Listening()
-    await host.silence.heard()
+    await host.downtime.reported()
     await host.miss(LOST_AFTER)
     spans = range(int(WRITE_INTERVAL), int(LOST_AFTER), int(WRITE_INTERVAL))
     assert host.store.asked == ["heard", *(f"silent {span}" for span in spans), "lost"]
-    assert host.link.lost_ms == host.clock.time() * 1000
+    assert host.host.lost_ms == host.clock.time() * 1000
     await host.miss(LOST_AFTER)
     assert host.store.asked[-1] == "lost"
     assert host.store.asked.count("lost") == 1
@@ -100,4 +100,4 @@ async def test_what_could_not_be_written_is_tried_again() -> None:
     host.store.fails = False
     await host.miss(2 * LONGEST_GAP)
     assert host.store.asked[asked:] == ["lost"]
-    assert host.link.lost_ms is not None
+    assert host.host.lost_ms is not None

@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.domain.errors import AgentSilentError
-from controlplane.fleet.host.images import LONGEST_WAIT, HostPreload, Means
+from controlplane.fleet.host.images import LONGEST_WAIT, Images
 from controlplane.fleet.host.pulls import MAX_PULLS, MAX_SUSPECTS, Pull, next_pulls, suspects
 from controlplane.storage.tables.tags import HostImages
 from tests.support.fake_clock import FakeClock, settle
 from tiltyard.contract import PullProgress
+from tiltyard.runtime.tasks import TaskOwner
 
 GOOD, BAD = "good.example/game@sha256:{}", "bad.example/game@sha256:{}"
 
@@ -94,14 +95,14 @@ class _Host:
     def __init__(self, wanted: Collection[str]) -> None:
         self.wanted = set(wanted)
         self.reads = 0
-        self.heard = True
+        self.responsive = True
         self.tried: Counter[str] = Counter()
         self.fail = asyncio.Event()
         self.name = "a0"
         self.row = SimpleNamespace(region="r", node_pool="p")
         self.report = SimpleNamespace(images=frozenset())
         self.client = self
-        self.preload: HostPreload | None = None
+        self.kept: Images | None = None
         self.clock = FakeClock()
 
     async def images_of(self, *_: object) -> HostImages:
@@ -115,8 +116,8 @@ class _Host:
             await self.fail.wait()
             raise AgentSilentError("it hangs")
         self.report.images |= {image}
-        assert self.preload is not None
-        self.preload.on_change()
+        assert self.kept is not None
+        self.kept.on_change()
 
     async def login_for(self, _: str) -> None:
         return None
@@ -124,18 +125,27 @@ class _Host:
 
 @pytest.fixture
 async def make() -> AsyncIterator[Any]:
-    made: list[HostPreload] = []
+    made: list[Images] = []
+    tasks = TaskOwner[None]()
 
     def start(wanted: Collection[str]) -> _Host:
         host: Any = _Host(wanted)
-        means = Means(host, host.login_for, lambda _: host.heard, host.clock, Random(1))
-        host.preload = HostPreload(host, means)
-        made.append(host.preload)
+        host.kept = Images(
+            host,
+            host,
+            login_for=host.login_for,
+            is_responsive=lambda: host.responsive,
+            clock=host.clock,
+            random=Random(1),
+        )
+        made.append(host.kept)
+        tasks.start(host.kept.run(), "images")
         return host  # type: ignore[no-any-return]
 
     yield start
-    for preload in made:
-        await preload.close()
+    await tasks.close()
+    for images in made:
+        await images.close()
 
 
 @pytest.mark.part_alone
@@ -146,12 +156,12 @@ async def test_f43_many_images_that_hang_do_not_hold_up_one_that_does_not(make: 
     host.fail.set()
     host.fail.clear()  # the first two fail; from now on they are known
     await settle()
-    assert sum(pull.failures for pull in host.preload.pulls) == MAX_PULLS
+    assert sum(pull.failures for pull in host.kept.pulls) == MAX_PULLS
     await host.clock.advance(3 * LONGEST_WAIT)  # what is due has begun
-    assert len(host.preload._running) == MAX_SUSPECTS
+    assert len(host.kept._running) == MAX_SUSPECTS
     tried = host.tried.total()
     host.wanted.add(GOOD.format(0))
-    host.preload.look()
+    host.kept.look()
     await settle()
     assert GOOD.format(0) in host.report.images
     assert host.tried.total() == tried + 1  # at once, beside one that hangs
@@ -161,7 +171,7 @@ async def test_what_is_wanted_is_read_once_for_all_images(make: Any) -> None:
     images = [GOOD.format(number) for number in range(200)]
     host = make(images)
     await settle()
-    while not host.preload.idle:
+    while not host.kept.idle:
         await settle()
     assert host.report.images == frozenset(images)
     assert host.reads == 1
@@ -173,7 +183,7 @@ async def test_a_pull_that_nobody_wants_any_more_is_not_begun(make: Any) -> None
     await settle()
     assert len(host.tried) == MAX_PULLS
     host.wanted.remove(GOOD.format(0))
-    host.preload.look()
+    host.kept.look()
     host.fail.set()
     await host.clock.advance(LONGEST_WAIT)
     assert host.tried.total() >= 4
@@ -184,13 +194,13 @@ async def test_a_host_that_is_not_heard_is_not_asked_and_caught_up_with_on_its_r
     make: Any,
 ) -> None:
     host = make([])
-    host.heard = False
+    host.responsive = False
     host.wanted.add(GOOD.format(0))
-    host.preload.look()
+    host.kept.look()
     await settle()
     assert not host.tried
-    host.heard = True
-    host.preload.on_change()
+    host.responsive = True
+    host.kept.on_change()
     await settle()
     assert GOOD.format(0) in host.report.images
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host.state import HostState
+from controlplane.fleet.host.host import Host
 from controlplane.fleet.node_pools import NodePools
 from controlplane.fleet.pools import planner
 from controlplane.fleet.pools.planner import StandbyPools
@@ -59,7 +59,7 @@ class EmptyFleet:
     """A fleet without hosts, and a clock that moves while a pool is planned."""
 
     def __init__(self) -> None:
-        self.hosts: Iterable[HostState] = ()
+        self.hosts: Iterable[Host] = ()
         self.placement_silence = 5.0
         self.node_pools = NodePools()
         self.planned = 0
@@ -67,10 +67,10 @@ class EmptyFleet:
     def monotonic(self) -> float:
         return self.planned * SECONDS_EACH
 
-    def on_change(self, _: object) -> None:
+    def subscribe(self, _: object) -> None:
         pass
 
-    def hosts_of(self, *_: str) -> list[HostState]:
+    def hosts_of(self, *_: str) -> list[Host]:
         self.planned += 1
         return []
 

@@ -1,0 +1,97 @@
+"""One host: what is known of it, and everything that is done for it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+from controlplane.agent_rpc.client import AgentClient
+from controlplane.domain.contract import RegistryLogin
+from controlplane.fleet.host.claim_replay import ClaimReplay
+from controlplane.fleet.host.delivery import Deliveries
+from controlplane.fleet.host.downtime import Downtime
+from controlplane.fleet.host.drain import DrainOrders
+from controlplane.fleet.host.images import Images
+from controlplane.fleet.host.pool_orders import PoolOrders
+from controlplane.fleet.host.standbys import Standbys
+from controlplane.fleet.host.state import HostState
+from controlplane.fleet.host.stops import Stops
+from controlplane.fleet.host.watch import Watch
+from controlplane.metrics.agents import FleetMetrics
+from controlplane.storage.tables.fleet import AgentRow
+from controlplane.storage.tables.stores import Stores
+from tiltyard.runtime.clock import Clock
+from tiltyard.runtime.failpoints import Reach
+from tiltyard.runtime.logging.context import task_context
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the hosts of a fleet have in common; its functions are those of the fleet."""
+
+    stores: Stores
+    dial: Callable[[AgentRow], AgentClient]
+    login_for: Callable[[str], Awaitable[RegistryLogin | None]]
+    standbys: Standbys
+    lost_after: float
+    listened: Callable[[], float]
+    is_responsive: Callable[[str], bool]
+    stop_session: Callable[[str, str], object]
+    clock: Clock
+    random: Random
+    reach: Reach
+    metrics: FleetMetrics
+
+
+class Host(HostState):
+    """Owns all that is done for one host."""
+
+    def __init__(self, row: AgentRow, shared: Shared, changed: Callable[["Host"], None]) -> None:
+        """Call `changed` whenever the host, or what is held of it, changed."""
+        super().__init__(row, shared.dial(row), shared.standbys)
+        stores, clock, random = shared.stores, shared.clock, shared.random
+        self._deliveries = Deliveries(row.name, clock, random)
+        self.stops = Stops(self, stores.reports, self._deliveries, clock=clock, reach=shared.reach)
+        self.drain_orders = DrainOrders(self, stores.hosts, self._deliveries, clock)
+        self.pool_orders = PoolOrders(self, self._deliveries)
+        self.images = Images(
+            self,
+            stores.tags,
+            login_for=shared.login_for,
+            is_responsive=partial(shared.is_responsive, row.name),
+            clock=clock,
+            random=random,
+        )
+        self._watch = Watch(
+            self,
+            stores.reports,
+            stops=self.stops,
+            drain_orders=self.drain_orders,
+            downtime=Downtime(self, stores.hosts, shared.lost_after, clock),
+            claims=ClaimReplay(self, stores.claims, stores.reports, self._deliveries, clock),
+            clock=clock,
+            listened=shared.listened,
+            random=random,
+            stop_elsewhere=shared.stop_session,
+            metrics=shared.metrics,
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+        self.listeners += (self.images.on_change, partial(changed, self))
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        """Follow the host until `stop`; a defect of that ends the group."""
+        own = task_context(agent=self.name)
+        self._tasks = [
+            group.create_task(part.run(), name=f"{what} {self.name}", context=own)
+            for what, part in (("watch", self._watch), ("images of", self.images))
+        ]
+
+    async def stop(self) -> None:
+        """End all that is done for the host, and hang up."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._deliveries.close()
+        await self.images.close()
+        await self.client.close()

@@ -25,7 +25,7 @@ from tests.support.controlplane.fake_agent import refusing
 from tests.support.controlplane.scrapes import PREFIX, PROCESS, Scraped
 from tests.support.controlplane.system import eventually
 from tests.support.fake_clock import FakeClock
-from tests.unit.controlplane.fleet.host.test_link import SESSION
+from tests.unit.controlplane.fleet.host.test_state import SESSION
 from tiltyard.agent.v1 import agent_pb2
 from tiltyard.contract import Identity
 from tiltyard.runtime.bounded_names import MAX_NAMES, OTHER

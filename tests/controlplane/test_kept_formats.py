@@ -21,7 +21,7 @@ from controlplane.storage.engine.store import Store
 from tests.controlplane.kept_formats import FORMATS, SCHEMAS, Kept, missing, put_back, rows_of
 from tests.controlplane.storing import DATABASE, KNOWN, LOGIN, PASSWORD, store
 from tests.support.controlplane.system import assert_error
-from tests.unit.controlplane.fleet.host.test_link import SESSION
+from tests.unit.controlplane.fleet.host.test_state import SESSION
 from tiltyard.contract import Identity
 from tiltyard.runtime.clock import SystemClock
 

@@ -40,7 +40,7 @@ from controlplane.storage.tables.sessions import (
     session_of,
 )
 from tests.support.controlplane.system import System, assert_error
-from tests.unit.controlplane.fleet.host.test_link import SESSION
+from tests.unit.controlplane.fleet.host.test_state import SESSION
 from tiltyard.contract import EndReason, Identity, Resources, State
 
 IDENTITY = Identity("alice", "", "game", "v1", "local", {})

@@ -12,7 +12,7 @@ from controlplane.domain.errors import StoreError
 from controlplane.pki.ticket_key import TicketKey
 from controlplane.pki.tickets import is_valid, make_ticket
 from tests.support.fake_clock import FakeClock
-from tests.unit.controlplane.fleet.host.test_link import SESSION
+from tests.unit.controlplane.fleet.host.test_state import SESSION
 from tiltyard.contract import Identity
 
 KEY = bytes(range(32))

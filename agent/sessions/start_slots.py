@@ -54,8 +54,9 @@ class StartSlots:
         return not self.waiting and self.used < max(1, self.slots // 2)
 
     def take_spare(self) -> None:
-        """Take a spare slot."""
-        assert self._taken.take(), "a slot is spare"
+        """Take a slot while one is spare."""
+        taken = self._taken.take()
+        assert taken, "a slot is spare"
         self._began.append(self._clock.monotonic())
 
     def release(self) -> None:

@@ -181,7 +181,7 @@ def test_a_warm_pool_is_kept_and_removed(stack: Stack, shell: Shell) -> None:
 
 @pytest.mark.usefixtures("released")
 def test_a_game_finds_its_variables_under_every_prefix(stack: Stack) -> None:
-    table = PORTING.split("| variable, for each prefix | what it is |\n")[1].split("\n\n")[0]
+    table = PORTING.split("| variable, for each prefix | value |\n")[1].split("\n\n")[0]
     shown = set(re.findall(r"`OTHER_(\w+)`", table)) - {"PORT_TCP_7778"}
     made = stack.start(image=GAME, env={"WHERE": "$OTHER_HOST:${TILTYARD_PORT_UDP_7777}"})
     [container] = [c for c in stack.containers().values() if c.status == "running"]

@@ -8,6 +8,7 @@ import pytest
 from controlplane.storage.engine.store import Store
 from tests.support.controlplane.fake_agent import refusing
 from tests.support.controlplane.system import System, assert_error, eventually
+from tests.support.hold import Hold
 from tiltyard.agent.v1 import agent_pb2
 
 
@@ -90,12 +91,8 @@ async def test_an_unreachable_agent_is_passed_over(tmp_path: Path) -> None:
 async def test_delete_during_a_start_stops_what_comes_of_it(tmp_path: Path) -> None:
     async with System(tmp_path) as system:
         await system.make_application()
-        gate = asyncio.Event()
-
-        async def wait(*_: object) -> None:
-            await gate.wait()
-
-        system.agent.before_start = wait
+        gate = Hold()
+        system.agent.before_start = gate
         start = asyncio.create_task(system.start(id="s"))
         await eventually(lambda: bool(system.agent.started))
         assert await system.status_of("s") == "created"
@@ -193,13 +190,9 @@ async def test_an_id_that_was_taken_and_never_tried_is_freed_by_a_restart(
 async def test_what_is_reported_of_a_start_under_way_is_left_to_it(tmp_path: Path) -> None:
     async with System(tmp_path) as system:
         await system.make_application()
-        gate, link = asyncio.Event(), system.control_plane.fleet.host("a0")
+        gate, link = Hold(), system.control_plane.fleet.host("a0")
         assert link is not None
-
-        async def wait(*_: object) -> None:
-            await gate.wait()
-
-        system.agent.after_start = wait
+        system.agent.after_start = gate
         start = asyncio.create_task(system.start(id="s"))
         await eventually(lambda: bool(system.agent.live))
         system.agent.tell_snapshot()

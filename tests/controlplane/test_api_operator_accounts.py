@@ -13,6 +13,7 @@ from controlplane.storage.tables.sessions import SessionStore
 from controlplane.storage.tables.tags import TagStore
 from controlplane.storage.tables.tokens import TokenStore
 from tests.support.controlplane.system import APPLICATION, Answer, System, assert_error, eventually
+from tests.support.hold import Hold
 from tiltyard.runtime.clock import unix_ms
 
 NO_LIMIT: dict[str, None] = {"sessions": None, "cpu": None, "ram": None}
@@ -185,15 +186,10 @@ async def test_every_table_that_names_accounts_is_thought_of(system: System) -> 
 
 async def test_an_account_with_a_start_under_way_stays(system: System) -> None:
     await system.make_application()
-    gate, asked = asyncio.Event(), asyncio.Event()
-
-    async def slow(_: Any, __: Any) -> None:
-        asked.set()
-        await gate.wait()
-
-    system.agent.before_start = slow
+    gate = Hold()
+    system.agent.before_start = gate
     post = asyncio.create_task(system.start(id="x"))
-    await asked.wait()
+    await gate.reached.wait()
     assert_error(await ask(system, "DELETE", "alice"), 409)
     gate.set()
     assert (await post).status == 201

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.controlplane.system import Answer, System, assert_error
+from tests.support.hold import Hold
 
 JOIN, LEAVE = ("PUT", "/session/player/join"), ("DELETE", "/session/player/leave")
 
@@ -95,12 +96,8 @@ async def test_an_ended_session_can_be_left_and_not_joined(system: System) -> No
 
 
 async def test_a_session_can_be_joined_while_it_starts(system: System) -> None:
-    release = asyncio.Event()
-
-    async def hold(*_: Any) -> None:
-        await release.wait()
-
-    system.agent.before_start = hold
+    release = Hold()
+    system.agent.before_start = release
     start = asyncio.create_task(system.start(id="soon"))
     while (await _join(system, "a", session="soon")).status == 404:
         pass

@@ -13,6 +13,7 @@ import pytest
 from controlplane.sessions.attempt import REFUSED_BY_ADMISSION
 from tests.support.controlplane.fake_agent import refusing
 from tests.support.controlplane.system import System, assert_error, eventually
+from tests.support.hold import Hold
 from tiltyard.agent.v1 import agent_pb2
 
 
@@ -288,12 +289,8 @@ async def test_a_list_is_filtered(system: System) -> None:
 async def test_an_empty_filter_finds_no_session_whose_host_is_not_known_yet(
     system: System,
 ) -> None:
-    release = asyncio.Event()
-
-    async def hold(*_: Any) -> None:
-        await release.wait()
-
-    system.agent.before_start = hold
+    release = Hold()
+    system.agent.before_start = release
     start = asyncio.create_task(system.start(id="soon"))
     await system.becomes("soon", "created")
     await system.rows("UPDATE session SET host='', tag='' WHERE id='soon'")

@@ -14,6 +14,7 @@ from controlplane.storage.tables.reports import ReportStore
 from controlplane.storage.tables.session_rows import Attempt
 from controlplane.storage.tables.sessions import SessionStore
 from tests.support.controlplane.system import System, eventually
+from tests.support.hold import Hold
 from tiltyard.agent.v1 import agent_pb2
 
 HIGH = 1000
@@ -56,12 +57,8 @@ async def status_at_the_end(system: System, session_id: str) -> str:
 
 
 async def test_a_snapshot_during_a_start_does_not_end_it(system: System) -> None:
-    agent, gate = system.agent, asyncio.Event()
-
-    async def wait(*_: object) -> None:
-        await gate.wait()
-
-    agent.before_start = wait
+    agent, gate = system.agent, Hold()
+    agent.before_start = gate
     start = asyncio.create_task(system.start(id="s"))
     await eventually(lambda: bool(agent.started))
     agent.tell_snapshot()

@@ -17,6 +17,7 @@ from controlplane.storage.tables.sessions import SessionStore
 from tests.controlplane.test_stop_races import Gate, hold
 from tests.support.controlplane.fake_agent import refusing
 from tests.support.controlplane.system import System, assert_error, eventually
+from tests.support.hold import Hold
 from tiltyard.agent.v1 import agent_pb2
 
 
@@ -46,15 +47,10 @@ async def test_a_delete_whose_caller_hangs_up_during_a_start_still_stops_it(
 ) -> None:
     async with System(tmp_path) as system:
         await system.make_application()
-        gate, asked = asyncio.Event(), asyncio.Event()
-
-        async def slow(_: Any, __: Any) -> None:
-            asked.set()
-            await gate.wait()
-
-        system.agent.before_start = slow
+        gate = Hold()
+        system.agent.before_start = gate
         post = asyncio.create_task(system.start(id="x"))
-        await asked.wait()
+        await gate.reached.wait()
         stopper = asyncio.create_task(system.call("DELETE", "/session/x"))
         starts = system.control_plane._starts
         await eventually(lambda: any(s.stop_wanted for s in starts.under_way._starts.values()))
@@ -246,15 +242,10 @@ async def test_delete_deducts_what_it_waited_for_the_start(tmp_path: Path) -> No
             await stop_on_host(session, deadline)
 
         sessions._stop_on_host = noting  # type: ignore[method-assign]
-        gate, asked = asyncio.Event(), asyncio.Event()
-
-        async def slow(_: Any, __: Any) -> None:
-            asked.set()
-            await gate.wait()
-
-        system.agent.before_start = slow
+        gate = Hold()
+        system.agent.before_start = gate
         post = asyncio.create_task(system.start(id="x"))
-        await asked.wait()
+        await gate.reached.wait()
         before = system.control_plane._clock.monotonic()
         stopper = asyncio.create_task(system.call("DELETE", "/session/x"))
         starts = system.control_plane._starts

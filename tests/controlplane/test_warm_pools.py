@@ -22,6 +22,7 @@ from controlplane.storage.tables.session_rows import Attempt
 from controlplane.storage.tables.sessions import NewSession, SessionStore
 from tests.support.controlplane.fake_agent import FakeAgent, refusing
 from tests.support.controlplane.system import System, assert_error, eventually
+from tests.support.hold import Hold
 from tiltyard.agent.v1 import agent_pb2
 from tiltyard.contract import Identity, Resources
 
@@ -190,12 +191,8 @@ async def test_hosts_that_pull_later_keep_their_share(
         await system.make_application()
         await keep(system, size=4)
         assert shares(system) == [2, 2]
-        pulled = asyncio.Event()
-
-        async def wait(*_: Any) -> None:
-            await pulled.wait()
-
-        first.before_pull = wait
+        pulled = Hold()
+        first.before_pull = pulled
         later = asyncio.create_task(system.enable("v2"))
         await eventually(lambda: {s.identity.tag for s in second.standbys} == {"v2"})
         assert {s.identity.tag for s in first.standbys} == {"v1"}
@@ -209,12 +206,8 @@ async def test_hosts_that_pull_later_keep_their_share(
 
 async def test_no_standby_is_kept_before_a_host_has_the_image(tmp_path: Path) -> None:
     async with System(tmp_path) as system:
-        pulled = asyncio.Event()
-
-        async def wait(*_: Any) -> None:
-            await pulled.wait()
-
-        system.agent.before_pull = wait
+        pulled = Hold()
+        system.agent.before_pull = pulled
         await system.make_application(tag=None)
         await put(system)
         digest = system.registry.push("studio/game", "v1")
@@ -912,12 +905,8 @@ async def test_a_standby_that_a_row_holds_is_nobody_elses(system: System) -> Non
     """Though its host, which has not heard of the claim yet, says that it is ready."""
     await keep(system, size=1)
     (standby,) = system.agent.standbys
-    heard = asyncio.Event()
-
-    async def wait(*_: Any) -> None:
-        await heard.wait()
-
-    system.agent.before_claim = wait
+    heard = Hold()
+    system.agent.before_claim = heard
     await claim_and_die(system, standby.internal_id)
     assert (await system.start(id="x")).status == 201
     assert [start.spec.identity.session_id for start in system.agent.started] == ["x"]

@@ -66,10 +66,6 @@ class ChaosRegistry(ServingThread):
         """Wait until that many requests came; TimeoutError when they do not."""
         self._wait(lambda: self.asked(pattern) >= times, f"{times} requests for {pattern}")
 
-    def wait_until_left(self, pattern: str) -> None:
-        """Wait until no such request is under way; TimeoutError when one stays."""
-        self._wait(lambda: _sum(self._under_way, pattern) == 0, f"the end of all for {pattern}")
-
     def _wait(self, holds: Callable[[], bool], what: str) -> None:
         with self._changed:
             if not self._changed.wait_for(holds, _PATIENCE):

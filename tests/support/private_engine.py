@@ -90,11 +90,6 @@ class PrivateEngine:
         return self._dockerd.pid
 
     @property
-    def containerd_pid(self) -> int:
-        """Of containerd, which outlives dockerd, as it does under systemd."""
-        return self._containerd.pid
-
-    @property
     def log(self) -> str:
         """What dockerd has logged so far."""
         return self._dockerd.log.read_text(errors="replace")

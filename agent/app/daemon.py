@@ -36,9 +36,9 @@ from agent.network.tls_ports import TlsPorts
 from agent.rpc.identity import HostIdentity
 from agent.rpc.service import AgentService, Services
 from agent.rpc.tls_server import GRACE_SECONDS, TlsServer, new_server
-from agent.sessions.adoption import Reconciler, Timekeeper
 from agent.sessions.disk_limits import DiskLimits
 from agent.sessions.manager import SessionManager
+from agent.sessions.reconciler import Reconciler
 from agent.sessions.recovery import Recovery
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import HostSettings, Runtime
@@ -179,7 +179,7 @@ class Daemon:
         yield "disk-limits", DiskLimits(runtime, self._reservations.disks, sessions).run
         yield "tls-ports", self._tls_ports.run
         yield "watchdog", self._notifier.beat
-        yield "timekeeper", Timekeeper(runtime, sessions).run
+        yield "deadlines", sessions.keep_deadlines
         yield "loop-lag", partial(loop_lag.watch, self._metrics.loop_lag.observe)
         if self._config.metrics_listen:
             yield "metrics", self._metrics_listener(runtime, sessions).run

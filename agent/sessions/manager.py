@@ -36,6 +36,9 @@ from tiltyard.runtime.tasks import TaskOwner
 
 log = get_logger(__name__)
 
+LONGEST_SLEEP_SECONDS = 1.0
+"""A deadline set meanwhile is at least a minute away; a suspended machine wakes late."""
+
 CLOSE_SECONDS = 5.0
 """How long session tasks may take to let go; containers outlive the agent, so they need little."""
 
@@ -200,8 +203,17 @@ class SessionManager:
         life = self._lives.get(internal_id)
         return life is not None and life.started and not life.session.holds_reservation
 
-    def expire_due(self) -> None:
-        """End every session whose lifetime is over."""
+    async def keep_deadlines(self) -> None:
+        """End sessions whose lifetime is over, and those of a drain at its deadline, for ever."""
+        clock = self._runtime.clock
+        while True:
+            soonest = clock.boottime() + LONGEST_SLEEP_SECONDS
+            due = self._runtime.deadlines.next_due()
+            await clock.sleep_until_boottime(soonest if due is None else min(due, soonest))
+            self.end_due()
+
+    def end_due(self) -> None:
+        """End every session whose lifetime is over by now."""
         for internal_id in self._runtime.deadlines.pop_due():
             if internal_id == DRAIN:
                 self._end_drain()

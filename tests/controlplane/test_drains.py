@@ -19,7 +19,7 @@ from tiltyard.runtime.clock import unix_ms
 HOURS_2_MS = 2 * 3600 * 1000
 
 
-class DrainingError(System):
+class Draining(System):
     """The hosts are drained by what is asked here."""
 
     async def ask(self, method: str, path: str, **more: Any) -> Answer:
@@ -61,14 +61,14 @@ class DrainingError(System):
 
 
 @pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[DrainingError]:
-    async with DrainingError(tmp_path) as running:
+async def system(tmp_path: Path) -> AsyncIterator[Draining]:
+    async with Draining(tmp_path) as running:
         await running.make_application()
         yield running
 
 
 async def test_a_drained_host_is_told_and_gets_nothing_until_that_is_called_off(
-    system: DrainingError,
+    system: Draining,
 ) -> None:
     assert (await system.start(id="x")).status == 201
     before = unix_ms(system.control_plane._clock)
@@ -98,7 +98,7 @@ async def test_a_drained_host_is_told_and_gets_nothing_until_that_is_called_off(
     ]
 
 
-async def test_without_a_deadline_sessions_end_when_they_end(system: DrainingError) -> None:
+async def test_without_a_deadline_sessions_end_when_they_end(system: Draining) -> None:
     assert (await system.drain())["drainDeadline"] is None
     assert (await system.drain(deadline=None))["drainDeadline"] is None
     assert not any(order.HasField("remaining") for order in system.agent.drains)
@@ -106,7 +106,7 @@ async def test_without_a_deadline_sessions_end_when_they_end(system: DrainingErr
     assert first.revision < second.revision
 
 
-async def test_who_can_be_drained_and_how(system: DrainingError) -> None:
+async def test_who_can_be_drained_and_how(system: Draining) -> None:
     for method in ("POST", "DELETE"):
         assert_error(await system.ask(method, "nobody/drain", json={}), 404)
     for deadline in ("", "soon", "2", "-1h", "9000h", 2):
@@ -126,7 +126,7 @@ async def test_placement_leaves_a_host_before_it_has_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("controlplane.operators.agents.ORDER_WAIT", 60.0)
-    system = DrainingError(tmp_path, agents=2)
+    system = Draining(tmp_path, agents=2)
     system.prefer(system.agent)
     async with system:
         await system.make_application()
@@ -151,7 +151,7 @@ async def test_placement_leaves_a_host_before_it_has_answered(
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("draining", [True, False])
 async def test_a_host_that_is_silent_is_told_when_it_is_back(
-    system: DrainingError, *, draining: bool, restarted: bool
+    system: Draining, *, draining: bool, restarted: bool
 ) -> None:
     if not draining:
         await system.drain()
@@ -168,7 +168,7 @@ async def test_a_host_that_is_silent_is_told_when_it_is_back(
     assert (await system.start()).status == (420 if draining else 201)
 
 
-async def test_a_host_that_refuses_is_asked_again(system: DrainingError) -> None:
+async def test_a_host_that_refuses_is_asked_again(system: Draining) -> None:
     system.agent.before_drain = refusing("DISK_FULL")
     async with asyncio.timeout(20):
         assert (await system.drain())["drainPending"]
@@ -177,7 +177,7 @@ async def test_a_host_that_refuses_is_asked_again(system: DrainingError) -> None
     assert system.agent.host.draining
 
 
-async def test_an_answer_that_was_lost_is_asked_for_again(system: DrainingError) -> None:
+async def test_an_answer_that_was_lost_is_asked_for_again(system: Draining) -> None:
     taken = asyncio.Event()
 
     async def lose(request: Any, context: Any) -> None:
@@ -196,7 +196,7 @@ async def test_an_answer_that_was_lost_is_asked_for_again(system: DrainingError)
 
 @pytest.mark.parametrize("draining", [True, False])
 async def test_what_was_ordered_on_the_host_is_learned_and_not_undone(
-    system: DrainingError, *, draining: bool
+    system: Draining, *, draining: bool
 ) -> None:
     if not draining:
         await system.drain()
@@ -214,7 +214,7 @@ async def test_what_was_ordered_on_the_host_is_learned_and_not_undone(
 
 
 async def test_the_sessions_of_a_silent_host_stay_as_they_were_over_a_restart(
-    system: DrainingError,
+    system: Draining,
 ) -> None:
     assert (await system.start(id="x")).status == 201
     await system.drain()
@@ -222,7 +222,7 @@ async def test_the_sessions_of_a_silent_host_stay_as_they_were_over_a_restart(
     assert await system.status_of("x") == "draining"
 
 
-async def test_a_host_that_lost_its_disk_is_told_again(system: DrainingError) -> None:
+async def test_a_host_that_lost_its_disk_is_told_again(system: Draining) -> None:
     await system.drain()
     await system.agent.stop()
     system.agent.host.draining, system.agent.host.drain_revision = False, 0
@@ -231,7 +231,7 @@ async def test_a_host_that_lost_its_disk_is_told_again(system: DrainingError) ->
 
 
 async def test_a_database_that_is_older_than_the_host_goes_past_it_with_the_next_order(
-    system: DrainingError,
+    system: Draining,
 ) -> None:
     await system.drain(deadline="2h")
     ahead = system.known().revision + 10**12  # as if by a clock that was years ahead
@@ -252,7 +252,7 @@ async def test_a_database_that_is_older_than_the_host_goes_past_it_with_the_next
 
 @pytest.mark.parametrize("draining", [True, False])
 async def test_an_order_in_an_older_database_counts_only_if_it_was_given_since(
-    system: DrainingError, *, draining: bool
+    system: Draining, *, draining: bool
 ) -> None:
     """Revisions are times, so that one can tell."""
     await system.drain()
@@ -269,7 +269,7 @@ async def test_an_order_in_an_older_database_counts_only_if_it_was_given_since(
     assert len(told) == (1 if draining else 2)
 
 
-async def test_a_removed_agent_takes_its_drain_along(system: DrainingError) -> None:
+async def test_a_removed_agent_takes_its_drain_along(system: Draining) -> None:
     await system.drain()
     gone = system.agents.pop()
     await system.restart()
@@ -277,7 +277,7 @@ async def test_a_removed_agent_takes_its_drain_along(system: DrainingError) -> N
     assert await system.stored() == Drain()
 
 
-async def test_a_revision_that_nobody_gave_is_not_believed(system: DrainingError) -> None:
+async def test_a_revision_that_nobody_gave_is_not_believed(system: Draining) -> None:
     system.agent.change_host(drain_revision=MAX_REVISION + 1, draining=True)
     link = system.control_plane.fleet.host("a0")
     assert link is not None
@@ -287,7 +287,7 @@ async def test_a_revision_that_nobody_gave_is_not_believed(system: DrainingError
     assert await system.stored() == Drain()
 
 
-async def test_two_orders_at_one_moment_have_their_order(system: DrainingError) -> None:
+async def test_two_orders_at_one_moment_have_their_order(system: Draining) -> None:
     store = HostStore(system.control_plane._store)
     drains: list[Drain] = []
     for draining in (True, False):

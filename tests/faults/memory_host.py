@@ -41,7 +41,7 @@ async def assert_survived(agent: Agent) -> None:
     """All is as it must be, also when every session has ended."""
     for _ in range(_PASSES):
         await agent.clock.advance(RETRY_LONGEST_SECONDS)
-        agent.sessions.expire_due()
+        agent.sessions.end_due()
         await agent.pass_over()
     _assert_invariants(agent)
     live = [each.internal_id for each in agent.sessions.all() if not each.state.ended]

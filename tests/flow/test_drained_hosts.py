@@ -20,7 +20,7 @@ TOLD_WITHIN = BACK_WITHIN + 2.0
 """Seconds after its return in which a host has its order."""
 
 
-class DrainingError(Fleet):
+class Draining(Fleet):
     """A host with the session `x`."""
 
     def __init__(self, folder: Path, skew: float = 0.0) -> None:
@@ -71,13 +71,12 @@ class DrainingError(Fleet):
 
     def keep_deadlines(self) -> None:
         """Have the agent look at its deadlines, which its daemon does."""
-        timekeeper = self.box.agent.timekeeper
-        self.loop.spawn(self.box, timekeeper.run(), "timekeeper")
+        self.loop.spawn(self.box, self.box.agent.sessions.keep_deadlines(), "deadlines")
 
 
 @pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[DrainingError]:
-    made = DrainingError(tmp_path)
+def fleet(tmp_path: Path) -> Iterator[Draining]:
+    made = Draining(tmp_path)
     try:
         yield made
     finally:
@@ -85,7 +84,7 @@ def fleet(tmp_path: Path) -> Iterator[DrainingError]:
 
 
 def test_a_drained_host_tells_its_games_and_stops_them_at_the_deadline(
-    fleet: DrainingError,
+    fleet: Draining,
 ) -> None:
     fleet.keep_deadlines()
     shown = fleet.drain(2 * HOUR)
@@ -106,7 +105,7 @@ def test_a_drained_host_tells_its_games_and_stops_them_at_the_deadline(
 
 @pytest.mark.parametrize("skew", [-3 * HOUR, 3 * HOUR])
 def test_a_deadline_holds_on_a_host_whose_clock_is_wrong(tmp_path: Path, skew: int) -> None:
-    fleet = DrainingError(tmp_path, skew)
+    fleet = Draining(tmp_path, skew)
     try:
         fleet.keep_deadlines()
         deadline_ms = fleet.drain(2 * HOUR).drain.deadline_ms
@@ -125,7 +124,7 @@ def test_a_deadline_holds_on_a_host_whose_clock_is_wrong(tmp_path: Path, skew: i
 @pytest.mark.parametrize("how", ["cut", "killed"])
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_host_that_is_silent_is_drained_on_its_return(
-    fleet: DrainingError, how: str, restarted: bool
+    fleet: Draining, how: str, restarted: bool
 ) -> None:
     go_silent(fleet, how)
     fleet.wait(40.0)
@@ -144,7 +143,7 @@ def test_a_host_that_is_silent_is_drained_on_its_return(
 
 
 @pytest.mark.parametrize("draining", [True, False])
-def test_the_latest_order_wins_wherever_it_was_given(fleet: DrainingError, draining: bool) -> None:
+def test_the_latest_order_wins_wherever_it_was_given(fleet: Draining, draining: bool) -> None:
     if not draining:
         fleet.drain()
     fleet.drain_here(draining=draining)
@@ -166,7 +165,7 @@ def test_the_latest_order_wins_wherever_it_was_given(fleet: DrainingError, drain
 @pytest.mark.parametrize("lost", [False, True])
 @pytest.mark.parametrize("draining", [True, False])
 def test_a_host_stays_as_it_is_under_an_older_database_until_the_next_order(
-    fleet: DrainingError, tmp_path: Path, *, draining: bool, lost: bool
+    fleet: Draining, tmp_path: Path, *, draining: bool, lost: bool
 ) -> None:
     """The copy says the opposite, and has an older revision or none at all."""
     (fleet.undrain if draining else fleet.drain)()
@@ -185,7 +184,7 @@ def test_a_host_stays_as_it_is_under_an_older_database_until_the_next_order(
     assert fleet.is_drained == fleet.shown.draining == (not draining)
 
 
-def test_an_order_to_a_silent_host_counts_under_a_lost_database(fleet: DrainingError) -> None:
+def test_an_order_to_a_silent_host_counts_under_a_lost_database(fleet: Draining) -> None:
     fleet.drain()
     go_silent(fleet, "cut")
     fleet.crash()

@@ -26,7 +26,7 @@ async def test_a_host_with_very_many_images_is_followed_and_takes_sessions(
 async def test_an_old_image_goes_with_the_last_container_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.sessions.adoption.PASS_SECONDS", 0.05)
+    monkeypatch.setattr("agent.sessions.reconciler.PASS_SECONDS", 0.05)
     monkeypatch.setattr("controlplane.fleet.host.images.LONGEST_WAIT", 0.05)
     async with Whole(tmp_path, agent={"container_retention_hours": 0}) as system:
         first = await system.make_game(tagKeep=1)

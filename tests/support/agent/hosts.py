@@ -22,8 +22,8 @@ from agent.metrics.instruments import Metrics
 from agent.network.tls_certificate import CertificateFiles
 from agent.network.tls_ports import TlsPorts
 from agent.rpc.service import AgentService, Services
-from agent.sessions.adoption import Reconciler, Timekeeper
 from agent.sessions.manager import SessionManager
+from agent.sessions.reconciler import Reconciler
 from agent.sessions.recovery import Recovery
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import HostSettings, Runtime
@@ -95,7 +95,6 @@ class Agent:
     warm_pools: WarmPools
     images: Images
     reconciler: Reconciler
-    timekeeper: Timekeeper
     records: Records
     engine: FakeEngine
     clock: FakeClock
@@ -248,7 +247,6 @@ async def an_agent(
             warm_pools=warm_pools,
             images=images,
             reconciler=reconciler,
-            timekeeper=Timekeeper(runtime, sessions),
             records=records,
             engine=engine,
             clock=clock,

@@ -193,7 +193,7 @@ async def test_how_late_a_lifetime_ended_is_measured(
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
     await clock.advance(63)  # nobody keeps the time
-    agent.sessions.expire_due()
+    agent.sessions.end_due()
     await agent.sessions.life(session.internal_id).wait_for(lambda now: now.state.ended)
     now = await scrape()
     assert now("ttl_lateness_seconds_count") == 1
@@ -209,7 +209,7 @@ async def test_a_drain_shows_and_so_does_what_it_ends(
     await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=5))
     assert (await scrape())("draining") == 1
     await clock.advance(5)
-    agent.sessions.expire_due()
+    agent.sessions.end_due()
     await agent.sessions.life(session.internal_id).wait_for(lambda now: now.state.ended)
     assert (await scrape())("session_ends_total", kind="session", reason="drain") == 1
 

@@ -90,10 +90,10 @@ async def test_its_lifetime_ends_it(agent: Agent, clock: FakeClock) -> None:
     standby = await a_standby(agent)
     await agent.warm_pools.claim(standby.internal_id, a_claim(ttl=60.0))
     await clock.advance(59)
-    agent.sessions.expire_due()
+    agent.sessions.end_due()
     assert agent.sessions.life(standby.internal_id).session.state is State.RUNNING
     await clock.advance(1)
-    agent.sessions.expire_due()
+    agent.sessions.end_due()
     life = agent.sessions.life(standby.internal_id)
     await life.wait_for(lambda session: session.state.ended)
     assert life.session.end_reason is EndReason.TTL

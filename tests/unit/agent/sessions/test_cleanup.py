@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from agent.sessions import cleanup
-from agent.sessions.adoption import REMOVED_AT_ONCE
+from agent.sessions.reconciler import REMOVED_AT_ONCE
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import Agent, assert_nothing_is_left, until_sealed
 from tests.support.agent.samples import a_spec, an_id

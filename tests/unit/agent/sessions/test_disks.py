@@ -159,7 +159,7 @@ async def test_f35_a_disk_that_fails_refuses_starts_and_disturbs_no_session(
         agent.engine.end(f"tiltyard-{crashed.internal_id}", 1)
         await agent.sessions.stop(stopped.internal_id, EndReason.STOPPED)
         await agent.clock.advance(61)
-        agent.sessions.expire_due()
+        agent.sessions.end_due()
         await agent.sessions.life(due.internal_id).wait_for(lambda now: now.state.ended)
         again = agent.sessions.life(crashed.internal_id).session
         assert (again.state, again.restart_count) == (State.RUNNING, 1)

@@ -234,7 +234,7 @@ async def test_a_container_that_vanishes_is_a_dead_session(agent: Agent) -> None
 
 async def test_a_lifetime_ends_the_session_and_not_before(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
-    keeper = asyncio.create_task(agent.timekeeper.run())
+    keeper = asyncio.create_task(agent.sessions.keep_deadlines())
     try:
         await agent.clock.advance(59.9)
         assert agent.sessions.life(session.internal_id).session.state is State.RUNNING

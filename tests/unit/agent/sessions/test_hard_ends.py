@@ -41,7 +41,7 @@ async def test_a_due_lifetime_ends_the_process_while_the_engine_does_not_answer(
     assert session.process is not None
     agent.engine.unavailable = True
     await agent.clock.advance(61)
-    agent.sessions.expire_due()
+    agent.sessions.end_due()
     await until(lambda: session.process not in agent.engine._ends)
     assert _now(agent, session.internal_id).state is State.SHUTTINGDOWN
     agent.engine.unavailable = False
@@ -65,7 +65,7 @@ async def test_f09_an_end_that_is_due_comes_while_the_engine_hangs_since_the_sta
             stop = asyncio.create_task(agent.sessions.stop(due.internal_id, reason))
         else:
             await clock.advance(61 if reason is EndReason.TTL else 51)
-            agent.sessions.expire_due()
+            agent.sessions.end_due()
         await until(lambda: due.process not in engine.living)
         assert not agent.sessions.reconciled
         assert _now(agent, due.internal_id).state is State.SHUTTINGDOWN
@@ -89,7 +89,7 @@ async def test_f09_of_another_boot_no_process_is_touched_before_the_engine_tells
     await clock.advance(61)
     engine.unavailable = True
     async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
-        agent.sessions.expire_due()
+        agent.sessions.end_due()
         await clock.advance(60)
         assert session.process in engine.living
         engine.unavailable = False

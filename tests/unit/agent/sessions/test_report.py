@@ -80,7 +80,7 @@ async def _given_up(agent: Agent, internal_id: str) -> None:
 
 async def _due(agent: Agent, _internal_id: str) -> None:
     await agent.clock.advance(61)
-    agent.sessions.expire_due()
+    agent.sessions.end_due()
 
 
 async def _vanished(agent: Agent, internal_id: str) -> None:

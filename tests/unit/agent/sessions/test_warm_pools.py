@@ -62,7 +62,7 @@ async def test_a_standby_has_no_lifetime(agent: Agent, clock: FakeClock) -> None
     async with kept_full(agent):
         await ordered(agent, a_pool(1, ttl=60.0))
         await clock.advance(120)
-        agent.sessions.expire_due()
+        agent.sessions.end_due()
         [standby] = ready(agent)
         assert (standby.deadline, standby.spec.ttl) == (None, None)
 

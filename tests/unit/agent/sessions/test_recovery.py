@@ -116,7 +116,7 @@ async def test_a_lifetime_that_ran_out_meanwhile_ends_the_session_on_return(
     await clock.advance(3600)
     async with an_agent(tmp_path, engine, clock) as agent:
         await until(lambda: agent.runtime.deadlines.next_due() is not None)
-        agent.sessions.expire_due()
+        agent.sessions.end_due()
         life = agent.sessions.life(session.internal_id)
         await life.wait_for(lambda now: now.state.ended)
         assert life.session.end_reason is EndReason.TTL

@@ -250,23 +250,3 @@ class Reconciler:
                 log.info("the engine answers")
         if why:
             log.warning("cannot compare records with the engine", error=why)
-
-
-class Timekeeper:
-    """Ends sessions whose lifetime is over."""
-
-    LONGEST_SLEEP_SECONDS = 1.0
-    """A deadline set meanwhile is at least a minute away; a suspended machine wakes late."""
-
-    def __init__(self, runtime: Runtime, sessions: SessionManager) -> None:
-        self._runtime = runtime
-        self._sessions = sessions
-
-    async def run(self) -> None:
-        """Sleep to the next deadline, for ever."""
-        clock = self._runtime.clock
-        while True:
-            soonest = clock.boottime() + self.LONGEST_SLEEP_SECONDS
-            due = self._runtime.deadlines.next_due()
-            await clock.sleep_until_boottime(soonest if due is None else min(due, soonest))
-            self._sessions.expire_due()

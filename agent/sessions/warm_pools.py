@@ -1,7 +1,7 @@
 """The warm pools of a host: kept full by itself, whether a control plane is there or not.
 
-Whatever changes on the host, `plan` says what is to start and to stop (standbys.py); here that is
-done. A standby starts as any session does, but only while players leave start slots.
+Whatever changes on the host, `plan` in `domain/standby_plan.py` says what to start and to stop;
+here that is done. A standby starts as any session does, but only while players leave start slots.
 """
 
 import asyncio

@@ -39,7 +39,7 @@ class Tags:
     ) -> None:
         """Call `changed` when hosts may have to have other images, or other standbys.
 
-        `reach` is called at the named steps of `failpoints.py`.
+        `reach` is called at the named steps of `domain/steps.py`.
         """
         self._applications = applications
         self._store = store

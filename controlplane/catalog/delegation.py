@@ -29,7 +29,7 @@ class Delegation:
     def __init__(
         self, store: TokenStore, streams: OpenStreams, clock: Clock, reach: Reach = no_failpoint
     ) -> None:
-        """Call `reach` at the named steps of `failpoints.py`."""
+        """Call `reach` at the named steps of `domain/steps.py`."""
         self._store = store
         self._streams = streams
         self._clock = clock

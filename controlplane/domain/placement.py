@@ -2,6 +2,11 @@
 
 The caller passes the hosts of one region and node pool only, so the cost does not grow with the
 rest of the fleet. What is known of a host is a hint: the agent alone admits.
+
+A start gets its host in one of four ways, and a rule has to hold on each of them: `rank_hosts`
+ranks them (`Fleet.take_host`); a slot that becomes free goes to a waiting start for which the
+host has room, without a ranking (`fleet/queue.py`); a claim gets the host of its standby, if that
+host takes claims (`Fleet.takes_claims`); and `domain/standby_shares.py` places standbys.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator

@@ -11,7 +11,7 @@ class Players:
     """Use cases on players. Each is one transaction, so calls at the same time add up."""
 
     def __init__(self, store: PlayerStore, reach: Reach = no_failpoint) -> None:
-        """Call `reach` at the named steps of `failpoints.py`."""
+        """Call `reach` at the named steps of `domain/steps.py`."""
         self._store = store
         self._reach = reach
 

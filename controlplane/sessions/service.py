@@ -67,7 +67,7 @@ class Sessions:
         stop_wait: float = STOP_WAIT,
         reach: Reach = no_failpoint,
     ) -> None:
-        """Call `reach` at the named steps of `failpoints.py`."""
+        """Call `reach` at the named steps of `domain/steps.py`."""
         self._store = store
         self._lists = lists
         self._players = players

@@ -102,7 +102,8 @@ class FairSlots:
     def release(self) -> None:
         """Give a slot back; what is free goes to those that wait, in the same step."""
         self.used -= 1
-        while self.used < self._limit() and (given := self.waiting.pop()) is not None:
-            if not given.done():
+        while self.waiting and self.used < self._limit():
+            given = self.waiting.pop()
+            if given is not None and not given.done():
                 given.set_result(None)
                 self.used += 1

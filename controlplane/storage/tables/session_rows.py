@@ -27,17 +27,23 @@ class Attempt:
     host: str
 
 
-ID_OF = (
-    "SELECT id, 0 AS rank FROM session WHERE account=:account AND id=:name"
-    " UNION ALL SELECT id, 1 FROM session WHERE internal_id=:name AND account=:account"
-    " ORDER BY rank LIMIT 1"
-)
-"""Finds a session by either of its names; an OR in it would look at all of the account's."""
+def find_session(db: Database, columns: str, account: str, name: str) -> tuple[Any, ...] | None:
+    """Read columns of the session of an account whose id, or else whose internal id, is `name`.
+
+    Nearly all are asked for by their id; one query with an OR would look at all of the account's.
+    """
+    values = {"account": account, "name": name}
+    for key in ("id", "internal_id"):
+        sql = f"SELECT {columns} FROM session WHERE {key}=:name AND account=:account"  # noqa: S608
+        row: tuple[Any, ...] | None = db.execute(sql, values).fetchone()
+        if row is not None:
+            return row
+    return None
 
 
 def id_of(db: Database, account: str, name: str) -> str | None:
     """Return the id of the session of an account whose id, or internal id, is `name`."""
-    row = db.execute(ID_OF, {"account": account, "name": name}).fetchone()
+    row = find_session(db, "id", account, name)
     return None if row is None else str(row[0])
 
 

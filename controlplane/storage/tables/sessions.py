@@ -19,6 +19,7 @@ from controlplane.storage.tables.session_rows import (
     PORTION,
     Attempt,
     add_labels,
+    find_session,
     id_of,
     ports_json,
     remove_ended,
@@ -225,9 +226,7 @@ class SessionStore:
 
 def read_session(db: Database, account: str, session_id: str) -> Session | None:
     """Read one session within a transaction, by its id or its internal id."""
-    sql = f"SELECT {COLUMNS} FROM session WHERE account=:account AND id=:id"  # noqa: S608
-    values = {"account": account, "id": id_of(db, account, session_id)}
-    row = db.execute(sql, values).fetchone()
+    row = find_session(db, COLUMNS, account, session_id)
     return session_of(row) if row else None
 
 

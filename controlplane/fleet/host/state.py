@@ -193,10 +193,6 @@ class HostState:
         """Take what becomes of a standby back from its task."""
         self._claiming.discard(internal_id)
 
-    def holds_answer(self, internal_id: str) -> bool:
-        """Return whether an attempt became a session of this host."""
-        return internal_id not in self.starting
-
     def give_back(self, internal_id: str) -> None:
         """Return what an attempt that came to nothing holds. Idempotent."""
         self._in_flight.pop(internal_id, None)

@@ -36,7 +36,7 @@ def _drained(agent: Agent) -> bool:
 
 @contextlib.asynccontextmanager
 async def _timed(agent: Agent) -> AsyncIterator[None]:
-    keeper = asyncio.create_task(agent.sessions.keep_deadlines(), name="timekeeper")
+    keeper = asyncio.create_task(agent.sessions.keep_deadlines(), name="deadlines")
     try:
         yield
     finally:

@@ -22,7 +22,7 @@ HOUR = 3600
 async def test_a_short_lifetime_is_kept_that_began_while_the_next_one_was_far_away(
     agent: Agent, clock: FakeClock
 ) -> None:
-    keeper = asyncio.create_task(agent.sessions.keep_deadlines(), name="timekeeper")
+    keeper = asyncio.create_task(agent.sessions.keep_deadlines(), name="deadlines")
     try:
         await agent.sessions.start(an_id(), a_spec(ttl=10.0 * HOUR))
         await clock.advance(60)  # the keeper sleeps

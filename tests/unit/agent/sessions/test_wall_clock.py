@@ -38,7 +38,7 @@ async def left(
 @contextlib.asynccontextmanager
 async def _back(folder: Path, engine: FakeEngine, clock: FakeClock) -> AsyncIterator[Agent]:
     async with an_agent(folder, engine, clock) as agent:
-        keeper = asyncio.create_task(agent.sessions.keep_deadlines(), name="timekeeper")
+        keeper = asyncio.create_task(agent.sessions.keep_deadlines(), name="deadlines")
         try:
             yield agent
         finally:

@@ -16,7 +16,6 @@ STOP_STEPS = (
     "end.saved",
     "log.copied",
     "log.sealed",
-    "report.sealed",
 )
 REMOVAL_STEPS = ("container.removed", "discard.buried")
 STEPS = (*START_STEPS, *CLAIM_STEPS, *RESTART_STEPS, *STOP_STEPS, *REMOVAL_STEPS)

@@ -21,7 +21,7 @@ from agent.domain.host_report import HostReport
 from agent.domain.session import Session
 from agent.images.images import Images
 from agent.logs import reading as logs
-from agent.logs import sealed_report
+from agent.logs import report
 from agent.logs.readers import LogReaders
 from agent.metrics.instruments import Metrics
 from agent.rpc import image_wire, wire
@@ -180,9 +180,8 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     ) -> pb.GetReportResponse:
         """Read how a session ended."""
         life = self._parts.sessions.life(request.internal_id)
-        return wire.report_to_proto(
-            *await sealed_report.read(self._parts.records, self._parts.clock, life)
-        )
+        found = await report.read(self._parts.records, self._parts.clock, life)
+        return wire.report_to_proto(*found)
 
     @answers
     async def FetchArtifact(  # type: ignore[override]  # gRPC takes a coroutine that writes, too

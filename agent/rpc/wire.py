@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from agent.domain.errors import InvalidArgumentError
-from agent.domain.history import Run
+from agent.domain.history import Run, signal_of
 from agent.domain.host_report import HostReport
 from agent.domain.pools import WarmPool
 from agent.domain.session import (
@@ -15,11 +15,10 @@ from agent.domain.session import (
     Session,
 )
 from agent.images.images import checked_reference
-from agent.logs.sealed_report import Tail
+from agent.logs.report import Tail
 from agent.sessions.claims import checked_request
 from agent.sessions.life import ClaimRequest
 from agent.state.drain import DrainOrder
-from agent.state.report import Report
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.wire import (
     END_REASONS,
@@ -32,6 +31,7 @@ from tiltyard.agent.wire import (
 )
 from tiltyard.contract import (
     FORMAT,
+    EndReason,
     Identity,
     PortRequest,
     PullProgress,
@@ -150,27 +150,28 @@ def session_to_proto(session: Session) -> pb.Session:
     return message
 
 
-def report_to_proto(report: Report, tail: Tail | None) -> pb.GetReportResponse:
-    """Write a report, and what there is of the log."""
+def report_to_proto(session: Session, tail: Tail | None) -> pb.GetReportResponse:
+    """Write the report of an ended session, and what there is of its log."""
+    usage = session.earlier_usage + session.run_usage
     message = pb.Report(
         format=FORMAT,
-        internal_id=report.internal_id,
-        state=STATES[report.state],
-        end_reason=END_REASONS[report.end_reason],
-        detail=report.detail,
-        create_time=_timestamp(report.create_time),
-        end_time=_timestamp(report.end_time),
-        exit_code=report.exit_code,
-        signal=report.signal,
-        oom_killed=report.oom_killed,
-        restart_count=report.restart_count,
-        failed_runs=[_failed_run_to_proto(run) for run in report.failed_runs],
+        internal_id=session.internal_id,
+        state=STATES[session.state],
+        end_reason=END_REASONS[session.end_reason or EndReason.ENGINE_ERROR],
+        detail=session.detail,
+        create_time=_timestamp(session.create_time),
+        end_time=_timestamp(session.end_time),
+        exit_code=session.exit_code,
+        signal=signal_of(session.exit_code),
+        oom_killed=session.oom_killed,
+        restart_count=session.restart_count,
+        failed_runs=[_failed_run_to_proto(run) for run in session.failed_runs],
         timeline=[
             pb.Moment(state=STATES[moment.state], time=_timestamp(moment.time))
-            for moment in report.timeline
+            for moment in session.timeline
         ],
-        cpu_time=duration_to_proto(report.usage.cpu_seconds),
-        peak_memory_bytes=report.usage.peak_memory_bytes,
+        cpu_time=duration_to_proto(usage.cpu_seconds),
+        peak_memory_bytes=usage.peak_memory_bytes,
     )
     if tail is None:
         return pb.GetReportResponse(report=message)

@@ -1,14 +1,12 @@
-"""What an ended session leaves on its host: its container, its log, its report; and how they go.
+"""What an ended session leaves on its host: its container and its log.
 
-In this order: the log and the report are sealed, the container is removed, the log is. A session
-has one of these done at a time, and none once it was forgotten; what was broken off is done again,
-from the record.
+The log is sealed, then the container is removed, then the log. A session has one of these done at
+a time, and none once it was forgotten; what was broken off is done again, from the record.
 """
 
 from agent.domain.engine import name_of
 from agent.domain.session import Session
 from agent.kernel.disks import Disks
-from agent.logs import sealed_report
 from agent.sessions import ending
 from agent.sessions.life import Life
 from agent.sessions.runtime import Runtime
@@ -18,12 +16,10 @@ log = get_logger(__name__)
 
 
 async def seal(runtime: Runtime, disks: Disks, life: Life) -> None:
-    """Take the log and the report into the host's keeping, however long that takes."""
+    """Take the log into the host's keeping, however long that takes."""
     try:
         sealed = await ending.seal_log(runtime, disks, life.session)
         await runtime.failpoint("log.sealed")
-        await sealed_report.seal(runtime.records, runtime.clock, disks, life.session)
-        await runtime.failpoint("report.sealed")
     finally:
         disks.found_room(life.session.internal_id)
     await life.save(life.session.with_changes(log_sealed=sealed, container_removed=not sealed))

@@ -8,7 +8,6 @@
       sessions/<internal id>/    0700
         record.json              the session, whole
         log                      its output, once sealed
-        report.json              how it ended, once its log is sealed
         public/                  0755, seen by the container at /run/tiltyard
           session.json           0644, what the game may know of itself
         stopped-<reason>         that it was stopped while the disk was full

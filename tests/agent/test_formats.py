@@ -24,7 +24,6 @@ from agent.domain.session import (
 from agent.rpc.identity import FILE, Identity
 from agent.state.drain import DrainOrder
 from agent.state.record import decode_label, decode_session, encode_session
-from agent.state.report import decode_report, encode_report
 from tests.agent.writing import BURIED, ENDED, MARKED, RESTARTING, RUNNING, WRITTEN, write
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import an_agent, until_sealed
@@ -91,11 +90,6 @@ def test_nothing_of_a_record_is_lost_on_the_way(written: Path, internal_id: str)
     assert _kept(json.loads(data), json.loads(encode_session(decode_session(data))))
 
 
-def test_nothing_of_a_report_is_lost_on_the_way(written: Path) -> None:
-    data = _record(written, ENDED).with_name("report.json").read_bytes()
-    assert _kept(json.loads(data), json.loads(encode_report(decode_report(data))))
-
-
 def test_nothing_of_a_label_is_lost_on_the_way(written: Path) -> None:
     label = (written / "label.json").read_text()
     session = decode_label({LABEL_RECORD: label})
@@ -114,8 +108,8 @@ def test_a_record_says_what_it_was_written_for(written: Path) -> None:
     restarting = decode_session(_record(written, RESTARTING).read_bytes())
     assert (restarting.restart_count, restarting.restart_delay) == (1, 2.0)
     assert [run.exit_code for run in restarting.failed_runs] == [139, 139]
-    report = decode_report(_record(written, ENDED).with_name("report.json").read_bytes())
-    assert (report.end_reason, report.exit_code, report.signal) == (EndReason.STOPPED, 143, 15)
+    ended = decode_session(_record(written, ENDED).read_bytes())
+    assert (ended.end_reason, ended.exit_code) == (EndReason.STOPPED, 143)
 
 
 def test_what_a_newer_agent_added_is_passed_over_and_what_an_older_lacks_is_empty(

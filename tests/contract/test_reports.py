@@ -3,15 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.domain.history import Run, Usage
-from agent.domain.session import Moment
-from agent.logs.sealed_report import Tail
+from agent.domain.history import Run, Usage, signal_of
+from agent.domain.session import Moment, Session
+from agent.logs.report import Tail
 from agent.rpc import wire
-from agent.state.report import Report
 from controlplane.agent_rpc import wire as controlplane_wire
 from controlplane.domain.session_report import FailedRun, SessionReport
 from controlplane.domain.session_report import Moment as ToldMoment
-from tests.support.agent.samples import an_id
+from tests.support.agent.samples import a_spec, an_id
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.contract import EndReason, State
 
@@ -20,41 +19,41 @@ times = milliseconds.map(lambda count: count / 1000)
 spans = st.integers(0, 10_000_000_000).map(lambda count: count / 1000)
 """Seconds, of more than a hundred days: the nanoseconds that are sent are those of the float."""
 codes = st.none() | st.integers(0, 255)
-reports = st.builds(
-    Report,
+ended = st.builds(
+    Session,
     internal_id=st.just(an_id()),
+    spec=st.just(a_spec()),
     state=st.sampled_from([State.EXITED, State.DEAD]),
     end_reason=st.sampled_from(EndReason),
     detail=st.text(st.characters(exclude_categories=["Cs"])),
     create_time=times,
     end_time=times,
     exit_code=codes,
-    signal=codes,
     oom_killed=st.booleans(),
     restart_count=st.integers(0, 2**31),
     failed_runs=st.lists(
         st.builds(Run, st.none() | times, times, codes, st.booleans(), spans), max_size=3
     ).map(tuple),
     timeline=st.lists(st.builds(Moment, st.sampled_from(State), times)).map(tuple),
-    usage=st.builds(Usage, st.none() | spans, st.none() | st.integers(0, 2**50)),
+    run_usage=st.builds(Usage, st.none() | spans, st.none() | st.integers(0, 2**50)),
 )
 
 
-@given(reports, st.none() | st.builds(Tail, st.binary(), st.booleans()))
-def test_nothing_is_lost_on_the_way(report: Report, tail: Tail | None) -> None:
-    sent = wire.report_to_proto(report, tail).SerializeToString()
+@given(ended, st.none() | st.builds(Tail, st.binary(), st.booleans()))
+def test_nothing_is_lost_on_the_way(session: Session, tail: Tail | None) -> None:
+    sent = wire.report_to_proto(session, tail).SerializeToString()
+    assert session.end_reason is not None
     told = controlplane_wire.report_in(pb.GetReportResponse.FromString(sent))
-    usage = report.usage
     assert told == SessionReport(
-        state=report.state,
-        end_reason=report.end_reason,
-        detail=report.detail,
-        create_ms=_ms(report.create_time),
-        end_ms=_ms(report.end_time),
-        exit_code=report.exit_code,
-        signal=report.signal,
-        oom_killed=report.oom_killed,
-        restart_count=report.restart_count,
+        state=session.state,
+        end_reason=session.end_reason,
+        detail=session.detail,
+        create_ms=_ms(session.create_time),
+        end_ms=_ms(session.end_time or 0),
+        exit_code=session.exit_code,
+        signal=signal_of(session.exit_code),
+        oom_killed=session.oom_killed,
+        restart_count=session.restart_count,
         failed_runs=tuple(
             FailedRun(
                 None if run.start_time is None else _ms(run.start_time),
@@ -63,11 +62,11 @@ def test_nothing_is_lost_on_the_way(report: Report, tail: Tail | None) -> None:
                 run.oom_killed,
                 run.delay,
             )
-            for run in report.failed_runs
+            for run in session.failed_runs
         ),
-        timeline=tuple(ToldMoment(moment.state, _ms(moment.time)) for moment in report.timeline),
-        cpu_seconds=usage.cpu_seconds,
-        peak_memory_bytes=usage.peak_memory_bytes,
+        timeline=tuple(ToldMoment(moment.state, _ms(moment.time)) for moment in session.timeline),
+        cpu_seconds=session.run_usage.cpu_seconds,
+        peak_memory_bytes=session.run_usage.peak_memory_bytes,
         log=None if tail is None else tail.data,
         log_truncated=tail is not None and tail.cut,
     )

@@ -13,7 +13,7 @@ from agent.domain.errors import DiskFullError, EngineError, LogGoneError
 from agent.domain.session import Session
 from agent.kernel.disks import RESERVE_INODES, Disk, Disks, disk_of, measured
 from agent.logs import reading as logs
-from agent.logs import sealed_report
+from agent.logs import report
 from agent.logs.sealed import SealedLog
 from agent.sessions.life import Life
 from agent.state.record import decode_session
@@ -200,9 +200,9 @@ async def test_a_record_is_not_written_again_while_its_session_is_being_sealed(
 ) -> None:
     """The older of two changes would take the place of the newer."""
     session = await agent.sessions.start(an_id(), a_spec())
-    agent.steps.hold("report.sealed")
+    agent.steps.hold("log.sealed")
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-    await agent.steps.reached("report.sealed")
+    await agent.steps.reached("log.sealed")
     agent.records.unrecorded.add(session.internal_id)
     go_on, save = asyncio.Event(), agent.records.save
 
@@ -214,7 +214,7 @@ async def test_a_record_is_not_written_again_while_its_session_is_being_sealed(
     monkeypatch.setattr(agent.records, "save", save_late)
     await agent.reconciler.pass_once()
     await settle()
-    agent.steps.release("report.sealed")
+    agent.steps.release("log.sealed")
     await until_sealed(agent, session.internal_id)
     go_on.set()
     await agent.reconciler.settled()
@@ -275,8 +275,8 @@ async def test_of_a_log_that_went_before_its_time_the_report_stays(
     life = agent.sessions.life(internal_id)
     with pytest.raises(LogGoneError):
         await _whole_log(agent, life)
-    report, tail = await sealed_report.read(agent.records, agent.clock, life)
-    assert (report.end_reason, tail) == (EndReason.STOPPED, None)
+    session, tail = await report.read(agent.records, agent.clock, life)
+    assert (session.end_reason, tail) == (EndReason.STOPPED, None)
     await agent.clock.advance(7 * 86400)
     await agent.pass_over()
     assert agent.directories() == []
@@ -329,13 +329,8 @@ async def test_of_one_disk_logs_go_while_the_engine_keeps_a_container(
     assert _removed(agent) == {old, kept}
 
 
-@pytest.mark.parametrize("writer", [SealedLog, sealed_report], ids=["log", "report"])
 async def test_a_log_without_room_is_given_that_of_older_ones(
-    tmp_path: Path,
-    engine: FakeEngine,
-    clock: FakeClock,
-    monkeypatch: pytest.MonkeyPatch,
-    writer: Any,
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where no reserve is asked for: a log may be larger than that is."""
     disks = Disks(0, tmp_path / "state")
@@ -344,7 +339,7 @@ async def test_a_log_without_room_is_given_that_of_older_ones(
         await clock.advance(4 * 3600)
         await agent.pass_over()
         assert _removed(agent) == {oldest}
-        _full_while(monkeypatch, writer, lambda: oldest in _logs(agent))
+        _full_while(monkeypatch, lambda: oldest in _logs(agent))
         session = await agent.sessions.start(an_id(), a_spec())
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
         await clock.advance(1)
@@ -394,7 +389,7 @@ async def test_a_disk_that_fails_otherwise_takes_nothing_from_others(
     oldest = await _ended(agent)
     await agent.clock.advance(4 * 3600)
     await agent.pass_over()
-    _full_while(monkeypatch, SealedLog, lambda: True, errno.EIO)
+    _full_while(monkeypatch, lambda: True, errno.EIO)
     session = await agent.sessions.start(an_id(), a_spec())
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     await agent.clock.advance(1)
@@ -421,7 +416,7 @@ async def test_logs_that_found_no_room_try_again_one_at_a_time(
 
     sessions = [await agent.sessions.start(an_id(), a_spec()) for _ in range(3)]
     monkeypatch.setattr(logs, "seal", counted)
-    _full_while(monkeypatch, SealedLog, lambda: True)
+    _full_while(monkeypatch, lambda: True)
     for session in sessions:
         agent.engine.end(f"tiltyard-{session.internal_id}", 0)
     await agent.clock.advance(0.3)
@@ -463,21 +458,17 @@ async def _whole_log(agent: Agent, life: Life) -> bytes:
 
 
 def _full_while(
-    monkeypatch: pytest.MonkeyPatch,
-    writer: Any,
-    full: Callable[[], bool],
-    number: int = errno.ENOSPC,
+    monkeypatch: pytest.MonkeyPatch, full: Callable[[], bool], number: int = errno.ENOSPC
 ) -> None:
-    """Let writing logs or reports fail while the condition holds."""
-    name = "finish" if writer is SealedLog else "write"
-    write = getattr(writer, name)
+    """Let writing logs fail while the condition holds."""
+    finish = SealedLog.finish
 
-    def written(*arguments: object) -> Any:
+    def finished(log: SealedLog) -> int:
         if full():
             raise OSError(number, os.strerror(number))
-        return write(*arguments)
+        return finish(log)
 
-    monkeypatch.setattr(writer, name, written)
+    monkeypatch.setattr(SealedLog, "finish", finished)
 
 
 def _failing(number: int) -> Callable[..., None]:

@@ -33,7 +33,7 @@ from agent.docker.errors import (
 from agent.docker.image_settings import why_refused
 from agent.docker.layer_quota import has_layer_quota
 from agent.docker.program import why_not_run
-from agent.domain.engine import FORMAT, LABEL_FORMAT, Container
+from agent.domain.engine import Container
 from agent.domain.errors import (
     ContainerGoneError,
     EngineError,
@@ -183,7 +183,6 @@ def _network(client: docker.APIClient) -> str:
                 OWN_NETWORK,
                 driver="bridge",
                 options={_ICC: "false", _BRIDGE_NAME: OWN_NETWORK},
-                labels={LABEL_FORMAT: str(FORMAT)},
                 check_duplicate=True,
             )
     else:

@@ -17,12 +17,8 @@ LABEL_AGENT = "io.tiltyard.agent"
 """Id of the agent that owns the container; nothing without it is ever touched."""
 LABEL_SESSION = "io.tiltyard.session"
 """Internal id of the session."""
-LABEL_FORMAT = "io.tiltyard.format"
-"""Format number of the labels but for the record, which has its own."""
 LABEL_RECORD = "io.tiltyard.record"
 """The session's record as of its creation, without arguments and environment."""
-FORMAT = 1
-"""Of the labels that are written."""
 
 LOG_BYTES = 64 * 2**20
 """What is kept of a session's output. An engine drops no older bytes while it holds fewer."""
@@ -72,7 +68,6 @@ class ContainerSpec:
         return {
             LABEL_AGENT: self.agent_id,
             LABEL_SESSION: self.internal_id,
-            LABEL_FORMAT: str(FORMAT),
             LABEL_RECORD: self.record,
         }
 

@@ -10,7 +10,6 @@ from agent.sessions.manager import SessionManager
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
 from agent.state.record import decode_label
-from agent.state.versioned_json import NewerFormatError
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -67,11 +66,9 @@ class Recovery:
         self._runtime.feed.ask_snapshot()
 
     def may_reap(self, found: Container) -> bool:
-        """False for a container of a newer agent, or a running one with an unreadable label."""
+        """False for a running container with an unreadable label: the operator must decide."""
         try:
             decode_label(found.labels)
-        except NewerFormatError:
-            return False
         except ValueError:
             return found.process is None
         return True

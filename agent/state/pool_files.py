@@ -4,19 +4,18 @@ So a restart of the agent changes nothing, and an order that was overtaken is re
 that were taken away the newest REMOVED_KEPT are remembered, for orders that come late.
 """
 
-import contextlib
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from agent.domain.errors import StaleRevisionError
 from agent.domain.pools import WarmPool, taken
-from agent.state.disk import disk
 from agent.state.record import Records
-from agent.state.state_format import POOLS
-from tiltyard.runtime.atomic_file import write
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 
+POOLS = TypeAdapter(WarmPool)
 REMOVED_KEPT = 50
 
 
@@ -54,7 +53,7 @@ class PoolFiles:
         if before is not None and order.revision == before.revision:
             return False
         after = taken(order, before)
-        await self._records.run(_save, self._records.pools_dir, after)
+        await self._records.write(self._path(order.pool), POOLS.dump_json(after))
         self._pools[order.pool] = after
         await self._remove_old()
         return True
@@ -65,35 +64,21 @@ class PoolFiles:
         old = [each.pool for each in removed[:-REMOVED_KEPT]]
         for pool in old:
             del self._pools[pool]
-        if old:
-            await self._records.run(_remove, self._records.pools_dir, old)
+        await self._records.remove(map(self._path, old))
 
-
-def _path(folder: Path, pool: str) -> Path:
-    return folder / f"{pool}.json"
+    def _path(self, pool: str) -> Path:
+        return self._records.pools_dir / f"{pool}.json"
 
 
 def _load(folder: Path) -> dict[str, WarmPool]:
     pools = {}
     for path in folder.glob("*.json"):
         try:
-            pool = POOLS.decode(path.read_bytes())
+            pool = POOLS.validate_json(path.read_bytes())
         except (OSError, ValueError) as error:
             log.error(  # noqa: TRY400 - the text says it all
-                "cannot read of a warm pool: it is not kept", path=str(path), error=str(error)
+                "cannot read a warm pool: it is not kept", path=str(path), error=str(error)
             )
         else:
             pools[pool.pool] = pool
     return pools
-
-
-def _save(folder: Path, pool: WarmPool) -> None:
-    path = _path(folder, pool.pool)
-    with disk(path):
-        write(path, POOLS.encode(pool), 0o600)
-
-
-def _remove(folder: Path, pools: list[str]) -> None:
-    for pool in pools:
-        with contextlib.suppress(OSError):  # it is removed with the next one
-            _path(folder, pool).unlink(missing_ok=True)

@@ -2,7 +2,7 @@
 
     <state_dir>/                 0700
       agent_id                   made once
-      format                     number of all here that has none of its own, see `state_format`
+      format                     number of all that is here, see `state_format`
       drain.json                 whether the host is drained, if ever it was
       lock                       held while an agent runs on this directory
       sessions/<internal id>/    0700
@@ -28,20 +28,16 @@ import os
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, ParamSpec, Protocol, TypeVar
 
-from agent.domain.engine import FORMAT, LABEL_FORMAT, LABEL_RECORD
-from agent.domain.session import (
-    Deadline,
-    Drain,
-    Session,
-)
+from pydantic import TypeAdapter
+
+from agent.domain.engine import LABEL_RECORD
+from agent.domain.session import Deadline, Drain, Session
 from agent.state import state_format
 from agent.state.disk import disk
-from agent.state.state_format import DRAINS, RECORDS
-from agent.state.versioned_json import NewerFormatError
 from tiltyard.contract import EndReason
 from tiltyard.runtime.atomic_file import flush_folder, write
 from tiltyard.runtime.logging.events import get_logger
@@ -62,17 +58,17 @@ PUBLIC_FORMAT = 1
 STOPPED = "stopped-"
 """Begins the name of a file that says what a session was stopped for."""
 
-encode_session, decode_session = RECORDS.encode, RECORDS.decode
-"""The content of record.json."""
+SESSIONS, DRAINS = TypeAdapter(Session), TypeAdapter(Drain)
 
 
-def _with_marked_stop(session: Session, directory: Path) -> Session:
-    """The session with the stop that its record had no room for."""
-    for path in directory.glob(f"{STOPPED}*"):
-        with contextlib.suppress(ValueError):
-            reason = EndReason(path.name.removeprefix(STOPPED))
-            return session.with_changes(stop_reason=session.stop_reason or reason)
-    return session
+def encode_session(session: Session) -> bytes:
+    """The content of record.json."""
+    return SESSIONS.dump_json(session)
+
+
+def decode_session(data: bytes) -> Session:
+    """Read a record; ValueError when it is damaged."""
+    return SESSIONS.validate_json(data)
 
 
 def encode_label(session: Session) -> str:
@@ -84,13 +80,7 @@ def encode_label(session: Session) -> str:
 
 
 def decode_label(labels: Mapping[str, str]) -> Session:
-    """The session in a container's labels.
-
-    ValueError when they are invalid, NewerFormatError when a newer agent wrote them.
-    """
-    number = labels.get(LABEL_FORMAT, "1")
-    if number.isdecimal() and int(number) > FORMAT:
-        raise NewerFormatError("the container", int(number), FORMAT)
+    """The session in a container's labels; ValueError when they are invalid."""
     return decode_session(labels.get(LABEL_RECORD, "").encode())
 
 
@@ -213,6 +203,14 @@ class Records:
         """
         return await self.run(self._open)
 
+    async def write(self, path: Path, data: bytes) -> None:
+        """Replace a file, durably."""
+        await self.run(_write, path, data)
+
+    async def remove(self, paths: Iterable[Path]) -> None:
+        """Remove files; what cannot be removed stays."""
+        await self.run(_remove, list(paths))
+
     async def create(self, session: Session, drain: Drain) -> None:
         """Make a session's directory with its first record."""
         await self.run(self._create, session, drain)
@@ -220,7 +218,8 @@ class Records:
     async def save(self, session: Session) -> None:
         """Replace a session's record."""
         self.unrecorded.add(session.internal_id)
-        await self.run(self._save, session)
+        path = self.directory(session.internal_id) / "record.json"
+        await self.write(path, encode_session(session))
         self.unrecorded.discard(session.internal_id)
 
     async def mark_stop(self, session: Session) -> None:
@@ -239,7 +238,9 @@ class Records:
 
     async def drop_log(self, internal_id: str) -> None:
         """Remove a sealed log; nothing happens when there is none."""
-        await self.run(self._drop_log, internal_id)
+        path = self.log_path(internal_id)
+        with disk(path):
+            await self.run(path.unlink, missing_ok=True)
 
     async def delete(self, internal_id: str) -> None:
         """Remove a session's directory; nothing happens when there is none."""
@@ -256,7 +257,7 @@ class Records:
 
     async def save_drain(self, drain: Drain) -> None:
         """Remember what was asked of the host."""
-        await self.run(self._save_drain, drain)
+        await self.write(self._root / "drain.json", DRAINS.dump_json(drain))
 
     async def load_drain(self) -> Drain:
         """What was asked of the host last; nothing when that cannot be read."""
@@ -277,7 +278,7 @@ class Records:
             self._lock()
             state_format.check(self._root)
             state_format.mark(self._root)
-            _empty(self.spool_dir)
+            _remove(self.spool_dir.iterdir())  # not the folder: a full disk has no room for it
             id_file = self._root / "agent_id"
             if not id_file.exists():
                 write(id_file, str(uuid.uuid4()).encode() + b"\n", 0o600)
@@ -304,16 +305,6 @@ class Records:
             write(directory / "record.json", encode_session(session), 0o600)
             flush_folder(directory.parent)
 
-    def _save(self, session: Session) -> None:
-        path = self.directory(session.internal_id) / "record.json"
-        with disk(path):
-            write(path, encode_session(session), 0o600)
-
-    def _drop_log(self, internal_id: str) -> None:
-        path = self.log_path(internal_id)
-        with disk(path):
-            path.unlink(missing_ok=True)
-
     def _publish(self, session: Session, drain: Drain) -> None:
         path = self.public_dir(session.internal_id) / "session.json"
         with disk(path):
@@ -323,30 +314,29 @@ class Records:
         sessions: list[Session] = []
         damaged: list[str] = []
         for directory in (self._root / "sessions").iterdir():
-            _remove_unfinished(directory)
+            # What a killed agent was about to put into its place goes.
+            _remove([*directory.glob(".*.new"), *directory.glob("public/.*.new")])
             try:
                 session = decode_session((directory / "record.json").read_bytes())
             except (OSError, ValueError) as error:
                 log.error("cannot read a record", session=directory.name, error=str(error))  # noqa: TRY400 - the text says it all
                 damaged.append(directory.name)
             else:
-                sessions.append(_with_marked_stop(session, directory))
+                for path in directory.glob(f"{STOPPED}*"):
+                    reason = EndReason(path.name.removeprefix(STOPPED))
+                    session = session.with_changes(stop_reason=session.stop_reason or reason)
+                sessions.append(session)
         return sorted(sessions, key=lambda session: session.create_time), damaged
-
-    def _save_drain(self, drain: Drain) -> None:
-        path = self._root / "drain.json"
-        with disk(path):
-            write(path, DRAINS.encode(drain), 0o600)
 
     def _load_drain(self) -> Drain:
         path = self._root / "drain.json"
         try:
-            return DRAINS.decode(path.read_bytes())
+            return DRAINS.validate_json(path.read_bytes())
         except FileNotFoundError:
             return Drain()
         except (OSError, ValueError) as error:
             log.error(  # noqa: TRY400 - the text says it all
-                "cannot read of a drain: the host is not drained", path=str(path), error=str(error)
+                "cannot read the drain: the host is not drained", path=str(path), error=str(error)
             )
             return Drain()
 
@@ -365,16 +355,13 @@ class Records:
         return young
 
 
-def _remove_unfinished(directory: Path) -> None:
-    """Remove files that a killed agent was about to put into their place."""
-    for path in [*directory.glob(".*.new"), *directory.glob("public/.*.new")]:
-        with contextlib.suppress(OSError):
-            path.unlink()
+def _write(path: Path, data: bytes) -> None:
+    with disk(path):
+        write(path, data, 0o600)
 
 
-def _empty(folder: Path) -> None:
-    """Remove what is in a folder, which stays: a full disk has no room for a new one."""
-    for path in folder.iterdir():
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
         with contextlib.suppress(OSError):
             path.unlink()
 

@@ -7,9 +7,7 @@ most, for TOMBSTONE_SECONDS each.
 import contextlib
 from pathlib import Path
 
-from agent.state.disk import disk
 from agent.state.record import Records
-from tiltyard.runtime.atomic_file import write
 from tiltyard.runtime.clock import Clock
 
 TOMBSTONE_SECONDS = 3600.0
@@ -49,7 +47,7 @@ class Tombstones:
         """
         self.note(internal_id)
         path = self._records.tombstones_dir / internal_id
-        await self._records.run(_add, path, self._made[internal_id])
+        await self._records.write(path, str(self._made[internal_id]).encode())
         await self._remove_old()
 
     async def _remove_old(self) -> None:
@@ -57,8 +55,7 @@ class Tombstones:
         old = self._made.keys() - young[-TOMBSTONES_KEPT:]
         for internal_id in old:
             del self._made[internal_id]
-        if old:
-            await self._records.run(_remove, self._records.tombstones_dir, old)
+        await self._records.remove(self._records.tombstones_dir / each for each in old)
 
     def _is_young(self, made: float) -> bool:
         # A clock that was set back must not keep one for as long.
@@ -75,14 +72,3 @@ def _load(folder: Path) -> dict[str, float]:
             with contextlib.suppress(OSError):
                 path.unlink()
     return dict(sorted(made.items(), key=lambda each: each[1]))
-
-
-def _add(path: Path, now: float) -> None:
-    with disk(path):
-        write(path, str(now).encode(), 0o600)
-
-
-def _remove(folder: Path, internal_ids: set[str]) -> None:
-    for internal_id in internal_ids:
-        with contextlib.suppress(OSError):  # it is removed at the next start
-            (folder / internal_id).unlink(missing_ok=True)

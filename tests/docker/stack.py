@@ -66,7 +66,7 @@ class Stack:
     def record(self, session_id: str | None = None) -> dict[str, Any]:
         """What the host remembers of a session, of its only one by default."""
         paths = (self.agent.state_dir / "sessions").glob("*/record.json")
-        records = [json.loads(path.read_text())["session"] for path in paths]
+        records = [json.loads(path.read_text()) for path in paths]
         if session_id is not None:
             records = [
                 each for each in records if each["spec"]["identity"]["session_id"] == session_id

@@ -31,7 +31,7 @@ def log_answers(stack: Stack, session_id: str) -> bool:
 def sealed(stack: Stack) -> list[bool]:
     """For each session of the host, whether its log is sealed."""
     paths = (stack.agent.state_dir / "sessions").glob("*/record.json")
-    return sorted(json.loads(path.read_text())["session"]["log_sealed"] for path in paths)
+    return sorted(json.loads(path.read_text())["log_sealed"] for path in paths)
 
 
 def written(pid: int) -> int:

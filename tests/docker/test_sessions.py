@@ -67,8 +67,8 @@ def test_a_game_that_ends_by_itself_leaves_its_exit_code(stack: Stack) -> None:
     record = json.loads(
         (stack.agent.state_dir / "sessions" / directory / "record.json").read_text()
     )
-    assert record["session"]["exit_code"] == 7
-    assert record["session"]["end_reason"] == "exited"
+    assert record["exit_code"] == 7
+    assert record["end_reason"] == "exited"
 
 
 def test_f29_a_game_that_ignores_sigterm_is_killed(stack: Stack) -> None:

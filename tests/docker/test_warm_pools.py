@@ -38,7 +38,7 @@ def began_as_standbys(stack: Stack, *, claimed: bool) -> set[str]:
     found = set()
     for path in (stack.agent.state_dir / "sessions").glob("*/record.json"):
         with contextlib.suppress(FileNotFoundError):  # it has just been forgotten
-            record = json.loads(path.read_text("utf-8"))["session"]
+            record = json.loads(path.read_text("utf-8"))
             if record["standby"] and bool(record["claim"]) == claimed and not record["end_time"]:
                 found.add(record["internal_id"])
     return found

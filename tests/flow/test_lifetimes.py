@@ -23,7 +23,7 @@ async def whole(tmp_path: Path) -> AsyncIterator[Whole]:
 def _record(whole: Whole, session_id: str) -> dict[str, Any]:
     """What the host remembers of a session."""
     paths = (whole.host.config.state_dir / "sessions").glob("*/record.json")
-    records = [json.loads(path.read_text())["session"] for path in paths]
+    records = [json.loads(path.read_text()) for path in paths]
     [found] = [one for one in records if one["spec"]["identity"]["session_id"] == session_id]
     return dict(found)
 

@@ -36,7 +36,6 @@ GOLDEN: dict[str, Any] = {
     "Labels": {
         "io.tiltyard.agent": "agent-1",
         "io.tiltyard.session": "0123abcd",
-        "io.tiltyard.format": "1",
         "io.tiltyard.record": '{"format": 1}',
     },
     "ExposedPorts": {"7777/udp": {}, "7777/tcp": {}},

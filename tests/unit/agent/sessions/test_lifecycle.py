@@ -47,9 +47,8 @@ async def test_a_started_session_runs_and_is_recorded(agent: Agent) -> None:
     ]
     assert session.injected_env["TILTYARD_PORT_UDP_7777"] == "20000"
     record = json.loads((agent.records.directory(internal_id) / "record.json").read_text())
-    assert record["format"] == 1
-    assert record["session"]["state"] == "running"
-    assert record["session"]["spec"]["identity"]["session_id"] == "match/1 ü"
+    assert record["state"] == "running"
+    assert record["spec"]["identity"]["session_id"] == "match/1 ü"
     public = json.loads((agent.records.public_dir(internal_id) / "session.json").read_text())
     assert public["ports"][0] == {"type": "udp", "container": 7777, "host": 20000}
     assert agent.reservations.capacity.reserved == a_spec().reservation

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from agent.domain.engine import LABEL_FORMAT, LABEL_RECORD, ContainerSpec
 from agent.domain.errors import (
     DiskFullError,
     EngineTimeoutError,
@@ -440,7 +439,7 @@ async def test_a_game_whose_label_nobody_can_read_is_left_alone(
         session = await agent.sessions.start(an_id(), a_spec())
         directory = agent.records.directory(session.internal_id)
         held = engine._find(_name(session))
-        held.spec = replace(held.spec, record=held.spec.record.replace('"format":1', '"format":0'))
+        held.spec = replace(held.spec, record=held.spec.record.replace('"internal_id"', '"x"'))
     await asyncio.to_thread(shutil.rmtree, directory)
     async with an_agent(tmp_path, engine, clock) as agent:
         for _ in range(3):
@@ -452,29 +451,6 @@ async def test_a_game_whose_label_nobody_can_read_is_left_alone(
         await clock.advance(61)
         await agent.pass_over()
         assert await engine.list(agent.runtime.settings.agent_id) == []
-
-
-@pytest.mark.parametrize(
-    ("label", "newer"), [(LABEL_RECORD, '{"format":2,"session":{}}'), (LABEL_FORMAT, "2")]
-)
-async def test_what_is_left_of_a_newer_agents_session_is_left_alone(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, label: str, newer: str
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
-        session = await agent.sessions.start(an_id(), a_spec())
-        directory = agent.records.directory(session.internal_id)
-    await asyncio.to_thread(shutil.rmtree, directory)
-    labels = ContainerSpec.labels.fget  # type: ignore[attr-defined]  # of a property
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ContainerSpec, "labels", property(lambda it: labels(it) | {label: newer}))
-        async with an_agent(tmp_path, engine, clock) as agent:
-            engine.end(_name(session), 0)
-            for _ in range(3):
-                await agent.pass_over()
-                await clock.advance(61)
-            assert agent.sessions.all() == []
-            [left] = await engine.list(agent.runtime.settings.agent_id)
-            assert left.name == _name(session)
 
 
 async def test_a_pass_that_meets_a_defect_is_made_again(

@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-import json
 import stat
 from pathlib import Path
 from typing import Any
@@ -280,7 +279,6 @@ async def test_what_was_asked_is_known_after_a_restart(
         asked = agent.warm_pools.pools
         path = agent.records.pools_dir / f"{POOL}.json"
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        assert json.loads(path.read_text())["format"] == 1
     async with an_agent(tmp_path, engine, clock) as agent, kept_full(agent):
         assert agent.warm_pools.pools == asked
         assert [each.internal_id for each in ready(agent)] == before
@@ -318,7 +316,7 @@ async def test_a_reboot_ends_standbys_and_new_ones_start(
         assert not before & set(agent.directories())
 
 
-@pytest.mark.parametrize("content", ["", "{", '{"format":1,"pool":{}}'])
+@pytest.mark.parametrize("content", ["", "{}"])
 async def test_a_pool_that_cannot_be_read_is_none(
     tmp_path: Path, engine: FakeEngine, clock: FakeClock, content: str
 ) -> None:

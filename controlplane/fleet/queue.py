@@ -10,13 +10,11 @@ import asyncio
 import math
 from collections import Counter
 from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
 
-from controlplane.domain.errors import NoCapacityCause, NoCapacityError
+from controlplane.domain.errors import RETRY_AFTER, NoCapacityCause, NoCapacityError
 from controlplane.domain.placement import Wanted
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
-from controlplane.fleet.room_forecast import RETRY_AFTER, RoomForecast
 from controlplane.http.request_slots import release_slot
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.fair_queue import FairQueue
@@ -81,10 +79,6 @@ class HostQueue:
         self._max_waiting = max_waiting
         self._clock = clock
         self._queues: dict[Place, _Queue] = {}
-        self._forecasts: dict[Place, RoomForecast] = {}
-        self._ends: WeakKeyDictionary[Host, int] = WeakKeyDictionary()
-        """Of the sessions of each host, as far as its forecast has counted them."""
-        fleet.subscribe(self._note_ends)
         fleet.subscribe(self._offer)
 
     async def take_host(self, ask: Ask, seconds: float) -> Host | None:
@@ -101,7 +95,7 @@ class HostQueue:
         if host is not None:
             return host
         if self._fleet.hopeless(*ask.place, [(ask.wanted, ask.refused)]):
-            raise self._no_room(ask)
+            raise _no_room(ask)
         queue = self._queues.setdefault(ask.place, _Queue(ask.place))
         if len(queue.waiting) >= self._max_waiting:
             # Each of them has begun or given up by then.
@@ -156,7 +150,7 @@ class HostQueue:
         for ask in waiting if hopeless else ():
             if (ask.wanted, ask.refused) in hopeless:
                 queue.remove(ask)
-                ask.given.set_exception(self._no_room(ask))
+                ask.given.set_exception(_no_room(ask))
         if queue.waiting:
             self._watch(queue)
 
@@ -171,16 +165,7 @@ class HostQueue:
             host.hold(ask.internal_id, ask.wanted)
             ask.given.set_result(host)
 
-    def _no_room(self, ask: Ask) -> NoCapacityError:
-        forecast = self._forecasts.setdefault(ask.place, RoomForecast())
-        wait = forecast.retry_after(self._clock.monotonic())
-        return NoCapacityError(ask.place[0], "no host has room", wait, NoCapacityCause.NO_ROOM)
 
-    def _note_ends(self, host: Host) -> None:
-        """Note how fast room becomes free; a host that takes no sessions makes none."""
-        ended = host.ends - self._ends.get(host, 0)
-        self._ends[host] = host.ends
-        if ended > 0 and not host.draining:
-            place = (host.row.region, host.row.node_pool)
-            forecast = self._forecasts.setdefault(place, RoomForecast())
-            forecast.note_ends(ended, self._clock.monotonic())
+def _no_room(ask: Ask) -> NoCapacityError:
+    why, cause = "no host has room", NoCapacityCause.NO_ROOM
+    return NoCapacityError(ask.place[0], why, RETRY_AFTER, cause)

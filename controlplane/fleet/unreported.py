@@ -12,9 +12,8 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from controlplane.domain.errors import HostsNotReportedError
+from controlplane.domain.errors import RETRY_AFTER, HostsNotReportedError
 from controlplane.fleet.host.host import Host
-from controlplane.fleet.room_forecast import RETRY_AFTER
 from controlplane.http.request_slots import release_slot
 from tiltyard.runtime.clock import Clock, timeout
 

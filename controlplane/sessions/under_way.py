@@ -9,10 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from controlplane.domain.contract import HostSession
-from controlplane.domain.errors import ConflictError, NoCapacityCause, NoCapacityError
+from controlplane.domain.errors import RETRY_AFTER, ConflictError, NoCapacityCause, NoCapacityError
 from controlplane.domain.start_timing import StartTiming
 from controlplane.fleet.queue import Ask
-from controlplane.fleet.room_forecast import RETRY_AFTER
 from controlplane.sessions.start_request import StartRequest
 from controlplane.storage.engine.store import Actor
 from controlplane.storage.tables.session_rows import Attempt

@@ -10,7 +10,6 @@ import pytest
 from controlplane.domain.placement import Wanted
 from controlplane.fleet.host.host import Host
 from controlplane.fleet.queue import Ask
-from controlplane.fleet.room_forecast import MAX_RETRY_AFTER
 from tests.support.controlplane.fake_agent import FakeAgent, refusing
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tiltyard.contract import PortRequest, Protocol, Resources
@@ -97,26 +96,6 @@ async def test_a_full_queue_refuses_at_once(system: System) -> None:
     gate.open(9)
     assert {answer.status for answer in await asyncio.gather(*asked)} == {201}
     assert (await system.start(id="late")).status == 201
-
-
-async def test_retry_after_estimates_when_sessions_end(system: System) -> None:
-    forecasts = system.control_plane._starts._queue._forecasts
-    for session_id in ("first", "second"):
-        await system.start(id=session_id)
-        [session] = system.agent.live
-        system.agent.end(session.internal_id)
-        await system.becomes(session_id, "exited")
-    [forecast] = forecasts.values()
-    assert forecast.pace is not None, "two ends have a pace"
-    forecast.pace = 20.0
-    system.agent.change_host(free_sessions=0)
-    await eventually(lambda: _link(system).report.free_sessions == 0)
-    waits = []
-    for _ in range(3):
-        refused = await system.start()
-        assert_error(refused, 420)
-        waits.append(int(refused.headers["Retry-After"]))
-    assert waits == pytest.approx([20, 40, MAX_RETRY_AFTER], abs=5)
 
 
 async def test_a_slot_is_given_to_who_waits_in_the_step_in_which_it_gets_free(

@@ -100,8 +100,6 @@ class HostState:
         self.failures = StartFailures()
         self.unclaimed: set[str] = set()
         """What lives there without a valid ticket or a known account: nobody's sessions."""
-        self.ends = 0
-        """How many sessions ended here; standbys do not count, as others take their place."""
         self._images: frozenset[str] = frozenset()
         self._images_so_far: set[str] = set()
         """Of a set that is being reported; it counts once it is complete."""
@@ -291,7 +289,7 @@ class HostState:
 
     def drop(self, internal_id: str) -> None:
         """Drop a session that is gone."""
-        self._count_end(self._sessions.pop(internal_id, None))
+        self._sessions.pop(internal_id, None)
         self._standbys.drop(self.name, internal_id)
         self.unclaimed.discard(internal_id)
 
@@ -326,15 +324,8 @@ class HostState:
     def _remember(self, session: HostSession, incarnation: str) -> None:
         seen = self._sessions.get(session.internal_id)
         if seen is None or seen.older_than(session, incarnation):
-            if session.state.ended:
-                self._count_end(seen)
             self._sessions[session.internal_id] = _Seen(session, incarnation)
             self._standbys.note(self.name, session)
-
-    def _count_end(self, before: _Seen | None) -> None:
-        if before is None or before.session.state.ended or before.session.is_standby:
-            return
-        self.ends += 1
 
     def _release_shown(self) -> None:
         """Return what starts hold that the host's numbers now include.

@@ -188,28 +188,3 @@ def test_what_a_snapshot_lacks_is_dropped_unless_it_is_newer(link: HostState) ->
 def test_a_host_is_not_shown_before_it_has_reconciled(link: HostState) -> None:
     link.reconciled = False
     assert link.view(0.0) is None
-
-
-def test_an_end_is_counted_once_however_it_is_heard_of(link: HostState) -> None:
-    ended = replace(SESSION, state=State.EXITED, sequence=11)
-    standby = replace(SESSION, internal_id="s", warm_pool="p")
-    for sessions in ((SESSION, standby), (ended, replace(standby, state=State.EXITED)), (ended,)):
-        link.apply(WatchMessage("life", 12, SessionsReported(sessions)), now=1.0)
-    assert link.ends == 1
-    link.forget(ended)
-    assert link.ends == 1
-    link.apply(WatchMessage("life", 13, SessionsReported((SESSION,))), now=1.0)
-    link.drop_absent(())
-    assert link.ends == 2
-    link.drop_absent(())
-    link.apply(WatchMessage("life", 14, SessionsReported((ended,))), now=1.0)
-    assert link.ends == 2
-
-
-def test_what_is_given_up_with_its_host_makes_no_room(link: HostState) -> None:
-    link.apply(WatchMessage("life", 12, SessionsReported((SESSION,))), now=1.0)
-    link.lose(0)
-    link.apply(
-        WatchMessage("life", 13, SessionsReported((replace(SESSION, state=State.EXITED),))), 1.0
-    )
-    assert link.ends == 0

@@ -21,9 +21,9 @@ from controlplane.domain.steps import STEPS
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.certificates import HostCertificates
 from controlplane.fleet.pinger import Pinger
-from controlplane.fleet.pools.planner import StandbyPools
 from controlplane.fleet.queue import HostQueue
 from controlplane.fleet.renewal import Renewal
+from controlplane.fleet.standby_pools import StandbyPools
 from controlplane.http.certificate import ServedCertificate
 from controlplane.http.edge import Limits
 from controlplane.http.gate import Bounds

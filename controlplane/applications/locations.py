@@ -7,7 +7,7 @@ from controlplane.applications.applications import Applications
 from controlplane.domain.errors import BadRequestError, NotFoundError, Violation
 from controlplane.domain.placement import Wanted
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.pools.planner import StandbyPools
+from controlplane.fleet.standby_pools import StandbyPools
 from controlplane.fleet.unreported import Place
 from controlplane.registries.client import TAG
 from controlplane.storage.tables.accounts import Caller

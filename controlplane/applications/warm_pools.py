@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from controlplane.fleet.pools.planner import StandbyPools
+from controlplane.fleet.standby_pools import StandbyPools
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.warm_pools import WarmPool, WarmPoolStore
 from tiltyard.runtime.clock import Clock

@@ -21,8 +21,8 @@ from controlplane.domain.status import shown_status
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
 from controlplane.fleet.host.pulls import PullState
-from controlplane.fleet.pools.planner import StandbyPools
 from controlplane.fleet.queue import HostQueue
+from controlplane.fleet.standby_pools import StandbyPools
 from controlplane.metrics.families import PLACE, Place, gauge
 from controlplane.metrics.making import PREFIX
 from controlplane.metrics_endpoint.room import Room

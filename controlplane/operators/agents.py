@@ -10,7 +10,7 @@ from controlplane.domain.start_failures import StartFailure
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
 from controlplane.fleet.host.pulls import Pull
-from controlplane.fleet.pools.planner import KeptOnHost, StandbyPools
+from controlplane.fleet.standby_pools import KeptOnHost, StandbyPools
 from controlplane.operators.fleet import check_undeclared
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.enrolment import EnrolmentStore, RevokedAgent
@@ -155,9 +155,7 @@ class Agents:
                 end is unknown, or standbys, which would never end.
         """
         check_undeclared("agent", name, self._declared)
-        if self._fleet.is_responsive(name) and any(
-            pool.standbys for pool in self._standbys.kept_on(name)
-        ):
+        if self._fleet.is_responsive(name) and self._fleet.standbys.pools_on(name):
             raise ConflictError(f"the agent {name!r} keeps standbys: drain its host first")
         now = self._clock.time()
         await self._store.remove_agent(name, caller.actor, now, then=self._fleet.remove)
@@ -179,7 +177,7 @@ class Agents:
             drain_pending=host.drain_pending,
             lost_ms=host.lost_ms,
             pulls=host.images.pulls,
-            warm_pools=self._standbys.kept_on(host.name),
+            warm_pools=self._standbys.kept_on(host),
             latency_ms=host.latency.ms,
             silent_addresses=list(host.latency.silent),
             unclaimed=sorted(host.unclaimed),

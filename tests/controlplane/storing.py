@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.support.controlplane.enrolling import Enrolling
 from tests.support.controlplane.fake_agent import FakeAgent
-from tests.support.controlplane.system import Answer, eventually
+from tests.support.controlplane.system import Answer
 from tiltyard.runtime.clock import unix_ms
 
 DATABASE = "database.sql"
@@ -112,11 +112,6 @@ async def _keep_a_pool(system: Enrolling) -> None:
     """After the sessions, which would claim its standbys."""
     pool = {"size": 3, "enabled": True, "env": {"MODE": "é"}, "args": ["-x"], "labels": {"a": "b"}}
     assert (await system.call("PUT", "/warm-pool/game/local", json=pool)).status == 204
-
-    async def is_ordered() -> bool:
-        return bool(await system.rows("SELECT 1 FROM standby_order"))
-
-    await eventually(is_ordered)
 
 
 async def _enrol_hosts(system: Enrolling, operator: _Operator) -> None:

@@ -21,8 +21,8 @@ from controlplane.domain.errors import TiltyardError
 from controlplane.domain.placement import Wanted
 from controlplane.domain.start_rate import StartRate
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.pools.planner import StandbyPools
 from controlplane.fleet.queue import HostQueue
+from controlplane.fleet.standby_pools import StandbyPools
 from controlplane.operators.agents import Agents, ShownAgent
 from controlplane.pki.ticket_key import TicketKey
 from controlplane.sessions.claim import Claims

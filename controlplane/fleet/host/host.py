@@ -54,7 +54,7 @@ class Host(HostState):
         self._deliveries = Deliveries(row.name, clock, random)
         self.stops = Stops(self, stores.reports, self._deliveries, clock=clock, reach=shared.reach)
         self.drain_orders = DrainOrders(self, stores.hosts, self._deliveries, clock)
-        self.pool_orders = PoolOrders(self, self._deliveries)
+        self.pool_orders = PoolOrders(self, self._deliveries, clock)
         self.images = Images(
             self,
             stores.tags,

@@ -1,14 +1,13 @@
 """The orders to keep standbys: each is sent to its host until that has taken it."""
 
 import asyncio
-from collections.abc import Iterable
 from functools import partial
 
-from controlplane.domain.contract import StandbyOrder
-from controlplane.domain.errors import AgentRefusedError
+from controlplane.domain.contract import PoolOnHost, StandbyOrder
 from controlplane.fleet.host.delivery import Deliveries
 from controlplane.fleet.host.state import HostState
-from tiltyard.contract import ErrorReason
+from tiltyard.contract import SessionSpec
+from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -16,61 +15,74 @@ log = get_logger(__name__)
 AT_ONCE = 4
 """Orders on their way to one host: each is a write to its disk."""
 
+_UNKNOWN = PoolOnHost(0, 0)
+
 
 class PoolOrders:
     """Owns the orders about the warm pools of one host."""
 
-    def __init__(self, host: HostState, deliveries: Deliveries) -> None:
+    def __init__(self, host: HostState, deliveries: Deliveries, clock: Clock) -> None:
         self._host = host
         self._deliveries = deliveries
+        self._clock = clock
         self._slots = asyncio.Semaphore(AT_ONCE)
+        self._newest: dict[str, StandbyOrder] = {}
         self._acknowledged: dict[str, tuple[str, int]] = {}
-        self._sending: dict[str, int] = {}
-        self._unsupported_by = ""
 
     @property
-    def is_unsupported(self) -> bool:
-        """Return whether the agent is of a version that keeps no standbys."""
-        return bool(self._unsupported_by) and self._unsupported_by == self._host.incarnation
-
-    def is_acknowledged(self, pool_id: str, revision: int) -> bool:
-        """Return whether the host has an order about a pool, or one after it."""
+    def pools(self) -> set[str]:
+        """The pools that the host keeps, or was ordered to keep or to end."""
         report = self._host.report
-        known = None if report is None else report.warm_pools.get(pool_id)
-        if known is not None and known.revision >= revision:
-            return True
-        return self._acknowledged.get(pool_id) == (self._host.incarnation, revision)
+        return self._newest.keys() | (report.warm_pools.keys() if report else set())
 
-    def send(self, orders: Iterable[StandbyOrder]) -> None:
-        """Send the host the newest orders about pools, as far as it has not taken them."""
-        for order in orders:
-            pool_id = order.pool_id
-            is_sending = self._deliveries.get("pool", pool_id) is not None
-            if is_sending and self._sending[pool_id] == order.revision:
-                continue
-            if self._is_pending(order):
-                self._sending[pool_id] = order.revision
-                self._deliveries.start(
-                    "pool",
-                    pool_id,
-                    attempt=partial(self._attempt, order),
-                    failed=partial(log.warning, "cannot order standbys of a pool", pool=pool_id),
-                )
+    def size(self, pool_id: str) -> int:
+        """Return the share of a pool: as ordered, unless the host reports a later order."""
+        known, newest = self._known(pool_id), self._newest.get(pool_id)
+        return known.size if newest is None or known.revision > newest.revision else newest.size
 
-    def _is_pending(self, order: StandbyOrder) -> bool:
-        if self._host.report is None or self._host.removed or self.is_unsupported:
-            return False
-        return not self.is_acknowledged(order.pool_id, order.revision)
+    def set(self, pool_id: str, size: int, spec: SessionSpec | None, claim_signal: str) -> None:
+        """Order standbys, unless that is the newest order, and send what the host has not taken.
 
-    async def _attempt(self, order: StandbyOrder) -> None:
-        while self._is_pending(order):
+        Revisions are the wall time where it is higher, so that they are past those of another
+        control plane, also of one whose database was lost.
+        """
+        known, newest = self._known(pool_id), self._newest.get(pool_id)
+        if newest is None and not size and not known.size:
+            return
+        last = max(known.revision, newest.revision if newest else 0)
+        if newest != StandbyOrder(pool_id, last, size, spec, claim_signal):
+            revision = max(unix_ms(self._clock), last + 1)
+            self._newest[pool_id] = StandbyOrder(pool_id, revision, size, spec, claim_signal)
+        if self._pending(pool_id) and self._deliveries.get("pool", pool_id) is None:
+            self._deliveries.start(
+                "pool",
+                pool_id,
+                attempt=partial(self._attempt, pool_id),
+                failed=partial(log.warning, "cannot order standbys of a pool", pool=pool_id),
+            )
+
+    def _known(self, pool_id: str) -> PoolOnHost:
+        report = self._host.report
+        return _UNKNOWN if report is None else report.warm_pools.get(pool_id, _UNKNOWN)
+
+    def _pending(self, pool_id: str) -> StandbyOrder | None:
+        """Return the newest order unless the host has it; forget one that ended its pool there."""
+        order = self._newest.get(pool_id)
+        if order is None or self._host.report is None or self._host.removed:
+            return None
+        if self._known(pool_id).revision >= order.revision:
+            if not order.size:
+                del self._newest[pool_id]
+            return None
+        is_acknowledged = self._acknowledged.get(pool_id) == (
+            self._host.incarnation,
+            order.revision,
+        )
+        return None if is_acknowledged else order
+
+    async def _attempt(self, pool_id: str) -> None:
+        while (order := self._pending(pool_id)) is not None:
             incarnation = self._host.incarnation
-            try:
-                async with self._slots:
-                    await self._host.client.set_warm_pool(order)
-            except AgentRefusedError as error:
-                if error.agent_reason is ErrorReason.UNIMPLEMENTED:
-                    self._unsupported_by = incarnation
-                    self._host.notify()
-                raise
-            self._acknowledged[order.pool_id] = incarnation, order.revision
+            async with self._slots:
+                await self._host.client.set_warm_pool(order)
+            self._acknowledged[pool_id] = incarnation, order.revision

@@ -107,17 +107,6 @@ CREATE TABLE warm_pool (
     FOREIGN KEY (account, application) REFERENCES application(account, name)
 ) STRICT;
 
--- The newest order to each host about a pool, also about one that is gone, until the host has it.
--- `revision` grows with every order to the host; `spec` differs where standbys do.
-CREATE TABLE standby_order (
-    pool TEXT NOT NULL,
-    agent TEXT NOT NULL,
-    revision INTEGER NOT NULL,
-    size INTEGER NOT NULL,
-    spec TEXT NOT NULL,
-    PRIMARY KEY (pool, agent)
-) STRICT;
-
 -- Agents. One that was enrolled has an `id`, which its certificate names; one that the settings
 -- declare has none. A revoked one stays until it is removed. A removed one is in no region and no
 -- node pool: its row stays for the sessions that it had.

@@ -1,9 +1,9 @@
-"""What hosts are to keep of warm pools, and what that is made from."""
+"""What the orders to keep standbys are made from."""
 
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from controlplane.storage.engine.store import Database, Store
@@ -31,30 +31,8 @@ class WantedPool:
         return self.pool.size if self.pool.enabled else 0
 
 
-@dataclass(frozen=True, slots=True)
-class OrderRow:
-    """The newest order to a host about a pool; `spec` is the same for the same standbys."""
-
-    pool: str
-    agent: str
-    revision: int
-    size: int
-    spec: str
-
-
-@dataclass(frozen=True, slots=True)
-class NewOrder:
-    """An order to be written; `known` is the revision that the host is known to have."""
-
-    pool: str
-    agent: str
-    size: int
-    spec: str
-    known: int = 0
-
-
 class StandbyOrderStore:
-    """Transactions on orders to keep standbys."""
+    """Reads what standbys are wanted."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -79,36 +57,6 @@ class StandbyOrderStore:
             return replace(found, pool=known.pool)
         pools = await self._store.read(f"{ALL_POOLS} WHERE id=?", (found.pool.id,), pool_of)
         return replace(found, pool=pools[0]) if pools else None
-
-    async def all(self) -> list[OrderRow]:
-        """Read the newest orders."""
-        sql = "SELECT pool, agent, revision, size, spec FROM standby_order"
-        return await self._store.run(lambda db: [OrderRow(*row) for row in db.execute(sql)])
-
-    async def order(self, orders: Iterable[NewOrder], now_ms: int) -> list[OrderRow]:
-        """Write orders, each with a revision past all before it.
-
-        That is the wall time where it is higher, so that it is past those which a database had
-        that was lost, also of a host that is unreachable now.
-        """
-
-        def transaction(db: Database) -> list[OrderRow]:
-            return [OrderRow(*_order(db, order, now_ms)) for order in orders]
-
-        return await self._store.run(transaction)
-
-    async def forget(self, done: Iterable[OrderRow]) -> None:
-        """Forget orders that no host needs any more, unless there is a newer one."""
-
-        def transaction(db: Database) -> None:
-            for row in done:
-                db.execute(
-                    "DELETE FROM standby_order"
-                    " WHERE pool=:pool AND agent=:agent AND revision=:revision",
-                    {"pool": row.pool, "agent": row.agent, "revision": row.revision},
-                )
-
-        await self._store.run(transaction)
 
 
 def _wanted(db: Database) -> list[WantedPool]:
@@ -147,15 +95,3 @@ def _tags_of(
     for account, application, *tag in rows:
         found[account, application].append(Tag(*tag))
     return found
-
-
-def _order(db: Database, order: NewOrder, now_ms: int) -> tuple[str, str, int, int, str]:
-    row: tuple[str, str, int, int, str] = db.execute(
-        "INSERT INTO standby_order(pool, agent, revision, size, spec)"
-        " VALUES (:pool, :agent, max(:now, :known + 1), :size, :spec)"
-        " ON CONFLICT(pool, agent) DO UPDATE SET"
-        " revision=max(revision + 1, excluded.revision), size=excluded.size, spec=excluded.spec"
-        " RETURNING pool, agent, revision, size, spec",
-        {"now": now_ms, **asdict(order)},
-    ).fetchone()
-    return row

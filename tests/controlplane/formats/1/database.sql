@@ -198,15 +198,6 @@ CREATE TABLE session (
 INSERT INTO "session" VALUES(1,'alice','match ü','30834a77-5f05-40a4-96c3-ba9471ce7bb3','a0',1,'running','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20000, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20001, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "match \u00fc"}',NULL,1000000000,268435456,2,1795415911738,1795415911752,NULL,NULL,NULL,NULL,'',0);
 INSERT INTO "session" VALUES(2,'alice','stopped','bdb0f4f7-a151-4ba0-b529-69a3aece37c5','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20010, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20011, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "stopped"}',NULL,1000000000,268435456,0,1795415911758,1795415911761,1795415911786,1795415911788,'stopped',0,'',0);
 INSERT INTO "session" VALUES(3,'alice','fails','fa6f38aa-d7d8-4807-8560-75e987de490f','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20020, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20021, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "fails"}',NULL,1000000000,268435456,0,1795415911768,1795415911780,NULL,1795415911792,'exited',0,'',0);
-CREATE TABLE standby_order (
-    pool TEXT NOT NULL,
-    agent TEXT NOT NULL,
-    revision INTEGER NOT NULL,
-    size INTEGER NOT NULL,
-    spec TEXT NOT NULL,
-    PRIMARY KEY (pool, agent)
-) STRICT;
-INSERT INTO "standby_order" VALUES('01b82857-54ff-4c39-a497-e8a92f798610','a0',1795415913908,3,'64667dc61039ff0ee4e11101a8cae50b81ccfa472c80c7da518965e490e32019');
 CREATE TABLE tag (
     account TEXT NOT NULL,
     application TEXT NOT NULL,

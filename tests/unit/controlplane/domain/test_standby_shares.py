@@ -1,6 +1,5 @@
 """How the standbys of a pool are spread over hosts."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -9,161 +8,117 @@ from hypothesis import strategies as st
 
 from controlplane.domain.contract import HostReport
 from controlplane.domain.placement import HostView, Strategy, Wanted
-from controlplane.domain.standby_shares import Offer, kept_of_older, offer_of, room_for, share
+from controlplane.domain.standby_shares import PoolHost, room_for, share
 from tiltyard.contract import PortRequest, Protocol, Resources
 
-NAMES = st.sampled_from("abcdef")
 COUNTS = st.integers(0, 12)
-OFFERS = st.lists(
+HOSTS = st.lists(
     st.builds(
-        Offer,
-        agent=NAMES,
+        PoolHost,
+        agent=st.sampled_from("abcdef"),
+        held=COUNTS,
         present=COUNTS,
         room=COUNTS,
-        fullness=st.floats(0, 1),
-        step=st.floats(0, 0.5),
-        latency_ms=st.sampled_from([1.0, 2.0, float("inf")]),
+        rank=st.tuples(st.floats(0, 1)),
         is_short=st.booleans(),
     ),
-    unique_by=lambda offer: offer.agent,
+    unique_by=lambda host: host.agent,
 )
-SHARES = st.dictionaries(NAMES, st.integers(1, 12))
 SIZES = st.integers(0, 40)
 STRATEGIES = st.sampled_from(list(Strategy))
 IMAGE = "r/g@sha256:1"
 
 
-def total(shares: Mapping[str, int]) -> int:
-    return sum(shares.values())
-
-
-@given(SIZES, SHARES, OFFERS, STRATEGIES)
+@given(SIZES, HOSTS, STRATEGIES)
 def test_a_pool_is_as_large_as_its_size_and_its_room_allow(
-    size: int, held: dict[str, int], offers: list[Offer], strategy: Strategy
+    size: int, hosts: list[PoolHost], strategy: Strategy
 ) -> None:
-    shares = share(size, held, offers, strategy)
-    assert set(shares) <= {offer.agent for offer in offers}
+    shares = share(size, hosts, strategy)
     assert all(count > 0 for count in shares.values())
-    assert total(shares) <= size
-    stays = {o.agent: min(held.get(o.agent, 0), size) for o in offers}
-    room = sum(max(o.most, stays[o.agent]) for o in offers)
-    assert total(shares) == min(size, room) or total(stays) > size
-    if total(stays) > size:
-        assert total(shares) == size
+    keeps = {h.agent: max(h.most, 0 if h.is_short else h.held) for h in hosts}
+    assert sum(shares.values()) == min(size, sum(keeps.values()))
+    assert all(count <= keeps[agent] for agent, count in shares.items())
 
 
-@given(SIZES, SHARES, OFFERS, STRATEGIES)
+@given(SIZES, HOSTS, STRATEGIES)
 def test_nothing_changes_without_a_reason(
-    size: int, held: dict[str, int], offers: list[Offer], strategy: Strategy
+    size: int, hosts: list[PoolHost], strategy: Strategy
 ) -> None:
-    shares = share(size, held, offers, strategy)
-    assert share(size, shares, offers, strategy) == shares
-    before = {o.agent: held.get(o.agent, 0) for o in offers}
-    lasting = {o.agent for o in offers if o.is_short and before[o.agent] > o.most}
-    if total(before) <= size:  # nobody gives up what it can keep
-        assert all(shares.get(a, 0) >= n for a, n in before.items() if a not in lasting)
-    if total(before) >= size and not lasting:  # nobody gets more
-        assert all(shares.get(a, 0) <= n for a, n in before.items())
+    shares = share(size, hosts, strategy)
+    again = [replace(h, held=shares.get(h.agent, 0)) for h in hosts]
+    assert share(size, again, strategy) == shares
+    keeps = {h.agent: min(h.held, h.most) if h.is_short else h.held for h in hosts}
+    if sum(keeps.values()) <= size:  # no host gives up what it can keep
+        assert all(shares.get(agent, 0) >= count for agent, count in keeps.items())
+    else:
+        assert all(shares.get(agent, 0) <= count for agent, count in keeps.items())
 
 
-@given(SIZES, SHARES, OFFERS, STRATEGIES)
-def test_no_host_gets_more_than_it_has_room_for(
-    size: int, held: dict[str, int], offers: list[Offer], strategy: Strategy
+@given(SIZES, HOSTS, STRATEGIES)
+def test_a_smaller_pool_gives_up_first_what_is_not_there(
+    size: int, hosts: list[PoolHost], strategy: Strategy
 ) -> None:
-    shares = share(size, held, offers, strategy)
-    for offer in offers:
-        assert shares.get(offer.agent, 0) <= max(offer.most, held.get(offer.agent, 0))
+    shares = share(size, hosts, strategy)
+    there = {h.agent: min(h.held, h.present) for h in hosts}
+    if sum(there.values()) <= size:
+        assert all(shares.get(agent, 0) >= count for agent, count in there.items())
 
 
-@given(SIZES, SHARES, OFFERS, STRATEGIES)
-def test_a_smaller_pool_gives_up_those_that_are_not_there_first(
-    size: int, held: dict[str, int], offers: list[Offer], strategy: Strategy
-) -> None:
-    before = {o.agent: held.get(o.agent, 0) for o in offers}
-    shares = share(size, held, offers, strategy)
-    there = sum(min(before[o.agent], o.present) for o in offers)
-    if total(before) >= size >= there and not any(o.is_short for o in offers):
-        assert all(shares.get(o.agent, 0) >= min(before[o.agent], o.present) for o in offers)
-
-
-def test_packed_fills_the_fullest_and_spread_takes_turns() -> None:
-    offers = [
-        Offer("empty", 0, 5, fullness=0.0, step=0.1),
-        Offer("half", 0, 3, fullness=0.5, step=0.1),
-    ]
-    assert share(4, {}, offers, Strategy.PACKED) == {"half": 3, "empty": 1}
-    even = [replace(offer, fullness=0.2) for offer in offers]
-    assert share(4, {}, even, Strategy.SPREAD) == {"half": 2, "empty": 2}
+def test_packed_fills_the_first_host_and_spread_levels() -> None:
+    first, second = PoolHost("b", 0, 0, 3, rank=(0.1,)), PoolHost("a", 0, 0, 5, rank=(0.2,))
+    assert share(4, [second, first], Strategy.PACKED) == {"b": 3, "a": 1}
+    assert share(4, [second, first], Strategy.SPREAD) == {"b": 2, "a": 2}
+    assert share(5, [second, replace(first, held=3)], Strategy.SPREAD) == {"b": 3, "a": 2}
 
 
 def test_what_a_host_lastingly_cannot_make_goes_where_there_is_room() -> None:
-    full, other = Offer("full", present=1, room=0), Offer("other", 0, 2)
-    assert share(4, {"full": 4}, [full, other], Strategy.PACKED) == {"full": 4}
+    full, other = PoolHost("full", 4, 1, 0), PoolHost("other", 0, 0, 2)
+    assert share(4, [full, other], Strategy.PACKED) == {"full": 4}
     short = replace(full, is_short=True)
-    assert share(4, {"full": 4}, [short, other], Strategy.PACKED) == {"full": 2, "other": 2}
-    assert share(4, {"full": 4}, [short], Strategy.PACKED) == {"full": 4}
-
-
-@given(SIZES, SHARES, st.integers(0, 40))
-def test_older_standbys_go_as_newer_ones_become_ready(
-    size: int, held: dict[str, int], ready: int
-) -> None:
-    kept = kept_of_older(size, held, ready)
-    assert all(0 < count <= held[name] for name, count in kept.items())
-    assert total(kept) == min(total(held), max(0, size - ready))
-
-
-def a_host(**more: object) -> HostReport:
-    fields = {
-        "agent_id": "h",
-        "version": "0",
-        "public_address": "192.0.2.1",
-        "latency_addresses": (),
-        "capacity": Resources(10 * 10**9, 10 * 2**30, 2),
-        "reserved": Resources(),
-        "free_sessions": 50,
-        "port_range_first": 20000,
-        "port_range_last": 30000,
-        "free_tcp_ports": 100,
-        "free_udp_ports": 100,
-        "images": frozenset({IMAGE}),
-        "tls": False,
-        "draining": False,
-        "engine_available": True,
-        "start_slots": 8,
-    }
-    return HostReport(**(fields | more))  # type: ignore[arg-type]
+    assert share(4, [short, other], Strategy.PACKED) == {"full": 1, "other": 2}
 
 
 UDP, TCP = PortRequest(1, Protocol.UDP), PortRequest(2, Protocol.TCP)
 EACH = Wanted(IMAGE, Resources(10**9, 2**30), (UDP, UDP, TCP))
+HOST = HostReport(
+    agent_id="h",
+    version="0",
+    public_address="192.0.2.1",
+    latency_addresses=(),
+    capacity=Resources(10 * 10**9, 10 * 2**30, 2),
+    reserved=Resources(),
+    free_sessions=50,
+    port_range_first=20000,
+    port_range_last=30000,
+    free_tcp_ports=100,
+    free_udp_ports=100,
+    images=frozenset({IMAGE}),
+    tls=False,
+    draining=False,
+    engine_available=True,
+    start_slots=8,
+)
 
 
 @pytest.mark.parametrize(
     ("host", "room"),
     [
-        ({}, 10),
-        ({"reserved": Resources(7 * 10**9, 0)}, 3),
-        ({"reserved": Resources(0, 6 * 2**30)}, 4),
-        ({"free_sessions": 2}, 2),
-        ({"free_udp_ports": 9}, 4),
-        ({"free_tcp_ports": 6}, 6),
-        ({"images": frozenset()}, 0),
-        ({"draining": True}, 0),
-        ({"engine_available": False}, 0),
-        ({"disk_full": True}, 0),
+        (HOST, 10),
+        (replace(HOST, reserved=Resources(7 * 10**9, 0)), 3),
+        (replace(HOST, reserved=Resources(0, 6 * 2**30)), 4),
+        (replace(HOST, free_sessions=2), 2),
+        (replace(HOST, free_udp_ports=9), 4),
+        (replace(HOST, free_tcp_ports=6), 6),
+        (replace(HOST, images=frozenset()), 0),
     ],
 )
-def test_room_is_counted_as_placement_does(host: dict[str, object], room: int) -> None:
-    view = HostView("h", a_host(**host), silent_seconds=0.0)
+def test_room_is_counted_as_placement_does(host: HostReport, room: int) -> None:
+    view = HostView("h", host, silent_seconds=0.0)
     assert room_for(view, EACH, 5.0) == room
     assert room_for(replace(view, silent_seconds=6.0), EACH, 5.0) == 0
-    offer = offer_of(view, EACH, 5.0, present=3)
-    assert (offer.room, offer.most) == (room, room + 3)
 
 
 def test_what_is_held_already_is_no_room() -> None:
-    view = HostView("h", a_host(), silent_seconds=0.0, held=Resources(4 * 10**9), in_flight=45)
+    view = HostView("h", HOST, silent_seconds=0.0, held=Resources(4 * 10**9), in_flight=45)
     assert room_for(view, EACH, 5.0) == 5
-    gpus = Wanted(IMAGE, Resources(gpus=1), ())
-    assert room_for(view, gpus, 5.0) == 2
+    assert room_for(view, Wanted(IMAGE, Resources(gpus=1), ()), 5.0) == 2

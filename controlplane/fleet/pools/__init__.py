@@ -1,1 +1,0 @@
-"""Warm pools: which host keeps how many standbys."""

@@ -1,0 +1,112 @@
+"""That planning many warm pools delays nobody."""
+
+import asyncio
+import uuid
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from controlplane.fleet.node_pools import NodePools
+from controlplane.fleet.standby_pools import GATHER, MAX_BACK_OFF, REST, StandbyPools
+from controlplane.storage.tables.applications import Application
+from controlplane.storage.tables.standby_orders import WantedPool
+from controlplane.storage.tables.warm_pools import WarmPool
+from tiltyard.contract import NetworkMode, Resources
+
+SECONDS_EACH = 0.02
+"""The time that planning one pool takes by the clock of these tests."""
+
+
+def a_wanted_pool(*, size: int = 1) -> WantedPool:
+    one = Resources(1, 1)
+    application = Application(
+        account="alice",
+        name="game",
+        registry="r",
+        repository="game",
+        tag_keep=5,
+        network_mode=NetworkMode.BRIDGE,
+        node_pool="default",
+        regions=("local",),
+        limits=one,
+        reservation=one,
+        ports=(),
+    )
+    pool = WarmPool("alice", "game", "local", size, enabled=True, id=str(uuid.uuid4()))
+    return WantedPool(pool, 1, application, ())
+
+
+class EmptyFleet:
+    """A fleet without hosts, its pools, and a clock that moves while a pool is planned."""
+
+    hosts = ()
+    placement_silence = 5.0
+    node_pools = NodePools()
+    unreported = SimpleNamespace(count=lambda *_, **__: 0)
+
+    def __init__(self, pools: list[WantedPool]) -> None:
+        self.pools = pools
+        self.planned = 0
+        self.pauses: list[float] = []
+        self.rests = asyncio.Event()
+
+    async def wanted(self, _: object) -> list[WantedPool]:
+        return self.pools
+
+    def monotonic(self) -> float:
+        return self.planned * SECONDS_EACH
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        if len(self.pauses) == 2:
+            self.rests.set()
+            await asyncio.Event().wait()
+
+    def subscribe(self, _: object) -> None:
+        pass
+
+    def hosts_of(self, *_: str) -> list[Any]:
+        self.planned += 1
+        return []
+
+
+async def one_round(pools: list[WantedPool]) -> EmptyFleet:
+    """Plan once, until the pause after it."""
+    fleet = EmptyFleet(pools)
+    part = cast("Any", fleet)
+    planner = StandbyPools(part, part, clock=part, random=Random(1))
+    task = asyncio.create_task(planner.run(), name="standby pools")
+    await fleet.rests.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return fleet
+
+
+async def test_other_tasks_run_between_two_pools() -> None:
+    runs = 0
+
+    async def run() -> None:
+        nonlocal runs
+        while True:
+            runs += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(run(), name="other")
+    fleet = await one_round([a_wanted_pool() for _ in range(50)])
+    other.cancel()
+    assert fleet.planned == 50 <= runs
+
+
+@pytest.mark.parametrize(
+    ("size", "count", "pause"),
+    [
+        (1, 50, REST * 50 * SECONDS_EACH),
+        (1, 1000, MAX_BACK_OFF),  # the machine may have stood still
+        (0, 50, GATHER),  # a pool without standbys is not planned
+    ],
+)
+async def test_the_pause_is_a_multiple_of_the_round(size: int, count: int, pause: float) -> None:
+    fleet = await one_round([a_wanted_pool(size=size) for _ in range(count)])
+    assert fleet.pauses[-1] == pytest.approx(pause)

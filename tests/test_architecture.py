@@ -101,7 +101,7 @@ def test_the_environment_is_read_by_the_settings_alone(package: str) -> None:
         if isinstance(node, ast.Attribute) and node.attr in {"environ", "getenv"}
     }
     settings = {"agent.settings.model", "controlplane.settings.model"}
-    assert readers <= settings | {"tiltyard.runtime.supervision"}
+    assert readers <= settings | {"tiltyard.runtime.systemd"}
 
 
 def test_pages_that_modules_name_exist() -> None:

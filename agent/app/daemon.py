@@ -54,8 +54,7 @@ from tiltyard.contract import Protocol, Resources
 from tiltyard.runtime import loop_lag
 from tiltyard.runtime.failpoints import failpoint
 from tiltyard.runtime.logging.events import get_logger
-from tiltyard.runtime.supervision import Supervision
-from tiltyard.runtime.systemd import Notifier
+from tiltyard.runtime.systemd import Notifier, Supervision
 
 log = get_logger(__name__)
 

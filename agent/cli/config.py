@@ -4,12 +4,8 @@ from pathlib import Path
 
 import click
 
-from agent.cli.options import AS_JSON
-from agent.cli.settings_options import CONFIG, settings_file
-from agent.doctor.settings_checks import all_mistakes
-from agent.settings.model import read_config
-from tiltyard.runtime.settings.mistakes import SettingsError
-from tiltyard.runtime.settings.report import refuse, report
+from agent.cli.settings_options import CONFIG, read_settings
+from tiltyard.runtime.settings import show
 
 
 @click.group()
@@ -19,12 +15,6 @@ def config() -> None:
 
 @config.command()
 @CONFIG
-@AS_JSON
-@click.option("--strict", is_flag=True, help="Fail on warnings as well.")
-def check(path: Path | None, *, as_json: bool, strict: bool) -> None:
-    """Report all mistakes in the settings, or show the settings and their origins."""
-    try:
-        reading = read_config(settings_file(path))
-    except SettingsError as error:
-        refuse(error)
-    report(reading, all_mistakes, as_json=as_json, strict=strict)
+def check(path: Path | None) -> None:
+    """Report all mistakes in the settings and the policy, or show the settings."""
+    show(read_settings(path))

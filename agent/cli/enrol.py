@@ -13,7 +13,7 @@ from agent.cli.settings_options import CONFIG, read_config
 from agent.domain.errors import DiskFullError
 from agent.rpc.enrolment import NotEnrolledError, Token, enrol
 from agent.rpc.identity import FILE
-from tiltyard.runtime.settings.report import EXIT_CONFIG
+from tiltyard.runtime.settings import EXIT_CONFIG
 
 
 @click.command("enrol")

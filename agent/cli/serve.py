@@ -22,8 +22,8 @@ from agent.state.owner_check import another_owner
 from agent.state.state_format import NewerStateError
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.logging.output import written
-from tiltyard.runtime.settings.report import EXIT_CONFIG
-from tiltyard.runtime.supervision import read_supervision
+from tiltyard.runtime.settings import EXIT_CONFIG
+from tiltyard.runtime.systemd import read_supervision
 
 log = get_logger(__name__)
 

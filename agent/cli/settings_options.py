@@ -4,10 +4,9 @@ from pathlib import Path
 
 import click
 
-from agent.doctor.settings_checks import needed
 from agent.settings.model import DEFAULT_CONFIG, AgentConfig, load_config
-from tiltyard.runtime.settings.mistakes import SettingsError
-from tiltyard.runtime.settings.report import refuse
+from agent.settings.policy import load_policy
+from tiltyard.runtime.settings import SettingsError, refuse
 
 CONFIG = click.option(
     "--config",
@@ -17,22 +16,19 @@ CONFIG = click.option(
 )
 
 
-def settings_file(path: Path | None) -> Path | None:
-    """The file of the option, or the default one if it exists."""
-    return DEFAULT_CONFIG if path is None and DEFAULT_CONFIG.exists() else path
-
-
 def read_config(path: Path | None) -> AgentConfig:
-    """Read the settings, or end the command."""
+    """Read the settings, of the default file if there is one, or end the command."""
     try:
-        return load_config(settings_file(path))
+        return load_config(DEFAULT_CONFIG if path is None and DEFAULT_CONFIG.exists() else path)
     except SettingsError as error:
         refuse(error)
 
 
 def read_settings(path: Path | None) -> AgentConfig:
-    """Read the settings and check what they refer to, or end the command."""
+    """Read the settings and the policy that they name, or end the command."""
     config = read_config(path)
-    if mistakes := tuple(needed(config)):
-        refuse(SettingsError(*mistakes))
+    try:
+        load_policy(config.policy)
+    except SettingsError as error:
+        refuse(error)
     return config

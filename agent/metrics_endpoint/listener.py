@@ -25,7 +25,7 @@ from prometheus_client.registry import Collector
 
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
-from tiltyard.runtime.settings.addresses import host_and_port
+from tiltyard.runtime.settings import host_and_port
 
 log = get_logger(__name__)
 

@@ -15,9 +15,15 @@ from agent.domain.steps import STEPS
 from agent.network import firewall_rules
 from agent.network.tls_certificate import CertificateFiles
 from tiltyard.runtime.failpoints import failpoint
-from tiltyard.runtime.settings.addresses import NetworkText, host_and_port
-from tiltyard.runtime.settings.mistakes import Mistake, both_or_none
-from tiltyard.runtime.settings.reading import Reading, Settings, Words, read_settings
+from tiltyard.runtime.settings import (
+    Mistake,
+    NetworkText,
+    Settings,
+    Words,
+    both_or_none,
+    host_and_port,
+    read_settings,
+)
 
 LARGEST_SPOOL_BYTES = 101_000_000
 """The largest artifact as it waits on disk: bytes that cannot be packed grow by 0.04 %."""
@@ -167,8 +173,12 @@ class AgentConfig(Settings):
     failpoint: Annotated[str, AfterValidator(_failpoint)] = ""
 
     def mistakes(self) -> Iterator[Mistake]:
-        """Check the keys that go together."""
-        return both_or_none((), tls_certificate=self.tls_certificate, tls_key=self.tls_key)
+        """Check the keys that go together, and listeners against the ports of sessions."""
+        yield from both_or_none((), tls_certificate=self.tls_certificate, tls_key=self.tls_key)
+        first, last = self.ports()
+        for key in ("rpc_listen", "metrics_listen"):
+            if (address := getattr(self, key)) and first <= host_and_port(address)[1] <= last:
+                yield Mistake((key,), f"its port is within port_range, {self.port_range}")
 
     def ports(self) -> tuple[int, int]:
         """The first and the last host port."""
@@ -202,21 +212,10 @@ class AgentConfig(Settings):
         return self.latency_addresses or ((str(public),) if public.version == 4 else ())
 
 
-def read_config(
-    path: Path | None, environment: Mapping[str, str] = os.environ
-) -> Reading[AgentConfig]:
-    """Read the settings, and all that is wrong with them; without a path no file. Blocks.
-
-    Raises:
-        SettingsError: The file cannot be read at all.
-    """
-    return read_settings(AgentConfig, path, environment, ENVIRONMENT_PREFIX)
-
-
 def load_config(path: Path | None, environment: Mapping[str, str] = os.environ) -> AgentConfig:
-    """Read the settings. Blocks.
+    """Read the settings; without a path no file. Blocks.
 
     Raises:
         SettingsError: With all that is wrong.
     """
-    return read_config(path, environment).checked()
+    return read_settings(AgentConfig, path, environment, ENVIRONMENT_PREFIX)

@@ -16,9 +16,7 @@ from agent.domain.errors import NotAllowedError
 from agent.domain.registry_address import why_refused
 from agent.domain.session import MEBIBYTE
 from tiltyard.contract import NetworkMode, SessionSpec
-from tiltyard.runtime.settings.mistakes import Mistake, SettingsError
-from tiltyard.runtime.settings.reading import Settings, mistakes_of
-from tiltyard.runtime.settings.source import read_source
+from tiltyard.runtime.settings import Mistake, Settings, SettingsError, mistakes_of, read_toml
 
 _KEY = ("policy",)
 """The setting that names the file."""
@@ -95,16 +93,16 @@ def load_policy(path: Path | None) -> Policy:
     if path is None:
         return Policy()
     try:
-        source = read_source(path, {}, "", ())
+        table = read_toml(path)
         mode = path.stat().st_mode
+        if mode & _WRITABLE_BY_OTHERS:
+            text = f"{path} can be written by others; chmod go-w {path}"
+            raise PolicyError(Mistake(_KEY, text))
+        return Policy.model_validate(table)
     except SettingsError as error:
         raise PolicyError(*(replace(each, key=_KEY) for each in error.mistakes)) from error
     except OSError as error:
         raise PolicyError(Mistake(_KEY, f"cannot read {path}: {error.strerror}")) from error
-    if mode & _WRITABLE_BY_OTHERS:
-        told = Mistake(_KEY, f"{path} can be written by others", f"chmod go-w {path}", str(path))
-        raise PolicyError(told)
-    try:
-        return Policy.model_validate(source.table)
     except ValidationError as error:
-        raise PolicyError(*map(source.located, mistakes_of(error, Policy))) from error
+        found = (replace(each, where=str(path)) for each in mistakes_of(error))
+        raise PolicyError(*found) from error

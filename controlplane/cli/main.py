@@ -12,7 +12,7 @@ from controlplane.domain.errors import StoreError
 from controlplane.domain.names import NAME_RULE, is_name
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.logging.output import written
-from tiltyard.runtime.supervision import read_supervision
+from tiltyard.runtime.systemd import read_supervision
 
 log = get_logger(__name__)
 
@@ -139,10 +139,8 @@ def config_group() -> None:
 
 @config_group.command("check")
 @_CONFIG
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--strict", is_flag=True, help="Fail on warnings as well.")
-def check_config(path: Path, *, as_json: bool, strict: bool) -> None:
-    """Report all mistakes in the settings, or show the settings and their origins."""
+def check_config(path: Path) -> None:
+    """Report all mistakes in the settings, or show the settings."""
     from controlplane.cli import settings  # noqa: PLC0415  # as for `serve`
 
-    settings.check(path, as_json=as_json, strict=strict)
+    settings.check(path)

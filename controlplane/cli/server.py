@@ -22,8 +22,7 @@ from controlplane.settings.model import Config
 from controlplane.state_dir.lock import serving, using
 from controlplane.state_dir.owner import as_owner_of
 from tiltyard.runtime.logging.events import get_logger
-from tiltyard.runtime.supervision import read_supervision
-from tiltyard.runtime.systemd import Notifier
+from tiltyard.runtime.systemd import Notifier, read_supervision
 
 log = get_logger(__name__)
 

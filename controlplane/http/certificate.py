@@ -10,7 +10,7 @@ from controlplane.settings.model import Config
 from tiltyard.runtime.atomic_file import Signature, signature
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
-from tiltyard.runtime.settings.mistakes import SettingsError
+from tiltyard.runtime.settings import SettingsError
 from tiltyard.runtime.threads import Threads
 
 log = get_logger(__name__)

@@ -3,7 +3,7 @@
 import ipaddress
 import os
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,15 +14,17 @@ from controlplane.domain.steps import STEPS
 from controlplane.settings.defaults import API_LISTEN, STATE_DIR
 from controlplane.settings.registries import RegistryConfig
 from tiltyard.runtime.failpoints import failpoint
-from tiltyard.runtime.settings.addresses import NetworkText, host_and_port
-from tiltyard.runtime.settings.mistakes import (
+from tiltyard.runtime.settings import (
     Key,
     Mistake,
+    NetworkText,
+    Settings,
     SettingsError,
+    Words,
     both_or_none,
-    shown,
+    host_and_port,
+    read_settings,
 )
-from tiltyard.runtime.settings.reading import Reading, Settings, Words, read_settings
 
 ENV_PREFIX = "TILTYARD_CONTROLPLANE_"
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -47,6 +49,12 @@ def _optional_listen(value: str) -> str:
         host_and_port(value)
     elif value:
         _listen(value)
+    return value
+
+
+def _absolute(value: Path) -> Path:
+    if not value.is_absolute():
+        raise ValueError("must be an absolute path")
     return value
 
 
@@ -82,7 +90,7 @@ class Config(Settings):
     Spans are seconds unless the name says otherwise.
     """
 
-    state_dir: Path = STATE_DIR
+    state_dir: Annotated[Path, AfterValidator(_absolute)] = STATE_DIR
     api_listen: Annotated[str, AfterValidator(_listen)] = API_LISTEN
     enrol_listen: OptionalListen = ":7443"
     metrics_listen: OptionalListen = "127.0.0.1:7446"
@@ -114,25 +122,22 @@ class Config(Settings):
 
     def mistakes(self) -> Iterator[Mistake]:
         """Check names, what refers to others, and the certificate. Blocks."""
-        yield from both_or_none((), tls_certificate=self.tls_certificate, tls_key=self.tls_key)
+        certificate = {"tls_certificate": self.tls_certificate, "tls_key": self.tls_key}
+        yield from both_or_none((), **certificate)
         try:
-            self.tls_context()
+            if all(certificate.values()):
+                self.tls_context()
         except SettingsError as error:
             yield from error.mistakes
         host, _ = self.listen_address()
         loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
         # Tokens must not cross a network in clear.
         if not (loopback or self.tls_certificate or self.behind_proxy):
-            hint = "set tls_certificate or behind_proxy"
-            yield Mistake(("api_listen",), f"{host} is not loopback", hint)
+            text = f"{host} is not loopback; set tls_certificate or behind_proxy"
+            yield Mistake(("api_listen",), text)
         for key in ("placement_silence", "unreachable_after"):
             if (span := getattr(self, key)) >= self.lost_after:
-                if key in self.model_fields_set:
-                    text = f"must be less than lost_after, which is {self.lost_after:g}"
-                    yield Mistake((key,), text, "lower it, or raise lost_after")
-                else:
-                    text = f"must be more than {key}, which is {span:g}"
-                    yield Mistake(("lost_after",), text, "raise it")
+                yield Mistake(("lost_after",), f"must be more than {key}, which is {span:g}")
         yield from self._name_mistakes()
         for number, registry in enumerate(self.registries):
             login = {"username": registry.username, "password_file": registry.password}
@@ -141,46 +146,41 @@ class Config(Settings):
             yield from self._agent_mistakes(agent, ("agents", number))
 
     def _name_mistakes(self) -> Iterator[Mistake]:
-        registries, agents = enumerate(self.registries), enumerate(self.agents)
-        names: tuple[dict[Key, str], ...] = (
-            {("regions", number): name for number, name in enumerate(self.regions)},
-            {("node_pools", number): name for number, name in enumerate(self.node_pools)},
-            {("registries", number, "name"): entry.name for number, entry in registries},
-            {("agents", number, "name"): entry.name for number, entry in agents},
-        )
-        for claimed in names:
-            for key, name in claimed.items():
-                if not is_name(name):
-                    yield Mistake(key, f"{NAME_RULE}, and is {name!r}", "take another")
-            yield from _repeated(claimed)
-        for number, pool in enumerate(self.host_network_pools):
-            if pool not in self.node_pools:
-                hint = "put it among the node_pools, or take one of them"
-                yield Mistake(("host_network_pools", number), f"unknown node pool {pool!r}", hint)
-        # Names of hosts do not differ by case.
-        addresses: dict[Key, str] = {
-            ("registries", number, *place): text.lower()
-            for number, registry in enumerate(self.registries)
-            for place, text in (
-                (("address",), registry.address),
-                *((("aliases", at), text) for at, text in enumerate(registry.aliases)),
-            )
+        names = {
+            "regions": self.regions,
+            "node_pools": self.node_pools,
+            "registries": [registry.name for registry in self.registries],
+            "agents": [agent.name for agent in self.agents],
         }
-        yield from _repeated(addresses)
+        for table, claimed in names.items():
+            for name in claimed:
+                if not is_name(name):
+                    yield Mistake((table,), f"{NAME_RULE}, and is {name!r}")
+            yield from _repeated(table, claimed)
+        for pool in self.host_network_pools:
+            if pool not in self.node_pools:
+                yield Mistake(("host_network_pools",), f"unknown node pool {pool!r}")
+        # Names of hosts do not differ by case.
+        yield from _repeated(
+            "registries",
+            [
+                name.lower()
+                for registry in self.registries
+                for name in (registry.address, *registry.aliases)
+            ],
+        )
 
     def _agent_mistakes(self, agent: AgentConfig, here: Key) -> Iterator[Mistake]:
         if agent.name in NOT_AGENTS:
             text = f"{agent.name!r} is a name of the product itself"
-            yield Mistake((*here, "name"), text, "take another")
+            yield Mistake((*here, "name"), text)
         if agent.region not in self.regions:
-            text = f"unknown region {agent.region!r}"
-            yield Mistake((*here, "region"), text, "put it among the regions, or take one of them")
+            yield Mistake((*here, "region"), f"unknown region {agent.region!r}")
         if agent.node_pool not in self.node_pools:
-            text = f"unknown node pool {agent.node_pool!r}"
-            yield Mistake((*here, "node_pool"), text, "put it among the node_pools, or take one")
+            yield Mistake((*here, "node_pool"), f"unknown node pool {agent.node_pool!r}")
         if not agent.address.startswith("unix:/"):
-            text, hint = "must have the form unix:/path", "hosts elsewhere are enrolled instead"
-            yield Mistake((*here, "address"), text, hint)
+            text = "must have the form unix:/path; hosts elsewhere are enrolled instead"
+            yield Mistake((*here, "address"), text)
 
     @property
     def database(self) -> Path:
@@ -219,34 +219,21 @@ class Config(Settings):
             context.load_cert_chain(self.tls_certificate, self.tls_key, password="")
         except (OSError, ValueError) as error:
             names = f"{self.tls_certificate} with {self.tls_key}"
-            text, hint = f"cannot load {names}: {error}", "both as PEM, the key without a password"
-            raise SettingsError(Mistake(("tls_certificate",), text, hint)) from None
+            raise SettingsError(
+                Mistake(("tls_certificate",), f"cannot load {names}: {error}")
+            ) from None
         return context
 
 
-def read_config(path: Path, env: Mapping[str, str] = os.environ) -> Reading[Config]:
-    """Read the settings, the files that they name, and all that is wrong with them. Blocks.
-
-    Raises:
-        SettingsError: The file cannot be read at all.
-    """
-    return read_settings(Config, path, env, ENV_PREFIX)
-
-
 def load_config(path: Path, env: Mapping[str, str] = os.environ) -> Config:
-    """Read the settings. Blocks.
+    """Read the settings and the files that they name. Blocks.
 
     Raises:
         SettingsError: With all that is wrong.
     """
-    return read_config(path, env).checked()
+    return read_settings(Config, path, env, ENV_PREFIX)
 
 
-def _repeated(claimed: Mapping[Key, str]) -> Iterator[Mistake]:
-    """Report texts that are there twice, by their keys."""
-    first: dict[str, Key] = {}
-    for key, text in claimed.items():
-        if text in first:
-            hint = f"take one out: the other is {shown(first[text])}"
-            yield Mistake(key, f"{text!r} is there twice", hint)
-        first.setdefault(text, key)
+def _repeated(table: str, names: Sequence[str]) -> Iterator[Mistake]:
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield Mistake((table,), f"{name!r} is there twice")

@@ -20,7 +20,7 @@ from controlplane.domain.names import (
     is_username,
 )
 from controlplane.pki.certificates import MAX_CHARACTERS, check_authorities
-from tiltyard.runtime.settings.reading import Settings
+from tiltyard.runtime.settings import Settings
 
 _MAX_PASSWORD_BYTES = 4 * MAX_PASSWORD + 2
 """As UTF-8, with an end of the line."""

@@ -35,7 +35,7 @@ from tests.support.certificates import Signer
 from tests.support.fakes import FakeClock, FakeEngine
 from tests.support.harness import free_port
 from tiltyard.contract import NetworkMode, PortRequest, Protocol
-from tiltyard.runtime.settings.report import EXIT_CONFIG
+from tiltyard.runtime.settings import EXIT_CONFIG
 
 
 def _network() -> str:

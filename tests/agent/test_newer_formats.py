@@ -11,7 +11,7 @@ from agent.state.state_format import NewerStateError
 from tests.agent.test_doctor import run
 from tests.agent.test_formats import FORMATS
 from tests.agent.writing import ENDED, RUNNING
-from tiltyard.runtime.settings.report import EXIT_CONFIG
+from tiltyard.runtime.settings import EXIT_CONFIG
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from agent.settings.model import AgentConfig
 from tests.support.agent.hosts import nobody_else, until
 from tests.support.fakes import FakeClock, FakeEngine
 from tests.support.service_manager import a_manager
-from tiltyard.runtime.supervision import Supervision
+from tiltyard.runtime.systemd import Supervision
 
 
 async def test_an_agent_is_ready_once_it_serves_beats_and_tells_before_it_lets_go(

@@ -20,7 +20,7 @@ from agent.cli.main import main
 from agent.docker.dockerd import open_hosts, settings_of
 from agent.doctor.exposure import exposure
 from tests.support.agent.scripted_engine import ScriptedEngine, says
-from tiltyard.runtime.settings.report import EXIT_CONFIG
+from tiltyard.runtime.settings import EXIT_CONFIG
 
 RECORDED = Path(__file__).with_name("engine_info")
 VERSIONS = ["20.10.24", "26.1.5", "28.5.2"]

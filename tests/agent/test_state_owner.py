@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from agent.cli.main import main
 from agent.state.owner_check import another_owner
-from tiltyard.runtime.settings.report import EXIT_CONFIG
+from tiltyard.runtime.settings import EXIT_CONFIG
 
 pytestmark = pytest.mark.root
 

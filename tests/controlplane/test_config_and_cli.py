@@ -18,7 +18,7 @@ from controlplane.cli.main import main
 from controlplane.settings.model import AgentConfig, Config, load_config
 from controlplane.settings.registries import RegistryConfig
 from tests.support.controlplane.stub_api import StubApi
-from tiltyard.runtime.settings.mistakes import SettingsError
+from tiltyard.runtime.settings import SettingsError
 
 AGENT = '[[agents]]\nname = "a"\naddress = "unix:/a.sock"\nregion = "eu"\n'
 REGISTRY = '[[registries]]\nname = "r"\naddress = "h:1"\n'
@@ -51,51 +51,36 @@ def test_everything_can_be_set(tmp_path: Path) -> None:
     [
         ("start_burst = 1.5", "start_burst"),
         ("start_rate = true", "start_rate: must not be true or false"),
-        ("start_rate = nan", "start_rate: must be a finite number"),
+        ("start_rate = nan", "start_rate: "),
         ("start_timeout = 1", "start_timeout"),
-        (
-            "lost_after = 30",
-            ":1: lost_after: must be more than unreachable_after, which is 30",
-        ),
-        ("unreachable_after = 90000", ":1: unreachable_after: must be less than lost_after"),
+        ("lost_after = 30", "lost_after: must be more than unreachable_after, which is 30"),
         ("ended_retention_days = 36501", "ended_retention_days"),
         ("latency_interval = 0.5", "latency_interval"),
+        ('state_dir = "state"', "state_dir: must be an absolute path"),
         ('api_listen = "0.0.0.0:80"', "loopback"),
         ('api_listen = "example.org:80"', "api_listen"),
         ('api_listen = "127.0.0.1"', "api_listen"),
         ('enrol_listen = "example.org:7443"', "enrol_listen"),
         ('metrics_listen = "7446"', "metrics_listen"),
         (f'metrics_listen = ":{"7" * 5000}"', "the port must be at most 65535"),
+        ('tls_certificate = "/chain"', "tls_certificate: goes together with tls_key"),
         ("regions = [1]", "regions"),
         ("agents = 1", "agents"),
+        (AGENT, "agents[0].region: unknown region 'eu'"),
         ('regions = ["eu"]\n' + AGENT + 'node_pool = "x"', "unknown node pool 'x'"),
-        ('[[registries]]\nname = "a b"\naddress = "h:1"', "registries[0].name"),
+        ('regions = ["eu"]\n' + AGENT.replace("unix:", "host:"), "must have the form unix:/path"),
+        (REGISTRY.replace('"r"', '"a b"'), "registries: must be"),
+        (REGISTRY + 'aliases = ["h/x"]', "registries[0].aliases"),
         (
-            '[[registries]]\nname = "r"\naddress = "h:1"\naliases = ["h/x"]',
-            "registries[0].aliases",
+            'regions = ["eu"]\n' + AGENT.replace('"a"', '"init"'),
+            "agents[0].name: 'init' is a name",
         ),
-        ('regions = ["eu"]\n' + AGENT.replace('"a"', '"a/b"'), "agents[0].name: must be"),
-        *(
-            (
-                'regions = ["eu"]\n' + AGENT.replace('"a"', f'"{name}"'),
-                f"agents[0].name: {name!r} is a name of",
-            )
-            for name in ("init", "controlplane")
-        ),
-        ('regions = ["eu", "us", "eu"]', "regions[2]: 'eu' is there twice"),
-        ('host_network_pools = ["a"]', "host_network_pools[0]: unknown node pool 'a'"),
-        ('regions = ["eu"]\n' + AGENT + AGENT, "agents[1].name: 'a' is there twice"),
-        (
-            REGISTRY + REGISTRY.replace('"h:1"', '"g:1"'),
-            "registries[1].name: 'r' is there twice",
-        ),
-        (
-            REGISTRY + REGISTRY.replace('"r"', '"s"'),
-            "registries[1].address: 'h:1' is there twice",
-        ),
+        ('regions = ["eu", "us", "eu"]', "regions: 'eu' is there twice"),
+        ('host_network_pools = ["a"]', "host_network_pools: unknown node pool 'a'"),
+        (REGISTRY + REGISTRY.replace("h:1", "g:1"), "registries: 'r' is there twice"),
         (
             REGISTRY + REGISTRY.replace('"r"', '"s"').replace('"h:1"', '"g:1"\naliases = ["H:1"]'),
-            "registries[1].aliases[0]: 'h:1' is there twice",
+            "registries: 'h:1' is there twice",
         ),
     ],
 )

@@ -19,7 +19,7 @@ from controlplane.settings.model import Config, load_config
 from tests.support.controlplane import system as system_module
 from tests.support.controlplane.raw_http import RawAnswer, Wire, assert_documented
 from tests.support.controlplane.system import Answer, System, eventually
-from tiltyard.runtime.settings.mistakes import SettingsError
+from tiltyard.runtime.settings import SettingsError
 
 OPENSSL = (
     "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 "

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from agent.cli.main import main
 from agent.doctor import gather
 from tests.support.private_engine import PrivateEngine
-from tiltyard.runtime.settings.report import EXIT_CONFIG
+from tiltyard.runtime.settings import EXIT_CONFIG
 
 pytestmark = [pytest.mark.docker, pytest.mark.root]
 

@@ -17,7 +17,7 @@ from agent.cli.main import main
 from agent.rpc.identity import FILE, Identity
 from tests.support.certificates import SERVES, Party, Signer
 from tests.support.controlplane.enrolling import ENROLMENT_HOST, Enrolling
-from tiltyard.runtime.settings.report import EXIT_CONFIG
+from tiltyard.runtime.settings import EXIT_CONFIG
 
 SETTINGS = 'rpc_listen = "0.0.0.0:7444"\npublic_address = "192.0.2.7"\n'
 

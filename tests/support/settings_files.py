@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from tiltyard.runtime.settings.mistakes import SettingsError
+from tiltyard.runtime.settings import SettingsError
 
 ODD = (
     *("1", "-1", "0", "1e400", "nan", "true", "99999999999999999999", "1979-05-27", "07:32:00"),

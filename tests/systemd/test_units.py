@@ -14,7 +14,7 @@ from controlplane.http.serving import HTTP_STOP_TIMEOUT
 from controlplane.sessions.service import STOP_WAIT
 from controlplane.settings.model import Config
 from tests.support.harness import ROOT
-from tiltyard.runtime.settings.report import EXIT_CONFIG
+from tiltyard.runtime.settings import EXIT_CONFIG
 
 SYSTEMD = ROOT / "systemd"
 UNITS = ("tiltyard-agent", "tiltyard-controlplane")

@@ -5,8 +5,7 @@ from click.testing import CliRunner
 
 from agent.cli.main import main
 from agent.settings.model import AgentConfig, load_config
-from tiltyard.runtime.settings.mistakes import SettingsError
-from tiltyard.runtime.settings.report import EXIT_CONFIG
+from tiltyard.runtime.settings import EXIT_CONFIG, SettingsError
 
 BASE = 'public_address = "192.0.2.1"\n'
 

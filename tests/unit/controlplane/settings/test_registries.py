@@ -1,8 +1,6 @@
 """Log-ins of registries in the settings file, and the files that it names for them."""
 
 import os
-import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +8,7 @@ import pytest
 from controlplane.settings.model import Config, load_config
 from controlplane.settings.registries import RegistryConfig
 from tests.support.authority import AUTHORITY
-from tiltyard.runtime.settings.mistakes import SettingsError
+from tiltyard.runtime.settings import SettingsError
 
 PASSWORD = "s3cret wörd"
 
@@ -36,9 +34,7 @@ class Settings:
         with pytest.raises(SettingsError) as raised:
             self.load(keys, address)
         assert "s3cret" not in str(raised.value)
-        [mistake] = raised.value.mistakes
-        assert str(mistake).startswith(f"{self.folder}/controlplane.toml:")
-        return str(replace(mistake, where=""))
+        return str(raised.value).removeprefix(f"{self.folder}/controlplane.toml: registries[0].")
 
 
 @pytest.fixture
@@ -56,54 +52,33 @@ def test_a_log_in_is_read(settings: Settings) -> None:
     assert settings.load("").registries == (RegistryConfig(name="r", address="h.example"),)
 
 
+def test_one_end_of_a_line_is_no_part_of_a_password(settings: Settings) -> None:
+    settings.password.write_text(" " * 4096 + "\n")
+    assert settings.load(settings.login).registries[0].password == " " * 4096
+
+
 @pytest.mark.parametrize(
-    ("content", "password"),
-    [("a", "a"), ("a\n", "a"), (" a ", " a "), ("x" * 4096 + "\n", "x" * 4096)],
+    ("content", "problem"),
+    [(b"a\n\n", "must be 1 to 4096"), (b"x" * 4097, "must be 1 to 4096"), (b"\xff", "not UTF-8")],
 )
-def test_one_end_of_a_line_is_no_part_of_a_password(
-    settings: Settings, content: str, password: str
+def test_rejects_a_password_that_cannot_be_sent(
+    settings: Settings, content: bytes, problem: str
 ) -> None:
-    settings.password.write_text(content)
-    assert settings.load(settings.login).registries[0].password == password
-
-
-@pytest.mark.parametrize("content", [b"\n", b"a\n\n", b"x" * 4097, b"a\0b"])
-def test_what_can_be_no_password(settings: Settings, content: bytes) -> None:
     settings.password.write_bytes(content)
-    rule = "must be 1 to 4096 characters, none of them a control character"
-    told = f"registries[0].password_file: what {settings.password} holds {rule}"
-    assert settings.refused(settings.login).startswith(told)
+    assert problem in settings.refused(settings.login)
 
 
-def test_a_password_that_is_no_text(settings: Settings) -> None:
-    settings.password.write_bytes(b"s3cret\xff")
-    told = f"registries[0].password_file: {settings.password} is not UTF-8"
-    assert settings.refused(settings.login).startswith(told)
-
-
-@pytest.mark.parametrize("mode", [0o640, 0o602])
-def test_a_password_is_for_its_owner_alone(settings: Settings, mode: int) -> None:
-    settings.password.chmod(mode)
-    told = settings.refused(settings.login)
-    assert told.startswith("registries[0].password_file: others may ")
-    assert told.endswith(f"chmod 600 {settings.password}`")
-    settings.password.chmod(0o400)
-    assert settings.load(settings.login).registries[0].password == PASSWORD
-
-
-def test_a_password_s_file_that_is_none(settings: Settings) -> None:
+def test_a_password_is_a_file_of_its_owner_alone(settings: Settings) -> None:
+    settings.password.chmod(0o640)
+    assert settings.refused(settings.login).startswith("password_file: others may ")
     settings.password.unlink()
-    told = f"registries[0].password_file: cannot read {settings.password}: No such file"
-    assert settings.refused(settings.login).startswith(told)
-    os.mkfifo(settings.password, 0o600)  # opening it would wait for who writes
+    assert settings.refused(settings.login).startswith("password_file: cannot read ")
+    os.mkfifo(settings.password, 0o600)  # opening it would wait for a writer
     assert f"{settings.password} is no file" in settings.refused(settings.login)
-    settings.password.unlink()
-    settings.password.mkdir(mode=0o700)
-    assert settings.refused(settings.login).startswith("registries[0].password_file: ")
 
 
 @pytest.mark.parametrize(
-    ("content", "why"),
+    ("content", "problem"),
     [
         ("", "must be certificates as PEM text"),
         ("é" + AUTHORITY, "must be certificates as PEM text"),
@@ -112,53 +87,32 @@ def test_a_password_s_file_that_is_none(settings: Settings) -> None:
         (AUTHORITY + 65536 * "\n", "must be at most 65536 characters"),
     ],
 )
-def test_what_can_be_no_authority(settings: Settings, content: str, why: str) -> None:
+def test_rejects_other_files_as_an_authority(
+    settings: Settings, content: str, problem: str
+) -> None:
     settings.ca.write_text(content)
-    told = settings.refused(f'ca_file = "{settings.ca}"')
-    assert told.startswith(f"registries[0].ca_file: what {settings.ca} holds {why}")
-
-
-def test_comments_beside_certificates_are_kept(settings: Settings) -> None:
-    settings.ca.write_text(f"# ours\n{AUTHORITY}\n# another\n{AUTHORITY}")
-    config = settings.load(f'ca_file = "{settings.ca}"')
-    assert config.registries[0].ca == settings.ca.read_text()
+    refusal = settings.refused(f'ca_file = "{settings.ca}"')
+    assert refusal.startswith(f"ca_file: what {settings.ca} holds {problem}")
 
 
 @pytest.mark.parametrize(
-    ("keys", "message"),
+    ("keys", "key"),
     [
-        ('username = "robot"', "registries[0].username: goes together with password_file"),
-        (
-            'password = "s3cret"',
-            "registries[0].password: unknown key 'password'; did you mean 'password_file'?",
-        ),
-        ("password_file = 5", "registries[0].password_file: must be a path in quotes"),
-        ('ca_file = "/no/such"', "registries[0].ca_file: cannot read /no/such: No such file"),
-        ("username = 5", "registries[0].username: must be a text in quotes, and is 5"),
-        ('auth_hosts = "a"', "registries[0].auth_hosts: must be a list"),
-        ('auth_hosts = ["https://a"]', "registries[0].auth_hosts[0]: must be host[:port]"),
-        (f"auth_hosts = {17 * ['a.b']}", "registries[0].auth_hosts: must have at most 16 entries"),
-        ("private = 1", "registries[0].private: must be true or false"),
-        ('token = "x"', "registries[0].token: unknown key 'token'"),
+        ('username = "robot"', "username: goes together with password_file"),
+        ('password = "s3cret"', "password: unknown key"),
+        ("password_file = 5", "password_file: must be a path in quotes"),
+        ('ca_file = "/no/such"', "ca_file: cannot read /no/such: No such file"),
+        ('username = "a:b"', "username: must be 1 to 256 characters, none of them ':'"),
+        ('auth_hosts = ["https://a"]', "auth_hosts[0]: must be host[:port]"),
+        (f"auth_hosts = {17 * ['a.b']}", "auth_hosts: "),
+        ("private = 1", "private: "),
     ],
 )
-def test_a_bad_log_in_is_refused(settings: Settings, keys: str, message: str) -> None:
-    assert re.match(re.escape(message), settings.refused(keys))
+def test_rejects_a_bad_log_in(settings: Settings, keys: str, key: str) -> None:
+    assert settings.refused(keys).startswith(key)
 
 
-@pytest.mark.parametrize("address", ["index.docker.io", "Docker.IO"])
-def test_a_name_that_engines_leave_out_is_an_alias_alone(settings: Settings, address: str) -> None:
-    told = settings.refused("", address)
-    assert told.startswith("registries[0].address: must be registry-1.docker.io, with the aliases")
-    assert settings.load(f'aliases = ["{address}"]').registries[0].aliases == (address,)
-
-
-@pytest.mark.parametrize("username", ["a:b", "x" * 257])
-def test_a_bad_name_is_refused(settings: Settings, username: str) -> None:
-    told = settings.refused(settings.login.replace("robot", username))
-    assert told.startswith("registries[0].username: must be 1 to 256 characters, none of them ':'")
-
-
-def test_a_password_without_a_name_is_refused(settings: Settings) -> None:
-    told = settings.refused(f'password_file = "{settings.password}"')
-    assert told.startswith("registries[0].password_file: goes together with username")
+def test_a_name_that_engines_leave_out_is_an_alias_alone(settings: Settings) -> None:
+    refusal = settings.refused("", "Docker.IO")
+    assert refusal.startswith("address: must be registry-1.docker.io, with the aliases")
+    assert settings.load('aliases = ["Docker.IO"]').registries[0].aliases == ("Docker.IO",)

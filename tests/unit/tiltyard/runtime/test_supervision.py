@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tiltyard.runtime.supervision import Supervision, read_supervision
+from tiltyard.runtime.systemd import Supervision, read_supervision
 
 
 @pytest.mark.parametrize(

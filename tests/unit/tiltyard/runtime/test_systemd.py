@@ -10,8 +10,7 @@ import pytest
 
 from tests.support.fake_clock import FakeClock
 from tests.support.service_manager import Manager, a_manager
-from tiltyard.runtime.supervision import Supervision
-from tiltyard.runtime.systemd import Notifier
+from tiltyard.runtime.systemd import Notifier, Supervision
 
 
 @pytest.fixture(params=["path", "abstract"])

@@ -1,0 +1,81 @@
+"""Settings are read from a file and the environment, and every mistake is reported."""
+
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+from pydantic import Field
+
+from tiltyard.runtime.settings import (
+    Mistake,
+    Settings,
+    SettingsError,
+    Words,
+    read_settings,
+    read_toml,
+)
+
+
+class Table(Settings):
+    name: str
+
+
+class Model(Settings):
+    count: Annotated[int, Field(gt=0)] = 1
+    names: Words[str] = ()
+    tables: tuple[Table, ...] = ()
+
+
+def test_the_environment_goes_before_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "f.toml"
+    path.write_text('count = 2\nnames = ["x"]\n')
+    found = read_settings(Model, path, {"P_COUNT": "7", "COUNT": "8"}, "P_")
+    assert found == Model(count=7, names=("x",))
+    assert read_settings(Model, None, {"P_NAMES": "a,b,"}, "P_").names == ("a", "b")
+
+
+def test_reports_all_mistakes_each_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "f.toml"
+    path.write_text("countt = 1\nnames = [1]\n[[tables]]\nnam = 'x'\n")
+    with pytest.raises(SettingsError) as raised:
+        read_settings(Model, path, {"P_COUNT": "0", "P_NAME": "x"}, "P_")
+    assert str(raised.value).splitlines() == [
+        "P_NAME: unknown variable",
+        "P_COUNT: count: Input should be greater than 0",
+        f"{path}: names[0]: Input should be a valid string",
+        f"{path}: tables[0].name: is missing",
+        f"{path}: tables[0].nam: unknown key",
+        f"{path}: countt: unknown key",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"a = 1\n\nb = ", "at end of document"),
+        (b"a = 1\na = 2\n", "at line 2"),
+        (b"a = " + b"[" * 10000, "recursion"),
+        (b"a = " + b"9" * 5000, "5000 digits"),
+        (b"a = '\xff'", "can't decode byte"),
+    ],
+)
+def test_an_invalid_file_is_reported_in_one_line(
+    tmp_path: Path, content: bytes, problem: str
+) -> None:
+    path = tmp_path / "f.toml"
+    path.write_bytes(content)
+    with pytest.raises(SettingsError, match=problem) as raised:
+        read_toml(path)
+    assert str(raised.value).startswith(f"cannot read {path}: ")
+    assert str(raised.value).count("\n") == 0
+
+
+@pytest.mark.parametrize("name", ["absent", "\0", "."])
+def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path, name: str) -> None:
+    with pytest.raises(SettingsError, match="cannot read"):
+        read_toml(tmp_path / name)
+
+
+def test_a_mistake_is_one_line_whatever_it_quotes() -> None:
+    mistake = Mistake(("a", 0, "b"), "is\nwrong\u2028here", "f")
+    assert str(mistake) == "f: a[0].b: is wrong here"

@@ -1,0 +1,186 @@
+"""A program's settings: a model of pydantic, read from a TOML file and the environment.
+
+All mistakes are reported at once, a line each.
+"""
+
+import ipaddress
+import json
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, TypeVar
+
+import click
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+
+from tiltyard.runtime.tables import printable
+
+EXIT_CONFIG = 78
+"""EX_CONFIG of sysexits.h: starting again without an edit is no use."""
+
+LARGEST_PORT = 65535
+MOST_DIGITS = 5
+_TEXTS = {"extra_forbidden": "unknown key", "missing": "is missing"}
+"""By the types of errors of pydantic-core; the text of others is pydantic's."""
+
+T = TypeVar("T")
+Key = tuple[str | int, ...]
+"""The way to a value: names of tables and keys, and places in lists, which begin at 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One thing that is wrong, in which file or variable of the environment."""
+
+    key: Key
+    text: str
+    where: str = ""
+
+    def __str__(self) -> str:
+        parts = (self.where, shown(self.key), self.text)
+        return " ".join(": ".join(filter(None, parts)).splitlines())
+
+
+class SettingsError(Exception):
+    """Settings cannot be used; the text has a line for each mistake."""
+
+    def __init__(self, *mistakes: Mistake) -> None:
+        super().__init__("\n".join(map(str, mistakes)))
+        self.mistakes = mistakes
+
+
+def shown(key: Key) -> str:
+    """A key as people write it: `registries[0].address`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in key)
+    return text.removeprefix(".")
+
+
+def host_and_port(text: str) -> tuple[str, int]:
+    """Split an address to listen on or to dial; brackets of IPv6 go, the host may be empty.
+
+    Raises:
+        ValueError: It is not one.
+    """
+    host, colon, port = text.rpartition(":")
+    if not (colon and port.isascii() and port.isdigit()):
+        raise ValueError("must have the form host:port")
+    if len(port) > MOST_DIGITS or int(port) > LARGEST_PORT:
+        raise ValueError(f"the port must be at most {LARGEST_PORT}")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _split(value: Any) -> Any:
+    return [word for word in value.split(",") if word] if isinstance(value, str) else value
+
+
+Words = Annotated[tuple[T, ...], BeforeValidator(_split)]
+"""A list whose items are separated by commas in the environment."""
+
+NetworkText = Annotated[str, AfterValidator(lambda text: str(ipaddress.ip_network(text)))]
+"""A network in its normal form, such as 10.0.0.0/8."""
+
+
+class Settings(BaseModel):
+    """Base of the settings of a program, and of the tables in them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_bool_as_number(cls, value: Any, info: ValidationInfo) -> Any:
+        if (
+            isinstance(value, bool)
+            and cls.model_fields[str(info.field_name)].annotation is not bool
+        ):
+            raise ValueError("must not be true or false")
+        return value
+
+    def mistakes(self) -> Iterator[Mistake]:
+        """Check the rules between settings, each of which fits by itself."""
+        return iter(())
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def both_or_none(here: Key, **given: object) -> Iterator[Mistake]:
+    """Check two keys of a table that go together, by their values."""
+    [(one, first), (other, second)] = given.items()
+    if bool(first) != bool(second):
+        present, absent = (one, other) if first else (other, one)
+        yield Mistake((*here, present), f"goes together with {absent}; set both or none")
+
+
+def read_settings(
+    model: type[S], path: Path | None, environment: Mapping[str, str], prefix: str
+) -> S:
+    """Read a file if there is a path, and the variables that begin with `prefix`. Blocks.
+
+    Raises:
+        SettingsError: With all mistakes.
+    """
+    table = {} if path is None else read_toml(path)
+    given = {name: text for name, text in environment.items() if name.startswith(prefix)}
+    known = {prefix + key.upper(): key for key in model.model_fields}
+    texts = {known[name]: text for name, text in given.items() if name in known}
+    found = [Mistake((), "unknown variable", name) for name in sorted(given.keys() - known)]
+    try:
+        config = model.model_validate(table | texts)
+        found.extend(config.mistakes())
+    except ValidationError as error:
+        found.extend(mistakes_of(error))
+    if found:
+        places = {key: prefix + key.upper() for key in texts}
+        file = str(path or "")
+        raise SettingsError(
+            *(
+                replace(each, where=each.where or places.get(str(each.key[0]), file))
+                for each in found
+            )
+        )
+    return config
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a file. Blocks.
+
+    Raises:
+        SettingsError: It cannot be read, or is no TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        problem = error.strerror or str(error)
+    except (ValueError, RecursionError) as error:  # no UTF-8, no TOML, a path with a NUL
+        problem = str(error)
+    raise SettingsError(Mistake((), f"cannot read {path}: {problem}"))
+
+
+def mistakes_of(error: ValidationError) -> Iterator[Mistake]:
+    """Describe each error of pydantic without the value, which may be a secret."""
+    for one in error.errors(include_url=False):
+        text = _TEXTS.get(one["type"]) or one["msg"].removeprefix("Value error, ")
+        yield Mistake(one["loc"], text)
+
+
+def refuse(error: SettingsError) -> NoReturn:
+    """End the command with a line for each mistake."""
+    for mistake in error.mistakes:
+        click.echo(printable(str(mistake)), err=True)
+    sys.exit(EXIT_CONFIG)
+
+
+def show(config: Settings, secret: Mapping[str, Any] | None = None) -> None:
+    """Print the settings in effect, without what `secret` names as pydantic's `exclude` does."""
+    for key, value in config.model_dump(mode="json", exclude=secret).items():
+        click.echo(f"{key} = {json.dumps(value, ensure_ascii=False)}")

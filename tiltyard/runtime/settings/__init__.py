@@ -1,1 +1,0 @@
-"""Reads and checks a settings file. The settings themselves are each program's own."""

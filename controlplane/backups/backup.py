@@ -7,26 +7,31 @@ not hold a transaction of the database open.
 import os
 import shutil
 import tarfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
-from controlplane.backups.parts import (
-    DATABASE,
-    KEYS,
-    MAX_KEY_BYTES,
-    PARTS,
-    REQUIRED,
-    check_keys,
-)
+from cryptography.fernet import Fernet
+
 from controlplane.domain.errors import StoreError
+from controlplane.pki.authorities import Authorities
+from controlplane.pki.tickets import KEY_BYTES
 from controlplane.settings.model import Config
-from controlplane.state_dir.lock import backing_up
+from controlplane.state_dir.lock import using
 from controlplane.state_dir.private_files import read_private, writing_private
 from controlplane.storage.engine.database_copy import copy_database
 
+DATABASE = "controlplane.db"
+AUTHORITY, TICKET_KEY, REGISTRY_KEY = "authority.pem", "ticket.key", "registry.key"
+
+KEYS = (AUTHORITY, TICKET_KEY, REGISTRY_KEY)
+REQUIRED = (AUTHORITY, TICKET_KEY, DATABASE)
+"""`registry.key` exists only once a password of a registry has been set."""
+
+PARTS = (*KEYS, DATABASE)
+"""The files of a backup, in their order. An archive that is cut off lacks the database."""
+
+MAX_KEY_BYTES = 16 * 1024
 _DRAFT = "backup.draft"
 """A folder in the state directory for the copies, which the next backup removes after a kill."""
 
@@ -47,7 +52,7 @@ def back_up(config: Config, target: Path, now: datetime, *, replace: bool) -> No
         raise StoreError(f"cannot write {target}: {error.strerror}") from error
 
 
-def write_backup(config: Config, file: BinaryIO, now: datetime) -> None:
+def write_backup(config: Config, file: IO[bytes], now: datetime) -> None:
     """Write a backup to an open file or a pipe.
 
     Raises:
@@ -56,46 +61,69 @@ def write_backup(config: Config, file: BinaryIO, now: datetime) -> None:
     state_dir = config.state_dir
     if not state_dir.is_dir():
         raise StoreError(f"cannot back up {state_dir}: there is no such directory")
-    with backing_up(state_dir):
+    with using(state_dir):
+        folder = state_dir / _DRAFT
+        shutil.rmtree(folder, ignore_errors=True)
         try:
-            with _copied(config) as folder:
-                _write_archive(folder, file, now)
+            folder.mkdir(mode=0o700)
+            _copy(config, folder)
+            _write_archive(folder, file, now)
         except (OSError, StoreError) as error:
             raise StoreError(f"cannot back up {state_dir}: {error}") from error
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-@contextmanager
-def _copied(config: Config) -> Iterator[Path]:
+def check_keys(folder: Path) -> None:
+    """Check that the files of keys in a folder hold keys, as far as they exist. Blocks.
+
+    Raises:
+        StoreError: One is damaged.
+        OSError: One cannot be read.
+    """
+    for name, parse in (
+        (AUTHORITY, Authorities.from_pem),
+        (TICKET_KEY, _check_ticket_key),
+        (REGISTRY_KEY, Fernet),
+    ):
+        if (folder / name).exists():
+            try:
+                parse((folder / name).read_bytes())
+            except ValueError as error:
+                raise StoreError(f"{name} is damaged: {error}") from error
+
+
+def _copy(config: Config, folder: Path) -> None:
     """Copy the files into a folder, the keys after the database.
 
     A password in the database was sealed with a key that already was in its file.
     """
-    folder = config.state_dir / _DRAFT
-    shutil.rmtree(folder, ignore_errors=True)
-    try:
-        folder.mkdir(mode=0o700)
-        copy_database(config.database, folder / DATABASE)
-        for name in KEYS:
-            key = read_private(config.state_dir / name, MAX_KEY_BYTES + 1)
-            if key is not None:
-                (folder / name).write_bytes(key)
-            elif name in REQUIRED:
-                raise StoreError(
-                    f"{name} is missing: put a copy of it back, or run `init` to create another"
-                )
-        check_keys(folder)
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    copy_database(config.database, folder / DATABASE)
+    for name in KEYS:
+        key = read_private(config.state_dir / name, MAX_KEY_BYTES + 1)
+        if key is not None:
+            (folder / name).write_bytes(key)
+        elif name in REQUIRED:
+            raise StoreError(
+                f"{name} is missing: put a copy of it back, or run `init` to create another"
+            )
+    check_keys(folder)
 
 
-def _write_archive(folder: Path, file: BinaryIO, now: datetime) -> None:
+def _write_archive(folder: Path, file: IO[bytes], now: datetime) -> None:
+    def owned(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        member.mtime, member.mode = int(now.timestamp()), 0o600
+        member.uid = member.gid = 0
+        member.uname = member.gname = ""
+        return member
+
     with tarfile.open(fileobj=file, mode="w|", format=tarfile.GNU_FORMAT) as archive:
         for path in (folder / name for name in PARTS):
             if path.exists():
-                member = tarfile.TarInfo(path.name)
-                member.size, member.mtime = path.stat().st_size, int(now.timestamp())
-                member.mode = 0o600
-                with path.open("rb") as source:
-                    archive.addfile(member, source)
+                archive.add(path, path.name, filter=owned)
     file.flush()
+
+
+def _check_ticket_key(key: bytes) -> None:
+    if len(key) != KEY_BYTES:
+        raise ValueError(f"it has {len(key)} bytes instead of {KEY_BYTES}")

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from controlplane.cli import authority as authority_cli
+from controlplane.cli import console
 from controlplane.cli import fleet as fleet_cli
 from controlplane.cli import operators as operator_cli
 from controlplane.domain.errors import StoreError
@@ -96,7 +97,11 @@ def init(
         tokens = server.initialise(config, accounts, new_operator_token=new_operator_token)
     except StoreError as error:
         raise click.ClickException(str(error)) from error
-    server.print_tokens(config, tokens, as_json=as_json)
+    try:
+        console.echo(tokens.to_json() if as_json else server.for_people(tokens))
+    except OSError as error:
+        text = f"cannot print the tokens: {error}; create others with --new-operator-token"
+        raise click.ClickException(text) from error
 
 
 @main.command()

@@ -7,20 +7,14 @@ neither the database nor gRPC, and importing them takes longer than its call.
 import asyncio
 import gc
 import signal
-import time
-
-import click
 
 from controlplane.app.control_plane import DEFAULT_ACCOUNT, ControlPlane
-from controlplane.backups.restore import finish
 from controlplane.catalog.accounts import InitialTokens, first_tokens
-from controlplane.cli.console import echo
 from controlplane.domain.errors import StoreError
 from controlplane.http.errors import REFUSED
 from controlplane.sessions.start import NOT_STARTED
 from controlplane.settings.model import Config
 from controlplane.state_dir.lock import serving, using
-from controlplane.state_dir.owner import as_owner_of
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.systemd import Notifier, read_supervision
 
@@ -37,13 +31,10 @@ with Python's 700 taking in 100,000 sessions is looked through some hundred time
 def serve(config: Config) -> None:
     """Serve until SIGTERM or SIGINT; initialise the state first if there is none.
 
-    A restore that was interrupted is finished first.
-
     Raises:
         BaseExceptionGroup: What ended it, such as a StoreError or an OSError.
     """
     with serving(config.state_dir):
-        finish(config.state_dir)
         first_start(config)
         gc.freeze()  # what was imported is no garbage
         gc.set_threshold(COLLECT_AFTER)
@@ -95,21 +86,6 @@ def initialise(
         return asyncio.run(making)
 
 
-def print_tokens(config: Config, tokens: InitialTokens, *, as_json: bool) -> None:
-    """Print stored tokens; if that fails, write them to a file for the owner.
-
-    Raises:
-        click.ClickException: They are in a file that it names.
-    """
-    try:
-        echo(tokens.to_json() if as_json else _for_people(tokens))
-    except OSError as error:
-        kept = config.state_dir / f"unprinted-tokens-{time.time_ns()}.json"
-        with as_owner_of(config.state_dir):
-            tokens.save(kept)
-        raise click.ClickException(f"cannot print: {error}; see {kept}") from error
-
-
 async def _serve(config: Config) -> None:
     if config.failpoint:
         log.warning("a failpoint is active", name=config.failpoint)
@@ -127,7 +103,8 @@ async def _serve(config: Config) -> None:
         await asyncio.gather(notifying, return_exceptions=True)
 
 
-def _for_people(tokens: InitialTokens) -> str:
+def for_people(tokens: InitialTokens) -> str:
+    """Show new tokens, a line each."""
     lines = [f"account {name}: {token}" for name, token in tokens.accounts.items()]
     if tokens.operator_token is not None:
         lines.append(f"operator: {tokens.operator_token}")

@@ -1,4 +1,4 @@
-"""Locks on a state directory: one process serves, others read and add, or a restore has it alone.
+"""Locks on a state directory: one process serves, another reads or adds, or a restore is alone.
 
 A process that holds one works as the user who owns the directory. The kernel releases the locks of
 a process that ends; their files stay. Nothing waits for a lock. All of it blocks.
@@ -6,23 +6,15 @@ a process that ends; their files stay. Nothing waits for a lock. All of it block
 
 import fcntl
 import os
+import pwd
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from controlplane.domain.errors import StoreError
-from controlplane.state_dir.owner import as_owner_of
-
-_SERVING = "serve.lock"
-_USING = "state.lock"
-_BACKING_UP = "backup.lock"
 
 RESTORE_READY = "restore.ready"
 """A folder that exists while a restored state is being put in place."""
-
-_IS_SERVED = "a control plane serves from there"
-_IS_USED = "`init` or `backup` is running there"
-_IS_REPLACED = "`restore` is running there"
 
 
 @contextmanager
@@ -30,39 +22,22 @@ def serving(state_dir: Path) -> Iterator[None]:
     """Be the one that serves from a state directory, which is created where there is none.
 
     Raises:
-        StoreError: Another process serves, or a restore is running.
+        StoreError: Another process serves, or a restore is running or was interrupted.
     """
-    with _locked(state_dir, _SERVING, fcntl.LOCK_EX, f"{_IS_SERVED}, or {_IS_REPLACED}"):
+    with _locked(state_dir, "serve.lock", "a control plane serves from there, or `restore` runs"):
+        _check_whole(state_dir)
         yield
 
 
 @contextmanager
 def using(state_dir: Path) -> Iterator[None]:
-    """Read from and add to the database, beside others that do and one that serves.
+    """Read from and add to the database, also beside a process that serves.
 
     Raises:
-        StoreError: A restore is running, or was interrupted.
+        StoreError: Another process does, or a restore is running or was interrupted.
     """
-    with _locked(state_dir, _USING, fcntl.LOCK_SH, _IS_REPLACED):
-        if (state_dir / RESTORE_READY).exists():
-            raise StoreError(
-                f"cannot use {state_dir}: a restore was interrupted there: `serve` finishes it,"
-                " and so does another `restore`"
-            )
-        yield
-
-
-@contextmanager
-def backing_up(state_dir: Path) -> Iterator[None]:
-    """Use the database as `using` does, one backup at a time.
-
-    Raises:
-        StoreError: A restore or another backup is running, or a restore was interrupted.
-    """
-    with (
-        using(state_dir),
-        _locked(state_dir, _BACKING_UP, fcntl.LOCK_EX, "another `backup` is running there"),
-    ):
+    with _locked(state_dir, "state.lock", "`init`, `backup` or `restore` is running there"):
+        _check_whole(state_dir)
         yield
 
 
@@ -73,14 +48,22 @@ def replacing(state_dir: Path) -> Iterator[None]:
     Raises:
         StoreError: It is in use.
     """
-    with ExitStack() as stack:
-        for name, user in ((_SERVING, _IS_SERVED), (_USING, _IS_USED)):
-            stack.enter_context(_locked(state_dir, name, fcntl.LOCK_EX, user))
+    with (
+        _locked(state_dir, "serve.lock", "a control plane serves from there"),
+        _locked(state_dir, "state.lock", "`init`, `backup` or `restore` is running there"),
+    ):
         yield
 
 
+def _check_whole(state_dir: Path) -> None:
+    if (state_dir / RESTORE_READY).exists():
+        raise StoreError(
+            f"cannot use {state_dir}: a restore was interrupted there: repeat it with --force"
+        )
+
+
 @contextmanager
-def _locked(state_dir: Path, name: str, kind: int, user: str) -> Iterator[None]:
+def _locked(state_dir: Path, name: str, user: str) -> Iterator[None]:
     path = state_dir / name
     with ExitStack() as stack:
         try:
@@ -92,7 +75,37 @@ def _locked(state_dir: Path, name: str, kind: int, user: str) -> Iterator[None]:
         except OSError as error:
             raise StoreError(f"cannot open {path}: {error.strerror}") from error
         try:
-            fcntl.flock(handle, kind | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise StoreError(f"cannot use {state_dir}: {user}") from None
         yield
+
+
+@contextmanager
+def as_owner_of(folder: Path) -> Iterator[None]:
+    """Run as the user who owns a folder, and in the user's groups, if this is root.
+
+    So what `init` creates as root is owned by the user of the service, and no link leads where
+    the user could not go. It holds for the whole process with all its threads.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    owner = folder.stat()
+    if os.geteuid() != 0 or owner.st_uid == 0:
+        yield
+        return
+    groups, group = os.getgroups(), os.getegid()
+    try:
+        name = pwd.getpwuid(owner.st_uid).pw_name
+        os.setgroups(os.getgrouplist(name, owner.st_gid))
+    except KeyError:  # a user of another machine, or of a container
+        os.setgroups([owner.st_gid])
+    os.setegid(owner.st_gid)
+    os.seteuid(owner.st_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(group)
+        os.setgroups(groups)

@@ -2,25 +2,23 @@
 
 import gzip
 import io
-import json
-import os
+import itertools
 import shutil
 import sqlite3
-import subprocess
-import sys
 import tarfile
+from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from controlplane.backups import restore as restoring
-from controlplane.backups.backup import back_up
-from controlplane.backups.restore import Restored, finish, restore
+from controlplane.backups.backup import KEYS, back_up
+from controlplane.backups.restore import Restored, restore
 from controlplane.cli.main import main
 from controlplane.domain.errors import StoreError
 from controlplane.settings.model import Config
@@ -29,8 +27,6 @@ from controlplane.storage.engine import database_copy
 from controlplane.storage.engine.database_copy import NEWEST_SCHEMA
 from controlplane.storage.engine.migrations import MIGRATIONS, migrate
 from tests.support.controlplane.kept_states import NOW, a_backup, a_state, contents, files, rows
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
@@ -78,8 +74,6 @@ def test_the_state_is_that_of_the_backup_and_the_old_files_are_kept(
     config: Config, made: Made
 ) -> None:
     old = contents(config.state_dir)
-    log = (config.state_dir / "controlplane.db-wal").read_bytes()
-    assert log, "the account is in the log alone"
     restored = put_back(config, made.backup)
     is_as(made, config)
     assert restored.taken == "2026-05-04T10:30:00Z"
@@ -231,31 +225,19 @@ def another_programs() -> bytes:
 
 SPOILT: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "empty": (lambda _: b"", "not a tar archive: empty file"),
-    "text": (lambda _: b"SQLite format 3\0" * 64, "not a tar archive"),
     "compressed": (gzip.compress, "not a tar archive"),
     "zeros": (lambda _: b"\0" * 10240, "has no authority.pem"),
     "a file outside": (added("../controlplane.db"), "does not belong in a backup"),
-    "an absolute file": (added("/etc/passwd"), "does not belong in a backup"),
-    "a long name": (added("ä" * 200), "does not belong in a backup"),
-    "a link": (added("ticket.key", tarfile.SYMTYPE), "is not a regular file"),
-    "a hard link": (added("ticket.key", tarfile.LNKTYPE), "is not a regular file"),
-    "a folder": (added("ticket.key", tarfile.DIRTYPE), "is not a regular file"),
-    "a device": (added("ticket.key", tarfile.CHRTYPE), "is not a regular file"),
+    "a link": (added("ticket.key", tarfile.SYMTYPE), "does not belong in a backup"),
+    "a hard link": (added("ticket.key", tarfile.LNKTYPE), "does not belong in a backup"),
     "a sparse file": (
         added("x", pax_headers={"GNU.sparse.map": "0,1", "GNU.sparse.name": "ticket.key"}),
-        "is not a regular file",
+        "does not belong in a backup",
     ),
     "a bad header": (added("ticket.key", pax_headers={"GNU.sparse.map": "x,1"}), "is damaged"),
     "a bad time": (added("ticket.key", pax_headers={"mtime": "1e300"}), "is damaged"),
-    "one twice": (lambda b: archived([*members(b), members(b)[0]]), "has authority.pem twice"),
     "a huge key": (replaced("ticket.key", b"x" * 20000), "is too large: 20000 bytes"),
-    "larger than the disk": (
-        added("controlplane.db", pax_headers={"size": "9" * 18}),
-        "too large",
-    ),
-    "a negative size": (added("controlplane.db", pax_headers={"size": "-1"}), "too large: -1"),
     "no database": (without("controlplane.db"), "has no controlplane.db"),
-    "no authority": (without("authority.pem"), "has no authority.pem"),
     "no ticket key": (without("ticket.key"), "has no ticket.key"),
     "a bad authority": (replaced("authority.pem", b"x"), "authority.pem is damaged"),
     "a bad ticket key": (replaced("ticket.key", b"x"), "ticket.key is damaged"),
@@ -299,68 +281,43 @@ def test_a_backup_that_is_cut_off_anywhere_changes_nothing(config: Config, kept:
         assert files(config.state_dir) == before
 
 
-# Killed in the middle.
-
-
-def test_killed_at_any_moment_it_leaves_the_old_state_or_the_new_one(tmp_path: Path) -> None:
-    """By SIGKILL before each change of a file by a restore, and by what finishes one."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.controlplane.killed_restores", str(tmp_path)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    counted = json.loads(done.stdout)
-    assert counted["old"] > 5
-    assert counted["new"] > 15
-    assert counted["finish"] > 15
-
-
-def test_an_interrupted_restore_is_finished_before_anything_else(
-    config: Config, made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_interrupted_at_any_step_it_leaves_the_old_state_or_can_only_be_repeated(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
-        raise OSError("Input/output error")
+    """Nothing is undone after the first rename, so that an error there is like a kill."""
+    old, found, left = contents(made.old), Counter[str](), [0]
+    rename = Path.rename
 
-    with monkeypatch.context() as broken:
-        broken.setattr(Path, "hardlink_to", fail)
-        with pytest.raises(StoreError, match=r"cannot finish the restore .*: Input/output error"):
-            put_back(config, made.backup)
-        with pytest.raises(StoreError, match=r"cannot finish the restore .*: Input/output error"):
-            finish(config.state_dir)
-    for arguments in (("init",), ("backup", str(tmp_path / "new"))):
-        refused = command(config, *arguments)
-        assert refused.exit_code == 1
-        assert "a restore was interrupted there" in refused.output
-    half = Path(shutil.copytree(config.state_dir, tmp_path / "half"))
-    with pytest.raises(StoreError, match="it has a database"):
-        put_back(config, made.backup, replace=False)
-    is_as(made, config)
+    def fail_at_last(path: Path, target: Path) -> Path:
+        left[0] -= 1
+        if left[0] == 0:
+            raise OSError("Input/output error")
+        return rename(path, target)
 
-    def end(_: Config) -> None:
-        raise StoreError("the first start comes after that")
-
-    monkeypatch.setattr("controlplane.cli.server.first_start", end)
-    serving_half = command(Config(state_dir=half), "serve")
-    assert "the first start comes after that" in serving_half.output
-    is_as(made, Config(state_dir=half))
-
-
-def test_a_disk_that_fails_before_leaves_the_old_state(
-    config: Config, kept: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
-        raise OSError("Input/output error")
-
-    before = files(config.state_dir)
-    monkeypatch.setattr(restoring, "flush_folder", fail)
-    with pytest.raises(StoreError, match=r"cannot restore .*: Input/output error"):
-        put_back(config, kept)
-    assert files(config.state_dir) == before
+    for number in itertools.count(1):
+        config = Config(state_dir=Path(shutil.copytree(made.old, tmp_path / str(number))))
+        left[0] = number
+        with monkeypatch.context() as broken:
+            broken.setattr(Path, "rename", fail_at_last)
+            try:
+                put_back(config, made.backup)
+                break
+            except StoreError as error:
+                is_unfinished = "cannot finish the restore" in str(error)
+        if is_unfinished:
+            for arguments in (("serve",), ("init",), ("backup", str(tmp_path / "new"))):
+                refused = command(config, *arguments)
+                assert refused.exit_code == 1
+                assert "a restore was interrupted there: repeat it" in refused.output
+            restore(config, io.BytesIO(made.backup), datetime.now(UTC), replace=True)
+            is_as(made, config)
+            moved = [path.name for path in config.state_dir.glob("replaced-*/*")]
+            assert {*KEYS, "controlplane.db"} <= set(moved), "no old file is lost"
+        else:
+            assert contents(config.state_dir) == old
+        found["repeated" if is_unfinished else "old"] += 1
+    assert found["old"] > 0
+    assert found["repeated"] > 5
 
 
 # The command.
@@ -372,20 +329,15 @@ def command(config: Config, name: str, *arguments: str) -> Result:
     return CliRunner().invoke(main, [name, "--config", str(path), *arguments])
 
 
-def test_the_command_says_what_is_left_to_do(config: Config, kept: bytes, tmp_path: Path) -> None:
-    (tmp_path / "kept.backup").write_bytes(kept)
-    path = str(tmp_path / "kept.backup")
-    refused = command(config, "restore", path)
+def test_the_command_names_what_it_restored(config: Config, kept: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "kept.backup"
+    path.write_bytes(kept)
+    refused = command(config, "restore", str(path))
     assert refused.exit_code == 1
     assert "--force" in refused.stderr
-    done = command(config, "restore", "--force", path)
+    done = command(config, "restore", "--force", str(path))
     assert done.exit_code == 0, done.output
-    for text in (
-        "restored the backup of 2026-05-04T10:30:00Z",
-        f"the files that it replaced are in {config.state_dir}/replaced-",
-        "init --account",
-        "revoke again agents",
-    ):
-        assert text in done.stdout
+    assert "restored the backup of 2026-05-04T10:30:00Z" in done.stdout
+    assert f"the files that it replaced are in {config.state_dir}/replaced-" in done.stdout
     nothing = command(config, "restore", "--force", f"{path}.gone")
     assert (nothing.exit_code, nothing.stderr.count("\n")) == (1, 1)

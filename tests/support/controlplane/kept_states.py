@@ -11,8 +11,7 @@ from pathlib import Path
 from cryptography.fernet import Fernet
 from sqlite_utils import Database
 
-from controlplane.backups.backup import back_up
-from controlplane.backups.parts import AUTHORITY, KEYS, REGISTRY_KEY, TICKET_KEY
+from controlplane.backups.backup import AUTHORITY, KEYS, REGISTRY_KEY, TICKET_KEY, back_up
 from controlplane.pki.authority import Authority
 from controlplane.settings.model import Config
 from controlplane.state_dir.private_files import write_private

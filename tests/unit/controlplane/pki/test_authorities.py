@@ -9,7 +9,7 @@ import pytest
 from cryptography import x509
 
 from controlplane.api.enrolling import enrolling_tls
-from controlplane.backups.parts import check_keys
+from controlplane.backups.backup import check_keys
 from controlplane.domain.errors import StoreError
 from controlplane.pki.authorities import Authorities
 from controlplane.pki.authority import AUTHORITY_LIFE, ENDING, Authority, Identity

@@ -11,7 +11,6 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaV
 from pydantic_core import core_schema
 
 from controlplane.api.operations.fields import json_pattern
-from controlplane.api.operations.links import LINKS
 from controlplane.api.operations.operation import ANYWHERE, JSON, Operation, Route
 from controlplane.domain.names import NAME_PATTERN
 from controlplane.http.errors import ErrorResponse
@@ -48,6 +47,7 @@ _HEADERS: dict[str, Any] = {
         "required": True,
         "schema": {"type": "string", "format": "uuid"},
     },
+    "Cache-Control": {"required": True, "schema": {"type": "string"}},
 }
 _RETRY_AFTER = {
     "Retry-After": {
@@ -231,8 +231,6 @@ def _success(handler: Operation, schemas: _Schemas) -> dict[str, Any]:
         success["content"] = {JSON: {"schema": schemas.reference(handler.shape)}}
     elif handler.media_types:
         success["content"] = {kind: {"schema": _raw(kind)} for kind in handler.media_types}
-    if handler.name in LINKS:
-        success["links"] = {link.target: link.described() for link in LINKS[handler.name]}
     return success
 
 

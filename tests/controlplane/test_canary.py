@@ -6,36 +6,241 @@ to that registry.
 """
 
 import asyncio
+import base64
+import hashlib
 import json
 import logging
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from controlplane.api.operations.operation import Route
+from controlplane.api.routes import ROUTES
+from controlplane.domain import tokens as token_format
 from controlplane.settings.model import Config
 from controlplane.settings.registries import RegistryConfig
-from tests.controlplane.canary import (
-    ENV,
-    FILE_PASSWORD,
-    KEPT,
-    STRAY,
-    Secret,
-    Tour,
-    check_database,
-    check_files,
-    found_in,
-)
-from tests.controlplane.quoting_registry import QuotingRegistry
-from tests.fuzz.templates import REGISTRY_PASSWORD
+from tests.controlplane.body_models import EXAMPLES, REGISTRY_PASSWORD
+from tests.controlplane.quoting_registry import CHALLENGES, WAYS, QuotingRegistry
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.fake_registry import FakeRegistry
-from tests.support.controlplane.system import System
+from tests.support.controlplane.raw_http import RawAnswer, ask
+from tests.support.controlplane.system import APPLICATION, System, eventually
 from tests.support.harness import AgentSpec, ControlPlaneProcess
 from tests.support.log_lines import logfmt
 from tiltyard.runtime.logging.output import LineFormatter
 
-FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+ENV = "env-canary-7c1d9a40b2"
+"""The value of a session's own variable."""
+FILE_PASSWORD = "pw-91b3d2aa-settings-canary"
+"""The password that the settings file names, for the registry `quoting`."""
+STRAY = token_format.mint().text
+"""A token that is no account's, for wherever a token does not belong."""
+KEPT = "initial-tokens.json"
+PARAMETERS = {
+    "id": "s-1",
+    "name": "game",
+    "image": "game",
+    "region": "local",
+    "location": "local",
+    "version": "v1",
+    "file": "start.js",
+    "agent": "a0",
+    "account": "alice",
+    "nodePool": "made-1",
+    "registry": "made-1",
+}
+QUERIES = {
+    "/session": "all=true&location=local&filter[stage]=final",
+    "/logs": "id=s-1",
+    "/artifacts": "session=ended&path=/data",
+    "/operator/placement": "account=alice&image=game&location=local",
+}
+
+
+class Secret:
+    """A token, and all by which a trace of its secret is known."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        secret = text.split("_")[2][:64]
+        self.parts = tuple(secret[at : at + 16].encode() for at in range(0, 64, 16))
+        digest, whole = (hashlib.sha256(part.encode()) for part in (secret, text))
+        self.hash = digest.digest()
+        hexadecimal = (found.hexdigest().encode() for found in (digest, whole))
+        self.made_of_it = (bytes.fromhex(secret), *hexadecimal)
+
+    def is_in(self, data: bytes) -> bool:
+        return any(trace in data.lower() for trace in (*self.parts, *self.made_of_it))
+
+
+def _other_traces() -> Iterator[bytes]:
+    """Give what else may be nowhere: a session's variables, and how to log in to registries."""
+    yield ENV.encode()
+    for password in (REGISTRY_PASSWORD, FILE_PASSWORD):
+        # Begins, since what quotes them may break off.
+        yield from (password[:11].encode(), base64.b64encode(f"robot:{password}".encode())[:16])
+
+
+def _everything(value: Any) -> Any:
+    """Put a token for every string of a body."""
+    match value:
+        case str():
+            return STRAY
+        case dict():
+            return {key: _everything(item) for key, item in value.items()}
+        case list():
+            return [_everything(item) for item in value]
+    return value
+
+
+class Tour:
+    """Sends everything and keeps what was answered."""
+
+    def __init__(self, base_url: str, alice: str, operator: str) -> None:
+        self._port = int(base_url.rpartition(":")[2])
+        self._alice, self._operator = alice, operator
+        self.answers: list[tuple[bytes, RawAnswer]] = []
+
+    async def go(self) -> None:
+        """Make what the requests are about, then send those of every route."""
+        await self._fill()
+        for route in ROUTES:
+            await self._try(route)
+        await self._have_passwords_quoted()
+        for session in (await self.ask("GET", "/session?all=1")).json["sessions"]:
+            await self.ask("DELETE", f"/session/{session['id']}")
+
+    async def ask(
+        self,
+        method: str,
+        target: str,
+        body: Any = None,
+        *headers: str,
+        bearer: str | None = None,
+        version: str = "1.1",
+    ) -> RawAnswer:
+        """Send a body, as JSON if it is no text."""
+        own = self._operator if "/operator/" in target else self._alice
+        lines = [f"{method} {target} HTTP/{version}", "Host: a", *headers]
+        lines.append(f"Authorization: {bearer or f'Bearer {own}'}")
+        text = body if isinstance(body, str) else "" if body is None else json.dumps(body)
+        lines.append(f"Content-Length: {len(text.encode())}")
+        data = "\r\n".join([*lines, "", text]).encode()
+        answer = await ask(self._port, data)
+        assert answer is not None, data
+        self.answers.append((data, answer))
+        return answer
+
+    async def _fill(self) -> None:
+        await self.ask("POST", "/application", APPLICATION)
+        await self.ask("POST", "/application/game/tags", {"tag": "v1"})
+
+        async def pulled() -> bool:
+            return bool((await self.ask("GET", "/tag/local/game/v1")).json["exists"])
+
+        await eventually(pulled)
+        env = {"CANARY": ENV, "OTHER": f"{ENV} and more"}
+        body: dict[str, Any] = {"location": "local", "image": "game", "env": env}
+        assert (await self.ask("POST", "/session", body | {"id": "ended"})).status == 201
+        await self.ask("DELETE", "/session/ended")
+        for wrong in ({"{}": "x"}, {"TILTYARD_HOST": ENV}, {"OK": [ENV]}, {"": ENV}):
+            await self.ask("POST", "/session", body | {"env": wrong | {"CANARY": ENV}})
+        for more in ({"env": ENV}, {"image": "unknown"}, {"ports": [{"container": 1, "host": 1}]}):
+            await self.ask("POST", "/session", body | more)
+
+    async def _try(self, route: Route) -> None:
+        """Call a route as it should be, then with tokens where none belongs."""
+        method, path = route.method, route.path.format_map(PARAMETERS)
+        query = QUERIES.get(route.path, "")
+        body = None if route.handler.body is None else EXAMPLES[route.handler.body]
+        answer = await self.ask(method, f"{path}?{query}", body)
+        # What an operator would act on may be gone or be another's name.
+        assert answer.status in {route.handler.status, 404, 409}, answer.body
+        parent = path.rpartition("/")[0]
+        names = [pair.partition("=")[0] for pair in query.split("&")]
+        for target in (
+            *(f"{parent}/{wrong}" for wrong in (STRAY, STRAY[:50], f"x{STRAY}?x")),
+            f"/{STRAY}{path}",
+            f"{path}?token={STRAY}&{STRAY}=1&filter[{STRAY}]=1&playerCount[{STRAY}]=1",
+            f"{path}?" + "&".join(f"{name}={STRAY}" for name in (*names, "all", "filterNot")),
+        ):
+            await self.ask(method, target, body)
+        if body is not None:
+            wrong_places = {STRAY: 1, "labels": {STRAY: 1}, "env": {STRAY: [1]}}
+            for wrong in (_everything(body), body | wrong_places, STRAY, f'"{STRAY}'):
+                await self.ask(method, path, wrong)
+        for name in ("Cookie", "X-Token", "Expect", STRAY, f"X {STRAY}", "X-Forwarded-For"):
+            await self.ask(method, path, body, f"{name}: {STRAY}")
+        for bearer in (
+            *(f"Bearer {self._alice[:50]}", f"Bearer {self._alice[:84]}00000000", self._alice),
+            *(f"Basic {self._alice}", f"Bearer {self._alice}x", f"Bearer {STRAY}"),
+            f"Bearer x {self._alice}",
+        ):
+            await self.ask(method, path, body, bearer=bearer)
+        await self.ask(method, path, body, version="3")
+        await self.ask(method, path, body, f"Authorization: Bearer {self._alice}")
+
+    async def _have_passwords_quoted(self) -> None:
+        listed = (await self.ask("GET", "/operator/registry")).json["registries"]
+        (address,) = (entry["address"] for entry in listed if entry["name"] == "quoting")
+        address = address.replace("127.0.0.1", "localhost")
+        quoted = {"address": address, "username": "robot", "password": REGISTRY_PASSWORD}
+        assert (await self.ask("PUT", "/operator/registry/quoted", quoted)).status == 204
+        for name in ("quoting", "quoted"):
+            body = APPLICATION | {"name": name, "registry": name}
+            assert (await self.ask("POST", "/application", body)).status == 201
+            for _ in range(len(WAYS) * len(CHALLENGES)):
+                enabled = await self.ask("POST", f"/application/{name}/tags", {"tag": "v1"})
+                found = await self.ask("GET", f"/application/{name}/tags/available")
+                assert 204 not in {enabled.status, found.status}
+        assert b"passwordGiven" in (await self.ask("GET", "/operator/audit?kind=registry")).body
+
+    @property
+    def secrets(self) -> list[Secret]:
+        """The tokens that somebody holds, and those that were made on the way."""
+        made = [answer.json["token"] for _, answer in self.answers if _has_token(answer)]
+        return [Secret(text) for text in {self._alice, self._operator, *made}]
+
+    def check_answers(self) -> None:
+        """An answer may repeat what its caller put into path, query or body, and no more."""
+        secrets, others = self.secrets, (*Secret(STRAY).made_of_it, *_other_traces())
+        for sent, answer in self.answers:
+            shown = repr(answer.headers).encode() + answer.body
+            new = answer.json["token"] if _has_token(answer) else ""
+            assert not any(one.is_in(shown) for one in secrets if one.text != new), sent
+            assert not any(trace in shown for trace in others), sent
+
+
+def _has_token(answer: RawAnswer) -> bool:
+    return answer.status == 201 and "token" in answer.json
+
+
+def check_nothing_in(data: bytes, secrets: list[Secret], where: object) -> None:
+    assert not any(secret.is_in(data) for secret in secrets), where
+    assert not any(trace in data for trace in _other_traces()), where
+
+
+def check_state(database: Path, secrets: list[Secret]) -> None:
+    """Check every row, and every byte of every file; of a token there is the hash, as bytes."""
+    db = sqlite3.connect(database)
+    for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'").fetchall():
+        for row in db.execute(f"SELECT * FROM {table}"):
+            check_nothing_in(repr(row).encode(), secrets, (table, row))
+    kept = dict(db.execute("SELECT secret_hash, typeof(secret_hash) FROM token"))
+    db.close()
+    assert set(kept.values()) == {"blob"}
+    assert kept.keys() <= {secret.hash for secret in secrets}
+    assert len(kept) > 3
+    paths = (path for path in database.parent.rglob("*") if path.is_file())
+    check_files(secrets, *(path for path in paths if path.name != KEPT))
+
+
+def check_files(secrets: list[Secret], *paths: Path) -> None:
+    for path in paths:
+        check_nothing_in(path.read_bytes(), secrets, path)
 
 
 class Records(logging.Handler):
@@ -47,7 +252,7 @@ class Records(logging.Handler):
         self.written: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.plain.append(logging.Formatter(FORMAT).format(record))
+        self.plain.append(logging.Formatter("%(name)s %(message)s").format(record))
         self.written.append(LineFormatter("logfmt", journald=False).format(record))
 
 
@@ -88,21 +293,21 @@ async def test_secrets_are_where_they_are_meant_to_be_and_nowhere_else(
 ) -> None:
     async with QuotingRegistry() as quoting, Quoted(tmp_path, quoting) as system:
         system.registry.push("studio/game", "v1")
-        tokens = system.tokens | {"operator": system.operator_token}
-        tour = Tour(system.control_plane.base_url, tokens)
+        alice, operator = system.tokens["alice"], system.operator_token
+        tour = Tour(system.control_plane.base_url, alice, operator)
         await tour.go()
-        secrets = tour.secrets
+        secrets = [*tour.secrets, Secret(system.tokens["bob"])]
         tour.check_answers()
         assert any(ENV in request.spec.env.values() for request in system.agent.started)
-        check_database(system.config.database, secrets)
+        check_state(system.config.database, secrets)
         await system.nothing_is_left()
         await system.stop_serving()
-        check_database(system.config.database, secrets)
+        check_state(system.config.database, secrets)
         assert set(quoting.heard.values()) == {FILE_PASSWORD, REGISTRY_PASSWORD}
     said = "\n".join(records.plain).encode()
-    found_in(said, secrets, "the log, before it is redacted")
+    check_nothing_in(said, secrets, "the log, before it is redacted")
     written = "\n".join(records.written).encode()
-    found_in(written, [*secrets, Secret(STRAY)], "the log")
+    check_nothing_in(written, [*secrets, Secret(STRAY)], "the log")
     assert Secret(STRAY).is_in(said), "no record quotes what is sent: the log proves nothing"
     assert b"[redacted]" in written
     assert {logfmt(line)["level"] for line in records.written} >= {"debug", "info"}
@@ -117,21 +322,20 @@ class FirstStart(ControlPlaneProcess):
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-async def test_the_process_tells_nobody_either(tmp_path: Path) -> None:
-    registry, agent = FakeRegistry(), FakeAgent(tmp_path, "a0")
+async def test_neither_does_the_process_show_them(tmp_path: Path) -> None:
+    registry, agent, file = FakeRegistry(), FakeAgent(tmp_path, "a0"), tmp_path / "password"
+    file.touch(mode=0o600)
+    file.write_text(FILE_PASSWORD)
     await registry.start()
     await agent.start()
     registry.push("studio/game", "v1")
     async with QuotingRegistry() as quoting:
-        part = FirstStart(
-            [AgentSpec(agent.name, agent.address)],
-            {},
-            log_level="debug",
-            regions=["local", "elsewhere"],
-        )
+        agents, regions = [AgentSpec(agent.name, agent.address)], ["local", "elsewhere"]
+        part = FirstStart(agents, {}, log_level="debug", regions=regions)
+        login = {"username": "robot", "password_file": str(file)}
         part.settings["registries"] = [
             {"name": "local", "address": registry.address},
-            {"name": "quoting", "address": quoting.address, **_login(tmp_path)},
+            {"name": "quoting", "address": quoting.address, **login},
         ]
         try:
             await asyncio.to_thread(part.start)
@@ -140,28 +344,17 @@ async def test_the_process_tells_nobody_either(tmp_path: Path) -> None:
             await asyncio.to_thread(part.__exit__, None, None, None)
             await agent.stop()
             await registry.stop()
-        assert set(quoting.heard.values()) == {FILE_PASSWORD, REGISTRY_PASSWORD}
-
-
-def _login(folder: Path) -> dict[str, str]:
-    file = folder / "password"
-    file.touch(mode=0o600)
-    file.write_text(FILE_PASSWORD)
-    return {"username": "robot", "password_file": str(file)}
 
 
 async def _check_process(part: FirstStart) -> None:
     first = json.loads((part.state_dir / KEPT).read_text("utf-8"))
-    tokens = {"alice": first["accounts"]["default"], "operator": first["operator_token"]}
-    tour = Tour(part.base_url, tokens | {"bob": tokens["alice"]})
+    tour = Tour(part.base_url, first["accounts"]["default"], first["operator_token"])
     await tour.go()
     secrets = [*tour.secrets, Secret(STRAY)]
-    tour.check_answers()
-    check_files(Path(f"/proc/{part.process.pid}"), secrets, "cmdline", "environ")
-    check_database(part.state_dir / "controlplane.db", tour.secrets)
+    check_files(secrets, *(Path(f"/proc/{part.process.pid}", f) for f in ("cmdline", "environ")))
     await asyncio.to_thread(part.process.stop)
-    check_database(part.state_dir / "controlplane.db", tour.secrets)
+    check_state(part.state_dir / "controlplane.db", tour.secrets)
     log = part.process.log.read_bytes()
-    found_in(log, secrets, "stderr")
+    check_nothing_in(log, secrets, "stderr")
     assert b"[redacted]" in log
     assert "debug" in {logfmt(line)["level"] for line in log.decode().splitlines()}

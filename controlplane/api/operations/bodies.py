@@ -43,7 +43,15 @@ async def read_body(request: web.Request, model: type[_Body]) -> _Body:
         InvalidRequestError: It is not JSON; or does not fit (the model's `misfit`): then with
             every violation.
     """
-    body = await receive_body(request, model.max_bytes)
+    return parse_body(await receive_body(request, model.max_bytes), model)
+
+
+def parse_body(body: bytes, model: type[_Body]) -> _Body:
+    """Validate a body.
+
+    Raises:
+        InvalidRequestError: As `read_body`.
+    """
     try:
         return model.model_validate(read_json(body))
     except ValidationError as error:

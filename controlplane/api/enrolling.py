@@ -14,11 +14,10 @@ from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from controlplane.api.operations.bodies import Body, read_body
-from controlplane.api.operations.operation import NO_STORE
-from controlplane.http.errors import Handler, add_headers, answer_errors
+from controlplane.http.application import make_application
+from controlplane.http.errors import Handler
 from controlplane.http.gate import Bounds
 from controlplane.http.handshakes import Handshakes
-from controlplane.http.measuring import measured
 from controlplane.metrics.http import HttpMetrics
 from controlplane.operators.enrolment import Enrolment, EnrolmentRequest
 from controlplane.pki.authority import MAX_REQUEST_BYTES
@@ -67,9 +66,7 @@ class EnrolledAgent(TypedDict):
 
 def make_enrolling_app(enrolment: Enrolment, metrics: HttpMetrics) -> web.Application:
     """Build the application of the listener."""
-    middlewares = [measured(metrics), answer_errors]
-    app = web.Application(middlewares=middlewares, client_max_size=MAX_ENROL_BODY)
-    app.on_response_prepare.append(add_headers)
+    app = make_application(metrics, MAX_ENROL_BODY)
     app.router.add_post("/enrol", _enrolling(enrolment))
     return app
 
@@ -89,7 +86,7 @@ def _enrolling(enrolment: Enrolment) -> Handler:
         authority = enrolment.authority.decode()
         if body.token is None:
             shown = {"format": FORMAT, "authority": authority}
-            return web.json_response(shown, headers=NO_STORE)
+            return web.json_response(shown)
         # Its token carries the authority's fingerprint behind a full stop, which is for the host.
         wanted = EnrolmentRequest(
             token=body.token.partition(".")[0],
@@ -110,6 +107,6 @@ def _enrolling(enrolment: Enrolment) -> Handler:
             "certificate": enrolled.issued.certificate.decode(),
             "authority": authority,
         }
-        return web.json_response(answer, headers=NO_STORE, status=201)
+        return web.json_response(answer, status=201)
 
     return enrol

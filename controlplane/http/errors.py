@@ -155,13 +155,6 @@ def break_off(request: web.Request, what: str) -> None:
         request.transport.abort()
 
 
-async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
-    """Put on every answer what every answer carries; a signal of the application."""
-    response.headers["X-Request-Id"] = identifier_of(request)
-    response.headers["X-Content-Type-Options"] = "nosniff"
-    response.headers.pop("Server", None)
-
-
 def _from_ours(request: web.Request, error: TiltyardError) -> web.Response:
     status, _ = STATUSES[error.reason]
     more: dict[str, Any] = {}

@@ -4,10 +4,12 @@ import ssl
 
 from aiohttp import web
 
-from controlplane.http.edge import Limits
+from controlplane.http.edge import Edge, Limits
 from controlplane.http.gate import Bounds, Gate, allow_files
-from controlplane.http.serving import HttpServer
 from controlplane.metrics.http import HttpMetrics
+
+STOP_TIMEOUT = 15.0
+"""Requests under way may finish: a DELETE takes 12 s at most."""
 
 
 class Listeners:
@@ -16,7 +18,7 @@ class Listeners:
     def __init__(self, limits: Limits, metrics: HttpMetrics) -> None:
         self._limits = limits
         self._metrics = metrics
-        self._servers: list[HttpServer] = []
+        self._opened: list[tuple[Edge, web.AppRunner]] = []
         self._others = 0  # connections that listeners opened before the API's may have
 
     async def open(
@@ -37,11 +39,15 @@ class Listeners:
             allow_files(bounds.total + self._others)
         else:
             self._others += bounds.total
-        server = HttpServer(app, gate, self._limits)
-        self._servers.append(server)
-        await server.prepare()
+        # A handler is cancelled when its caller hangs up: a follower's stream must end with it.
+        # Work that must go on, such as a start, is a task of its own.
+        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=STOP_TIMEOUT)
+        edge = Edge(gate, self._limits)
+        self._opened.append((edge, runner))
+        await runner.setup()
+        assert runner.server is not None, "set up"
         try:
-            return await server.open(address, tls)
+            return await edge.open(runner.server, address, tls)
         except OSError as error:
             host, port = address
             text = f"{setting}: cannot listen on port {port} of {host or 'any address'}"
@@ -50,5 +56,7 @@ class Listeners:
 
     async def close(self) -> None:
         """Take no more connections, and let requests under way finish. Idempotent."""
-        while self._servers:
-            await self._servers.pop().close()
+        while self._opened:
+            edge, runner = self._opened.pop()
+            edge.close()
+            await runner.cleanup()

@@ -1,19 +1,12 @@
 """Metrics of HTTP: requests by their routes, connections, streams."""
 
-import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from time import perf_counter
+from dataclasses import dataclass
 
 from prometheus_client import Counter, Gauge
 
 from controlplane.metrics.making import Maker, Registry
 
-UNMATCHED = "unmatched"
-"""The route of a request for which there is none."""
-
 _METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD"})
-_OTHER_METHOD = "other"
 
 
 class HttpMetrics:
@@ -31,7 +24,7 @@ class HttpMetrics:
             "Seconds from the end of a request's header until its answer is made, or streamed.",
             *("method", "route"),
         )
-        self._in_progress = make.gauge("http_requests_in_progress", "Requests being answered.")
+        self.in_progress = make.gauge("http_requests_in_progress", "Requests being answered.")
         self.authentication_failures = make.counter(
             "authentication_failures_total", "Requests without a token that is known."
         )
@@ -46,33 +39,20 @@ class HttpMetrics:
             "listener",
         )
 
-    @contextmanager
-    def request(self, method: str, route: str) -> Iterator[Callable[[int], None]]:
-        """Count and time a request; call what is given with the status of its answer.
-
-        Without that it is counted as 500, or as 499 when its handler was cancelled.
-        """
-        method = method if method in _METHODS else _OTHER_METHOD
-        status, began = [500], perf_counter()
-        self._in_progress.inc()
-        try:
-            yield lambda answered: status.__setitem__(0, answered)
-        except asyncio.CancelledError:
-            status[0] = 499
-            raise
-        finally:
-            self._in_progress.dec()
-            self._requests.labels(method, route, str(status[0])).inc()
-            self._seconds.labels(method, route).observe(perf_counter() - began)
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count and time a request."""
+        method = method if method in _METHODS else "other"
+        self._requests.labels(method, route, str(status)).inc()
+        self._seconds.labels(method, route).observe(seconds)
 
     def listener(self, name: str) -> "ListenerMetrics":
         """Give those of one listener."""
         return ListenerMetrics(self._connections.labels(name), self._turned_away.labels(name))
 
 
+@dataclass(frozen=True, slots=True)
 class ListenerMetrics:
     """Connections of one listener."""
 
-    def __init__(self, is_open: Gauge, turned_away: Counter) -> None:
-        self.is_open = is_open
-        self.turned_away = turned_away
+    is_open: Gauge
+    turned_away: Counter

@@ -6,7 +6,18 @@ fixed sets, so that no metric grows with what callers or hosts send: names of ac
 applications are labels in `live.py` alone, where they are bounded.
 """
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from collections.abc import Mapping
+from typing import Any
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Metric,
+    disable_created_metrics,
+)
+from prometheus_client.core import GaugeMetricFamily
 
 PREFIX = "tiltyard_controlplane"
 
@@ -40,3 +51,11 @@ class Maker:
         return Histogram(
             f"{PREFIX}_{name}", text, labels, registry=self._registry, buckets=buckets
         )
+
+
+def gauge(name: str, text: str, labels: tuple[str, ...], values: Mapping[Any, float]) -> Metric:
+    """Make a family of values by their labels, for one scrape."""
+    family = GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=labels)
+    for key, value in values.items():
+        family.add_metric([str(part) for part in key], value)
+    return family

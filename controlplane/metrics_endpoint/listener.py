@@ -6,8 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from aiohttp import web
 from prometheus_client import generate_latest
 
-from controlplane.http.errors import add_headers, answer_errors
+from controlplane.http.application import make_application
 from controlplane.http.gate import Bounds
+from controlplane.metrics.http import HttpMetrics
 from controlplane.metrics.registry import Metrics
 from controlplane.metrics_endpoint.live import LiveCollector
 
@@ -23,7 +24,7 @@ class Exposition:
 
     def __init__(self, metrics: Metrics, live: LiveCollector) -> None:
         metrics.registry.register(live)
-        self._registry = metrics.registry
+        self._metrics = metrics
         self._live = live
         self._turn = asyncio.Lock()
         self._pool = ThreadPoolExecutor(1, "metrics")
@@ -34,8 +35,7 @@ class Exposition:
 
     def make_app(self) -> web.Application:
         """Build the application of the listener."""
-        app = web.Application(middlewares=[answer_errors])
-        app.on_response_prepare.append(add_headers)
+        app = make_application(HttpMetrics(), 1024)  # scrapes are not counted
         app.router.add_get("/metrics", self._scrape)
         return app
 
@@ -43,5 +43,5 @@ class Exposition:
         async with self._turn:
             await self._live.refresh()
             loop = asyncio.get_running_loop()
-            text = await loop.run_in_executor(self._pool, generate_latest, self._registry)
+            text = await loop.run_in_executor(self._pool, generate_latest, self._metrics.registry)
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})

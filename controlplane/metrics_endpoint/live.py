@@ -23,9 +23,8 @@ from controlplane.fleet.host.host import Host
 from controlplane.fleet.host.pulls import PullState
 from controlplane.fleet.queue import HostQueue
 from controlplane.fleet.standby_pools import StandbyPools
-from controlplane.metrics.families import PLACE, Place, gauge
-from controlplane.metrics.making import PREFIX
-from controlplane.metrics_endpoint.room import Room
+from controlplane.metrics.making import PREFIX, gauge
+from controlplane.metrics_endpoint.room import PLACE, Place, Room
 from controlplane.operators.agents import AgentState, state_of
 from controlplane.pki.issuer import Issuer
 from controlplane.storage.tables.audit import AuditStore

@@ -8,8 +8,12 @@ from prometheus_client import Metric
 
 from controlplane.domain.contract import HostReport
 from controlplane.domain.placement import HostView, is_usable
-from controlplane.metrics.families import PLACE, Place, gauge
+from controlplane.metrics.making import gauge
 from tiltyard.contract import Protocol, Resources
+
+Place = tuple[str, str]
+"""A region and a node pool."""
+PLACE = ("region", "node_pool")
 
 _NANO = 1e9
 _USES = {

@@ -12,7 +12,7 @@ import tests.support.controlplane.system as system_module
 from controlplane.app.control_plane import ControlPlane
 from controlplane.http.edge import Limits
 from tests.support.controlplane.raw_http import RawAnswer, Wire, ask, assert_documented
-from tests.support.controlplane.system import System, eventually
+from tests.support.controlplane.system import System
 
 SHORT = 0.3
 SEED = 20261121
@@ -221,11 +221,11 @@ async def test_the_right_token_changes_nothing(system: System) -> None:
     ],
 )
 async def test_a_refusal_names_the_path_and_quotes_nothing(
-    system: System, data: bytes, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    system.control_plane._listeners._servers[-1]._edge._limits = Limits()
-    answer = await answered(system, data)
+    async with System(tmp_path) as system:
+        answer = await answered(system, data)
     assert answer is not None
     assert answer.status == 400
     assert answer.headers["connection"] == "close"
@@ -243,5 +243,5 @@ async def test_a_caller_that_hangs_up_in_its_body_is_no_error(
     async with Wire(int(system.control_plane.base_url.rpartition(":")[2])) as wire:
         wire.send("\r\n".join([*head, token, "", "{"]).encode())
         assert b" 100 " in await wire.reader.readuntil(b"\r\n\r\n")
-    await eventually(lambda: system.control_plane._listeners._servers[-1]._edge._gate._open == 0)
+    await system.stop_serving()
     assert not [record for record in caplog.records if record.levelname == "ERROR"]

@@ -10,7 +10,7 @@ from agent.cli.serve import STOP_SECONDS
 from agent.settings.model import AgentConfig
 from controlplane.api.enrolling import BOUNDS
 from controlplane.http.gate import OWN_FILES
-from controlplane.http.serving import HTTP_STOP_TIMEOUT
+from controlplane.http.listeners import STOP_TIMEOUT
 from controlplane.sessions.service import STOP_WAIT
 from controlplane.settings.model import Config
 from tests.support.harness import ROOT
@@ -90,7 +90,7 @@ def test_strangers_do_not_have_grpc_fill_the_journal(unit: str) -> None:
 
 def test_what_they_allow_for_a_stop_is_more_than_it_takes() -> None:
     assert seconds("tiltyard-agent", "TimeoutStopSec") > STOP_SECONDS
-    listeners = 2 * HTTP_STOP_TIMEOUT
+    listeners = 2 * STOP_TIMEOUT
     bounded = listeners + Config().start_timeout + STOP_WAIT
     assert seconds("tiltyard-controlplane", "TimeoutStopSec") > bounded
 

@@ -10,7 +10,7 @@ place of an answer is a 204. Its docstring is the call's summary and description
 import asyncio
 import inspect
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -27,9 +27,6 @@ from controlplane.http.request_slots import release_slot
 JSON = "application/json"
 ANYWHERE = frozenset({400, 503})
 """Errors of any call: bytes that are no request, or too many of them; a database out of order."""
-
-NO_STORE = {"Cache-Control": "no-store"}
-"""Of an answer that no proxy may keep."""
 
 AT_ONCE = 20
 """Entries of a list that are encoded at once: some 10 ms, where they are the largest."""
@@ -69,7 +66,6 @@ class Listing(Generic[_Shape]):
     portions: AsyncGenerator[Sequence[Any], None]
     show: Callable[[Any], Any]
     rest: Mapping[str, Any] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         """Encode some entries at a time, and let the event loop run in between."""
@@ -162,11 +158,8 @@ async def _send(request: web.Request, listing: Listing[Any]) -> web.StreamRespon
         pieces = [await anext(chunks), await anext(chunks, None), await anext(chunks, None)]
         if pieces[2] is None:
             body = b"".join(piece for piece in pieces if piece is not None)
-            return web.Response(
-                body=body, content_type=JSON, charset="utf-8", headers=listing.headers
-            )
-        headers = {**listing.headers, "Content-Type": f"{JSON}; charset=utf-8"}
-        response = web.StreamResponse(headers=headers)
+            return web.Response(body=body, content_type=JSON, charset="utf-8")
+        response = web.StreamResponse(headers={"Content-Type": f"{JSON}; charset=utf-8"})
         await response.prepare(request)
         try:
             for piece in pieces:
@@ -224,31 +217,21 @@ def operation(
 class Route:
     """One row of the table of routes; `scope` is None where no token is needed.
 
-    `errors` are those that the call itself documents. Any call may be answered `ANYWHERE`.
+    `own_errors` are those that its token, body or query do not bring along.
     """
 
     method: str
     path: str
     scope: Scope | None
     handler: Operation
-    errors: AbstractSet[int]
+    own_errors: AbstractSet[int] = frozenset()
 
-    def check(self, open_paths: Collection[str]) -> None:
-        """Refuse a row that lacks what every call must have.
-
-        Raises:
-            ValueError: It has no scope and is none of the open paths, or its errors leave out
-                what its token, body or query may be refused with.
-        """
-        needed: set[int] = set()
-        if self.path not in open_paths:
-            if self.scope is None:
-                raise ValueError(f"{self.method} {self.path}: no scope")
-            needed |= {401, 403}
-        if self.handler.body is not None:
-            needed |= {413, 422}
-        if self.handler.query is not None:
-            needed |= {422}
-        if not needed <= self.errors:
-            lacking = ", ".join(map(str, sorted(needed - self.errors)))
-            raise ValueError(f"{self.method} {self.path}: errors lack {lacking}")
+    @property
+    def errors(self) -> AbstractSet[int]:
+        """The errors that the call documents. Any call may be answered `ANYWHERE`."""
+        return (
+            self.own_errors
+            | ({401, 403} if self.scope else set())
+            | ({413, 422} if self.handler.body else set())
+            | ({422} if self.handler.query else set())
+        )

@@ -5,8 +5,7 @@ by `Preference-Applied` what was done.
 """
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 PREFER, APPLIED = "Prefer", "Preference-Applied"
 WAIT_READY = "wait=ready"
@@ -15,22 +14,8 @@ SHORTEST, LONGEST = 1, 120
 UNSAID = 30
 """Seconds to wait where the caller does not say; below the 60 s that many proxies allow."""
 
-_WORD = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-_QUOTED = r'"(?:[^"\\]|\\.)*+"'
-_MAYBE_QUOTED = r'"(?:[^"\\]|\\.|\\\Z)*+(?:"|\Z)'
-"""As far as it goes, where the closing quote is missing: nothing is read twice."""
-_PAIR = re.compile(rf"\s*+({_WORD})\s*+(?:=\s*+({_WORD}|{_QUOTED})?\s*+)?", re.ASCII | re.DOTALL)
-_PREFERENCES = re.compile(rf'(?:{_MAYBE_QUOTED}|[^",])++', re.DOTALL)
-_PARTS = re.compile(rf'(?:{_MAYBE_QUOTED}|[^";])++', re.DOTALL)
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*+)(?:"|\\?\Z)', re.DOTALL)
 _SECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class _Preference:
-    name: str
-    value: str
-    parameters: tuple[tuple[str, str], ...]
 
 
 def ready_wait(headers: Iterable[str]) -> int | None:
@@ -40,26 +25,23 @@ def ready_wait(headers: Iterable[str]) -> int | None:
     (`wait=ready; wait=60`); a preference of its own (`wait=ready, wait=60`) is taken for the same.
     A number out of range is brought into it; what is no number says nothing.
     """
-    found = [each for header in headers for each in _preferences(header) if each.name == "wait"]
-    ready = next((each for each in found if each.value.lower() == "ready"), None)
+    preferences = (
+        [
+            tuple(word.strip().lower() for word in part.partition("=")[::2])
+            for part in text.split(";")
+        ]
+        for header in headers
+        for text in _QUOTED.sub(_unquoted, header).split(",")
+    )
+    found = [(value, rest) for (name, value), *rest in preferences if name == "wait"]
+    ready = next((rest for value, rest in found if value == "ready"), None)
     if ready is None:
         return None
-    waits = [value for name, value in ready.parameters if name == "wait"]
-    waits += [each.value for each in found]
+    waits = [value for name, value in ready if name == "wait"] + [value for value, _ in found]
     seconds = next((int(value) for value in waits if _SECONDS.fullmatch(value)), UNSAID)
     return min(max(seconds, SHORTEST), LONGEST)
 
 
-def _preferences(header: str) -> Iterator[_Preference]:
-    for preference in _PREFERENCES.findall(header):
-        first = _PAIR.match(preference)
-        rest = preference[first.end() :] if first is not None else ""
-        if first is not None and rest[:1] in {"", ";"}:
-            parts = map(_PAIR.fullmatch, _PARTS.findall(rest))
-            yield _Preference(*_pair(first), tuple(_pair(part) for part in parts if part))
-
-
-def _pair(found: re.Match[str]) -> tuple[str, str]:
-    """A name in lower case, and its value as it is meant, empty when there is none."""
-    name, value = found[1].lower(), found[2] or ""
-    return name, _ESCAPED.sub(r"\1", value[1:-1]) if value.startswith('"') else value
+def _unquoted(quoted: re.Match[str]) -> str:
+    """Give a quoted value, but for one whose text would read as more than a value."""
+    return quoted[1] if quoted[1].isalnum() else '""'

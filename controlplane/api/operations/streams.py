@@ -54,8 +54,8 @@ async def stream_logs(request: web.Request, query: LogsQuery) -> web.StreamRespo
     services = services_of(request)
     chunks = await services.sessions.logs(caller_of(request), query.id, follow=query.follow)
     response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
-    chunks = _counted(chunks, services.http.log_bytes)
-    return await _send(request, response, chunks, FIRST_BYTE_WAIT if query.follow else None)
+    wait = FIRST_BYTE_WAIT if query.follow else None
+    return await _send(request, response, chunks, services.http.log_bytes, wait)
 
 
 @operation(media_types=("application/x-tar",))
@@ -64,8 +64,7 @@ async def fetch_artifact(request: web.Request, query: ArtifactQuery) -> web.Stre
     services = services_of(request)
     chunks = await services.sessions.artifact(caller_of(request), query.session, query.path)
     response = web.StreamResponse(headers={"Content-Type": "application/x-tar"})
-    chunks = _counted(chunks, services.http.artifact_bytes)
-    return await _send(request, response, chunks, None)
+    return await _send(request, response, chunks, services.http.artifact_bytes)
 
 
 async def end_streams(app: web.Application) -> None:
@@ -73,30 +72,22 @@ async def end_streams(app: web.Application) -> None:
     app[SERVICES].streams.end_all()
 
 
-async def _counted(
-    chunks: AsyncGenerator[bytes, None], passed: Counter
-) -> AsyncGenerator[bytes, None]:
-    async with aclosing(chunks):
-        async for chunk in chunks:
-            yield chunk
-            passed.inc(len(chunk))  # once it was sent: its reader asks for the next
-
-
 async def _send(
     request: web.Request,
     response: web.StreamResponse,
     chunks: AsyncGenerator[bytes, None],
-    first_wait: float | None,
+    passed: Counter,
+    first_wait: float | None = None,
 ) -> web.StreamResponse:
     """Wait for the first chunk, at most `first_wait` seconds, then send the header and the rest.
 
     A failure after the header, or the end of the caller's token, breaks the connection off, so
-    so that no reader takes a part for all.
+    that no reader takes a part for all.
     """
     release_slot()
     try:
         async with aclosing(chunks), services_of(request).streams.opened(caller_of(request)):
-            await _pass_on(request, response, chunks, first_wait)
+            await _pass_on(request, response, chunks, passed, first_wait)
     except Exception:
         if not response.prepared:
             raise
@@ -108,6 +99,7 @@ async def _pass_on(
     request: web.Request,
     response: web.StreamResponse,
     chunks: AsyncGenerator[bytes, None],
+    passed: Counter,
     first_wait: float | None,
 ) -> None:
     first = asyncio.ensure_future(anext(chunks, None))
@@ -119,6 +111,7 @@ async def _pass_on(
         chunk = await first
         while chunk is not None:
             await response.write(chunk)
+            passed.inc(len(chunk))
             chunk = await anext(chunks, None)
         await response.write_eof()
     finally:

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from controlplane.api.operations.bodies import Body
-from controlplane.api.operations.operation import NO_STORE, Answer, Listing, one_portion, operation
+from controlplane.api.operations.operation import Answer, Listing, one_portion, operation
 from controlplane.api.operations.services import caller_of, services_of
 from controlplane.api.resources.application_bodies import MEBI, NANO
 from controlplane.domain.names import MAX_NAME, NAME_PATTERN, NAME_RULE, is_name
@@ -104,7 +104,7 @@ async def list_accounts(request: web.Request) -> Listing[Accounts]:
     return Listing("accounts", one_portion(accounts), _listed)
 
 
-@operation(201, headers=NO_STORE)
+@operation(201)
 async def create_account(request: web.Request, body: AccountBody) -> Answer[CreatedAccount]:
     """Make an account.
 
@@ -113,7 +113,7 @@ async def create_account(request: web.Request, body: AccountBody) -> Answer[Crea
     quota = body.quota.quota() if body.quota else UNLIMITED
     admin = services_of(request).account_admin
     token = await admin.create(caller_of(request), body.name, quota)
-    return Answer({"name": body.name, "id": token.token_id, "token": token.text}, headers=NO_STORE)
+    return Answer({"name": body.name, "id": token.token_id, "token": token.text})
 
 
 @operation()

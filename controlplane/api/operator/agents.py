@@ -7,7 +7,7 @@ from typing_extensions import TypedDict
 
 from controlplane.api.operations.bodies import Body
 from controlplane.api.operations.fields import Duration, Name
-from controlplane.api.operations.operation import NO_STORE, Answer, Listing, one_portion, operation
+from controlplane.api.operations.operation import Answer, Listing, one_portion, operation
 from controlplane.api.operations.services import caller_of, services_of
 from controlplane.api.resources.application_bodies import MEBI, NANO
 from controlplane.domain.contract import HostReport
@@ -196,7 +196,7 @@ class CreatedEnrolmentToken(TypedDict):
     expires: int
 
 
-@operation(201, headers=NO_STORE)
+@operation(201)
 async def create_enrolment_token(
     request: web.Request, body: EnrolmentTokenBody
 ) -> Answer[CreatedEnrolmentToken]:
@@ -209,7 +209,7 @@ async def create_enrolment_token(
     return _created(await enrolment.make_token(caller_of(request), place))
 
 
-@operation(201, headers=NO_STORE)
+@operation(201)
 async def create_token_to_enrol_again(request: web.Request) -> Answer[CreatedEnrolmentToken]:
     """Make a token with which an agent enrols again, as after its certificate has expired.
 
@@ -259,7 +259,7 @@ async def undrain_agent(request: web.Request) -> Answer[ListedAgent]:
 
 
 def _created(token: EnrolmentToken) -> Answer[CreatedEnrolmentToken]:
-    return Answer({"id": token.id, "token": token.text, "expires": to_ms(token.expire)}, NO_STORE)
+    return Answer({"id": token.id, "token": token.text, "expires": to_ms(token.expire)})
 
 
 def _listed(agent: ShownAgent) -> ListedAgent:

@@ -6,7 +6,7 @@ from typing_extensions import TypedDict
 
 from controlplane.api.operations.bodies import Body
 from controlplane.api.operations.fields import Duration, Name
-from controlplane.api.operations.operation import NO_STORE, Answer, Listing, one_portion, operation
+from controlplane.api.operations.operation import Answer, Listing, one_portion, operation
 from controlplane.api.operations.queries import Flag, Query
 from controlplane.api.operations.services import caller_of, services_of
 from controlplane.api.resources.tokens import Scopes, TokenBody, TokenName, delegated
@@ -92,7 +92,7 @@ async def list_tokens(request: web.Request, query: TokensQuery) -> Listing[Token
     return Listing("tokens", one_portion(tokens), _listed)
 
 
-@operation(201, headers=NO_STORE)
+@operation(201)
 async def create_token(request: web.Request, body: OperatorTokenBody) -> Answer[CreatedToken]:
     """Make a token of an account, or an operator's.
 
@@ -108,7 +108,7 @@ async def create_token(request: web.Request, body: OperatorTokenBody) -> Answer[
         token = await delegation.make(caller, wanted)
     else:
         token = await delegation.make_for(caller, body.account, wanted)
-    return Answer({"id": token.token_id, "token": token.text}, NO_STORE)
+    return Answer({"id": token.token_id, "token": token.text})
 
 
 @operation()

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from aiohttp import web
 from typing_extensions import TypedDict
 
-from controlplane.api.operations.operation import NO_STORE, Answer, Listing, one_portion, operation
+from controlplane.api.operations.operation import Answer, Listing, one_portion, operation
 from controlplane.api.operations.services import caller_of, services_of
 
 
@@ -52,7 +52,7 @@ async def tag_exists(request: web.Request) -> Answer[TagExistence]:
     return Answer({"exists": await locations.has_tag(caller_of(request), region, image, version)})
 
 
-@operation(headers=NO_STORE)
+@operation()
 async def available_locations(request: web.Request) -> Listing[Locations]:
     """List the regions that can host an application now, with addresses to ping.
 
@@ -60,7 +60,7 @@ async def available_locations(request: web.Request) -> Listing[Locations]:
     """
     locations = services_of(request).locations
     found = await locations.available(caller_of(request), request.match_info["image"])
-    return Listing("locations", one_portion(list(found.items())), _location, headers=NO_STORE)
+    return Listing("locations", one_portion(list(found.items())), _location)
 
 
 def _location(found: tuple[str, Iterable[str]]) -> Location:

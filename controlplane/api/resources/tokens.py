@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 
 from controlplane.api.operations.bodies import Body
 from controlplane.api.operations.fields import NO_CONTROLS, Duration, no_control_characters
-from controlplane.api.operations.operation import NO_STORE, Answer, operation
+from controlplane.api.operations.operation import Answer, operation
 from controlplane.api.operations.services import caller_of, services_of
 from controlplane.catalog.delegation import Delegated
 from controlplane.domain.durations import parse_duration
@@ -64,11 +64,11 @@ class MadeToken(TypedDict):
     token: str
 
 
-@operation(201, headers=NO_STORE)
+@operation(201)
 async def make_token(request: web.Request, body: TokenBody) -> Answer[MadeToken]:
     """Make a token of the caller's account.
 
     It never has more scopes than the caller's token, nor lives longer.
     """
     token = await services_of(request).delegation.make(caller_of(request), body.delegated())
-    return Answer({"token": token.text}, headers=NO_STORE)
+    return Answer({"token": token.text})

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from agent.settings.model import AgentConfig, load_config
+from agent.settings.policy import Policy
 from controlplane.settings.model import Config
 from controlplane.settings.model import load_config as load_control_plane
 
@@ -62,6 +63,10 @@ def test_the_table_has_each_key_and_its_default(
                 assert shown == str(known), key
         else:
             assert defaults[key] in {None, "", ()}, key
+
+
+def test_the_table_of_the_policy_has_each_key() -> None:
+    assert {row[0].strip("`") for row in _rows("Host policy")} == set(Policy.model_fields)
 
 
 def _uncommented(text: str) -> str:

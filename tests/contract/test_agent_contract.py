@@ -72,21 +72,21 @@ class Side:
         return found()
 
     async def start(self, request: pb.StartSessionRequest) -> pb.Session:
-        session: pb.Session = (await self.stub.StartSession(request, timeout=DEADLINE)).session
+        session: pb.Session = (await self.stub.StartSession(request)).session
         return session
 
     async def stop(self, internal_id: str, **fields: Any) -> pb.Session:
         request = pb.StopSessionRequest(internal_id=internal_id, **fields)
-        session: pb.Session = (await self.stub.StopSession(request, timeout=DEADLINE)).session
+        session: pb.Session = (await self.stub.StopSession(request)).session
         return session
 
     async def claim(self, request: pb.ClaimSessionRequest) -> pb.Session:
-        session: pb.Session = (await self.stub.ClaimSession(request, timeout=DEADLINE)).session
+        session: pb.Session = (await self.stub.ClaimSession(request)).session
         return session
 
-    async def refuses(self, call: Any) -> str:
+    async def refuses(self, method: str, request: Any) -> str:
         """Return the reason for which a call is refused."""
-        return await refused(call)
+        return await refused(getattr(self.stub, method)(request))
 
 
 @pytest.fixture
@@ -148,8 +148,7 @@ async def test_a_start_of_a_known_id_joins_it_or_conflicts(agent: Side) -> None:
     assert (again.internal_id, again.ports) == (session.internal_id, session.ports)
     assert again.create_time == session.create_time
     request.spec.env["OTHER"] = "x"
-    call = agent.stub.StartSession(request, timeout=DEADLINE)
-    assert await agent.refuses(call) == "SPEC_CONFLICT"
+    assert await agent.refuses("StartSession", request) == "SPEC_CONFLICT"
 
 
 async def test_a_host_names_the_starts_that_its_numbers_include(agent: Side) -> None:
@@ -176,10 +175,8 @@ async def test_a_stop_that_comes_first_refuses_the_start(agent: Side) -> None:
     request = start_request()
     stop = pb.StopSessionRequest(internal_id=request.internal_id)
     for _ in range(2):
-        call = agent.stub.StopSession(stop, timeout=DEADLINE)
-        assert await agent.refuses(call) == "SESSION_NOT_FOUND"
-    call = agent.stub.StartSession(request, timeout=DEADLINE)
-    assert await agent.refuses(call) == "SESSION_STOPPED"
+        assert await agent.refuses("StopSession", stop) == "SESSION_NOT_FOUND"
+    assert await agent.refuses("StartSession", request) == "SESSION_STOPPED"
 
 
 async def test_a_stop_that_discards_leaves_nothing_to_start_again(agent: Side) -> None:
@@ -188,33 +185,29 @@ async def test_a_stop_that_discards_leaves_nothing_to_start_again(agent: Side) -
     ended = await agent.stop(request.internal_id, discard=True)
     assert ended.state == pb.STATE_EXITED
     stop = pb.StopSessionRequest(internal_id=request.internal_id)
-    call = agent.stub.StopSession(stop, timeout=DEADLINE)
-    assert await agent.refuses(call) == "SESSION_NOT_FOUND"
-    call = agent.stub.StartSession(request, timeout=DEADLINE)
-    assert await agent.refuses(call) == "SESSION_STOPPED"
+    assert await agent.refuses("StopSession", stop) == "SESSION_NOT_FOUND"
+    assert await agent.refuses("StartSession", request) == "SESSION_STOPPED"
 
 
 async def test_an_image_that_is_not_there_is_refused(agent: Side) -> None:
     request = start_request(image="127.0.0.1:5000/other@sha256:" + "b" * 64)
-    call = agent.stub.StartSession(request, timeout=DEADLINE)
-    assert await agent.refuses(call) == "IMAGE_MISSING"
+    assert await agent.refuses("StartSession", request) == "IMAGE_MISSING"
 
 
 async def test_a_drained_host_refuses_starts_until_that_is_called_off(agent: Side) -> None:
     kept = await agent.start(start_request())
     drain = pb.SetDrainRequest(revision=2, draining=True)
-    assert (await agent.stub.SetDrain(drain, timeout=DEADLINE)).sessions == 1
-    call = agent.stub.StartSession(start_request(), timeout=DEADLINE)
-    assert await agent.refuses(call) == "DRAINING"
+    assert (await agent.stub.SetDrain(drain)).sessions == 1
+    assert await agent.refuses("StartSession", start_request()) == "DRAINING"
     stale = pb.SetDrainRequest(revision=1)
-    assert await agent.refuses(agent.stub.SetDrain(stale, timeout=DEADLINE)) == "STALE_REVISION"
-    await agent.stub.SetDrain(pb.SetDrainRequest(revision=3), timeout=DEADLINE)
+    assert await agent.refuses("SetDrain", stale) == "STALE_REVISION"
+    await agent.stub.SetDrain(pb.SetDrainRequest(revision=3))
     assert (await agent.start(start_request())).state == pb.STATE_RUNNING
     assert agent.known[kept.internal_id].state == pb.STATE_RUNNING
 
 
 async def test_a_pool_is_filled_claimed_and_filled_again(agent: Side) -> None:
-    await agent.stub.SetWarmPool(pool_request(2), timeout=DEADLINE)
+    await agent.stub.SetWarmPool(pool_request(2))
     standby, _ = await agent.standbys(2)
     assert standby.identity.session_id == standby.internal_id
     assert standby.warm_pool_revision == 1
@@ -230,53 +223,52 @@ async def test_a_pool_is_filled_claimed_and_filled_again(agent: Side) -> None:
 
 @pytest.mark.parametrize("other", ["account", "session_id", "application"])
 async def test_a_session_is_not_claimed_by_another(agent: Side, other: str) -> None:
-    await agent.stub.SetWarmPool(pool_request(1), timeout=DEADLINE)
+    await agent.stub.SetWarmPool(pool_request(1))
     (standby,) = await agent.standbys(1)
     await agent.claim(claim_request(standby))
-    call = agent.stub.ClaimSession(claim_request(standby, **{other: "other"}), timeout=DEADLINE)
-    assert await agent.refuses(call) == "STANDBY_NOT_CLAIMABLE"
+    assert (
+        await agent.refuses("ClaimSession", claim_request(standby, **{other: "other"}))
+        == "STANDBY_NOT_CLAIMABLE"
+    )
 
 
 async def test_a_standby_is_claimed_once_it_is_ready(agent: Side) -> None:
     agent.binds(False)
-    await agent.stub.SetWarmPool(pool_request(1), timeout=DEADLINE)
+    await agent.stub.SetWarmPool(pool_request(1))
     (standby,) = await agent.standbys(1, is_ready=False)
     claim = claim_request(standby)
-    call = agent.stub.ClaimSession(claim, timeout=DEADLINE)
-    assert await agent.refuses(call) == "STANDBY_NOT_CLAIMABLE"
+    assert await agent.refuses("ClaimSession", claim) == "STANDBY_NOT_CLAIMABLE"
     agent.bind(standby.internal_id)
     await agent.standbys(1)
     assert (await agent.claim(claim)).identity == claim.identity
 
 
 async def test_what_has_ended_or_is_unknown_is_not_claimed(agent: Side) -> None:
-    await agent.stub.SetWarmPool(pool_request(1), timeout=DEADLINE)
+    await agent.stub.SetWarmPool(pool_request(1))
     (standby,) = await agent.standbys(1)
     await agent.stop(standby.internal_id)
     for internal_id in (standby.internal_id, an_id()):
         claim = claim_request(pb.Session(internal_id=internal_id))
-        call = agent.stub.ClaimSession(claim, timeout=DEADLINE)
-        assert await agent.refuses(call) == "STANDBY_NOT_CLAIMABLE"
+        assert await agent.refuses("ClaimSession", claim) == "STANDBY_NOT_CLAIMABLE"
 
 
 async def test_a_pool_takes_no_older_order_and_ends(agent: Side) -> None:
-    await agent.stub.SetWarmPool(pool_request(2, 3), timeout=DEADLINE)
+    await agent.stub.SetWarmPool(pool_request(2, 3))
     await agent.standbys(2)
-    await agent.stub.SetWarmPool(pool_request(1, 4), timeout=DEADLINE)
+    await agent.stub.SetWarmPool(pool_request(1, 4))
     (kept,) = await agent.standbys(1)
     assert kept.warm_pool_revision == 3  # what it runs is the same since then
-    stale = agent.stub.SetWarmPool(pool_request(5, 3), timeout=DEADLINE)
-    assert await agent.refuses(stale) == "STALE_REVISION"
+    assert await agent.refuses("SetWarmPool", pool_request(5, 3)) == "STALE_REVISION"
     end = pb.SetWarmPoolRequest(pool_id=POOL, revision=5)
-    await agent.stub.SetWarmPool(end, timeout=DEADLINE)
+    await agent.stub.SetWarmPool(end)
     assert await agent.standbys(0) == []
 
 
 async def test_an_order_of_another_spec_replaces_the_standbys(agent: Side) -> None:
-    await agent.stub.SetWarmPool(pool_request(1), timeout=DEADLINE)
+    await agent.stub.SetWarmPool(pool_request(1))
     (older,) = await agent.standbys(1)
     changed = pool_request(1, 2, ttl=None, env={"MODE": "new"})
-    await agent.stub.SetWarmPool(changed, timeout=DEADLINE)
+    await agent.stub.SetWarmPool(changed)
     ended = await agent.becomes(older.internal_id, lambda s: s.state in _ENDED)
     assert ended.end_reason == pb.END_REASON_STOPPED
     (newer,) = await agent.standbys(1)
@@ -284,7 +276,7 @@ async def test_an_order_of_another_spec_replaces_the_standbys(agent: Side) -> No
 
 
 async def test_a_claim_gives_a_lifetime(agent: Side) -> None:
-    await agent.stub.SetWarmPool(pool_request(1), timeout=DEADLINE)
+    await agent.stub.SetWarmPool(pool_request(1))
     (standby,) = await agent.standbys(1)
     claim = claim_request(standby)
     claim.ttl.CopyFrom(Duration(seconds=600))

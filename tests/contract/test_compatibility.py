@@ -108,95 +108,47 @@ def _ttl(file: FileDescriptorProto) -> FieldDescriptorProto:
     return _field(file, "SessionSpec", "ttl")
 
 
-BREAKS: dict[str, tuple[Callable[[FileDescriptorProto], object], list[str]]] = {
-    "the file": (
-        lambda file: setattr(file, "name", "tiltyard/agent/v2/agent.proto"),
-        ["tiltyard/agent/v1/agent.proto is gone"],
-    ),
-    "the package": (
+BREAKS: list[tuple[Callable[[FileDescriptorProto], object], list[str]]] = [
+    (
         lambda file: setattr(file, "package", "tiltyard.agent.v2"),
-        ["the package tiltyard.agent.v1 is tiltyard.agent.v2"],
+        ["tiltyard/agent/v1/agent.proto"],
     ),
-    "a message": (lambda file: _drop(file.message_type, "Moment"), ["Moment is gone"]),
-    "a message within one": (
+    (
+        lambda file: _drop(file.message_type, "Moment"),
+        ["Moment", "Moment 1", "Moment 2"],
+    ),
+    (
         lambda file: _drop(_message(file, "Identity").nested_type, "LabelsEntry"),
-        ["LabelsEntry is gone"],
+        ["Identity.LabelsEntry", "Identity.LabelsEntry 1", "Identity.LabelsEntry 2"],
     ),
-    "a field": (
-        lambda file: _drop(_message(file, "Host").field, "tls"),
-        ["Host.tls is gone: its number and its name are not reserved"],
-    ),
-    "a field of which the number alone is reserved": (
-        _reserve_number,
-        ["Host.tls is gone: its number and its name are not reserved"],
-    ),
-    "a field of which the name alone is reserved": (
-        _reserve_name,
-        ["Host.tls is gone: its number and its name are not reserved"],
-    ),
-    "a field's number": (
-        _set(_ttl, number=70),
-        ["SessionSpec.ttl is gone: its number and its name are not reserved"],
-    ),
-    "a field's name": (
-        _set(_ttl, name="lifetime", json_name="lifetime"),
-        [
-            "SessionSpec.ttl: name was ttl and is lifetime",
-            "SessionSpec.ttl: json name was ttl and is lifetime",
-        ],
-    ),
-    "a field's type": (
-        _set(lambda file: _field(file, "Host", "free_sessions"), type=5),
-        ["Host.free_sessions: type was TYPE_UINT32 and is TYPE_INT32"],
-    ),
-    "a field's message": (
-        _set(_ttl, type_name=".google.protobuf.Timestamp"),
-        [
-            (
-                "SessionSpec.ttl: type was TYPE_MESSAGE.google.protobuf.Duration"
-                " and is TYPE_MESSAGE.google.protobuf.Timestamp"
-            )
-        ],
-    ),
-    "a field's label": (
-        _set(_ttl, label=FieldDescriptorProto.LABEL_REPEATED),
-        ["SessionSpec.ttl: label was LABEL_OPTIONAL and is LABEL_REPEATED"],
-    ),
-    "whether a field is absent": (
+    (lambda file: _drop(_message(file, "Host").field, "tls"), ["Host 14"]),
+    (_reserve_number, ["Host 14"]),
+    (_reserve_name, ["Host 14"]),
+    (_set(_ttl, number=70), ["SessionSpec 7"]),
+    (_set(_ttl, name="lifetime"), ["SessionSpec 7"]),
+    (_set(_ttl, json_name="lifetime"), ["SessionSpec 7"]),
+    (_set(_ttl, type=5), ["SessionSpec 7"]),
+    (_set(_ttl, type_name=".google.protobuf.Timestamp"), ["SessionSpec 7"]),
+    (_set(_ttl, label=FieldDescriptorProto.LABEL_REPEATED), ["SessionSpec 7"]),
+    (
         _set(lambda file: _field(file, "Report", "exit_code"), proto3_optional=False),
-        [
-            "Report.exit_code: presence was explicit and is implicit",
-            "Report.exit_code: oneof was none and is _exit_code",
-        ],
+        ["Report 8"],
     ),
-    "a oneof": (_take_out_of_oneof, ["WatchResponse.heartbeat: oneof was event and is none"]),
-    "an enum": (lambda file: _drop(file.enum_type, "Protocol"), ["Protocol is gone"]),
-    "a value": (_drop_value, ["END_REASON_OOM is gone: its number and its name are not reserved"]),
-    "the numbers of values": (
-        _swap_values,
-        ["STATE_CREATED is STATE_RUNNING", "STATE_RUNNING is STATE_CREATED"],
-    ),
-    "the service": (lambda file: _drop(file.service, "AgentService"), ["AgentService is gone"]),
-    "a method": (
+    (_take_out_of_oneof, ["WatchResponse 7"]),
+    (_drop_value, ["EndReason 4"]),
+    (_swap_values, ["State 1", "State 2"]),
+    (
         lambda file: _drop(_named(file.service, "AgentService").method, "SetDrain"),
-        ["AgentService.SetDrain is gone"],
+        ["AgentService.SetDrain"],
     ),
-    "what a method answers": (
-        _set(lambda file: _method(file, "Watch"), server_streaming=False),
-        [
-            (
-                "AgentService.Watch was .tiltyard.agent.v1.WatchRequest"
-                " → stream .tiltyard.agent.v1.WatchResponse"
-                " and is .tiltyard.agent.v1.WatchRequest → .tiltyard.agent.v1.WatchResponse"
-            )
-        ],
-    ),
-}
+    (_set(lambda file: _method(file, "Watch"), server_streaming=False), ["AgentService.Watch"]),
+]
 
 
-@pytest.mark.parametrize("what", BREAKS)
-def test_a_change_that_breaks_is_found(what: str) -> None:
-    change, found = BREAKS[what]
+@pytest.mark.parametrize(("change", "found"), BREAKS)
+def test_a_change_that_breaks_is_found(
+    change: Callable[[FileDescriptorProto], object], found: list[str]
+) -> None:
     changed = released("1")
     change(_ours(changed))
     assert breaks(released("1"), changed) == found
@@ -233,8 +185,11 @@ def test_what_breaks_nothing_is_let_through(change: Callable[[FileDescriptorProt
 @pytest.mark.parametrize(
     ("given_up", "found"),
     [
-        (_reserve_both, ["Host: the name tls", "Host: the numbers 14 to 15"]),
-        (_reserve_value, ["EndReason: the name END_REASON_OOM", "EndReason: the numbers 4 to 4"]),
+        (_reserve_both, ["Host reserves tls", "Host reserves 14"]),
+        (
+            _reserve_value,
+            ["EndReason reserves END_REASON_OOM", "EndReason reserves 4"],
+        ),
     ],
 )
 def test_what_was_given_up_is_not_used_again(
@@ -242,9 +197,4 @@ def test_what_was_given_up_is_not_used_again(
 ) -> None:
     older, newer = released("1"), released("1")
     given_up(_ours(older))
-    for element in (_message(_ours(newer), "Host"), _named(_ours(newer).enum_type, "EndReason")):
-        del element.reserved_range[:]
-    said = [line for line in breaks(older, newer) if "reserved any more" in line]
-    assert said == [
-        f"{what} {'is' if 'name' in what else 'are'} not reserved any more" for what in found
-    ]
+    assert [each for each in breaks(older, newer) if "reserves" in each] == found

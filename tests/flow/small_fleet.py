@@ -5,7 +5,7 @@ Each can be killed at any moment. What a killed program was about to do is not d
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
@@ -356,6 +356,76 @@ class Control:
 
 def _caller(account: str) -> Caller:
     return Caller(account, "token", frozenset())
+
+
+class OneHost:
+    """A control plane, and a host with the session `x` of alice."""
+
+    def __init__(
+        self, folder: Path, *, skew: float = 0.0, lost_after: float = 24 * 3600.0
+    ) -> None:
+        self.loop = VirtualLoop()
+        asyncio.set_event_loop(self.loop)
+        self.box = Box(self.loop, folder, "h0", skew)
+        self.run(self.box.boot())
+        self.state = folder / "plane"
+        self._lost_after = lost_after
+        self.restart()
+        self.wait(1.0)
+        assert self.starts("x")
+
+    @property
+    def status(self) -> str:
+        return str(self.run(self.control.status("alice", "x")))
+
+    def link(self) -> Any:
+        return self.control.fleet.host("h0")
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Read or write the database."""
+        found: list[tuple[Any, ...]] = self.run(
+            self.control.store.run(lambda db: db.execute(sql).fetchall())
+        )
+        return found
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return self.loop.run_until_complete(work)
+
+    def wait(self, seconds: float) -> None:
+        self.run(asyncio.sleep(seconds))
+
+    def starts(self, session_id: str) -> bool:
+        return bool(self.loop.run_until_complete(self.control.start("alice", session_id)))
+
+    def stops(self, session_id: str) -> bool:
+        return bool(self.loop.run_until_complete(self.control.stop("alice", session_id)))
+
+    def crash(self) -> None:
+        self.run(self.control.crash())
+
+    def restart(self) -> None:
+        self.control = Control(self.loop, self.state, [self.box], lost_after=self._lost_after)
+        self.run(self.control.open())
+
+    def go_silent(self, how: str) -> None:
+        """Be gone without a word, or with a closed port."""
+        if how == "cut":
+            self.box.line.cut()
+        else:
+            self.run(self.box.kill())
+
+    def come_back(self, how: str) -> None:
+        if how == "cut":
+            self.box.line.restore()
+        else:
+            self.run(self.box.boot())
+
+    def close(self) -> None:
+        self.crash()
+        self.run(self.box.kill())
+        self.run(self.box.line.close())
+        self.loop.close()
+        asyncio.set_event_loop(None)
 
 
 def remove_database(state: Path) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from agent.rpc.enrolment import NotEnrolledError
 from agent.rpc.identity import FILE
 from controlplane.pki import authority
 from tests.flow.enrolled import Enrolling
@@ -66,20 +65,6 @@ async def test_an_enrolled_host_plays(system: Enrolling) -> None:
     await system.restart()
     await system.reaches("host-1", "ready")
     assert (await system.start()).status == 201
-
-
-async def test_a_token_of_another_deployment_is_not_told(
-    system: Enrolling, tmp_path: Path
-) -> None:
-    """Its fingerprint is not the server's: nothing else is sent."""
-    host = await system.host("host-1")
-    token = await system.token()
-    text, _, fingerprint = token.partition(".")
-    other = f"{text}.{fingerprint[::-1]}"
-    with pytest.raises(NotEnrolledError, match="nothing was sent"):
-        await system.enrol(host, other)
-    assert not (host.config.state_dir / FILE).exists()
-    await system.enrol(host, token)  # it is as good as before
 
 
 async def test_certificates_are_renewed_and_no_stream_is_dropped(

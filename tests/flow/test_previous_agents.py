@@ -4,31 +4,20 @@ The agent is seen through that contract (tests/contract/previous.py), and so is 
 by the agent: what either has learnt since must be something that the other can do without.
 """
 
-import asyncio
 import tarfile
 from collections.abc import AsyncIterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from agent.domain.engine import container_name
-from agent.rpc.identity import FILE, Identity
-from controlplane.agent_rpc.client import AgentClient
-from controlplane.domain.errors import AgentRefusedError
 from tests.contract.formats import NUMBERS, released
 from tests.contract.previous import Previous
-from tests.contract.recording import identify
 from tests.flow.previous_agents import WholeBehind
-from tests.flow.whole import CLOCK
 from tests.support.controlplane.system import assert_error, eventually
-from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
-from tiltyard.contract import ErrorReason
-
-DEADLINE = 20.0
 
 
 @pytest.fixture(params=NUMBERS)
@@ -68,76 +57,6 @@ async def test_a_session_from_its_start_to_what_it_leaves(whole: WholeBehind) ->
     with tarfile.open(fileobj=BytesIO(artifact.body)) as tar:
         assert "data/replay" in tar.getnames()
     assert_error(await whole.call("GET", "/artifacts?session=duel&path=/none"), 404)
-
-
-async def test_a_refusal_keeps_its_reason(whole: WholeBehind) -> None:
-    pin = [{"container": 7777, "type": "udp", "host": 20_777}]
-    await _started(whole, "one", ports=pin)
-    refused = await whole.start(id="two", ports=pin)
-    assert_error(refused, 420)
-    client = AgentClient(whole.behind.address)
-    with pytest.raises(AgentRefusedError) as caught:
-        await client.get_report("00000000-0000-4000-8000-000000000000")
-    assert caught.value.agent_reason is ErrorReason.SESSION_NOT_FOUND
-    await client.close()
-
-
-async def test_what_happens_on_the_host_is_heard(whole: WholeBehind) -> None:
-    container = await _started(whole, "fails")
-    whole.engine.end(container, 139)
-    await whole.becomes("fails", "exited")
-
-
-async def test_sessions_outlast_either_program_and_are_settled(whole: WholeBehind) -> None:
-    container = await _started(whole, "stays")
-    goes = await _started(whole, "goes")
-    await whole.stop_serving()
-    whole.engine.end(goes, 0)
-    await whole.serve()
-    await whole.becomes("goes", "exited")
-    await whole.becomes("stays", "running")
-    await whole.behind.stop()
-    await whole.behind.start()
-    await whole.becomes("stays", "running")
-    assert container in whole.host.live
-    await whole.rows("DELETE FROM session WHERE id='stays'")
-    await whole.restart()  # its ticket brings it back
-    await whole.becomes("stays", "running")
-    given_up = "INSERT INTO unanswered(internal_id, agent, created_ms) VALUES (?, 'host-1', 0)"
-    await whole.rows(given_up, container.removeprefix("tiltyard-"))
-    await whole.rows("DELETE FROM session WHERE id='stays'")
-    await whole.restart()
-    await eventually(lambda: container not in whole.host.live)
-
-
-async def test_a_drain_is_heard_and_kept(whole: WholeBehind) -> None:
-    async with grpc.aio.insecure_channel(whole.behind.address) as channel:
-        stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
-        asked = agent_pb2.SetDrainRequest(revision=1, draining=True)
-        await stub.SetDrain(asked, timeout=DEADLINE)
-
-    async def drains() -> bool:
-        path, token = "/operator/agent/host-1", whole.operator_token
-        return (await whole.call("GET", path, token=token)).json["draining"] is True
-
-    await eventually(drains)
-    assert (await whole.start()).status == 420
-
-
-async def test_a_certificate_is_renewed(whole: WholeBehind) -> None:
-    path = whole.host.config.state_dir / FILE
-    authority = await identify(path)
-    before = await asyncio.to_thread(Identity.read, path)
-    client = AgentClient(whole.behind.address)
-    asked = await client.ask_for_request()
-    signed = authority.sign_agent(asked.request, "host-1", CLOCK.time()).certificate
-    await client.install(signed)
-    await client.close()
-    after = await asyncio.to_thread(Identity.read, path)
-    assert after is not None
-    assert before is not None
-    assert after.certificate == signed
-    assert after.key != before.key
 
 
 def _without(files: FileDescriptorSet, message: str, field: str) -> None:

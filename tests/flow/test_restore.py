@@ -289,36 +289,3 @@ async def test_a_host_that_enrolled_again_since_does_so_once_more(system: Kept) 
     await system.enrol(host, await system.token_again("host-1"))
     await system.reaches("host-1", "ready")
     assert await system.status_of("match") == "running"
-
-
-@pytest.mark.parametrize("keys", ["kept", "lost"])
-async def test_after_the_database_was_lost_hosts_enrol_and_sessions_are_there_or_shown(
-    system: Kept, keys: str
-) -> None:
-    host = await system.joined("host-1")
-    await system.make_game()
-    for session_id in ("one", "two"):
-        await system.started(session_id)
-    lived = running(host)
-    await system.stop_serving()
-    kept = ("authority.pem", "ticket.key") if keys == "kept" else ()
-    for path in list(system.config.state_dir.iterdir()):
-        if path.name not in kept:
-            await asyncio.to_thread(path.unlink)
-    await system.made_again("alice", "bob")
-    await system.serve()
-    await system.enrol(host, await system.token())
-    await system.reaches("host-1", "ready")
-    assert running(host) == lived, "nothing is stopped"
-    shown = await system.shown("host-1")
-    if keys == "kept":
-        assert await internal_ids(system) == lived
-        assert shown["unclaimed"] == []
-        assert await system.status_of("one") == "running"
-        await system.stopped("one")
-    else:
-        assert await internal_ids(system) == set()
-        assert set(shown["unclaimed"]) == lived
-        await system.make_game()
-        await system.started("one")
-        assert len(running(host)) == 3

@@ -174,18 +174,6 @@ async def test_hosts_move_under_load_and_nothing_is_interrupted(
     assert events == [("authority.rotated",), ("authority.finished",)]
 
 
-async def test_nobody_of_a_foreign_authority_is_admitted_at_any_time(system: Rotating) -> None:
-    host = await system.joined("host-1")
-    stranger = a_caller(Signer.new())
-    assert not await system.admits(host, stranger)
-    await system.rotate()
-    assert not await system.admits(host, stranger)
-    await system.all_move()
-    assert not await system.admits(host, stranger)
-    await system.finish()
-    assert not await system.admits(host, stranger)
-
-
 async def test_a_host_that_was_away_moves_when_it_is_back(system: Rotating) -> None:
     await system.joined("host-1")
     away = await system.joined("host-2")
@@ -205,24 +193,6 @@ async def test_a_host_that_was_away_moves_when_it_is_back(system: Rotating) -> N
     await away.start()
     await system.all_move()
     assert (await system.finish())["former"] is None
-
-
-async def test_a_host_that_a_forced_end_leaves_behind_enrols_again(system: Rotating) -> None:
-    await system.joined("host-1")
-    away = await system.joined("host-2")
-    await system.make_game()
-    await away.stop()
-    system.control_plane.fleet.unreachable_after = 0.5
-    await system.rotate()
-    await system.all_move(but=("host-2",))
-    status = await system.finish(force=True)
-    assert status["former"] is None
-    [left] = status["waiting"]
-    assert left["why"].endswith("enrol it again")
-    await away.start()
-    await system.enrol(away, await system.token_again("host-2"))
-    await system.all_move()
-    await system.reaches("host-2", "ready")
 
 
 async def test_a_compromised_authority_is_trusted_no_more_at_once(system: Rotating) -> None:
@@ -246,14 +216,6 @@ async def test_a_compromised_authority_is_trusted_no_more_at_once(system: Rotati
     assert (await system.status())["waiting"] == []
     assert not await system.admits(host, a_caller(stolen))
     assert await system.admits(host, a_caller(system.signer()))
-
-
-async def test_a_rotation_that_is_under_way_is_not_begun_again(system: Rotating) -> None:
-    await system.finish()  # there is none to finish
-    first = await system.rotate()
-    assert await system.rotate() == first
-    await system.restart()
-    assert await system.status() == first
 
 
 async def test_an_agent_of_an_older_version_is_named_and_goes_on_with_the_former(

@@ -74,35 +74,6 @@ async def test_a_claim_takes_a_standby_and_the_pool_is_full_again(warm: Warm) ->
     assert await warm.status_of("match") == "exited"
 
 
-async def test_standbys_outlive_both_programs(warm: Warm) -> None:
-    await warm.keep()
-    before = set(warm.standbys)
-    await warm.host.stop()
-    await warm.restart()
-    await warm.host.start()
-    await warm.becomes_ready(SIZE)
-    assert set(warm.standbys) == before
-    answer = await warm.start()
-    assert answer.json["id"] in before
-
-
-async def test_a_pool_that_is_removed_leaves_nothing(warm: Warm) -> None:
-    await warm.keep()
-    assert (await warm.call("DELETE", "/warm-pool/game/local")).status == 204
-    await warm.nothing_is_left_anywhere()
-
-
-async def test_a_drain_gives_standbys_back(warm: Warm) -> None:
-    await warm.keep()
-    assert (await warm.start(id="match")).status == 201
-    path, token = f"/operator/agent/{warm.host.name}/drain", warm.operator_token
-    assert (await warm.call("POST", path, token=token, json={})).status == 200
-    await eventually(lambda: warm.standbys == [])
-    assert [s.spec.identity.session_id for s in warm.claimed] == ["match"]
-    assert (await warm.call("DELETE", path, token=token)).status == 200
-    await warm.becomes_ready(SIZE)
-
-
 async def test_f18_fifty_callers_share_what_is_ready(warm: Warm) -> None:
     await warm.keep(1)
     answers = await asyncio.gather(*(warm.start(id=f"s{n}") for n in range(50)))

@@ -22,10 +22,6 @@ from tests.support.controlplane.kept_states import rows
 from tests.support.controlplane.system import Answer, eventually
 from tests.support.fake_clock import AheadClock
 
-AT_ONCE = 3
-HELD = 2
-"""Sessions that each caller lets live."""
-
 
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,50 +81,6 @@ async def system(tmp_path: Path) -> AsyncIterator[Kept]:
         yield running
 
 
-class Load:
-    """Callers who start sessions, have players join, and stop the oldest."""
-
-    def __init__(self, system: Kept) -> None:
-        self._system = system
-        self._ending = asyncio.Event()
-        self.answered: set[str] = set()
-        """Ids of every 201."""
-        self.gone: set[str] = set()
-        """Ids of every 204."""
-
-    async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            for number in range(AT_ONCE):
-                group.create_task(self._call(f"caller-{number}"), name=f"caller {number}")
-
-    async def reaches(self, answers: int) -> None:
-        await eventually(lambda: len(self.answered) >= answers)
-
-    def end(self) -> None:
-        self._ending.set()
-
-    @property
-    def live(self) -> set[str]:
-        return self.answered - self.gone
-
-    async def _call(self, name: str) -> None:
-        mine: list[str] = []
-        number = 0
-        while not self._ending.is_set():
-            session_id = f"{name}.{number}"
-            number += 1
-            await self._system.started(session_id)
-            self.answered.add(session_id)
-            mine.append(session_id)
-            joining = {"session": session_id, "players": [name]}
-            path = "/session/player/join"
-            assert (await self._system.call("PUT", path, json=joining)).status == 200
-            if len(mine) > HELD:
-                oldest = mine.pop(0)
-                await self._system.stopped(oldest)
-                self.gone.add(oldest)
-
-
 def running(*hosts: WholeAgent) -> set[str]:
     """Internal ids of the containers that run."""
     return {
@@ -150,30 +102,27 @@ async def players(system: Kept, session_id: str) -> list[str]:
     return sorted(answer.json["players"]["joined"])
 
 
-async def test_a_backup_under_load_is_restored_and_the_hosts_tell_the_rest(system: Kept) -> None:
+async def test_a_backup_is_restored_and_the_hosts_tell_the_rest(system: Kept) -> None:
     hosts = [await system.joined(name) for name in ("host-1", "host-2")]
     image = await system.make_game()
     await eventually(lambda: all(system.has(host.name, image) for host in hosts))
-    for session_id in ("stays", "stopped since"):
+    before = {"stays", "stopped", "stopped since"}
+    for session_id in before:
         await system.started(session_id)
+    await system.stopped("stopped")
     await system.call("PUT", "/session/player/join", json={"session": "stays", "players": ["ann"]})
-    load = Load(system)
-    working = asyncio.create_task(load.run(), name="load")
-    await load.reaches(6)
-    before = set(load.answered)
     await system.back_up()
-    await load.reaches(len(before) + 12)
-    load.end()
-    await working
     await system.stopped("stopped since")
-    await system.started("started since")
+    for session_id in ("started since", "both since"):
+        await system.started(session_id)
+    await system.stopped("both since")
     await system.call("PUT", "/session/player/join", json={"session": "stays", "players": ["bo"]})
 
     await system.put_back()
     await system.serve()
     for host in hosts:
         await system.reaches(host.name, "ready")
-    live = load.live | {"stays", "started since"}
+    live = {"stays", "started since"}
     known = "SELECT id FROM session"
     assert before <= {row[0] for row in await system.rows(known)}, "a 201 of before the backup"
 
@@ -184,7 +133,7 @@ async def test_a_backup_under_load_is_restored_and_the_hosts_tell_the_rest(syste
     await eventually(settled)
     for session_id in live:
         assert await system.status_of(session_id) == "running"
-    for session_id in (*load.gone, "stopped since"):
+    for session_id in ("stopped", "stopped since", "both since"):
         assert await system.status_of(session_id) == "exited"
     assert running(*hosts) == await internal_ids(system)
     assert await system.rows("SELECT * FROM unanswered WHERE stopped_ms IS NULL") == []

@@ -1,13 +1,15 @@
 """What the agent asks an engine to create: the whole body of `POST /containers/create`. Pure.
 
-Everything that isolates a container is defined here; a test
-compares the body with a golden value, so that no key changes unseen.
+Everything that isolates a container is defined here; a test compares the body with a golden value,
+so that no key changes unseen.
 """
 
-from collections.abc import Sequence
+import json
+import posixpath
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
-from agent.docker.layer_quota import layer_quota
 from agent.domain.engine import LOG_BYTES, ContainerSpec
 from agent.domain.session import Port
 from tiltyard.contract import NetworkMode
@@ -16,6 +18,16 @@ PUBLIC_DIR = "/run/tiltyard"
 """Where a container reads about itself."""
 PIDS_LIMIT = 512
 """Processes and threads of a session: many for a game, too few to starve the host."""
+
+MAX_VOLUMES = 32
+"""Of an image. Each is a folder to make and copy, and a mount."""
+_MAX_IMAGE = 64 * 1024
+"""Of an image's settings as JSON; those of large images in use are a tenth of it."""
+_NO_VOLUMES = ("/proc", "/sys", "/dev", PUBLIC_DIR)
+"""Folders of the kernel or the agent, where no volume can be mounted."""
+
+_PROJECT_QUOTAS = frozenset({"prjquota", "pquota"})
+_SLACK_BYTES = 64 * 2**20
 
 _NANO = 10**9
 _MIN_NANO_CPUS = _NANO // 100
@@ -59,7 +71,7 @@ def container_config(
         "HostConfig": _isolation()
         | _resources(spec, cpus, nofile)
         | _network(spec, network)
-        | (_storage(spec) if has_layer_quota else {}),
+        | (_storage(spec.disk_bytes) if has_layer_quota and spec.disk_bytes else {}),
     }
 
 
@@ -94,10 +106,9 @@ def _resources(spec: ContainerSpec, cpus: int, nofile: int | None) -> dict[str, 
     }
 
 
-def _storage(spec: ContainerSpec) -> dict[str, Any]:
-    if not spec.disk_bytes:
-        return {}
-    return {"StorageOpt": {"size": str(layer_quota(spec.disk_bytes))}}
+def _storage(disk_bytes: int) -> dict[str, Any]:
+    """Bound the layer above the limit, so that the session is ended and says why."""
+    return {"StorageOpt": {"size": str(disk_bytes + max(disk_bytes // 8, _SLACK_BYTES))}}
 
 
 def _network(spec: ContainerSpec, network: str) -> dict[str, Any]:
@@ -139,3 +150,45 @@ def _at_least(minimum: int, value: int) -> int:
 
 def _name(port: Port) -> str:
     return f"{port.container}/{port.protocol.value}"
+
+
+def why_refused(settings: Mapping[str, Any]) -> str | None:
+    """Return why no container is created from an image with these settings; None if it can be.
+
+    The engine takes an image's ports, labels, variables and volumes over into its containers, and
+    no request can prevent that. None of them weakens isolation, but all of it comes back in each
+    list and description of the container: with 131,070 ports 4 MB in every answer.
+    """
+    size = len(json.dumps(settings))
+    if size > _MAX_IMAGE:
+        return f"its ports, labels, variables and other settings take {size} bytes of {_MAX_IMAGE}"
+    volumes = settings.get("Volumes") or {}
+    if len(volumes) > MAX_VOLUMES:
+        return f"it has {len(volumes)} volumes; {MAX_VOLUMES} are allowed"
+    for volume in volumes:
+        path = posixpath.normpath("/" + volume.lstrip("/"))
+        if path == "/" or any(f"{path}/".startswith(f"{taken}/") for taken in _NO_VOLUMES):
+            return f"it has a volume at {json.dumps(volume[:100])}"
+    return None
+
+
+def has_layer_quota(info: Mapping[str, Any], mountinfo: str) -> bool:
+    """Return whether `--storage-opt size` works, by `/info` and the text of /proc/self/mountinfo.
+
+    With btrfs it always does; with overlay2 it takes XFS with project quotas below the data root.
+    A start that asks for it elsewhere is refused.
+    """
+    driver = info.get("Driver")
+    if driver != "overlay2":
+        return driver == "btrfs"
+    layers = PurePosixPath(str(info.get("DockerRootDir") or "/"), "overlay2")
+    depth, found = 0, False
+    for line in mountinfo.splitlines():
+        mount, _, file_system = line.partition(" - ")
+        target = PurePosixPath(mount.split()[4].replace("\\040", " "))
+        kind, _, options = file_system.split(" ", 2)
+        # The deepest mount above the layers holds them; a later one hides an earlier one.
+        if layers.is_relative_to(target) and len(target.parts) >= depth:
+            depth = len(target.parts)
+            found = kind == "xfs" and not _PROJECT_QUOTAS.isdisjoint(options.split(","))
+    return found

@@ -21,6 +21,7 @@ from docker.transport.unixconn import (
 )
 
 from agent.docker.answers import container_of, pid_of
+from agent.docker.container_config import has_layer_quota, why_refused
 from agent.docker.dockerd import daemon_pid, grantable_nofile, known_settings
 from agent.docker.errors import (
     Call,
@@ -30,8 +31,6 @@ from agent.docker.errors import (
     error_of_connection,
     timed_out,
 )
-from agent.docker.image_settings import why_refused
-from agent.docker.layer_quota import has_layer_quota
 from agent.docker.program import why_not_run
 from agent.domain.engine import Container
 from agent.domain.errors import (

@@ -1,7 +1,7 @@
 """What the containers of sessions have written, and the end of those that wrote too much.
 
 A container writes to the disk that all sessions of its host share. Docker Engine can bound that on
-few file systems (`agent/docker/layer_quota.py`), and then it does so above the limit. So this is a
+few file systems (`has_layer_quota`), and then it does so above the limit. So this is a
 watch: a session ends once it is seen beyond its limit.
 
 The engine walks all files of a container to measure it. So it is asked about one at a time and

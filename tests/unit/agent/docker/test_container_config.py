@@ -1,10 +1,17 @@
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from agent.docker.container_config import container_config
+from agent.docker import sdk
+from agent.docker.container_config import (
+    MAX_VOLUMES,
+    container_config,
+    has_layer_quota,
+    why_refused,
+)
 from agent.domain.engine import ContainerSpec
+from agent.domain.errors import ImageCannotRunError
 from agent.domain.session import Port
 from tiltyard.contract import NetworkMode, Protocol, Resources
 
@@ -119,16 +126,11 @@ def test_an_unknown_limit_of_open_files_is_not_sent() -> None:
     assert made(SPEC, nofile=None) == golden(Ulimits=[{"Name": "core", "Soft": 0, "Hard": 0}])
 
 
-def test_another_network() -> None:
-    body = container_config(SPEC, cpus=4, nofile=20000, network="tiltyard0", has_layer_quota=False)
-    assert body == golden(NetworkMode="tiltyard0")
-
-
 def test_an_engine_that_can_bounds_the_layer_above_the_limit() -> None:
-    spec = replace(SPEC, disk_bytes=2**30)
-    assert made(spec) == GOLDEN
-    size = {"size": str(2**30 + 2**27)}
-    assert made(spec, has_layer_quota=True) == golden(StorageOpt=size)
+    assert made(replace(SPEC, disk_bytes=2**30)) == GOLDEN
+    for limit, size in ((2**20, 2**20 + 2**26), (2**30, 2**30 + 2**27)):
+        body = made(replace(SPEC, disk_bytes=limit), has_layer_quota=True)
+        assert body == golden(StorageOpt={"size": str(size)})
     assert made(SPEC, has_layer_quota=True) == GOLDEN
 
 
@@ -171,3 +173,98 @@ def test_swap_is_never_added_and_no_more_is_reserved_than_allowed(
     memory, reservation = sent
     wanted = golden(Memory=memory, MemorySwap=memory, MemoryReservation=reservation)
     assert made(spec) == wanted
+
+
+TYPICAL: dict[str, Any] = {
+    "Env": ["PATH=/usr/bin", "JAVA_VERSION=21"],
+    "ExposedPorts": {"25565/tcp": {}, "25575/tcp": {}},
+    "Labels": {"org.opencontainers.image.title": "a game"},
+    "Volumes": {"/data": {}, "/var/lib/game": {}, "/devices": {}, "/run": {}},
+    "OnBuild": None,
+}
+
+
+@pytest.mark.parametrize("settings", [{}, {"Volumes": None}, TYPICAL])
+def test_images_in_use_may_run(settings: dict[str, Any]) -> None:
+    assert why_refused(settings) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"ExposedPorts": {f"{port}/udp": {} for port in range(65536)}}, "ports"),
+        ({"Labels": {"a": "x" * 2**16}}, "labels"),
+        ({"Volumes": {f"/{number}": {} for number in range(MAX_VOLUMES + 1)}}, "33 volumes"),
+        ({"Volumes": {"/proc/1": {}}}, '"/proc/1"'),
+        ({"Volumes": {"//sys": {}}}, '"//sys"'),
+        ({"Volumes": {"/x/../dev": {}}}, '"/x/../dev"'),
+        ({"Volumes": {"/run/tiltyard": {}}}, '"/run/tiltyard"'),
+        ({"Volumes": {"run/tiltyard/\n": {}}}, r'"run/tiltyard/\n"'),
+        ({"Volumes": {"/": {}}}, '"/"'),
+        ({"Volumes": {"": {}}}, '""'),
+    ],
+)
+def test_an_image_that_brings_too_much_is_refused(settings: dict[str, Any], named: str) -> None:
+    cause = why_refused(settings)
+    assert cause is not None
+    assert named in cause
+
+
+class Engine:
+    """What the SDK's client is asked at a creation."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = settings
+        self.looks = 0
+
+    def inspect_image(self, image: str) -> dict[str, Any]:
+        self.looks += 1
+        return {"Config": self.settings}
+
+    def create_container_from_config(self, config: dict[str, Any], name: str) -> dict[str, Any]:
+        return {"Id": name}
+
+
+@pytest.mark.parametrize(("image", "looks"), [("game@sha256:1", 1), ("game:v1", 2)])
+def test_an_image_that_may_run_is_looked_into_once(image: str, looks: int) -> None:
+    engine, fit = Engine(TYPICAL), set[str]()
+    for name in ("first", "second"):
+        assert sdk.create(cast("Any", engine), {"Image": image}, name, fit) == name
+    assert engine.looks == looks
+
+
+def test_an_image_that_is_refused_stays_so() -> None:
+    engine, fit = Engine({"Volumes": {"/": {}}}), set[str]()
+    for _ in range(2):
+        with pytest.raises(ImageCannotRunError):
+            sdk.create(cast("Any", engine), {"Image": "game@sha256:1"}, "name", fit)
+
+
+ROOT = "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,errors=remount-ro"
+QUOTAS = "90 22 8:2 / /var/lib/docker rw,relatime shared:2 - xfs /dev/sdb rw,attr2,prjquota"
+NO_QUOTAS = "91 22 8:2 / /var/lib/docker rw,relatime shared:2 - xfs /dev/sdb rw,attr2,noquota"
+BESIDE = "92 22 8:3 / /var/lib/docker2 rw,relatime shared:3 - xfs /dev/sdc rw,prjquota"
+EXT4 = "93 90 8:4 / /var/lib/docker/overlay2 rw,relatime - ext4 /dev/sdd rw,prjquota"
+
+
+@pytest.mark.parametrize(
+    ("driver", "mounts", "expected"),
+    [
+        ("overlay2", [ROOT, QUOTAS], True),
+        ("overlay2", [QUOTAS, ROOT], True),
+        ("overlay2", [ROOT, NO_QUOTAS], False),
+        ("overlay2", [ROOT, QUOTAS, NO_QUOTAS], False),  # the later mount hides the earlier
+        ("overlay2", [ROOT, BESIDE], False),
+        ("overlay2", [ROOT, QUOTAS, EXT4], False),
+        ("overlay2", [], False),
+        ("btrfs", [ROOT], True),
+        ("vfs", [ROOT, QUOTAS], False),
+        ("overlayfs", [ROOT, QUOTAS], False),
+        (None, [ROOT, QUOTAS], False),
+    ],
+)
+def test_follows_the_driver_and_the_mount(
+    driver: str | None, mounts: list[str], expected: bool
+) -> None:
+    info = {"Driver": driver, "DockerRootDir": "/var/lib/docker"}
+    assert has_layer_quota(info, "\n".join(mounts)) is expected

@@ -1,12 +1,11 @@
 """Blocking calls of an engine's client on threads of their own, one at a time per container."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from agent.docker.errors import Call
 from agent.domain.errors import EngineTimeoutError
@@ -55,7 +54,7 @@ class EngineCalls:
     def __init__(self) -> None:
         self._general = ThreadPoolExecutor(GENERAL_THREADS, "engine")
         self._kept = ThreadPoolExecutor(KEPT_THREADS, "engine-kept")
-        self._slots: dict[str, _Slot] = {}
+        self._locks = WeakValueDictionary[str, asyncio.Lock]()
         self._under_way: set[asyncio.Future[object]] = set()
 
     async def run(self, call: Call, seconds: float, work: Callable[[], T]) -> T:
@@ -67,8 +66,9 @@ class EngineCalls:
             async with asyncio.timeout(seconds * _QUEUE_FACTOR):
                 if not call.container:
                     return await self._on_thread(call, work)
-                slot = await self._take_slot(call.container)
-                return await self._on_thread(call, work, lambda: self._release(slot))
+                lock = self._locks.setdefault(call.container, asyncio.Lock())
+                await lock.acquire()
+                return await self._on_thread(call, work, lock.release)
         except TimeoutError as error:
             raise EngineTimeoutError(call.name) from error
 
@@ -96,31 +96,3 @@ class EngineCalls:
             return await asyncio.shield(future)
         finally:
             begun.cancel()  # without effect on one that has begun
-
-    async def _take_slot(self, container: str) -> _Slot:
-        slot = self._slots.setdefault(container, _Slot(container))
-        slot.wanted += 1
-        try:
-            await slot.lock.acquire()
-        except BaseException:
-            self._drop(slot)
-            raise
-        return slot
-
-    def _release(self, slot: _Slot) -> None:
-        slot.lock.release()
-        self._drop(slot)
-
-    def _drop(self, slot: _Slot) -> None:
-        slot.wanted -= 1
-        if not slot.wanted:
-            del self._slots[slot.container]
-
-
-class _Slot:
-    """The right to speak to the engine about one container."""
-
-    def __init__(self, container: str) -> None:
-        self.container = container
-        self.lock = asyncio.Lock()
-        self.wanted = 0

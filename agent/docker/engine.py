@@ -6,10 +6,9 @@ Calls go through the SDK (sdk.py) on threads (calls.py), streams through the eve
 
 import asyncio
 import signal as signals
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from functools import partial, wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
 
 from agent.docker import sdk as docker_sdk
 from agent.docker.answers import references, warnings_of
@@ -18,49 +17,22 @@ from agent.docker.container_config import container_config
 from agent.docker.errors import Call
 from agent.docker.listing import Listing
 from agent.docker.streams import DockerStreams
-from agent.domain.engine import (
-    LABEL_AGENT,
-    Container,
-    ContainerSpec,
-    Credentials,
-    EngineInfo,
-    LogPiece,
-    container_name,
-)
+from agent.domain.engine import LABEL_AGENT, Container, ContainerSpec, EngineInfo, container_name
 from agent.domain.errors import AgentError, EngineError
-from agent.domain.session import (
-    Port,
-    Process,
-)
+from agent.domain.session import Port, Process
 from agent.kernel.processes import live_process, send_signal, wait_end
 from agent.metrics.instruments import Metrics
 from agent.network.bindings import Bindings
-from tiltyard.contract import NetworkMode, PullProgress
+from tiltyard.contract import NetworkMode
 from tiltyard.runtime.clock import Clock, SystemClock
 from tiltyard.runtime.tasks import TaskOwner
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
-_Method = Callable[Concatenate["DockerEngine", P], Awaitable[T]]
-_Measured = Callable[Concatenate["DockerEngine", P], Coroutine[Any, Any, T]]
+Ask = Callable[[docker_sdk.Client, docker_sdk.EngineFacts], T]
 
 
-def _measured(name: str) -> Callable[[_Method[P, T]], _Measured[P, T]]:
-    """Count and time a call, with its wait for a thread and for its container's other calls."""
-
-    def decorate(method: _Method[P, T]) -> _Measured[P, T]:
-        @wraps(method)
-        async def call(self: "DockerEngine", /, *args: P.args, **more: P.kwargs) -> T:
-            with self.metrics.engine_call(name, self.clock):
-                return await method(self, *args, **more)
-
-        return call
-
-    return decorate
-
-
-class DockerEngine:
+class DockerEngine(DockerStreams):
     """An `Engine` on the unix socket of a Docker daemon."""
 
     def __init__(
@@ -74,7 +46,7 @@ class DockerEngine:
         self.metrics = metrics or Metrics()
         self.clock = clock or SystemClock()
         self._timeouts = timeouts or Timeouts()
-        self._streams = DockerStreams(
+        super().__init__(
             socket_path, silence=self._timeouts.stream, pull_silence=self._timeouts.pull
         )
         self._calls = EngineCalls()
@@ -85,12 +57,12 @@ class DockerEngine:
         self._searches = TaskOwner[docker_sdk.EngineFacts](AgentError)
         self._listing = Listing(self._calls, self._inspect_for_listing, self._timeouts.read)
 
-    @_measured("info")
     async def info(self) -> EngineInfo:
         """Describe the engine; also the way to ask whether it answers."""
         self._forget()  # what was true of the engine may have changed with its settings
-        facts = await self._known()
-        answer = await self._ask(Call("info"), self._timeouts.read, lambda api: api.info())
+        answer, facts = await self._ask(
+            Call("info"), self._timeouts.read, lambda api, facts: (api.info(), facts)
+        )
         return EngineInfo(
             version=answer["ServerVersion"],
             cpus=int(answer["NCPU"]),
@@ -103,79 +75,73 @@ class DockerEngine:
             kernel=str(answer.get("KernelVersion", "")),
         )
 
-    @_measured("create")
     async def create(self, spec: ContainerSpec) -> str:
         """Create a container and return its id."""
-        facts = await self._known()
         name = container_name(spec.internal_id)
-        config = container_config(
-            spec,
-            cpus=facts.cpus,
-            nofile=facts.nofile,
-            network=facts.network,
-            has_layer_quota=facts.has_layer_quota,
-        )
-        return await self._ask(
-            Call("create", container=name, image=spec.image, changes=True),
-            self._timeouts.create,
-            lambda api: docker_sdk.create(api, config, name, self._fit_images),
-        )
 
-    @_measured("start")
+        def create(api: docker_sdk.Client, facts: docker_sdk.EngineFacts) -> str:
+            config = container_config(
+                spec,
+                cpus=facts.cpus,
+                nofile=facts.nofile,
+                network=facts.network,
+                has_layer_quota=facts.has_layer_quota,
+            )
+            return docker_sdk.create(api, config, name, self._fit_images)
+
+        call = Call("create", container=name, image=spec.image, changes=True)
+        return await self._ask(call, self._timeouts.create, create)
+
     async def start(self, container: str) -> Container:
         """Start a created or ended container and describe it; one that runs is only described."""
         return await self._ask(
             Call("start", container=container, changes=True),
             self._timeouts.start,
-            lambda api: docker_sdk.start(api, container),
+            lambda api, _: docker_sdk.start(api, container),
         )
 
-    @_measured("inspect")
     async def inspect(self, container: str) -> Container:
         """Describe one container by id or name."""
         return await self._ask(
             Call("inspect", container=container),
             self._timeouts.read,
-            lambda api: docker_sdk.inspect(api, container),
+            lambda api, _: docker_sdk.inspect(api, container),
         )
 
-    @_measured("list")
     async def list(self, agent_id: str) -> list[Container]:
         """Describe all containers that carry the label of this agent, running or not."""
         filters = {"label": f"{LABEL_AGENT}={agent_id}"}
-        entries = await self._ask(
-            Call("list"),
-            self._timeouts.read,
-            lambda api: api.containers(all=True, filters=filters),
-        )
-        return await self._listing.described(entries)
+        with self.metrics.engine_call("list", self.clock):
+            entries = await self._run(
+                Call("list"),
+                self._timeouts.read,
+                lambda api, _: api.containers(all=True, filters=filters),
+            )
+            return await self._listing.described(entries)
 
-    @_measured("written-bytes")
     async def written_bytes(self, container: str) -> int:
         """Bytes that a container wrote: its own layer, and the volumes that its image declares."""
         # Without the container's slot: no other call waits for the walk, least of all a kill.
         return await self._ask(
             Call("written-bytes"),
             self._timeouts.walk,
-            lambda api: docker_sdk.written_bytes(api, container),
+            lambda api, _: docker_sdk.written_bytes(api, container),
         )
 
-    @_measured("kill")
     async def kill(self, container: str, signal: str) -> None:
         """Send a signal; nothing happens to one that does not run."""
         call = Call("kill", container=container, changes=True)
         await self._ask(
             call,
             self._timeouts.kill,
-            lambda api: docker_sdk.unless_so(call, api.kill, container, signal),
+            lambda api, _: docker_sdk.unless_so(call, api.kill, container, signal),
         )
 
-    @_measured("remove")
     async def remove(self, container: str) -> None:
         """Remove a container, running or not; nothing happens when it is gone."""
         call = Call("remove", container=container, changes=True)
         seconds = self._timeouts.remove
-        await self._ask(call, seconds, lambda api: docker_sdk.remove(api, call, seconds))
+        await self._ask(call, seconds, lambda api, _: docker_sdk.remove(api, call, seconds))
 
     async def signal_process(self, process: Process, signal: str) -> None:
         """Send a signal to the process itself, for when the engine does not answer `kill`."""
@@ -197,61 +163,28 @@ class DockerEngine:
         except OSError as error:
             raise EngineError("see which ports are bound", str(error)) from error
 
-    @_measured("images")
     async def images(self) -> frozenset[str]:
         """References by digest of all images on the host."""
-        return frozenset(await self._image_sizes())
+        return frozenset(await self.image_sizes())
 
-    @_measured("image-sizes")
     async def image_sizes(self) -> Mapping[str, int]:
         """Bytes that each image on the host takes unpacked, by its references by digest."""
-        return await self._image_sizes()
-
-    async def _image_sizes(self) -> Mapping[str, int]:
         return references(
-            await self._ask(Call("images"), self._timeouts.read, lambda api: api.images())
+            await self._ask(Call("images"), self._timeouts.read, lambda api, _: api.images())
         )
 
-    @_measured("remove-image")
     async def remove_image(self, image: str) -> None:
         """Remove a reference by digest, and the image with the last; nothing when it is gone."""
         call = Call("remove-image", image=image, changes=True)
         await self._ask(
             call,
             self._timeouts.remove,
-            lambda api: docker_sdk.unless_so(call, api.remove_image, image),
+            lambda api, _: docker_sdk.unless_so(call, api.remove_image, image),
         )
-
-    def logs(
-        self,
-        container: str,
-        *,
-        follow: bool = False,
-        tail: int | None = None,
-        longest: float | None = None,
-    ) -> AbstractAsyncContextManager[AsyncIterator[Sequence[LogPiece]]]:
-        """Read stdout and stderr in the order of recording, all of it or the last pieces."""
-        return self._streams.logs(container, follow=follow, tail=tail, longest=longest)
-
-    def archive(
-        self, container: str, path: str
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Read a file or folder as an uncompressed tar."""
-        return self._streams.archive(container, path)
-
-    def pull(
-        self, image: str, credentials: Credentials | None = None
-    ) -> AbstractAsyncContextManager[AsyncIterator[PullProgress]]:
-        """Pull an image by digest; the iterator ends when the image is on the host."""
-        return self._streams.pull(image, credentials)
-
-    def events(self, agent_id: str) -> AbstractAsyncContextManager[AsyncIterator[str]]:
-        """Internal ids of sessions whose container changed; a hint, with gaps."""
-        return self._streams.events(agent_id)
 
     async def close(self) -> None:
         """Release threads and connections; calls in progress run to their deadlines."""
-        await self._streams.close()
+        await super().close()
         await self._bindings.close()
         await self._calls.close()
         self._clients.close()
@@ -261,45 +194,46 @@ class DockerEngine:
             Call("inspect"), self._timeouts.read, partial(live_process, pid)
         )
 
-    async def _ask(self, call: Call, seconds: float, ask: Callable[[docker_sdk.Client], T]) -> T:
-        facts = await self._known()
+    async def _ask(self, call: Call, seconds: float, ask: Ask[T]) -> T:
+        """Count and time a call, with its wait for a thread and for its container's others."""
+        with self.metrics.engine_call(call.name, self.clock):
+            return await self._run(call, seconds, ask)
+
+    async def _run(self, call: Call, seconds: float, ask: Ask[T]) -> T:
+        facts = self._facts
+        if facts is None:  # all who ask meanwhile share one search
+            search = self._searches.get("facts") or self._searches.start(
+                self._find_out(), "engine-facts", key="facts"
+            )
+            facts = await asyncio.shield(search)
         try:
-            return await self._run(
-                call, seconds, lambda: ask(self._clients.mine(facts.api, seconds))
+            return await self._translated(
+                call, seconds, lambda: ask(self._clients.mine(facts.api, seconds), facts)
             )
         except EngineError as error:
             if docker_sdk.OWN_NETWORK in error.cause:
                 self._forget()  # the network was removed: recreate it
             raise
 
-    async def _run(self, call: Call, seconds: float, work: Callable[[], T]) -> T:
+    async def _translated(self, call: Call, seconds: float, work: Callable[[], T]) -> T:
         def convert() -> T:
             with docker_sdk.translated(call, self._forget):
                 return work()
 
         return await self._calls.run(call, seconds, convert)
 
-    async def _known(self) -> docker_sdk.EngineFacts:
-        """What is known of the engine; all who ask while it is unknown share one search."""
-        if self._facts is not None:
-            return self._facts
-        search = self._searches.get("facts") or self._searches.start(
-            self._find_out(), "engine-facts", key="facts"
-        )
-        return await asyncio.shield(search)
-
     async def _find_out(self) -> docker_sdk.EngineFacts:
         seconds = self._timeouts.read
-        self._facts = facts = await self._run(
+        self._facts = facts = await self._translated(
             Call("info"), seconds, lambda: docker_sdk.find_out(self._clients, seconds)
         )
         return facts
 
     async def _inspect_for_listing(self, container: str) -> Container:
-        return await self._ask(
+        return await self._run(
             Call("list", container=container),
             self._timeouts.read,
-            lambda api: docker_sdk.inspect(api, container),
+            lambda api, _: docker_sdk.inspect(api, container),
         )
 
     def _forget(self) -> None:

@@ -1,14 +1,10 @@
-"""The forms of Docker's streams: frames of a log, lines of JSON, steps of a pull. Pure."""
+"""The forms of Docker's streams: frames of a log, steps of a pull. Pure."""
 
-import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from agent.domain.engine import (
-    LONGEST_PIECE_BYTES,
-    LogPiece,
-)
+from agent.domain.engine import LONGEST_PIECE_BYTES, LogPiece
 from tiltyard.contract import PullProgress
 
 _HEADER = struct.Struct(">II")
@@ -21,8 +17,6 @@ _LONGEST_FRAME = 2**20
 _SPACE, _NEWLINE = b" \n"
 _SYSTEM = 3
 """Frames of this kind carry the engine's own words about the log, without a time."""
-_MAX_LINE = 2**20
-"""Bytes of one line of JSON; the engine's are a few hundred."""
 _MAX_WORDS = 4096
 """Bytes kept of the engine's own words."""
 
@@ -93,25 +87,6 @@ class Demultiplexer:
             if not begins_line and not data.endswith(b"\n"):
                 data += b"\n"
         return LogPiece(stream, time, data, begins_line, ends_line)
-
-
-class JsonLines:
-    """Takes a stream of JSON objects, one a line, apart."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def feed(self, data: bytes) -> Iterator[dict[str, Any]]:
-        """Yield the objects that `data` completes; ValueError when one is none."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > _MAX_LINE:
-            raise ValueError("a line does not end")
-        for line in lines:
-            if line.strip():
-                found = json.loads(line)
-                if not isinstance(found, dict):
-                    raise ValueError("a line is no object")
-                yield found
 
 
 class PullSteps:

@@ -36,11 +36,14 @@ class Listing:
         self._calls = calls
         self._inspect = inspect
         self._seconds = seconds
-        self._running: Mapping[str, Container] = {}
+        self._running: dict[str, Container] = {}
 
     async def described(self, entries: Sequence[Mapping[str, Any]]) -> list[Container]:
         """Describe the containers of the engine's list, but for those that have gone since."""
-        known = await self._still_running(entries)
+        listed = {e["Id"] for e in entries if status_of(e["State"]) is ContainerStatus.RUNNING}
+        known = {key: found for key, found in self._running.items() if key in listed}
+        if known:
+            known = await self._calls.run(Call("list"), self._seconds, partial(_alive, known))
         slots = asyncio.Semaphore(_INSPECTS_AT_ONCE)
         found = await asyncio.gather(
             *(self._in_full(entry, slots) for entry in entries if entry["Id"] not in known)
@@ -48,26 +51,6 @@ class Listing:
         all_found = [*known.values(), *(container for container in found if container)]
         self._running = {each.container: each for each in all_found if each.process}
         return all_found
-
-    async def _still_running(
-        self, entries: Sequence[Mapping[str, Any]]
-    ) -> Mapping[str, Container]:
-        """Those whose process is the one that an earlier listing found."""
-        listed = {e["Id"] for e in entries if status_of(e["State"]) is ContainerStatus.RUNNING}
-        known = {
-            container: described
-            for container, described in self._running.items()
-            if container in listed
-        }
-
-        def check() -> Mapping[str, Container]:
-            return {
-                container: described
-                for container, described in known.items()
-                if described.process and live_process(described.process.pid) == described.process
-            }
-
-        return await self._calls.run(Call("list"), self._seconds, check) if known else {}
 
     async def _in_full(
         self, entry: Mapping[str, Any], slots: asyncio.Semaphore
@@ -85,3 +68,12 @@ class Listing:
                     Call("list"), self._seconds, partial(first_process, container)
                 )
                 return container_of_listing(entry, process)
+
+
+def _alive(known: dict[str, Container]) -> dict[str, Container]:
+    """Those whose process is still the one that an earlier listing found."""
+    return {
+        key: found
+        for key, found in known.items()
+        if found.process and live_process(found.process.pid) == found.process
+    }

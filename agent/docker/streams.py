@@ -10,18 +10,18 @@ from urllib.parse import quote
 
 import aiohttp
 
-from agent.docker.errors import Call, error_of_answer, error_of_pull
-from agent.docker.frames import Demultiplexer, JsonLines, PullSteps, error_in
-from agent.domain.engine import (
-    LABEL_AGENT,
-    LABEL_SESSION,
-    Credentials,
-    LogPiece,
+from agent.docker.errors import (
+    Call,
+    error_of_answer,
+    error_of_connection,
+    error_of_pull,
+    timed_out,
 )
+from agent.docker.frames import Demultiplexer, PullSteps, error_in
+from agent.domain.engine import LABEL_AGENT, LABEL_SESSION, Credentials, LogPiece
 from agent.domain.errors import (
     AgentError,
     EngineError,
-    EngineTimeoutError,
     EngineUnavailableError,
     InvalidArgumentError,
     RegistryTimeoutError,
@@ -59,9 +59,14 @@ class DockerStreams:
 
     @contextlib.asynccontextmanager
     async def logs(
-        self, container: str, *, follow: bool, tail: int | None, longest: float | None
+        self,
+        container: str,
+        *,
+        follow: bool = False,
+        tail: int | None = None,
+        longest: float | None = None,
     ) -> AsyncIterator[AsyncIterator[Sequence[LogPiece]]]:
-        """Open a container's log, for at most `longest` seconds."""
+        """Read stdout and stderr in the order of recording, all of it or the last pieces."""
         call = Call("logs", container=container)
         params = {"stdout": "1", "stderr": "1", "timestamps": "1"}
         params |= {"follow": "1"} if follow else {}
@@ -77,7 +82,7 @@ class DockerStreams:
 
     @contextlib.asynccontextmanager
     async def archive(self, container: str, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a tar of a file or folder of a container."""
+        """Read a file or folder as an uncompressed tar."""
         call = Call("archive", container=container, path=path)
         where = f"/containers/{quote(container, safe='')}/archive"
         async with (
@@ -95,9 +100,9 @@ class DockerStreams:
 
     @contextlib.asynccontextmanager
     async def pull(
-        self, image: str, credentials: Credentials | None
+        self, image: str, credentials: Credentials | None = None
     ) -> AsyncIterator[AsyncIterator[PullProgress]]:
-        """Start a pull; closing the context earlier cancels it."""
+        """Pull an image by digest; the iterator ends when the image is on the host."""
         if "@" not in image:
             # The engine would pull all tags of the repository.
             raise InvalidArgumentError("image", "it is not a reference by digest")
@@ -118,7 +123,7 @@ class DockerStreams:
 
     @contextlib.asynccontextmanager
     async def events(self, agent_id: str) -> AsyncIterator[AsyncIterator[str]]:
-        """Open the events of an agent's containers."""
+        """Internal ids of sessions whose container changed; a hint, with gaps."""
         call = Call("events")
         filters = {
             "type": ["container"],
@@ -195,7 +200,7 @@ async def _pieces(
     async with aclosing(_body(call, response)) as body:
         async for data in body:
             more = await _soon(response.content) if len(data) < _READ_AHEAD else b""
-            with _readable(call):
+            with _translated(call):
                 pieces = frames.feed(data + more)
             if pieces:
                 yield pieces
@@ -214,13 +219,14 @@ async def _soon(body: aiohttp.StreamReader) -> bytes:
 async def _objects(
     call: Call, response: aiohttp.ClientResponse
 ) -> AsyncGenerator[dict[str, object]]:
-    lines = JsonLines()
-    async with aclosing(_body(call, response)) as body:
-        async for data in body:
-            with _readable(call):
-                objects = list(lines.feed(data))
-            for found in objects:
-                yield found
+    while True:
+        with _translated(call):
+            line = await response.content.readline()
+            found = dict(json.loads(line)) if line.strip() else {}
+        if not line:
+            return
+        if found:
+            yield found
 
 
 async def _steps(call: Call, response: aiohttp.ClientResponse) -> AsyncGenerator[PullProgress]:
@@ -235,7 +241,7 @@ async def _steps(call: Call, response: aiohttp.ClientResponse) -> AsyncGenerator
 async def _sessions(call: Call, response: aiohttp.ClientResponse) -> AsyncGenerator[str]:
     async with aclosing(_objects(call, response)) as objects:
         async for found in objects:
-            with _readable(call):
+            with _translated(call):
                 session = found["Actor"]["Attributes"][LABEL_SESSION]  # type: ignore[index]
             yield session
     raise EngineUnavailableError("it ended its stream of events")
@@ -266,15 +272,13 @@ def _auth(image: str, credentials: Credentials) -> str:
 def _translated(call: Call) -> Iterator[None]:
     try:
         yield
-    except TimeoutError as error:
-        late = not isinstance(error, aiohttp.ConnectionTimeoutError)
+    except (aiohttp.ClientError, OSError) as error:
+        late = timed_out(error) and not isinstance(error, aiohttp.ConnectionTimeoutError)
         if call.name == "pull" and late:
             raise RegistryTimeoutError(call.image) from error
-        raise EngineTimeoutError(call.name) from error
-    except aiohttp.ClientPayloadError as error:
-        raise EngineUnavailableError("it broke its answer off") from error
-    except (aiohttp.ClientError, OSError) as error:
-        raise EngineUnavailableError(str(error) or type(error).__name__) from error
+        raise error_of_connection(call, error) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise EngineError(call.name, f"the engine's answer cannot be read: {error}") from error
 
 
 @contextlib.contextmanager
@@ -288,11 +292,3 @@ def _closed_after(seconds: float | None, response: aiohttp.ClientResponse) -> It
         yield
     finally:
         closing.cancel()
-
-
-@contextlib.contextmanager
-def _readable(call: Call) -> Iterator[None]:
-    try:
-        yield
-    except (ValueError, KeyError, TypeError) as error:
-        raise EngineError(call.name, f"the engine's answer cannot be read: {error}") from error

@@ -10,18 +10,17 @@ from agent.docker.answers import (
     container_of,
     container_of_listing,
     engine_time,
-    pid_of,
     references,
     status_of,
     warnings_of,
 )
-from agent.docker.frames import Demultiplexer, JsonLines, PullSteps, error_in
+from agent.docker.frames import Demultiplexer, PullSteps
 from agent.domain.engine import (
     ContainerStatus,
     LogPiece,
 )
 from agent.domain.session import Process
-from agent.kernel.processes import first_process, live_process
+from agent.kernel.processes import live_process
 from tiltyard.contract import PullProgress
 
 NEVER = "0001-01-01T00:00:00Z"
@@ -59,22 +58,6 @@ def test_times(text: str, seconds: float | None) -> None:
     assert engine_time(text) == seconds
 
 
-def test_a_running_container() -> None:
-    answer = inspected()
-    assert pid_of(answer) == 42
-    found = container_of(answer, Process(42, 7))
-    assert found.name == "tiltyard-x"
-    assert found.process == Process(42, 7)
-    assert (found.exit_code, found.end_time) == (None, None)
-
-
-def test_a_container_that_failed_to_start_has_not_ended() -> None:
-    answer = inspected(Status="created", Pid=0, ExitCode=128, Error="port", StartedAt=NEVER)
-    found = container_of(answer, None)
-    assert pid_of(answer) is None
-    assert (found.status, found.exit_code, found.error) == (ContainerStatus.CREATED, None, "port")
-
-
 def test_a_container_that_runs_again_tells_no_exit_code() -> None:
     found = container_of(inspected(FinishedAt="2026-11-21T04:01:06Z"), Process(42, 7))
     assert found.status is ContainerStatus.RUNNING
@@ -102,20 +85,6 @@ def test_a_listing_alone() -> None:
     assert (found.status, found.exit_code) == (ContainerStatus.ENDED, 3)
     up = container_of_listing(entry | {"State": "running", "Status": "Up 1s"}, Process(1, 1))
     assert (up.status, up.exit_code) == (ContainerStatus.RUNNING, None)
-
-
-@pytest.mark.parametrize(
-    ("networks", "address"),
-    [
-        ({"bridge": {"IPAddress": "172.17.0.2"}}, "172.17.0.2"),
-        ({"bridge": {"IPAddress": ""}}, ""),
-        ({"host": {"IPAddress": ""}}, ""),
-        ({}, ""),
-    ],
-)
-def test_the_address_of_a_container(networks: dict[str, Any], address: str) -> None:
-    answer = inspected() | {"NetworkSettings": {"Networks": networks}}
-    assert container_of(answer, Process(42, 7)).address == address
 
 
 def test_references() -> None:
@@ -195,12 +164,6 @@ def test_a_long_line_has_its_newline(line: bytes, frames: list[bytes]) -> None:
     assert [piece.ends_line for piece in told] == [False] * (len(frames) - 1) + [True]
 
 
-def test_a_frame_is_handed_on_when_it_is_whole() -> None:
-    demultiplexer = Demultiplexer()
-    assert demultiplexer.feed(frame(1, b"x" * 100)[:100]) == []
-    assert not demultiplexer.between_frames
-
-
 def test_the_engines_own_words_are_no_part_of_the_log() -> None:
     demultiplexer = Demultiplexer()
     stream = frame(1, b"a") + frame(3, b"Error grabbing logs: unexpected EOF\n") + frame(2, b"b")
@@ -214,15 +177,6 @@ def test_the_engines_own_words_are_no_part_of_the_log() -> None:
 def test_what_is_no_frame_is_refused(stream: bytes) -> None:
     with pytest.raises(ValueError, match="frame"):
         Demultiplexer().feed(stream)
-
-
-def test_lines_of_json() -> None:
-    lines = JsonLines()
-    assert list(lines.feed(b'{"a": 1}\r\n\r\n{"b"')) == [{"a": 1}]
-    assert list(lines.feed(b": 2}\n")) == [{"b": 2}]
-    for wrong in (b"{\n", b"[1]\n", b"\xff\n", b"x" * (2**20 + 1)):
-        with pytest.raises(ValueError, match=r"."):
-            list(JsonLines().feed(wrong))
 
 
 def test_steps_of_a_pull_add_up() -> None:
@@ -245,12 +199,6 @@ def test_steps_of_a_pull_add_up() -> None:
     assert told[-1] == PullProgress(layers=2, layers_done=2, received_bytes=5)
 
 
-def test_errors_within_a_pull() -> None:
-    assert error_in({"errorDetail": {"message": "new"}, "error": "old"}) == "new"
-    assert error_in({"error": "old"}) == "old"
-    assert not error_in({"status": "Downloading"})
-
-
 def test_a_live_process_and_none() -> None:
     me = live_process(os.getpid())
     assert me is not None
@@ -259,7 +207,3 @@ def test_a_live_process_and_none() -> None:
     with subprocess.Popen(["true"]) as child:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert live_process(child.pid) is None  # a zombie
-
-
-def test_no_process_is_in_a_container_that_does_not_exist() -> None:
-    assert first_process("f" * 64) is None

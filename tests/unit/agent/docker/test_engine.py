@@ -4,8 +4,7 @@ import asyncio
 import contextlib
 import os
 import socket
-import subprocess
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from tests.support.agent.scripted_engine import (
     CREATED,
     HASTY,
     IMAGE,
-    PATIENT,
     ScriptedEngine,
     an_engine,
     cut,
@@ -96,18 +94,6 @@ def me() -> Process:
     return process
 
 
-@pytest.fixture
-def child() -> Iterator[tuple[subprocess.Popen[bytes], Process]]:
-    """A process that runs until somebody ends it."""
-    with subprocess.Popen(["sleep", "infinity"]) as program:
-        process = live_process(program.pid)
-        assert process is not None
-        try:
-            yield program, process
-        finally:
-            program.kill()
-
-
 def awaited() -> set[str]:
     """The descriptors of processes that are open; others' come and go with earlier tests."""
     found = set()
@@ -119,7 +105,7 @@ def awaited() -> set[str]:
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_a_failure_of_the_engine_is_told(
+async def test_a_failure_of_the_engine_is_an_error_and_is_counted_and_timed_once(
     script: ScriptedEngine, engine: DockerEngine, call: str
 ) -> None:
     what, ask = CALLS[call]
@@ -127,16 +113,6 @@ async def test_a_failure_of_the_engine_is_told(
     with pytest.raises(EngineError) as error:
         await ask(engine)
     assert str(error.value) == f"cannot {call}: something broke"
-
-
-@pytest.mark.parametrize("call", CALLS)
-async def test_counts_and_times_each_call_once_by_its_outcome(
-    script: ScriptedEngine, engine: DockerEngine, call: str
-) -> None:
-    what, ask = CALLS[call]
-    script.answer(what, refuses(500, "something broke"))
-    with pytest.raises(EngineError):
-        await ask(engine)
     value = engine.metrics.registry.get_sample_value
     counted = {"call": call, "outcome": "engine_error"}
     assert value("tiltyard_agent_engine_calls_total", counted) == 1
@@ -199,33 +175,6 @@ async def test_an_answer_that_cannot_be_read(
             await ask(engine)
 
 
-async def test_a_late_answer_is_not_taken_for_a_failure(
-    script: ScriptedEngine, engine: DockerEngine
-) -> None:
-    what, ask = CHANGES["start"]
-    await engine.info()
-    script.answer(what, script.hang)
-    engine._timeouts = HASTY
-    with pytest.raises(EngineTimeoutError):
-        await ask(engine)
-    script.answer(what, raw(b"", 304))
-    script.answer("GET /containers/x/json", says(CREATED))
-    engine._timeouts = PATIENT
-    await ask(engine)
-
-
-async def test_a_container_that_hangs_holds_up_no_other(
-    script: ScriptedEngine, engine: DockerEngine
-) -> None:
-    startable(script, "x")
-    script.answer("GET /containers/y/json", says(CREATED))
-    hanging = asyncio.create_task(engine.start("x"))
-    await script.arrived("POST /containers/x/start")
-    assert (await engine.inspect("y")).status is ContainerStatus.CREATED
-    script.let_go()
-    await hanging
-
-
 async def test_starts_that_hang_keep_nobody_from_killing(
     script: ScriptedEngine, engine: DockerEngine
 ) -> None:
@@ -254,7 +203,6 @@ async def test_one_call_at_a_time_for_a_container(
     script.let_go()
     await asyncio.gather(starting, killing)
     assert script.seen["POST /containers/x/kill"] == 1
-    assert not engine._calls._slots
 
 
 async def test_a_cancelled_wait_leaves_the_call_its_turn(
@@ -278,7 +226,6 @@ async def test_a_cancelled_wait_leaves_the_call_its_turn(
     script.let_go()
     await removing
     assert script.seen["POST /containers/x/kill"] == 0
-    assert not engine._calls._slots
 
 
 async def test_waiting_for_a_turn_has_a_deadline(script: ScriptedEngine) -> None:
@@ -356,6 +303,27 @@ async def test_a_network_of_our_own_where_containers_reach_each_other(
 async def _created(request: Any, bodies: list[Any]) -> Any:
     bodies.append(await request.json())
     return await says({"Id": "abc"}, 201)(request)
+
+
+async def test_calls_about_many_containers_share_a_few_connections(
+    script: ScriptedEngine, engine: DockerEngine
+) -> None:
+    await engine.info()
+    begun = len(script.requests)
+    for number in range(40):
+        script.answer(f"GET /containers/c{number}/json", says(CREATED))
+        await engine.inspect(f"c{number}")
+    asked = script.requests[begun:]
+    assert len({id(request.protocol) for request in asked}) <= KEPT_THREADS  # each has its own
+
+
+async def test_a_connection_that_the_engine_closed_is_not_used_again(tmp_path: Path) -> None:
+    script = ScriptedEngine(tmp_path)
+    script.answer("GET /containers/x/json", says(CREATED))
+    async with an_engine(script) as engine:
+        for _ in range(3):
+            async with script.serving():  # and is gone after it, with its connections
+                assert (await engine.inspect("x")).container == "abc"
 
 
 async def test_a_removal_under_way_is_waited_for(
@@ -437,19 +405,3 @@ async def test_a_wait_for_the_end_can_be_given_up(engine: DockerEngine, me: Proc
         await waiting
     while not awaited() <= before:
         await asyncio.sleep(0)
-
-
-async def test_a_process_id_that_was_given_again_has_ended(
-    engine: DockerEngine, me: Process
-) -> None:
-    await engine.wait_end(Process(me.pid, me.start_ticks + 1))
-
-
-async def test_a_process_is_awaited_by_its_own_end(
-    engine: DockerEngine, child: tuple[subprocess.Popen[bytes], Process]
-) -> None:
-    program, process = child
-    waiting = asyncio.create_task(engine.wait_end(process))
-    await asyncio.sleep(0)
-    program.kill()
-    await waiting

@@ -113,18 +113,6 @@ async def test_silence_where_something_is_to_come(
     assert str(raised.value) == str(error)
 
 
-@pytest.mark.parametrize("stream", STREAMS)
-async def test_a_reader_may_leave_a_stream(
-    script: ScriptedEngine, engine: DockerEngine, stream: str
-) -> None:
-    what, ask = STREAMS[stream]
-    silent = asyncio.Event()
-    script.answer(what, streams(FIRST_PIECE[stream], forever=silent))
-    async with ask(engine) as items:
-        await anext(items)
-    silent.set()
-
-
 async def test_a_readers_own_time_out_is_its_own(
     script: ScriptedEngine, engine: DockerEngine
 ) -> None:
@@ -179,7 +167,6 @@ async def test_a_log_that_the_engine_cannot_read_to_its_end(
         ("logs", FIRST_PIECE["logs"][:-1], EngineUnavailableError),
         ("events", b"{\n", EngineError),
         ("events", b'{"Actor": {}}\n', EngineError),
-        ("pull", b"[]\n", EngineError),
     ],
 )
 async def test_a_stream_that_cannot_be_read(

@@ -81,6 +81,7 @@ class SpoolRoom:
         limits, shares = self._limits, self._shares
         packing = [share.container for share in shares if share.packing]
         of_this = sum(share.container == container for share in shares)
+        size = sum(share.size for share in shares)
         if container in packing:
             return "another one of this session is being packed"
         if of_this >= limits.fetched_each:
@@ -89,20 +90,15 @@ class SpoolRoom:
             return f"{len(packing)} of other sessions are being packed"
         if len(shares) >= limits.fetched:
             return f"{len(shares)} are being fetched from this host"
-        if sum(share.size for share in shares) + limits.largest_bytes > limits.total_bytes:
+        if size + limits.largest_bytes > limits.total_bytes:
             return "those being fetched fill the disk space that artifacts may take"
-        return self._beyond_share(account)
-
-    def _beyond_share(self, account: str) -> str:
-        """Why an account may not have one more while others may; nothing when it may."""
-        limits, shares = self._limits, self._shares
         mine = [share for share in shares if share.account == account]
-        packing, packing_mine = (sum(each.packing for each in some) for some in (shares, mine))
-        size, size_mine = (sum(each.size for each in some) for some in (shares, mine))
-        if (
-            exceeds_share(packing_mine, 1, packing, limits.packed)
+        packing_mine = sum(share.packing for share in mine)
+        size_mine = sum(share.size for share in mine)
+        has_its_share = (
+            exceeds_share(packing_mine, 1, len(packing), limits.packed)
             or exceeds_share(len(mine), 1, len(shares), limits.fetched)
             or exceeds_share(size_mine, limits.largest_bytes, size, limits.total_bytes)
-        ):
-            return f"the account fetches {len(mine)}, the rest of the room is kept for others"
-        return ""
+        )
+        cause = f"the account fetches {len(mine)}, the rest of the room is kept for others"
+        return cause if has_its_share else ""

@@ -7,7 +7,7 @@ line that says so is complete. All methods block.
 import contextlib
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
@@ -16,10 +16,10 @@ from agent.domain.engine import LOG_BYTES, LogPiece
 DROPPED = b"[tiltyard: the beginning of this log was dropped, %d bytes or more]\n"
 """The first line of a log that was longer than what is kept of one."""
 
-_LINES_STEP = 2**16
-"""Bytes between places where a log may be cut, which are beginnings of lines."""
-_PIECES_STEP = 2**20
-"""Where lines do not end for so long, any place will do."""
+_LEAST_CUT = 2**16
+"""Bytes, so that the line in their place has room."""
+_LONGEST_LINE = 2**17
+"""Where a line does not end for so long, any place to cut will do."""
 _BLOCK = 2**20
 
 
@@ -38,20 +38,17 @@ class SealedLog:
         self._lock = threading.Lock()
         self._written = 0
         self._counted = 0
-        self._within_lines: set[int] = set()
-        self._places = [(0, 0)]
-        """Where the log may be cut: bytes written and counted up to there."""
 
-    def add(self, pieces: Iterable[LogPiece]) -> None:
+    def add(self, pieces: Sequence[LogPiece]) -> None:
         """Write pieces in their order."""
         with self._lock:
-            self._opened().write(b"".join(map(self._noted, pieces)))
+            self._written += self._opened().write(b"".join(piece.data for piece in pieces))
+            self._counted += sum(piece.size for piece in pieces)
 
     def add_words(self, words: bytes) -> None:
         """Write a line of our own."""
         with self._lock:
-            self._opened().write(words)
-            self._written += len(words)
+            self._written += self._opened().write(words)
 
     def finish(self) -> int:
         """Cut what is too long and put the file into its place, durably; returns its bytes."""
@@ -59,7 +56,10 @@ class SealedLog:
             file = self._opened()
             file.flush()
             if self._counted > self._kept_bytes:
-                _move_to_front(file.fileno(), self._first_kept())
+                kept = self._written * self._kept_bytes // self._counted
+                file.seek(max(self._written - kept, _LEAST_CUT))
+                file.readline(_LONGEST_LINE)
+                _move_to_front(file.fileno(), file.tell())
             os.fsync(file.fileno())
             self._beside.replace(self._path)
             return os.fstat(file.fileno()).st_size
@@ -79,26 +79,6 @@ class SealedLog:
         if self._file is None:
             self._file = self._beside.open("wb+")
         return self._file
-
-    def _noted(self, piece: LogPiece) -> bytes:
-        step = _PIECES_STEP if self._within_lines else _LINES_STEP
-        if self._written - self._places[-1][0] >= step:
-            self._places.append((self._written, self._counted))
-        if piece.ends_line:
-            self._within_lines.discard(piece.stream)
-        else:
-            self._within_lines.add(piece.stream)
-        self._written += len(piece.data)
-        self._counted += piece.size
-        return piece.data
-
-    def _first_kept(self) -> int:
-        fits = (
-            written
-            for written, counted in self._places
-            if self._counted - counted <= self._kept_bytes
-        )
-        return next(fits, self._written)
 
 
 def _move_to_front(descriptor: int, begin: int) -> None:

@@ -40,19 +40,25 @@ SHIM = (
 )
 
 
+NAME_TAKEN = 'Conflict. The container name "/tiltyard-x" is already in use by container "7c2".'
+NO_SOURCE = 'invalid mount config for type "bind": bind source path does not exist: /x'
+UDP_TAKEN = f"{EXTERNAL}listen udp4 0.0.0.0:30001: bind: address already in use"
+HOST_PORT = (
+    "failed to bind host port for 0.0.0.0:30003:172.17.0.2:7777/udp: address already in use"
+)
+NO_PROGRAM = f'{SHIM}exec: "game": executable file not found in $PATH: unknown'
+BAD_FORMAT = f"{SHIM}exec /game: exec format error: unknown"
+NO_USER = "unable to find user nobody: no matching entries in passwd file"
+CIRCLE = "evalSymlinksInScope: too many links in /var/lib/docker/overlay2/8a86/merged/data"
+DEAD = "can not get logs from container which is dead or marked for removal"
+NO_DIRECTORY = Call("archive", container="tiltyard-x", path="/not a directory")
+
+
 @pytest.mark.parametrize(
     ("call", "status", "message", "error"),
     [
         (CREATE, 404, f"No such image: {IMAGE}", ImageMissingError(IMAGE)),
-        (
-            CREATE,
-            409,
-            (
-                'Conflict. The container name "/tiltyard-x" is already in use by container "7c2". '
-                "You have to remove (or rename) that container to be able to reuse that name."
-            ),
-            ContainerExistsError("tiltyard-x"),
-        ),
+        (CREATE, 409, NAME_TAKEN, ContainerExistsError("tiltyard-x")),
         (
             CREATE,
             400,
@@ -60,132 +66,38 @@ SHIM = (
             ImageCannotRunError("it names no command and none is given"),
         ),
         (CREATE, 500, "mkdir /var/lib/docker/x: no space left on device", DiskFullError("", "")),
-        (
-            CREATE,
-            400,
-            'invalid mount config for type "bind": bind source path does not exist: /x',
-            EngineError("create", ""),
-        ),
+        (CREATE, 400, NO_SOURCE, EngineError("create", "")),
         (START, 404, "No such container: tiltyard-x", ContainerGoneError("tiltyard-x")),
-        (START, 404, "network tiltyard0 not found", EngineError("start", "")),
         (
             START,
             500,
-            f"{EXTERNAL}Bind for 0.0.0.0:30000 failed: port is already allocated",
+            "Bind for 0.0.0.0:30000 failed: port is already allocated",
             PortTakenError("", 30000),
         ),
-        (
-            START,
-            500,
-            (
-                f"{EXTERNAL}Error starting userland proxy: listen udp4 0.0.0.0:30001: bind: "
-                "address already in use"
-            ),
-            PortTakenError("udp", 30001),
-        ),
-        (
-            START,
-            500,
-            (
-                f"{EXTERNAL}Error starting userland proxy: listen tcp6 [::]:30002: bind: "
-                "address already in use"
-            ),
-            PortTakenError("tcp", 30002),
-        ),
-        (
-            START,
-            500,
-            (
-                "failed to set up container networking: failed to bind host port for "
-                "0.0.0.0:30003:172.17.0.2:7777/udp: address already in use"
-            ),
-            PortTakenError("udp", 30003),
-        ),
-        (
-            START,
-            500,
-            "failed to bind host port 0.0.0.0:30004/tcp: address already in use",
-            PortTakenError("tcp", 30004),
-        ),
+        (START, 500, UDP_TAKEN, PortTakenError("udp", 30001)),
+        (START, 500, HOST_PORT, PortTakenError("udp", 30003)),
         (START, 500, "address already in use", PortTakenError("", 0)),
-        (
-            START,
-            400,
-            f'{SHIM}exec: "game": executable file not found in $PATH: unknown',
-            ImageCannotRunError("game: executable file not found"),
-        ),
-        (
-            START,
-            404,
-            f'{SHIM}exec: "/nope": stat /nope: no such file or directory: unknown',
-            ImageCannotRunError("/nope: no such file or directory"),
-        ),
-        (
-            START,
-            400,
-            f'{SHIM}exec: "/p.c": permission denied: unknown',
-            ImageCannotRunError("/p.c: permission denied"),
-        ),
-        (
-            START,
-            400,
-            f"{SHIM}exec /game: exec format error: unknown",
-            ImageCannotRunError("/game: exec format error"),
-        ),
-        (
-            START,
-            400,
-            "unable to find user nobody: no matching entries in passwd file",
-            ImageCannotRunError("unable to find user nobody"),
-        ),
-        (
-            START,
-            500,
-            "open /var/run/docker/netns/x: permission denied",
-            EngineError("start", ""),
-        ),
-        (
-            START,
-            500,
-            'error while creating mount source path "/x": no such file or directory',
-            EngineError("start", ""),
-        ),
-        (
-            ARCHIVE,
-            404,
-            "Could not find the file /data in container tiltyard-x",
-            PathNotFoundError("/data"),
-        ),
+        (START, 400, NO_PROGRAM, ImageCannotRunError("game: executable file not found")),
+        (START, 400, BAD_FORMAT, ImageCannotRunError("/game: exec format error")),
+        (START, 400, NO_USER, ImageCannotRunError("unable to find user nobody")),
+        (START, 500, "open /var/run/docker/netns/x: permission denied", EngineError("start", "")),
         (ARCHIVE, 404, "worded in another way", PathNotFoundError("/data")),
         (ARCHIVE, 500, "lstat /data: not a directory", PathNotFoundError("/data")),
-        (ARCHIVE, 500, "lstat /data: file name too long", PathNotFoundError("/data")),
-        (ARCHIVE, 500, "lstat /data: no such file or directory", PathNotFoundError("/data")),
+        (ARCHIVE, 500, CIRCLE, PathNotFoundError("/data")),  # 20.10
         (
-            ARCHIVE,  # 20.10; of 26.1 and 28.5 only where the last part of the path is the link
-            500,
-            "evalSymlinksInScope: too many links in /var/lib/docker/overlay2/8a86/merged/data",
-            PathNotFoundError("/data"),
-        ),
-        (
-            ARCHIVE,  # 26.1 and 28.5
+            ARCHIVE,
             500,
             "lstat /data: too many levels of symbolic links",
             PathNotFoundError("/data"),
-        ),
+        ),  # 26.1 and 28.5
         (ARCHIVE, 500, "lstat /data: input/output error", EngineError("archive", "")),
         (
-            Call("archive", container="tiltyard-x", path="/not a directory"),
+            NO_DIRECTORY,
             500,
             "lstat /not a directory: input/output error",
             EngineError("archive", ""),
         ),
-        (ARCHIVE, 404, "No such container: tiltyard-x", ContainerGoneError("tiltyard-x")),
-        (
-            Call("logs", container="tiltyard-x"),
-            409,
-            "can not get logs from container which is dead or marked for removal",
-            ContainerGoneError("tiltyard-x"),
-        ),
+        (Call("logs", container="tiltyard-x"), 409, DEAD, ContainerGoneError("tiltyard-x")),
         (Call("info"), 500, "", EngineError("info", "")),
     ],
 )
@@ -199,52 +111,22 @@ def test_an_answer_means(call: Call, status: int, message: str, error: AgentErro
 @pytest.mark.parametrize(
     ("message", "kind"),
     [
-        (
-            f"manifest for {IMAGE} not found: manifest unknown: manifest unknown",
-            ImageNotFoundError,
-        ),
-        ("name unknown: repository name not known to registry", ImageNotFoundError),
+        (f"manifest for {IMAGE} not found: manifest unknown", ImageNotFoundError),
+        ("error parsing HTTP 404 response body: invalid character 'c'", ImageNotFoundError),
         # What 26.1 and 28.5 make of answers that are HTML.
         ("unknown: <h1>404</h1>", RegistryUnavailableError),
-        ("toomanyrequests: <h1>429</h1>", RegistryUnavailableError),
         (
             "pull access denied for x, repository does not exist or may … denied: <h1>",
             RegistryRefusedError,
         ),
-        (
-            "pull access denied for x, repository does not exist or may require 'docker login'",
-            RegistryRefusedError,
-        ),
-        ("unauthorized: authentication required", RegistryRefusedError),
-        (
-            'Get "http://registry.test/v2/game/manifests/sha256:aa": no basic auth credentials',
-            RegistryRefusedError,
-        ),
-        (
-            "error parsing HTTP 403 response body: invalid character 'c' looking",
-            RegistryRefusedError,
-        ),
-        (
-            "error parsing HTTP 404 response body: invalid character 'c' looking",
-            ImageNotFoundError,
-        ),
+        ("error parsing HTTP 403 response body: invalid character 'c'", RegistryRefusedError),
         ("error parsing HTTP 429 response body: invalid character 'c'", RegistryUnavailableError),
+        ("unauthorized: authentication required", RegistryRefusedError),
         ("toomanyrequests: you have reached your pull rate limit", RegistryUnavailableError),
-        ("unknown blob", ImageNotFoundError),
-        ("invalid character '\\u0082' after object key:value pair", RegistryUnavailableError),
-        ("unexpected end of JSON input", RegistryUnavailableError),
         ("dial tcp 127.0.0.1:1: connect: connection refused", RegistryUnavailableError),
-        ("dial tcp: lookup registry.test: no such host", RegistryUnavailableError),
-        ("received unexpected HTTP status: 503 Service Unavailable", RegistryUnavailableError),
-        ("received unexpected HTTP status: 500 Internal Server Error", RegistryUnavailableError),
-        ("image verification failed for digest sha256:aaaa", RegistryUnavailableError),
         ("filesystem layer verification failed for digest sha256:aaaa", RegistryUnavailableError),
-        ("http: server gave HTTP response to HTTPS client", RegistryUnavailableError),
         ("tls: failed to verify certificate: x509: unknown authority", RegistryUnavailableError),
-        ("unexpected EOF", RegistryUnavailableError),
         ("net/http: TLS handshake timeout", RegistryTimeoutError),
-        ("dial tcp 192.0.2.1:443: i/o timeout", RegistryTimeoutError),
-        ("context deadline exceeded", RegistryTimeoutError),
         ("write /var/lib/docker/tmp/x: no space left on device", DiskFullError),
         ("no matching manifest for linux/amd64 in the manifest list entries", ImageCannotRunError),
         ("failed to register layer: Error processing tar file(exit status 1)", EngineError),

@@ -33,16 +33,6 @@ def a_cursor(log: Sequence[LogPiece]) -> Cursor:
     return cursor
 
 
-def test_a_part_of_the_log_that_has_the_place_is_enough() -> None:
-    cursor = a_cursor(lines(1, 2, 3))
-    cursor.seek()
-    assert cursor.take(lines(3, 4)) == lines(4)
-    assert cursor.found
-    cursor.seek()
-    assert cursor.take(lines(5)) == []
-    assert not cursor.found
-
-
 def test_behind_a_gap_everything_is_new_but_the_rest_of_a_cut_line() -> None:
     begun = a_line(2, pieces=9)
     cursor = a_cursor([*lines(1), *begun[:3]])
@@ -108,14 +98,6 @@ def test_an_answer_is_taken_the_same_in_whatever_parts_it_arrives() -> None:
         assert cursor.read_bytes == sum(piece.size for piece in answer[:8])
         cursor.seek()
         assert cursor.take(lines(6, 8)) == lines(8)
-
-
-def test_what_was_read_is_counted_as_the_engine_counts() -> None:
-    cursor = a_cursor(lines(1))
-    assert cursor.read_bytes == sum(piece.size for piece in lines(1))
-    cursor.seek()
-    cursor.take(lines(1))
-    assert cursor.read_bytes == sum(piece.size for piece in lines(1))
 
 
 @dataclass

@@ -12,7 +12,7 @@ from agent.logs.sealed import SealedLog
 from tests.support.agent.hosts import Agent, an_agent, until, until_sealed
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
-from tiltyard.contract import EndReason, State
+from tiltyard.contract import State
 
 
 @pytest.fixture
@@ -44,19 +44,6 @@ async def test_chunks_are_bounded(agent: Agent) -> None:
     chunks = [chunk async for chunk in read]
     assert max(map(len, chunks)) <= logs.CHUNK_BYTES
     assert b"".join(chunks) == line
-
-
-async def test_a_follower_stays_until_the_session_has_ended(agent: Agent) -> None:
-    session = await agent.sessions.start(an_id(), a_spec())
-    name = f"tiltyard-{session.internal_id}"
-    agent.engine.write_log(name, b"1\n")
-    follower = asyncio.create_task(whole(agent, session.internal_id, follow=True))
-    await asyncio.sleep(0)
-    agent.engine.write_log(name, b"2\n")
-    await asyncio.sleep(0)
-    assert not follower.done()
-    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-    assert await follower == b"1\n2\n"
 
 
 async def test_a_follower_stays_through_restarts_without_gap_or_double(agent: Agent) -> None:

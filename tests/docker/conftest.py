@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.demo_game import Image
+from tests.docker.machine import Machine, a_machine
+from tests.docker.remote_hosts import remote_machines
 from tests.docker.stack import Stack, a_stack
 from tests.support.harness import Registry
 
@@ -13,4 +15,16 @@ from tests.support.harness import Registry
 @pytest.fixture
 def stack(docker_engine: Path, registry: Registry, demo_image: Image) -> Iterator[Stack]:
     with a_stack(docker_engine, registry, demo_image) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Machine]:
+    with a_machine(live_restore=True) as machine:
+        yield machine
+
+
+@pytest.fixture(scope="module")
+def machines(registry: Registry) -> Iterator[tuple[list[Machine], str]]:
+    with remote_machines(registry, 2) as made:
         yield made

@@ -24,7 +24,7 @@ from agent.domain import restarts
 from agent.domain.steps import STEPS
 from tests.demo_game import build_image
 from tests.docker.killed_agent import KilledAgent, or_else
-from tests.docker.machine import Machine, a_machine
+from tests.docker.machine import Machine
 from tests.docker.pool_agent import PoolAgent, reason, seen_by
 from tests.docker.stack import PATIENCE, eventually
 from tests.faults.plugin import Rounds
@@ -41,12 +41,6 @@ AT_ONCE = {"start.created"}
 KILLED_AFTER = (1.5, 7.5)
 """Seconds between two kills, as Nomad's test of a crash loop has them."""
 LONGEST_STOP = 15.0
-
-
-@pytest.fixture(scope="module")
-def machine() -> Iterator[Machine]:
-    with a_machine(live_restore=True) as machine:
-        yield machine
 
 
 @contextlib.contextmanager

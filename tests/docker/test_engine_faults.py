@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,12 +14,6 @@ from tests.faults.plugin import Rounds
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
-
-
-@pytest.fixture(scope="module")
-def machine() -> Iterator[Machine]:
-    with a_machine(live_restore=True) as machine:
-        yield machine
 
 
 def _kill(pid: int) -> None:

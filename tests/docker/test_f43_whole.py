@@ -3,8 +3,7 @@
 import contextlib
 import os
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 
 from tests.demo_game import UDP_PORT
 from tests.demo_game.player import udp_round_trip
+from tests.docker.stack import eventually
 from tests.faults.callers import assert_callers_served
 from tests.faults.real_host import RealHost
 from tests.support.api_client import ApiClient
@@ -25,8 +25,6 @@ from tests.support.pushed_image import PushedImage, push_image
 from tests.support.registry_faults import corrupts, hangs_half_way, waits
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
-
-PATIENCE = 30.0
 
 
 @dataclass
@@ -97,13 +95,6 @@ class Product:
         described = self.client.get(f"/session/{made['id']}").expect(200).json()
         self.client.delete_session(made["id"]).expect(204)
         return str(described["tag"])
-
-
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain until {what}"
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """Lines as long as a disk, and followers whose engine is killed under them."""
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from agent.domain.engine import LOG_BYTES
 from agent.logs.follower import MISSING
 from agent.logs.sealed import DROPPED
-from tests.docker.machine import Agent, Machine, a_machine
+from tests.docker.machine import Agent, Machine
 from tests.docker.stack import Stack, eventually
 from tests.docker.test_log_faults import sealed, written
 from tests.docker.test_sessions import numbered
@@ -79,12 +78,6 @@ def test_f31_a_line_of_a_gigabyte_harms_nobody(stack: Stack, rounds: Rounds) -> 
     assert begin.startswith(DROPPED.partition(b"%")[0])
     assert set(rest[:MEBIBYTE]) == set(b"x")
     assert stack.status(quiet["id"]) == "running"
-
-
-@pytest.fixture(scope="module")
-def machine() -> Iterator[Machine]:
-    with a_machine(live_restore=True) as machine:
-        yield machine
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ Each runs in a short form in `make test-ci`, and as often as promised with `--lo
 import itertools
 import os
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
@@ -16,7 +16,7 @@ import pytest
 
 from tests.demo_game.player import udp_round_trip
 from tests.docker.killed_agent import KilledAgent, LogLine
-from tests.docker.machine import FIRST, Machine, a_machine, port_of
+from tests.docker.machine import FIRST, Machine, port_of
 from tests.docker.stack import eventually
 from tests.docker.supervisor import Supervisor
 from tests.faults.plugin import Rounds
@@ -36,12 +36,6 @@ POOLS = 24
 """Threads and connections that its pools may still open when more happens at one time."""
 CALLERS = 3
 """Callers at one time, after whom an agent has the threads and connections that it works with."""
-
-
-@pytest.fixture(scope="module")
-def machine() -> Iterator[Machine]:
-    with a_machine(live_restore=True) as machine:
-        yield machine
 
 
 def assert_complete(lines: list[LogLine]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.demo_game import Image
 from tests.docker.engine_proxy import EngineProxy
-from tests.docker.machine import Agent, Machine, Player, a_machine, port_of
+from tests.docker.machine import Agent, Machine, Player, port_of
 from tests.docker.stack import PATIENCE, a_stack, eventually
 from tests.support.chaos_registry import ChaosRegistry
 from tests.support.deployment import APPLICATION, REGION
@@ -26,12 +26,6 @@ pytestmark = [
 EVENTS = "GET /events$"
 LIST = "GET /containers/json$"
 CREATE = "POST /containers/create$"
-
-
-@pytest.fixture(scope="module")
-def machine() -> Iterator[Machine]:
-    with a_machine(live_restore=True) as machine:
-        yield machine
 
 
 @pytest.fixture

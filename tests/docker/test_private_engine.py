@@ -1,7 +1,5 @@
 """The engine of a test's own: apart from the machine's, and gone without a trace."""
 
-import errno
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -11,11 +9,10 @@ import docker
 import pytest
 from docker.models.containers import Container
 
-from agent.kernel.processes import live_process
 from tests.demo_game import TCP_PORT, UDP_PORT, build_image
 from tests.demo_game.player import tcp_greeting, udp_round_trip
 from tests.support.harness import Registry
-from tests.support.private_engine import PrivateEngine, cgroups, small_disk
+from tests.support.private_engine import PrivateEngine, cgroups
 from tests.support.real_engine import accepts
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
@@ -120,58 +117,8 @@ def test_what_hangs_or_is_paused_is_removed_as_well(stack: ExitStack) -> None:
     assert traces(engine) == []
 
 
-@pytest.mark.slow
-def test_a_reboot_ends_the_games_and_keeps_the_images(stack: ExitStack) -> None:
-    engine = PrivateEngine()
-    game = started(stack, engine)
-    process = game.plays()
-    engine.power_off()
-    assert live_process(process) is None
-    engine.start()
-    game.container.reload()
-    assert game.container.status == "exited"
-    game.container.start()
-    assert game.plays() != process
-
-
-@pytest.mark.slow
-def test_two_at_once_know_nothing_of_each_other_nor_of_the_machines(
-    stack: ExitStack, docker_engine: Path
-) -> None:
-    machine = docker.DockerClient(base_url=f"unix://{docker_engine}", timeout=30)
-    stack.enter_context(closing(machine))
-    one, other = started(stack, PrivateEngine()), started(stack, PrivateEngine())
-    assert one.plays() != other.plays()
-    for client in (one.client, other.client):
-        assert len(client.containers.list(all=True)) == 1
-    known = {container.id for container in machine.containers.list(all=True)}
-    assert not known & {one.container.id, other.container.id}
-
-
 def test_an_engine_that_cannot_start_leaves_nothing() -> None:
     engine = PrivateEngine({"no-such-setting": True})
     with pytest.raises(RuntimeError, match="no-such-setting"), engine:
         pass
     assert traces(engine) == []
-
-
-@pytest.mark.slow
-def test_an_engine_on_a_small_disk(stack: ExitStack, tmp_path: Path) -> None:
-    disk = stack.enter_context(small_disk(tmp_path, 64))
-    total = shutil.disk_usage(disk).total
-    assert 48 * 2**20 < total < 64 * 2**20
-    game = started(stack, PrivateEngine(data_root=disk))
-    assert game.client.info()["DockerRootDir"] == str(disk / "docker")
-    with (
-        pytest.raises(OSError, match="No space left") as full,
-        (disk / "filler").open("wb") as file,
-    ):
-        while True:
-            file.write(bytes(1024))  # a block; of a page that has too few, none is written
-            file.flush()
-    assert full.value.errno == errno.ENOSPC
-    assert shutil.disk_usage(disk).free == 0
-    game.plays()
-    stack.close()
-    assert list(tmp_path.iterdir()) == []
-    assert str(tmp_path) not in Path("/proc/mounts").read_text()

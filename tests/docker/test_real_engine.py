@@ -22,12 +22,6 @@ from tests.support.real_engine import engine_answers
 pytestmark = [pytest.mark.docker, pytest.mark.root]
 
 
-def test_an_engine_that_runs_is_left_as_it_is(docker_engine: Path) -> None:
-    with DockerEngine() as first, DockerEngine() as second:
-        assert first.socket == second.socket == docker_engine
-    assert engine_answers(docker_engine)
-
-
 @pytest.fixture
 def no_engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder that stands for a machine without an engine, and without systemd."""
@@ -84,10 +78,3 @@ with real_engine.DockerEngine():
     with DockerEngine() as engine:
         assert engine_answers(engine.socket)
     assert not engine_answers(no_engine / "sock")
-
-
-def test_an_engine_that_cannot_start_says_why(no_engine: Path) -> None:
-    (no_engine / "data").write_text("not a folder")
-    with pytest.raises(RuntimeError, match="dockerd ended with 1"), DockerEngine():
-        pass
-    assert (no_engine / "lock").read_text() == ""

@@ -1,6 +1,6 @@
 """Two hosts on networks of their own: cut off, far away, gone without a word."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,13 +13,11 @@ from tests.docker.remote_hosts import (
     SILENCE,
     TO_THE_HOST,
     a_fleet,
-    remote_machines,
     udp_port_of,
 )
 from tests.docker.slow_link import SlowLink
 from tests.docker.stack import eventually
 from tests.support.api_client import Answer
-from tests.support.harness import Registry
 
 pytestmark = [
     pytest.mark.docker,
@@ -41,12 +39,6 @@ MOST_TRIES = 10
 """Of which each may end by a packet that was lost at the wrong moment."""
 
 Machines = tuple[list[Machine], str]
-
-
-@pytest.fixture(scope="module")
-def machines(registry: Registry) -> Iterator[Machines]:
-    with remote_machines(registry, 2) as made:
-        yield made
 
 
 @pytest.mark.parametrize(

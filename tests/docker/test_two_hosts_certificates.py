@@ -3,7 +3,6 @@
 import itertools
 import ssl
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPResponse
 
@@ -22,14 +21,12 @@ from tests.docker.remote_hosts import (
     Fleet,
     RemoteHost,
     a_fleet,
-    remote_machines,
     udp_port_of,
 )
 from tests.docker.short_lives import ShortLived
 from tests.docker.stack import PATIENCE, eventually
 from tests.faults.plugin import Rounds
 from tests.support.certificates import CALLS, CONTROL_PLANE, Party, Signer
-from tests.support.harness import Registry
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 
@@ -45,12 +42,6 @@ GRACE = timedelta(seconds=10)
 BROKEN = "stream broke"
 
 Machines = tuple[list[Machine], str]
-
-
-@pytest.fixture(scope="module")
-def machines(registry: Registry) -> Iterator[Machines]:
-    with remote_machines(registry, 2) as made:
-        yield made
 
 
 def a_caller(fleet: Fleet, life: timedelta = timedelta(hours=1)) -> Party:

@@ -1,4 +1,4 @@
-"""The client of one agent: protobuf ends here, and in `agent_wire.py`.
+"""The client of one agent: protobuf ends here, and in `wire.py`.
 
 Every call has a deadline. A failure with a reason is an answer (AgentRefusedError); one without,
 such as a passed deadline or a broken connection, says nothing about what the agent did
@@ -10,9 +10,11 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 import grpc
+from google.protobuf.message import Message
 
 from controlplane.agent_rpc.channel import Credentials, open_channel
 from controlplane.agent_rpc.wire import (
@@ -81,7 +83,7 @@ RENEW_TIMEOUT = 15.0
 MakeTicket = Callable[[str, Identity], str]
 """Makes the ticket of a session on the agent's host, by its internal id and identity."""
 
-_Stream = TypeVar("_Stream", bound=grpc.aio.RpcContext)
+_T = TypeVar("_T")
 _HUNG_UP = "the control plane has hung up on the agent"
 
 
@@ -143,9 +145,7 @@ class AgentClient:
             await channel.close()
         await self._closing.wait()
 
-    async def watch(
-        self, incarnation: str, acked_sequence: int
-    ) -> AsyncGenerator[WatchMessage, None]:
+    def watch(self, incarnation: str, acked_sequence: int) -> AsyncGenerator[WatchMessage, None]:
         """Follow the host; ends only by an error, a cancellation or after a day.
 
         Raises:
@@ -153,34 +153,21 @@ class AgentClient:
             AgentSilentError: The agent cannot be reached or the stream broke.
         """
         request = agent_pb2.WatchRequest(incarnation=incarnation, acked_sequence=acked_sequence)
-        with (
-            self._calling("Watch", is_stream=True),
-            _ended(self._stub.Watch(request, timeout=FOLLOW_TIMEOUT)) as call,
-        ):
-            async for response in call:
-                yield watch_message_in(response)
-        raise AgentSilentError("the agent ended the stream")
+        ended = "the agent ended the stream"
+        return self._stream("Watch", request, FOLLOW_TIMEOUT, watch_message_in, ended=ended)
 
     async def start_session(self, internal_id: str, spec: SessionSpec, timeout: float) -> Answer:
         """Start a session. Idempotent on the internal id. Raises as `watch`."""
         spec = replace(spec, identity=self._with_ticket(internal_id, spec.identity))
         request = agent_pb2.StartSessionRequest(internal_id=internal_id, spec=spec_out(spec))
-        with self._calling("StartSession"):
-            response = await self._stub.StartSession(
-                request, timeout=timeout, metadata=_asked_by()
-            )
-            return _answer(response, internal_id)
+        return await self._call("StartSession", request, timeout, partial(_answer, internal_id))
 
     async def claim_session(self, claim: Claim, timeout: float) -> Answer:
         """Have a standby become a session. Idempotent on its internal id. Raises as `watch`."""
         identity = self._with_ticket(claim.internal_id, claim.identity)
-        with self._calling("ClaimSession"):
-            response = await self._stub.ClaimSession(
-                claim_out(replace(claim, identity=identity)),
-                timeout=timeout,
-                metadata=_asked_by(),
-            )
-            return _answer(response, claim.internal_id)
+        request = claim_out(replace(claim, identity=identity))
+        read = partial(_answer, claim.internal_id)
+        return await self._call("ClaimSession", request, timeout, read)
 
     async def stop_session(self, internal_id: str, timeout: float, *, discard: bool) -> Answer:
         """Stop a session and wait for its end, at most `timeout` seconds. Raises as `watch`.
@@ -190,44 +177,25 @@ class AgentClient:
         request = agent_pb2.StopSessionRequest(
             internal_id=internal_id, reason=agent_pb2.END_REASON_STOPPED, discard=discard
         )
-        with self._calling("StopSession"):
-            response = await self._stub.StopSession(request, timeout=timeout, metadata=_asked_by())
-            return _answer(response, internal_id)
+        return await self._call("StopSession", request, timeout, partial(_answer, internal_id))
 
-    async def stream_logs(self, internal_id: str, *, follow: bool) -> AsyncGenerator[bytes, None]:
+    def stream_logs(self, internal_id: str, *, follow: bool) -> AsyncGenerator[bytes, None]:
         """Read a log from its beginning. Closing cancels the call. Raises as `watch`."""
         request = agent_pb2.StreamLogsRequest(internal_id=internal_id, follow=follow)
         timeout = FOLLOW_TIMEOUT if follow else TRANSFER_TIMEOUT
-        with (
-            self._calling("StreamLogs", is_stream=True),
-            _ended(self._stub.StreamLogs(request, timeout=timeout, metadata=_asked_by())) as call,
-        ):
-            async for response in call:
-                yield response.data
+        return self._stream("StreamLogs", request, timeout, _data)
 
     async def get_report(self, internal_id: str) -> SessionReport:
         """Read how a session ended. Raises as `watch`."""
         request = agent_pb2.GetReportRequest(internal_id=internal_id)
-        with self._calling("GetReport"):
-            response = await self._stub.GetReport(
-                request, timeout=REPORT_TIMEOUT, metadata=_asked_by()
-            )
-            return report_in(response)
+        return await self._call("GetReport", request, REPORT_TIMEOUT, report_in)
 
-    async def fetch_artifact(self, internal_id: str, path: str) -> AsyncGenerator[bytes, None]:
+    def fetch_artifact(self, internal_id: str, path: str) -> AsyncGenerator[bytes, None]:
         """Read a .tar.gz of a file or folder. Closing cancels the call. Raises as `watch`."""
         request = agent_pb2.FetchArtifactRequest(internal_id=internal_id, path=path)
-        timeout = TRANSFER_TIMEOUT
-        with (
-            self._calling("FetchArtifact", is_stream=True),
-            _ended(
-                self._stub.FetchArtifact(request, timeout=timeout, metadata=_asked_by())
-            ) as call,
-        ):
-            async for response in call:
-                yield response.data
+        return self._stream("FetchArtifact", request, TRANSFER_TIMEOUT, _data)
 
-    async def pull_image(
+    def pull_image(
         self, image: str, login: RegistryLogin | None = None
     ) -> AsyncGenerator[PullProgress, None]:
         """Have an image pulled, and follow that until it is there. Idempotent. Raises as `watch`.
@@ -235,38 +203,21 @@ class AgentClient:
         Closing cancels the call, not the pull.
         """
         request = agent_pb2.PullImageRequest(image=image, credentials=credentials_out(login))
-        with (
-            self._calling("PullImage", is_stream=True),
-            _ended(self._stub.PullImage(request, timeout=PULL_TIMEOUT)) as call,
-        ):
-            async for response in call:
-                if response.done:
-                    return
-                yield PullProgress(
-                    response.layers,
-                    response.layers_done,
-                    response.received_bytes,
-                    response.waiting,
-                )
-        raise AgentSilentError("the agent ended the pull without a result")
+        ended = "the agent ended the pull without a result"
+        return self._stream("PullImage", request, PULL_TIMEOUT, _progress, ended=ended)
 
     async def set_drain(self, drain: Drain, now_ms: int) -> None:
         """Have the host take no new sessions, or some again. Idempotent. Raises as `watch`."""
-        request = drain_out(drain, now_ms)
-        with self._calling("SetDrain"):
-            await self._stub.SetDrain(request, timeout=DRAIN_TIMEOUT, metadata=_asked_by())
+        await self._call("SetDrain", drain_out(drain, now_ms), DRAIN_TIMEOUT, _done)
 
     async def set_warm_pool(self, order: StandbyOrder) -> None:
         """Set the standbys that the host keeps of a pool. Idempotent. Raises as `watch`."""
-        with self._calling("SetWarmPool"):
-            await self._stub.SetWarmPool(standby_order_out(order), timeout=SET_POOL_TIMEOUT)
+        await self._call("SetWarmPool", standby_order_out(order), SET_POOL_TIMEOUT, _done)
 
     async def ask_for_request(self) -> Asked:
         """Have the agent make a key and ask for a certificate. Raises as `watch`."""
         request = agent_pb2.RenewCertificateRequest()
-        with self._calling("RenewCertificate"):
-            response = await self._stub.RenewCertificate(request, timeout=RENEW_TIMEOUT)
-            return Asked(response.signing_request, response.takes_authorities)
+        return await self._call("RenewCertificate", request, RENEW_TIMEOUT, _asked)
 
     async def install(self, certificate: bytes = b"", authorities: bytes = b"") -> None:
         """Have the agent install the certificate for its key, and trust others. Idempotent.
@@ -276,16 +227,44 @@ class AgentClient:
         request = agent_pb2.RenewCertificateRequest(
             certificate=certificate, authorities=authorities
         )
-        with self._calling("RenewCertificate"):
-            response = await self._stub.RenewCertificate(request, timeout=RENEW_TIMEOUT)
-            if authorities and not response.takes_authorities:
-                raise AgentRefusedError(ErrorReason.UNIMPLEMENTED, "it takes no authorities")
+        asked = await self._call("RenewCertificate", request, RENEW_TIMEOUT, _asked)
+        if authorities and not asked.takes_authorities:
+            raise AgentRefusedError(ErrorReason.UNIMPLEMENTED, "it takes no authorities")
 
     async def remove_image(self, image: str) -> None:
         """Have an image removed that nothing on the host uses. Idempotent. Raises as `watch`."""
         request = agent_pb2.RemoveImageRequest(image=image)
-        with self._calling("RemoveImage"):
-            await self._stub.RemoveImage(request, timeout=REMOVE_TIMEOUT)
+        await self._call("RemoveImage", request, REMOVE_TIMEOUT, _done)
+
+    async def _call(
+        self, method: str, request: Message, timeout: float, read: Callable[[Any], _T]
+    ) -> _T:
+        with self._calling(method):
+            call = getattr(self._stub, method)
+            return read(await call(request, timeout=timeout, metadata=_asked_by()))
+
+    async def _stream(
+        self,
+        method: str,
+        request: Message,
+        timeout: float,
+        read: Callable[[Any], _T | None],
+        *,
+        ended: str = "",
+    ) -> AsyncGenerator[_T, None]:
+        """Read until `read` returns None; the end of the stream is an error if it is `ended`."""
+        with self._calling(method, is_stream=True):
+            call = getattr(self._stub, method)(request, timeout=timeout, metadata=_asked_by())
+            try:
+                async for response in call:
+                    item = read(response)
+                    if item is None:
+                        return
+                    yield item
+            finally:
+                call.cancel()
+        if ended:
+            raise AgentSilentError(ended)
 
     @contextmanager
     def _calling(self, method: str, *, is_stream: bool = False) -> Iterator[None]:
@@ -334,23 +313,34 @@ def _asked_by() -> tuple[tuple[str, str], ...]:
 
 
 def _answer(
+    internal_id: str,
     response: agent_pb2.StartSessionResponse
     | agent_pb2.ClaimSessionResponse
     | agent_pb2.StopSessionResponse,
-    internal_id: str,
 ) -> Answer:
     if response.session.internal_id != internal_id:
         raise ValueError("another session than it was asked for")
     return Answer(session_in(response.session), response.incarnation)
 
 
-@contextmanager
-def _ended(call: _Stream) -> Iterator[_Stream]:
-    """Cancel a stream when its reader goes."""
-    try:
-        yield call
-    finally:
-        call.cancel()
+def _asked(response: agent_pb2.RenewCertificateResponse) -> Asked:
+    return Asked(response.signing_request, response.takes_authorities)
+
+
+def _done(_: Message) -> None:
+    """Read a response that has nothing in it."""
+
+
+def _data(response: agent_pb2.StreamLogsResponse | agent_pb2.FetchArtifactResponse) -> bytes:
+    return response.data
+
+
+def _progress(response: agent_pb2.PullImageResponse) -> PullProgress | None:
+    if response.done:
+        return None
+    return PullProgress(
+        response.layers, response.layers_done, response.received_bytes, response.waiting
+    )
 
 
 @contextmanager

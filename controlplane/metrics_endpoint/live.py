@@ -20,7 +20,7 @@ from controlplane.domain.errors import StoreError
 from controlplane.domain.status import shown_status
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
-from controlplane.fleet.host.pulls import PullState
+from controlplane.fleet.host.images import PullState
 from controlplane.fleet.queue import HostQueue
 from controlplane.fleet.standby_pools import StandbyPools
 from controlplane.metrics.making import PREFIX, gauge

@@ -9,7 +9,7 @@ from controlplane.domain.errors import ConflictError, NotFoundError
 from controlplane.domain.start_failures import StartFailure
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
-from controlplane.fleet.host.pulls import Pull
+from controlplane.fleet.host.images import Pull
 from controlplane.fleet.standby_pools import KeptOnHost, StandbyPools
 from controlplane.operators.fleet import check_undeclared
 from controlplane.storage.tables.accounts import Caller

@@ -8,7 +8,7 @@ from controlplane.domain.errors import NotFoundError
 from controlplane.domain.explanation import Explanation
 from controlplane.domain.placement import Wanted
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host.pulls import Pull
+from controlplane.fleet.host.images import Pull
 from controlplane.sessions.start_request import Pin, pinned_ports
 from controlplane.storage.tables.applications import Application, ApplicationStore
 from controlplane.storage.tables.tags import Tag

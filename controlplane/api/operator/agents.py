@@ -13,7 +13,7 @@ from controlplane.api.resources.application_bodies import MEBI, NANO
 from controlplane.domain.contract import HostReport
 from controlplane.domain.durations import parse_duration
 from controlplane.domain.start_failures import StartFailure
-from controlplane.fleet.host.pulls import Pull, PullState
+from controlplane.fleet.host.images import Pull, PullState
 from controlplane.fleet.standby_pools import KeptOnHost
 from controlplane.operators.agents import AgentState, ShownAgent
 from controlplane.operators.enrolment import EnrolmentToken

@@ -20,7 +20,7 @@ from controlplane.api.operator.agents import (
 )
 from controlplane.domain.explanation import Candidate, describe
 from controlplane.domain.placement import HostView, ObstacleKind, Strategy, fullness
-from controlplane.fleet.host.pulls import Pull
+from controlplane.fleet.host.images import Pull
 from controlplane.operators.placement import ExplainedPlacement
 from controlplane.sessions.start_request import Pin
 from tiltyard.contract import Protocol

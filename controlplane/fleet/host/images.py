@@ -9,20 +9,16 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, field
+from enum import StrEnum
 from random import Random
 
 from controlplane.domain.contract import RegistryLogin
-from controlplane.domain.errors import (
-    AgentRefusedError,
-    AgentSilentError,
-    StoreError,
-)
-from controlplane.fleet.host.pulls import Pull, PullState, next_pulls
+from controlplane.domain.errors import AgentRefusedError, AgentSilentError, StoreError
 from controlplane.fleet.host.state import HostState
 from controlplane.storage.tables.tags import HostImages, TagStore
-from tiltyard.contract import ErrorReason
-from tiltyard.runtime.back_off import pause
+from tiltyard.contract import ErrorReason, PullProgress
+from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import Clock, unix_ms
 from tiltyard.runtime.first_completed import comes_first
 from tiltyard.runtime.logging.events import get_logger
@@ -40,8 +36,33 @@ REVIEW_INTERVAL = 600.0
 REPORT_WAIT = 1.0
 """Seconds that a host may take to report an image that it has pulled."""
 
-_SHOWN = (PullState.PULLING, PullState.FAILED, PullState.QUEUED)
-_NOTHING = HostImages(frozenset(), frozenset())
+MAX_PULLS = 2
+"""Of one host at a time: more would only share its network and disk."""
+
+
+class PullState(StrEnum):
+    """The state of a pull. A queued one waits for others on its host."""
+
+    PULLING = "pulling"
+    FAILED = "failed"
+    QUEUED = "queued"
+
+
+@dataclass(slots=True)
+class Pull:
+    """A pull that is not over. `cause` and `failed_ms` are of the newest of its failures."""
+
+    image: str
+    state: PullState = PullState.QUEUED
+    progress: PullProgress = field(default_factory=PullProgress)
+    failures: int = 0
+    cause: str = ""
+    failed_ms: int | None = None
+
+    @property
+    def registry(self) -> str:
+        """The address of the registry that it comes from."""
+        return self.image.partition("/")[0]
 
 
 class Images:
@@ -64,30 +85,30 @@ class Images:
         self._is_responsive = is_responsive
         self._clock = clock
         self._random = random
-        self._images = _NOTHING
+        self._images = HostImages(frozenset(), frozenset())
         self._stale = True
-        self._compared_at = 0.0
-        self._waits_for_host = False
         self._present: frozenset[str] = frozenset()
         self._pulls: dict[str, Pull] = {}
-        self._removals: dict[str, tuple[float, float]] = {}
+        self._removals: frozenset[str] = frozenset()
         self._running = TaskOwner[None]()
-        self._wake = asyncio.Event()
-        self._failures = 0
+        self._wake, self._reported = asyncio.Event(), asyncio.Event()
+        self._places = asyncio.Semaphore(MAX_PULLS)
+        self._place_of_suspects = asyncio.Semaphore(1)
+        """For pulls that may well fail: a registry that hangs must not hold up others (F43)."""
 
     @property
     def pulls(self) -> list[Pull]:
         """The pulls that are not over: those being made first, then those that fail."""
-        present = self._now_present()
+        present, order = self._now_present(), list(PullState)
         return sorted(
             (pull for pull in self._pulls.values() if pull.image not in present),
-            key=lambda pull: _SHOWN.index(pull.state),
+            key=lambda pull: order.index(pull.state),
         )
 
     @property
     def idle(self) -> bool:
         """True when the host has all desired images, as far as was compared."""
-        return not (self._stale or self._pulls or self._removals or self._running)
+        return not (self._stale or self._pulls or self._removals)
 
     def look(self) -> None:
         """Schedule a comparison of actual and desired images."""
@@ -98,10 +119,11 @@ class Images:
         """Take note of a report of the host, or of its return."""
         present = self._now_present()
         if (present ^ self._present) - self._images.wanted:
-            self.look()
-        elif present != self._present or self._waits_for_host:
+            self._stale = True
+        if present != self._present or self._stale:
             self._wake.set()
         self._present = present
+        self._reported.set()
 
     async def close(self) -> None:
         """End the pulls and removals."""
@@ -109,35 +131,21 @@ class Images:
 
     async def run(self) -> None:
         """Pull and remove until cancelled."""
+        back_off = self._back_off()
         while True:
             self._wake.clear()
-            pause = self._clock.sleep(await self._round())
-            await comes_first(self._wake.wait(), pause, f"images-look-{self._host.name}")
-
-    async def _round(self) -> float:
-        """Begin what can begin; return after how many seconds to look again at the latest."""
-        self._waits_for_host = self._host.report is None or not self._is_responsive()
-        if self._waits_for_host:
-            return LONGEST_WAIT
-        now = self._clock.monotonic()
-        if self._stale or now - self._compared_at >= REVIEW_INTERVAL:
             try:
-                await self._compare()
+                if self._stale and self._can_call():
+                    await self._compare()
             except StoreError as error:
                 log.warning("cannot read its desired images", error=str(error))
-                self._failures += 1
-                return self._pause(self._failures)
-            self._failures, self._compared_at = 0, now
-        self._settle(now)
-        for image in next_pulls(self._pulls.values(), self._pulling(), now):
-            self._begin(image, self._pull(image))
-        for image, (due, _) in list(self._removals.items()):
-            if due <= now and image not in self._running:
-                self._begin(image, self._remove(image))
-        dues = {image: pull.due for image, pull in self._pulls.items()}
-        dues |= {image: due for image, (due, _) in self._removals.items()}
-        later = [d - now for image, d in dues.items() if d > now and image not in self._running]
-        return min([REVIEW_INTERVAL, *later])
+                await back_off.wait()
+                continue
+            back_off.reset()
+            self._adjust()
+            limit = self._clock.sleep(REVIEW_INTERVAL)
+            if not await comes_first(self._wake.wait(), limit, f"images-look-{self._host.name}"):
+                self._stale = True
 
     async def _compare(self) -> None:
         """Read what is wanted; what changes meanwhile is read again."""
@@ -151,76 +159,89 @@ class Images:
             self._stale = True
             raise
 
-    def _settle(self, now: float) -> None:
-        """Take note of what is missing and what is surplus, and of what is not any more."""
-        present = self._now_present()
-        missing = self._images.wanted - present
-        for image in list(self._pulls):
-            if image not in missing and image not in self._running:
-                del self._pulls[image]
-        for image in sorted(missing):
-            self._pulls.setdefault(image, Pull(image, due=now))
-        surplus = self._images.surplus & present
-        self._removals = {
-            image: self._removals.get(image, (now, FIRST_WAIT)) for image in sorted(surplus)
-        }
+    def _adjust(self) -> None:
+        """Begin what is missing and surplus, and end what is not any more."""
+        present, removals = self._now_present(), self._removals
+        missing, self._removals = self._images.wanted - present, self._images.surplus & present
+        for image in (self._pulls.keys() - missing) | (removals - self._removals):
+            self._pulls.pop(image, None)
+            if task := self._running.get(image):
+                task.cancel()
+        for image in sorted(missing - self._pulls.keys()):
+            self._pulls[image] = Pull(image)
+            self._begin(image, self._pull(self._pulls[image]))
+        for image in sorted(self._removals - removals):
+            self._begin(image, self._remove(image))
 
     def _begin(self, image: str, work: Coroutine[None, None, None]) -> None:
-        task = self._running.start(work, f"image {image} on {self._host.name}", key=image)
-        task.add_done_callback(lambda _: self._wake.set())
+        self._running.start(work, f"image {image} on {self._host.name}", key=image)
 
-    async def _pull(self, image: str) -> None:
+    async def _pull(self, pull: Pull) -> None:
+        """Pull until the host reports the image."""
+        back_off = self._back_off()
+        while True:
+            if self._is_suspect(pull):
+                async with self._place_of_suspects, self._places:
+                    await self._attempt(pull)
+            else:
+                async with self._places:
+                    if self._is_suspect(pull):
+                        continue  # a pull from its registry has failed meanwhile
+                    await self._attempt(pull)
+            if pull.state is PullState.FAILED:
+                await back_off.wait()
+            else:
+                await self._clock.sleep(REPORT_WAIT)
+
+    def _is_suspect(self, pull: Pull) -> bool:
+        """Return whether it has failed, or another one from its registry has."""
+        same = (other for other in self._pulls.values() if other.registry == pull.registry)
+        return any(other.failures for other in same)
+
+    async def _attempt(self, pull: Pull) -> None:
+        await self._until_responsive()
+        pull.state = PullState.PULLING
         try:
-            self._pulls[image] = replace(self._pulls[image], state=PullState.PULLING)
-            login = await self._login_for(image)
-            async with aclosing(self._host.client.pull_image(image, login)) as steps:
+            login = await self._login_for(pull.image)
+            async with aclosing(self._host.client.pull_image(pull.image, login)) as steps:
                 async for progress in steps:
-                    state = PullState.QUEUED if progress.waiting else PullState.PULLING
-                    self._pulls[image] = replace(
-                        self._pulls[image], state=state, progress=progress
-                    )
+                    pull.state = PullState.QUEUED if progress.waiting else PullState.PULLING
+                    pull.progress = progress
         except (AgentRefusedError, AgentSilentError, StoreError) as error:
-            self._failed(image, str(error))
-            return
-        log.info("image pulled", image=image)
-        due = self._clock.monotonic() + REPORT_WAIT
-        self._pulls[image] = replace(self._pulls[image], due=due)
-
-    def _failed(self, image: str, cause: str) -> None:
-        """Note a failure; it is a warning once for each cause."""
-        pull, clock = self._pulls[image], self._clock
-        level = logging.DEBUG if cause == pull.cause else logging.WARNING
-        log.log(level, "pull failed", image=image, error=cause)
-        failures = pull.failures + 1
-        self._pulls[image] = replace(
-            pull,
-            state=PullState.FAILED,
-            failures=failures,
-            cause=cause,
-            failed_ms=unix_ms(clock),
-            due=clock.monotonic() + self._pause(failures),
-        )
+            cause = str(error)
+            level = logging.DEBUG if cause == pull.cause else logging.WARNING
+            log.log(level, "pull failed", image=pull.image, error=cause)
+            pull.state, pull.cause = PullState.FAILED, cause
+            pull.failures += 1
+            pull.failed_ms = unix_ms(self._clock)
+        else:
+            log.info("image pulled", image=pull.image)
 
     async def _remove(self, image: str) -> None:
-        try:
-            await self._host.client.remove_image(image)
-        except (AgentRefusedError, AgentSilentError) as error:
-            level = logging.DEBUG if _is_in_use(error) else logging.WARNING
-            log.log(level, "image not removed", image=image, error=str(error))
-        _, wait = self._removals.get(image, (0.0, FIRST_WAIT))
-        due = self._clock.monotonic() + wait
-        self._removals[image] = due, min(LONGEST_WAIT, wait * 2)
+        """Remove until the host does not report the image any more."""
+        back_off = self._back_off()
+        while True:
+            await self._until_responsive()
+            try:
+                await self._host.client.remove_image(image)
+            except (AgentRefusedError, AgentSilentError) as error:
+                level = logging.DEBUG if _is_in_use(error) else logging.WARNING
+                log.log(level, "image not removed", image=image, error=str(error))
+            await back_off.wait()
 
-    def _pulling(self) -> list[str]:
-        return [image for image in self._pulls if image in self._running]
+    def _can_call(self) -> bool:
+        return self._host.report is not None and self._is_responsive()
+
+    async def _until_responsive(self) -> None:
+        while not self._can_call():
+            self._reported.clear()
+            await self._reported.wait()
 
     def _now_present(self) -> frozenset[str]:
         return frozenset() if self._host.report is None else self._host.report.images
 
-    def _pause(self, failures: int) -> float:
-        """Return the wait after this number of failures, with jitter against a thundering herd."""
-        random = self._random
-        return pause(failures, first=FIRST_WAIT, longest=LONGEST_WAIT, random=random)
+    def _back_off(self) -> BackOff:
+        return BackOff(self._clock, self._random, first=FIRST_WAIT, longest=LONGEST_WAIT)
 
 
 def _is_in_use(error: Exception) -> bool:

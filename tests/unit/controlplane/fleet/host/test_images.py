@@ -1,4 +1,4 @@
-"""Which pulls are made next, so that what fails holds up nobody (F43); and how much that asks."""
+"""The pulls of one host, of which those that fail hold up no other (F43)."""
 
 import asyncio
 import logging
@@ -9,84 +9,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from controlplane.domain.errors import AgentSilentError
-from controlplane.fleet.host.images import LONGEST_WAIT, Images
-from controlplane.fleet.host.pulls import MAX_PULLS, MAX_SUSPECTS, Pull, next_pulls, suspects
+from controlplane.fleet.host.images import LONGEST_WAIT, MAX_PULLS, Images, PullState
 from controlplane.storage.tables.tags import HostImages
 from tests.support.fake_clock import FakeClock, settle
 from tiltyard.contract import PullProgress
 from tiltyard.runtime.tasks import TaskOwner
 
 GOOD, BAD = "good.example/game@sha256:{}", "bad.example/game@sha256:{}"
-
-
-def test_two_at_a_time_in_the_order_in_which_they_came() -> None:
-    pulls = [Pull(GOOD.format(number)) for number in range(4)]
-    assert next_pulls(pulls, [], 0) == [GOOD.format(0), GOOD.format(1)]
-    assert next_pulls(pulls, [GOOD.format(0)], 0) == [GOOD.format(1)]
-    assert next_pulls(pulls, [GOOD.format(0), GOOD.format(1)], 0) == []
-
-
-def test_what_never_failed_goes_first_and_what_failed_least_next() -> None:
-    pulls = [
-        Pull(BAD.format(0), failures=3),
-        Pull(BAD.format(1), failures=1),
-        Pull(GOOD.format(0)),
-    ]
-    assert next_pulls(pulls, [], 0) == [GOOD.format(0), BAD.format(1)]
-
-
-def test_a_registry_that_fails_gets_one_of_two_places() -> None:
-    pulls = [Pull(BAD.format(0), failures=1), *(Pull(BAD.format(n)) for n in (1, 2))]
-    assert suspects(pulls) == {BAD.format(n) for n in range(3)}
-    assert next_pulls(pulls, [], 0) == [BAD.format(1)]
-    assert next_pulls(pulls, [BAD.format(1)], 0) == []
-    assert next_pulls([*pulls, Pull(GOOD.format(0))], [BAD.format(1)], 0) == [GOOD.format(0)]
-
-
-def test_a_pull_that_failed_waits_until_it_is_due() -> None:
-    pulls = [Pull(BAD.format(0), failures=1, due=10.0)]
-    assert next_pulls(pulls, [], 9.9) == []
-    assert next_pulls(pulls, [], 10.0) == [BAD.format(0)]
-
-
-_PULLS = st.lists(
-    st.builds(
-        Pull,
-        st.builds(
-            "{}/g@{}".format, st.sampled_from(["a.example", "b.example"]), st.integers(0, 9)
-        ),
-        failures=st.integers(0, 3),
-        due=st.sampled_from([0.0, 5.0]),
-    ),
-    max_size=8,
-    unique_by=lambda pull: pull.image,
-)
-
-
-@given(_PULLS, st.data())
-def test_places_are_never_exceeded_and_never_left_free_for_no_reason(
-    pulls: list[Pull], data: Any
-) -> None:
-    images = [pull.image for pull in pulls]
-    running = (
-        data.draw(st.lists(st.sampled_from(images), unique=True, max_size=2)) if pulls else []
-    )
-    chosen = next_pulls(pulls, running, 1.0)
-    suspected = suspects(pulls)
-    assert len(set(chosen)) == len(chosen)
-    assert not set(chosen) & set(running)
-    assert len(running) + len(chosen) <= max(MAX_PULLS, len(running))
-    if sum(image in suspected for image in running) <= MAX_SUSPECTS:
-        assert sum(image in suspected for image in (*running, *chosen)) <= MAX_SUSPECTS
-    waiting = {pull.image: pull for pull in pulls if pull.due <= 1.0 and pull.image not in running}
-    if len(running) + len(chosen) < MAX_PULLS:
-        left = set(waiting) - set(chosen)
-        busy = sum(image in suspected for image in (*running, *chosen)) >= MAX_SUSPECTS
-        assert not left or (busy and left <= suspected)
 
 
 class _Host:
@@ -158,7 +89,7 @@ async def test_f43_many_images_that_hang_do_not_hold_up_one_that_does_not(make: 
     await settle()
     assert sum(pull.failures for pull in host.kept.pulls) == MAX_PULLS
     await host.clock.advance(3 * LONGEST_WAIT)  # what is due has begun
-    assert len(host.kept._running) == MAX_SUSPECTS
+    assert [pull.state for pull in host.kept.pulls].count(PullState.PULLING) == 1
     tried = host.tried.total()
     host.wanted.add(GOOD.format(0))
     host.kept.look()
@@ -184,6 +115,7 @@ async def test_a_pull_that_nobody_wants_any_more_is_not_begun(make: Any) -> None
     assert len(host.tried) == MAX_PULLS
     host.wanted.remove(GOOD.format(0))
     host.kept.look()
+    await settle()
     host.fail.set()
     await host.clock.advance(LONGEST_WAIT)
     assert host.tried.total() >= 4

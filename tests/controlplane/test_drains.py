@@ -11,7 +11,7 @@ from controlplane.agent_rpc.wire import MAX_REVISION, watch_message_in
 from controlplane.domain.contract import Drain, HostReported
 from controlplane.storage.engine.store import Actor
 from controlplane.storage.tables.hosts import DrainOrder, HostStore
-from tests.support.controlplane.fake_agent import FakeAgent, refusing
+from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2
 from tiltyard.runtime.clock import unix_ms
@@ -168,15 +168,6 @@ async def test_a_host_that_is_silent_is_told_when_it_is_back(
     assert (await system.start()).status == (420 if draining else 201)
 
 
-async def test_a_host_that_refuses_is_asked_again(system: Draining) -> None:
-    system.agent.before_drain = refusing("DISK_FULL")
-    async with asyncio.timeout(20):
-        assert (await system.drain())["drainPending"]
-    system.agent.before_drain = None
-    await system.is_told()
-    assert system.agent.host.draining
-
-
 async def test_an_answer_that_was_lost_is_asked_for_again(system: Draining) -> None:
     taken = asyncio.Event()
 
@@ -267,14 +258,6 @@ async def test_an_order_in_an_older_database_counts_only_if_it_was_given_since(
     assert system.agent.host.draining == draining
     told = {order.revision for order in system.agent.drains}  # an answer may be lost at its return
     assert len(told) == (1 if draining else 2)
-
-
-async def test_a_removed_agent_takes_its_drain_along(system: Draining) -> None:
-    await system.drain()
-    gone = system.agents.pop()
-    await system.restart()
-    assert (await system.ask("DELETE", gone.name)).status == 204
-    assert await system.stored() == Drain()
 
 
 async def test_a_revision_that_nobody_gave_is_not_believed(system: Draining) -> None:

@@ -145,12 +145,6 @@ async def spoilt(system: Enrolling, kind: str) -> str:
     return token
 
 
-async def test_a_token_is_good_until_its_time_is_over(system: Enrolling) -> None:
-    token = await system.token()
-    system.clock.wall_ahead = TOKEN_LIFE - 5
-    assert (await system.enrol(token)).status == 201
-
-
 async def test_a_token_enrols_one_host(
     system: Enrolling, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -323,11 +317,6 @@ async def test_nothing_but_enrolment_is_served(system: Enrolling) -> None:
     ):
         assert_error(await system.ask(method=method, path=path), status)
     assert_error(await system.ask({"token": "x" * 40_000}), 413)
-
-
-async def test_without_an_address_nobody_enrols(tmp_path: Path) -> None:
-    async with Enrolling(tmp_path, enrol_listen="") as system:
-        assert system.control_plane.enrol_url == ""
 
 
 def a_client(version: ssl.TLSVersion) -> ssl.SSLContext:

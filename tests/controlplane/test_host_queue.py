@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from controlplane.domain.placement import Wanted
-from controlplane.fleet.host.host import Host
 from controlplane.fleet.queue import Ask
 from tests.support.controlplane.fake_agent import FakeAgent, refusing
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
-from tiltyard.contract import PortRequest, Protocol, Resources
+from tiltyard.contract import Resources
 
 MOST = 5
 
@@ -199,37 +198,3 @@ async def test_a_wait_that_is_broken_off_gives_back_what_it_was_just_given(
         await waits
     assert ask.given.result() is link
     await eventually(lambda: link.in_flight == 0)
-
-
-async def test_taken_ports_are_reckoned_once_for_all_who_pin_one(
-    system: System, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gate = Gate(system.agent)
-    first = await _begin(system, gate)
-    queue, link = system.control_plane._starts._queue, system.control_plane.fleet.hosts[0]
-    assert link.report is not None
-    image, low = min(link.report.images), link.report.port_range_first
-    waits = []
-    for number in range(3):
-        ports = (PortRequest(7777, Protocol.UDP, pinned=low + number),)
-        wanted = Wanted(image, Resources(), ports)
-        ask = Ask(("local", "default"), "alice", wanted, str(number))
-        waits.append(asyncio.create_task(queue.take_host(ask, 60.0)))
-    await eventually(lambda: bool(queue._queues) and len(_queue(system).waiting) == 3)
-    reckoned, reckon = [], Host._used_ports
-
-    def note(link: Host) -> frozenset[tuple[Protocol, int]]:
-        reckoned.append(link)
-        return reckon(link)
-
-    monkeypatch.setattr(Host, "_used_ports", note)
-    queue._recheck(_queue(system))
-    assert reckoned == [link]
-    link.give_back(*link.starting)
-    queue._offer(link)
-    assert reckoned == [link, link]
-    for number, wait in enumerate(waits):
-        assert await wait is link
-        system.control_plane.fleet.give_back(link, str(number))
-    gate.open()
-    await first

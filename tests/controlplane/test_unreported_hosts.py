@@ -193,20 +193,3 @@ async def test_a_ready_standby_serves_while_the_tag_is_on_an_unreported_host(
         assert fleet.session(first.name, standby.internal_id) is not None
         assert (await system.start()).status == 201
         assert [claim.internal_id for claim in first.claimed] == [standby.internal_id]
-
-
-async def test_a_start_that_waits_for_a_host_can_be_stopped(tmp_path: Path) -> None:
-    async with System(tmp_path) as system:
-        await system.make_application()
-        await restart_without(system, system.agent)
-        starts = system.control_plane._starts.under_way
-        start = asyncio.create_task(system.start(id="s"))
-        await eventually(lambda: starts.get("alice", "s") is not None)
-        pending = starts.get("alice", "s")
-        assert pending is not None
-        stop = asyncio.create_task(system.call("DELETE", "/session/s"))
-        await eventually(lambda: pending.stop_wanted)
-        await system.agent.start()
-        assert (await stop).status == 204
-        assert_error(await start, 409)
-        assert system.agent.started == []

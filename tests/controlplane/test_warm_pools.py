@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import json
-import random
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -164,16 +163,6 @@ async def test_an_edit_of_the_application_is_told(system: System) -> None:
     assert system.agent.orders[-1].size == 3
 
 
-async def test_a_newer_tag_takes_the_place_of_the_older(system: System) -> None:
-    await keep(system)
-    image = await system.enable("v2")
-    await eventually(lambda: all(s.image == image for s in system.agent.standbys))
-    await becomes_ready(system, 3)
-    started = await system.start(id="x")
-    assert started.status == 201
-    assert (await system.call("GET", "/session/x")).json["tag"] == "v2"
-
-
 async def test_hosts_that_pull_later_keep_their_share(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,22 +185,6 @@ async def test_hosts_that_pull_later_keep_their_share(
         await eventually(lambda: shares(system) == [0, 4])
         pulled.set()
         await later
-
-
-async def test_no_standby_is_kept_before_a_host_has_the_image(tmp_path: Path) -> None:
-    async with System(tmp_path) as system:
-        pulled = Hold()
-        system.agent.before_pull = pulled
-        await system.make_application(tag=None)
-        await put(system)
-        digest = system.registry.push("studio/game", "v1")
-        assert digest
-        body = {"tag": "v1"}
-        assert (await system.call("POST", "/application/game/tags", json=body)).status == 204
-        assert (await system.call("PUT", "/warm-pool/game/local", json=POOL)).status == 204
-        assert system.agent.orders == []
-        pulled.set()
-        await becomes_ready(system, 3)
 
 
 async def test_hosts_come_go_and_are_drained(tmp_path: Path) -> None:
@@ -370,18 +343,6 @@ async def test_a_claim_is_a_session_from_then_on(system: System) -> None:
     assert shown["created"] >= created
     assert system.agent.started == []
     await becomes_ready(system, 3)
-
-
-async def test_without_an_id_the_session_has_the_standbys(system: System) -> None:
-    await keep(system)
-    answer = await system.start()
-    (claim,) = system.agent.claimed
-    assert answer.json["id"] == claim.internal_id == claim.identity.session_id
-    assert answer.headers["Location"] == f"/session/{claim.internal_id}"
-    rows = await system.rows("SELECT id, internal_id FROM session")
-    assert rows == [(claim.internal_id, claim.internal_id)]
-    events = await system.rows("SELECT kind, object FROM event WHERE kind LIKE 'session.%'")
-    assert events == [("session.reserved", claim.internal_id)]
 
 
 async def test_a_start_that_pins_a_port_is_cold(system: System) -> None:
@@ -705,13 +666,6 @@ async def test_an_internal_id_is_accepted_wherever_an_id_is(system: System, warm
     assert objects == [("match",)]
 
 
-async def test_an_operator_stops_by_the_internal_id(system: System) -> None:
-    internal_id = await internal_id_of_match(system)
-    path = f"/operator/session/alice/{internal_id}"
-    assert (await system.call("DELETE", path)).status == 204
-    assert await system.status_of("match") == "exited"
-
-
 async def test_an_internal_id_is_no_id_for_another(system: System) -> None:
     internal_id = await internal_id_of_match(system)
     assert_error(await system.start(id=internal_id), 409)
@@ -723,52 +677,6 @@ async def test_an_internal_id_is_no_id_for_another(system: System) -> None:
 
 
 # ---- exactly one
-
-
-@pytest.mark.part_alone
-async def test_f18_of_fifty_callers_one_has_the_last_standby(tmp_path: Path) -> None:
-    system = System(tmp_path, start_rate=1000.0, start_burst=1000)
-    async with system:
-        await system.make_application()
-        await keep(system, size=1)
-        agent = system.agent
-        agent.pools.clear()  # nothing is refilled
-        (standby,) = agent.standbys
-        answers = await asyncio.gather(*(system.start(id=f"s{n}") for n in range(50)))
-        assert {answer.status for answer in answers} <= {201, 420}
-        assert [claim.internal_id for claim in agent.claimed] == [standby.internal_id]
-        started = [a.json["id"] for a in answers if a.status == 201]
-        assert sorted(s.identity.session_id for s in agent.live) == sorted(started)
-        await nothing_is_held_that_nobody_owns(system)
-
-
-@pytest.mark.part_alone
-async def test_f18_answers_that_are_lost_leave_nothing_claimed_that_nobody_owns(
-    tmp_path: Path,
-) -> None:
-    chance = random.Random(18)
-    system = System(tmp_path, agents=2, start_rate=1000.0, start_burst=1000)
-    async with system:
-        await system.make_application()
-        await keep(system, size=12)
-
-        async def lose(_: Any, context: Any) -> None:
-            if chance.random() < 0.4:
-                await context.abort(14, "lost")
-
-        for agent in system.agents:
-            agent.before_claim = agent.after_claim = lose
-        answers = await asyncio.gather(*(system.start(id=f"s{n}") for n in range(40)))
-        assert {answer.status for answer in answers} <= {201, 420}
-        for agent in system.agents:
-            agent.before_claim = agent.after_claim = None
-        await nothing_is_held_that_nobody_owns(system)
-        sessions = [s for agent in system.agents for s in agent.live]
-        ids = [s.identity.session_id for s in sessions]
-        assert sorted(ids) == sorted(a.json["id"] for a in answers if a.status == 201)
-        claimed = [c.internal_id for agent in system.agents for c in agent.claimed]
-        assert len(claimed) == len(set(claimed))
-        await becomes_ready(system, 12)
 
 
 # ---- settling
@@ -865,23 +773,6 @@ async def test_a_held_standby_that_is_gone_leaves_no_session(system: System) -> 
     await nothing_is_held_that_nobody_owns(system)
 
 
-async def test_a_held_standby_whose_host_cannot_claim_is_claimed_until_it_can(
-    system: System, caplog: pytest.LogCaptureFixture
-) -> None:
-    await keep(system)
-    (standby, *_) = system.agent.standbys
-    tries = iter(range(3))
-
-    async def fail(_: Any, context: Any) -> None:
-        if next(tries, None) is not None:
-            await refusing("DISK_FULL")(_, context)
-
-    system.agent.before_claim = fail
-    await claim_and_die(system, standby.internal_id)
-    await system.becomes("match", "running")
-    assert len([r for r in caplog.records if "again yet" in r.message]) == 1
-
-
 async def test_a_standby_that_a_row_holds_is_nobody_elses(system: System) -> None:
     """Though its host, which has not heard of the claim yet, says that it is ready."""
     await keep(system, size=1)
@@ -903,18 +794,3 @@ async def test_a_claimed_session_that_an_older_database_lacks_is_adopted(system:
     await system.becomes("match", "running")
     assert (await system.call("GET", f"/session/{internal_id}")).json["id"] == "match"
     assert_error(await system.start(id=internal_id), 409)
-
-
-async def test_a_host_cannot_make_ids_up(system: System) -> None:
-    await keep(system, size=1)
-    (standby,) = system.agent.standbys
-    pool_id = standby.warm_pool
-    system.agent.end(standby.internal_id)
-    made_up = agent_pb2.Session()
-    made_up.CopyFrom(standby)
-    made_up.internal_id, made_up.state = "anything goes", agent_pb2.STATE_RUNNING
-    made_up.end_reason = agent_pb2.END_REASON_UNSPECIFIED
-    system.agent.sessions["anything goes"] = made_up
-    system.agent.change("anything goes", warm_pool=pool_id)
-    assert (await system.start(id="x")).status == 201
-    assert system.agent.claimed == []

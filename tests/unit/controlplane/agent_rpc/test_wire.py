@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from controlplane.agent_rpc.client import AgentClient
-from controlplane.agent_rpc.wire import MAX_MEMORY_BYTES, MAX_NANO_CPUS, session_in
+from controlplane.agent_rpc.wire import MAX_NANO_CPUS, session_in
 from controlplane.domain.errors import AgentSilentError
 from tests.support.controlplane.fake_agent import FakeAgent
 from tiltyard.agent.v1 import agent_pb2
@@ -45,11 +45,6 @@ def test_resources_that_no_host_has_are_not_read(reserved: dict[str, int]) -> No
     """An account whose sums overflow could start nothing any more."""
     with pytest.raises(ValueError, match="no host has"):
         session_in(a_session(**reserved))
-
-
-def test_the_largest_resources_are_read() -> None:
-    most = a_session(nano_cpus=MAX_NANO_CPUS, memory_bytes=MAX_MEMORY_BYTES)
-    assert session_in(most).reservation.memory_bytes == MAX_MEMORY_BYTES
 
 
 def test_what_sessions_have_in_common_is_kept_once() -> None:

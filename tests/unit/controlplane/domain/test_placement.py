@@ -5,11 +5,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from controlplane.domain.contract import HostReport
-from controlplane.domain.explanation import explain
 from controlplane.domain.placement import (
     HostView,
     Obstacle,
@@ -18,7 +15,6 @@ from controlplane.domain.placement import (
     has_room,
     obstacles,
     rank_hosts,
-    rank_key,
 )
 from controlplane.domain.placement import ObstacleKind as Kind
 from tiltyard.contract import PortRequest, Protocol, Resources
@@ -155,89 +151,6 @@ def test_all_that_excludes_a_host_is_told_at_once() -> None:
 
 def test_a_missing_start_slot_alone_may_free_up() -> None:
     assert has_room(replace(VIEW, starting=2), WANTED, 5.0)
-
-
-def test_the_ports_of_a_host_are_counted_only_for_who_pins_one() -> None:
-    def count() -> frozenset[tuple[Protocol, int]]:
-        raise AssertionError("nobody asked")
-
-    assert rank([replace(VIEW, used_ports=count)]) == ["h"]
-
-
-SMALL = st.integers(0, 3)
-RESOURCES = st.builds(Resources, SMALL, SMALL, st.integers(0, 1))
-PORTS = st.builds(
-    PortRequest,
-    container=st.just(1),
-    protocol=st.sampled_from(Protocol),
-    tls=st.booleans(),
-    pinned=st.sampled_from([0, 0, 1, 20000, 20001]),
-)
-HOSTS = st.builds(
-    replace,
-    st.just(HOST),
-    capacity=RESOURCES,
-    reserved=RESOURCES,
-    free_sessions=SMALL,
-    free_tcp_ports=SMALL,
-    free_udp_ports=SMALL,
-    images=st.sampled_from([frozenset(), frozenset({IMAGE})]),
-    tls=st.booleans(),
-    draining=st.booleans(),
-    engine_available=st.booleans(),
-    start_slots=SMALL,
-    disk_full=st.booleans(),
-)
-VIEWS = st.builds(
-    HostView,
-    agent=st.sampled_from("abcdefgh"),
-    host=HOSTS,
-    silent_seconds=st.sampled_from([0.0, 5.0, 9.0]),
-    held=RESOURCES,
-    starting=SMALL,
-    in_flight=SMALL,
-    used_ports=st.sampled_from([frozenset, lambda: {(UDP, 20000), (TCP, 20001)}]),
-    latency_ms=st.none() | st.floats(0, 5),
-)
-WISHES = st.builds(Wanted, st.just(IMAGE), RESOURCES, st.lists(PORTS, max_size=2).map(tuple))
-
-
-def may_take(view: HostView, wanted: Wanted) -> bool:
-    """What the operator's handbook says, in other words than the code."""
-    host, left = view.host, view.host.capacity - view.host.reserved - view.held
-    sort = [port.protocol for port in wanted.ports]
-    pins = {(port.protocol, port.pinned) for port in wanted.ports if port.pinned}
-    return all(
-        [
-            view.silent_seconds <= 5.0 and host.engine_available and not host.draining,
-            not host.disk_full,
-            wanted.image in host.images and wanted.reservation.fits_in(left),
-            host.free_sessions - view.in_flight >= 1 and host.start_slots - view.starting >= 1,
-            sort.count(TCP) <= host.free_tcp_ports and sort.count(UDP) <= host.free_udp_ports,
-            host.tls or not any(port.tls for port in wanted.ports),
-            all(20000 <= number <= 30000 for _, number in pins),
-            pins.isdisjoint(view.used_ports()),
-        ]
-    )
-
-
-@given(st.lists(VIEWS, unique_by=lambda view: view.agent), WISHES, st.sampled_from(Strategy))
-def test_a_host_is_ranked_if_and_only_if_nothing_is_in_its_way(
-    views: list[HostView], wanted: Wanted, strategy: Strategy
-) -> None:
-    ranked = rank(views, wanted, strategy)
-    free = [view for view in views if not list(obstacles(view, wanted, 5.0))]
-    assert sorted(ranked) == sorted(view.agent for view in free)
-    assert free == [view for view in views if may_take(view, wanted)]
-    explained = explain(
-        {view.agent: view for view in views}, wanted, strategy=strategy, max_silence=5.0
-    ).candidates
-    keys = {view.agent: rank_key(view, strategy) for view in free}
-    assert [keys[agent] for agent in ranked] == sorted(keys.values())
-    told = {c.agent: c.rank for c in explained if c.rank is not None}
-    assert told == {agent: 1 + sum(k < keys[agent] for k in keys.values()) for agent in keys}
-    assert {c.agent for c in explained if c.obstacles} == {v.agent for v in views} - set(ranked)
-    assert list(told.values()) == sorted(told.values())
 
 
 def test_packed_fills_the_fullest_and_spread_the_emptiest() -> None:

@@ -1,7 +1,6 @@
 """Durations, JSON, status, quotas, start rate, tokens, pins: tables of cases."""
 
 import json
-from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -39,11 +38,6 @@ def test_f28_durations(text: str, seconds: int) -> None:
 def test_f28_what_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError, match="must"):
         parse_duration(text)
-
-
-@given(st.integers(0, 8759), st.integers(0, 59))
-def test_durations_are_at_least_a_minute(hours: int, minutes: int) -> None:
-    assert parse_duration(f"{hours}h{minutes}m") == max(60, hours * 3600 + minutes * 60)
 
 
 @pytest.mark.parametrize(
@@ -103,12 +97,6 @@ def test_other_numbers_are_floats(text: str) -> None:
     assert isinstance(read_json(text.encode()), float)
 
 
-@given(st.binary())
-def test_any_bytes_are_read_or_refused(body: bytes) -> None:
-    with suppress(ValueError):
-        read_json(body)
-
-
 def _count(value: object) -> int:
     if isinstance(value, dict):
         return 1 + sum(1 + _count(item) for item in value.values())
@@ -135,10 +123,6 @@ def test_the_number_of_values_is_limited() -> None:
     assert len(read_json(most)) == MAX_VALUES - 1
     with pytest.raises(ValueError, match="holds more than"):
         read_json(most.replace(b"1]", b"1,1]"))
-
-
-def test_nesting_of_32_is_read() -> None:
-    assert read_json(b"[" * 32 + b"]" * 32)
 
 
 @pytest.mark.parametrize(

@@ -50,13 +50,6 @@ def test_an_address_is_taken_to_answer_until_it_is_known_not_to() -> None:
     assert (made.ms, made.answering, made.silent) == (5.0, (NEAR, FAR), ())
 
 
-def test_an_answer_forgets_the_misses_before_it() -> None:
-    made = latency(NEAR)
-    for ms in (None, None, 4.0, None, None, 4.0):
-        made.note(NEAR, ms)
-    assert (made.ms, made.answering) == (4.0, (NEAR,))
-
-
 def test_the_nearest_address_counts_and_one_outlier_does_not() -> None:
     made = latency(NEAR, FAR)
     for ms in (8.0, 8.0, 80.0):
@@ -275,9 +268,3 @@ async def test_where_nothing_can_be_measured_none_is_left_out_and_it_is_said_onc
     await measured.clock.advance(1.15 * INTERVAL)
     assert link.latency.ms == 4.0
     assert caplog.messages[1:] == ["latency is measured again"]
-
-
-async def test_an_interval_of_nothing_measures_nothing(network: Network) -> None:
-    fleet = cast("Fleet", SimpleNamespace(links=[Measured(network).add(NEAR)]))
-    await Pinger(fleet, interval=0.0, clock=FakeClock(), ping=network.ping).run()
-    assert not network.asked

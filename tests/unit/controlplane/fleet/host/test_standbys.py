@@ -43,23 +43,6 @@ def always(_: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("count", [10, 1000])
-def test_taking_one_looks_at_no_other(count: int) -> None:
-    standbys = Standbys()
-    for number in range(count):
-        standbys.note(f"h{number % 7}", standby(str(uuid.UUID(int=number))))
-    asked: list[str] = []
-
-    def of_use(agent: str) -> bool:
-        asked.append(agent)
-        return True
-
-    taken = set()
-    while (one := standbys.take(POOL, of_use)) is not None:
-        taken.add(one.standby.internal_id)
-    assert len(taken) == len(asked) == count
-
-
 def test_an_unusable_host_is_set_aside_until_it_reports() -> None:
     standbys = Standbys()
     for number in range(1000):
@@ -114,21 +97,6 @@ def test_one_that_was_taken_is_in_line_again_only_after_it_was_given_back() -> N
     assert standbys.take(POOL, always) is None
     standbys.note("h", standby(IDS[0]))
     assert standbys.take(POOL, always) == taken
-
-
-def test_a_host_speaks_for_its_own_alone() -> None:
-    standbys = Standbys()
-    standbys.note("h", standby(IDS[0]))
-    standbys.note("other", standby(IDS[0], ready=False))
-    standbys.drop("other", IDS[0])
-    assert standbys.ready_of(POOL, always) == 1
-    taken = standbys.take(POOL, always)
-    assert taken is not None
-    assert taken.agent == "h"
-    standbys.note("other", standby(IDS[0]))
-    standbys.drop("other", IDS[0])
-    standbys.note("h", standby(IDS[0]))
-    assert standbys.take(POOL, always) is None
 
 
 class Lines(RuleBasedStateMachine):

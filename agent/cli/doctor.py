@@ -4,6 +4,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -33,25 +34,14 @@ def doctor(path: Path | None, *, as_json: bool) -> None:
 
 def _lines(findings: Sequence[Finding]) -> Iterator[str]:
     width = max(len(finding.check) for finding in findings)
-    margin = " " * 6
     for finding in findings:
         yield f"{finding.level.value:4}  {finding.check:{width}}  {printable(finding.found)}"
         if finding.level is not Level.OK:
-            yield f"{margin}why:  {printable(finding.why)}"
-            yield f"{margin}hint: {printable(finding.hint)}"
+            yield f"      hint: {printable(finding.hint)}"
     counts = Counter(finding.level for finding in findings)
     yield ", ".join(f"{counts[level]} {level.value}" for level in Level)
 
 
 def _json(findings: Sequence[Finding]) -> Iterator[str]:
-    shown = [
-        {
-            "check": finding.check,
-            "level": finding.level.value,
-            "found": finding.found,
-            "why": finding.why,
-            "hint": finding.hint,
-        }
-        for finding in findings
-    ]
+    shown = [{**asdict(finding), "level": finding.level.value} for finding in findings]
     yield json.dumps({"well": is_well(findings), "findings": shown}, indent=2)

@@ -6,68 +6,44 @@ from pathlib import Path
 
 from agent.doctor.facts import (
     AgentFacts,
+    CertificateFacts,
     DockerdFacts,
     FileFacts,
-    IdentityFacts,
     ProcessFacts,
-    TlsFacts,
 )
 from agent.doctor.findings import Finding, bad, ok, warn
 from agent.network.tls_certificate import WARNED_DAYS
 
-_OTHERS = stat.S_IRWXO
 _CAPABILITIES = {"CAP_KILL": 5, "CAP_NET_ADMIN": 12}
-"""Capabilities and their bits; `_WHY` has the reasons."""
-_WHY = {
-    "CAP_KILL": "while Docker Engine hangs, sessions outlive their lifetime and cannot be stopped",
-    "CAP_NET_ADMIN": "players of a port's last session may be unable to reach its next one",
-}
-_APART = "the agent cannot see which ports are in use, nor flush connection tracking"
+"""Capabilities and their bits."""
 _ENOUGH_FILES = 8192
 """For 1,000 sessions: a process, a log and a few readers each, pulls and artifacts."""
-
-
 _RENEWED_DAYS = 9
 """Of a certificate's thirty; its renewal is a day late then."""
 
 
 def agent(agent: AgentFacts) -> Finding:
     """Check the agent's health."""
+    version = f"version {agent.version} is running"
     if not agent.reconciled:
+        found = f"{version}, and reconciles its records with the engine"
         return warn(
-            "agent",
-            f"version {agent.version} is running, and reconciles its records with the engine",
-            why="it starts no sessions until that is done",
-            hint="wait a moment; if it persists, check docker above and the agent's log",
+            "agent", found, "wait a moment; if it persists, see docker and the agent's log"
         )
     if agent.warnings:
-        return warn(
-            "agent",
-            f"version {agent.version} is running, with {len(agent.warnings)} warnings",
-            why="; ".join(agent.warnings),
-            hint="see `tiltyard-agent status`",
-        )
-    return ok("agent", f"version {agent.version} is running")
+        found = f"{version}, with {len(agent.warnings)} warnings: {'; '.join(agent.warnings)}"
+        return warn("agent", found, "see `tiltyard-agent status`")
+    return ok("agent", version)
 
 
 def agent_sock(socket: FileFacts | None) -> Finding:
     """Clients of the agent's socket can start containers."""
     if socket is None:
-        return warn(
-            "agent-sock",
-            "there is none",
-            why="no agent is running on this host",
-            hint="`systemctl start tiltyard-agent`",
-        )
-    mode = f"mode {stat.S_IMODE(socket.mode):04o}, owner {socket.uid}"
-    if socket.mode & _OTHERS and socket.open_way:
-        return bad(
-            "agent-sock",
-            mode,
-            why="all users of this host can start containers and stop sessions",
-            hint="chmod 0660 it, and find out what changed it: the agent creates it so",
-        )
-    return ok("agent-sock", mode)
+        return warn("agent-sock", "there is none", "`systemctl start tiltyard-agent`")
+    if socket.mode & stat.S_IRWXO and socket.open_way:
+        hint = "chmod 0660 it, and find out what changed it: the agent creates it so"
+        return bad("agent-sock", mode_of(socket), hint)
+    return ok("agent-sock", mode_of(socket))
 
 
 def capabilities(process: ProcessFacts) -> Finding:
@@ -75,12 +51,8 @@ def capabilities(process: ProcessFacts) -> Finding:
     missing = [name for name, bit in _CAPABILITIES.items() if not process.capabilities >> bit & 1]
     if not missing:
         return ok("capabilities", f"it has {' and '.join(_CAPABILITIES)}")
-    return bad(
-        "capabilities",
-        f"it lacks {' and '.join(missing)}",
-        why="; ".join(_WHY[name] for name in missing),
-        hint=f"AmbientCapabilities={' '.join(_CAPABILITIES)} in the agent's unit",
-    )
+    hint = f"AmbientCapabilities={' '.join(_CAPABILITIES)} in the agent's unit"
+    return bad("capabilities", f"it lacks {' and '.join(missing)}", hint)
 
 
 def agent_files(process: ProcessFacts) -> Finding:
@@ -88,128 +60,67 @@ def agent_files(process: ProcessFacts) -> Finding:
     text = f"it may open {process.nofile} files"
     if process.nofile >= _ENOUGH_FILES:
         return ok("agent-files", text)
-    return warn(
-        "agent-files",
-        text,
-        why="with many sessions, logs, artifacts and starts fail",
-        hint="LimitNOFILE=65536 in the agent's unit",
-    )
+    return warn("agent-files", text, "LimitNOFILE=65536 in the agent's unit")
 
 
 def network(process: ProcessFacts, dockerd: DockerdFacts) -> Finding:
     """The agent and Docker Engine must see the same ports and connections."""
     if process.network is None or dockerd.network is None:
-        return warn(
-            "network",
-            "this user cannot read the network namespaces of the agent and Docker Engine",
-            why=_APART,
-            hint="run `tiltyard-agent doctor` as root",
-        )
+        found = "this user cannot read the network namespaces of the agent and Docker Engine"
+        return warn("network", found, "run `tiltyard-agent doctor` as root")
     if process.network == dockerd.network:
         return ok("network", "the agent is in the network namespace of Docker Engine")
     return bad(
         "network",
         "the agent is in another network namespace than Docker Engine",
-        why=_APART,
-        hint="run both in the host's namespace: no PrivateNetwork in the agent's unit",
+        "run both in the host's namespace: no PrivateNetwork in the agent's unit",
     )
 
 
 def state_format(problem: str) -> Finding:
     """State that a newer agent has written must not be treated as damaged."""
     if problem:
-        return bad(
-            "state-format",
-            problem,
-            why="the agent does not start; sessions keep running, but lifetimes are not enforced",
-            hint="install the newer version again",
-        )
+        return bad("state-format", problem, "install the newer version again")
     return ok("state-format", "this version can read the state")
 
 
 def policy(path: Path | None, problem: str) -> Finding:
     """The policy must be valid."""
     if problem:
-        return bad(
-            "policy",
-            problem,
-            why="the agent does not start with it",
-            hint="correct it, and check it with `tiltyard-agent config check`",
-        )
-    allowed = "none: everything but the host's network is allowed"
-    return ok("policy", str(path) if path else allowed)
+        return bad("policy", problem, "fix it, and try `tiltyard-agent config check`")
+    return ok("policy", str(path or "none: everything but the host's network is allowed"))
 
 
-def identity(listen: str, identity: IdentityFacts | None) -> Finding:
+def identity(listen: str, identity: CertificateFacts | None) -> Finding:
     """A host that is called over a network needs a certificate that does not expire soon."""
     again = "`tiltyard-controlplane agent token --agent NAME`, and `tiltyard-agent enrol` with it"
     if identity is None:
         if not listen:
             return ok("identity", "none: it is called over its socket only")
-        return warn(
-            "identity",
-            "there is none",
-            why="calls at rpc_listen are rejected",
-            hint="`tiltyard-agent enrol`",
-        )
-    days = identity.left / 86400
-    if days <= 0:
-        return bad(
-            "identity",
-            f"{identity.uri} has expired",
-            why="the control plane can no longer call this host",
-            hint=again,
-        )
-    if days < _RENEWED_DAYS:
-        return warn(
-            "identity",
-            f"{identity.uri}, for {days:.1f} days more",
-            why="the control plane should have renewed it ten days before it expires",
-            hint=f"check the control plane's log; when it has expired, {again}",
-        )
-    return ok("identity", f"{identity.uri}, for {days:.0f} days more")
+        return warn("identity", "none: calls at rpc_listen are rejected", "`tiltyard-agent enrol`")
+    if identity.left <= 0:
+        return bad("identity", f"{identity.name} has expired", again)
+    if identity.left < _RENEWED_DAYS * 86400:
+        hint = f"check the control plane's log, which renews it; when it has expired, {again}"
+        return warn("identity", _validity(identity), hint)
+    return ok("identity", _validity(identity))
 
 
-def tls(tls: TlsFacts | None) -> Finding:
+def tls(tls: CertificateFacts | None) -> Finding:
     """The certificate for TLS ports must not expire soon, and its key must be private."""
     if tls is None:
         return ok("tls", "none: this host accepts no sessions with TLS ports")
-    days = tls.left / 86400
-    if tls.problem or days <= 0:
+    if tls.problem or tls.left <= 0:
+        return bad("tls", tls.problem or f"{tls.name} has ended", "renew it, with its key")
+    if tls.key is not None and tls.key.mode & stat.S_IRWXO and tls.key.open_way:
+        found = f"all users can read its key: mode {stat.S_IMODE(tls.key.mode):04o}"
         return bad(
-            "tls",
-            tls.problem or f"{tls.path} has ended",
-            why="sessions with TLS ports do not start here, and connections to running ones fail "
-            "after a restart of the agent",
-            hint="renew it, with its key",
+            "tls", found, "chmod 0640 it, for the agent's group, and replace the certificate"
         )
-    if tls.key is not None and tls.key.mode & _OTHERS and tls.key.open_way:
-        return bad(
-            "tls",
-            f"its key has mode {stat.S_IMODE(tls.key.mode):04o}",
-            why="all users of this host can impersonate it",
-            hint="chmod 0640 it, for the agent's group, and replace the certificate",
-        )
-    if days < WARNED_DAYS:
-        return warn(
-            "tls",
-            f"{tls.path}, for {days:.1f} days more",
-            why="its renewal is late",
-            hint="check what renews it; the agent loads a new one automatically",
-        )
-    return ok("tls", f"{tls.path}, for {days:.0f} days more")
-
-
-def failpoint(name: str) -> Finding:
-    """The setting for tests must be off."""
-    if not name:
-        return ok("failpoint", "none")
-    return bad(
-        "failpoint",
-        name,
-        why="it is for tests and makes sessions fail",
-        hint="remove `failpoint` from the settings",
-    )
+    if tls.left < WARNED_DAYS * 86400:
+        hint = "check what renews it; the agent loads a new one automatically"
+        return warn("tls", _validity(tls), hint)
+    return ok("tls", _validity(tls))
 
 
 def firewall(problems: Sequence[str] | None) -> Finding:
@@ -218,9 +129,13 @@ def firewall(problems: Sequence[str] | None) -> Finding:
         return ok("firewall", "disabled in the settings")
     if not problems:
         return ok("firewall", "the rules are in place")
-    return bad(
-        "firewall",
-        "; ".join(problems),
-        why="sessions can reach services of this host and the cloud's metadata service",
-        hint="run `tiltyard-agent firewall apply`, as each start of the service does",
-    )
+    return bad("firewall", "; ".join(problems), "run `tiltyard-agent firewall apply`")
+
+
+def mode_of(file: FileFacts) -> str:
+    """Show a file's mode and owner."""
+    return f"mode {stat.S_IMODE(file.mode):04o}, owner {file.uid}"
+
+
+def _validity(certificate: CertificateFacts) -> str:
+    return f"{certificate.name}, for {certificate.left / 86400:.1f} days more"

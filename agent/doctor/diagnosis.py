@@ -5,19 +5,23 @@ from functools import partial
 from typing import TypeVar
 
 from agent.doctor import agent_checks, engine_checks, host_checks
-from agent.doctor.facts import AgentFacts, DiskFacts, EngineFacts, Facts, Unknown
+from agent.doctor.facts import AgentFacts, EngineFacts, Facts, Unknown
 from agent.doctor.findings import Finding, Level, bad, warn
 
 T = TypeVar("T")
 
-_DOCKER_DISK = {
-    "why": "without free space, logs are lost, ends of sessions are missed, and starts fail",
-    "hint": "remove unused images (`tiltyard-agent images`), or enlarge it",
-}
-_STATE_DISK = {
-    "why": "without free space, starts are rejected and logs of ended sessions are not sealed",
-    "hint": "shorten log_retention_days or artifact_spool_bytes, or enlarge it",
-}
+_DOCKER_DISK = "remove unused images (`tiltyard-agent images`), or enlarge it"
+_STATE_DISK = "shorten log_retention_days or artifact_spool_bytes, or enlarge it"
+_OF_ENGINE = (
+    engine_checks.docker,
+    engine_checks.runc,
+    engine_checks.live_restore,
+    engine_checks.icc,
+    engine_checks.userns_remap,
+    engine_checks.seccomp,
+    engine_checks.apparmor,
+    engine_checks.cgroups,
+)
 
 
 def diagnose(facts: Facts) -> list[Finding]:
@@ -33,31 +37,14 @@ def is_well(findings: Iterable[Finding]) -> bool:
 def _engine(facts: Facts) -> Iterator[Finding]:
     yield _checked("docker-sock", facts.docker_socket, host_checks.docker_sock)
     if isinstance(facts.engine, Unknown):
-        yield bad(
-            "docker",
-            facts.engine.cause,
-            why="no session can be started; further checks of Docker Engine are skipped",
-            hint="`systemctl status docker`; if it hangs, `journalctl -u docker` and a restart "
-            "with live-restore on, which sessions survive",
-        )
+        yield bad("docker", facts.engine.cause, "see `journalctl -u docker`, and restart it")
     else:
-        yield from (
-            engine_checks.docker(facts.engine),
-            engine_checks.docker_tcp(facts.engine, facts.dockerd),
-            engine_checks.runc(facts.engine),
-            engine_checks.live_restore(facts.engine),
-            engine_checks.icc(facts.engine),
-            engine_checks.userns_remap(facts.engine),
-            engine_checks.seccomp(facts.engine),
-            engine_checks.apparmor(
-                facts.engine,
-                in_kernel=not isinstance(facts.kernel, Unknown) and facts.kernel.apparmor,
-            ),
-            engine_checks.cgroups(facts.engine),
-            engine_checks.log_driver(facts.engine),
-        )
+        for check in _OF_ENGINE:
+            yield check(facts.engine)
+        yield engine_checks.docker_tcp(facts.engine, facts.dockerd)
         if facts.engine_disk is not None:
-            yield _disk("docker-disk", facts.engine_disk, **_DOCKER_DISK)
+            disk = partial(host_checks.disk, "docker-disk", hint=_DOCKER_DISK)
+            yield _checked("docker-disk", facts.engine_disk, disk)
     if isinstance(facts.dockerd, Unknown):
         yield _unknown("dockerd", facts.dockerd)
     else:
@@ -66,46 +53,36 @@ def _engine(facts: Facts) -> Iterator[Finding]:
 
 
 def _host(facts: Facts) -> Iterator[Finding]:
-    yield _disk("state-disk", facts.state_disk, **_STATE_DISK)
+    disk = partial(host_checks.disk, "state-disk", hint=_STATE_DISK)
+    yield _checked("state-disk", facts.state_disk, disk)
     agent = facts.agent if isinstance(facts.agent, AgentFacts) else None
-    process = agent.process if agent else None
-    uid = process.uid if process else None
+    uid = agent.process.uid if agent and agent.process else None
     yield _checked("state-dir", facts.state_dir, partial(host_checks.state_dir, uid=uid))
     yield _checked("state-format", facts.state_format, agent_checks.state_format)
     if isinstance(facts.kernel, Unknown):
         yield _unknown("kernel", facts.kernel)
     else:
         ours = facts.engine.published if isinstance(facts.engine, EngineFacts) else frozenset()
+        ours |= agent.held_ports if agent else frozenset()
         ports = facts.config.ports()
         yield host_checks.port_range(facts.kernel, ports)
-        yield host_checks.ports_in_use(
-            facts.kernel, ports, ours | (agent.held_ports if agent else frozenset())
-        )
+        yield host_checks.ports_in_use(facts.kernel, ports, ours)
         yield host_checks.conntrack(facts.kernel)
         yield host_checks.clock(facts.kernel)
-        yield host_checks.boot_id(facts.kernel)
     yield _checked("firewall", facts.firewall, agent_checks.firewall)
 
 
 def _agent(facts: Facts) -> Iterator[Finding]:
     yield _checked("policy", facts.policy, partial(agent_checks.policy, facts.config.policy))
-    yield agent_checks.failpoint(facts.config.failpoint)
     identity = partial(agent_checks.identity, facts.config.rpc_listen)
     yield _checked("identity", facts.identity, identity)
     yield _checked("tls", facts.tls, agent_checks.tls)
-    if isinstance(facts.agent_socket, Unknown):
-        yield _unknown("agent-sock", facts.agent_socket)
-        return
-    yield agent_checks.agent_sock(facts.agent_socket)
-    if facts.agent_socket is None:
+    yield _checked("agent-sock", facts.agent_socket, agent_checks.agent_sock)
+    if facts.agent_socket is None or isinstance(facts.agent_socket, Unknown):
         return
     if isinstance(facts.agent, Unknown):
-        yield bad(
-            "agent",
-            facts.agent.cause,
-            why="sessions keep running, but lifetimes are not enforced and none can be started",
-            hint="`systemctl restart tiltyard-agent`, and check its log",
-        )
+        hint = "`systemctl restart tiltyard-agent`, and check its log"
+        yield bad("agent", facts.agent.cause, hint)
         return
     yield agent_checks.agent(facts.agent)
     process = facts.agent.process
@@ -118,21 +95,11 @@ def _agent(facts: Facts) -> Iterator[Finding]:
         yield agent_checks.network(process, facts.dockerd)
 
 
-def _disk(check: str, disk: DiskFacts | Unknown, *, why: str, hint: str) -> Finding:
-    if isinstance(disk, Unknown):
-        return warn(check, f"unknown: {disk.cause}", why=why, hint="check it with `df`")
-    return host_checks.disk(check, disk, why=why, hint=hint)
-
-
 def _checked(name: str, facts: T | Unknown, check: Callable[[T], Finding]) -> Finding:
     """Evaluate one part, or report that it is unknown."""
     return _unknown(name, facts) if isinstance(facts, Unknown) else check(facts)
 
 
 def _unknown(check: str, part: Unknown) -> Finding:
-    return warn(
-        check,
-        f"unknown: {part.cause}",
-        why="problems there are not detected",
-        hint="run `tiltyard-agent doctor` as root; if that does not help, check manually",
-    )
+    hint = "run `tiltyard-agent doctor` as root; if that does not help, check manually"
+    return warn(check, f"unknown: {part.cause}", hint)

@@ -3,7 +3,6 @@
 import re
 
 from agent.docker.answers import ICC, NO_SECCOMP, OPEN_LISTENER, WANTED, open_listeners
-from agent.docker.container_config import LOG_DRIVER
 from agent.docker.dockerd import MAX_NOFILE
 from agent.doctor.facts import DockerdFacts, EngineFacts, Unknown
 from agent.doctor.findings import Finding, bad, ok, warn
@@ -12,11 +11,13 @@ _RESTART = "and restart Docker Engine once live-restore is on"
 _RUNC = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:-rc\.?(\d+))?(.*)")
 _FINAL = 1_000_000
 """In place of the number of a release candidate."""
-_LEAKED_DESCRIPTOR = ((1, 1, 12, _FINAL),)
-_MASKED_PATHS = ((1, 2, 8, _FINAL), (1, 3, 3, _FINAL), (1, 4, 0, 3))
 _ESCAPES = {
-    "CVE-2024-21626": _LEAKED_DESCRIPTOR,
-    "CVE-2025-31133, CVE-2025-52565, CVE-2025-52881": _MASKED_PATHS,
+    "CVE-2024-21626": ((1, 1, 12, _FINAL),),
+    "CVE-2025-31133, CVE-2025-52565, CVE-2025-52881": (
+        (1, 2, 8, _FINAL),
+        (1, 3, 3, _FINAL),
+        (1, 4, 0, 3),
+    ),
 }
 """Container escapes, and the first fixed runc of each release line."""
 
@@ -31,56 +32,40 @@ def runc(engine: EngineFacts) -> Finding:
     """Compare runc with the releases that fixed container escapes."""
     found = _RUNC.match(engine.runc)
     if found is None:
-        return warn(
-            "runc",
-            f"version {engine.runc!r} cannot be read",
-            why=_ESCAPE,
-            hint="compare `runc --version` with the releases at github.com/opencontainers/runc",
-        )
+        hint = "compare `runc --version` with the releases at github.com/opencontainers/runc"
+        return warn("runc", f"version {engine.runc!r} cannot be read", hint)
     *numbers, candidate, rest = found.groups()
     version = (*map(int, numbers), int(candidate) if candidate else _FINAL)
     open_ways = [names for names, fixed in _ESCAPES.items() if not _has_fix(version, fixed)]
     if not open_ways:
         return ok("runc", engine.runc)
-    text = f"{engine.runc}, which upstream has {', '.join(open_ways)}"
+    text, hint = f"{engine.runc}, which upstream has {', '.join(open_ways)}", "upgrade runc"
     if rest:
-        return warn(
-            "runc",
-            f"{text}; this build's maker may have fixed them",
-            why=_ESCAPE,
-            hint="look for their numbers in `apt changelog runc`; upgrade runc, and enable "
-            "userns-remap",
-        )
-    return bad("runc", text, why=_ESCAPE, hint="upgrade runc, and enable userns-remap")
-
-
-_ESCAPE = "a session of a malicious image can become root on this host"
+        hint = "look for their numbers in `apt changelog runc`; this build may have fixed them"
+        return warn("runc", text, hint)
+    return bad("runc", text, hint)
 
 
 def live_restore(engine: EngineFacts) -> Finding:
     """Sessions must survive a restart of the daemon."""
     if engine.info.get("LiveRestoreEnabled"):
         return ok("live-restore", "on")
-    return bad("live-restore", "off", **WANTED["LiveRestoreEnabled"]._asdict())
+    return bad("live-restore", "off", WANTED["LiveRestoreEnabled"].hint)
 
 
 def icc(engine: EngineFacts) -> Finding:
     """Sessions must not reach each other, preferably on the default bridge."""
     if engine.kept_apart:
         return ok("icc", "off: sessions cannot reach each other on the default bridge")
-    return warn("icc", "on", **ICC._asdict())
+    return warn("icc", "on", ICC.hint)
 
 
 def userland_proxy(dockerd: DockerdFacts) -> Finding:
     """A proxy process per port is not needed."""
     if str(dockerd.settings.get("userland-proxy", True)).lower() == "false":
         return ok("userland-proxy", "off")
-    return warn(
-        "userland-proxy",
-        "on",
-        why="each port of a session runs two processes of 3.4 MB each",
-        hint=f'set "userland-proxy": false in /etc/docker/daemon.json {_RESTART}',
-    )
+    hint = f'set "userland-proxy": false in /etc/docker/daemon.json {_RESTART}'
+    return warn("userland-proxy", "on", hint)
 
 
 def userns_remap(engine: EngineFacts) -> Finding:
@@ -88,57 +73,28 @@ def userns_remap(engine: EngineFacts) -> Finding:
     options = _security(engine)
     if "userns" in options or "rootless" in options:
         return ok("userns-remap", "on")
-    return warn(
-        "userns-remap",
-        "off",
-        why="root in a container is root on the host, limited by capabilities and seccomp",
-        hint='drain the host, set "userns-remap": "default" in /etc/docker/daemon.json and '
-        "restart Docker Engine; images are pulled again",
-    )
-
-
-def log_driver(engine: EngineFacts) -> Finding:
-    """Containers need a specific log driver."""
-    drivers = (engine.info.get("Plugins") or {}).get("Log") or ()
-    if LOG_DRIVER in drivers:
-        return ok("log-driver", f"{LOG_DRIVER} is there")
-    return bad(
-        "log-driver",
-        f"{LOG_DRIVER} is missing; available: {', '.join(drivers)}",
-        why="no session can be started without it",
-        hint="use an official build of Docker Engine 20.10 or later",
-    )
+    hint = 'drain the host, set "userns-remap": "default" in /etc/docker/daemon.json, and restart'
+    return warn("userns-remap", "off", f"{hint} Docker Engine; images are pulled again")
 
 
 def seccomp(engine: EngineFacts) -> Finding:
     """System calls must be filtered."""
     profile = _security(engine).get("seccomp")
     if profile is None:
-        return bad("seccomp", "there is none", **NO_SECCOMP._asdict())
+        return bad("seccomp", "there is none", NO_SECCOMP.hint)
     if profile == "unconfined":
-        return bad(
-            "seccomp",
-            "the daemon's default profile is `unconfined`",
-            why="containers may make any system call",
-            hint=f"remove seccomp-profile from /etc/docker/daemon.json {_RESTART}",
-        )
+        hint = f"remove seccomp-profile from /etc/docker/daemon.json {_RESTART}"
+        return bad("seccomp", "the daemon's default profile is `unconfined`", hint)
     return ok("seccomp", f"profile {profile or 'default'}")
 
 
-def apparmor(engine: EngineFacts, *, in_kernel: bool) -> Finding:
+def apparmor(engine: EngineFacts) -> Finding:
     """A mandatory access control system should confine containers."""
     options = _security(engine)
-    fence = next((name for name in ("apparmor", "selinux") if name in options), "")
-    if fence:
+    if fence := next((name for name in ("apparmor", "selinux") if name in options), ""):
         return ok("apparmor", f"{fence} is on")
-    return warn(
-        "apparmor",
-        "the kernel has AppArmor, Docker Engine does not use it" if in_kernel else "none",
-        why="nothing else confines a process that escapes from its container",
-        hint="`apt install apparmor` and restart Docker Engine"
-        if in_kernel
-        else "use a kernel with AppArmor or SELinux",
-    )
+    hint = "`apt install apparmor`, with a kernel that has it, and restart Docker Engine"
+    return warn("apparmor", "Docker Engine uses neither AppArmor nor SELinux", hint)
 
 
 def cgroups(engine: EngineFacts) -> Finding:
@@ -152,12 +108,7 @@ def cgroups(engine: EngineFacts) -> Finding:
     if not lacks:
         return ok("cgroups", kind)
     finding = warn if lacks == [WANTED["SwapLimit"]] else bad
-    return finding(
-        "cgroups",
-        kind,
-        why="; ".join(lack.why for lack in lacks),
-        hint="; ".join(lack.hint for lack in lacks),
-    )
+    return finding("cgroups", kind, "; ".join(map(str, lacks)))
 
 
 def docker_tcp(engine: EngineFacts, dockerd: DockerdFacts | Unknown) -> Finding:
@@ -166,22 +117,15 @@ def docker_tcp(engine: EngineFacts, dockerd: DockerdFacts | Unknown) -> Finding:
     addresses = open_listeners(engine.info, settings)
     if not addresses:
         return ok("docker-tcp", "no TCP port without client certificates")
-    return bad(
-        "docker-tcp", f"it serves anyone on {', '.join(addresses)}", **OPEN_LISTENER._asdict()
-    )
+    return bad("docker-tcp", f"it serves anyone on {', '.join(addresses)}", OPEN_LISTENER.hint)
 
 
 def container_files(dockerd: DockerdFacts) -> Finding:
     """The open-file limit of containers is bounded by that of the daemon."""
     if dockerd.nofile is None or dockerd.nofile >= MAX_NOFILE:
         return ok("container-files", str(dockerd.nofile or "unknown to this user"))
-    return warn(
-        "container-files",
-        f"a container can open {dockerd.nofile} files",
-        why=f"games may need more; sessions get {MAX_NOFILE} if the daemon allows it",
-        hint="set LimitNOFILE=1048576 with `systemctl edit docker`, and restart it once "
-        "live-restore is on",
-    )
+    hint = f"set LimitNOFILE=1048576 with `systemctl edit docker` {_RESTART}"
+    return warn("container-files", f"a container can open {dockerd.nofile} files", hint)
 
 
 def _has_fix(version: tuple[int, ...], fixed: tuple[tuple[int, ...], ...]) -> bool:

@@ -29,10 +29,10 @@ class FileFacts:
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """What Docker Engine says of itself.
+    """What Docker Engine says of itself; `info` is its answer of that name.
 
-    `info` is its answer of that name. `kept_apart`: containers of the default bridge cannot reach
-    each other. `published` are the host ports of containers that carry an agent's label.
+    `kept_apart`: containers of the default bridge cannot reach each other. `published` are the
+    host ports of containers that carry an agent's label.
     """
 
     api: str
@@ -45,10 +45,10 @@ class EngineFacts:
 
 @dataclass(frozen=True, slots=True)
 class DockerdFacts:
-    """What the host tells of the daemon's process.
+    """The daemon's process: the settings of daemon.json and of its command line.
 
-    `settings` are those of daemon.json and of its command line. `nofile` is what it can grant a
-    container, `network` names its network namespace; both None when this user may not look.
+    `nofile` is what it can grant a container; it and `network`, the name of the network namespace,
+    are None when this user may not look.
     """
 
     settings: Mapping[str, Any]
@@ -70,7 +70,7 @@ class DiskFacts:
 
 @dataclass(frozen=True, slots=True)
 class KernelFacts:
-    """What the kernel is set to, and what it has: `flows` are entries of connection tracking."""
+    """Settings and tables of the kernel: `flows` are entries of connection tracking."""
 
     local_ports: tuple[int, int]
     reserved_ports: frozenset[int]
@@ -78,13 +78,11 @@ class KernelFacts:
     flows: int | None
     max_flows: int | None
     clock_synchronised: bool
-    boot_id: str
-    apparmor: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessFacts:
-    """A process: `capabilities` are the effective ones, as a bit mask; `nofile` the soft limit.
+    """A process: the bit mask of its effective capabilities, its soft limit of open files.
 
     `network` names its network namespace, None when this user may not look.
     """
@@ -97,7 +95,7 @@ class ProcessFacts:
 
 @dataclass(frozen=True, slots=True)
 class AgentFacts:
-    """What an agent that serves says, and its process, None when it cannot be told."""
+    """What an agent that serves says; its process is None if this user may not look."""
 
     version: str
     reconciled: bool
@@ -107,23 +105,15 @@ class AgentFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class IdentityFacts:
-    """Who the host is to its control plane, and for how many seconds more."""
+class CertificateFacts:
+    """A certificate, the seconds for which it is valid, and its key if that is another file.
 
-    uri: str
-    left: float
-
-
-@dataclass(frozen=True, slots=True)
-class TlsFacts:
-    """The certificate for TLS ports, for how many seconds more it is valid, and its key's file.
-
-    Or what is wrong with it: `problem` is empty when that is nothing.
+    `problem` says why it cannot be used, empty if it can.
     """
 
-    path: str
+    name: str
     left: float
-    key: FileFacts | None
+    key: FileFacts | None = None
     problem: str = ""
 
 
@@ -131,8 +121,8 @@ class TlsFacts:
 class Facts:
     """All of them. A file is None where there is none, the engine's disk where it is not known.
 
-    `policy`, `state_format` and `firewall` are what is wrong with them, nothing when they are
-    well; `firewall` is None where the settings have it off.
+    `policy`, `state_format` and `firewall` are what is wrong with them; `firewall` is None where
+    it is disabled in the settings.
     """
 
     config: AgentConfig
@@ -147,6 +137,6 @@ class Facts:
     agent_socket: FileFacts | Unknown | None
     agent: AgentFacts | Unknown
     policy: str | Unknown
-    identity: IdentityFacts | Unknown | None
-    tls: TlsFacts | Unknown | None
+    identity: CertificateFacts | Unknown | None
+    tls: CertificateFacts | Unknown | None
     firewall: tuple[str, ...] | Unknown | None

@@ -14,12 +14,11 @@ class Level(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a check: what was found; unless `OK`, why it matters and what to do."""
+    """The result of a check: what was found and, unless `OK`, what to do."""
 
     check: str
     level: Level
     found: str
-    why: str = ""
     hint: str = ""
 
 
@@ -28,11 +27,11 @@ def ok(check: str, found: str) -> Finding:
     return Finding(check, Level.OK, found)
 
 
-def warn(check: str, found: str, *, why: str, hint: str) -> Finding:
+def warn(check: str, found: str, hint: str) -> Finding:
     """A weaker guarantee, or an unknown one."""
-    return Finding(check, Level.WARN, found, why, hint)
+    return Finding(check, Level.WARN, found, hint)
 
 
-def bad(check: str, found: str, *, why: str, hint: str) -> Finding:
+def bad(check: str, found: str, hint: str) -> Finding:
     """A broken guarantee."""
-    return Finding(check, Level.FAIL, found, why, hint)
+    return Finding(check, Level.FAIL, found, hint)

@@ -1,7 +1,6 @@
-"""Gathers the facts of a host, each part on its own thread, so that none waits for another.
+"""Gathers the facts of a host, each part on a thread of its own.
 
-The threads are daemons: one that hangs, on a disk or an engine that does not answer, does not keep
-the program from ending.
+The threads are daemons: one that hangs on a disk does not keep the program from ending.
 """
 
 import contextlib
@@ -10,7 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from threading import Thread
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from agent.client.agent_client import AgentClient, ClientError
 from agent.docker import sdk as docker_sdk
@@ -18,12 +17,11 @@ from agent.docker.dockerd import peer_pid
 from agent.docker.errors import Call
 from agent.doctor.facts import (
     AgentFacts,
+    CertificateFacts,
     EngineFacts,
     Facts,
     HostPort,
-    IdentityFacts,
     ProcessFacts,
-    TlsFacts,
     Unknown,
 )
 from agent.doctor.host_facts import (
@@ -54,45 +52,34 @@ T = TypeVar("T")
 def gather(config: AgentConfig, *, seconds: float = GATHER_SECONDS) -> Facts:
     """Gather facts within the timeout; changes nothing."""
     deadline = time.monotonic() + seconds
+    reads: dict[str, Callable[[], Any]] = {
+        "docker_socket": lambda: file_facts(config.docker_socket),
+        "engine": lambda: engine_facts(config.docker_socket, ANSWER_SECONDS),
+        "dockerd": lambda: dockerd_facts(config.docker_socket),
+        "kernel": kernel_facts,
+        "state_dir": lambda: file_facts(config.state_dir),
+        "state_format": lambda: _problem(state_format.check, config.state_dir),
+        "state_disk": lambda: disk_facts(config.state_dir),
+        "agent_socket": lambda: file_facts(config.socket),
+        "agent": lambda: agent_facts(config.socket),
+        "policy": lambda: _problem(load_policy, config.policy),
+        "identity": lambda: _identity_facts(config.state_dir / FILE),
+        "tls": lambda: tls_facts(config.certificate_files()),
+        "firewall": lambda: _firewall_problems(config),
+    }
+    begun = {name: _begin(read) for name, read in reads.items()}
 
-    def begin(read: Callable[[], T]) -> Callable[[], T | Unknown]:
-        return _begun(read, deadline, seconds)
+    def result(future: Future[Any]) -> Any:
+        try:
+            return future.result(max(0.0, deadline - time.monotonic()))
+        except TimeoutError:
+            return Unknown(f"no answer within {seconds:g} s")
 
-    engine = begin(lambda: engine_facts(config.docker_socket, ANSWER_SECONDS))
-    dockerd = begin(lambda: dockerd_facts(config.docker_socket))
-    docker_socket = begin(lambda: file_facts(config.docker_socket))
-    kernel = begin(kernel_facts)
-    state_dir = begin(lambda: file_facts(config.state_dir))
-    formats = begin(lambda: _state_format_problem(config.state_dir))
-    state_disk = begin(lambda: disk_facts(config.state_dir))
-    agent_socket = begin(lambda: file_facts(config.socket))
-    agent = begin(lambda: agent_facts(config.socket))
-    policy = begin(lambda: _policy_problem(config.policy))
-    identity = begin(lambda: _identity_facts(config.state_dir / FILE))
-    tls = begin(lambda: tls_facts(config.certificate_files()))
-    firewall = begin(
-        lambda: tuple(Firewall(config.firewall()).problems()) if config.firewall_bridges else None
-    )
-    answer = engine()
-    root = None if isinstance(answer, Unknown) else answer.data_root
-    engine_disk = begin(lambda: None if root is None else disk_facts(root))
-    return Facts(
-        config=config,
-        docker_socket=docker_socket(),
-        engine=answer,
-        dockerd=dockerd(),
-        engine_disk=engine_disk(),
-        kernel=kernel(),
-        state_dir=state_dir(),
-        state_format=formats(),
-        state_disk=state_disk(),
-        agent_socket=agent_socket(),
-        agent=agent(),
-        policy=policy(),
-        identity=identity(),
-        tls=tls(),
-        firewall=firewall(),
-    )
+    engine = result(begun["engine"])
+    if isinstance(engine, EngineFacts):
+        begun["engine_disk"] = _begin(lambda: disk_facts(engine.data_root))
+    found = {name: result(future) for name, future in begun.items()}
+    return Facts(config=config, **{"engine_disk": None, **found})
 
 
 def engine_facts(socket: Path, seconds: float) -> EngineFacts:
@@ -162,30 +149,22 @@ def _held_ports(agent: AgentClient) -> Iterator[HostPort]:
                     yield protocol, int(value)
 
 
-def _policy_problem(path: Path | None) -> str:
+def _problem(check: Callable[[T], object], path: T) -> str:
     try:
-        load_policy(path)
-    except PolicyError as error:
+        check(path)
+    except (PolicyError, state_format.NewerStateError) as error:
         return str(error)
     return ""
 
 
-def _state_format_problem(path: Path) -> str:
-    try:
-        state_format.check(path)
-    except state_format.NewerStateError as error:
-        return str(error)
-    return ""
-
-
-def _identity_facts(path: Path) -> IdentityFacts | None:
+def _identity_facts(path: Path) -> CertificateFacts | None:
     identity = Identity.read(path)
     if identity is None:
         return None
-    return IdentityFacts(identity.uri, identity.expire_time - time.time())
+    return CertificateFacts(identity.uri, identity.expire_time - time.time())
 
 
-def tls_facts(files: CertificateFiles | None) -> TlsFacts | None:
+def tls_facts(files: CertificateFiles | None) -> CertificateFacts | None:
     """The certificate for TLS ports; None without one in the settings. Blocks."""
     if files is None:
         return None
@@ -193,14 +172,18 @@ def tls_facts(files: CertificateFiles | None) -> TlsFacts | None:
     try:
         pair = files.load()
     except UnfitCertificateError as error:
-        return TlsFacts(path, 0.0, key, str(error))
+        return CertificateFacts(path, 0.0, key, str(error))
     now = time.time()
     begins = beginning(pair.begin_time, now)
-    return TlsFacts(path, pair.expire_time - now, key, begins and f"{path} {begins}")
+    return CertificateFacts(path, pair.expire_time - now, key, begins and f"{path} {begins}")
 
 
-def _begun(read: Callable[[], T], deadline: float, seconds: float) -> Callable[[], T | Unknown]:
-    """Start reading on a thread, and return a function that waits for the result."""
+def _firewall_problems(config: AgentConfig) -> tuple[str, ...] | None:
+    return tuple(Firewall(config.firewall()).problems()) if config.firewall_bridges else None
+
+
+def _begin(read: Callable[[], T]) -> Future[T | Unknown]:
+    """Start reading on a thread."""
     future: Future[T | Unknown] = Future()
 
     def work() -> None:
@@ -210,14 +193,7 @@ def _begun(read: Callable[[], T], deadline: float, seconds: float) -> Callable[[
             future.set_exception(defect)
 
     Thread(target=work, name="doctor", daemon=True).start()
-
-    def result() -> T | Unknown:
-        try:
-            return future.result(max(0.0, deadline - time.monotonic()))
-        except TimeoutError:
-            return Unknown(f"no answer within {seconds:g} s")
-
-    return result
+    return future
 
 
 def _read(read: Callable[[], T]) -> T | Unknown:

@@ -1,8 +1,8 @@
 """Checks of the host: disks, ports, kernel tables, clock, permissions. Pure."""
 
-import re
 import stat
 
+from agent.doctor.agent_checks import mode_of
 from agent.doctor.facts import DiskFacts, FileFacts, HostPort, KernelFacts
 from agent.doctor.findings import Finding, bad, ok, warn
 from tiltyard.runtime.tables import size
@@ -17,94 +17,57 @@ _ENOUGH_BYTES = 20 * 2**30
 _BUSY_TABLE, _FULL_TABLE = 0.70, 0.90
 _SMALL_TABLE = 65_536
 """A player has an entry per port of the session, which stays for minutes after they leave."""
-_BOOT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_OTHERS_WRITE = stat.S_IWOTH
-_OTHERS_ENTER = stat.S_IRWXG | stat.S_IRWXO
 
 
 def is_world_accessible(socket: FileFacts) -> bool:
     """Return whether all users of the host can connect to a socket."""
-    return bool(socket.mode & _OTHERS_WRITE) and socket.open_way
+    return bool(socket.mode & stat.S_IWOTH) and socket.open_way
 
 
 def docker_sock(socket: FileFacts | None) -> Finding:
     """Docker's socket is for root and its group (CIS Docker Benchmark 3.15, 3.16)."""
     if socket is None:
-        return bad(
-            "docker-sock",
-            "there is none",
-            why="the agent needs it to reach Docker Engine",
-            hint="`systemctl start docker`, or correct `docker_socket`",
-        )
-    mode = f"mode {stat.S_IMODE(socket.mode):04o}, owner {socket.uid}"
+        hint = "`systemctl start docker`, or correct `docker_socket`"
+        return bad("docker-sock", "there is none", hint)
     if is_world_accessible(socket):
-        return bad(
-            "docker-sock",
-            f"{mode}: open to everybody",
-            why="all processes of this host can become root with it; the agent does not start",
-            hint="chmod 0660 it, and remove SocketMode=0666 from docker.socket if present",
-        )
+        hint = "chmod 0660 it, and remove SocketMode=0666 from docker.socket if present"
+        return bad("docker-sock", f"{mode_of(socket)}: open to everybody", hint)
     if socket.uid != 0:
-        return warn(
-            "docker-sock",
-            mode,
-            why="its owner can start containers, which is equivalent to root",
-            hint="chown root:docker it, unless Docker Engine is rootless",
-        )
-    return ok("docker-sock", mode)
+        hint = "chown root:docker it, unless Docker Engine is rootless"
+        return warn("docker-sock", mode_of(socket), hint)
+    return ok("docker-sock", mode_of(socket))
 
 
-def disk(check: str, disk: DiskFacts, *, why: str, hint: str) -> Finding:
+def disk(check: str, disk: DiskFacts, hint: str) -> Finding:
     """A disk needs free space and inodes, and must be writable."""
     room = disk.free_bytes / max(1, disk.total_bytes)
     inodes = disk.free_inodes / disk.total_inodes if disk.total_inodes else 1.0
     text = f"{disk.path}: {size(disk.free_bytes)} free ({room:.0%}), {inodes:.0%} of inodes"
     if disk.read_only:
-        return bad(
-            check,
-            f"{disk.path} is mounted read-only",
-            why=why,
-            hint="look for disk errors in `dmesg`, fix them, and `mount -o remount,rw`",
-        )
+        fix = "look for disk errors in `dmesg`, fix them, and `mount -o remount,rw`"
+        return bad(check, f"{disk.path} is mounted read-only", fix)
     if min(room, inodes) < _NO_ROOM:
-        return bad(check, text, why=why, hint=hint)
+        return bad(check, text, hint)
     if (room < _LITTLE_ROOM and disk.free_bytes < _ENOUGH_BYTES) or inodes < _LITTLE_ROOM:
-        return warn(check, text, why=why, hint=hint)
+        return warn(check, text, hint)
     return ok(check, text)
 
 
 def state_dir(folder: FileFacts | None, *, uid: int | None) -> Finding:
     """The state directory must be private to the agent; `uid` is the agent's, if known."""
     if folder is None:
-        return warn(
-            "state-dir",
-            "it does not exist yet",
-            why="the agent has never run here, or with other settings",
-            hint="start the agent, which creates it, or correct `state_dir`",
-        )
-    mode = f"mode {stat.S_IMODE(folder.mode):04o}, owner {folder.uid}"
+        hint = "start the agent, which creates it, or correct `state_dir`"
+        return warn("state-dir", "it does not exist yet", hint)
     if not stat.S_ISDIR(folder.mode):
-        return bad(
-            "state-dir",
-            "it is not a directory",
-            why="the agent cannot start",
-            hint="move it away, or correct `state_dir`",
-        )
+        hint = "move it away, or correct `state_dir`"
+        return bad("state-dir", "it is not a directory", hint)
     if uid not in {None, folder.uid}:
-        return bad(
-            "state-dir",
-            f"{mode}, and the agent is user {uid}",
-            why="the agent cannot store the state of sessions",
-            hint="stop the agent, chown -R the directory to its user, start it",
-        )
-    if folder.mode & _OTHERS_ENTER:
-        return bad(
-            "state-dir",
-            mode,
-            why="other users of the host can read logs and environment variables of sessions",
-            hint="chmod 0700 it",
-        )
-    return ok("state-dir", mode)
+        found = f"{mode_of(folder)}, and the agent is user {uid}"
+        hint = "stop the agent, chown -R the directory to its user, start it"
+        return bad("state-dir", found, hint)
+    if folder.mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return bad("state-dir", mode_of(folder), "chmod 0700 it")
+    return ok("state-dir", mode_of(folder))
 
 
 def port_range(kernel: KernelFacts, ports: tuple[int, int]) -> Finding:
@@ -119,9 +82,7 @@ def port_range(kernel: KernelFacts, ports: tuple[int, int]) -> Finding:
     return warn(
         "port-range",
         f"{loose} ports of {first}-{last} are also those of outgoing connections, {low}-{high}",
-        why="a port may be in use when a session needs it; requested ones are rejected then",
-        hint=f"sysctl -w net.ipv4.ip_local_reserved_ports={first}-{last}, together with what it "
-        "has already, and the same in /etc/sysctl.d/",
+        f"add {first}-{last} to net.ipv4.ip_local_reserved_ports in /etc/sysctl.d/",
     )
 
 
@@ -139,12 +100,8 @@ def ports_in_use(
         return ok("ports-in-use", "no other process uses a port of the range")
     shown = ", ".join(f"{port}/{protocol}" for port, protocol in taken[:FEW_PORTS])
     more = f" and {len(taken) - FEW_PORTS} more" if len(taken) > FEW_PORTS else ""
-    return warn(
-        "ports-in-use",
-        f"other processes use {shown}{more}",
-        why="sessions get other ports; requests for one of these are rejected",
-        hint="find them with `ss -lntup`, reconfigure them, or change `port_range`",
-    )
+    hint = "find them with `ss -lntup`, reconfigure them, or change `port_range`"
+    return warn("ports-in-use", f"other processes use {shown}{more}", hint)
 
 
 def conntrack(kernel: KernelFacts) -> Finding:
@@ -153,13 +110,11 @@ def conntrack(kernel: KernelFacts) -> Finding:
         return ok("conntrack", "connection tracking is not active yet")
     share = kernel.flows / kernel.max_flows
     text = f"{kernel.flows} of {kernel.max_flows} entries ({share:.0%})"
-    why = "when the table is full, the kernel drops the packets of new players"
-    hint = f"sysctl -w net.netfilter.nf_conntrack_max={max(262_144, 2 * kernel.max_flows)}"
-    hint += ", and the same in /etc/sysctl.d/"
+    hint = "raise net.netfilter.nf_conntrack_max in /etc/sysctl.d/, to 262144 or more"
     if share >= _FULL_TABLE:
-        return bad("conntrack", text, why=why, hint=hint)
+        return bad("conntrack", text, hint)
     if share >= _BUSY_TABLE or kernel.max_flows < _SMALL_TABLE:
-        return warn("conntrack", text, why=why, hint=hint)
+        return warn("conntrack", text, hint)
     return ok("conntrack", text)
 
 
@@ -167,21 +122,4 @@ def clock(kernel: KernelFacts) -> Finding:
     """The wall clock must be synchronised."""
     if kernel.clock_synchronised:
         return ok("clock", "synchronised")
-    return warn(
-        "clock",
-        "it is not synchronised",
-        why="times in responses, lifetimes after a reboot and certificate checks are wrong",
-        hint="`timedatectl set-ntp true`, or install chrony",
-    )
-
-
-def boot_id(kernel: KernelFacts) -> Finding:
-    """The agent must be able to distinguish boots."""
-    if _BOOT_ID.fullmatch(kernel.boot_id):
-        return ok("boot-id", kernel.boot_id)
-    return bad(
-        "boot-id",
-        f"the kernel returns {kernel.boot_id!r}",
-        why="the agent cannot distinguish a reboot from a restart, which affects lifetimes",
-        hint="make /proc/sys/kernel/random/boot_id readable for the agent",
-    )
+    return warn("clock", "it is not synchronised", "`timedatectl set-ntp true`, or install chrony")

@@ -45,8 +45,6 @@ def kernel_facts() -> KernelFacts:
         flows=_number("net/netfilter/nf_conntrack_count"),
         max_flows=_number("net/netfilter/nf_conntrack_max"),
         clock_synchronised=kernel_is_synchronised(),
-        boot_id="".join(_words("kernel/random/boot_id")),
-        apparmor=_has_apparmor(),
     )
 
 
@@ -126,13 +124,6 @@ def _bound_ports() -> Iterator[HostPort]:
                 _, local, _, state, *_ = line.split()
                 if state == (wanted or state):
                     yield protocol, int(local.rpartition(":")[2], 16)
-
-
-def _has_apparmor() -> bool:
-    with contextlib.suppress(FileNotFoundError):
-        enabled = Path("/sys/module/apparmor/parameters/enabled").read_text("ascii")
-        return enabled.startswith("Y")
-    return False
 
 
 def _network_of(pid: int) -> str | None:

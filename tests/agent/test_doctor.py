@@ -29,17 +29,13 @@ from agent.doctor.host_facts import disk_facts, file_facts, kernel_facts, port_l
 from agent.settings.model import AgentConfig
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.agent.scripted_engine import INFO, ScriptedEngine, says
-from tests.support.agent.served import Served, served
+from tests.support.agent.served import served
 from tests.support.agent.tls_players import issue
 from tests.support.certificates import Signer
 from tests.support.fakes import FakeClock, FakeEngine
 from tests.support.harness import free_port
 from tiltyard.contract import NetworkMode, PortRequest, Protocol
 from tiltyard.runtime.settings import EXIT_CONFIG
-
-
-def _network() -> str:
-    return str(Path("/proc/self/ns/net").readlink())
 
 
 def config_of(folder: Path, **changes: Any) -> AgentConfig:
@@ -82,25 +78,18 @@ async def engine_socket(tmp_path: Path) -> AsyncIterator[ScriptedEngine]:
         yield script
 
 
-@pytest.fixture
-async def host(tmp_path: Path, engine: FakeEngine, clock: FakeClock) -> AsyncIterator[Served]:
-    async with served(tmp_path, engine, clock) as agent:
-        yield agent
-
-
 def test_without_an_engine_and_an_agent_the_host_is_checked_all_the_same(tmp_path: Path) -> None:
     result = run(tmp_path, "doctor")
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
     assert re.fullmatch(
-        "FAIL  docker  +cannot reach the container engine: No such file .*", lines[3]
+        "FAIL  docker  +cannot reach the container engine: No such file .*", lines[2]
     )
-    assert lines[4].startswith("      why:  no session can be started")
-    assert lines[5].startswith("      hint: `systemctl status docker`")
+    assert lines[3].startswith("      hint: see `journalctl -u docker`")
     assert any(re.fullmatch("WARN  agent-sock  +there is none", line) for line in lines)
-    assert any(re.fullmatch("OK    boot-id  +[0-9a-f-]{36}", line) for line in lines)
     assert re.fullmatch("[0-9]+ OK, [0-9]+ WARN, 2 FAIL", lines[-1])
     assert all(line.isprintable() for line in lines)
+    assert {path.name for path in tmp_path.iterdir()} == {"agent.toml"}  # nothing was made
 
 
 def test_programs_read_it_as_json(tmp_path: Path) -> None:
@@ -108,16 +97,11 @@ def test_programs_read_it_as_json(tmp_path: Path) -> None:
     assert result.exit_code == 1
     answer = json.loads(result.stdout)
     assert answer["well"] is False
-    assert [set(each) for each in answer["findings"]] == [
-        {"check", "level", "found", "why", "hint"}
-    ] * len(answer["findings"])
     by_check = {each["check"]: each for each in answer["findings"]}
-    assert by_check["docker-sock"]["level"] == "FAIL"
     assert by_check["firewall"] == {
         "check": "firewall",
         "level": "OK",
         "found": "disabled in the settings",
-        "why": "",
         "hint": "",
     }
 
@@ -127,20 +111,9 @@ def test_warnings_alone_end_with_0(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert run(tmp_path, "doctor").exit_code == 0
 
 
-def test_settings_that_do_not_fit_are_told_as_by_every_command(tmp_path: Path) -> None:
-    result = run(tmp_path, "doctor", port_range="1-2")
-    assert result.exit_code == EXIT_CONFIG
-    assert "port_range" in result.stderr
-
-
 def test_a_policy_that_does_not_fit_is_a_finding(tmp_path: Path) -> None:
     result = run(tmp_path, "doctor", policy=str(tmp_path / "none.toml"))
     assert re.search("^FAIL  policy .*cannot read", result.stdout, re.MULTILINE)
-
-
-def test_nothing_is_made_or_changed(tmp_path: Path) -> None:
-    run(tmp_path, "doctor")
-    assert {path.name for path in tmp_path.iterdir()} == {"agent.toml"}
 
 
 async def test_an_engine_that_hangs_holds_nothing_up(
@@ -193,45 +166,23 @@ async def test_what_the_engine_answers_may_be_nonsense(
         assert isinstance(facts.engine, Unknown)
 
 
-async def test_an_agent_that_serves_is_asked_and_its_ports_are_nobody_elses(
-    tmp_path: Path, host: Served, monkeypatch: pytest.MonkeyPatch
+async def test_an_agent_that_serves_is_asked_for_its_ports_and_those_behind_tls_ports(
+    tmp_path: Path,
 ) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as game:
-        game.bind(("127.0.0.1", port := free_port()))
-        settings = config_of(tmp_path, port_range=f"{port}-{port}")
-        before = await asyncio.to_thread(gather, settings)
-        host.engine.vacate("udp", port)
-        ports = host.daemon._reservations.ports
-        monkeypatch.setattr(ports, "first", port)
-        monkeypatch.setattr(ports, "last", port)
-        ports._free[Protocol.UDP][port] = None
-        request = PortRequest(7777, Protocol.UDP, pinned=port)
-        await host.sessions.start(an_id(), a_spec(ports=(request,)))
-        after = await asyncio.to_thread(gather, settings)
-    in_use = [
-        next(each for each in diagnose(facts) if each.check == "ports-in-use")
-        for facts in (before, after)
-    ]
-    assert [each.level for each in in_use] == [Level.WARN, Level.OK]
-    assert f"{port}/udp" in in_use[0].found
-    assert isinstance(after.agent, AgentFacts)
-    assert after.agent.reconciled
-    assert after.agent.process is not None
-    assert after.agent.process.uid == os.geteuid()
-    assert after.agent.process.network == _network()
-    assert isinstance(after.agent_socket, FileFacts)
-    assert stat.S_IMODE(after.agent_socket.mode) == 0o660
-
-
-async def test_the_port_behind_a_tls_port_is_the_sessions_too(tmp_path: Path) -> None:
     files, clock = issue(Signer.new(), tmp_path / "pair"), FakeClock(time.time())
-    request = PortRequest(7778, Protocol.TCP, tls=True)
+    requests = (PortRequest(7778, Protocol.TCP, tls=True),)
     async with served(tmp_path, FakeEngine(clock), clock, files) as host:
-        spec = a_spec(ports=(request,), network_mode=NetworkMode.HOST)
+        spec = a_spec(ports=requests, network_mode=NetworkMode.HOST)
         [port] = (await host.sessions.start(an_id(), spec)).ports
         facts = await asyncio.to_thread(gather, config_of(tmp_path))
     assert isinstance(facts.agent, AgentFacts)
     assert facts.agent.held_ports == {(Protocol.TCP, port.host), (Protocol.TCP, port.inner)}
+    assert facts.agent.reconciled
+    assert facts.agent.process is not None
+    assert facts.agent.process.uid == os.geteuid()
+    assert facts.agent.process.network == os.readlink("/proc/self/ns/net")  # noqa: PTH115
+    assert isinstance(facts.agent_socket, FileFacts)
+    assert stat.S_IMODE(facts.agent_socket.mode) == 0o660
 
 
 async def test_a_certificate_that_has_yet_to_begin_is_no_good(

@@ -14,25 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from agent.cli.main import main
 from agent.docker.dockerd import open_hosts, settings_of
 from agent.doctor.exposure import exposure
+from tests.agent.test_doctor import run
 from tests.support.agent.scripted_engine import ScriptedEngine, says
 from tiltyard.runtime.settings import EXIT_CONFIG
 
 RECORDED = Path(__file__).with_name("engine_info")
 VERSIONS = ["20.10.24", "26.1.5", "28.5.2"]
-
-
-def run(folder: Path, command: str, *options: str) -> Result:
-    settings = folder / "agent.toml"
-    settings.write_text(
-        f'docker_socket = "{folder}/engine.sock"\nstate_dir = "{folder}/state"\n'
-        f'socket = "{folder}/agent.sock"\npublic_address = "192.0.2.1"\nfirewall_bridges = []\n'
-    )
-    return CliRunner().invoke(main, [command, "--config", str(settings), *options])
 
 
 def recorded(version: str, kind: str) -> dict[str, Any]:

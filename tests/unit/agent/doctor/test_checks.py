@@ -11,15 +11,14 @@ import pytest
 from agent.doctor.diagnosis import diagnose, is_well
 from agent.doctor.facts import (
     AgentFacts,
+    CertificateFacts,
     DiskFacts,
     DockerdFacts,
     EngineFacts,
     Facts,
     FileFacts,
-    IdentityFacts,
     KernelFacts,
     ProcessFacts,
-    TlsFacts,
     Unknown,
 )
 from agent.doctor.findings import Finding, Level
@@ -46,8 +45,6 @@ SOUND = Facts(
             "CgroupVersion": "2",
             "CgroupDriver": "systemd",
             "SecurityOptions": ["name=apparmor", "name=seccomp,profile=builtin", "name=userns"],
-            "Plugins": {"Log": ["json-file", "local"]},
-            "Warnings": None,
         },
         data_root=Path("/var/lib/docker"),
         kept_apart=True,
@@ -64,8 +61,6 @@ SOUND = Facts(
         flows=1000,
         max_flows=262_144,
         clock_synchronised=True,
-        boot_id="c1c2f59c-2a16-404e-9caf-6f8a9457e24d",
-        apparmor=True,
     ),
     state_dir=FileFacts(stat.S_IFDIR | 0o700, 990, open_way=True),
     state_format="",
@@ -79,8 +74,10 @@ SOUND = Facts(
         process=ProcessFacts(990, 1 << 5 | 1 << 12, 65536, "net:[1]"),
     ),
     policy="",
-    identity=IdentityFacts("tiltyard://agent/one", 29 * 86400.0),
-    tls=TlsFacts("/etc/tls.pem", 60 * 86400.0, FileFacts(stat.S_IFREG | 0o640, 0, open_way=True)),
+    identity=CertificateFacts("tiltyard://agent/one", 29 * 86400.0),
+    tls=CertificateFacts(
+        "/etc/tls.pem", 60 * 86400.0, FileFacts(stat.S_IFREG | 0o640, 0, open_way=True)
+    ),
     firewall=(),
 )
 
@@ -111,7 +108,6 @@ def test_a_host_in_order_is_well() -> None:
 OK, WARN, FAIL = Level.OK, Level.WARN, Level.FAIL
 SECCOMP = ["name=apparmor", "name=userns"]
 HTTP = "WARNING: API is accessible on http://0.0.0.0:2375 without encryption.\n     Access to"
-HTTPS = "WARNING: API is accessible on https://0.0.0.0:2376 without TLS client verification.\n  "
 
 
 @pytest.mark.parametrize(
@@ -119,14 +115,17 @@ HTTPS = "WARNING: API is accessible on https://0.0.0.0:2376 without TLS client v
     [
         ("docker_socket", None, "docker-sock", FAIL, "there is none"),
         ("docker_socket.mode", 0o666, "docker-sock", FAIL, "open to everybody"),
-        ("docker_socket.mode", 0o662, "docker-sock", FAIL, "open to everybody"),
+        (
+            "docker_socket",
+            FileFacts(stat.S_IFSOCK | 0o666, 0, open_way=False),
+            "docker-sock",
+            OK,
+            "0666",
+        ),
         ("docker_socket.mode", 0o664, "docker-sock", OK, "0664"),
         ("docker_socket.uid", 1000, "docker-sock", WARN, "owner 1000"),
-        ("docker_socket", Unknown("no answer"), "docker-sock", WARN, "no answer"),
         ("engine", Unknown("connection refused"), "docker", FAIL, "connection refused"),
         ("engine.info.Warnings", [HTTP], "docker-tcp", FAIL, "on http://0.0.0.0:2375$"),
-        ("engine.info.Warnings", [HTTPS], "docker-tcp", FAIL, "on https://0.0.0.0:2376$"),
-        ("engine.info.Warnings", ["WARNING: No swap limit"], "docker-tcp", OK, "no TCP port"),
         (
             "dockerd.settings",
             {"hosts": ["fd://", "tcp://0.0.0.0:2375"]},
@@ -134,13 +133,9 @@ HTTPS = "WARNING: API is accessible on https://0.0.0.0:2376 without TLS client v
             FAIL,
             "on http://0.0.0.0:2375$",
         ),
-        ("dockerd", Unknown("cannot be seen"), "docker-tcp", OK, "no TCP port"),
-        ("engine.runc", "1.1.11", "runc", FAIL, "CVE-2024-21626, CVE-2025-31133"),
         ("engine.runc", "1.1.15", "runc", FAIL, "has CVE-2025-31133"),
-        ("engine.runc", "1.1.5+ds1", "runc", WARN, "CVE-2024-21626.*may have fixed"),
-        ("engine.runc", "1.2.7", "runc", FAIL, "CVE-2025-31133"),
+        ("engine.runc", "1.1.5+ds1", "runc", WARN, "CVE-2024-21626"),
         ("engine.runc", "1.2.8", "runc", OK, "1.2.8"),
-        ("engine.runc", "1.3.2-0ubuntu1", "runc", WARN, "CVE-2025-31133"),
         ("engine.runc", "1.4.0-rc.2", "runc", FAIL, "CVE-2025-31133"),
         ("engine.runc", "1.4.0-rc.3", "runc", OK, "1.4.0"),
         ("engine.runc", "2.0.0", "runc", OK, "2.0.0"),
@@ -148,7 +143,6 @@ HTTPS = "WARNING: API is accessible on https://0.0.0.0:2376 without TLS client v
         ("engine.info.LiveRestoreEnabled", False, "live-restore", FAIL, "off"),
         ("engine.kept_apart", False, "icc", WARN, "on"),
         ("engine.info.SecurityOptions", SECCOMP, "seccomp", FAIL, "there is none"),
-        ("engine.info.SecurityOptions", None, "seccomp", FAIL, "there is none"),
         (
             "engine.info.SecurityOptions",
             ["name=seccomp,profile=unconfined"],
@@ -159,28 +153,15 @@ HTTPS = "WARNING: API is accessible on https://0.0.0.0:2376 without TLS client v
         ("engine.info.SecurityOptions", ["name=seccomp"], "userns-remap", WARN, "off"),
         ("engine.info.SecurityOptions", ["name=rootless"], "userns-remap", OK, "on"),
         ("engine.info.SecurityOptions", ["name=selinux"], "apparmor", OK, "selinux"),
-        ("engine.info.SecurityOptions", [], "apparmor", WARN, "Docker Engine does not use it"),
+        ("engine.info.SecurityOptions", [], "apparmor", WARN, "uses neither"),
         ("engine.info.SwapLimit", False, "cgroups", WARN, "version 2, driver systemd"),
         ("engine.info.MemoryLimit", False, "cgroups", FAIL, "version 2"),
-        ("engine.info.PidsLimit", False, "cgroups", FAIL, "version 2"),
-        (
-            "engine.info.Plugins",
-            {"Log": ["syslog"]},
-            "log-driver",
-            FAIL,
-            "local is missing; available: syslog",
-        ),
-        ("engine.info.Plugins", None, "log-driver", FAIL, "local is missing"),
         ("engine_disk.read_only", True, "docker-disk", FAIL, "read-only"),
         ("engine_disk.free_bytes", 5 * GIB, "docker-disk", WARN, r"5 GiB free \(5%\)"),
         ("engine_disk.free_bytes", 2 * GIB, "docker-disk", FAIL, r"2 GiB free \(2%\)"),
         ("engine_disk.free_inodes", 50, "docker-disk", WARN, "5% of inodes"),
-        ("engine_disk.free_inodes", 0, "docker-disk", FAIL, "0% of inodes"),
-        ("engine_disk", Unknown("no answer"), "docker-disk", WARN, "no answer"),
         ("state_disk.total_bytes", 1000 * GIB, "state-disk", OK, r"50 GiB free \(5%\)"),
         ("state_disk.total_inodes", 0, "state-disk", OK, "100% of inodes"),
-        ("state_disk.free_bytes", 0, "state-disk", FAIL, "0 B free"),
-        ("dockerd", Unknown("cannot be seen"), "dockerd", WARN, "cannot be seen"),
         ("dockerd.settings", {}, "userland-proxy", WARN, "on"),
         ("dockerd.settings", {"userland-proxy": "false"}, "userland-proxy", OK, "off"),
         ("dockerd.nofile", 20_000, "container-files", WARN, "20000"),
@@ -192,9 +173,7 @@ HTTPS = "WARNING: API is accessible on https://0.0.0.0:2376 without TLS client v
         ("state_dir.mode", stat.S_IFDIR | 0o750, "state-dir", FAIL, "0750"),
         ("state_dir.uid", 0, "state-dir", FAIL, "owner 0, and the agent is user 990"),
         ("state_format", "a newer version has run", "state-format", FAIL, "a newer version"),
-        ("kernel", Unknown("odd"), "kernel", WARN, "odd"),
         ("kernel.local_ports", (29000, 60999), "port-range", WARN, "^1001 ports of 20000-30000"),
-        ("kernel.local_ports", (15000, 60999), "port-range", WARN, "^10001 ports"),
         ("kernel.local_ports", (30001, 60999), "port-range", OK, "apart"),
         (
             "kernel.bound_ports",
@@ -209,26 +188,19 @@ HTTPS = "WARNING: API is accessible on https://0.0.0.0:2376 without TLS client v
         ("kernel.max_flows", 32_768, "conntrack", WARN, "32768"),
         ("kernel.flows", None, "conntrack", OK, "not active yet"),
         ("kernel.clock_synchronised", False, "clock", WARN, "not synchronised"),
-        ("kernel.boot_id", "", "boot-id", FAIL, "''"),
         ("firewall", ("IPv4: INPUT", "IPv6: INPUT"), "firewall", FAIL, "IPv4: INPUT; IPv6"),
         ("firewall", None, "firewall", OK, "disabled"),
-        ("firewall", Unknown("not root"), "firewall", WARN, "not root"),
         ("policy", "cannot read it", "policy", FAIL, "cannot read it"),
-        ("policy", Unknown("hangs"), "policy", WARN, "hangs"),
         ("config.policy", None, "policy", OK, "everything but the host's network"),
-        ("identity", Unknown("it is damaged"), "identity", WARN, "it is damaged"),
         ("identity", None, "identity", OK, "over its socket only"),
         ("identity.left", 8.5 * 86400, "identity", WARN, "for 8.5 days more"),
         ("identity.left", 0.0, "identity", FAIL, "has expired"),
         ("tls", None, "tls", OK, "no sessions with TLS ports"),
-        ("tls", Unknown("the disk hangs"), "tls", WARN, "the disk hangs"),
         ("tls.problem", "no key", "tls", FAIL, "no key"),
         ("tls.left", -1.0, "tls", FAIL, "has ended"),
         ("tls.left", 13.5 * 86400, "tls", WARN, "for 13.5 days more"),
         ("tls.key.mode", stat.S_IFREG | 0o644, "tls", FAIL, "mode 0644"),
-        ("config.failpoint", "start:kill", "failpoint", FAIL, "start:kill"),
         ("agent_socket", None, "agent-sock", WARN, "there is none"),
-        ("agent_socket", Unknown("no way"), "agent-sock", WARN, "no way"),
         ("agent_socket.mode", stat.S_IFSOCK | 0o666, "agent-sock", FAIL, "0666"),
         ("agent", Unknown("it hangs"), "agent", FAIL, "it hangs"),
         ("agent.reconciled", False, "agent", WARN, "reconciles its records"),
@@ -237,7 +209,6 @@ HTTPS = "WARNING: API is accessible on https://0.0.0.0:2376 without TLS client v
         ("agent.process.capabilities", 1 << 5, "capabilities", FAIL, "lacks CAP_NET_ADMIN$"),
         ("agent.process.capabilities", 1 << 12, "capabilities", FAIL, "lacks CAP_KILL$"),
         ("agent.process.nofile", 1024, "agent-files", WARN, "1024"),
-        ("agent.process.network", None, "network", WARN, "cannot read the network"),
     ],
 )
 def test_problems_are_found_with_a_hint(
@@ -246,13 +217,8 @@ def test_problems_are_found_with_a_hint(
     finding = found(changed(SOUND, path, value), check)
     assert finding.level is level
     assert re.search(text, finding.found), finding.found
-    assert bool(finding.why) == bool(finding.hint) == (level is not Level.OK)
-
-
-@pytest.mark.parametrize("mode", [0o666, 0o777])
-def test_a_socket_in_a_folder_of_its_own_is_not_open(mode: int) -> None:
-    facts = changed(SOUND, "docker_socket", FileFacts(stat.S_IFSOCK | mode, 0, open_way=False))
-    assert found(facts, "docker-sock").level is Level.OK
+    assert bool(finding.hint) == (level is not Level.OK)
+    assert is_well([finding]) == (level is not Level.FAIL)
 
 
 def test_a_host_that_is_to_be_called_must_be_enrolled() -> None:
@@ -277,18 +243,12 @@ def test_without_an_engine_all_else_is_checked() -> None:
 
 
 def test_where_nothing_can_be_known_each_part_says_so() -> None:
-    names = [field.name for field in dataclasses.fields(Facts) if field.name != "config"]
-    silence: dict[str, Any] = {name: Unknown("silence") for name in names}
-    facts = dataclasses.replace(SOUND, **silence)
-    silent = [each for each in diagnose(facts) if "silence" in each.found]
-    assert (
-        len(silent) == len(names) - 2
-    )  # the engine's disk and its agent go with what they are of
-
-
-def test_warnings_do_not_fail_a_host() -> None:
-    assert is_well(diagnose(changed(SOUND, "kernel.clock_synchronised", False)))
-    assert not is_well(diagnose(changed(SOUND, "kernel.boot_id", "")))
+    names = {field.name for field in dataclasses.fields(Facts)} - {"config"}
+    unknown: dict[str, Any] = {name: Unknown("no answer") for name in names}
+    facts = dataclasses.replace(SOUND, **unknown)
+    said = [each for each in diagnose(facts) if "no answer" in each.found]
+    # The engine's disk and the agent go with the engine and the agent's socket.
+    assert len(said) == len(names) - 2
 
 
 def test_each_check_is_explained_to_operators() -> None:

@@ -25,7 +25,6 @@ from agent.kernel.disks import Disks
 from agent.kernel.usage import UsageMeter
 from agent.metrics.instruments import Metrics
 from agent.metrics_endpoint.collector import HostState
-from agent.metrics_endpoint.collector import Parts as MeasuredParts
 from agent.metrics_endpoint.listener import MetricsListener
 from agent.network.conntrack import Conntrack
 from agent.network.firewall import Firewall
@@ -184,7 +183,6 @@ class Daemon:
             yield "metrics", self._metrics_listener(runtime, sessions).run
         if self._config.rpc_listen:
             yield "tls-server", self._tls_server.run
-            yield "unused-connections", self._tls_server.unused_connections.watch
         if self._config.firewall_bridges:
             yield "firewall", self._firewall.run
 
@@ -254,16 +252,17 @@ class Daemon:
             await _bounded("server", lambda: server.stop(GRACE_SECONDS))
 
     def _metrics_listener(self, runtime: Runtime, sessions: SessionManager) -> MetricsListener:
-        parts = MeasuredParts(
+        firewall = self._firewall if self._config.firewall_bridges else None
+        state = HostState(
             reservations=self._reservations,
             feed=self._feed,
             sessions=sessions,
             images=self._images,
-            conntrack=self._conntrack,
-            firewall=self._firewall if self._config.firewall_bridges else None,
-            describe=lambda: self._report(runtime, sessions),
+            flush_failures=lambda: self._conntrack.failures,
+            firewall_intact=(lambda: not firewall.warnings) if firewall else None,
+            report=lambda: self._report(runtime, sessions),
         )
-        self._metrics.registry.register(HostState(parts))
+        self._metrics.registry.register(state)
         return MetricsListener(
             self._config.metrics_listen,
             self._metrics.registry,

@@ -3,8 +3,7 @@
 import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Protocol as Interface
+from dataclasses import dataclass, field
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -23,47 +22,25 @@ _PREFIX = "tiltyard_agent_"
 _CORE = 10**9
 
 
-class Warned(Interface):
-    """A component with warnings."""
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class HostState(Collector):
+    """The gauges of a host. One pass over its sessions is all that takes time.
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """A sentence for each."""
-        ...
-
-
-class Flushed(Interface):
-    """What flushes connection tracking."""
-
-    @property
-    def failures(self) -> int:
-        """How often it failed since the agent started."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """The sources of metrics; `firewall` is None if the agent does not check the rules."""
+    `firewall_intact` is None if the agent does not check the rules.
+    """
 
     reservations: Reservations
     feed: Feed
     sessions: SessionManager
     images: Images
-    conntrack: Flushed
-    firewall: Warned | None
-    describe: Callable[[], HostReport]
-
-
-class HostState(Collector):
-    """The gauges of a host. One pass over its sessions is all that takes time."""
-
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._names = BoundedNames()
+    flush_failures: Callable[[], int]
+    firewall_intact: Callable[[], bool] | None
+    report: Callable[[], HostReport]
+    _names: BoundedNames = field(default_factory=BoundedNames, init=False)
 
     def collect(self) -> Iterator[Metric]:
         """Read everything, in one step of the event loop."""
-        report = self._parts.describe()
+        report = self.report()
         yield from _build(report)
         yield from self._sessions(report)
         yield from self._capacity(report)
@@ -75,7 +52,7 @@ class HostState(Collector):
         starting: Counter[str] = Counter()
         ready: Counter[str] = Counter()
         wanted: Counter[str] = Counter()
-        for session in self._parts.sessions.each():
+        for session in self.sessions.each():
             application = session.spec.identity.application
             if not session.is_standby:
                 found[application, session.state] += 1
@@ -124,7 +101,7 @@ class HostState(Collector):
 
     def _capacity(self, report: HostReport) -> Iterator[Metric]:
         total, reserved = report.capacity, report.reserved
-        capacity = self._parts.reservations.capacity
+        capacity = self.reservations.capacity
         yield _one("capacity_cores", "Allocatable cores.", total.nano_cpus / _CORE)
         yield _one("reserved_cores", "Cores that are reserved.", reserved.nano_cpus / _CORE)
         yield _one("capacity_memory_bytes", "Allocatable memory.", total.memory_bytes)
@@ -138,19 +115,18 @@ class HostState(Collector):
         free = _gauge("free_ports", "Host ports that no session holds.", ("protocol",))
         for protocol in Protocol:
             ports.add_metric((protocol.value,), last - first + 1)
-            free.add_metric((protocol.value,), self._parts.reservations.ports.free(protocol))
+            free.add_metric((protocol.value,), self.reservations.ports.free(protocol))
         yield from (ports, free)
 
     def _health(self, report: HostReport) -> Iterator[Metric]:
-        parts = self._parts
-        yield _one("reconciled", "1 once records were reconciled.", parts.sessions.reconciled)
+        yield _one("reconciled", "1 once records were reconciled.", self.sessions.reconciled)
         yield _one("engine_available", "1 while the engine answers.", report.engine_available)
         yield _one("draining", "1 while no new sessions are taken.", report.drain.draining)
         yield _one("warnings", "Warnings of the host's report.", len(report.warnings))
-        if parts.firewall is not None:
+        if self.firewall_intact is not None:
             text = "1 while the firewall keeps sessions from the host."
-            yield _one("firewall_intact", text, not parts.firewall.warnings)
-        if (ends := parts.reservations.tls_ports.expire_time) is not None:
+            yield _one("firewall_intact", text, self.firewall_intact())
+        if (ends := self.reservations.tls_ports.expire_time) is not None:
             text = "When the certificate of TLS ports ends, in Unix time."
             yield _one("tls_certificate_expiry_timestamp_seconds", text, ends)
         free = _gauge("disk_free_bytes", "Free bytes at the last look.", ("path",))
@@ -165,7 +141,7 @@ class HostState(Collector):
             "Reserved inodes: with fewer free ones no session is started.",
             ("path",),
         )
-        for disk in parts.reservations.disks.seen:
+        for disk in self.reservations.disks.seen:
             path = (str(disk.path),)
             free.add_metric(path, disk.free_bytes)
             reserve.add_metric(path, disk.reserve_bytes)
@@ -175,23 +151,22 @@ class HostState(Collector):
         yield from (free, reserve, free_inodes, reserve_inodes)
 
     def _work(self) -> Iterator[Metric]:
-        parts = self._parts
-        pulls = parts.images.pulls.values()
+        pulls = self.images.pulls.values()
         waiting = sum(progress.waiting for progress in pulls)
         family = _gauge("image_pulls_in_progress", "Image pulls in progress.", ("state",))
         family.add_metric(("waiting",), waiting)
         family.add_metric(("pulling",), len(pulls) - waiting)
         yield family
-        slots, tls_ports = parts.reservations.start_slots, parts.reservations.tls_ports
+        slots, tls_ports = self.reservations.start_slots, self.reservations.tls_ports
         yield _one("start_slots", "Starts that the host makes at once.", slots.slots)
         yield _one("starts_in_progress", "Starts in progress.", slots.used)
         yield _one("starts_waiting", "Starts that wait for a slot.", slots.waiting)
-        yield _one("watch_streams", "Control planes that watch.", parts.feed.watchers)
+        yield _one("watch_streams", "Control planes that watch.", self.feed.watchers)
         yield _one("tls_connections", "Open connections of TLS ports.", tls_ports.connections)
         yield CounterMetricFamily(
             f"{_PREFIX}conntrack_flush_failures",
             "Times that old flows of UDP ports could not be forgotten.",
-            value=parts.conntrack.failures,
+            value=self.flush_failures(),
         )
 
 

@@ -1,27 +1,23 @@
 """Serves the agent's metrics on a port of its own: /metrics and /healthz.
 
-The state is read in one step of the event loop; text is made of it on a thread. A port that cannot
-be bound is retried and does not affect sessions. The port has no authentication, so a connection
-has a bounded time and a new one replaces the oldest.
+The port has no authentication: a connection gets one answer, within a bounded time, and a new one
+replaces the oldest. A port that cannot be bound is retried and does not affect sessions.
 """
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import cast
+from types import SimpleNamespace
+from typing import Any
 
-from aiohttp import web
 from prometheus_client import (
     CollectorRegistry,
     GCCollector,
     PlatformCollector,
     ProcessCollector,
+    generate_latest,
 )
-from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
@@ -32,12 +28,11 @@ log = get_logger(__name__)
 RETRY_SECONDS = 1.0
 """To look again for a port that another process still has."""
 MAX_CONNECTIONS = 32
-"""Prometheus has one or two; each may pin 16 KiB of a request's head."""
-CONNECTION_SECONDS = 90.0
-"""For the next request of a connection to come and its answer to be read; longer than the usual
-minute between two scrapes. Tests take less."""
-MAX_HEADERS = 32
-STOP_SECONDS = 1.0
+"""Prometheus has one or two."""
+CONNECTION_SECONDS = 30.0
+"""To read a request and send its answer; Prometheus waits 10 s. Tests take less."""
+MAX_HEAD_BYTES = 16 * 1024
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class MetricsListener:
@@ -54,162 +49,91 @@ class MetricsListener:
     ) -> None:
         """Serve the registry; `is_ready` is the result of /healthz."""
         self._address = address
-        self._host, self._port = host_and_port(address)
         self._registry = registry
         self._clock = clock
         self._is_ready = is_ready
-        self.connection_seconds = connection_seconds
-        self._connections: dict[_Connection, None] = {}
+        self._connection_seconds = connection_seconds
+        self._connections: dict[asyncio.Task[Any], None] = {}
         self._thread = ThreadPoolExecutor(1, "metrics")
-        self._turn = asyncio.Lock()
-        self._process: CollectorRegistry | None = None
+        self._scrape = asyncio.Lock()
+        self._process = CollectorRegistry()
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=self._process)
         self.serving = asyncio.Event()
         """Set once the port answers."""
 
     async def run(self) -> None:
         """Serve until cancelled; wait where the port is taken."""
-        app = web.Application()
-        app.add_routes([web.get("/metrics", self._metrics), web.get("/healthz", self._healthz)])
-        runner = web.AppRunner(
-            app, access_log=None, handler_cancellation=True, shutdown_timeout=STOP_SECONDS
-        )
-        await runner.setup()
-        assert runner.server is not None, "set up"
-        handler = runner.server
-        server: asyncio.Server | None = None
+        server = await self._open()
+        log.info("serving metrics", address=self._address)
+        self.serving.set()
         try:
-            server = await self._opened(lambda: _Connection(handler, self))
-            log.info("serving metrics", address=self._address)
-            self.serving.set()
             await asyncio.Event().wait()
         finally:
-            if server is not None:
-                server.close()
-            for connection in [*self._connections]:
-                connection.abort()
-            await runner.cleanup()
+            server.close()
+            for connection in self._connections:
+                connection.cancel()
             self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def came(self, connection: _Connection) -> None:
-        """Admit a connection, in the place of the oldest where there are too many."""
-        if len(self._connections) >= MAX_CONNECTIONS:
-            next(iter(self._connections)).abort()
-        self._connections[connection] = None
-
-    def went(self, connection: _Connection) -> None:
-        """Count a connection no more."""
-        self._connections.pop(connection, None)
-
-    async def _opened(self, connection: Callable[[], _Connection]) -> asyncio.Server:
-        told = ""
-        loop = asyncio.get_running_loop()
+    async def _open(self) -> asyncio.Server:
+        host, port = host_and_port(self._address)
+        logged = ""
         while True:
             try:
-                return await loop.create_server(connection, self._host, self._port)
+                return await asyncio.start_server(self._serve, host, port, limit=MAX_HEAD_BYTES)
             except (OSError, UnicodeError) as error:  # the latter of a name that cannot be one
-                if str(error) != told:
-                    told = str(error)
-                    log.warning("not serving metrics yet", address=self._address, error=told)
+                if str(error) != logged:
+                    logged = str(error)
+                    log.warning("not serving metrics yet", address=self._address, error=logged)
             await self._clock.sleep(RETRY_SECONDS)
 
-    async def _metrics(self, request: web.Request) -> web.Response:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request of a connection."""
+        task = asyncio.current_task()
+        assert task is not None, "asyncio makes one for each connection"
+        if len(self._connections) >= MAX_CONNECTIONS:
+            oldest = next(iter(self._connections))
+            del self._connections[oldest]
+            oldest.cancel()
+        self._connections[task] = None
         try:
-            encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        except (TypeError, ValueError):  # what it makes of a version that is none
-            encode, content_type = choose_encoder("")
-        async with self._turn:  # however many ask, one text is made at a time
+            async with asyncio.timeout(self._connection_seconds):
+                status, text = await self._answer(reader)
+                head = f"HTTP/1.1 {status}\r\nContent-Type: {CONTENT_TYPE}\r\n"
+                head += f"Content-Length: {len(text)}\r\nConnection: close\r\n\r\n"
+                writer.write(head.encode() + text)
+                writer.close()
+                await writer.wait_closed()
+        except (OSError, EOFError):  # TimeoutError is one
+            pass
+        finally:
+            self._connections.pop(task, None)
+            writer.transport.abort()
+
+    async def _answer(self, reader: asyncio.StreamReader) -> tuple[str, bytes]:
+        try:
+            line, _, _ = (await reader.readuntil(b"\r\n\r\n")).partition(b"\r\n")
+            method, path, _ = line.decode("ascii").split(" ")
+        except (ValueError, asyncio.LimitOverrunError):
+            return "400 Bad Request", b"the request is not well-formed HTTP/1.1\n"
+        if method != "GET":
+            return "405 Method Not Allowed", b""
+        if path == "/metrics":
+            return "200 OK", await self._metrics()
+        if path != "/healthz":
+            return "404 Not Found", b""
+        if self._is_ready():
+            return "200 OK", b"ok\n"
+        return "503 Service Unavailable", b"records are not reconciled with the engine yet\n"
+
+    async def _metrics(self) -> bytes:
+        """State is read in one step of the event loop; text is made of it on a thread."""
+        async with self._scrape:
             families = list(self._registry.collect())
-            text = await asyncio.get_running_loop().run_in_executor(
-                self._thread, self._encoded, encode, families
-            )
-        return web.Response(body=text, headers={"Content-Type": content_type})
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._thread, self._text, families)
 
-    async def _healthz(self, _request: web.Request) -> web.Response:
-        ready = self._is_ready()
-        text = "ok\n" if ready else "records are not reconciled with the engine yet\n"
-        return web.Response(status=200 if ready else 503, text=text)
-
-    def _encoded(self, encode: Callable[[Collector], bytes], families: list[Metric]) -> bytes:
+    def _text(self, families: Sequence[Metric]) -> bytes:
         """The text of these and of the process. Blocks: /proc is read."""
-        if self._process is None:
-            self._process = CollectorRegistry()
-            for collector in (ProcessCollector, PlatformCollector, GCCollector):
-                collector(registry=self._process)
-        return encode(_Read([*families, *self._process.collect()]))
-
-
-class _Read(Collector):
-    """What was read already."""
-
-    def __init__(self, families: Iterable[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterable[Metric]:
-        return self._families
-
-
-class _Connection(web.RequestHandler):
-    """A connection of aiohttp with a single deadline (slow, idle and unread ones)."""
-
-    def __init__(self, server: web.Server, listener: MetricsListener) -> None:
-        super().__init__(
-            server,
-            loop=asyncio.get_running_loop(),
-            access_log=None,  # type: ignore[arg-type]  # what web.AppRunner is given to have none
-            max_headers=MAX_HEADERS,
-            auto_decompress=False,
-        )
-        self._listener = listener
-        self._wire: asyncio.Transport | None = None
-        self._deadline: asyncio.TimerHandle | None = None
-
-    def abort(self) -> None:
-        """End it at once."""
-        self._listener.went(self)
-        if self._wire is not None:
-            self._wire.abort()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Count it, and give it its time."""
-        self._wire = cast("asyncio.Transport", transport)
-        self._listener.came(self)
-        self._give_time()
-        super().connection_made(transport)
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """Count it no more."""
-        self._listener.went(self)
-        if self._deadline is not None:
-            self._deadline.cancel()
-        super().connection_lost(exc)
-
-    async def finish_response(
-        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
-    ) -> tuple[web.StreamResponse, bool]:
-        """Give the next request its time once this one is answered."""
-        sent = await super().finish_response(request, resp, start_time)
-        if self.transport is not None:
-            self._give_time()
-        return sent
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """Answer without the words that were sent, and log no stranger's mistakes."""
-        if status != 400:
-            return super().handle_error(request, status, exc, message)
-        if request.writer.output_size > 0:
-            raise ConnectionError("the answer has begun")
-        answer = web.Response(status=400, text="the request is not well-formed HTTP/1.1\n")
-        answer.force_close()
-        return answer
-
-    def _give_time(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-        seconds = self._listener.connection_seconds
-        self._deadline = self._loop.call_later(seconds, self.abort)
+        read: Any = SimpleNamespace(collect=lambda: [*families, *self._process.collect()])
+        return generate_latest(read)

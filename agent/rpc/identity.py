@@ -1,14 +1,10 @@
 """Who this host is to its control plane: a key made here, and the certificate signed for it.
 
-Key, certificate and the authority's certificate are one file, replaced whole, so that they always
-belong together. The key never leaves the host, and a renewed certificate has another one. While
-an authority is being replaced, both are trusted: the second is in the same file.
+All are one file, with the authorities' certificates, and replaced whole. The key never leaves the
+host, and a renewed certificate has another one.
 """
 
-from __future__ import annotations
-
 import os
-import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -28,12 +24,6 @@ FILE = "identity.pem"
 """In the state directory."""
 
 MAX_BYTES = 64 * 1024
-
-_TRUSTED_TOO = b"TILTYARD TRUSTED AUTHORITY"
-"""Label of the second authority: who does not know it reads an identity with the first alone."""
-_LABELLED = re.compile(
-    rb"-----BEGIN %b-----.*?-----END %b-----\n?" % (_TRUSTED_TOO, _TRUSTED_TOO), re.DOTALL
-)
 
 _UNREADABLE = (
     TypeError,
@@ -77,11 +67,10 @@ class Identity:
             return None
         try:
             key = serialization.load_pem_private_key(text, None)
-            certificate, authority = x509.load_pem_x509_certificates(text)
-            too = b"".join(_LABELLED.findall(text)).replace(_TRUSTED_TOO, b"CERTIFICATE")
-            trusted_too = _pem(x509.load_pem_x509_certificate(too)) if too else b""
+            certificate, authority, *others = x509.load_pem_x509_certificates(text)
         except _UNREADABLE as error:
             raise UnfitIdentityError(f"{path} is damaged") from error
+        trusted_too = b"".join(map(_pem, others))
         return cls(_key_pem(key), _pem(certificate), _pem(authority), trusted_too)
 
     def save(self, path: Path) -> None:
@@ -92,17 +81,16 @@ class Identity:
         """
         with disk(path):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            text = self.key + self.certificate + self.authority
-            text += self.trusted_too.replace(b"CERTIFICATE", _TRUSTED_TOO)
             folder = path.parent.stat()
             # Enrolment may run as root, and the agent as another user.
             owner = (folder.st_uid, folder.st_gid) if os.geteuid() == 0 else None
-            write(path, text, 0o600, owner=owner)
+            write(path, self.key + self.certificate + self.trusted, 0o600, owner=owner)
 
-    def trusting(self, authorities: bytes) -> Identity:
+    def trusting(self, authorities: bytes) -> Self:
         """Give the same with one or two authorities, the one that signed the certificate first.
 
-        UnfitIdentityError when they are none; whether they go with the certificate is for `check`.
+        Raises:
+            UnfitIdentityError: They are none. Whether they fit the certificate is for `check`.
         """
         try:
             first, *others = x509.load_pem_x509_certificates(authorities)
@@ -112,11 +100,6 @@ class Identity:
         if not all(of_authority) or len(others) > 1:
             raise UnfitIdentityError("the authorities are none, or more than two")
         return replace(self, authority=_pem(first), trusted_too=b"".join(map(_pem, others)))
-
-    def check_same_host(self, renewed: Identity, now: float) -> None:
-        """Check that this host may use `renewed` now, in Unix time; raises UnfitIdentityError."""
-        if renewed.check(now) != self.uri:
-            raise UnfitIdentityError("it names another host")
 
     def check(self, now: float) -> str:
         """Return the URI that the certificate names.
@@ -128,16 +111,18 @@ class Identity:
             leaf = x509.load_pem_x509_certificate(self.certificate)
             authority = x509.load_pem_x509_certificate(self.authority)
             key = serialization.load_pem_private_key(self.key, None)
-            uri = _uri(leaf)
         except _UNREADABLE as error:
             raise UnfitIdentityError("it is not a certificate for a host") from error
-        if not _has_signed(authority, leaf):
-            raise UnfitIdentityError("another authority has signed it")
+        try:
+            leaf.verify_directly_issued_by(authority)
+        except (InvalidSignature, *_UNREADABLE) as error:
+            raise UnfitIdentityError("another authority has signed it") from error
         if leaf.public_key() != key.public_key():
             raise UnfitIdentityError("it is for another key")
-        if not leaf.not_valid_before_utc <= _time(now) <= leaf.not_valid_after_utc:
+        moment = datetime.fromtimestamp(now, UTC)
+        if not leaf.not_valid_before_utc <= moment <= leaf.not_valid_after_utc:
             raise UnfitIdentityError("it is not valid now: look at the clocks of both machines")
-        return uri
+        return self.uri
 
     @property
     def trusted(self) -> bytes:
@@ -152,9 +137,12 @@ class Identity:
             UnfitIdentityError: It names none.
         """
         try:
-            return _uri(x509.load_pem_x509_certificate(self.certificate))
+            leaf = x509.load_pem_x509_certificate(self.certificate)
+            names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+            [uri] = names.get_values_for_type(x509.UniformResourceIdentifier)
         except _UNREADABLE as error:
             raise UnfitIdentityError("it is not a certificate for a host") from error
+        return uri
 
     @property
     def expire_time(self) -> float:
@@ -210,7 +198,8 @@ class HostIdentity:
                 renewed = replace(renewed, key=self._asked, certificate=certificate)
             if renewed == current:
                 return
-            current.check_same_host(renewed, self._time())
+            if renewed.check(self._time()) != current.uri:
+                raise InvalidArgumentError("certificate", "it names another host")
         except UnfitIdentityError as error:
             raise InvalidArgumentError("certificate", str(error)) from error
         await self.run(renewed.save, self.path)
@@ -221,9 +210,8 @@ class HostIdentity:
         try:
             current: Identity | None = await self.run(Identity.read, self.path)
         except (OSError, UnfitIdentityError) as error:
-            raise InvalidArgumentError(
-                "the call", f"its identity cannot be read: {error}"
-            ) from error
+            cause = f"its identity cannot be read: {error}"
+            raise InvalidArgumentError("the call", cause) from error
         if current is None:
             raise InvalidArgumentError("the call", "this host is not enrolled")
         return current
@@ -237,27 +225,9 @@ def _key_pem(key: Any) -> bytes:
     )
 
 
-def _has_signed(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
-    try:
-        certificate.verify_directly_issued_by(authority)
-    except (InvalidSignature, *_UNREADABLE):
-        return False
-    return True
-
-
 def _is_authority(certificate: x509.Certificate) -> bool:
     return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
 
 
-def _uri(certificate: x509.Certificate) -> str:
-    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    [uri] = names.get_values_for_type(x509.UniformResourceIdentifier)
-    return uri
-
-
 def _pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def _time(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)

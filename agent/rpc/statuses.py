@@ -1,9 +1,9 @@
-"""Errors on the way out: one table from reason to gRPC status, and who applies it."""
+"""Who may call, and errors on the way out: one table from reason to gRPC status."""
 
 import functools
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, NoReturn
 
 import grpc
@@ -52,6 +52,8 @@ GRPC_CODES: dict[ErrorReason, grpc.StatusCode] = {
     ErrorReason.NOT_ALLOWED: grpc.StatusCode.PERMISSION_DENIED,
 }
 
+CALLER_URI = b"tiltyard://controlplane"
+
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
@@ -64,51 +66,55 @@ async def abort(context: Context, error: AgentError) -> NoReturn:
     )
 
 
-def _log_refusal(method: str, error: AgentError) -> None:
-    log.debug("call refused", method=method, reason=error.reason.name, error=str(error))
+async def _admit(context: Context) -> None:
+    """Abort a call over the network that is not the control plane's.
+
+    The handshake does not suffice, since the authority signs for agents, too. Clients of the unix
+    socket need no certificate.
+    """
+    names = context.auth_context().get("peer_uri", [])
+    if list(names) != [CALLER_URI] and not context.peer().startswith("unix:"):
+        log.warning("call refused", address=context.peer(), name=names)
+        await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only the control plane may call")
 
 
-def _told(context: Context) -> dict[str, str]:
-    """Log fields of a call: the id of the request that caused it, if that is a UUID."""
+@asynccontextmanager
+async def _call(context: Context, method: str) -> AsyncGenerator[None]:
+    """Convert errors of a handler to statuses; bugs are logged and not revealed."""
     sent = dict(context.invocation_metadata() or ()).get(REQUEST_KEY, "")
-    return {"request": sent} if isinstance(sent, str) and _UUID.fullmatch(sent) else {}
+    bind(**({"request": sent} if isinstance(sent, str) and _UUID.fullmatch(sent) else {}))
+    await _admit(context)
+    try:
+        yield
+    except AgentError as error:
+        log.debug("call refused", method=method, reason=error.reason.name, error=str(error))
+        await abort(context, error)
+    except Exception:
+        log.exception("a call failed by a defect", method=method)
+        await abort(context, AgentError())
 
 
 def answers(handler: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    """Convert errors of a unary handler to statuses; bugs are logged and not revealed."""
+    """Admit the caller of a unary handler, and count its calls."""
 
     @functools.wraps(handler)
     async def answer(self: Any, request: Any, context: Context) -> Any:
-        bind(**_told(context))
-        try:
+        async with _call(context, handler.__name__):
             with self.metrics.rpc(handler.__name__, self.clock):
                 return await handler(self, request, context)
-        except AgentError as error:
-            _log_refusal(handler.__name__, error)
-            await abort(context, error)
-        except Exception:
-            log.exception("a call failed by a defect", method=handler.__name__)
-            await abort(context, AgentError())
 
     return answer
 
 
 def streams(handler: Callable[..., AsyncGenerator[Any]]) -> Callable[..., AsyncGenerator[Any]]:
-    """Turn errors of a streaming handler into statuses, and close it when the caller is gone."""
+    """Admit the caller of a streaming handler, and close that when the caller is gone."""
 
     @functools.wraps(handler)
     async def answer(self: Any, request: Any, context: Context) -> AsyncGenerator[Any]:
-        bind(**_told(context))
-        try:
+        async with _call(context, handler.__name__):
             with self.metrics.stream(handler.__name__):
                 async with aclosing(handler(self, request, context)) as messages:
                     async for message in messages:
                         yield message
-        except AgentError as error:
-            _log_refusal(handler.__name__, error)
-            await abort(context, error)
-        except Exception:
-            log.exception("a call failed by a defect", method=handler.__name__)
-            await abort(context, AgentError())
 
     return answer

@@ -1,32 +1,22 @@
-"""AgentService on a network: mutual TLS, and only for the control plane.
+"""AgentService on a network: mutual TLS.
 
-gRPC itself refuses every handshake without a client's certificate of our authority;
-`unused_connections` counts them. The caller's name is checked on every call, since an authority
-signs for agents, too.
+gRPC itself refuses every handshake without a client's certificate of our authority; `statuses`
+checks the caller's name on every call.
 """
 
-from __future__ import annotations
-
 import asyncio
-import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import grpc
 
 from agent.rpc.identity import HostIdentity, Identity, UnfitIdentityError
-from agent.rpc.statuses import Context
-from agent.rpc.unused_connections import UnusedConnections
 from tiltyard.runtime.atomic_file import Signature, signature
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 
-CALLER_URI = b"tiltyard://controlplane"
 MAX_CONNECTIONS = 256
 """The control plane has one or two. Without a bound strangers take all the agent's open files, and
 with them its engine's socket; what is over it is closed at once."""
@@ -50,8 +40,6 @@ NETWORK_OPTIONS = (
 )
 RETRY_SECONDS = 1.0
 """To look again for an identity, or for the port that another process still has."""
-LOG_SECONDS = 60.0
-"""Interval of log lines about refused calls, with their number."""
 GRACE_SECONDS = 2.0
 """How long calls in progress may take when the agent stops."""
 
@@ -68,10 +56,8 @@ class NotYetError(Exception):
 class Certificates:
     """What handshakes are made with: the identity's file as it is now."""
 
-    def __init__(self, path: Path, asked: Callable[[], None]) -> None:
-        """Name the file; made on the event loop, on which `asked` is called for each handshake."""
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._asked = asked
         self._loop = asyncio.get_running_loop()
         self._seen: Signature = ()
         self._host = ""
@@ -110,82 +96,11 @@ class Certificates:
 
         gRPC calls it before every handshake, on its own threads.
         """
-        self._loop.call_soon_threadsafe(self._asked)
         try:
             return self.load()
         except NotYetError as problem:
-            tell = partial(log.warning, "the last certificate stays in use", error=str(problem))
-            self._loop.call_soon_threadsafe(tell)
+            log.warning("the last certificate stays in use", error=str(problem))
             return None
-
-
-class OnlyTheControlPlane(grpc.aio.ServerInterceptor):
-    """Refuses every call whose certificate does not name the control plane."""
-
-    def __init__(self, clock: Clock, unused: UnusedConnections) -> None:
-        self._clock = clock
-        self._unused = unused
-        self._refused = 0
-        self._told_at: float | None = None
-
-    async def intercept_service(
-        self,
-        continuation: Callable[
-            [grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]
-        ],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[Any, Any] | None:
-        """Put the question before the method."""
-        handler = await continuation(handler_call_details)
-        if handler is None:
-            return None
-        if handler.unary_stream is not None:
-            return grpc.unary_stream_rpc_method_handler(
-                self._stream(handler.unary_stream),
-                handler.request_deserializer,
-                handler.response_serializer,
-            )
-        assert handler.unary_unary is not None, "no method takes a stream"
-        return grpc.unary_unary_rpc_method_handler(
-            self._unary(handler.unary_unary),
-            handler.request_deserializer,
-            handler.response_serializer,
-        )
-
-    def _unary(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        async def answer(request: Any, context: Context) -> Any:
-            await self._admit(context)
-            return await method(request, context)
-
-        return answer
-
-    def _stream(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        async def answer(request: Any, context: Context) -> AsyncGenerator[Any]:
-            await self._admit(context)
-            messages = method(request, context)
-            if inspect.isawaitable(messages):  # it writes by itself
-                await messages
-                return
-            async with aclosing(messages):
-                async for message in messages:
-                    yield message
-
-        return answer
-
-    async def _admit(self, context: Context) -> None:
-        self._unused.called(context.peer())
-        names = context.auth_context().get("peer_uri", [])
-        if list(names) == [CALLER_URI]:
-            return
-        self._tell(context.peer(), names)
-        await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only the control plane may call")
-
-    def _tell(self, peer: str, names: Any) -> None:
-        self._refused += 1
-        now = self._clock.monotonic()
-        if self._told_at is None or now - self._told_at >= LOG_SECONDS:
-            log.warning("refused calls", count=self._refused, address=peer, name=names)
-            self._refused, self._told_at = 0, now
 
 
 class TlsServer:
@@ -207,7 +122,6 @@ class TlsServer:
         self._add_services = add_services
         self._end_streams = end_streams
         self._problem = ""
-        self.unused_connections = UnusedConnections(address, clock)
         self.serving = asyncio.Event()
         """Set once the port answers."""
 
@@ -223,7 +137,15 @@ class TlsServer:
         have been stolen.
         """
         while True:
-            server, certificates = await self._opened()
+            try:
+                server, certificates = await self._open()
+            except NotYetError as problem:
+                if str(problem) != self._problem:
+                    self._problem = str(problem)
+                    log.warning("not serving yet", address=self._address, error=self._problem)
+                await self._clock.sleep(RETRY_SECONDS)
+                continue
+            self._problem = ""
             log.info("serving", address=self._address)
             self.serving.set()
             try:
@@ -233,26 +155,10 @@ class TlsServer:
                 self._end_streams()
                 await server.stop(GRACE_SECONDS)
 
-    async def _opened(self) -> tuple[grpc.aio.Server, Certificates]:
-        while True:
-            try:
-                opened = await self._open()
-            except NotYetError as problem:
-                if str(problem) != self._problem:
-                    self._problem = str(problem)
-                    log.warning("not serving yet", address=self._address, error=self._problem)
-                await self._clock.sleep(RETRY_SECONDS)
-            else:
-                self._problem = ""
-                return opened
-
     async def _open(self) -> tuple[grpc.aio.Server, Certificates]:
-        certificates = Certificates(self._identity.path, self.unused_connections.began)
+        certificates = Certificates(self._identity.path)
         first = await self._identity.run(certificates.load)
-        server = grpc.aio.server(
-            interceptors=[OnlyTheControlPlane(self._clock, self.unused_connections)],
-            options=[*SERVER_OPTIONS, *NETWORK_OPTIONS],
-        )
+        server = grpc.aio.server(options=[*SERVER_OPTIONS, *NETWORK_OPTIONS])
         self._add_services(server)
         credentials = grpc.dynamic_ssl_server_credentials(
             first,
@@ -262,7 +168,7 @@ class TlsServer:
         try:
             server.add_secure_port(self._address, credentials)
         except RuntimeError as error:  # whose text tells no cause
-            told = "cannot listen there: `ss -lntp` shows who has the port, if it is another's"
-            raise NotYetError(told) from error
+            cause = "cannot listen there: `ss -lntp` shows the process that has the port"
+            raise NotYetError(cause) from error
         await server.start()
         return server, certificates

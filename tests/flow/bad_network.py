@@ -48,6 +48,12 @@ class _AbortedError(Exception):
 class _Context:
     """What handlers ask of a call."""
 
+    def peer(self) -> str:
+        return "unix:"
+
+    def auth_context(self) -> dict[str, list[bytes]]:
+        return {}
+
     def invocation_metadata(self) -> tuple[()]:
         return ()
 

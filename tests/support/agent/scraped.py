@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from agent.domain.host_report import HostReport
 from agent.kernel.clock import SystemHostClock
-from agent.metrics_endpoint.collector import HostState, Parts
+from agent.metrics_endpoint.collector import HostState
 from agent.metrics_endpoint.listener import CONNECTION_SECONDS, MetricsListener
 from tests.support.agent.hosts import Agent
 from tests.support.harness import free_port
@@ -81,17 +81,16 @@ async def scraped(
 ) -> AsyncIterator[Scraped]:
     """Serve what an agent tells of itself."""
     conntrack, firewall = Amiss(), Amiss()
-    parts = Parts(
+    state = HostState(
         reservations=agent.reservations,
         feed=agent.runtime.feed,
         sessions=agent.sessions,
         images=agent.images,
-        conntrack=conntrack,
-        firewall=firewall,
-        describe=lambda: host_report(agent),
+        flush_failures=lambda: conntrack.failures,
+        firewall_intact=lambda: not firewall.warnings,
+        report=lambda: host_report(agent),
     )
     registry = agent.runtime.metrics.registry
-    state = HostState(parts)
     registry.register(state)
     address = f"127.0.0.1:{free_port()}"
     listener = MetricsListener(

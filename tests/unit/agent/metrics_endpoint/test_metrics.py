@@ -5,7 +5,6 @@ import contextlib
 import re
 import socket
 from collections.abc import AsyncIterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,9 @@ import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
-from prometheus_client.openmetrics import parser as openmetrics
 
 from agent.domain.errors import EngineTimeoutError, NoCapacityError, RegistryTimeoutError
 from agent.kernel.disks import Disk, Disks
-from agent.metrics import instruments
 from agent.metrics.instruments import Metrics
 from agent.metrics_endpoint.listener import MetricsListener
 from agent.network.tls_ports import TlsPorts
@@ -201,19 +198,6 @@ async def test_how_late_a_lifetime_ended_is_measured(
     assert now("session_ends_total", kind="session", reason="ttl") == 1
 
 
-async def test_a_drain_shows_and_so_does_what_it_ends(
-    agent: Agent, scrape: Scraped, clock: FakeClock
-) -> None:
-    session = await agent.sessions.start(an_id(), a_spec())
-    assert (await scrape())("draining") == 0
-    await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=5))
-    assert (await scrape())("draining") == 1
-    await clock.advance(5)
-    agent.sessions.end_due()
-    await agent.sessions.life(session.internal_id).wait_for(lambda now: now.state.ended)
-    assert (await scrape())("session_ends_total", kind="session", reason="drain") == 1
-
-
 async def test_standbys_and_their_claims_are_told_apart_from_cold_starts(
     agent: Agent, scrape: Scraped, engine: FakeEngine
 ) -> None:
@@ -323,8 +307,10 @@ async def test_the_state_of_the_host_is_read_when_it_is_asked(
     assert (now("firewall_intact"), now("conntrack_flush_failures_total")) == (1, 0)
     assert (now("warnings"), now("watch_streams"), now("tls_connections")) == (1, 0, 0)
     scrape.firewall.warnings, scrape.conntrack.failures = ("rules are gone",), 3
+    await agent.sessions.set_drain(DrainOrder(1, draining=True))
     with agent.runtime.feed.subscribe():
         now = await scrape()
+    assert now("draining") == 1
     assert (now("firewall_intact"), now("conntrack_flush_failures_total")) == (0, 3)
     assert now("watch_streams") == 1
     (build,) = now.own["tiltyard_agent_build_info"].samples
@@ -430,51 +416,14 @@ async def test_ten_thousand_applications_have_a_bounded_number_of_series(
     assert now("sessions", application=OTHER, state="running") == 10_000 - MAX_NAMES
 
 
-async def test_an_application_that_is_gone_gives_its_name_to_another(
-    agent: Agent, scrape: Scraped, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    session = await agent.sessions.start(an_id(), a_spec())
-    identity = session.spec.identity
-    for begin in (0, MAX_NAMES):
-        named = [f"game-{number}" for number in range(begin, begin + MAX_NAMES)]
-        some = [
-            a_session(spec=a_spec(identity=type(identity)("a", "s", name, "v1", "local")))
-            for name in named
-        ]
-        monkeypatch.setattr(agent.sessions, "each", partial(iter, some))
-        samples = (await scrape()).own["tiltyard_agent_sessions"].samples
-        assert {each.labels["application"] for each in samples} == set(named)
-
-
 def test_every_reason_of_an_end_is_there_from_the_start() -> None:
     registry = Metrics().registry
     for reason in EndReason:
         labels = {"kind": "session", "reason": reason.value}
         assert registry.get_sample_value("tiltyard_agent_session_ends_total", labels) == 0
-    assert instruments.OK == "ok"
 
 
 # -- the listener -------------------------------------------------------------------------------
-
-
-async def test_openmetrics_is_spoken_to_who_asks_for_it(scrape: Scraped) -> None:
-    accept = {"Accept": "application/openmetrics-text;version=1.0.0"}
-    async with scrape.client.get(f"http://{scrape.address}/metrics", headers=accept) as answer:
-        assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
-        text = await answer.text()
-    families = list(openmetrics.text_string_to_metric_families(text))  # type: ignore[no-untyped-call]
-    assert any(family.name == "tiltyard_agent_build" for family in families)
-    assert not any(s.name.endswith("_created") for family in families for s in family.samples)
-
-
-@pytest.mark.parametrize("version", ["abc", "1..2", "1.0.0\u00e9", "9" * 5000])
-async def test_a_version_that_is_none_is_answered_as_no_version(
-    scrape: Scraped, version: str
-) -> None:
-    accept = {"Accept": f"application/openmetrics-text;version={version}"}
-    async with scrape.client.get(f"http://{scrape.address}/metrics", headers=accept) as answer:
-        assert answer.status == 200
-        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
 
 
 @pytest.mark.parametrize(
@@ -482,10 +431,8 @@ async def test_a_version_that_is_none_is_answered_as_no_version(
     [
         (b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", b"405"),
         (b"GET /else HTTP/1.1\r\nHost: x\r\n\r\n", b"404"),
-        (b"GET /%2e%2e/etc/passwd HTTP/1.1\r\nHost: x\r\n\r\n", b"404"),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n", b"400"),
         (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 20_000 + b"\r\n\r\n", b"400"),
-        (b"GET /metrics HTTP/1.1\r\n" + b"X: x\r\n" * 200 + b"\r\n", b"400"),
     ],
 )
 async def test_what_is_no_scrape_is_refused_and_says_nothing(
@@ -500,9 +447,7 @@ async def test_what_is_no_scrape_is_refused_and_says_nothing(
     await scrape()
 
 
-@pytest.mark.parametrize(
-    "sent", [b"", b"GET /metrics HT", b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"]
-)
+@pytest.mark.parametrize("sent", [b"", b"GET /metrics HT"])
 async def test_who_is_slow_or_silent_is_cut_off(agent: Agent, sent: bytes) -> None:
     async with scraped(agent, connection_seconds=0.05) as scrape:
         reader, writer = await asyncio.open_connection(*scrape.address.split(":"))
@@ -521,7 +466,6 @@ async def test_strangers_who_hold_connections_keep_no_scrape_out(
         with contextlib.suppress(ConnectionResetError):
             assert await reader.read() == b""
     assert (await scrape())("reconciled") == 1
-    assert len(scrape.listener._connections) <= 4
     for _, writer in held:
         writer.close()
 

@@ -149,15 +149,6 @@ async def test_a_host_moves_to_another_authority_and_then_drops_the_first(
     assert (await now_is(host)).trusted == authorities(THEIRS)
 
 
-async def test_a_reader_who_knows_one_authority_finds_the_right_one(host: HostIdentity) -> None:
-    """As an agent of an earlier version, installed again in the middle of a move."""
-    signed = THEIRS.answer(await host.request(), [URI], [HOST])
-    await host.install(signed, authorities(THEIRS, OURS))
-    text = await asyncio.to_thread(host.path.read_bytes)
-    leaf, authority = x509.load_pem_x509_certificates(text)
-    leaf.verify_directly_issued_by(authority)
-
-
 WRONG: dict[str, tuple[bytes, str]] = {
     "not the signer first": (authorities(OURS, THEIRS), "another authority"),
     "without the signer": (authorities(OURS), "another authority"),
@@ -177,19 +168,6 @@ async def test_nobody_is_trusted_who_has_not_signed(host: HostIdentity, kind: st
     with pytest.raises(InvalidArgumentError, match="another authority"):
         await host.install(b"", authorities(THEIRS))  # whose certificate it has not
     assert await now_is(host) == before
-
-
-async def test_a_second_authority_that_is_damaged_makes_the_identity_so(
-    host: HostIdentity,
-) -> None:
-    signed = THEIRS.answer(await host.request(), [URI], [HOST])
-    await host.install(signed, authorities(THEIRS, OURS))
-    text = await asyncio.to_thread(host.path.read_bytes)
-    begin = text.index(b"TRUSTED AUTHORITY-----\n") + 40
-    damaged = text[:begin] + b"####" + text[begin + 4 :]
-    await asyncio.to_thread(host.path.write_bytes, damaged)
-    with pytest.raises(UnfitIdentityError, match="damaged"):
-        await now_is(host)
 
 
 async def test_a_key_that_is_asked_for_during_an_installation_is_kept(host: HostIdentity) -> None:

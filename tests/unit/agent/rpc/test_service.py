@@ -15,7 +15,9 @@ from tests.support.fakes import FakeClock
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.runtime.clock import DUTY_CYCLE
 
-NOBODY: Any = SimpleNamespace(invocation_metadata=lambda: ())
+LOCAL: Any = SimpleNamespace(
+    invocation_metadata=lambda: (), auth_context=dict, peer=lambda: "unix:"
+)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +36,7 @@ async def test_news_that_take_long_leave_the_loop_to_others_but_no_watcher_in_si
 
     service = agent.service(describe)
     feed = agent.runtime.feed
-    async with aclosing(service.Watch(pb.WatchRequest(), NOBODY)) as messages:
+    async with aclosing(service.Watch(pb.WatchRequest(), LOCAL)) as messages:
         while not (await anext(messages)).HasField("snapshot_end"):
             pass
         took_now = took

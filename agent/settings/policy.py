@@ -16,7 +16,14 @@ from agent.domain.errors import NotAllowedError
 from agent.domain.registry_address import why_refused
 from agent.domain.session import MEBIBYTE
 from tiltyard.contract import NetworkMode, SessionSpec
-from tiltyard.runtime.settings import Mistake, Settings, SettingsError, mistakes_of, read_toml
+from tiltyard.runtime.settings import (
+    Mistake,
+    Settings,
+    SettingsError,
+    mistakes_of,
+    placed,
+    read_toml,
+)
 
 _KEY = ("policy",)
 """The setting that names the file."""
@@ -104,5 +111,4 @@ def load_policy(path: Path | None) -> Policy:
     except OSError as error:
         raise PolicyError(Mistake(_KEY, f"cannot read {path}: {error.strerror}")) from error
     except ValidationError as error:
-        found = (replace(each, where=str(path)) for each in mistakes_of(error))
-        raise PolicyError(*found) from error
+        raise PolicyError(*placed(mistakes_of(error, Policy), path)) from error

@@ -3,11 +3,13 @@
 All mistakes are reported at once, a line each.
 """
 
+import difflib
 import ipaddress
 import json
+import re
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
@@ -30,6 +32,8 @@ EXIT_CONFIG = 78
 
 LARGEST_PORT = 65535
 MOST_DIGITS = 5
+_HEADER = re.compile(r"\s*(\[\[?)\s*([\w.-]+)\s*\]")
+_ASSIGNMENT = re.compile(r"""\s*["']?([\w-]+)["']?\s*=""")
 _TEXTS = {"extra_forbidden": "unknown key", "missing": "is missing"}
 """By the types of errors of pydantic-core; the text of others is pydantic's."""
 
@@ -40,7 +44,7 @@ Key = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One thing that is wrong, in which file or variable of the environment."""
+    """One thing that is wrong; `where` is a file with a line, or a variable."""
 
     key: Key
     text: str
@@ -133,22 +137,56 @@ def read_settings(
     given = {name: text for name, text in environment.items() if name.startswith(prefix)}
     known = {prefix + key.upper(): key for key in model.model_fields}
     texts = {known[name]: text for name, text in given.items() if name in known}
-    found = [Mistake((), "unknown variable", name) for name in sorted(given.keys() - known)]
+    found = [
+        Mistake((), "unknown variable" + _similar(name, known), name)
+        for name in sorted(given.keys() - known)
+    ]
     try:
         config = model.model_validate(table | texts)
         found.extend(config.mistakes())
     except ValidationError as error:
-        found.extend(mistakes_of(error))
+        found.extend(mistakes_of(error, model))
     if found:
-        places = {key: prefix + key.upper() for key in texts}
-        file = str(path or "")
-        raise SettingsError(
-            *(
-                replace(each, where=each.where or places.get(str(each.key[0]), file))
-                for each in found
-            )
-        )
+        variables = {key: prefix + key.upper() for key in texts}
+        raise SettingsError(*placed(found, path, variables))
     return config
+
+
+def placed(
+    found: Iterable[Mistake], path: Path | None, variables: Mapping[str, str] | None = None
+) -> Iterator[Mistake]:
+    """Add the variable that set a key, or the file and the line of it or its table. Blocks."""
+    lines = {} if path is None else lines_of(path.read_text("utf-8", "replace"))
+    for each in found:
+        key = each.key
+        where = each.where or (variables or {}).get(str(key[0]) if key else "", str(path or ""))
+        if where == str(path):
+            while key and key not in lines:
+                key = key[:-1]
+            where += f":{lines[key]}" if key else ""
+        yield replace(each, where=where)
+
+
+def lines_of(text: str) -> dict[Key, int]:
+    """Number the lines, from 1, of the keys that begin a line of a TOML file."""
+    found: dict[Key, int] = {}
+    table: Key = ()
+    entries: dict[Key, int] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := _HEADER.match(line):
+            table = tuple(header[2].split("."))
+            if header[1] == "[[":
+                entries[table] = entries.get(table, -1) + 1
+                table = (*table, entries[table])
+            found.setdefault(table, number)
+        elif assignment := _ASSIGNMENT.match(line):
+            found.setdefault((*table, assignment[1]), number)
+    return found
+
+
+def _similar(name: str, known: Iterable[str]) -> str:
+    matches = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {matches[0]}?" if matches else ""
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -166,10 +204,15 @@ def read_toml(path: Path) -> dict[str, Any]:
     raise SettingsError(Mistake((), f"cannot read {path}: {problem}"))
 
 
-def mistakes_of(error: ValidationError) -> Iterator[Mistake]:
+def mistakes_of(error: ValidationError, model: type[BaseModel]) -> Iterator[Mistake]:
     """Describe each error of pydantic without the value, which may be a secret."""
+    schema = model.model_json_schema()
+    tables = (schema, *schema.get("$defs", {}).values())
+    keys = {key for table in tables for key in table.get("properties", {})}
     for one in error.errors(include_url=False):
         text = _TEXTS.get(one["type"]) or one["msg"].removeprefix("Value error, ")
+        if one["type"] == "extra_forbidden":
+            text += _similar(str(one["loc"][-1]), keys)
         yield Mistake(one["loc"], text)
 
 

@@ -28,7 +28,8 @@ def reported(path: Path, text: str) -> list[str]:
     assert result.exit_code == EXIT_CONFIG
     assert result.stdout == ""
     first, *others = result.stderr.splitlines()
-    assert first == "TILTYARD_AGENT_MAX_SESION: unknown variable"
+    hint = "did you mean TILTYARD_AGENT_MAX_SESSIONS?"
+    assert first == f"TILTYARD_AGENT_MAX_SESION: unknown variable; {hint}"
     return [line.split(": ")[1] for line in others]
 
 
@@ -63,7 +64,7 @@ def test_mistakes_of_the_policy_are_reported(path: Path, tmp_path: Path) -> None
         result = run(path, *command)
         assert result.exit_code == EXIT_CONFIG
         found = [line.split(": ")[:2] for line in result.stderr.splitlines()]
-        assert found == [[str(policy), "max_cpu"], [str(policy), "max_rams"]]
+        assert found == [[f"{policy}:1", "max_cpu"], [f"{policy}:2", "max_rams"]]
 
 
 def test_settings_without_mistakes_are_shown(path: Path) -> None:

@@ -11,6 +11,7 @@ from tiltyard.runtime.settings import (
     Settings,
     SettingsError,
     Words,
+    lines_of,
     read_settings,
     read_toml,
 )
@@ -40,13 +41,25 @@ def test_reports_all_mistakes_each_with_its_place(tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as raised:
         read_settings(Model, path, {"P_COUNT": "0", "P_NAME": "x"}, "P_")
     assert str(raised.value).splitlines() == [
-        "P_NAME: unknown variable",
+        "P_NAME: unknown variable; did you mean P_NAMES?",
         "P_COUNT: count: Input should be greater than 0",
-        f"{path}: names[0]: Input should be a valid string",
-        f"{path}: tables[0].name: is missing",
-        f"{path}: tables[0].nam: unknown key",
-        f"{path}: countt: unknown key",
+        f"{path}:2: names[0]: Input should be a valid string",
+        f"{path}:3: tables[0].name: is missing",
+        f"{path}:4: tables[0].nam: unknown key; did you mean name?",
+        f"{path}:1: countt: unknown key; did you mean count?",
     ]
+
+
+def test_finds_the_lines_of_keys_and_tables() -> None:
+    text = '[[a]]\nx = 1\n[b.c]\n"y" = 2\n\n[[a]]\n# x = 3\nx = { z = 4 }\n'
+    assert lines_of(text) == {
+        ("a", 0): 1,
+        ("a", 0, "x"): 2,
+        ("b", "c"): 3,
+        ("b", "c", "y"): 4,
+        ("a", 1): 6,
+        ("a", 1, "x"): 8,
+    }
 
 
 @pytest.mark.parametrize(

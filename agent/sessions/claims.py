@@ -19,10 +19,7 @@ from dataclasses import replace
 from agent.domain.deadlines import deadline_by
 from agent.domain.environment import injected_environment
 from agent.domain.errors import DiskFullError, InvalidArgumentError, StandbyNotClaimableError
-from agent.domain.session import (
-    Claim,
-    Session,
-)
+from agent.domain.session import Claim, Session
 from agent.sessions import ending
 from agent.sessions.life import ClaimRequest, Life
 from agent.sessions.runtime import Runtime

@@ -6,10 +6,7 @@ from signal import SIGKILL
 from agent.domain.engine import Container, name_of
 from agent.domain.errors import AgentError, ContainerGoneError, DiskFullError, EngineError
 from agent.domain.history import Run, signal_of, with_run
-from agent.domain.session import (
-    Process,
-    Session,
-)
+from agent.domain.session import Process, Session
 from agent.kernel.disks import Disks
 from agent.logs import reading as logs
 from agent.sessions.runtime import Runtime

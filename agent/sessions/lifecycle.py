@@ -18,10 +18,7 @@ from agent.domain.errors import (
     PortTakenError,
     SessionStoppedError,
 )
-from agent.domain.session import (
-    Drain,
-    Process,
-)
+from agent.domain.session import Drain, Process
 from agent.sessions import claims, cleanup, ending, readiness, starting
 from agent.sessions.life import Life
 from agent.sessions.reservations import Reservations

@@ -17,10 +17,7 @@ from agent.domain.errors import (
 )
 from agent.domain.internal_id import checked_id
 from agent.domain.pools import WarmPool
-from agent.domain.session import (
-    Session,
-    Standby,
-)
+from agent.domain.session import Session, Standby
 from agent.metrics.instruments import Start
 from agent.sessions import cleanup, starting
 from agent.sessions.life import Life

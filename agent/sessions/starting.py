@@ -21,10 +21,7 @@ from agent.domain.errors import (
     FirewallFailedError,
     PortTakenError,
 )
-from agent.domain.session import (
-    Deadline,
-    Session,
-)
+from agent.domain.session import Deadline, Session
 from agent.metrics.instruments import Phase, start_of
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import HostSettings, Runtime

@@ -79,7 +79,7 @@ class HostDrain:
 
     def renew(self) -> None:
         """Come due again, a little later."""
-        self._deadlines.set(DRAIN, self._clock.boottime() + RENEWED_SECONDS)
+        self._deadlines.arm(DRAIN, deadline_by(self._clock, RENEWED_SECONDS))
 
     def empty_time(self, live: Iterable[Session]) -> float | None:
         """When the last of these sessions has to end, in Unix time; None when nothing says so."""

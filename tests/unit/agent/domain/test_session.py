@@ -9,10 +9,7 @@ from hypothesis import strategies as st
 from agent.domain import environment
 from agent.domain.environment import check_environment, container_environment, injected_environment
 from agent.domain.errors import InvalidArgumentError
-from agent.domain.session import (
-    TRANSITIONS,
-    Port,
-)
+from agent.domain.session import TRANSITIONS, Port
 from tests.support.agent.samples import a_session, a_spec
 from tiltyard.contract import Protocol, State
 

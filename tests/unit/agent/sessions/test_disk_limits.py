@@ -8,10 +8,7 @@ from pathlib import Path
 
 from agent.domain.engine import container_name
 from agent.domain.errors import EngineTimeoutError
-from agent.domain.session import (
-    MEBIBYTE,
-    Session,
-)
+from agent.domain.session import MEBIBYTE, Session
 from agent.kernel.disks import Disk, Disks
 from agent.sessions.disk_limits import LOOK_LONGEST_SECONDS, LOOK_SECONDS, DiskLimits
 from agent.state.record import decode_session

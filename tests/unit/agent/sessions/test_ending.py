@@ -16,12 +16,7 @@ from agent.domain.errors import (
     SessionStoppedError,
 )
 from agent.domain.session import Process
-from tests.support.agent.hosts import (
-    Agent,
-    an_agent,
-    assert_nothing_is_left,
-    until_sealed,
-)
+from tests.support.agent.hosts import Agent, an_agent, assert_nothing_is_left, until_sealed
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import EndReason, State

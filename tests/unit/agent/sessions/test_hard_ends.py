@@ -11,10 +11,7 @@ from agent.domain.errors import (
     EngineUnavailableError,
     SessionNotFoundError,
 )
-from agent.domain.session import (
-    Process,
-    Session,
-)
+from agent.domain.session import Process, Session
 from agent.logs.reading import UNREADABLE
 from agent.sessions.ending import KILL_SECONDS, SEAL_TRIES
 from agent.state.drain import DrainOrder

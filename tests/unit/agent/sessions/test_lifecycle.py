@@ -24,12 +24,7 @@ from agent.domain.errors import (
     SpecConflictError,
 )
 from agent.domain.steps import START_STEPS
-from tests.support.agent.hosts import (
-    Agent,
-    an_agent,
-    assert_nothing_is_left,
-    until,
-)
+from tests.support.agent.hosts import Agent, an_agent, assert_nothing_is_left, until
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import EndReason, PortRequest, Protocol, Resources, SessionSpec, State

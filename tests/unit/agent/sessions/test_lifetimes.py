@@ -1,12 +1,10 @@
 """When sessions end by their lifetimes, and what their ends wait for."""
 
 import asyncio
-import tracemalloc
 from pathlib import Path
 
 import pytest
 
-from agent.domain.deadlines import Deadlines
 from agent.domain.errors import NoFreePortError
 from agent.domain.session import Session
 from agent.sessions.ending import CONFIRM_SECONDS
@@ -71,15 +69,3 @@ async def test_a_port_is_taken_again_only_after_the_end_is_recorded(
         recorded.set()
         await agent.sessions.life(session.internal_id).wait_for(lambda now: now.log_sealed)
         await agent.sessions.start(an_id(), a_spec())
-
-
-def test_a_deadline_that_is_set_again_and_again_takes_no_more_memory() -> None:
-    deadlines = Deadlines(FakeClock())
-    tracemalloc.start()
-    try:
-        for due in range(20_000):
-            deadlines.set("a", due)
-        used, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert used < 100_000

@@ -8,12 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.domain.errors import DiskFullError
-from agent.domain.session import (
-    Deadline,
-    Drain,
-    Port,
-    Process,
-)
+from agent.domain.session import Deadline, Drain, Port, Process
 from agent.state.record import Records, decode_session, encode_label, encode_session
 from tests.support.agent.samples import a_session, a_spec, an_id
 from tiltyard.contract import EndReason, Protocol, State

@@ -39,9 +39,8 @@ from agent.sessions.disk_limits import DiskLimits
 from agent.sessions.manager import SessionManager
 from agent.sessions.reconciler import Reconciler
 from agent.sessions.recovery import Recovery
-from agent.sessions.reservations import Reservations
+from agent.sessions.reservations import Reservations, StartSlots
 from agent.sessions.runtime import HostSettings, Runtime
-from agent.sessions.start_slots import StartSlots
 from agent.sessions.warm_pools import WarmPools
 from agent.settings.model import LARGEST_SPOOL_BYTES, AgentConfig
 from agent.settings.policy import load_policy
@@ -108,7 +107,7 @@ class Daemon:
             capacity=Capacity(self._allocatable(), config.max_sessions, config.gpus),
             ports=PortPool(*config.ports(), is_free or PortProbe(config.bind_address).is_free),
             tls_ports=self._tls_ports,
-            start_slots=StartSlots(config.start_slots, clock),
+            start_slots=StartSlots(config.start_slots),
             drain=HostDrain(self._records, self._deadlines, self._feed, clock),
             disks=Disks(config.disk_reserve * MEBIBYTE, config.state_dir),
             policy=self._policy,

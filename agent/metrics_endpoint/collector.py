@@ -160,7 +160,7 @@ class HostState(Collector):
         slots, tls_ports = self.reservations.start_slots, self.reservations.tls_ports
         yield _one("start_slots", "Starts that the host makes at once.", slots.slots)
         yield _one("starts_in_progress", "Starts in progress.", slots.used)
-        yield _one("starts_waiting", "Starts that wait for a slot.", slots.waiting)
+        yield _one("starts_waiting", "Starts that wait for a slot.", len(slots.waiting))
         yield _one("watch_streams", "Control planes that watch.", self.feed.watchers)
         yield _one("tls_connections", "Open connections of TLS ports.", tls_ports.connections)
         yield CounterMetricFamily(

@@ -1,17 +1,45 @@
 """What sessions hold of a host, and whether it admits one more."""
 
+from asyncio import timeout
 from dataclasses import dataclass
 
 from agent.changes.feed import Feed
 from agent.domain.capacity import Capacity
-from agent.domain.errors import DrainingError
+from agent.domain.errors import DrainingError, StartQueueFullError
 from agent.domain.ports import PortPool
 from agent.domain.session import Session
 from agent.kernel.disks import Disks
 from agent.network.tls_ports import TlsPorts
-from agent.sessions.start_slots import StartSlots
 from agent.settings.policy import Policy
 from agent.state.drain import HostDrain
+from tiltyard.runtime.fair_queue import FairSlots
+
+
+class StartSlots(FairSlots):
+    """How many containers are started at once: more would only slow each of them down."""
+
+    def __init__(self, slots: int) -> None:
+        super().__init__(lambda: slots)
+        self.slots = slots
+
+    async def acquire(self, account: str, within: float | None = None) -> None:
+        """Take a slot, waiting for one up to `within` seconds.
+
+        Raises:
+            StartQueueFullError: None was free in time.
+        """
+        if self.take():
+            return
+        try:
+            async with timeout(within):
+                await self.wait(account)
+        except TimeoutError:
+            raise StartQueueFullError(self.slots) from None
+
+    @property
+    def has_spare(self) -> bool:
+        """True while no player's start would miss a slot: none waits, and half stay free."""
+        return not self.waiting and self.used < max(1, self.slots // 2)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,9 +23,8 @@ from agent.domain.errors import (
 )
 from agent.domain.session import Deadline, Session
 from agent.metrics.instruments import Phase, start_of
-from agent.sessions.reservations import Reservations
+from agent.sessions.reservations import Reservations, StartSlots
 from agent.sessions.runtime import HostSettings, Runtime
-from agent.sessions.start_slots import StartSlots
 from agent.state.record import encode_label
 from tiltyard.contract import SessionSpec, State
 from tiltyard.runtime.logging.events import get_logger

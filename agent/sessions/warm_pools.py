@@ -252,7 +252,7 @@ class WarmPools:
                 if isinstance(error, NoCapacityError | NoFreePortError):
                     cramped.append(pool)
             else:
-                self._reservations.start_slots.take_spare()
+                self._reservations.start_slots.take()
                 self._standbys[life.session.internal_id] = life
                 self._refusals.pop(pool, None)
         return cramped

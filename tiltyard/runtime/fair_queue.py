@@ -52,12 +52,6 @@ class FairQueue(Generic[T]):
                 return item
         return None
 
-    def ahead(self, account: str) -> int:
-        """Count the items that would be served before one that is added now."""
-        own = len(self._by_account.get(account, ()))
-        others = (len(each) for name, each in self._by_account.items() if name != account)
-        return own + sum(min(count, own + 1) for count in others)
-
     def _in_order(self) -> Iterator[tuple[str, T]]:
         rows = [(account, iter(each)) for account, each in self._by_account.items()]
         while rows:

@@ -25,9 +25,8 @@ from agent.rpc.service import AgentService, Services
 from agent.sessions.manager import SessionManager
 from agent.sessions.reconciler import Reconciler
 from agent.sessions.recovery import Recovery
-from agent.sessions.reservations import Reservations
+from agent.sessions.reservations import Reservations, StartSlots
 from agent.sessions.runtime import HostSettings, Runtime
-from agent.sessions.start_slots import StartSlots
 from agent.sessions.warm_pools import WarmPools
 from agent.settings.policy import Policy
 from agent.state.drain import HostDrain
@@ -214,7 +213,7 @@ async def an_agent(
         ),
         ports=PortPool(*ports, is_free),
         tls_ports=tls_ports,
-        start_slots=StartSlots(start_slots, clock),
+        start_slots=StartSlots(start_slots),
         drain=HostDrain(records, deadlines, feed, clock),
         disks=disks or Disks(0, tmp_path),
         policy=policy or Policy(host_network=True),

@@ -111,7 +111,7 @@ async def test_the_wait_for_a_slot_is_the_phase_of_the_queue(
             for _ in range(2)
         ]
         await engine.held("create")
-        await until(lambda: agent.reservations.start_slots.waiting == 1)
+        await until(lambda: len(agent.reservations.start_slots.waiting) == 1)
         now = await scrape()
         assert (now("start_slots"), now("starts_in_progress"), now("starts_waiting")) == (1, 1, 1)
         await clock.advance(1)

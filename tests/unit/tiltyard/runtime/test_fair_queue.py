@@ -64,13 +64,3 @@ def test_no_account_is_served_twice_before_another(accounts: list[str]) -> None:
         for before, after in zip([-1, *own], own, strict=False):
             between = served[before + 1 : after]
             assert len({one[0] for one in between}) == len(between)
-
-
-@given(Joins, st.sampled_from("abcd"))
-def test_ahead_is_how_many_are_served_before(accounts: list[str], account: str) -> None:
-    queue = _queue(accounts)
-    ahead = queue.ahead(account)
-    queue.put(account, f"{account}!")
-    others_first = _served(queue).index(f"{account}!")
-    assert others_first <= ahead
-    assert ahead <= others_first + len(set(accounts) - {account})

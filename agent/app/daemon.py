@@ -92,7 +92,7 @@ class Daemon:
             config.certificate_files(),
             clock,
             bind_address=config.bind_address,
-            notify=self._feed.tell_host,
+            notify=self._feed.host_changed,
             limits=Limits(
                 config.tls_max_connections,
                 config.tls_max_connections_per_port,
@@ -154,7 +154,7 @@ class Daemon:
                 self._clock,
                 version=ipaddress.ip_address(self._config.bind_address).version,
                 published=lambda: published_ports(sessions.all()),
-                notify=self._feed.tell_host,
+                notify=self._feed.host_changed,
             )
             stack.push_async_callback(_bounded, "firewall", self._firewall.close)
             await stack.enter_async_context(self._served(runtime, sessions))
@@ -276,7 +276,7 @@ class Daemon:
         self._reservations.disks.watch(info.data_root)
         for warning in info.warnings:
             log.warning("the engine is not as it should be", error=warning)
-        self._feed.tell_host()
+        self._feed.host_changed()
 
     def _allocatable(self) -> Resources:
         """Resources by the settings; zero if not set and the engine has not answered."""

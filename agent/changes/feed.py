@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from agent.domain.session import Session
 
@@ -15,7 +15,7 @@ PILE_LARGEST = 2000
 """Sessions: twice what lives on a host."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Changes:
     """Changes since the last call; `snapshot` requests a new snapshot, `end` ends the watch."""
 
@@ -26,50 +26,36 @@ class Changes:
     end: bool = False
 
 
-@dataclass(slots=True, eq=False)
 class Subscription:
     """One watcher's pile of changes. A slow one finds fewer and newer ones, never more."""
 
-    _sessions: dict[str, Session] = field(default_factory=dict)
-    _host: bool = False
-    _images: bool = False
-    _snapshot: bool = False
-    _end: bool = False
-    _wake: asyncio.Event = field(default_factory=asyncio.Event)
+    def __init__(self) -> None:
+        self._sessions: dict[str, Session] = {}
+        self._pending = Changes()
+        self._wake = asyncio.Event()
 
     async def take(self, timeout: float) -> Changes:
         """Wait for changes, at most `timeout` seconds, and take them; none when nothing came."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._wake.wait()
+        changes, self._pending = self._pending, Changes(end=self._pending.end)
         sessions = sorted(self._sessions.values(), key=lambda session: session.sequence)
-        changes = Changes(tuple(sessions), self._host, self._images, self._snapshot, self._end)
+        changes.sessions = tuple(sessions)
         self._sessions.clear()
-        self._host = self._images = self._snapshot = False
         self._wake.clear()
         return changes
 
-    def note(
-        self,
-        session: Session | None = None,
-        *,
-        host: bool = False,
-        images: bool = False,
-        snapshot: bool = False,
-    ) -> None:
-        """Add a change to the pile."""
-        if session is not None and not self._snapshot:
+    def note(self, session: Session | None = None, **changed: bool) -> None:
+        """Add a change to the pile; `changed` are fields of `Changes`."""
+        pending = self._pending
+        for name, value in changed.items():
+            setattr(pending, name, value)
+        if session is not None:
             self._sessions[session.internal_id] = session
-        self._host |= host
-        self._images |= images
-        self._snapshot |= snapshot or len(self._sessions) > PILE_LARGEST
-        if self._snapshot:
+        pending.snapshot |= len(self._sessions) > PILE_LARGEST
+        if pending.snapshot:
             self._sessions.clear()  # the snapshot has the newest of each
-        self._wake.set()
-
-    def end(self) -> None:
-        """Have the watcher go."""
-        self._end = True
         self._wake.set()
 
 
@@ -102,33 +88,28 @@ class Feed:
         self._changed = asyncio.Event()
         return self.sequence
 
-    def tell_session(self, session: Session) -> None:
+    def session_changed(self, session: Session) -> None:
         """Notify the watchers of a session, and of its host's resources."""
-        for subscription in self._subscriptions:
-            subscription.note(session, host=True)
+        self._note(session, host=True)
 
-    def tell_host(self) -> None:
+    def host_changed(self) -> None:
         """Notify the watchers that the host changed."""
         self.stamp()
-        for subscription in self._subscriptions:
-            subscription.note(host=True)
+        self._note(host=True)
 
-    def tell_images(self) -> None:
+    def images_changed(self) -> None:
         """Notify the watchers that the host has other images."""
         self.stamp()
-        for subscription in self._subscriptions:
-            subscription.note(host=True, images=True)
+        self._note(host=True, images=True)
 
-    def ask_snapshot(self) -> None:
+    def request_snapshot(self) -> None:
         """Make all watchers start with a new snapshot."""
         self.stamp()
-        for subscription in self._subscriptions:
-            subscription.note(snapshot=True)
+        self._note(snapshot=True)
 
     def end(self) -> None:
         """Have all watchers go: the agent stops."""
-        for subscription in self._subscriptions:
-            subscription.end()
+        self._note(end=True)
 
     @contextlib.contextmanager
     def subscribe(self) -> Iterator[Subscription]:
@@ -139,3 +120,7 @@ class Feed:
             yield subscription
         finally:
             self._subscriptions.discard(subscription)
+
+    def _note(self, session: Session | None = None, **changed: bool) -> None:
+        for subscription in self._subscriptions:
+            subscription.note(session, **changed)

@@ -1,31 +1,29 @@
 """What can go wrong on a host: a reason, a sentence and typed fields.
 
-The classes know neither gRPC nor Docker. `docker_engine.py` translates the engine's errors into
-them once on the way in; `rpc.py` maps their reasons to gRPC once on the way out.
+The classes know neither gRPC nor Docker: `docker/errors.py` translates the engine's errors into
+them on the way in, `rpc/statuses.py` their reasons to gRPC on the way out.
 """
 
-from dataclasses import dataclass, fields
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, dataclass_transform
 
 from tiltyard.contract import ErrorReason
 
 
-@dataclass(eq=False)
+@dataclass_transform(eq_default=False)
 class AgentError(Exception):
     """Base of all errors of the agent; the text is `template` filled with the fields."""
 
     reason: ClassVar[ErrorReason] = ErrorReason.INTERNAL
     template: ClassVar[str] = "cannot complete the call: internal error"
 
-    def __post_init__(self) -> None:
-        super().__init__(str(self))
+    def __init_subclass__(cls) -> None:
+        dataclass(eq=False)(cls)
 
     def __str__(self) -> str:
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return self.template.format(**values)
+        return self.template.format(**vars(self))
 
 
-@dataclass(eq=False)
 class InvalidArgumentError(AgentError):
     """A field of a request is missing, malformed or outside its limits."""
 
@@ -35,7 +33,6 @@ class InvalidArgumentError(AgentError):
     template = "cannot accept {field}: {cause}"
 
 
-@dataclass(eq=False)
 class SessionNotFoundError(AgentError):
     """No session of this internal id is known."""
 
@@ -44,7 +41,6 @@ class SessionNotFoundError(AgentError):
     template = "cannot find session {internal_id}"
 
 
-@dataclass(eq=False)
 class SpecConflictError(AgentError):
     """The internal id is known with another spec."""
 
@@ -53,7 +49,6 @@ class SpecConflictError(AgentError):
     template = "cannot start session {internal_id}: it is known with another spec"
 
 
-@dataclass(eq=False)
 class SessionStoppedError(AgentError):
     """A stop for this internal id arrived before or during its start."""
 
@@ -62,7 +57,6 @@ class SessionStoppedError(AgentError):
     template = "cannot start session {internal_id}: it was stopped"
 
 
-@dataclass(eq=False)
 class SessionLiveError(AgentError):
     """The session has not ended yet."""
 
@@ -71,7 +65,6 @@ class SessionLiveError(AgentError):
     template = "cannot read from the container of session {internal_id}: it has not ended"
 
 
-@dataclass(eq=False)
 class NoCapacityError(AgentError):
     """The host lacks a resource that a session reserves."""
 
@@ -82,7 +75,6 @@ class NoCapacityError(AgentError):
     template = "cannot reserve {wanted:g} {resource}: {free:g} free"
 
 
-@dataclass(eq=False)
 class NoFreePortError(AgentError):
     """No port of the host's range is free."""
 
@@ -91,7 +83,6 @@ class NoFreePortError(AgentError):
     template = "cannot reserve a {protocol} port: none of the range is free"
 
 
-@dataclass(eq=False)
 class PortTakenError(AgentError):
     """A host port is in use: `protocol` "" and `port` 0 if the engine does not name it."""
 
@@ -101,7 +92,6 @@ class PortTakenError(AgentError):
     template = "cannot reserve {protocol} port {port}: it is in use"
 
 
-@dataclass(eq=False)
 class PortOutOfRangeError(AgentError):
     """A pinned port is outside the host's range."""
 
@@ -112,7 +102,6 @@ class PortOutOfRangeError(AgentError):
     template = "cannot reserve port {port}: the range is {first}-{last}"
 
 
-@dataclass(eq=False)
 class StartQueueFullError(AgentError):
     """The host is starting as many containers as it can."""
 
@@ -121,7 +110,6 @@ class StartQueueFullError(AgentError):
     template = "cannot begin the start: {slots} starts are in progress"
 
 
-@dataclass(eq=False)
 class DrainingError(AgentError):
     """The host takes no new sessions."""
 
@@ -129,7 +117,6 @@ class DrainingError(AgentError):
     template = "cannot start a session: the host is drained"
 
 
-@dataclass(eq=False)
 class StaleRevisionError(AgentError):
     """A newer order has come before this one."""
 
@@ -139,7 +126,6 @@ class StaleRevisionError(AgentError):
     template = "cannot apply revision {revision}: {known} is applied already"
 
 
-@dataclass(eq=False)
 class NotReconciledError(AgentError):
     """The agent has not reconciled its records with the engine yet."""
 
@@ -147,7 +133,6 @@ class NotReconciledError(AgentError):
     template = "cannot start sessions yet: records are not reconciled with the engine"
 
 
-@dataclass(eq=False)
 class ImageMissingError(AgentError):
     """The image is not on this host."""
 
@@ -156,7 +141,6 @@ class ImageMissingError(AgentError):
     template = "cannot run {image}: it is not on this host"
 
 
-@dataclass(eq=False)
 class ImageCannotRunError(AgentError):
     """The engine refuses to start this image, here and on any host."""
 
@@ -165,7 +149,6 @@ class ImageCannotRunError(AgentError):
     template = "cannot run the image: {cause}"
 
 
-@dataclass(eq=False)
 class ImageNotFoundError(AgentError):
     """The registry does not have the image."""
 
@@ -174,7 +157,6 @@ class ImageNotFoundError(AgentError):
     template = "cannot pull {image}: the registry does not have it"
 
 
-@dataclass(eq=False)
 class RegistryUnavailableError(AgentError):
     """The registry cannot be reached, rejects the request, or sends an invalid response."""
 
@@ -184,14 +166,12 @@ class RegistryUnavailableError(AgentError):
     template = "cannot pull {image}: {cause}"
 
 
-@dataclass(eq=False)
 class RegistryRefusedError(RegistryUnavailableError):
     """The registry requires credentials, or denies them access to the image."""
 
     template = "cannot pull {image}: the registry denies access: {cause}"
 
 
-@dataclass(eq=False)
 class RegistryTimeoutError(AgentError):
     """The registry did not answer in time."""
 
@@ -201,7 +181,6 @@ class RegistryTimeoutError(AgentError):
     template = "cannot pull {image}: {cause}"
 
 
-@dataclass(eq=False)
 class ImageInUseError(AgentError):
     """Something uses the image that was to be removed."""
 
@@ -211,7 +190,6 @@ class ImageInUseError(AgentError):
     template = "cannot remove {image}: {cause}"
 
 
-@dataclass(eq=False)
 class NotAllowedError(AgentError):
     """The host policy does not allow the request."""
 
@@ -221,7 +199,6 @@ class NotAllowedError(AgentError):
     template = "cannot {what}: this host's policy {cause}"
 
 
-@dataclass(eq=False)
 class NoCertificateError(AgentError):
     """A session has a TLS port, and the host no certificate."""
 
@@ -229,7 +206,6 @@ class NoCertificateError(AgentError):
     template = "cannot terminate TLS: this host has no valid certificate"
 
 
-@dataclass(eq=False)
 class EngineUnavailableError(AgentError):
     """The container engine cannot be reached."""
 
@@ -238,7 +214,6 @@ class EngineUnavailableError(AgentError):
     template = "cannot reach the container engine: {cause}"
 
 
-@dataclass(eq=False)
 class EngineTimeoutError(AgentError):
     """The engine's response was lost or late; the outcome is unknown until it is read again."""
 
@@ -247,7 +222,6 @@ class EngineTimeoutError(AgentError):
     template = "cannot confirm {call}: no response from the container engine"
 
 
-@dataclass(eq=False)
 class EngineError(AgentError):
     """Any other failure of the engine."""
 
@@ -257,12 +231,10 @@ class EngineError(AgentError):
     template = "cannot {call}: {cause}"
 
 
-@dataclass(eq=False)
 class FirewallFailedError(EngineError):
     """The engine could not write firewall rules, since other programs interfere."""
 
 
-@dataclass(eq=False)
 class CannotKillError(AgentError):
     """The container does not end, not even by SIGKILL."""
 
@@ -271,7 +243,6 @@ class CannotKillError(AgentError):
     template = "cannot end session {internal_id}: its process survives SIGKILL"
 
 
-@dataclass(eq=False)
 class ContainerGoneError(AgentError):
     """The container is no longer on the host."""
 
@@ -280,7 +251,6 @@ class ContainerGoneError(AgentError):
     template = "cannot find container {container}"
 
 
-@dataclass(eq=False)
 class ContainerExistsError(AgentError):
     """A container of this name exists; the engine's answer to a create that took place before."""
 
@@ -289,7 +259,6 @@ class ContainerExistsError(AgentError):
     template = "cannot create container {name}: the name is in use"
 
 
-@dataclass(eq=False)
 class PathNotFoundError(AgentError):
     """The path does not exist in the container."""
 
@@ -298,7 +267,6 @@ class PathNotFoundError(AgentError):
     template = "cannot find {path!r} in the container"
 
 
-@dataclass(eq=False)
 class ArtifactTooLargeError(AgentError):
     """The artifact is larger than a download may be: `limit` counts bytes of tar, or `what`."""
 
@@ -308,7 +276,6 @@ class ArtifactTooLargeError(AgentError):
     template = "cannot send the artifact: it has more than {limit} {what}"
 
 
-@dataclass(eq=False)
 class ReadersBusyError(AgentError):
     """All slots or space for readers of artifacts or logs are in use; temporary."""
 
@@ -317,7 +284,6 @@ class ReadersBusyError(AgentError):
     template = "cannot serve another reader now: {cause}"
 
 
-@dataclass(eq=False)
 class ReaderTooSlowError(AgentError):
     """An artifact was read too slowly and has been removed."""
 
@@ -325,7 +291,6 @@ class ReaderTooSlowError(AgentError):
     template = "cannot send the artifact: it is read too slowly"
 
 
-@dataclass(eq=False)
 class UnreadableTarError(AgentError):
     """The engine's archive is truncated or malformed."""
 
@@ -334,7 +299,6 @@ class UnreadableTarError(AgentError):
     template = "cannot read the engine's archive: {cause}"
 
 
-@dataclass(eq=False)
 class LogGoneError(AgentError):
     """The log is no longer on the host."""
 
@@ -343,7 +307,6 @@ class LogGoneError(AgentError):
     template = "cannot read the log of session {internal_id}: it is no longer on this host"
 
 
-@dataclass(eq=False)
 class DiskFullError(AgentError):
     """A disk of the host is full or cannot be written."""
 
@@ -353,7 +316,6 @@ class DiskFullError(AgentError):
     template = "cannot write {path}: {cause}"
 
 
-@dataclass(eq=False)
 class StandbyNotClaimableError(AgentError):
     """A standby is unknown, not ready, in doubt, ending, or claimed by another session."""
 

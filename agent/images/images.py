@@ -124,7 +124,7 @@ class Images:
         here = await self._engine.images()
         if here != self._here:
             self._here = here
-            self._feed.tell_images()
+            self._feed.images_changed()
 
     async def pull(
         self, image: str, credentials: Credentials | None = None

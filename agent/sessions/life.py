@@ -135,7 +135,7 @@ class Life:
             self.answer_claim(ended)
         self._wake_waiters()
         if self.started:
-            self._runtime.feed.tell_session(self._session)
+            self._runtime.feed.session_changed(self._session)
 
     def note(self, **changes: object) -> None:
         """Change what is recorded with the next change."""

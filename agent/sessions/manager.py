@@ -293,7 +293,7 @@ class SessionManager:
         life = Life(self._runtime, self._reservations, session)
         self._lives[internal_id] = life
         self._own(life, Lifecycle(self._runtime, self._reservations, life).run_new)
-        self._runtime.feed.tell_host()
+        self._runtime.feed.host_changed()
         return life
 
     def _end(self, life: Life, reason: EndReason) -> None:

@@ -200,7 +200,7 @@ class Reconciler:
         for internal_id in found.sessions:
             self._remove(found, internal_id, partial(self._sessions.forget, internal_id))
         if disks.warnings != told:
-            runtime.feed.tell_host()
+            runtime.feed.host_changed()
 
     def _remove(
         self, due: Due, internal_id: str, work: Callable[[], Coroutine[None, None, None]]
@@ -245,7 +245,7 @@ class Reconciler:
     def _set_available(self, *, available: bool, why: str = "") -> None:
         if available != self.engine_available:
             self.engine_available = available
-            self._runtime.feed.tell_host()
+            self._runtime.feed.host_changed()
             if available:
                 log.info("the engine answers")
         if why:

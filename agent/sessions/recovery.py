@@ -63,7 +63,7 @@ class Recovery:
                     await life.wait_started()
         log.info("reconciled", sessions=len(self._sessions.lives), containers=len(containers))
         self._sessions.reconciled = True
-        self._runtime.feed.ask_snapshot()
+        self._runtime.feed.request_snapshot()
 
     def may_reap(self, found: Container) -> bool:
         """False for a running container with an unreadable label: the operator must decide."""

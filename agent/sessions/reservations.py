@@ -95,7 +95,7 @@ class Reservations:
         self.capacity.release(internal_id)
         self.tls_ports.close(internal_id)
         self.ports.release(internal_id)
-        self.feed.tell_host()
+        self.feed.host_changed()
 
     def _with_ports(self, session: Session) -> Session:
         spec = session.spec

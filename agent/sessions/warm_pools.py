@@ -139,7 +139,7 @@ class WarmPools:
         warnings = self._warnings()
         if warnings != self.warnings:
             self.warnings = warnings
-            self._runtime.feed.tell_host()
+            self._runtime.feed.host_changed()
 
     async def close(self) -> None:
         """Let go of all; the standbys run on."""
@@ -174,7 +174,7 @@ class WarmPools:
             self._setbacks.pop(order.pool, None)  # what it starts now may do better
             self._refusals.pop(order.pool, None)
         log.info("warm pool ordered", pool=order.pool, count=order.size)
-        self._runtime.feed.tell_host()
+        self._runtime.feed.host_changed()
 
     def _live(self) -> list[Life]:
         """The standbys that can be claimed, now or once they are ready."""

@@ -74,7 +74,7 @@ class HostDrain:
         await self._records.save_drain(wanted)
         log.info("drain changed", draining=order.draining)
         self._take(wanted)
-        self._feed.tell_host()
+        self._feed.host_changed()
         return True
 
     def renew(self) -> None:

@@ -181,7 +181,7 @@ async def an_agent(
     cgroups = FakeCgroups(tmp_path / "cgroup")
     usage = UsageMeter(clock, cgroups.find)
     flows_forgotten: list[tuple[Port, ...]] = []
-    tls_ports = TlsPorts(certificate, clock, bind_address="127.0.0.1", notify=feed.tell_host)
+    tls_ports = TlsPorts(certificate, clock, bind_address="127.0.0.1", notify=feed.host_changed)
     await tls_ports.look()
 
     async def forget_flows(ports: Sequence[Port]) -> None:

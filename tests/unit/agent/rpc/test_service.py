@@ -40,9 +40,9 @@ async def test_news_that_take_long_leave_the_loop_to_others_but_no_watcher_in_si
         while not (await anext(messages)).HasField("snapshot_end"):
             pass
         took_now = took
-        feed.tell_host()
+        feed.host_changed()
         assert (await anext(messages)).HasField("host")
-        feed.tell_host()
+        feed.host_changed()
         news = asyncio.create_task(anext(messages), name="news")
         await clock.advance(rest - 0.01)
         assert not news.done()

@@ -416,7 +416,7 @@ async def test_looks_that_take_long_leave_the_loop_to_others(
     monkeypatch.setattr(agent.warm_pools, "look", look)
     async with kept_full(agent):
         assert looks == 1
-        agent.runtime.feed.tell_host()
+        agent.runtime.feed.host_changed()
         await clock.advance(rest - 0.1)
         assert looks == 1
         await clock.advance(0.1)

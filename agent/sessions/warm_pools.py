@@ -16,10 +16,11 @@ from agent.domain.errors import (
     NoFreePortError,
     NotReconciledError,
     SessionNotFoundError,
+    StaleRevisionError,
     StandbyNotClaimableError,
 )
 from agent.domain.internal_id import checked_id
-from agent.domain.pools import WarmPool
+from agent.domain.pools import WarmPool, taken
 from agent.domain.session import Session
 from agent.domain.standby_plan import Holding, Plan, Setback, plan, set_back
 from agent.metrics.instruments import Start
@@ -29,7 +30,6 @@ from agent.sessions.manager import SessionManager
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
 from agent.sessions.starting import check_spec
-from agent.state.pool_files import PoolFiles
 from tiltyard.contract import EndReason
 from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import rest_after
@@ -42,6 +42,8 @@ log = get_logger(__name__)
 
 PASS_SECONDS = 10.0
 """Between two looks at the latest; each change of the host is cause for one."""
+REMOVED_KEPT = 50
+"""Removed pools that are remembered, for orders that come late."""
 
 
 class WarmPools:
@@ -53,7 +55,8 @@ class WarmPools:
         self._runtime = runtime
         self._reservations = reservations
         self._sessions = sessions
-        self._files = PoolFiles(runtime.records)
+        self._pools: dict[str, WarmPool] = {}
+        """What was asked for, of the newest REMOVED_KEPT pools that were removed, too."""
         self._ordering = asyncio.Lock()
         self._orders = TaskOwner[None](AgentError)
         self._standbys: dict[str, Life] = {}
@@ -96,7 +99,7 @@ class WarmPools:
     @property
     def pools(self) -> tuple[WarmPool, ...]:
         """What was asked for, by id."""
-        return self._files.all
+        return tuple(self._pools[each] for each in sorted(self._pools))
 
     def uses_image(self, image: str) -> bool:
         """True for an image that standbys are to start from."""
@@ -106,7 +109,7 @@ class WarmPools:
 
     async def load(self) -> None:
         """Remember what was asked, before anything is served."""
-        await self._files.load()
+        self._pools = await self._runtime.records.load_pools()
 
     async def run(self) -> None:
         """Keep the pools full, for ever."""
@@ -166,11 +169,20 @@ class WarmPools:
 
     async def _set(self, order: WarmPool) -> None:
         async with self._ordering:
-            before = self._files.find(order.pool)
-            if not await self._files.set(order):
+            before = self._pools.get(order.pool)
+            if before is not None and order.revision < before.revision:
+                raise StaleRevisionError(order.revision, before.revision)
+            if before is not None and order.revision == before.revision:
                 return
-            after = self._files.find(order.pool)
-        if before is None or after is None or before.spec_revision != after.spec_revision:
+            after = taken(order, before)
+            await self._runtime.records.save_pool(after)
+            self._pools[order.pool] = after
+            removed = [each for each in self._pools.values() if not each.size]
+            removed.sort(key=lambda each: each.revision)
+            for each in removed[:-REMOVED_KEPT]:
+                del self._pools[each.pool]
+                await self._runtime.records.remove_pool(each.pool)
+        if before is None or before.spec_revision != after.spec_revision:
             self._setbacks.pop(order.pool, None)  # what it starts now may do better
             self._refusals.pop(order.pool, None)
         log.info("warm pool ordered", pool=order.pool, count=order.size)
@@ -224,7 +236,7 @@ class WarmPools:
             self._set_back(life, _end_of(session))
             self._failed[pool] = session.internal_id
             life = self._standbys.get(kept or "", life)
-        asked = self._files.find(pool)
+        asked = self._pools.get(pool)
         is_kept = life.session.internal_id == self._failed.get(pool)
         if not (is_kept and asked is not None and asked.size):
             self._let_go(life, EndReason.STOPPED)

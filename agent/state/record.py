@@ -11,7 +11,7 @@
         public/                  0755, seen by the container at /run/tiltyard
           session.json           0644, what the game may know of itself
         stopped-<reason>         that it was stopped while the disk was full
-      pools/<pool id>.json       what was asked for each warm pool, see `pool_files`
+      pools/<pool id>.json       what was asked for each warm pool
       tombstones/<internal id>   stops that came before their start, see `tombstones`
       spool/                     artifacts on their way
 
@@ -35,6 +35,7 @@ from typing import IO, ParamSpec, Protocol, TypeVar
 from pydantic import TypeAdapter
 
 from agent.domain.engine import LABEL_RECORD
+from agent.domain.pools import WarmPool
 from agent.domain.session import Deadline, Drain, Session
 from agent.state import state_format
 from agent.state.disk import disk
@@ -58,7 +59,7 @@ PUBLIC_FORMAT = 1
 STOPPED = "stopped-"
 """Begins the name of a file that says what a session was stopped for."""
 
-SESSIONS, DRAINS = TypeAdapter(Session), TypeAdapter(Drain)
+SESSIONS, DRAINS, POOLS = TypeAdapter(Session), TypeAdapter(Drain), TypeAdapter(WarmPool)
 
 
 def encode_session(session: Session) -> bytes:
@@ -261,7 +262,19 @@ class Records:
 
     async def load_drain(self) -> Drain:
         """What was asked of the host last; nothing when that cannot be read."""
-        return await self.run(self._load_drain)
+        return await self.run(_read, self._root / "drain.json", DRAINS) or Drain()
+
+    async def save_pool(self, pool: WarmPool) -> None:
+        """Remember what was asked for a warm pool."""
+        await self.write(self.pools_dir / f"{pool.pool}.json", POOLS.dump_json(pool))
+
+    async def remove_pool(self, pool: str) -> None:
+        """Forget a warm pool; what cannot be removed is with the next one."""
+        await self.remove([self.pools_dir / f"{pool}.json"])
+
+    async def load_pools(self) -> dict[str, WarmPool]:
+        """What was asked for each warm pool; those that cannot be read are left out."""
+        return await self.run(_read_pools, self.pools_dir)
 
     async def close(self) -> None:
         """Finish what is being written, and let the next agent have the directory."""
@@ -316,29 +329,15 @@ class Records:
         for directory in (self._root / "sessions").iterdir():
             # What a killed agent was about to put into its place goes.
             _remove([*directory.glob(".*.new"), *directory.glob("public/.*.new")])
-            try:
-                session = decode_session((directory / "record.json").read_bytes())
-            except (OSError, ValueError) as error:
-                log.error("cannot read a record", session=directory.name, error=str(error))  # noqa: TRY400 - the text says it all
+            session = _read(directory / "record.json", SESSIONS)
+            if session is None:
                 damaged.append(directory.name)
-            else:
-                for path in directory.glob(f"{STOPPED}*"):
-                    reason = EndReason(path.name.removeprefix(STOPPED))
-                    session = session.with_changes(stop_reason=session.stop_reason or reason)
-                sessions.append(session)
+                continue
+            for path in directory.glob(f"{STOPPED}*"):
+                reason = EndReason(path.name.removeprefix(STOPPED))
+                session = session.with_changes(stop_reason=session.stop_reason or reason)
+            sessions.append(session)
         return sorted(sessions, key=lambda session: session.create_time), damaged
-
-    def _load_drain(self) -> Drain:
-        path = self._root / "drain.json"
-        try:
-            return DRAINS.validate_json(path.read_bytes())
-        except FileNotFoundError:
-            return Drain()
-        except (OSError, ValueError) as error:
-            log.error(  # noqa: TRY400 - the text says it all
-                "cannot read the drain: the host is not drained", path=str(path), error=str(error)
-            )
-            return Drain()
 
     def _delete_old(self, internal_ids: list[str], before: float) -> list[str]:
         young = []
@@ -358,6 +357,22 @@ class Records:
 def _write(path: Path, data: bytes) -> None:
     with disk(path):
         write(path, data, 0o600)
+
+
+def _read(path: Path, adapter: TypeAdapter[T]) -> T | None:
+    """Read a file of JSON; None when there is none, or it cannot be read."""
+    try:
+        return adapter.validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        log.error("cannot read a file of the state", path=str(path), error=str(error))  # noqa: TRY400 - the text says it all
+        return None
+
+
+def _read_pools(folder: Path) -> dict[str, WarmPool]:
+    found = [_read(path, POOLS) for path in folder.glob("*.json")]
+    return {pool.pool: pool for pool in found if pool is not None}
 
 
 def _remove(paths: Iterable[Path]) -> None:

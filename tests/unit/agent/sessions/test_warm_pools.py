@@ -10,10 +10,9 @@ import pytest
 
 from agent.domain.engine import container_name
 from agent.domain.errors import EngineError, InvalidArgumentError, StaleRevisionError
-from agent.sessions.warm_pools import PASS_SECONDS
+from agent.sessions.warm_pools import PASS_SECONDS, REMOVED_KEPT
 from agent.settings.policy import Policy
 from agent.state.drain import DrainOrder
-from agent.state.pool_files import REMOVED_KEPT
 from tests.support.agent.hosts import Agent, an_agent, assert_nothing_is_left
 from tests.support.agent.pools import (
     OTHER,

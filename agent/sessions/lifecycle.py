@@ -14,7 +14,6 @@ from agent.domain.errors import (
     AgentError,
     DiskFullError,
     EngineError,
-    EngineUnavailableError,
     PortTakenError,
     SessionStoppedError,
 )
@@ -38,8 +37,6 @@ class Lifecycle:
         self._runtime = runtime
         self._reservations = reservations
         self._life = life
-        self._created = False
-        """True once the engine has a container of this start."""
         self._refusals = 0
         """How often in a row the engine has refused to start it again."""
 
@@ -264,7 +261,7 @@ class Lifecycle:
         life, back_off = self._life, BackOff(self._runtime.clock)
         while True:
             try:
-                await self._remove_traces(error)
+                await starting.undo(self._runtime, life.session)
                 break
             except AgentError as trouble:
                 log.warning("cannot undo yet", error=str(trouble))
@@ -278,15 +275,6 @@ class Lifecycle:
         life.release()
         life.mark_removed()
         life.finish_start(error)
-
-    async def _remove_traces(self, error: AgentError) -> None:
-        """Undo once; an engine that was gone before it was asked for a container has none."""
-        try:
-            await starting.undo(self._runtime, self._life.session)
-        except EngineUnavailableError:
-            if self._created or not isinstance(error, EngineUnavailableError):
-                raise
-            await self._runtime.records.delete(self._life.session.internal_id)
 
     # -- bookkeeping ---------------------------------------------------------------------------
 
@@ -302,7 +290,6 @@ class Lifecycle:
 
     async def _step(self, name: str) -> None:
         """A named step of the start; a stop that came meanwhile ends the start there."""
-        self._created = self._created or name == "start.created"
         await self._runtime.failpoint(name)
         if self._life.stop_reason is not None:
             raise SessionStoppedError(self._life.session.internal_id)

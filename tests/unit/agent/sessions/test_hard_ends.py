@@ -215,11 +215,3 @@ async def test_a_container_whose_start_is_unknown_keeps_its_ports_until_it_is_re
     await agent.clock.advance(1)
     await until(agent.nothing_is_held)
     await assert_nothing_is_left(agent)
-
-
-async def test_an_engine_that_was_gone_from_the_beginning_holds_nothing(agent: Agent) -> None:
-    agent.engine.unavailable = True
-    with pytest.raises(EngineUnavailableError):
-        await agent.sessions.start(an_id(), a_spec())
-    await until(agent.nothing_is_held)
-    assert agent.directories() == []

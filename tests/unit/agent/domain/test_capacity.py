@@ -9,15 +9,6 @@ from tiltyard.contract import Resources
 TOTAL = Resources(nano_cpus=4_000, memory_bytes=1_000)
 
 
-def test_a_reservation_is_held_until_it_is_released() -> None:
-    capacity = Capacity(TOTAL, max_sessions=10)
-    capacity.reserve("a", Resources(1_000, 300))
-    assert capacity.reserved == Resources(1_000, 300)
-    capacity.release("a")
-    capacity.release("a")
-    assert capacity.reserved == Resources()
-
-
 @pytest.mark.parametrize(
     ("wanted", "named"),
     [

@@ -22,30 +22,6 @@ def test_ports_come_in_the_order_of_the_request() -> None:
     assert [port.container for port in ports] == [7778, 7777]
 
 
-def test_tcp_and_udp_are_separate_spaces() -> None:
-    pool = PortPool(20000, 20000)
-    assert [port.host for port in pool.reserve("a", [TCP, UDP])] == [20000, 20000]
-
-
-def test_a_port_returns_only_after_all_others() -> None:
-    pool = PortPool(20000, 20002)
-    taken = []
-    for number in range(6):
-        taken.append(pool.reserve(str(number), [UDP])[0].host)
-        pool.release(str(number))
-    assert taken == [20000, 20001, 20002, 20000, 20001, 20002]
-
-
-def test_all_or_none() -> None:
-    pool = PortPool(20000, 20001)
-    pool.reserve("a", [UDP])
-    with pytest.raises(NoFreePortError):
-        pool.reserve("b", [TCP, UDP, PortRequest(7779, Protocol.UDP)])
-    assert pool.free(Protocol.TCP) == 2
-    assert pool.free(Protocol.UDP) == 1
-    assert pool.reserve("c", [UDP])[0].host == 20001
-
-
 def test_a_pinned_port_is_taken_before_others_choose() -> None:
     pool = PortPool(20000, 20001)
     ports = pool.reserve("a", [UDP, PortRequest(7779, Protocol.UDP, pinned=20000)])
@@ -123,20 +99,6 @@ def test_a_request_skips_a_limited_number_of_ports_and_the_next_continues() -> N
     assert pool.reserve("a", [UDP])[0].host == free_from
 
 
-def test_ports_of_sessions_are_not_asked_about() -> None:
-    asked: list[int] = []
-
-    def always(_: Protocol, port: int) -> bool:
-        asked.append(port)
-        return True
-
-    pool = PortPool(20000, 20001, always)
-    pool.reserve("a", [UDP])
-    with pytest.raises(PortTakenError):
-        pool.reserve("b", [pinned(20000)])
-    assert asked == [20000]
-
-
 @given(st.lists(st.tuples(st.integers(0, 4), st.booleans())))
 def test_of_the_free_ports_the_one_comes_that_was_released_longest_ago(
     moves: list[tuple[int, bool]],
@@ -159,12 +121,6 @@ def test_of_the_free_ports_the_one_comes_that_was_released_longest_ago(
                 pool.adopt(name, (Port(7777, Protocol.UDP, port),))
             for port in sorted(released, key=lambda port: released[port]):
                 pool.avoid([Port(7777, Protocol.UDP, port)])
-
-
-def test_avoided_ports_go_to_the_end_of_the_queue() -> None:
-    pool = PortPool(20000, 20002)
-    pool.avoid([Port(1, Protocol.UDP, 20000), Port(1, Protocol.UDP, 4)])
-    assert [pool.reserve(str(n), [UDP])[0].host for n in range(3)] == [20001, 20002, 20000]
 
 
 def test_what_a_tls_port_takes_beside_its_own_is_none_that_another_names() -> None:

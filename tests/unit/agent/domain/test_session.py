@@ -24,17 +24,6 @@ def test_only_the_table_allows_a_transition(before: State, after: State) -> None
             session.to(after, at=0.0)
 
 
-def test_nothing_leaves_an_ended_state() -> None:
-    assert not TRANSITIONS[State.EXITED]
-    assert not TRANSITIONS[State.DEAD]
-
-
-def test_every_live_state_can_end() -> None:
-    for state in State:
-        if not state.ended:
-            assert {State.EXITED, State.DEAD} <= TRANSITIONS[state]
-
-
 def test_a_state_changes_by_to_alone() -> None:
     with pytest.raises(ValueError, match="by `to` alone"):
         a_session().with_changes(state=State.RUNNING)

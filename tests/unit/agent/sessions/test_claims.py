@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 
 from agent.domain.engine import container_name
 from agent.domain.errors import (
-    AgentError,
     DiskFullError,
     DrainingError,
     EngineUnavailableError,
@@ -84,19 +82,6 @@ async def test_a_claimed_standby_is_a_session_of_its_claimant(
     assert claim is not None
     assert claim.told
     assert recorded(agent, session).claim == replace(claim, told=False)  # there is no signal
-
-
-async def test_its_lifetime_ends_it(agent: Agent, clock: FakeClock) -> None:
-    standby = await a_standby(agent)
-    await agent.warm_pools.claim(standby.internal_id, a_claim(ttl=60.0))
-    await clock.advance(59)
-    agent.sessions.end_due()
-    assert agent.sessions.life(standby.internal_id).session.state is State.RUNNING
-    await clock.advance(1)
-    agent.sessions.end_due()
-    life = agent.sessions.life(standby.internal_id)
-    await life.wait_for(lambda session: session.state.ended)
-    assert life.session.end_reason is EndReason.TTL
 
 
 async def test_a_repeat_answers_the_session(agent: Agent) -> None:
@@ -171,14 +156,6 @@ async def test_what_ends_cannot_be_claimed(agent: Agent, *, stopped: bool) -> No
     assert agent.sessions.life(standby.internal_id).session.is_standby
 
 
-async def test_a_claim_that_the_end_overtakes_is_refused(agent: Agent) -> None:
-    standby = await a_standby(agent)
-    agent.engine.end(container_name(standby.internal_id), 0)
-    claim = claiming(agent, standby)  # before the end has been seen
-    with pytest.raises(StandbyNotClaimableError, match="it has ended"):
-        await claim
-
-
 async def test_a_drained_host_hands_out_none_but_repeats(agent: Agent) -> None:
     standby = await a_standby(agent)
     await agent.sessions.set_drain(DrainOrder(1, draining=True))
@@ -201,15 +178,6 @@ async def test_what_is_being_claimed_is_not_stopped_as_too_many(agent: Agent) ->
         assert (await claim).state is State.RUNNING
         await settle()
         assert agent.sessions.life(standby.internal_id).session.stop_reason is None
-
-
-async def test_what_is_being_stopped_is_not_handed_out(agent: Agent) -> None:
-    standby = await a_standby(agent)
-    await agent.warm_pools.set(a_pool(0, revision=2))
-    agent.warm_pools.look()
-    with pytest.raises(StandbyNotClaimableError, match="it does not run"):
-        await agent.warm_pools.claim(standby.internal_id, a_claim())
-    await settle()
 
 
 async def test_a_claim_that_cannot_be_recorded_is_none(
@@ -277,12 +245,6 @@ async def test_an_engine_that_is_away_does_not_keep_the_signal(
     assert sent == [(standby.process, "SIGUSR1")]
 
 
-async def test_without_a_signal_in_its_pool_a_game_gets_none(agent: Agent) -> None:
-    standby = await a_standby(agent)
-    await agent.warm_pools.claim(standby.internal_id, a_claim())
-    assert signals(agent, standby) == 0
-
-
 @pytest.mark.parametrize("step", CLAIM_STEPS)
 async def test_an_agent_that_ends_at_any_step_of_a_claim(
     tmp_path: Path, engine: FakeEngine, clock: FakeClock, step: str
@@ -312,27 +274,6 @@ async def test_an_agent_that_ends_at_any_step_of_a_claim(
         assert told(agent, again)["id"] == "m1"
         await settle()
         assert signals(agent, standby) == (2 if step == "claim.signalled" else 1)
-
-
-async def test_a_repeat_waits_until_the_next_agent_has_told_the_game(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
-        standby = await a_standby(agent, claim_signal="SIGUSR1")
-        agent.steps.hold("claim.recorded")
-        claim = claiming(agent, standby)
-        await agent.steps.reached("claim.recorded")
-        claim.cancel()
-    async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
-        agent.steps.hold("claim.published")
-        await agent.reconciler.pass_once()
-        await agent.steps.reached("claim.published")
-        again = claiming(agent, standby, a_claim(again=True))
-        await settle()
-        assert not again.done()
-        agent.steps.release("claim.published")
-        assert (await again).spec.identity.session_id == "m1"
-        assert signals(agent, standby) == 1
 
 
 async def test_a_repeat_while_it_is_recorded_that_the_game_was_told_has_its_answer(
@@ -433,40 +374,7 @@ async def test_a_standby_with_its_record_is_a_standby_after_a_restart(
         assert (await agent.warm_pools.claim(standby.internal_id, a_claim())).claim is not None
 
 
-async def test_a_standby_whose_start_was_cut_off_goes_on_or_is_undone(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    for step, left in (("start.created", 0), ("start.started", 1)):
-        folder = tmp_path / step
-        async with an_agent(folder, engine, clock) as agent, kept_full(agent):
-            agent.steps.hold(step)
-            await ordered(agent, a_pool(1))
-            await agent.steps.reached(step)
-        async with an_agent(folder, engine, clock) as agent:
-            await settle()
-            assert len(ready(agent)) == left
-
-
-async def test_the_watchers_are_told_of_standbys_and_claims(agent: Agent) -> None:
-    with agent.runtime.feed.subscribe() as changes:
-        standby = await a_standby(agent)
-        assert standby in (await changes.take(0)).sessions
-        claimed = await agent.warm_pools.claim(standby.internal_id, a_claim())
-        [found] = (await changes.take(0)).sessions
-        assert found.spec.identity == claimed.spec.identity
-    assert claimed.internal_id in {each.internal_id for each in agent.sessions.settled()}
-
-
 @pytest.mark.parametrize("text", ["{", "nul", '{"a": 1} x', "[" * 200_000, r'"\ud800"'])
 def test_a_request_that_is_not_json_is_refused(text: str) -> None:
     with pytest.raises(InvalidArgumentError, match="not JSON"):
         checked_request(text)
-
-
-def test_a_claim_without_a_request_reads_as_none() -> None:
-    assert json.loads(checked_request("")) is None
-
-
-def test_every_refusal_tells_its_cause() -> None:
-    error: AgentError = StandbyNotClaimableError("it is not ready")
-    assert str(error) == "cannot claim the standby: it is not ready"

@@ -11,9 +11,7 @@ from agent.domain.errors import EngineTimeoutError
 from agent.domain.session import MEBIBYTE, Session
 from agent.kernel.disks import Disk, Disks
 from agent.sessions.disk_limits import LOOK_LONGEST_SECONDS, LOOK_SECONDS, DiskLimits
-from agent.state.record import decode_session
 from tests.support.agent.hosts import Agent, an_agent
-from tests.support.agent.pools import POOL, a_pool, kept_full
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import settle
 from tests.support.fakes import FakeClock, FakeEngine
@@ -74,22 +72,6 @@ async def test_a_session_beyond_its_limit_ends_and_its_neighbours_do_not(agent: 
         assert ended.restart_count == 0
         assert "limit of disk" in ended.detail
     assert {now(agent, each).state for each in spared} == {State.RUNNING}
-
-
-async def test_why_it_ends_is_recorded_before_it_is_told(agent: Agent) -> None:
-    internal_id = await started(agent, LIMIT + 1, limit=LIMIT)
-    agent.steps.hold("stop.recorded")
-    async with watched(agent):
-        await agent.clock.advance(2 * LOOK_SECONDS)
-        await agent.steps.reached("stop.recorded")
-        path = agent.records.directory(internal_id) / "record.json"
-        recorded = decode_session(await asyncio.to_thread(path.read_bytes))
-        assert (recorded.state, recorded.stop_reason) == (State.SHUTTINGDOWN, EndReason.DISK)
-        assert recorded.spec.disk_bytes == LIMIT
-        assert "kill" not in {call for call, _ in agent.engine.calls}
-        agent.steps.release("stop.recorded")
-        await settle()
-    assert now(agent, internal_id).end_reason is EndReason.DISK
 
 
 async def test_without_limits_nobody_is_looked_at(agent: Agent) -> None:
@@ -159,18 +141,6 @@ async def test_a_disk_that_loses_room_has_those_looked_at_who_may_have_taken_it(
         await clock.advance(LOOK_SECONDS / 2)
         assert looks(agent)[:2] == [large, small]
         assert len(looks(agent)) >= 4
-
-
-async def test_a_standby_that_wrote_too_much_is_replaced(agent: Agent) -> None:
-    await agent.warm_pools.set(a_pool(1, disk_bytes=LIMIT))
-    async with kept_full(agent), watched(agent):
-        [first] = agent.sessions.all()
-        assert first.standby is not None
-        assert first.standby.pool == POOL
-        agent.engine.write_files(container_name(first.internal_id), LIMIT + 1)
-        await agent.clock.advance(2 * LOOK_SECONDS)
-        live = [each for each in agent.sessions.all() if not each.state.ended]
-        assert [each.internal_id == first.internal_id for each in live] == [False]
 
 
 async def test_a_session_that_waits_for_its_restart_ends_too(agent: Agent) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.domain.errors import DiskFullError, EngineError, LogGoneError
+from agent.domain.errors import DiskFullError, LogGoneError
 from agent.domain.session import Session
 from agent.kernel.disks import RESERVE_INODES, Disk, Disks, disk_of, measured
 from agent.logs import reading as logs
@@ -310,23 +310,6 @@ async def test_of_one_disk_containers_go_before_logs(agent: Agent, filling: Fill
     assert _logs(agent) == {old, young}
     await agent.pass_over()
     assert _logs(agent) == set()
-
-
-async def test_of_one_disk_logs_go_while_the_engine_keeps_a_container(
-    agent: Agent, filling: Filling
-) -> None:
-    filling.shared = True
-    old = await _ended(agent)
-    await agent.clock.advance(4 * 3600)
-    await agent.pass_over()
-    kept = await _ended(agent)
-    filling.free = {"docker": 0, "state": 0}
-    for _ in range(2):
-        agent.engine.fail_next("remove", EngineError("remove", "device or resource busy"))
-        await agent.pass_over()
-    assert (_removed(agent), _logs(agent)) == ({old}, {kept})
-    await agent.pass_over()
-    assert _removed(agent) == {old, kept}
 
 
 async def test_a_log_without_room_is_given_that_of_older_ones(

@@ -22,19 +22,6 @@ from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import EndReason, State
 
 
-async def test_a_stopped_session_has_ended_when_the_answer_comes(agent: Agent) -> None:
-    session = await agent.sessions.start(an_id(), a_spec(restart=True))
-    ended = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-    assert ended.state is State.EXITED
-    assert ended.end_reason is EndReason.STOPPED
-    assert ended.exit_code == 143
-    assert ended.process is None
-    assert agent.nothing_is_held()
-    again = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-    assert again.state is State.EXITED
-    await until_sealed(agent, session.internal_id)
-
-
 async def test_a_discarded_session_leaves_nothing_and_cannot_start_again(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     ended = await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
@@ -46,13 +33,6 @@ async def test_a_discarded_session_leaves_nothing_and_cannot_start_again(agent: 
         await agent.sessions.start(session.internal_id, a_spec())
 
 
-async def test_an_ended_session_can_still_be_discarded(agent: Agent) -> None:
-    session = await agent.sessions.start(an_id(), a_spec())
-    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-    await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
-    await assert_nothing_is_left(agent)
-
-
 async def test_a_game_that_ignores_sigterm_is_killed_after_the_grace_period(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     agent.engine.ignores_sigterm.add(f"tiltyard-{session.internal_id}")
@@ -62,53 +42,6 @@ async def test_a_game_that_ignores_sigterm_is_killed_after_the_grace_period(agen
     assert not stopper.done()
     await agent.clock.advance(2)
     assert (await stopper).exit_code == 137
-
-
-@pytest.mark.parametrize("exit_code", [0, 3, 139])
-async def test_a_process_that_ends_by_itself_leaves_its_exit_code(
-    agent: Agent, exit_code: int
-) -> None:
-    session = await agent.sessions.start(an_id(), a_spec())
-    agent.engine.end(f"tiltyard-{session.internal_id}", exit_code)
-    await until_sealed(agent, session.internal_id)
-    ended = agent.sessions.life(session.internal_id).session
-    assert (ended.state, ended.end_reason) == (State.EXITED, EndReason.EXITED)
-    assert ended.exit_code == exit_code
-    assert agent.nothing_is_held()
-
-
-async def test_out_of_memory_is_reported(agent: Agent) -> None:
-    session = await agent.sessions.start(an_id(), a_spec())
-    agent.engine.end(f"tiltyard-{session.internal_id}", 137, oom=True)
-    await until_sealed(agent, session.internal_id)
-    assert agent.sessions.life(session.internal_id).session.end_reason is EndReason.OOM
-
-
-async def test_a_failure_is_restarted_with_a_growing_delay_until_it_succeeds(agent: Agent) -> None:
-    session = await agent.sessions.start(an_id(), a_spec(restart=True))
-    life, name = agent.sessions.life(session.internal_id), f"tiltyard-{session.internal_id}"
-    for count, delay in enumerate((1, 2, 4), start=1):
-        agent.engine.end(name, 1)
-        await life.wait_for(lambda now: now.state is State.RESTARTING)
-        assert life.session.restart_delay == delay
-        await agent.clock.advance(delay)
-        await life.wait_for(lambda now, count=count: now.restart_count == count)  # type: ignore[misc]
-        assert life.session.state is State.RUNNING
-        assert life.session.ports == session.ports
-    agent.engine.end(name, 0)
-    await until_sealed(agent, session.internal_id)
-    assert life.session.state is State.EXITED
-    assert life.session.restart_count == 3
-
-
-async def test_a_stop_while_it_waits_to_restart_is_final(agent: Agent) -> None:
-    session = await agent.sessions.start(an_id(), a_spec(restart=True))
-    life = agent.sessions.life(session.internal_id)
-    agent.engine.end(f"tiltyard-{session.internal_id}", 1)
-    await life.wait_for(lambda now: now.state is State.RESTARTING)
-    ended = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-    assert (ended.state, ended.end_reason) == (State.EXITED, EndReason.STOPPED)
-    assert ended.exit_code == 1
 
 
 REFUSALS = [PortTakenError("udp", 20000), EngineError("start", "it is told so")]
@@ -150,13 +83,15 @@ async def test_a_restart_that_the_engine_refuses_for_a_while_succeeds_then(
         assert life.session.ports == session.ports
 
 
-async def test_a_stop_is_heard_while_a_refused_restart_waits(agent: Agent) -> None:
+@pytest.mark.parametrize("refused", [False, True])
+async def test_a_stop_while_a_restart_waits_is_final(agent: Agent, *, refused: bool) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     life = agent.sessions.life(session.internal_id)
-    agent.engine.fail_next("start", PortTakenError("udp", 20000))
+    if refused:
+        agent.engine.fail_next("start", PortTakenError("udp", 20000))
     agent.engine.end(f"tiltyard-{session.internal_id}", 1)
     await life.wait_for(lambda now: now.state is State.RESTARTING)
-    await agent.clock.advance(1.5)
+    await agent.clock.advance(1.5 if refused else 0.5)
     ended = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     assert (ended.state, ended.end_reason) == (State.EXITED, EndReason.STOPPED)
 
@@ -216,29 +151,6 @@ async def test_a_stop_after_a_restart_of_unknown_outcome_ends_the_game(
     assert ended.state is State.EXITED
     assert (await agent.engine.inspect(name)).process is None
     assert agent.nothing_is_held()
-
-
-async def test_a_container_that_vanishes_is_a_dead_session(agent: Agent) -> None:
-    session = await agent.sessions.start(an_id(), a_spec())
-    await agent.engine.remove(f"tiltyard-{session.internal_id}")
-    life = agent.sessions.life(session.internal_id)
-    await life.wait_for(lambda now: now.state is State.DEAD)
-    assert life.session.end_reason is EndReason.ENGINE_ERROR
-    assert agent.nothing_is_held()
-
-
-async def test_a_lifetime_ends_the_session_and_not_before(agent: Agent) -> None:
-    session = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
-    keeper = asyncio.create_task(agent.sessions.keep_deadlines())
-    try:
-        await agent.clock.advance(59.9)
-        assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
-        await agent.clock.advance(1.2)
-        await until_sealed(agent, session.internal_id)
-        assert agent.sessions.life(session.internal_id).session.end_reason is EndReason.TTL
-    finally:
-        keeper.cancel()
-        await asyncio.gather(keeper, return_exceptions=True)
 
 
 async def test_a_stop_of_an_unknown_id_refuses_its_late_start_for_an_hour(

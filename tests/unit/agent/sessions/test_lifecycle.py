@@ -16,7 +16,6 @@ from agent.domain.errors import (
     ImageMissingError,
     InvalidArgumentError,
     NoCapacityError,
-    NoFreePortError,
     NotReconciledError,
     PortTakenError,
     SessionNotFoundError,
@@ -27,7 +26,7 @@ from agent.domain.steps import START_STEPS
 from tests.support.agent.hosts import Agent, an_agent, assert_nothing_is_left, until
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
-from tiltyard.contract import EndReason, PortRequest, Protocol, Resources, SessionSpec, State
+from tiltyard.contract import EndReason, PortRequest, Protocol, SessionSpec, State
 
 UUID = "01234567-89ab-4def-8123-456789abcdef"
 
@@ -138,17 +137,6 @@ async def test_undoing_goes_on_when_the_engine_cannot_help_at_once(agent: Agent)
     await assert_nothing_is_left(agent)
 
 
-async def test_a_port_that_somebody_else_uses_is_passed_over(agent: Agent) -> None:
-    agent.engine.occupy("udp", 20000)
-    session = await agent.sessions.start(an_id(), a_spec())
-    assert session.ports[0].host == 20001
-    public = json.loads(
-        (agent.records.public_dir(session.internal_id) / "session.json").read_text()
-    )
-    assert public["ports"][0]["host"] == 20001
-    assert session.injected_env["TILTYARD_PORT_UDP_7777"] == "20001"
-
-
 async def test_a_pinned_port_that_somebody_else_uses_is_refused(agent: Agent) -> None:
     agent.engine.occupy("udp", 20050)
     with pytest.raises(PortTakenError):
@@ -169,23 +157,6 @@ async def test_ports_all_used_by_others_are_refused_with_nothing_left(
         await assert_nothing_is_left(agent)
 
 
-async def test_an_exhausted_range_refuses_and_recovers(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock, ports=(20000, 20002)) as agent:
-        ids = [an_id() for _ in range(50)]
-        answers = await asyncio.gather(
-            *(agent.sessions.start(internal_id, a_spec()) for internal_id in ids),
-            return_exceptions=True,
-        )
-        started = [a.internal_id for a in answers if not isinstance(a, BaseException)]
-        refused = [a for a in answers if isinstance(a, BaseException)]
-        assert len(started) == 3
-        assert all(isinstance(a, NoFreePortError) for a in refused)
-        await agent.sessions.stop(started[0], EndReason.STOPPED)
-        assert (await agent.sessions.start(an_id(), a_spec())).state is State.RUNNING
-
-
 async def test_admission_is_atomic_under_fifty_callers(
     tmp_path: Path, engine: FakeEngine, clock: FakeClock
 ) -> None:
@@ -197,22 +168,6 @@ async def test_admission_is_atomic_under_fifty_callers(
         assert len(refused) == 40
         assert all(isinstance(a, NoCapacityError) for a in refused)
         assert agent.reservations.capacity.reserved.nano_cpus == 10**9
-
-
-async def test_a_reservation_that_does_not_fit_leaves_nothing(agent: Agent) -> None:
-    with pytest.raises(NoCapacityError):
-        await agent.sessions.start(
-            an_id(),
-            a_spec(reservation=Resources(10**12, 1), limits=Resources(10**12, 1)),
-        )
-    await assert_nothing_is_left(agent)
-
-
-async def test_names_that_the_host_sets_are_refused(agent: Agent) -> None:
-    for name in ("TILTYARD_HOST", "TILTYARD_PORT_UDP_7777"):
-        with pytest.raises(InvalidArgumentError):
-            await agent.sessions.start(an_id(), a_spec(env={name: "mine"}))
-    await assert_nothing_is_left(agent)
 
 
 def _expanding(variables: int, references: int) -> SessionSpec:

@@ -11,14 +11,13 @@ from agent.domain.errors import (
     AgentError,
     EngineUnavailableError,
     FirewallFailedError,
-    ImageCannotRunError,
     NoFreePortError,
     PortTakenError,
 )
 from agent.domain.session import Session
 from agent.sessions.starting import FIREWALL_TRIES
 from tests.support.agent.hosts import Agent, an_agent, assert_nothing_is_left, until
-from tests.support.agent.samples import IMAGE, a_spec, an_id
+from tests.support.agent.samples import a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import EndReason, NetworkMode, PortRequest, Protocol, State
 
@@ -142,13 +141,6 @@ async def test_f21_a_start_whose_answer_was_lost_forgets_them_too(
     engine.answer_lost_next("start")
     session = await play(agent)
     assert agent.flows_forgotten == [session.ports]
-
-
-async def test_a_start_that_fails_forgets_nothing(agent: Agent, engine: FakeEngine) -> None:
-    engine.cannot_run.add(IMAGE)
-    with pytest.raises(ImageCannotRunError):
-        await play(agent)
-    assert agent.flows_forgotten == []
 
 
 async def test_f21_a_restart_forgets_them_before_it_is_told(

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 import os
 import shutil
 from collections.abc import AsyncIterator
@@ -20,7 +19,7 @@ from agent.domain.errors import (
 from agent.domain.session import Session
 from agent.domain.steps import REMOVAL_STEPS, RESTART_STEPS
 from agent.state.record import Records
-from agent.state.tombstones import TOMBSTONE_SECONDS, Tombstones
+from agent.state.tombstones import Tombstones
 from tests.support.agent.hosts import Agent, an_agent, until, until_sealed
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
@@ -282,33 +281,6 @@ async def test_directories_without_a_good_record_go_with_the_logs_of_their_time(
         os.utime(agent.records.directory(young), (clock.time() - WEEK - 1,) * 2)
         await agent.pass_over()
         assert agent.directories() == [kept.internal_id]
-
-
-async def test_tombstones_go_from_the_disk_after_an_hour(agent: Agent, clock: FakeClock) -> None:
-    folder = agent.records.directory("x").parent.parent / "tombstones"
-    first, second = an_id(), an_id()
-    for internal_id, wait in ((first, TOMBSTONE_SECONDS), (second, 0.0)):
-        with pytest.raises(SessionNotFoundError):
-            await agent.sessions.stop(internal_id, EndReason.STOPPED)
-        await clock.advance(wait)
-    assert [path.name for path in folder.iterdir()] == [second]
-
-
-async def test_a_discard_that_fails_when_nobody_waits_is_logged(
-    agent: Agent, caplog: pytest.LogCaptureFixture
-) -> None:
-    session = await _ended(agent)
-    agent.engine.hold("remove")
-    asked = asyncio.create_task(
-        agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
-    )
-    await agent.engine.held("remove")
-    asked.cancel()
-    await asyncio.gather(asked, return_exceptions=True)
-    agent.engine.fail_next("remove", EngineTimeoutError("remove"))
-    with caplog.at_level(logging.WARNING):
-        agent.engine.release("remove")
-        await until(lambda: "cannot be discarded yet" in caplog.text)
 
 
 async def test_images_that_cannot_be_listed_keep_no_session_from_being_adopted(

@@ -289,17 +289,3 @@ async def test_orphans_are_removed_after_a_grace_period_and_foreign_containers_s
         assert [found.name for found in await engine.list(theirs)] == [
             f"tiltyard-{other.internal_id}"
         ]
-
-
-async def test_a_container_that_somebody_restarted_is_still_the_session(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
-        session = await agent.sessions.start(an_id(), a_spec())
-    name = f"tiltyard-{session.internal_id}"
-    engine.end(name, 0)
-    await engine.start(name)
-    async with an_agent(tmp_path, engine, clock) as agent:
-        life = agent.sessions.life(session.internal_id)
-        await life.wait_for(lambda now: now.process not in {None, session.process})
-        assert life.session.state is State.RUNNING

@@ -15,7 +15,6 @@ from agent.settings.policy import Policy
 from agent.state.drain import DrainOrder
 from tests.support.agent.hosts import Agent, an_agent, assert_nothing_is_left
 from tests.support.agent.pools import (
-    OTHER,
     POOL,
     a_claim,
     a_pool,
@@ -78,24 +77,6 @@ async def test_it_is_full_again_after_a_claim_and_after_an_end(agent: Agent) -> 
         assert second.internal_id not in agent.directories()  # it left nothing
 
 
-async def test_a_pool_that_is_taken_away_leaves_nothing(agent: Agent) -> None:
-    async with kept_full(agent):
-        await ordered(agent, a_pool(3))
-        await ordered(agent, NOBODY)
-        await assert_nothing_is_left(agent)
-
-
-async def test_a_smaller_pool_keeps_what_is_ready(agent: Agent, engine: FakeEngine) -> None:
-    async with kept_full(agent):
-        await ordered(agent, a_pool(2))
-        kept = ready(agent)
-        engine.binds_at_once = False
-        await ordered(agent, a_pool(4, revision=2))
-        assert (len(standbys(agent)), len(ready(agent))) == (4, 2)
-        await ordered(agent, a_pool(2, revision=3))
-        assert standbys(agent) == ready(agent) == kept
-
-
 async def test_of_a_newer_spec_each_replaces_one_as_it_becomes_ready(
     agent: Agent, engine: FakeEngine
 ) -> None:
@@ -145,21 +126,6 @@ async def test_what_has_no_room_is_started_once_there_is_some(
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
         await settle()
         assert (len(ready(agent)), agent.warm_pools.warnings) == (3, ())
-
-
-async def test_a_standby_waits_while_players_start(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock, start_slots=4) as agent, kept_full(agent):
-        engine.hold("start")
-        players = [asyncio.create_task(agent.sessions.start(an_id(), a_spec())) for _ in range(2)]
-        await settle()
-        await ordered(agent, a_pool(3))
-        assert standbys(agent) == []
-        engine.release("start")
-        await asyncio.gather(*players)
-        await settle()
-        assert len(ready(agent)) == 3
 
 
 async def test_standbys_leave_half_of_the_slots_to_players(
@@ -288,33 +254,6 @@ async def test_what_was_asked_is_known_after_a_restart(
         assert len(standbys(agent)) == 2
 
 
-async def test_a_host_without_its_control_plane_fills_what_it_lacks_when_it_comes_back(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent, kept_full(agent):
-        await ordered(agent, a_pool(3))
-        gone = ready(agent)[0]
-    engine.end(container_name(gone.internal_id), 137)
-    async with an_agent(tmp_path, engine, clock) as agent, kept_full(agent):
-        await clock.advance(1)
-        assert len(ready(agent)) == 3
-
-
-async def test_a_reboot_ends_standbys_and_new_ones_start(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent, kept_full(agent):
-        await ordered(agent, a_pool(2, restart=True))
-        before = {each.internal_id for each in ready(agent)}
-    for each in before:
-        engine.end(container_name(each), 137)
-    clock.reboot()
-    async with an_agent(tmp_path, engine, clock) as agent, kept_full(agent):
-        await clock.advance(1)
-        assert len(ready(agent)) == 2
-        assert not before & set(agent.directories())
-
-
 @pytest.mark.parametrize("content", ["", "{}"])
 async def test_a_pool_that_cannot_be_read_is_none(
     tmp_path: Path, engine: FakeEngine, clock: FakeClock, content: str
@@ -362,29 +301,11 @@ async def test_an_invalid_order_is_rejected(agent: Agent, order: Any, field: str
     assert agent.warm_pools.pools == ()
 
 
-async def test_pools_do_not_touch_each_other(agent: Agent) -> None:
-    async with kept_full(agent):
-        await ordered(agent, a_pool(2))
-        await ordered(agent, a_pool(1, pool=OTHER))
-        before = ready(agent)
-        await ordered(agent, a_pool(0, revision=2, pool=OTHER))
-        assert (ready(agent), ready(agent, OTHER)) == (before, [])
-
-
 async def test_an_image_is_in_use_while_a_pool_is_to_start_from_it(agent: Agent) -> None:
     await agent.warm_pools.set(a_pool(1))
     assert agent.warm_pools.uses_image(IMAGE)
     await agent.warm_pools.set(NOBODY)
     assert not agent.warm_pools.uses_image(IMAGE)
-
-
-async def test_each_standby_has_a_gpu_of_its_own(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock, gpus=("0", "1")) as agent, kept_full(agent):
-        await ordered(agent, a_pool(3, reservation=Resources(10**8, 2**25, gpus=1)))
-        assert sorted(each.gpu_ids for each in ready(agent)) == [("0",), ("1",)]
-        assert "cannot reserve 1 GPUs: 0 free" in agent.warm_pools.warnings[0]
 
 
 async def test_a_standby_that_cannot_be_removed_is_removed_later(

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.domain.deadlines import deadline_by
 from agent.domain.session import Session
 from agent.kernel.disks import Shortage
 from agent.state import retention
@@ -216,29 +215,6 @@ async def _goes_in_its_time(agent: Agent, internal_id: str) -> None:
     await agent.pass_over()
     assert agent.directories() == []
     await assert_survived(agent)
-
-
-def test_what_an_earlier_version_recorded_goes_by_the_wall_clock(clock: FakeClock) -> None:
-    old = an_ended("a", end_time=clock.time() - 5)
-    new = an_ended("b", end_time=1.0, kept_since=deadline_by(clock, -5))
-    assert retention.with_ages([old, new], clock) == [(5, old), (5, new)]
-
-
-async def test_the_number_of_ended_sessions_is_limited(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Nobody acknowledges anything: nothing waits for that."""
-    monkeypatch.setattr(retention, "ENDED_KEPT", 2)
-    running = await agent.sessions.start(an_id(), a_spec())
-    ended = []
-    for _ in range(4):
-        ended.append(await _ended(agent))
-        await agent.clock.advance(1)
-    for _ in range(2):  # the container, then the rest
-        await agent.pass_over()
-    assert agent.directories() == sorted([running.internal_id, *ended[2:]])
-    assert len(await agent.engine.list(agent.runtime.settings.agent_id)) == 3
-    assert "goes before its time" in caplog.text
 
 
 async def test_the_number_of_tombstones_is_limited(

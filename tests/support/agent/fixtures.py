@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults.ledger import ledger
 from tests.faults.memory_host import assert_survived
-from tests.support.agent.hosts import Agent, an_agent, hosts
+from tests.support.agent.hosts import Agent, Host, an_agent, hosts
 from tests.support.fakes import FakeClock, FakeEngine
 
 
@@ -40,6 +40,11 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-async def agent(tmp_path: Path, engine: FakeEngine, clock: FakeClock) -> AsyncIterator[Agent]:
-    async with an_agent(tmp_path, engine, clock) as agent:
+def host(tmp_path: Path, engine: FakeEngine, clock: FakeClock) -> Host:
+    return Host(tmp_path, engine, clock)
+
+
+@pytest.fixture
+async def agent(host: Host) -> AsyncIterator[Agent]:
+    async with host() as agent:
         yield agent

@@ -264,6 +264,18 @@ async def an_agent(
         await records.close()
 
 
+@dataclass
+class Host:
+    """A machine on which an agent runs, one run after the other; a call is a run of it."""
+
+    folder: Path
+    engine: FakeEngine
+    clock: FakeClock
+
+    def __call__(self, **made: Any) -> contextlib.AbstractAsyncContextManager[Agent]:
+        return an_agent(self.folder, self.engine, self.clock, **made)
+
+
 async def assert_nothing_is_left(agent: Agent) -> None:
     assert agent.nothing_is_held()
     assert agent.directories() == []

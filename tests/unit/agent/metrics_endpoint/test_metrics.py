@@ -19,7 +19,7 @@ from agent.metrics.instruments import Metrics
 from agent.metrics_endpoint.listener import MetricsListener
 from agent.network.tls_ports import TlsPorts
 from agent.state.drain import DrainOrder
-from tests.support.agent.hosts import Agent, an_agent, until
+from tests.support.agent.hosts import Agent, Host, until
 from tests.support.agent.pools import a_claim, a_pool, kept_full, ordered, ready
 from tests.support.agent.samples import IMAGE, MEBIBYTE, a_session, a_spec, an_id
 from tests.support.agent.scraped import CLOCK, Scraped, scraped, scraped_from
@@ -46,15 +46,15 @@ def engine(clock: FakeClock) -> FakeEngine:
 
 
 @pytest.fixture
-async def agent(tmp_path: Path, engine: FakeEngine, clock: FakeClock) -> AsyncIterator[Agent]:
+async def agent(host: Host) -> AsyncIterator[Agent]:
     disks = Disks(
         MEBIBYTE,
-        tmp_path,
+        host.folder,
         lambda path, reserve: Disk(
             path, 7 * MEBIBYTE, reserve, free_inodes=9000, reserve_inodes=5000
         ),
     )
-    async with an_agent(tmp_path, engine, clock, cores=8, disks=disks) as agent:
+    async with host(cores=8, disks=disks) as agent:
         yield agent
 
 
@@ -98,24 +98,24 @@ async def test_each_phase_of_a_cold_start_is_timed(
 
 
 async def test_the_wait_for_a_slot_is_the_phase_of_the_queue(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent.sessions.starting.START_WAIT_SECONDS", None)
     async with (
-        an_agent(tmp_path, engine, clock, start_slots=1) as agent,
+        host(start_slots=1) as agent,
         scraped(agent) as scrape,
     ):
-        engine.hold("create")
+        host.engine.hold("create")
         starts = [
             asyncio.create_task(agent.sessions.start(an_id(), a_spec()), name="start")
             for _ in range(2)
         ]
-        await engine.held("create")
+        await host.engine.held("create")
         await until(lambda: len(agent.reservations.start_slots.waiting) == 1)
         now = await scrape()
         assert (now("start_slots"), now("starts_in_progress"), now("starts_waiting")) == (1, 1, 1)
-        await clock.advance(1)
-        engine.release("create")
+        await host.clock.advance(1)
+        host.engine.release("create")
         await asyncio.gather(*starts)
         now = await scrape()
         assert now("start_phase_duration_seconds_sum", phase="queue", kind="cold") == 1
@@ -156,10 +156,10 @@ async def test_a_refused_start_is_counted_by_its_reason(
 
 
 async def test_starts_before_the_first_comparison_are_refused_and_the_host_is_not_healthy(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+    host: Host,
 ) -> None:
     async with (
-        an_agent(tmp_path, engine, clock, reconcile=False) as agent,
+        host(reconcile=False) as agent,
         scraped(agent) as scrape,
     ):
         with pytest.raises(Exception, match="not reconciled"):

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -25,7 +24,7 @@ from agent.sessions.claims import checked_request
 from agent.sessions.life import ClaimRequest
 from agent.state.drain import DrainOrder
 from agent.state.record import Records, decode_session
-from tests.support.agent.hosts import Agent, an_agent
+from tests.support.agent.hosts import Agent, Host
 from tests.support.agent.pools import a_claim, a_pool, kept_full, ordered, ready, standbys, told
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import settle
@@ -205,16 +204,14 @@ def unpublished() -> Iterator[None]:
         yield
 
 
-async def test_what_its_game_could_not_read_it_is_told_by_the_next_agent(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+async def test_what_its_game_could_not_read_it_is_told_by_the_next_agent(host: Host) -> None:
+    async with host() as agent:
         standby = await a_standby(agent, claim_signal="SIGUSR1")
         with unpublished():
             await agent.warm_pools.claim(standby.internal_id, a_claim())
         await settle()
         assert (told(agent, standby)["standby"], signals(agent, standby)) == (True, 0)
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         await settle()
         assert (told(agent, standby)["id"], signals(agent, standby)) == ("m1", 1)
 
@@ -246,18 +243,16 @@ async def test_an_engine_that_is_away_does_not_keep_the_signal(
 
 
 @pytest.mark.parametrize("step", CLAIM_STEPS)
-async def test_an_agent_that_ends_at_any_step_of_a_claim(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, step: str
-) -> None:
+async def test_an_agent_that_ends_at_any_step_of_a_claim(host: Host, step: str) -> None:
     """It was claimed or it was not; repeated, it is, and the game knows."""
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         standby = await a_standby(agent, claim_signal="SIGUSR1")
         agent.steps.hold(step)
         claim = claiming(agent, standby, a_claim(ttl=600.0))
         await agent.steps.reached(step)
         claim.cancel()
-    await clock.advance(60)
-    async with an_agent(tmp_path, engine, clock) as agent:
+    await host.clock.advance(60)
+    async with host() as agent:
         await settle()
         found = agent.sessions.life(standby.internal_id).session
         assert found.is_standby == (step == "claim.begun")
@@ -270,7 +265,7 @@ async def test_an_agent_that_ends_at_any_step_of_a_claim(
         again = await agent.warm_pools.claim(standby.internal_id, a_claim(ttl=600.0, again=True))
         assert again.deadline is not None
         passed = 0 if step == "claim.begun" else 60
-        assert agent.runtime.deadlines.next_due() == clock.boottime() + 600 - passed
+        assert agent.runtime.deadlines.next_due() == host.clock.boottime() + 600 - passed
         assert told(agent, again)["id"] == "m1"
         await settle()
         assert signals(agent, standby) == (2 if step == "claim.signalled" else 1)
@@ -315,17 +310,15 @@ async def test_a_repeat_tries_to_tell_the_game_again_unless_it_ends(
 
 
 @pytest.mark.parametrize("claimed", [True, False])
-async def test_without_its_directory_a_standby_is_in_doubt(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, *, claimed: bool
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+async def test_without_its_directory_a_standby_is_in_doubt(host: Host, *, claimed: bool) -> None:
+    async with host() as agent:
         standby = await a_standby(agent)
         if claimed:
             await agent.warm_pools.claim(standby.internal_id, a_claim())
             await settle()
         await agent.records.delete(standby.internal_id)
     for _ in range(2):  # also when it has a record again
-        async with an_agent(tmp_path, engine, clock) as agent, kept_full(agent):
+        async with host() as agent, kept_full(agent):
             found = agent.sessions.life(standby.internal_id).session
             assert (found.is_standby, found.state) == (True, State.RUNNING)
             assert found.standby is not None
@@ -337,22 +330,20 @@ async def test_without_its_directory_a_standby_is_in_doubt(
             assert agent.sessions.life(standby.internal_id).session.state is State.RUNNING
             revision = agent.warm_pools.pools[0].revision + 1
             await ordered(agent, a_pool(1, revision=revision))
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         again = await agent.warm_pools.claim(standby.internal_id, a_claim(again=True))
         assert (again.spec.identity.session_id, again.is_standby) == ("m1", False)
         assert again.process == standby.process
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         with pytest.raises(StandbyNotClaimableError, match="somebody else's"):
             await agent.warm_pools.claim(standby.internal_id, a_claim("m2"))
 
 
-async def test_who_is_in_doubt_can_be_removed_and_is_left_alone_by_a_drain(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+async def test_who_is_in_doubt_can_be_removed_and_is_left_alone_by_a_drain(host: Host) -> None:
+    async with host() as agent:
         standby = await a_standby(agent)
         await agent.records.delete(standby.internal_id)
-    async with an_agent(tmp_path, engine, clock) as agent, kept_full(agent):
+    async with host() as agent, kept_full(agent):
         await ordered(agent, a_pool(0, revision=2))
         assert await agent.sessions.set_drain(DrainOrder(1, draining=True)) == (None, 1)
         await settle()
@@ -361,12 +352,10 @@ async def test_who_is_in_doubt_can_be_removed_and_is_left_alone_by_a_drain(
         assert agent.sessions.all() == []
 
 
-async def test_a_standby_with_its_record_is_a_standby_after_a_restart(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+async def test_a_standby_with_its_record_is_a_standby_after_a_restart(host: Host) -> None:
+    async with host() as agent:
         standby = await a_standby(agent)
-    async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
+    async with host(reconcile=False) as agent:
         for internal_id in (standby.internal_id, an_id()):
             with pytest.raises(NotReconciledError):
                 await agent.warm_pools.claim(internal_id, a_claim())

@@ -11,10 +11,9 @@ from agent.domain.errors import EngineTimeoutError
 from agent.domain.session import MEBIBYTE, Session
 from agent.kernel.disks import Disk, Disks
 from agent.sessions.disk_limits import LOOK_LONGEST_SECONDS, LOOK_SECONDS, DiskLimits
-from tests.support.agent.hosts import Agent, an_agent
+from tests.support.agent.hosts import Agent, Host
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import settle
-from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import EndReason, State
 
 LIMIT = 100 * MEBIBYTE
@@ -110,7 +109,7 @@ async def test_a_container_that_takes_long_to_look_at_is_looked_at_less_often(
 
 
 async def test_a_disk_that_loses_room_has_those_looked_at_who_may_have_taken_it(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+    host: Host,
 ) -> None:
     free = {"docker": 1000 * HOSTS_LIMIT}
     disks = Disks(
@@ -119,26 +118,26 @@ async def test_a_disk_that_loses_room_has_those_looked_at_who_may_have_taken_it(
         lambda path, _: Disk(path, free.get(path.name, 0), HOSTS_LIMIT),
     )
     disks.watch("/docker")
-    async with an_agent(tmp_path, engine, clock, disks=disks) as agent, watched(agent):
+    async with host(disks=disks) as agent, watched(agent):
         free["state"] = free["docker"]
         disks.look()
         small, large = await started(agent, limit=LIMIT), await started(agent)
-        await clock.advance(LOOK_SECONDS + 3)
+        await host.clock.advance(LOOK_SECONDS + 3)
         agent.engine.calls.clear()
 
         # As much as the small one may write and the large one may not.
         free["docker"] -= LIMIT + 1
         disks.look()
-        await clock.advance(LOOK_SECONDS / 2)
+        await host.clock.advance(LOOK_SECONDS / 2)
         assert set(looks(agent)) == {small}
 
         # The disk is low: all of them at shorter intervals, the largest first.
-        engine.write_files(container_name(large), 5)
-        await clock.advance(LOOK_SECONDS + 3)
+        host.engine.write_files(container_name(large), 5)
+        await host.clock.advance(LOOK_SECONDS + 3)
         agent.engine.calls.clear()
         free["docker"] = 2 * HOSTS_LIMIT - 1
         disks.look()
-        await clock.advance(LOOK_SECONDS / 2)
+        await host.clock.advance(LOOK_SECONDS / 2)
         assert looks(agent)[:2] == [large, small]
         assert len(looks(agent)) >= 4
 

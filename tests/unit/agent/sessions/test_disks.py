@@ -19,10 +19,9 @@ from agent.sessions.life import Life
 from agent.state.record import decode_session
 from tests.faults.ledger import ledger
 from tests.faults.memory_host import assert_survived
-from tests.support.agent.hosts import Agent, an_agent, until_sealed
+from tests.support.agent.hosts import Agent, Host, until_sealed
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import settle
-from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import EndReason, State
 from tiltyard.runtime import atomic_file
 from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS
@@ -59,12 +58,10 @@ def filling() -> Filling:
 
 
 @pytest.fixture
-async def agent(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, filling: Filling
-) -> AsyncIterator[Agent]:
+async def agent(host: Host, filling: Filling) -> AsyncIterator[Agent]:
     disks = Disks(RESERVE, Path("/state"), filling)
     disks.watch("/docker")
-    async with an_agent(tmp_path, engine, clock, disks=disks) as agent:
+    async with host(disks=disks) as agent:
         yield agent
         if ledger.wants_checks and not ledger.checked:
             filling.free.clear()
@@ -313,29 +310,29 @@ async def test_of_one_disk_containers_go_before_logs(agent: Agent, filling: Fill
 
 
 async def test_a_log_without_room_is_given_that_of_older_ones(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where no reserve is asked for: a log may be larger than that is."""
-    disks = Disks(0, tmp_path / "state")
-    async with an_agent(tmp_path, engine, clock, disks=disks) as agent:
+    disks = Disks(0, host.folder / "state")
+    async with host(disks=disks) as agent:
         oldest = await _ended(agent)
-        await clock.advance(4 * 3600)
+        await host.clock.advance(4 * 3600)
         await agent.pass_over()
         assert _removed(agent) == {oldest}
         _full_while(monkeypatch, lambda: oldest in _logs(agent))
         session = await agent.sessions.start(an_id(), a_spec())
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-        await clock.advance(1)
+        await host.clock.advance(1)
         assert _logs(agent) == {oldest}
         assert disks.warnings == ()
         await agent.pass_over()
-        await clock.advance(RETRY_LONGEST_SECONDS)
+        await host.clock.advance(RETRY_LONGEST_SECONDS)
         assert _logs(agent) == {session.internal_id}
         assert disks.warnings == ()
 
 
 async def test_a_log_that_nothing_can_make_room_for_is_told(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room_for: set[str] = set()
     finish = SealedLog.finish
@@ -346,21 +343,21 @@ async def test_a_log_that_nothing_can_make_room_for_is_told(
         return finish(log)
 
     monkeypatch.setattr(SealedLog, "finish", finished)
-    disks = Disks(0, tmp_path / "state")
-    async with an_agent(tmp_path, engine, clock, disks=disks) as agent:
+    disks = Disks(0, host.folder / "state")
+    async with host(disks=disks) as agent:
         sessions = [await agent.sessions.start(an_id(), a_spec()) for _ in range(2)]
         for session in sessions:
             await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-        await clock.advance(1)
+        await host.clock.advance(1)
         with agent.runtime.feed.subscribe() as subscription:
             await agent.pass_over()
             assert (await subscription.take(0)).host
         for unsealed, session in zip((2, 1), sessions, strict=True):
             [warning] = disks.warnings
             assert warning.startswith(f"the logs of {unsealed} ended sessions cannot be sealed")
-            assert len(await engine.list(agent.runtime.settings.agent_id)) == 2
+            assert len(await host.engine.list(agent.runtime.settings.agent_id)) == 2
             room_for.add(session.internal_id)
-            await clock.advance(2 * RETRY_LONGEST_SECONDS)
+            await host.clock.advance(2 * RETRY_LONGEST_SECONDS)
             await agent.pass_over()
             assert _logs(agent) == room_for
         assert disks.warnings == ()
@@ -409,11 +406,9 @@ async def test_logs_that_found_no_room_try_again_one_at_a_time(
     assert most == 1
 
 
-async def test_a_disk_that_cannot_be_seen_refuses_nothing(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    disks = Disks(RESERVE, tmp_path / "none")
-    async with an_agent(tmp_path, engine, clock, disks=disks) as agent:
+async def test_a_disk_that_cannot_be_seen_refuses_nothing(host: Host) -> None:
+    disks = Disks(RESERVE, host.folder / "none")
+    async with host(disks=disks) as agent:
         assert (await agent.sessions.start(an_id(), a_spec())).state is State.RUNNING
 
 

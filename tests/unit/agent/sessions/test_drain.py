@@ -5,7 +5,6 @@ import contextlib
 import itertools
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +13,9 @@ from agent.domain.errors import DrainingError, InvalidArgumentError, StaleRevisi
 from agent.domain.session import Session
 from agent.rpc import wire
 from agent.state.drain import DrainOrder
-from tests.support.agent.hosts import Agent, an_agent, until
+from tests.support.agent.hosts import Agent, Host, until
 from tests.support.agent.samples import a_spec, an_id
-from tests.support.fakes import FakeClock, FakeEngine
+from tests.support.fakes import FakeClock
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.contract import EndReason, State
 
@@ -92,40 +91,40 @@ async def test_what_is_left_after_the_deadline_is_stopped(agent: Agent, clock: F
 
 
 async def test_the_deadline_passes_while_the_agent_is_away_and_the_wall_clock_jumps(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+    host: Host,
 ) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec())
         await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=60))
-    await clock.advance(30)
-    clock.jump(86400)
-    async with an_agent(tmp_path, engine, clock) as agent, _timed(agent):
+    await host.clock.advance(30)
+    host.clock.jump(86400)
+    async with host() as agent, _timed(agent):
         with pytest.raises(DrainingError):
             await agent.sessions.start(an_id(), a_spec())
-        await clock.advance(29)
+        await host.clock.advance(29)
         assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
-    clock.jump(-10 * 86400)
-    await clock.advance(60)
-    async with an_agent(tmp_path, engine, clock) as agent, _timed(agent):
+    host.clock.jump(-10 * 86400)
+    await host.clock.advance(60)
+    async with host() as agent, _timed(agent):
         life = agent.sessions.life(session.internal_id)
-        await clock.advance(1)
+        await host.clock.advance(1)
         await life.wait_for(lambda now: now.state.ended)
         assert life.session.end_reason is EndReason.DRAIN
 
 
-async def test_a_session_that_turns_up_after_the_deadline_is_stopped_too(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+async def test_a_session_that_turns_up_after_the_deadline_is_stopped_too(host: Host) -> None:
+    async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec())
         await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=60))
         await agent.lose_record(session.internal_id)
-    await clock.advance(61)
-    async with an_agent(tmp_path, engine, clock, reconcile=False) as agent, _timed(agent):
-        await clock.advance(1)  # the deadline has passed before anything is known of the session
+    await host.clock.advance(61)
+    async with host(reconcile=False) as agent, _timed(agent):
+        await host.clock.advance(
+            1
+        )  # the deadline has passed before anything is known of the session
         await agent.pass_over()
         assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
-        await clock.advance(10)
+        await host.clock.advance(10)
         life = agent.sessions.life(session.internal_id)
         await life.wait_for(lambda now: now.state.ended)
         assert life.session.end_reason is EndReason.DRAIN
@@ -162,12 +161,10 @@ async def test_it_says_when_the_host_is_empty_at_the_latest(
     assert await drained() == (600.0, 2)
 
 
-async def test_an_order_that_was_overtaken_is_refused_also_after_a_restart(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+async def test_an_order_that_was_overtaken_is_refused_also_after_a_restart(host: Host) -> None:
+    async with host() as agent:
         await agent.sessions.set_drain(DrainOrder(7, draining=True))
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         with pytest.raises(StaleRevisionError, match="7 is applied already"):
             await agent.sessions.set_drain(DrainOrder(6, draining=False))
         await agent.sessions.set_drain(DrainOrder(7, draining=False))  # a repeat
@@ -181,22 +178,18 @@ async def test_an_order_that_was_overtaken_is_refused_also_after_a_restart(
         assert _drained(agent)
 
 
-async def test_what_cannot_be_read_drains_nothing(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+async def test_what_cannot_be_read_drains_nothing(host: Host) -> None:
+    async with host() as agent:
         await agent.sessions.set_drain(DrainOrder(1, draining=True))
-    (tmp_path / "state" / "drain.json").write_text("{")
-    async with an_agent(tmp_path, engine, clock) as agent:
+    (host.folder / "state" / "drain.json").write_text("{")
+    async with host() as agent:
         assert not _drained(agent)
         await agent.sessions.start(an_id(), a_spec())
 
 
-async def test_orders_at_one_time_leave_memory_and_disk_alike(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
+async def test_orders_at_one_time_leave_memory_and_disk_alike(host: Host) -> None:
     for first in range(1, 40, 2):
-        async with an_agent(tmp_path, engine, clock) as agent:
+        async with host() as agent:
             orders = [
                 agent.sessions.set_drain(DrainOrder(first + 1, draining=False)),
                 agent.sessions.set_drain(DrainOrder(first, draining=True)),
@@ -224,16 +217,14 @@ HOUR = 3600
 
 
 @pytest.mark.parametrize("skew", [-3 * HOUR, 3 * HOUR])
-async def test_after_a_reboot_the_later_of_both_clocks_counts(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, skew: int
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
-        ordered_time = clock.time() + 2 * HOUR - skew
+async def test_after_a_reboot_the_later_of_both_clocks_counts(host: Host, skew: int) -> None:
+    async with host() as agent:
+        ordered_time = host.clock.time() + 2 * HOUR - skew
         await agent.sessions.set_drain(DrainOrder(1, True, 2 * HOUR, ordered_time))
-    clock.reboot()
-    async with an_agent(tmp_path, engine, clock) as agent:
+    host.clock.reboot()
+    async with host() as agent:
         due = agent.runtime.deadlines.next_due()
-        assert due == clock.boottime() + 2 * HOUR + max(0, -skew)
+        assert due == host.clock.boottime() + 2 * HOUR + max(0, -skew)
 
 
 @pytest.mark.parametrize(

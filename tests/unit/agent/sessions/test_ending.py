@@ -1,7 +1,6 @@
 """Stops, ends, restarts and lifetimes, on a host whose engine and clock are in memory."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -16,9 +15,8 @@ from agent.domain.errors import (
     SessionStoppedError,
 )
 from agent.domain.session import Process
-from tests.support.agent.hosts import Agent, an_agent, assert_nothing_is_left, until_sealed
+from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until_sealed
 from tests.support.agent.samples import a_spec, an_id
-from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import EndReason, State
 
 
@@ -153,19 +151,17 @@ async def test_a_stop_after_a_restart_of_unknown_outcome_ends_the_game(
     assert agent.nothing_is_held()
 
 
-async def test_a_stop_of_an_unknown_id_refuses_its_late_start_for_an_hour(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
+async def test_a_stop_of_an_unknown_id_refuses_its_late_start_for_an_hour(host: Host) -> None:
     internal_id = an_id()
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         with pytest.raises(SessionNotFoundError):
             await agent.sessions.stop(internal_id, EndReason.STOPPED)
         with pytest.raises(SessionStoppedError):
             await agent.sessions.start(internal_id, a_spec())
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         with pytest.raises(SessionStoppedError):
             await agent.sessions.start(internal_id, a_spec())
-        await clock.advance(3601)
+        await host.clock.advance(3601)
         assert (await agent.sessions.start(internal_id, a_spec())).state is State.RUNNING
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import logging
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,7 @@ from agent.domain.errors import (
     ImageMissingError,
 )
 from agent.domain.session import Session
-from tests.support.agent.hosts import Agent, an_agent, assert_nothing_is_left, until, until_sealed
+from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until, until_sealed
 from tests.support.agent.samples import IMAGE, a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import EndReason, Resources, State
@@ -79,18 +78,18 @@ async def test_f14_a_create_that_took_place_after_it_was_read_again_leaves_nothi
 
 @pytest.mark.parametrize("call", ["create", "start"])
 async def test_f14_an_agent_killed_over_a_lost_answer_leaves_one_container_or_none(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, call: str
+    host: Host, call: str
 ) -> None:
     """A container that runs is adopted by its label, one that never did is removed."""
     internal_id = an_id()
-    async with an_agent(tmp_path, engine, clock) as agent:
-        engine.answer_lost_next(call)
-        engine.hold("inspect")
+    async with host() as agent:
+        host.engine.answer_lost_next(call)
+        host.engine.hold("inspect")
         start = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
-        await engine.held("inspect")
+        await host.engine.held("inspect")
         start.cancel()
-    engine.release("inspect")
-    async with an_agent(tmp_path, engine, clock) as agent:
+    host.engine.release("inspect")
+    async with host() as agent:
         await agent.pass_over()
         if call == "start":
             [session] = agent.sessions.all()
@@ -100,7 +99,7 @@ async def test_f14_an_agent_killed_over_a_lost_answer_leaves_one_container_or_no
             await assert_nothing_is_left(agent)
             session = await agent.sessions.start(internal_id, a_spec())
         await _assert_alone(agent, session)
-        assert _made(engine, "start") == 1
+        assert _made(host.engine, "start") == 1
 
 
 @pytest.mark.parametrize("signal", ["SIGTERM", "SIGKILL"])

@@ -1,7 +1,6 @@
 """Ends where the engine, the process or the log does not play along."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -16,9 +15,8 @@ from agent.logs.reading import UNREADABLE
 from agent.sessions.ending import KILL_SECONDS, SEAL_TRIES
 from agent.state.drain import DrainOrder
 from tests.faults.memory_host import assert_survived
-from tests.support.agent.hosts import Agent, an_agent, assert_nothing_is_left, until, until_sealed
+from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until, until_sealed
 from tests.support.agent.samples import a_spec, an_id
-from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import EndReason, State
 from tiltyard.runtime.back_off import RETRY_FIRST_SECONDS
 
@@ -50,25 +48,25 @@ async def test_a_due_lifetime_ends_the_process_while_the_engine_does_not_answer(
 
 @pytest.mark.parametrize("reason", [EndReason.TTL, EndReason.DRAIN, EndReason.STOPPED])
 async def test_f09_an_end_that_is_due_comes_while_the_engine_hangs_since_the_start_of_the_agent(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, reason: EndReason
+    host: Host, reason: EndReason
 ) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         due = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
         if reason is EndReason.DRAIN:
             await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=50))
-    engine.unavailable = True
-    async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
+    host.engine.unavailable = True
+    async with host(reconcile=False) as agent:
         if reason is EndReason.STOPPED:
             stop = asyncio.create_task(agent.sessions.stop(due.internal_id, reason))
         else:
-            await clock.advance(61 if reason is EndReason.TTL else 51)
+            await host.clock.advance(61 if reason is EndReason.TTL else 51)
             agent.sessions.end_due()
-        await until(lambda: due.process not in engine.living)
+        await until(lambda: due.process not in host.engine.living)
         assert not agent.sessions.reconciled
         assert _now(agent, due.internal_id).state is State.SHUTTINGDOWN
-        engine.unavailable = False
+        host.engine.unavailable = False
         await agent.pass_over()
-        await clock.advance(2)
+        await host.clock.advance(2)
         ended = _now(agent, due.internal_id)
         assert (ended.state, ended.exit_code, ended.end_reason) == (State.EXITED, 143, reason)
         if reason is EndReason.STOPPED:
@@ -78,20 +76,20 @@ async def test_f09_an_end_that_is_due_comes_while_the_engine_hangs_since_the_sta
 
 
 async def test_f09_of_another_boot_no_process_is_touched_before_the_engine_tells_of_it(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+    host: Host,
 ) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
-    clock.reboot()
-    await clock.advance(61)
-    engine.unavailable = True
-    async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
+    host.clock.reboot()
+    await host.clock.advance(61)
+    host.engine.unavailable = True
+    async with host(reconcile=False) as agent:
         agent.sessions.end_due()
-        await clock.advance(60)
-        assert session.process in engine.living
-        engine.unavailable = False
+        await host.clock.advance(60)
+        assert session.process in host.engine.living
+        host.engine.unavailable = False
         await agent.pass_over()
-        await clock.advance(2)
+        await host.clock.advance(2)
         assert _now(agent, session.internal_id).end_reason is EndReason.TTL
         await assert_survived(agent)
 
@@ -116,31 +114,29 @@ async def test_a_kill_that_cannot_be_sent_proves_nothing(
     assert (await stop).exit_code == 137
 
 
-async def test_what_a_process_that_cannot_be_killed_uses_stays_held(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
+async def test_what_a_process_that_cannot_be_killed_uses_stays_held(host: Host) -> None:
     internal_id = an_id()
     name = f"tiltyard-{internal_id}"
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         await agent.sessions.start(internal_id, a_spec())
-        engine.ignores_sigterm.add(name)
-        engine.survives_sigkill.add(name)
+        host.engine.ignores_sigterm.add(name)
+        host.engine.survives_sigkill.add(name)
         stop = asyncio.create_task(agent.sessions.stop(internal_id, EndReason.STOPPED))
         for _ in range(2):
-            await clock.advance(KILL_SECONDS)
+            await host.clock.advance(KILL_SECONDS)
         with pytest.raises(CannotKillError):
             await stop
         assert _now(agent, internal_id).state is State.DEAD
         assert _held_ports(agent)
     # The next run of the agent knows, too.
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         assert _held_ports(agent)
-        await clock.advance(KILL_SECONDS)
+        await host.clock.advance(KILL_SECONDS)
         with pytest.raises(CannotKillError):
             await agent.sessions.stop(internal_id, EndReason.STOPPED)
-        engine.survives_sigkill.clear()
+        host.engine.survives_sigkill.clear()
         for _ in range(2):
-            await clock.advance(KILL_SECONDS)
+            await host.clock.advance(KILL_SECONDS)
         await until(agent.nothing_is_held)
         dead = await agent.sessions.stop(internal_id, EndReason.STOPPED)
         assert (dead.state, dead.process) == (State.DEAD, None)

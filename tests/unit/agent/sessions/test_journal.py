@@ -4,16 +4,13 @@ import asyncio
 import logging
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent.sessions import life
-from tests.support.agent.hosts import an_agent
+from tests.support.agent.hosts import Host
 from tests.support.agent.samples import a_spec, an_id
-from tests.support.fake_clock import FakeClock
-from tests.support.fakes import FakeEngine
 from tiltyard.contract import EndReason
 from tiltyard.runtime.logging.context import bind
 from tiltyard.runtime.logging.events import Event
@@ -21,23 +18,23 @@ from tiltyard.runtime.logging.limit import Limit
 
 
 async def test_an_engine_that_is_down_fills_no_log(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, caplog: pytest.LogCaptureFixture
+    host: Host, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With sessions that end meanwhile, and whatever the agent does about it."""
-    limit = Limit(monotonic=clock.monotonic)
+    limit = Limit(monotonic=host.clock.monotonic)
     passed: list[str] = []
     keep = logging.Handler()
     keep.addFilter(limit)
     keep.emit = lambda record: passed.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger().addHandler(keep)
     try:
-        async with an_agent(tmp_path, engine, clock) as agent:
+        async with host() as agent:
             reconciling = asyncio.create_task(agent.reconciler.run(), name="reconciler")
             sessions = [await agent.sessions.start(an_id(), a_spec()) for _ in range(3)]
-            engine.unavailable = True
+            host.engine.unavailable = True
             for session in sessions:
                 agent.sessions.life(session.internal_id).ask_stop(EndReason.STOPPED)
-            await clock.advance(300)
+            await host.clock.advance(300)
             reconciling.cancel()
             await asyncio.gather(reconciling, return_exceptions=True)
     finally:
@@ -47,7 +44,7 @@ async def test_an_engine_that_is_down_fills_no_log(
 
 
 async def test_a_session_s_lines_name_the_request_while_it_starts_and_never_after(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, caplog: pytest.LogCaptureFixture
+    host: Host, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     hostile = a_spec(identity=replace(a_spec().identity, session_id="a\nb"))
@@ -57,7 +54,7 @@ async def test_a_session_s_lines_name_the_request_while_it_starts_and_never_afte
         session = await agent.sessions.start(an_id(), hostile)
         return session.internal_id
 
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         internal_id = await asyncio.create_task(call(), name="call")
         await agent.sessions.stop(internal_id, EndReason.STOPPED)
     lines = [each for each in caplog.records if each.name == life.__name__]

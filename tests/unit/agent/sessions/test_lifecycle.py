@@ -3,7 +3,6 @@
 import asyncio
 import dataclasses
 import json
-from pathlib import Path
 
 import pytest
 
@@ -23,9 +22,8 @@ from agent.domain.errors import (
     SpecConflictError,
 )
 from agent.domain.steps import START_STEPS
-from tests.support.agent.hosts import Agent, an_agent, assert_nothing_is_left, until
+from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until
 from tests.support.agent.samples import a_spec, an_id
-from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import EndReason, PortRequest, Protocol, SessionSpec, State
 
 UUID = "01234567-89ab-4def-8123-456789abcdef"
@@ -146,21 +144,17 @@ async def test_a_pinned_port_that_somebody_else_uses_is_refused(agent: Agent) ->
     await assert_nothing_is_left(agent)
 
 
-async def test_ports_all_used_by_others_are_refused_with_nothing_left(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
+async def test_ports_all_used_by_others_are_refused_with_nothing_left(host: Host) -> None:
     for port in range(20000, 20003):
-        engine.occupy("udp", port)
-    async with an_agent(tmp_path, engine, clock, ports=(20000, 20002)) as agent:
+        host.engine.occupy("udp", port)
+    async with host(ports=(20000, 20002)) as agent:
         with pytest.raises(PortTakenError):
             await agent.sessions.start(an_id(), a_spec())
         await assert_nothing_is_left(agent)
 
 
-async def test_admission_is_atomic_under_fifty_callers(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock, cores=1, start_slots=50) as agent:
+async def test_admission_is_atomic_under_fifty_callers(host: Host) -> None:
+    async with host(cores=1, start_slots=50) as agent:
         answers = await asyncio.gather(
             *(agent.sessions.start(an_id(), a_spec()) for _ in range(50)), return_exceptions=True
         )
@@ -204,9 +198,7 @@ async def test_only_a_lower_case_uuid_names_a_session(agent: Agent, internal_id:
         await agent.sessions.stop(internal_id, EndReason.STOPPED)
 
 
-async def test_nothing_starts_before_records_and_engine_were_compared(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
+async def test_nothing_starts_before_records_and_engine_were_compared(host: Host) -> None:
+    async with host(reconcile=False) as agent:
         with pytest.raises(NotReconciledError):
             await agent.sessions.start(an_id(), a_spec())

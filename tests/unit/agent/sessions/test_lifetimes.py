@@ -1,7 +1,6 @@
 """When sessions end by their lifetimes, and what their ends wait for."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -9,9 +8,9 @@ from agent.domain.errors import NoFreePortError
 from agent.domain.session import Session
 from agent.sessions.ending import CONFIRM_SECONDS
 from agent.state.record import Records
-from tests.support.agent.hosts import Agent, an_agent
+from tests.support.agent.hosts import Agent, Host
 from tests.support.agent.samples import a_spec, an_id
-from tests.support.fakes import FakeClock, FakeEngine
+from tests.support.fakes import FakeClock
 from tiltyard.contract import EndReason, State
 
 HOUR = 3600
@@ -48,7 +47,7 @@ async def test_an_end_is_confirmed_for_as_long_whatever_the_wall_clock_does(
 
 
 async def test_a_port_is_taken_again_only_after_the_end_is_recorded(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An agent killed in between would give the port to two sessions."""
     arrived, recorded, save = asyncio.Event(), asyncio.Event(), Records.save
@@ -60,9 +59,9 @@ async def test_a_port_is_taken_again_only_after_the_end_is_recorded(
         await save(records, session)
 
     monkeypatch.setattr(Records, "save", held)
-    async with an_agent(tmp_path, engine, clock, ports=(20000, 20000)) as agent:
+    async with host(ports=(20000, 20000)) as agent:
         session = await agent.sessions.start(an_id(), a_spec())
-        engine.end(session.container, 0)
+        host.engine.end(session.container, 0)
         await arrived.wait()
         with pytest.raises(NoFreePortError):
             await agent.sessions.start(an_id(), a_spec())

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +15,7 @@ from agent.domain.errors import (
 )
 from agent.domain.session import Session
 from agent.sessions.starting import FIREWALL_TRIES
-from tests.support.agent.hosts import Agent, an_agent, assert_nothing_is_left, until
+from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import EndReason, NetworkMode, PortRequest, Protocol, State
@@ -47,15 +46,13 @@ def name_of(session: Session) -> str:
 
 
 async def test_f19_a_port_of_the_host_is_passed_over_before_the_engine_is_asked(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+    host: Host,
 ) -> None:
     taken = {(Protocol.UDP, 20000)}
-    async with an_agent(
-        tmp_path, engine, clock, ports=(20000, 20002), is_free=lambda *port: port not in taken
-    ) as agent:
+    async with host(ports=(20000, 20002), is_free=lambda *port: port not in taken) as agent:
         session = await agent.sessions.start(an_id(), a_spec())
         assert [port.host for port in session.ports] == [20001, 20000]
-        assert [call for call, _ in engine.calls].count("create") == 1
+        assert [call for call, _ in host.engine.calls].count("create") == 1
         with pytest.raises(PortTakenError):
             await play(agent, PortRequest(7777, Protocol.UDP, pinned=20000))
         assert [found.internal_id for found in agent.sessions.all()] == [session.internal_id]
@@ -65,26 +62,20 @@ async def test_f19_a_port_of_the_host_is_passed_over_before_the_engine_is_asked(
         assert [(await play(agent)).ports[0].host for _ in range(3)] == [20002, 20000, 20001]
 
 
-async def test_f19_a_port_that_the_engine_refuses_goes_to_the_end_of_the_queue(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock, ports=(20000, 20003)) as agent:
-        engine.occupy("udp", 20000)
+async def test_f19_a_port_that_the_engine_refuses_goes_to_the_end_of_the_queue(host: Host) -> None:
+    async with host(ports=(20000, 20003)) as agent:
+        host.engine.occupy("udp", 20000)
         session = await play(agent)
         assert session.ports[0].host == 20001
-        assert len(await engine.list(agent.runtime.settings.agent_id)) == 1
-        engine.vacate("udp", 20000)
+        assert len(await host.engine.list(agent.runtime.settings.agent_id)) == 1
+        host.engine.vacate("udp", 20000)
         assert [(await play(agent)).ports[0].host for _ in range(3)] == [20002, 20003, 20000]
 
 
 @pytest.mark.parametrize("by", ["sessions", "processes"])
-async def test_f20_no_port_left_leaves_nothing_and_passes(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, by: str
-) -> None:
+async def test_f20_no_port_left_leaves_nothing_and_passes(host: Host, by: str) -> None:
     taken: set[int] = set()
-    async with an_agent(
-        tmp_path, engine, clock, ports=(20000, 20002), is_free=lambda _, port: port not in taken
-    ) as agent:
+    async with host(ports=(20000, 20002), is_free=lambda _, port: port not in taken) as agent:
         three = [await play(agent) for _ in range(3)] if by == "sessions" else []
         if by == "processes":
             taken |= {20000, 20001, 20002}
@@ -100,16 +91,14 @@ async def test_f20_no_port_left_leaves_nothing_and_passes(
         assert (await play(agent)).ports[0].host == 20001
 
 
-async def test_the_queue_of_ports_is_the_same_after_a_restart(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
+async def test_the_queue_of_ports_is_the_same_after_a_restart(host: Host) -> None:
     """What ended last is used again last, whenever it began."""
-    async with an_agent(tmp_path, engine, clock, ports=(20000, 20004)) as agent:
+    async with host(ports=(20000, 20004)) as agent:
         sessions = [await play(agent) for _ in range(4)]
         for ended in (2, 0, 1):
-            await clock.advance(1)
+            await host.clock.advance(1)
             await end(agent, sessions[ended])
-    async with an_agent(tmp_path, engine, clock, ports=(20000, 20004)) as agent:
+    async with host(ports=(20000, 20004)) as agent:
         ports = [(await play(agent)).ports[0].host for _ in range(4)]
         assert ports == [20004, 20002, 20000, 20001]
         with pytest.raises(NoFreePortError):
@@ -160,58 +149,56 @@ async def test_f21_a_restart_forgets_them_before_it_is_told(
 
 @pytest.mark.parametrize("restarting", [False, True])
 async def test_f21_what_a_killed_agent_left_to_do_is_done_by_the_next(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, restarting: bool
+    host: Host, restarting: bool
 ) -> None:
     internal_id = an_id()
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         if not restarting:
             agent.steps.hold("flows")
         start = asyncio.create_task(agent.sessions.start(internal_id, a_spec(restart=True)))
         if restarting:
             await start
             agent.steps.hold("flows")
-            engine.end(f"tiltyard-{internal_id}", 1)
-            await clock.advance(1)
+            host.engine.end(f"tiltyard-{internal_id}", 1)
+            await host.clock.advance(1)
         await agent.steps.reached("flows")
         start.cancel()
         await asyncio.gather(start, return_exceptions=True)
-    async with an_agent(tmp_path, engine, clock) as agent:
-        await clock.advance(1)
+    async with host() as agent:
+        await host.clock.advance(1)
         life = agent.sessions.life(internal_id)
         await life.wait_for(lambda now: now.state is State.RUNNING)
         assert agent.flows_forgotten == [life.session.ports]
 
 
-async def test_adoption_leaves_the_flows_of_players_alone(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+async def test_adoption_leaves_the_flows_of_players_alone(host: Host) -> None:
+    async with host() as agent:
         session = await play(agent)
-    async with an_agent(tmp_path, engine, clock) as agent:
-        await clock.advance(0)
+    async with host() as agent:
+        await host.clock.advance(0)
         assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
         assert agent.flows_forgotten == []
 
 
 @pytest.mark.parametrize("agent_is_there", [False, True])
 async def test_f21_a_container_that_somebody_restarted_has_them_forgotten(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, agent_is_there: bool
+    host: Host, agent_is_there: bool
 ) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         session = await play(agent)
         agent.flows_forgotten.clear()
         if agent_is_there:
-            engine.hold("inspect")
-        engine.end(name_of(session), 0)
-        await engine.start(name_of(session))
+            host.engine.hold("inspect")
+        host.engine.end(name_of(session), 0)
+        await host.engine.start(name_of(session))
         if agent_is_there:
-            engine.release("inspect")
+            host.engine.release("inspect")
             life = agent.sessions.life(session.internal_id)
             await life.wait_for(lambda now: now.process != session.process)
             assert agent.flows_forgotten == [session.ports]
             return
         await agent.sessions.close()
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         await until(lambda: agent.flows_forgotten == [session.ports])
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +10,7 @@ from agent.domain.errors import EngineError
 from agent.domain.session import Session
 from agent.sessions.readiness import LONGEST_SECONDS
 from agent.state.record import decode_session
-from tests.support.agent.hosts import Agent, an_agent, until
+from tests.support.agent.hosts import Agent, Host, until
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import EndReason, State
@@ -48,18 +47,16 @@ def recorded(agent: Agent, internal_id: str) -> Session:
     return decode_session((agent.records.directory(internal_id) / "record.json").read_bytes())
 
 
-async def test_it_is_ready_once_its_ports_are_bound(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+async def test_it_is_ready_once_its_ports_are_bound(host: Host) -> None:
+    async with host() as agent:
         internal_id = await started(agent)
-        await clock.advance(100)
+        await host.clock.advance(100)
         session = agent.sessions.life(internal_id).session
         assert (session.state, session.ready_time) == (State.RUNNING, None)
         with agent.runtime.feed.subscribe() as subscription:
-            engine.bind(container_name(internal_id))
-            bound_time = clock.time()
-            await clock.advance(LONGEST_SECONDS)
+            host.engine.bind(container_name(internal_id))
+            bound_time = host.clock.time()
+            await host.clock.advance(LONGEST_SECONDS)
             [told] = (await subscription.take(1)).sessions
         assert told.ready_time is not None
         assert bound_time <= told.ready_time <= bound_time + LONGEST_SECONDS
@@ -68,37 +65,31 @@ async def test_it_is_ready_once_its_ports_are_bound(
         assert agent.sessions.life(internal_id).session == told
 
 
-async def test_what_binds_soon_is_seen_soon(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
+async def test_what_binds_soon_is_seen_soon(host: Host) -> None:
     """Within a tenth of the time that it took."""
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         for seconds in (0.05, 1.0, 10.0):
             internal_id = await started(agent)
-            await clock.advance(seconds)
-            engine.bind(container_name(internal_id))
-            before = clock.time()
-            await clock.advance(LONGEST_SECONDS)
+            await host.clock.advance(seconds)
+            host.engine.bind(container_name(internal_id))
+            before = host.clock.time()
+            await host.clock.advance(LONGEST_SECONDS)
             session = await becomes(agent, internal_id, is_ready)
             assert session.ready_time is not None
             assert 0 <= session.ready_time - before <= 0.1 * seconds + 0.01
 
 
-async def test_a_session_without_ports_is_ready_when_it_runs(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+async def test_a_session_without_ports_is_ready_when_it_runs(host: Host) -> None:
+    async with host() as agent:
         internal_id = await started(agent, ports=())
         session = await becomes(agent, internal_id, is_ready)
         assert session.ready_time == session.start_time
 
 
-async def test_it_may_end_or_be_stopped_before(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+async def test_it_may_end_or_be_stopped_before(host: Host) -> None:
+    async with host() as agent:
         ended, stopped = await started(agent), await started(agent)
-        engine.end(container_name(ended), 3)
+        host.engine.end(container_name(ended), 3)
         session = await becomes(agent, ended, lambda session: session.state.ended)
         assert (session.exit_code, session.ready_time) == (3, None)
         session = await agent.sessions.stop(stopped, EndReason.STOPPED)
@@ -106,20 +97,18 @@ async def test_it_may_end_or_be_stopped_before(
         assert agent.nothing_is_held()
 
 
-async def test_each_run_becomes_ready(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
-        engine.binds_at_once = True
+async def test_each_run_becomes_ready(host: Host) -> None:
+    async with host() as agent:
+        host.engine.binds_at_once = True
         internal_id = await started(agent, restart=True)
         first = await becomes(agent, internal_id, is_ready)
-        engine.binds_at_once = False
-        engine.end(container_name(internal_id), 1)
-        await clock.advance(30)
+        host.engine.binds_at_once = False
+        host.engine.end(container_name(internal_id), 1)
+        await host.clock.advance(30)
         again = agent.sessions.life(internal_id).session
         assert (again.restart_count, again.ready_time) == (1, None)
-        engine.bind(container_name(internal_id))
-        await clock.advance(LONGEST_SECONDS)
+        host.engine.bind(container_name(internal_id))
+        await host.clock.advance(LONGEST_SECONDS)
         second = await becomes(agent, internal_id, is_ready)
         assert first.ready_time is not None
         assert second.ready_time is not None
@@ -127,39 +116,37 @@ async def test_each_run_becomes_ready(
 
 
 async def test_a_restarted_agent_goes_on_for_those_that_are_not_ready(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         early, late = await started(agent), await started(agent)
-        engine.bind(container_name(early))
-        await clock.advance(1)
+        host.engine.bind(container_name(early))
+        await host.clock.advance(1)
         known = await becomes(agent, early, is_ready)
     looked: list[object] = []
-    has_bound = engine.has_bound
+    has_bound = host.engine.has_bound
 
     async def counted(process: object, *rest: object) -> bool:
         looked.append(process)
         return await has_bound(process, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(engine, "has_bound", counted)
-    clock.jump(50)
-    async with an_agent(tmp_path, engine, clock) as agent:
+    monkeypatch.setattr(host.engine, "has_bound", counted)
+    host.clock.jump(50)
+    async with host() as agent:
         await until(lambda: bool(looked))
-        await clock.advance(10)
+        await host.clock.advance(10)
         assert known.process not in looked
         assert agent.sessions.life(early).session.ready_time == known.ready_time
         assert agent.sessions.life(late).session.ready_time is None
-        engine.bind(container_name(late))
-        await clock.advance(LONGEST_SECONDS)
+        host.engine.bind(container_name(late))
+        await host.clock.advance(LONGEST_SECONDS)
         session = await becomes(agent, late, is_ready)
         assert session.ready_time is not None
         assert session.ready_time >= known.ready_time + 50  # type: ignore[operator]
 
 
 async def test_what_cannot_be_seen_is_asked_again_and_told_once(
-    tmp_path: Path,
-    engine: FakeEngine,
-    clock: FakeClock,
+    host: Host,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -171,42 +158,42 @@ async def test_what_cannot_be_seen_is_asked_again_and_told_once(
         raise EngineError("see which ports are bound", "no")
 
     with monkeypatch.context() as patch:
-        patch.setattr(engine, "has_bound", failing)
-        async with an_agent(tmp_path, engine, clock) as agent:
+        patch.setattr(host.engine, "has_bound", failing)
+        async with host() as agent:
             internal_id = await started(agent)
-            await clock.advance(5)
+            await host.clock.advance(5)
             assert tried > 5
             assert caplog.text.count("cannot see which ports are bound") == 1
             patch.undo()
-            engine.bind(container_name(internal_id))
-            await clock.advance(LONGEST_SECONDS)
+            host.engine.bind(container_name(internal_id))
+            await host.clock.advance(LONGEST_SECONDS)
             await becomes(agent, internal_id, is_ready)
 
 
 async def test_watching_costs_little_when_nothing_is_ever_bound(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked = 0
-    has_bound = engine.has_bound
+    has_bound = host.engine.has_bound
 
     async def counted(*asked: object) -> bool:
         nonlocal looked
         looked += 1
         return await has_bound(*asked)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(engine, "has_bound", counted)
-    async with an_agent(tmp_path, engine, clock) as agent:
+    monkeypatch.setattr(host.engine, "has_bound", counted)
+    async with host() as agent:
         await started(agent)
-        await clock.advance(60)
+        await host.clock.advance(60)
         begun, looked = looked, 0
-        await clock.advance(60)
+        await host.clock.advance(60)
         assert begun <= 100
         assert looked <= 60 / LONGEST_SECONDS + 1
         await asyncio.sleep(0)
 
 
 async def test_looks_that_take_long_are_made_less_often(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So a session takes a tenth at most of the thread that it shares with others."""
     looked = 0
@@ -214,11 +201,11 @@ async def test_looks_that_take_long_are_made_less_often(
     async def slow(*_: object) -> bool:
         nonlocal looked
         looked += 1
-        await clock.sleep(0.1)
+        await host.clock.sleep(0.1)
         return False
 
-    monkeypatch.setattr(engine, "has_bound", slow)
-    async with an_agent(tmp_path, engine, clock) as agent:
+    monkeypatch.setattr(host.engine, "has_bound", slow)
+    async with host() as agent:
         await started(agent)
-        await clock.advance(20)
+        await host.clock.advance(20)
         assert 10 <= looked <= 21

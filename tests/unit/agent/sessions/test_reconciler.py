@@ -6,7 +6,6 @@ import os
 import shutil
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +19,7 @@ from agent.domain.session import Session
 from agent.domain.steps import REMOVAL_STEPS, RESTART_STEPS
 from agent.state.record import Records
 from agent.state.tombstones import Tombstones
-from tests.support.agent.hosts import Agent, an_agent, until, until_sealed
+from tests.support.agent.hosts import Agent, Host, until, until_sealed
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import EndReason, State
@@ -143,18 +142,16 @@ async def test_events_of_sessions_that_live_are_no_reason_for_a_pass(
         assert _lists(agent.engine) == 3
 
 
-async def test_f46_a_renamed_container_is_still_the_session(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+async def test_f46_a_renamed_container_is_still_the_session(host: Host) -> None:
+    async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
-        engine.rename(_name(session), "mine-now")
-        engine.end("mine-now", 1)
+        host.engine.rename(_name(session), "mine-now")
+        host.engine.end("mine-now", 1)
         life = agent.sessions.life(session.internal_id)
         await life.wait_for(lambda now: now.state is State.RESTARTING)
-        await clock.advance(1)
+        await host.clock.advance(1)
         await life.wait_for(lambda now: now.restart_count == 1)
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
         stopped = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
         assert (stopped.state, stopped.exit_code) == (State.EXITED, 143)
@@ -170,27 +167,25 @@ async def test_f46_a_container_that_somebody_removes_is_a_dead_session(agent: Ag
     assert agent.nothing_is_held()
 
 
-async def test_f10_an_orphan_that_hangs_the_engine_holds_up_nothing_else(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+async def test_f10_an_orphan_that_hangs_the_engine_holds_up_nothing_else(host: Host) -> None:
+    async with host() as agent:
         orphan = await agent.sessions.start(an_id(), a_spec())
         kept = await _ended(agent)
-        await Tombstones(agent.records, clock).bury(orphan.internal_id)
+        await Tombstones(agent.records, host.clock).bury(orphan.internal_id)
         await agent.records.delete(orphan.internal_id)
-    async with an_agent(tmp_path, engine, clock) as agent:
-        await clock.advance(61)
-        engine.hold("remove")
+    async with host() as agent:
+        await host.clock.advance(61)
+        host.engine.hold("remove")
         await agent.reconciler.pass_once()
-        await engine.held("remove")
-        engine.add_image("another@sha256:" + "1" * 64)
+        await host.engine.held("remove")
+        host.engine.add_image("another@sha256:" + "1" * 64)
         await agent.reconciler.pass_once()
         assert len(agent.images.here) == 2
-        removals = [each for each in engine.calls if each == ("remove", orphan.container)]
+        removals = [each for each in host.engine.calls if each == ("remove", orphan.container)]
         assert len(removals) == 1  # one at a time for a container
-        engine.release("remove")
+        host.engine.release("remove")
         await agent.reconciler.settled()
-        found = await engine.list(agent.runtime.settings.agent_id)
+        found = await host.engine.list(agent.runtime.settings.agent_id)
         assert [each.name for each in found] == [_name(kept)]
 
 
@@ -208,36 +203,36 @@ async def test_a_chore_that_fails_is_done_by_a_later_pass(
 
 
 async def test_f03_a_kill_while_an_old_container_is_removed_leaves_nothing_of_it(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+    host: Host,
 ) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         session = await _ended(agent)
-        await clock.advance(4 * 3600)
+        await host.clock.advance(4 * 3600)
         agent.steps.hold("container.removed")
         await agent.reconciler.pass_once()
         await agent.steps.reached("container.removed")
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         await agent.pass_over()
         assert agent.sessions.life(session.internal_id).session.container_removed
-        assert await engine.list(agent.runtime.settings.agent_id) == []
+        assert await host.engine.list(agent.runtime.settings.agent_id) == []
 
 
 @pytest.mark.parametrize("step", RESTART_STEPS)
 async def test_f03_a_kill_during_a_restart_neither_doubles_nor_forgets_it(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, step: str
+    host: Host, step: str
 ) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
         agent.steps.hold(step)
-        engine.end(_name(session), 1)
+        host.engine.end(_name(session), 1)
         life = agent.sessions.life(session.internal_id)
         await life.wait_for(lambda now: now.state is State.RESTARTING)
-        await clock.advance(1)
+        await host.clock.advance(1)
         await agent.steps.reached(step)
-        process = (await engine.inspect(_name(session))).process
-    async with an_agent(tmp_path, engine, clock) as agent:
+        process = (await host.engine.inspect(_name(session))).process
+    async with host() as agent:
         life = agent.sessions.life(session.internal_id)
-        await clock.advance(1)
+        await host.clock.advance(1)
         await life.wait_for(lambda now: now.state is State.RUNNING)
         assert (life.session.process, life.session.restart_count) == (process, 1)
         assert [port.host for port in life.session.ports] == [p.host for p in session.ports]
@@ -245,9 +240,9 @@ async def test_f03_a_kill_during_a_restart_neither_doubles_nor_forgets_it(
 
 @pytest.mark.parametrize("step", REMOVAL_STEPS)
 async def test_f03_a_kill_while_a_session_is_discarded_leaves_nothing_that_starts_again(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, step: str
+    host: Host, step: str
 ) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         session = await _ended(agent)
         agent.steps.hold(step)
         asked = asyncio.create_task(
@@ -256,40 +251,38 @@ async def test_f03_a_kill_while_a_session_is_discarded_leaves_nothing_that_start
         await agent.steps.reached(step)
         asked.cancel()
         await asyncio.gather(asked, return_exceptions=True)
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         # A caller without an answer repeats the call.
         with contextlib.suppress(SessionNotFoundError):
             await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
         with pytest.raises(SessionStoppedError):
             await agent.sessions.start(session.internal_id, a_spec())
         assert agent.directories() == []
-        assert await engine.list(agent.runtime.settings.agent_id) == []
+        assert await host.engine.list(agent.runtime.settings.agent_id) == []
 
 
 async def test_directories_without_a_good_record_go_with_the_logs_of_their_time(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+    host: Host,
 ) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         kept = await _ended(agent)
         lost, young = an_id(), an_id()
         for internal_id in (lost, young):
             agent.records.directory(internal_id).mkdir()
-        os.utime(agent.records.directory(lost), (clock.time() - WEEK - 1,) * 2)
-        os.utime(agent.records.directory(young), (clock.time() - WEEK + 60,) * 2)
-    async with an_agent(tmp_path, engine, clock) as agent:
+        os.utime(agent.records.directory(lost), (host.clock.time() - WEEK - 1,) * 2)
+        os.utime(agent.records.directory(young), (host.clock.time() - WEEK + 60,) * 2)
+    async with host() as agent:
         assert agent.directories() == sorted([kept.internal_id, young])
-        os.utime(agent.records.directory(young), (clock.time() - WEEK - 1,) * 2)
+        os.utime(agent.records.directory(young), (host.clock.time() - WEEK - 1,) * 2)
         await agent.pass_over()
         assert agent.directories() == [kept.internal_id]
 
 
-async def test_images_that_cannot_be_listed_keep_no_session_from_being_adopted(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+async def test_images_that_cannot_be_listed_keep_no_session_from_being_adopted(host: Host) -> None:
+    async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
-    async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
-        engine.fail_next("images", EngineTimeoutError("images"))
+    async with host(reconcile=False) as agent:
+        host.engine.fail_next("images", EngineTimeoutError("images"))
         with pytest.raises(EngineTimeoutError):
             await agent.reconciler.pass_once()
         assert agent.sessions.reconciled
@@ -297,28 +290,28 @@ async def test_images_that_cannot_be_listed_keep_no_session_from_being_adopted(
 
 
 async def test_f35_a_full_disk_and_a_lost_record_keep_nobody_from_being_adopted(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         lost, good = [await agent.sessions.start(an_id(), a_spec(ttl=60.0)) for _ in range(2)]
         await agent.records.delete(lost.internal_id)
     monkeypatch.setattr(Records, "create", _refuse)
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         for session in (lost, good):
             found = agent.sessions.life(session.internal_id).session
             assert (found.state, found.process) == (State.RUNNING, session.process)
 
 
 async def test_f35_a_stop_on_a_full_disk_is_never_followed_by_a_start(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
         monkeypatch.setattr(Records, "save", _refuse)
         stopped = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
         assert stopped.state is State.EXITED
     monkeypatch.undo()
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         life = agent.sessions.life(session.internal_id)
         await life.wait_for(lambda now: now.log_sealed)
         assert (life.session.state, life.session.end_reason) == (State.EXITED, EndReason.STOPPED)
@@ -331,11 +324,11 @@ async def _refuse(*_: object) -> None:
 
 
 async def test_a_container_that_the_engine_does_not_name_for_a_moment_is_not_dead(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+    host: Host,
 ) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec())
-    async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
+    async with host(reconcile=False) as agent:
         await agent.recovery.adopt([])  # as a list says that misses it
         for _ in range(50):
             await asyncio.sleep(0)
@@ -345,30 +338,26 @@ async def test_a_container_that_the_engine_does_not_name_for_a_moment_is_not_dea
         assert await _runs(agent, session)
 
 
-async def test_a_stopped_session_whose_record_is_lost_does_not_start_again(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+async def test_a_stopped_session_whose_record_is_lost_does_not_start_again(host: Host) -> None:
+    async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
         await agent.records.delete(session.internal_id)
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         life = agent.sessions.life(session.internal_id)
         await life.wait_for(lambda now: now.log_sealed)
         assert (life.session.state, life.session.exit_code) == (State.EXITED, 143)
         assert not await _runs(agent, session)
 
 
-async def test_a_stop_is_heard_while_a_restart_waits_for_its_turn(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock, start_slots=1) as agent:
+async def test_a_stop_is_heard_while_a_restart_waits_for_its_turn(host: Host) -> None:
+    async with host(start_slots=1) as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
         await agent.reservations.start_slots.acquire("alice")
-        engine.end(_name(session), 1)
+        host.engine.end(_name(session), 1)
         life = agent.sessions.life(session.internal_id)
         await life.wait_for(lambda now: now.state is State.RESTARTING)
-        await clock.advance(1)
+        await host.clock.advance(1)
         stopped = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
         assert (stopped.state, stopped.restart_count) == (State.EXITED, 0)
         agent.reservations.start_slots.release()
@@ -387,40 +376,36 @@ async def test_f11_a_restart_that_the_engine_only_imagines_ends_dead(
     assert life.session.restart_count == 0
 
 
-async def test_of_two_containers_that_name_one_session_its_own_counts(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+async def test_of_two_containers_that_name_one_session_its_own_counts(host: Host) -> None:
+    async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec())
         ours = agent.runtime.settings.agent_id
-    [own] = await engine.list(ours)
+    [own] = await host.engine.list(ours)
     twin = replace(own, container="f" * 64, name="twin", process=None)
     for listed in ([own, twin], [twin, own]):
-        async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
+        async with host(reconcile=False) as agent:
             await agent.recovery.adopt(listed)
             found = agent.sessions.life(session.internal_id).session
             assert (found.container, found.process) == (own.container, own.process)
 
 
-async def test_a_game_whose_label_nobody_can_read_is_left_alone(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+async def test_a_game_whose_label_nobody_can_read_is_left_alone(host: Host) -> None:
+    async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec())
         directory = agent.records.directory(session.internal_id)
-        held = engine._find(_name(session))
+        held = host.engine._find(_name(session))
         held.spec = replace(held.spec, record=held.spec.record.replace('"internal_id"', '"x"'))
     await asyncio.to_thread(shutil.rmtree, directory)
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         for _ in range(3):
-            await clock.advance(61)
+            await host.clock.advance(61)
             await agent.pass_over()
         assert await _runs(agent, session)
-        engine.end(_name(session), 0)
+        host.engine.end(_name(session), 0)
         await agent.pass_over()
-        await clock.advance(61)
+        await host.clock.advance(61)
         await agent.pass_over()
-        assert await engine.list(agent.runtime.settings.agent_id) == []
+        assert await host.engine.list(agent.runtime.settings.agent_id) == []
 
 
 async def test_a_pass_that_meets_a_defect_is_made_again(

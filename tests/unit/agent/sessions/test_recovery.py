@@ -1,7 +1,6 @@
 """An agent that is killed anywhere and comes back: nothing doubled, nothing lost."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -9,19 +8,16 @@ from agent.domain.errors import EngineUnavailableError, PortTakenError, SessionN
 from agent.domain.steps import START_STEPS, STOP_STEPS
 from agent.state.tombstones import Tombstones
 from tests.faults.memory_host import assert_survived
-from tests.support.agent.hosts import an_agent, until
+from tests.support.agent.hosts import Host, an_agent, until
 from tests.support.agent.samples import a_spec, an_id
-from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import EndReason, PortRequest, Protocol, State
 
 
-async def test_a_running_session_is_adopted_as_it_was(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+async def test_a_running_session_is_adopted_as_it_was(host: Host) -> None:
+    async with host() as agent:
         before = await agent.sessions.start(an_id(), a_spec(ttl=600.0))
         agent_id = agent.runtime.settings.agent_id
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         assert agent.runtime.settings.agent_id == agent_id
         after = agent.sessions.life(before.internal_id).session
         assert after.with_changes(sequence=before.sequence) == before
@@ -34,18 +30,18 @@ async def test_a_running_session_is_adopted_as_it_was(
 
 @pytest.mark.parametrize("step", START_STEPS)
 async def test_a_kill_at_any_step_of_a_start_leaves_all_of_it_or_nothing(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, step: str
+    host: Host, step: str
 ) -> None:
     internal_id = an_id()
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         agent.steps.hold(step)
         starter = asyncio.create_task(agent.sessions.start(internal_id, a_spec(ttl=60.0)))
         await agent.steps.reached(step)
         starter.cancel()
         await asyncio.gather(starter, return_exceptions=True)
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         assert agent.sessions.reconciled
-        found = await engine.list(agent.runtime.settings.agent_id)
+        found = await host.engine.list(agent.runtime.settings.agent_id)
         if step in {"start.started", "start.saved"}:
             assert [session.state for session in agent.sessions.settled()] == [State.RUNNING]
             assert len(found) == 1
@@ -56,22 +52,20 @@ async def test_a_kill_at_any_step_of_a_start_leaves_all_of_it_or_nothing(
             assert agent.directories() == []
         again = await agent.sessions.start(internal_id, a_spec(ttl=60.0))
         assert again.state is State.RUNNING
-        assert len(await engine.list(agent.runtime.settings.agent_id)) == 1
+        assert len(await host.engine.list(agent.runtime.settings.agent_id)) == 1
 
 
 @pytest.mark.parametrize("step", STOP_STEPS)
-async def test_a_kill_at_any_step_of_a_stop_still_ends_it(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, step: str
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+async def test_a_kill_at_any_step_of_a_stop_still_ends_it(host: Host, step: str) -> None:
+    async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
-        engine.write_log(f"tiltyard-{session.internal_id}", b"last words\n")
+        host.engine.write_log(f"tiltyard-{session.internal_id}", b"last words\n")
         agent.steps.hold(step)
         stopper = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))
         await agent.steps.reached(step)
         stopper.cancel()
         await asyncio.gather(stopper, return_exceptions=True)
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         life = agent.sessions.life(session.internal_id)
         await life.wait_for(lambda now: now.log_sealed)
         assert life.session.state is State.EXITED
@@ -81,17 +75,15 @@ async def test_a_kill_at_any_step_of_a_stop_still_ends_it(
         assert agent.nothing_is_held()
 
 
-async def test_an_end_while_the_agent_was_away_is_found(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+async def test_an_end_while_the_agent_was_away_is_found(host: Host) -> None:
+    async with host() as agent:
         ended = await agent.sessions.start(an_id(), a_spec())
         failed = await agent.sessions.start(an_id(), a_spec(restart=True))
         vanished = await agent.sessions.start(an_id(), a_spec())
-    engine.end(f"tiltyard-{ended.internal_id}", 4)
-    engine.end(f"tiltyard-{failed.internal_id}", 4)
-    await engine.remove(f"tiltyard-{vanished.internal_id}")
-    async with an_agent(tmp_path, engine, clock) as agent:
+    host.engine.end(f"tiltyard-{ended.internal_id}", 4)
+    host.engine.end(f"tiltyard-{failed.internal_id}", 4)
+    await host.engine.remove(f"tiltyard-{vanished.internal_id}")
+    async with host() as agent:
         states = {}
         for session, state in (
             (ended, State.EXITED),
@@ -105,13 +97,11 @@ async def test_an_end_while_the_agent_was_away_is_found(
         assert states[vanished.internal_id].end_reason is EndReason.ENGINE_ERROR
 
 
-async def test_a_lifetime_that_ran_out_meanwhile_ends_the_session_on_return(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+async def test_a_lifetime_that_ran_out_meanwhile_ends_the_session_on_return(host: Host) -> None:
+    async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
-    await clock.advance(3600)
-    async with an_agent(tmp_path, engine, clock) as agent:
+    await host.clock.advance(3600)
+    async with host() as agent:
         agent.sessions.end_due()
         life = agent.sessions.life(session.internal_id)
         await life.wait_for(lambda now: now.state.ended)
@@ -120,18 +110,18 @@ async def test_a_lifetime_that_ran_out_meanwhile_ends_the_session_on_return(
 
 @pytest.mark.parametrize("exit_code", [0, 137, 255])
 async def test_f45_after_a_reboot_what_asks_for_restarts_starts_again_and_the_rest_has_ended(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, exit_code: int
+    host: Host, exit_code: int
 ) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         restarted = await agent.sessions.start(an_id(), a_spec(restart=True, ttl=600.0))
         ended = await agent.sessions.start(an_id(), a_spec())
         vanished = await agent.sessions.start(an_id(), a_spec())
     for session in (restarted, ended):
-        engine.end(f"tiltyard-{session.internal_id}", exit_code)
-    await engine.remove(f"tiltyard-{vanished.internal_id}")
-    await clock.advance(60)
-    clock.reboot()
-    async with an_agent(tmp_path, engine, clock) as agent:
+        host.engine.end(f"tiltyard-{session.internal_id}", exit_code)
+    await host.engine.remove(f"tiltyard-{vanished.internal_id}")
+    await host.clock.advance(60)
+    host.clock.reboot()
+    async with host() as agent:
         for session, state in ((ended, State.EXITED), (vanished, State.DEAD)):
             life = agent.sessions.life(session.internal_id)
             await life.wait_for(lambda now: now.state.ended)
@@ -140,70 +130,68 @@ async def test_f45_after_a_reboot_what_asks_for_restarts_starts_again_and_the_re
                 EndReason.HOST_RESTART,
             )
         life = agent.sessions.life(restarted.internal_id)
-        await clock.advance(1)
+        await host.clock.advance(1)
         await life.wait_for(lambda now: now.state is State.RUNNING)
         assert (life.session.restart_count, life.session.ports) == (1, restarted.ports)
         # Its lifetime goes on by the wall clock: 61 of 600 seconds are over.
-        assert agent.runtime.deadlines.next_due() == pytest.approx(clock.boottime() + 539)
+        assert agent.runtime.deadlines.next_due() == pytest.approx(host.clock.boottime() + 539)
     # The reboot is over: another run of the agent finds nothing to do.
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         life = agent.sessions.life(restarted.internal_id)
         assert (life.session.state, life.session.restart_count) == (State.RUNNING, 1)
 
 
 @pytest.mark.parametrize("restart", [False, True])
 async def test_f45_a_container_that_turns_up_after_it_was_given_up_has_its_log_sealed(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, restart: bool
+    host: Host, restart: bool
 ) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=restart))
         name, own = f"tiltyard-{session.internal_id}", agent.runtime.settings.agent_id
-    engine.write_log(name, b"the last words\n")
-    engine.end(name, 255)
-    clock.reboot()
-    find_again = engine.mislay(name)  # as by an engine that is not done with reading its disk
-    async with an_agent(tmp_path, engine, clock) as agent:
+    host.engine.write_log(name, b"the last words\n")
+    host.engine.end(name, 255)
+    host.clock.reboot()
+    find_again = host.engine.mislay(name)  # as by an engine that is not done with reading its disk
+    async with host() as agent:
         life = agent.sessions.life(session.internal_id)
-        await clock.advance(2)
+        await host.clock.advance(2)
         await life.wait_for(lambda now: now.state is State.DEAD and now.container_removed)
         find_again()
         await agent.pass_over()
         assert (life.session.state, life.session.log_sealed) == (State.DEAD, True)
         assert agent.records.log_path(session.internal_id).read_bytes() == b"the last words\n"
-        assert len(await engine.list(own)) == 1
-        find_again = engine.mislay(name)
-        await clock.advance(4 * 3600)
+        assert len(await host.engine.list(own)) == 1
+        find_again = host.engine.mislay(name)
+        await host.clock.advance(4 * 3600)
         await agent.pass_over()
         assert life.session.container_removed
         find_again()
         await agent.pass_over()
-        assert await engine.list(own) == []  # nothing of it is needed any more
+        assert await host.engine.list(own) == []  # nothing of it is needed any more
         assert life.session.log_sealed
         await assert_survived(agent)
 
 
-async def test_a_stop_before_the_engine_answers_is_carried_out_when_it_does(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+async def test_a_stop_before_the_engine_answers_is_carried_out_when_it_does(host: Host) -> None:
+    async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec())
-    engine.unavailable = True
-    async with an_agent(tmp_path, engine, clock, reconcile=False) as agent:
+    host.engine.unavailable = True
+    async with host(reconcile=False) as agent:
         with pytest.raises(EngineUnavailableError):
             await agent.pass_over()
         assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
         stopper = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))
         await asyncio.sleep(0)
-        engine.unavailable = False
+        host.engine.unavailable = False
         await agent.pass_over()
         assert (await stopper).state is State.EXITED
 
 
 @pytest.mark.parametrize("damage", ["lost", "empty", "no id"])
 async def test_f06_a_lost_or_damaged_record_is_rebuilt_from_the_container(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, damage: str
+    host: Host, damage: str
 ) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         lost = await agent.sessions.start(an_id(), a_spec(ttl=600.0, env={"KEY": "secret"}))
         ended = await agent.sessions.start(an_id(), a_spec())
         for session in (lost, ended):
@@ -216,8 +204,8 @@ async def test_f06_a_lost_or_damaged_record_is_rebuilt_from_the_container(
                     path.write_bytes(b"")
                 case _:
                     path.write_bytes(path.read_bytes().replace(b'"internal_id"', b'"x"'))
-    engine.end(f"tiltyard-{ended.internal_id}", 7)
-    async with an_agent(tmp_path, engine, clock) as agent:
+    host.engine.end(f"tiltyard-{ended.internal_id}", 7)
+    async with host() as agent:
         life = agent.sessions.life(lost.internal_id)
         await life.wait_for(lambda now: now.state is State.RUNNING)
         assert life.session.ports == lost.ports
@@ -227,20 +215,20 @@ async def test_f06_a_lost_or_damaged_record_is_rebuilt_from_the_container(
         over = agent.sessions.life(ended.internal_id)
         await over.wait_for(lambda now: now.log_sealed)
         assert over.session.exit_code == 7
-        assert len(await engine.list(agent.runtime.settings.agent_id)) == 2
+        assert len(await host.engine.list(agent.runtime.settings.agent_id)) == 2
         with pytest.raises(PortTakenError):
             pinned = PortRequest(7777, Protocol.UDP, pinned=lost.ports[0].host)
             await agent.sessions.start(an_id(), a_spec(ports=(pinned,)))
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         assert len(agent.sessions.all()) == 2
 
 
 @pytest.mark.parametrize("copied", ["created", "running"])
 async def test_f06_an_older_record_makes_no_second_copy_of_what_runs(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, copied: str
+    host: Host, copied: str
 ) -> None:
     internal_id, copies = an_id(), {}
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         path = agent.records.directory(internal_id) / "record.json"
         agent.steps.hold("start.recorded")
         starter = asyncio.create_task(agent.sessions.start(internal_id, a_spec(restart=True)))
@@ -249,43 +237,43 @@ async def test_f06_an_older_record_makes_no_second_copy_of_what_runs(
         agent.steps.release("start.recorded")
         started = await starter
         copies["running"] = path.read_bytes()
-        engine.end(f"tiltyard-{internal_id}", 1)
+        host.engine.end(f"tiltyard-{internal_id}", 1)
         life = agent.sessions.life(internal_id)
         await life.wait_for(lambda now: now.state is State.RESTARTING)
-        await clock.advance(1)
+        await host.clock.advance(1)
         await life.wait_for(lambda now: now.state is State.RUNNING)
         now_running = life.session.process
     path.write_bytes(copies[copied])
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         life = agent.sessions.life(internal_id)
         await life.wait_for(lambda now: now.state is State.RUNNING)
         assert (life.session.process, life.session.ports) == (now_running, started.ports)
-        assert len(await engine.list(agent.runtime.settings.agent_id)) == 1
+        assert len(await host.engine.list(agent.runtime.settings.agent_id)) == 1
         stopped = await agent.sessions.stop(internal_id, EndReason.STOPPED)
         assert stopped.state is State.EXITED
         assert agent.nothing_is_held()
 
 
 async def test_orphans_are_removed_after_a_grace_period_and_foreign_containers_stay(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
+    host: Host,
 ) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec())
         ours = agent.runtime.settings.agent_id
-        await Tombstones(agent.records, clock).bury(session.internal_id)
+        await Tombstones(agent.records, host.clock).bury(session.internal_id)
         await agent.lose_record(session.internal_id)
-    async with an_agent(tmp_path / "stranger", engine, clock) as stranger:
+    async with an_agent(host.folder / "stranger", host.engine, host.clock) as stranger:
         other = await stranger.sessions.start(an_id(), a_spec())
         theirs = stranger.runtime.settings.agent_id
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         with pytest.raises(SessionNotFoundError):
             agent.sessions.life(session.internal_id)
-        await clock.advance(59)
+        await host.clock.advance(59)
         await agent.pass_over()
-        assert len(await engine.list(ours)) == 1
-        await clock.advance(2)
+        assert len(await host.engine.list(ours)) == 1
+        await host.clock.advance(2)
         await agent.pass_over()
-        assert await engine.list(ours) == []
-        assert [found.name for found in await engine.list(theirs)] == [
+        assert await host.engine.list(ours) == []
+        assert [found.name for found in await host.engine.list(theirs)] == [
             f"tiltyard-{other.internal_id}"
         ]

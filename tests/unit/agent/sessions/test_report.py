@@ -14,9 +14,8 @@ from agent.domain.session import TRANSITIONS, Moment, Session
 from agent.logs import report
 from agent.logs.report import SEAL_WAIT_SECONDS, TAIL_BYTES, Tail, read_tail
 from agent.state.record import encode_session
-from tests.support.agent.hosts import Agent, an_agent
+from tests.support.agent.hosts import Agent, Host
 from tests.support.agent.samples import a_session, a_spec, an_id
-from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import EndReason, State
 
 
@@ -159,11 +158,9 @@ async def test_usage_of_a_run_whose_group_is_gone_is_the_last_sample(agent: Agen
     await asyncio.gather(sampling, return_exceptions=True)
 
 
-async def test_usage_at_a_stop_outlives_a_kill_of_the_agent(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
+async def test_usage_at_a_stop_outlives_a_kill_of_the_agent(host: Host) -> None:
     internal_id = an_id()
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         session = await agent.sessions.start(internal_id, a_spec())
         agent.cgroups.use(session.process, cpu_seconds=3, memory_bytes=4)
         agent.steps.hold("stop.recorded")
@@ -171,7 +168,7 @@ async def test_usage_at_a_stop_outlives_a_kill_of_the_agent(
         await agent.steps.reached("stop.recorded")
         agent.cgroups.remove(session.process)
         stop.cancel()
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         assert (await sealed(agent, internal_id)).run_usage == Usage(3, 4)
 
 

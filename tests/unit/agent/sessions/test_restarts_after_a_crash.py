@@ -1,16 +1,14 @@
 """Restarts of a game go on by the same rules when it is the agent that is killed in between."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
 from agent.domain import restarts
 from agent.domain.engine import container_name
 from tests.faults.memory_host import assert_survived
-from tests.support.agent.hosts import Agent, an_agent
+from tests.support.agent.hosts import Agent, Host
 from tests.support.agent.samples import a_spec, an_id
-from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import State
 
 
@@ -45,23 +43,21 @@ def test_a_delay_is_counted_from_the_end_of_the_run(
     assert restarts.remaining_delay(delay, ended_for) == left
 
 
-async def test_f04_an_agent_that_is_killed_again_and_again_puts_no_restart_off(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+async def test_f04_an_agent_that_is_killed_again_and_again_puts_no_restart_off(host: Host) -> None:
+    async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
         for _ in range(3):
             await _fail_and_restart(agent, session.internal_id)
         await _fail(agent, session.internal_id)
     for _ in range(2):
-        async with an_agent(tmp_path, engine, clock) as agent:
+        async with host() as agent:
             life = agent.sessions.life(session.internal_id)
             assert life.session.restart_delay == 8
-            await clock.advance(3)
+            await host.clock.advance(3)
             assert life.session.state is State.RESTARTING
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         life = agent.sessions.life(session.internal_id)
-        await clock.advance(2)
+        await host.clock.advance(2)
         await life.wait_for(lambda now: now.state is State.RUNNING)
         assert life.session.restart_count == 4
         await assert_survived(agent)
@@ -69,20 +65,20 @@ async def test_f04_an_agent_that_is_killed_again_and_again_puts_no_restart_off(
 
 @pytest.mark.parametrize("fails_meanwhile", [False, True])
 async def test_f03_a_restart_that_nobody_recorded_is_counted_and_not_done_again(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, fails_meanwhile: bool
+    host: Host, fails_meanwhile: bool
 ) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
         await _fail_and_restart(agent, session.internal_id)
         await _fail(agent, session.internal_id)
         agent.steps.hold("restart.started")
-        await clock.advance(2)
+        await host.clock.advance(2)
         await agent.steps.reached("restart.started")
     name = container_name(session.internal_id)
-    process = (await engine.inspect(name)).process
+    process = (await host.engine.inspect(name)).process
     if fails_meanwhile:
-        engine.end(name, 1)
-    async with an_agent(tmp_path, engine, clock) as agent:
+        host.engine.end(name, 1)
+    async with host() as agent:
         life = agent.sessions.life(session.internal_id)
         await life.wait_for(lambda now: now.restart_count == 2)
         if fails_meanwhile:
@@ -93,34 +89,30 @@ async def test_f03_a_restart_that_nobody_recorded_is_counted_and_not_done_again(
         await assert_survived(agent)
 
 
-async def test_time_without_an_agent_is_not_time_that_the_game_ran(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+async def test_time_without_an_agent_is_not_time_that_the_game_ran(host: Host) -> None:
+    async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
         await _fail_and_restart(agent, session.internal_id)
-    engine.end(container_name(session.internal_id), 1)
-    await clock.advance(2 * restarts.STEADY_SECONDS)
-    async with an_agent(tmp_path, engine, clock) as agent:
+    host.engine.end(container_name(session.internal_id), 1)
+    await host.clock.advance(2 * restarts.STEADY_SECONDS)
+    async with host() as agent:
         life = agent.sessions.life(session.internal_id)
         await life.wait_for(lambda now: now.state is State.RESTARTING)
         assert life.session.restart_delay == 2
 
 
-async def test_a_game_that_somebody_else_started_again_was_not_restarted(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+async def test_a_game_that_somebody_else_started_again_was_not_restarted(host: Host) -> None:
+    async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
-        await clock.advance(5)
+        await host.clock.advance(5)
         name = container_name(session.internal_id)
         life = agent.sessions.life(session.internal_id)
-        engine.end(name, 0)
-        await engine.start(name)
+        host.engine.end(name, 0)
+        await host.engine.start(name)
         await life.wait_for(lambda now: now.process not in {None, session.process})
         await _fail(agent, session.internal_id)
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         life = agent.sessions.life(session.internal_id)
         await asyncio.sleep(0)
-        await clock.advance(0.5)
+        await host.clock.advance(0.5)
         assert (life.session.state, life.session.restart_count) == (State.RESTARTING, 0)

@@ -10,11 +10,11 @@ from agent.domain.engine import container_name
 from agent.domain.errors import ImageCannotRunError, NoCertificateError, PortTakenError
 from agent.domain.session import Session
 from agent.network.tls_certificate import CertificateFiles
-from tests.support.agent.hosts import Agent, an_agent, assert_nothing_is_left, until
+from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.agent.tls_players import issue
 from tests.support.certificates import Signer
-from tests.support.fakes import FakeClock, FakeEngine
+from tests.support.fakes import FakeClock
 from tests.support.harness import free_port
 from tiltyard.contract import EndReason, NetworkMode, PortRequest, Protocol, SessionSpec, State
 
@@ -50,26 +50,24 @@ def is_listened_on(port: int) -> bool:
     return True
 
 
-async def test_a_host_without_a_certificate_refuses(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+async def test_a_host_without_a_certificate_refuses(host: Host) -> None:
+    async with host() as agent:
         with pytest.raises(NoCertificateError):
             await agent.sessions.start(an_id(), tls_spec())
-        assert "remove" not in {call for call, _ in engine.calls}, "there is nothing to undo"
+        assert "remove" not in {call for call, _ in host.engine.calls}, "there is nothing to undo"
         await assert_nothing_is_left(agent)
 
 
 async def test_the_agent_has_the_port_from_the_start_to_the_end(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, files: CertificateFiles, port: int
+    host: Host, files: CertificateFiles, port: int
 ) -> None:
-    async with an_agent(tmp_path, engine, clock, ports=(port, port), certificate=files) as agent:
+    async with host(ports=(port, port), certificate=files) as agent:
         session = await agent.sessions.start(an_id(), tls_spec())
         [mine] = session.ports
         assert (mine.host, mine.tls, mine.inner) == (port, True, 0)
-        assert engine.published == {}, "the container's port is nobody's but the agent's"
+        assert host.engine.published == {}, "the container's port is nobody's but the agent's"
         assert is_listened_on(port)
-        [container] = engine.containers(agent.runtime.settings.agent_id)
+        [container] = host.engine.containers(agent.runtime.settings.agent_id)
         assert session.address == container.address != ""
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
         assert not is_listened_on(port)
@@ -77,26 +75,26 @@ async def test_the_agent_has_the_port_from_the_start_to_the_end(
 
 
 async def test_the_address_is_that_of_the_run(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, files: CertificateFiles, port: int
+    host: Host, files: CertificateFiles, port: int
 ) -> None:
-    async with an_agent(tmp_path, engine, clock, ports=(port, port), certificate=files) as agent:
+    async with host(ports=(port, port), certificate=files) as agent:
         first = await agent.sessions.start(an_id(), tls_spec(restart=True))
         life = agent.sessions.life(first.internal_id)
-        engine.end(container_name(first.internal_id), 1)
+        host.engine.end(container_name(first.internal_id), 1)
         await life.wait_for(lambda session: session.state is State.RESTARTING)
         assert is_listened_on(port), "it stays the session's"
-        await clock.advance(2)
+        await host.clock.advance(2)
         await life.wait_for(lambda session: session.restart_count == 1)
         assert life.session.address not in {"", first.address}
 
 
 async def test_a_port_that_others_listen_on_is_passed_over(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, files: CertificateFiles
+    host: Host, files: CertificateFiles
 ) -> None:
     taken = free_port()
     with socket.create_server(("127.0.0.1", taken)):
         ports = (taken, taken + 1)
-        async with an_agent(tmp_path, engine, clock, ports=ports, certificate=files) as agent:
+        async with host(ports=ports, certificate=files) as agent:
             session = await agent.sessions.start(an_id(), tls_spec())
             assert session.ports[0].host == taken + 1
             assert session.injected_env["TILTYARD_PORT_TCP_7778"] == str(taken + 1)
@@ -107,10 +105,10 @@ async def test_a_port_that_others_listen_on_is_passed_over(
 
 
 async def test_a_start_that_fails_gives_the_port_back(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, files: CertificateFiles, port: int
+    host: Host, files: CertificateFiles, port: int
 ) -> None:
-    async with an_agent(tmp_path, engine, clock, ports=(port, port), certificate=files) as agent:
-        engine.fail_next("start", ImageCannotRunError("no entrypoint"))
+    async with host(ports=(port, port), certificate=files) as agent:
+        host.engine.fail_next("start", ImageCannotRunError("no entrypoint"))
         with pytest.raises(ImageCannotRunError):
             await agent.sessions.start(an_id(), tls_spec())
         assert not is_listened_on(port)
@@ -118,17 +116,15 @@ async def test_a_start_that_fails_gives_the_port_back(
 
 
 async def test_the_next_run_of_the_agent_has_the_port_before_the_engine_answers(
-    tmp_path: Path,
-    engine: FakeEngine,
-    clock: FakeClock,
+    host: Host,
     files: CertificateFiles,
     port: int,
 ) -> None:
-    async with an_agent(tmp_path, engine, clock, ports=(port, port), certificate=files) as agent:
+    async with host(ports=(port, port), certificate=files) as agent:
         session = await agent.sessions.start(an_id(), tls_spec())
     assert not is_listened_on(port)
     # Without a certificate it takes no session, and those that are there keep what they have.
-    async with an_agent(tmp_path, engine, clock, ports=(port, port), reconcile=False) as agent:
+    async with host(ports=(port, port), reconcile=False) as agent:
         assert is_listened_on(port), "nobody else may have it"
         await agent.pass_over()
         await _adopted(agent, session)
@@ -144,10 +140,10 @@ async def _adopted(agent: Agent, session: Session) -> None:
 
 
 async def test_in_the_network_of_the_host_the_process_is_told_another_port(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, files: CertificateFiles, port: int
+    host: Host, files: CertificateFiles, port: int
 ) -> None:
     ports = (port, port + 1)
-    async with an_agent(tmp_path, engine, clock, ports=ports, certificate=files) as agent:
+    async with host(ports=ports, certificate=files) as agent:
         session = await agent.sessions.start(an_id(), tls_spec(in_host=True))
         [mine] = session.ports
         assert (mine.host, mine.inner) == ports
@@ -155,7 +151,7 @@ async def test_in_the_network_of_the_host_the_process_is_told_another_port(
         assert is_listened_on(mine.host)
         assert not is_listened_on(mine.inner)
         assert agent.reservations.ports.free(Protocol.TCP) == 0
-    async with an_agent(tmp_path, engine, clock, ports=ports, certificate=files) as agent:
+    async with host(ports=ports, certificate=files) as agent:
         [again] = agent.sessions.all()
         assert again.ports == session.ports
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED)

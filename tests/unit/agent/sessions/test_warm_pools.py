@@ -3,7 +3,6 @@
 import asyncio
 import dataclasses
 import stat
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from agent.domain.errors import EngineError, InvalidArgumentError, StaleRevision
 from agent.sessions.warm_pools import PASS_SECONDS, REMOVED_KEPT
 from agent.settings.policy import Policy
 from agent.state.drain import DrainOrder
-from tests.support.agent.hosts import Agent, an_agent, assert_nothing_is_left
+from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left
 from tests.support.agent.pools import (
     POOL,
     a_claim,
@@ -102,21 +101,17 @@ async def test_another_size_alone_replaces_nothing(agent: Agent) -> None:
         assert revisions(agent) == [1, 1, 1]
 
 
-async def test_without_room_for_more_the_older_ones_make_it(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock, max_sessions=3) as agent, kept_full(agent):
+async def test_without_room_for_more_the_older_ones_make_it(host: Host) -> None:
+    async with host(max_sessions=3) as agent, kept_full(agent):
         await ordered(agent, a_pool(3))
         await ordered(agent, a_pool(3, revision=2, args=("--new",)))
-        await clock.advance(5)
+        await host.clock.advance(5)
         assert revisions(agent) == [2, 2, 2]
         assert agent.warm_pools.warnings == ()
 
 
-async def test_what_has_no_room_is_started_once_there_is_some(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock, max_sessions=3) as agent, kept_full(agent):
+async def test_what_has_no_room_is_started_once_there_is_some(host: Host) -> None:
+    async with host(max_sessions=3) as agent, kept_full(agent):
         session = await agent.sessions.start(an_id(), a_spec())
         await ordered(agent, a_pool(3))
         assert len(ready(agent)) == 2
@@ -128,17 +123,15 @@ async def test_what_has_no_room_is_started_once_there_is_some(
         assert (len(ready(agent)), agent.warm_pools.warnings) == (3, ())
 
 
-async def test_standbys_leave_half_of_the_slots_to_players(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock, start_slots=4) as agent, kept_full(agent):
-        engine.hold("start")
+async def test_standbys_leave_half_of_the_slots_to_players(host: Host) -> None:
+    async with host(start_slots=4) as agent, kept_full(agent):
+        host.engine.hold("start")
         await ordered(agent, a_pool(8))
         assert len(standbys(agent)) == 2
         players = [asyncio.create_task(agent.sessions.start(an_id(), a_spec())) for _ in range(2)]
         await settle()
-        assert sum(name == "start" for name, _ in engine.calls) == 4
-        engine.release("start")
+        assert sum(name == "start" for name, _ in host.engine.calls) == 4
+        host.engine.release("start")
         await asyncio.gather(*players)
         await settle()
         assert len(ready(agent)) == 8
@@ -196,14 +189,12 @@ async def test_what_the_engine_refuses_is_tried_again_later(
         assert agent.directories() == [ready(agent)[0].internal_id]
 
 
-async def test_a_pool_that_the_policy_forbids_is_said_once(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
+async def test_a_pool_that_the_policy_forbids_is_said_once(host: Host) -> None:
     policy = Policy(max_cpu=0.5)
-    async with an_agent(tmp_path, engine, clock, policy=policy) as agent, kept_full(agent):
+    async with host(policy=policy) as agent, kept_full(agent):
         await ordered(agent, a_pool(1))
         sequence = agent.runtime.feed.sequence
-        await clock.advance(60)
+        await host.clock.advance(60)
         assert "this host's policy has max_cpu = 0.5" in agent.warm_pools.warnings[0]
         assert agent.runtime.feed.sequence == sequence
 
@@ -234,17 +225,15 @@ async def test_a_drained_host_gives_all_back_until_that_is_called_off(agent: Age
         assert len(ready(agent)) == 3
 
 
-async def test_what_was_asked_is_known_after_a_restart(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
+async def test_what_was_asked_is_known_after_a_restart(host: Host) -> None:
     order = a_pool(2, revision=7, claim_signal="SIGUSR1", env={"KEY": "secret"})
-    async with an_agent(tmp_path, engine, clock) as agent, kept_full(agent):
+    async with host() as agent, kept_full(agent):
         await ordered(agent, order)
         before = [each.internal_id for each in ready(agent)]
         asked = agent.warm_pools.pools
         path = agent.records.pools_dir / f"{POOL}.json"
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    async with an_agent(tmp_path, engine, clock) as agent, kept_full(agent):
+    async with host() as agent, kept_full(agent):
         assert agent.warm_pools.pools == asked
         assert [each.internal_id for each in ready(agent)] == before
         with pytest.raises(StaleRevisionError, match="7 is applied already"):
@@ -255,24 +244,20 @@ async def test_what_was_asked_is_known_after_a_restart(
 
 
 @pytest.mark.parametrize("content", ["", "{}"])
-async def test_a_pool_that_cannot_be_read_is_none(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, content: str
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent, kept_full(agent):
+async def test_a_pool_that_cannot_be_read_is_none(host: Host, content: str) -> None:
+    async with host() as agent, kept_full(agent):
         await ordered(agent, a_pool(1))
         (agent.records.pools_dir / f"{POOL}.json").write_text(content)
-    async with an_agent(tmp_path, engine, clock) as agent, kept_full(agent):
+    async with host() as agent, kept_full(agent):
         assert (agent.warm_pools.pools, standbys(agent)) == ((), [])
         await ordered(agent, a_pool(1))
         assert len(ready(agent)) == 1
 
 
-async def test_an_order_that_comes_after_the_end_of_its_pool_is_refused(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+async def test_an_order_that_comes_after_the_end_of_its_pool_is_refused(host: Host) -> None:
+    async with host() as agent:
         await agent.warm_pools.set(a_pool(0, revision=5))
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         with pytest.raises(StaleRevisionError):
             await agent.warm_pools.set(a_pool(3, revision=4))
         for number in range(REMOVED_KEPT):

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +14,8 @@ from agent.state import retention
 from agent.state.retention import Due, Rules, due
 from agent.state.tombstones import Tombstones
 from tests.faults.memory_host import assert_survived
-from tests.support.agent.hosts import Agent, an_agent, until_sealed
+from tests.support.agent.hosts import Agent, Host, until_sealed
 from tests.support.agent.samples import a_session, a_spec, an_id
-from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import EndReason, State
 
 HOUR = 3600
@@ -172,30 +170,28 @@ async def _ended(agent: Agent) -> str:
 @pytest.mark.parametrize("jump", [YEAR, -YEAR])
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_f26_a_jump_of_the_wall_clock_neither_removes_nor_keeps_anything(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock, jump: float, restarted: bool
+    host: Host, jump: float, restarted: bool
 ) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+    async with host() as agent:
         internal_id = await _ended(agent)
-        clock.jump(jump)
+        host.clock.jump(jump)
         await agent.pass_over()
         assert not agent.sessions.life(internal_id).session.container_removed
         if not restarted:
             await _goes_in_its_time(agent, internal_id)
     if restarted:
-        async with an_agent(tmp_path, engine, clock) as agent:
+        async with host() as agent:
             await _goes_in_its_time(agent, internal_id)
 
 
-async def test_after_a_reboot_the_wall_clock_decides(
-    tmp_path: Path, engine: FakeEngine, clock: FakeClock
-) -> None:
-    async with an_agent(tmp_path, engine, clock) as agent:
+async def test_after_a_reboot_the_wall_clock_decides(host: Host) -> None:
+    async with host() as agent:
         internal_id = await _ended(agent)
-    await clock.advance(3 * HOUR)
-    clock.reboot()
-    async with an_agent(tmp_path, engine, clock) as agent:
+    await host.clock.advance(3 * HOUR)
+    host.clock.reboot()
+    async with host() as agent:
         assert not agent.sessions.life(internal_id).session.container_removed
-        await clock.advance(HOUR)
+        await host.clock.advance(HOUR)
         await agent.pass_over()
         assert agent.sessions.life(internal_id).session.container_removed
 

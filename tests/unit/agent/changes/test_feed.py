@@ -43,7 +43,9 @@ async def test_a_slow_watcher_gets_a_snapshot_instead_of_many_changes() -> None:
 
 async def test_a_stream_that_was_not_read_begins_again(agent: Agent) -> None:
     service = agent.service(lambda: host_report(agent))
-    context: Any = SimpleNamespace(invocation_metadata=lambda: ())
+    context: Any = SimpleNamespace(
+        invocation_metadata=lambda: (), auth_context=dict, peer=lambda: "unix:"
+    )
     async with aclosing(service.Watch(pb.WatchRequest(), context)) as messages:
         while not (await anext(messages)).HasField("snapshot_end"):
             pass

@@ -1,12 +1,10 @@
 """Starts that failed on a host for a reason other than room, and for how long that avoids it.
 
-One failure does not show whether the host is at fault (a folder that its engine cannot mount) or
-the application (a configuration that no engine takes). So an application avoids a host where its
-own starts fail. All applications avoid it only when those of two accounts fail there and no start
-has succeeded in between: no account alone can have a host avoided by others.
+One failure does not show whether the host or the application is at fault. So an application avoids
+a host where its own starts fail. All applications avoid it only when those of two accounts fail
+there and no start has succeeded in between: no account alone can have a host avoided by others.
 
-Avoided means ranked behind every other host, not left out: where no other host has room the start
-is tried there, and its success ends the back-off. Pure, time as an argument.
+Avoided means ranked behind every other host, not left out. Pure, time as an argument.
 """
 
 from dataclasses import dataclass

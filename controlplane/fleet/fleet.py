@@ -180,7 +180,7 @@ class Fleet:
         host = self._hosts.get(agent)
         if host is None or host.draining or host.is_newer or not host.reconciled:
             return False
-        return self.silent_seconds(host) <= self.placement_silence
+        return not host.in_doubt and self.silent_seconds(host) <= self.placement_silence
 
     def is_draining(self, agent: str | None) -> bool:
         """Return whether an agent's host takes no new sessions."""

@@ -1,8 +1,7 @@
-"""Measures how far away each host is, all the time: who answers, and how fast.
+"""Measures the latency of each host: at its first report, then once in an interval.
 
-A host is asked as soon as it has reported and then once in an interval. An address that does not
-answer is asked again at once, until it is known to be silent; so one host costs at most a dozen
-echoes in an interval, whatever it announces.
+An address that does not answer is asked again at once, until it is known to be unresponsive: one
+host costs at most a dozen echoes in an interval, whatever it announces.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ AT_ONCE = 64
 """Echoes under way at the same time."""
 
 JITTER = 0.1
-"""Part of the interval by which each wait differs, so that hosts do not march."""
+"""Part of the interval by which each wait differs, against a thundering herd."""
 
 
 class Pinger:
@@ -52,7 +51,7 @@ class Pinger:
         self._ping = ping
         self._metrics = metrics or FleetMetrics()
         self._slots = asyncio.Semaphore(AT_ONCE)
-        self._told = ""
+        self._logged = ""
 
     async def run(self) -> None:
         """Measure until cancelled; return at once when nothing is to be measured."""
@@ -80,9 +79,9 @@ class Pinger:
                     pass
             except CannotPingError as error:
                 host.latency.forget()
-                self._tell(f"cannot measure latency: {error}")
+                self._log(f"cannot measure latency: {error}")
                 break
-            self._tell("")
+            self._log("")
         wait = self._interval * (1 + JITTER * (2 * self._random.random() - 1))
         host.latency.due = self._clock.monotonic() + wait
 
@@ -92,11 +91,11 @@ class Pinger:
         self._metrics.probed(ms)
         return ms
 
-    def _tell(self, text: str) -> None:
+    def _log(self, text: str) -> None:
         """Log why nothing can be measured, once, and that it can again."""
-        if text == self._told:
+        if text == self._logged:
             return
-        self._told = text
+        self._logged = text
         if text:
             log.warning("latency is not measured, and ranks no host", error=text)
         else:

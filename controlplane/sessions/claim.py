@@ -68,7 +68,7 @@ class Claims:
     def set_aside(self, held: HeldStandby, outcome: Outcome) -> None:
         """Have the next claim ask another host, unless this standby alone was refused."""
         if not _is_its_own(outcome):
-            self._fleet.standbys.set_aside(held.taken.agent)
+            held.link.in_doubt = True
 
     def keep(self, held: HeldStandby) -> None:
         """Leave a standby to its host; it is claimed no more."""

@@ -6,6 +6,7 @@ hosts that are equally full, and no more: a few well-formed addresses of each ho
 
 import ipaddress
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 MAX_ADDRESSES = 4
 """Of one host: those that it announces first."""
@@ -20,12 +21,10 @@ SMOOTHING = 0.25
 """The weight of the newest measurement: one outlier does not move a host."""
 
 
+@dataclass(slots=True)
 class _Address:
-    __slots__ = ("misses", "ms")
-
-    def __init__(self) -> None:
-        self.ms: float | None = None
-        self.misses = 0
+    ms: float | None = None
+    misses: int = 0
 
     def note(self, ms: float | None) -> None:
         if ms is None:
@@ -45,7 +44,6 @@ class HostLatency:
     """
 
     def __init__(self) -> None:
-        """Know of no address."""
         self.ms: float | None = None
         """The smoothed round trip to the nearest address, in milliseconds."""
         self.due = float("-inf")
@@ -79,9 +77,9 @@ class HostLatency:
         self._find_nearest()
 
     def note(self, address: str, ms: float | None) -> bool:
-        """Note one echo; None: it was not answered. Tell whether that settles it for now.
+        """Note one echo, None for no answer; return whether the next is due after the interval.
 
-        It does not while the address may still have lost only this one.
+        It is due at once while the address may have lost only this one.
         """
         found = self._addresses.get(address)
         if found is None:  # the host has announced others meanwhile
@@ -91,7 +89,7 @@ class HostLatency:
         return found.misses in {0, MAX_MISSES}
 
     def forget(self) -> None:
-        """Know nothing of any address, as when nothing can be measured any more."""
+        """Forget all measurements, as when nothing can be measured any more."""
         self._addresses = {address: _Address() for address in self._addresses}
         self.ms = None
 

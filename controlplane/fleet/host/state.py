@@ -89,7 +89,7 @@ class HostState:
         self.reported_at: float | None = None
         self.reconciled = False
         self.in_doubt = False
-        """True when a start there had no answer, until it is heard again."""
+        """True when a start had no answer or claims were refused, until the next report."""
         self.is_newer = False
         """True while what it says is of a newer format than can be read here."""
         self.drain = row.drain
@@ -221,7 +221,6 @@ class HostState:
             self.is_newer = False
         if not self.is_newer:
             self.reported_at, self.in_doubt = now, False
-            self._standbys.heard(self.name)
         self.incarnation, self.sequence = message.incarnation, message.sequence
         if isinstance(message.event, HostReported):
             self._take_host(message.event.host)

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,8 @@ import pytest
 
 from controlplane.api.operations.fields import MAX_JSON_BYTES
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.fleet import FleetStore
-from controlplane.storage.tables.players import FEW, MAX_PLAYERS, PlayerStore
-from controlplane.storage.tables.registries import RegistryStore
-from tests.support.controlplane.system import APPLICATION, PATIENCE, Answer, System, assert_error
+from controlplane.storage.tables.players import FEW, MAX_PLAYERS
+from tests.support.controlplane.system import APPLICATION, Answer, System, assert_error
 
 
 @pytest.fixture
@@ -55,25 +52,6 @@ async def test_players_of_a_session_are_limited(system: System) -> None:
     body = {"session": "m", "players": ["p1"]}
     assert (await system.call("DELETE", "/session/player/leave", json=body)).status == 200
     assert (await join(system, "c")).json["players"][-1] == "c"
-
-
-async def test_long_lists_wait_for_no_transaction(system: System) -> None:
-    gate, store = threading.Event(), system.control_plane._store
-    transaction = asyncio.create_task(store.run(lambda _: gate.wait()))
-    fleet, players = FleetStore(store), PlayerStore(store)
-    registries = RegistryStore(store)
-    try:
-        async with asyncio.timeout(PATIENCE):
-            assert [region.name for region in await fleet.counted_regions()] == [
-                "elsewhere",
-                "local",
-            ]
-            assert [pool.applications for pool in await fleet.node_pools()] == [1]
-            assert [registry.applications for registry in await registries.counted()] == [1]
-            assert await players.joined("alice", "m") == []
-    finally:
-        gate.set()
-        await transaction
 
 
 async def test_few_players_and_more_are_in_the_order_of_joining(system: System) -> None:

@@ -98,14 +98,6 @@ async def test_a_drained_host_is_told_and_gets_nothing_until_that_is_called_off(
     ]
 
 
-async def test_without_a_deadline_sessions_end_when_they_end(system: Draining) -> None:
-    assert (await system.drain())["drainDeadline"] is None
-    assert (await system.drain(deadline=None))["drainDeadline"] is None
-    assert not any(order.HasField("remaining") for order in system.agent.drains)
-    first, second = system.agent.drains
-    assert first.revision < second.revision
-
-
 async def test_who_can_be_drained_and_how(system: Draining) -> None:
     for method in ("POST", "DELETE"):
         assert_error(await system.ask(method, "nobody/drain", json={}), 404)
@@ -202,15 +194,6 @@ async def test_what_was_ordered_on_the_host_is_learned_and_not_undone(
     assert (await system.start()).status == (420 if draining else 201)
     await system.undrain()  # of both
     assert not system.agent.host.draining
-
-
-async def test_the_sessions_of_a_silent_host_stay_as_they_were_over_a_restart(
-    system: Draining,
-) -> None:
-    assert (await system.start(id="x")).status == 201
-    await system.drain()
-    await system.silence(system.agent)
-    assert await system.status_of("x") == "draining"
 
 
 async def test_a_host_that_lost_its_disk_is_told_again(system: Draining) -> None:

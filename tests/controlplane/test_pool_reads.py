@@ -29,31 +29,6 @@ async def put(system: System, region: str, **fields: Any) -> None:
     assert answer.status == 204
 
 
-async def test_the_list_is_read_and_sent_a_few_pools_at_a_time(
-    system: System, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("controlplane.storage.tables.warm_pools.PORTION", 2)
-    for region in REGIONS:
-        await put(system, region)
-    store = system.control_plane._store
-    portions: list[int] = []
-    read = store.read
-
-    async def counted(sql: str, *more: Any) -> Any:
-        found = await read(sql, *more)
-        portions.append(len(found) if "FROM warm_pool WHERE account=:account" in sql else 0)
-        return found
-
-    monkeypatch.setattr(store, "read", counted)
-    answer = await system.call("GET", "/warm-pool")
-    shown = answer.json["warmPools"]
-    assert [pool["location"] for pool in shown] == list(REGIONS)
-    assert [pool["env"] for pool in shown] == [{"REGION": region} for region in REGIONS]
-    assert [count for count in portions if count] == [2, 2, 1]
-    assert answer.headers["Transfer-Encoding"] == "chunked"
-    assert (await system.call("GET", "/warm-pool", account="bob")).json == {"warmPools": []}
-
-
 @pytest.fixture
 async def store(system: System) -> AsyncIterator[Store]:
     """Open the database once more: the control plane reads pools, too."""

@@ -95,19 +95,6 @@ async def test_why_a_pull_failed_is_shown_and_logged(
     await eventually(over)
 
 
-async def test_a_third_pull_of_a_host_waits(system: System) -> None:
-    await system.make_application(tag=None, tagKeep=10)
-    system.agent.during_pull = system.agent.hang
-    images = await _enable(system, "v1", "v2", "v3")
-
-    async def two_of_three() -> bool:
-        return await _states(system) == ["pulling", "pulling", "queued"]
-
-    await eventually(two_of_three)
-    # The other host is not held up.
-    await eventually(lambda: set(images) <= set(system.agents[1].images))
-
-
 async def test_a_pull_that_waits_for_others_on_its_host_is_queued(system: System) -> None:
     await system.make_application(tag=None)
     system.agent.pull_waits = True
@@ -119,25 +106,6 @@ async def test_a_pull_that_waits_for_others_on_its_host_is_queued(system: System
 
     await eventually(under_way)
     assert await _states(system) == ["queued"]
-
-
-async def test_starts_run_the_newest_tag_that_is_there_while_another_is_pulled(
-    system: System,
-) -> None:
-    await system.make_application(tag="v1")
-    for agent in system.agents:
-        agent.during_pull = agent.hang
-    await _enable(system, "v2")
-
-    async def under_way() -> bool:
-        return await _states(system) == ["pulling"]
-
-    await eventually(under_way)
-    started = await system.start(id="s")
-    assert started.status == 201, started.text
-    described = await system.call("GET", "/session/s")
-    assert described.json["tag"] == "v1"
-    assert (await system.start(version="v2")).status == 404
 
 
 async def test_an_older_tag_that_can_start_goes_before_a_newer_one_on_a_drained_host(
@@ -155,11 +123,6 @@ async def test_an_older_tag_that_can_start_goes_before_a_newer_one_on_a_drained_
     assert (await system.start(id="s")).status == 201
     assert (await system.call("GET", "/session/s")).json["tag"] == "v1"
     assert (await system.start(version="v2")).status == 420
-
-
-async def test_hosts_are_given_no_login_that_nobody_configured(system: System) -> None:
-    await system.make_application()
-    assert system.agent.logins == [None]
 
 
 async def test_hosts_are_given_the_login_of_an_image_s_registry_and_no_other(

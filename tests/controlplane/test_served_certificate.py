@@ -110,27 +110,3 @@ async def test_the_last_good_certificate_stays_until_the_next_is(
     _, writer, shown = await _connected(system)
     writer.close()
     assert shown == last
-
-
-async def test_a_certificate_that_comes_while_one_is_read_is_loaded_next(
-    files: Files, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await asyncio.to_thread(files.make)
-    served = ServedCertificate(Config(**files.settings), FakeClock())
-    load = Config.tls_context
-
-    def renewed(config: Config) -> ssl.SSLContext | None:
-        context = load(config)
-        files.make()
-        return context
-
-    monkeypatch.setattr(Config, "tls_context", renewed)
-    await served.open()
-    monkeypatch.undo()
-    before = served._context
-    await served.look()
-    assert served._context is not before
-    after = served._context
-    await served.look()
-    assert served._context is after
-    await served.close()

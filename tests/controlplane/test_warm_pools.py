@@ -421,20 +421,6 @@ async def test_a_standby_whose_id_is_taken_is_passed_over(system: System) -> Non
     assert len(system.agent.started) == 2
 
 
-async def test_what_a_full_disk_kept_from_one_caller_is_the_next_ones(system: System) -> None:
-    """The host, which changed nothing, tells nothing of it."""
-    await keep(system, size=1)
-    (standby,) = system.agent.standbys
-    system.agent.before_claim = refusing("DISK_FULL")
-    assert (await system.start(id="x")).status == 201
-    assert system.agent.claimed == []
-    system.agent.before_claim = None
-    system.agent.change_host()
-    await becomes_ready(system, 1)
-    assert (await system.start(id="y")).status == 201
-    assert [claim.internal_id for claim in system.agent.claimed] == [standby.internal_id]
-
-
 async def test_what_was_told_of_a_standby_during_a_refused_claim_counts(system: System) -> None:
     await keep(system, size=1)
     (standby,) = system.agent.standbys
@@ -471,32 +457,6 @@ async def test_a_start_does_not_try_all_of_a_pool(system: System, reason: str) -
     assert (await system.start(id="x")).status == 201
     assert len(tries) <= MAX_CLAIMS
     assert [start.spec.identity.session_id for start in system.agent.started] == ["x"]
-
-
-@pytest.mark.parametrize("way", ["refuses", "is silent"])
-async def test_another_host_is_tried_if_one_cannot_be_used(tmp_path: Path, way: str) -> None:
-    system = System(tmp_path, agents=2)
-    system.agents[0].host.free_sessions = 3
-    system.prefer(*system.agents)
-    async with system:
-        await system.make_application()
-        await keep(system, size=5)
-        assert shares(system) == [3, 2]
-        tried: list[FakeAgent] = []
-
-        async def fail(request: Any, context: Any) -> None:
-            tried.extend(a for a in system.agents if request.internal_id in a.sessions)
-            if tried[-1] is not tried[0]:
-                return
-            if way == "refuses":
-                await refusing("DISK_FULL")(request, context)
-            await context.abort(14, "lost")
-
-        for agent in system.agents:
-            agent.before_claim = fail
-        assert (await system.start(id="x")).status == 201
-        assert len(tried) == 2
-        assert len(tried[1].claimed) == 1
 
 
 @pytest.mark.parametrize("commits", [0, 1])

@@ -1,6 +1,6 @@
 """Protobuf in, protobuf out: the messages of the agents' contract as values of our own. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from sys import intern
 
@@ -10,7 +10,6 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from controlplane.domain.contract import (
     Claim,
     Drain,
-    Heartbeat,
     HostReport,
     HostReported,
     HostSession,
@@ -39,14 +38,12 @@ from tiltyard.agent.wire import (
 from tiltyard.contract import (
     FORMAT,
     Identity,
-    PortRequest,
     Resources,
     SessionSpec,
 )
 
 MAX_NANO_CPUS, MAX_MEMORY_BYTES = 2**46, 2**50
-"""70,000 cores and a PiB. With more, what a host makes up could overflow the database's sums, and
-with them every start of an account."""
+"""70,000 cores and a PiB: with more, a hostile host could overflow the sums of the database."""
 MAX_REVISION = 2**62
 """Half of what the database counts to: an order goes past whatever a host makes up."""
 
@@ -80,7 +77,15 @@ def spec_out(spec: SessionSpec) -> agent_pb2.SessionSpec:
         network_mode=NETWORK_MODES[spec.network_mode],
         reservation=resources_to_proto(spec.reservation),
         limits=resources_to_proto(spec.limits),
-        ports=[_port_out(port) for port in spec.ports],
+        ports=[
+            agent_pb2.PortRequest(
+                container_port=port.container,
+                protocol=PROTOCOLS[port.protocol],
+                tls=port.tls,
+                pinned_host_port=port.pinned,
+            )
+            for port in spec.ports
+        ],
         disk_bytes=spec.disk_bytes,
     )
 
@@ -114,38 +119,25 @@ def credentials_out(login: RegistryLogin | None) -> agent_pb2.RegistryCredential
     return agent_pb2.RegistryCredentials(username=login.username, password=login.password)
 
 
-def _port_out(port: PortRequest) -> agent_pb2.PortRequest:
-    return agent_pb2.PortRequest(
-        container_port=port.container,
-        protocol=PROTOCOLS[port.protocol],
-        tls=port.tls,
-        pinned_host_port=port.pinned,
-    )
-
-
 def watch_message_in(response: agent_pb2.WatchResponse) -> WatchMessage:
     """Read one message of the Watch stream. Raises as `session_in`."""
     return WatchMessage(response.incarnation, response.sequence, _watch_event(response))
 
 
-def _watch_event(response: agent_pb2.WatchResponse) -> WatchEvent:
+def _watch_event(response: agent_pb2.WatchResponse) -> WatchEvent | None:
     kind = response.WhichOneof("event")
     if kind == "snapshot_begin":
         return SnapshotBegin()
     if kind == "snapshot_end":
         return SnapshotEnd(response.snapshot_end.reconciled)
     if kind == "sessions":
-        return SessionsReported(_sessions_in(response.sessions.sessions))
+        return SessionsReported(tuple(map(session_in, response.sessions.sessions)))
     if kind == "host":
         return HostReported(_host_in(response.host))
     if kind == "images":
         part = response.images
         return ImagesReported(tuple(part.images), part.first, part.last)
-    return Heartbeat()
-
-
-def _sessions_in(sessions: Iterable[agent_pb2.Session]) -> tuple[HostSession, ...]:
-    return tuple(session_in(session) for session in sessions)
+    return None
 
 
 def session_in(session: agent_pb2.Session) -> HostSession:

@@ -1,8 +1,6 @@
 """What the agent contract carries, as values of our own.
 
-`agent_wire.py` converts them from and to protobuf; nothing else in the control plane has seen a
-protobuf message. Sizes are bytes, cores are billionths of a core, points in time are milliseconds
-since the epoch.
+Sizes are bytes, cores are billionths of a core, points in time are milliseconds since the epoch.
 """
 
 from collections.abc import Mapping
@@ -113,11 +111,9 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class HostReport:
-    """What a host is and has room for; `images` are references by digest.
+    """What a host is and has room for; `images`, by digest, are reported apart from the rest.
 
-    Those are reported apart from the rest, see `ImagesReported`.
-    `draining` is true also while the host is still to hear that it takes no new sessions; `drain`
-    is what it has received.
+    `draining` is true also while an order to drain is pending; `drain` is what it has received.
     """
 
     agent_id: str
@@ -144,7 +140,7 @@ class HostReport:
     warm_pools: Mapping[str, PoolOnHost] = field(default_factory=dict)
     """By the pool's id."""
     starting: frozenset[str] = frozenset()
-    """Internal ids that it has counted, and of which it has told nothing else so far."""
+    """Internal ids that it has counted and not reported as sessions yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +186,6 @@ class HostReported:
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat:
-    """The agent lives and nothing changed."""
-
-
-@dataclass(frozen=True, slots=True)
 class ImagesReported:
     """Some of the images on the host, by digest; from `first` to `last` it is all of them."""
 
@@ -203,15 +194,16 @@ class ImagesReported:
     last: bool
 
 
-WatchEvent = (
-    SnapshotBegin | SnapshotEnd | SessionsReported | HostReported | ImagesReported | Heartbeat
-)
+WatchEvent = SnapshotBegin | SnapshotEnd | SessionsReported | HostReported | ImagesReported
 
 
 @dataclass(frozen=True, slots=True)
 class WatchMessage:
-    """One message of the Watch stream: everything up to `sequence` has now been sent."""
+    """One message of the Watch stream: everything up to `sequence` has now been sent.
+
+    A heartbeat has no event.
+    """
 
     incarnation: str
     sequence: int
-    event: WatchEvent
+    event: WatchEvent | None

@@ -1,7 +1,4 @@
-"""Placement explained: which hosts a session would go to, in which order, and why not others.
-
-Pure. It asks the same as placing does, so what is explained is what is done.
-"""
+"""Placement explained: the hosts a session would go to, in order, and why not others. Pure."""
 
 from bisect import bisect_left
 from collections.abc import Mapping
@@ -53,7 +50,12 @@ def explain(
 
     `shown` has why there is no view where there is none.
     """
-    found = [_candidate(name, shown[name], wanted, max_silence) for name in sorted(shown)]
+    found = []
+    for name, view in sorted(shown.items()):
+        if isinstance(view, ObstacleKind):
+            found.append(Candidate(name, None, (Obstacle(view),), None))
+        else:
+            found.append(Candidate(name, None, tuple(obstacles(view, wanted, max_silence)), view))
     fit = [(rank_key(c.view, strategy), c) for c in found if c.view and not c.obstacles]
     keys = sorted(key for key, _ in fit)
     ranked = [
@@ -63,16 +65,8 @@ def explain(
     return Explanation(strategy, (*ranked, *(c for c in found if c.obstacles)))
 
 
-def _candidate(
-    agent: str, shown: HostView | ObstacleKind, wanted: Wanted, max_silence: float
-) -> Candidate:
-    if isinstance(shown, ObstacleKind):
-        return Candidate(agent, None, (Obstacle(shown),), None)
-    return Candidate(agent, None, tuple(obstacles(shown, wanted, max_silence)), shown)
-
-
 def describe(obstacle: Obstacle) -> str:
-    """Say for people what keeps a session from a host."""
+    """Describe what keeps a session from a host."""
     if obstacle.kind not in _SHORT_OF:
         return _TEXTS[obstacle.kind].format_map(obstacle._asdict())
     unit, scale = _SHORT_OF[obstacle.kind]

@@ -46,9 +46,8 @@ def is_name(text: str) -> bool:
 def is_registry_address(text: str) -> bool:
     """Return whether this is `host[:port]`: no scheme, no user, no path.
 
-    And everybody must take it for the same host: engines look for `name/repository` at Docker Hub,
-    and a name that ends in a number is an IPv4 address in one of its old ways to write it (WHATWG
-    URL standard, "ends in a number").
+    A name without a dot or port would be a repository at Docker Hub; one that ends in a number is
+    an IPv4 address in an old notation (WHATWG URL standard, "ends in a number").
     """
     host, _, port = text.partition(":")
     return (
@@ -63,8 +62,7 @@ def is_registry_address(text: str) -> bool:
 def is_familiar(address: str) -> bool:
     """Return whether engines leave this address out of the names of images that they list.
 
-    What was pulled from there is never found again. So it can be another name of a registry, and
-    not the one that hosts are given.
+    Such an address can be an alias of a registry, but not the one that hosts are given.
     """
     return address.lower() in _FAMILIAR
 

@@ -5,8 +5,8 @@ rest of the fleet. What is known of a host is a hint: the agent alone admits.
 
 A start gets its host in one of four ways, and a rule has to hold on each of them: `rank_hosts`
 ranks them (`Fleet.take_host`); a slot that becomes free goes to a waiting start for which the
-host has room, without a ranking (`fleet/queue.py`); a claim gets the host of its standby, if that
-host takes claims (`Fleet.takes_claims`); and `domain/standby_shares.py` places standbys.
+host has room (`fleet/queue.py`); a claim gets the host of its standby (`Fleet.takes_claims`); and
+`domain/standby_shares.py` places standbys.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -37,20 +37,15 @@ class NodePoolRules:
     host_network: bool = False
 
 
-def _no_ports() -> Collection[tuple[Protocol, int]]:
-    return frozenset()
-
-
 @dataclass(frozen=True, slots=True)
 class HostView:
     """A host as placement sees it at one moment.
 
     `in_flight` counts the starts that the host's own numbers do not show yet and `held` is what
-    they hold; `starting` counts those of them that the agent has not answered. `used_ports` gives
-    the host ports known to be taken: it is called only for who pins one, within the same step of
-    the event loop, and reckoned once. `silent_seconds` is the time since the agent last reported;
-    it is `in_doubt` when a start there had no answer since then. `failure` is that of a start
-    because of which the host is avoided.
+    they hold; `starting` counts those of them that the agent has not answered. `used_ports`
+    returns the host ports known to be taken; it is called only if a port is pinned.
+    `silent_seconds` is the time since the agent last reported; it is `in_doubt` when a start there
+    had no answer since then. `failure` is why the host is avoided.
     """
 
     agent: str
@@ -59,7 +54,7 @@ class HostView:
     held: Resources = _NOTHING
     starting: int = 0
     in_flight: int = 0
-    used_ports: Callable[[], Collection[tuple[Protocol, int]]] = _no_ports
+    used_ports: Callable[[], Collection[tuple[Protocol, int]]] = frozenset
     latency_ms: float | None = None
     in_doubt: bool = False
     failure: StartFailure | None = None
@@ -114,11 +109,7 @@ class Obstacle(NamedTuple):
 
 
 def obstacles(view: HostView, wanted: Wanted, max_silence: float) -> Iterator[Obstacle]:
-    """Give everything that keeps a session from a host now; nothing is what makes it a candidate.
-
-    The same is asked to place and to explain. Made as it is read: who only wants to know whether
-    there is one pays for the first.
-    """
+    """Yield what keeps a session from a host now; asked to place and to explain."""
     yield from _lasting(view, wanted, max_silence)
     if not has_start_slot(view):
         yield Obstacle(ObstacleKind.BUSY, view.host.start_slots, view.starting)
@@ -132,18 +123,17 @@ def rank_hosts(
     max_silence: float,
     random: Random,
 ) -> list[HostView]:
-    """Order the hosts in whose way nothing is: by `rank_key`, then by chance."""
+    """Order the hosts without obstacles by `rank_key`, then by chance."""
     fit = [v for v in views if has_start_slot(v) and has_room(v, wanted, max_silence)]
     return sorted(fit, key=lambda v: (rank_key(v, strategy), random.random()))
 
 
 def rank_key(view: HostView, strategy: Strategy) -> tuple[bool, bool, float, float]:
-    """Give what hosts are ordered by, the least first.
+    """Return what hosts are ordered by, the least first.
 
-    Those in doubt come last: they may be dead, and `max_silence` has not passed yet. Before them
-    come those that are avoided because starts failed there. Packed is
+    Those in doubt, which may be dead, come last, and before them those that are avoided. Packed is
     fullest first, so that empty hosts can be given back; spread is the reverse. Then the lower
-    latency in whole milliseconds, since less is noise; one that is unknown comes last.
+    latency in whole milliseconds, an unknown one last.
     """
     full = fullness(view)
     latency = float("inf") if view.latency_ms is None else round(view.latency_ms)

@@ -11,10 +11,10 @@ _TELLTALE = 8
 
 
 def cut_out(secret: str, text: str) -> str:
-    """Cut a secret out of a text in which another program may quote it. Pure.
+    """Cut a secret out of a text in which another program may quote it.
 
-    Quoted it may be in part, in another case (in the name of a host), as bytes or in a URL. So
-    whatever follows its begin goes, too, as far as it goes on or there is no space.
+    It may be quoted in part, in another case, as bytes or in a URL: from its beginning, all goes
+    that matches or has no space.
     """
     for form in (secret, repr(secret.encode())[2:-1], quote(secret, safe="")):
         text = _cut_form(form, text)

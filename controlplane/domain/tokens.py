@@ -1,8 +1,7 @@
-"""API tokens: their form, their secret, their scopes. Pure but for the randomness of a new one.
+"""API tokens: `ty_<id>_<secret><checksum>`. Pure but for the randomness of a new one.
 
-A token reads `ty_<id>_<secret><checksum>`. The id is public and finds the row; the row holds only
-the SHA-256 of the secret, whose 256 random bits need no slow hash. Prefix and checksum let leak
-scanners find a token and distinguish it from a look-alike.
+The id is public and finds the row, which holds only the SHA-256 of the secret: 256 random bits
+need no slow hash. Leak scanners find a token by prefix and checksum.
 """
 
 import hashlib

@@ -17,7 +17,6 @@ from agent.rpc.identity import FILE
 from controlplane.agent_rpc.client import AgentClient
 from controlplane.domain.contract import (
     Answer,
-    Heartbeat,
     HostReported,
     HostSession,
     ImagesReported,
@@ -50,7 +49,7 @@ EVENTS = {
     "snapshot_end": SnapshotEnd,
     "host": HostReported,
     "images": ImagesReported,
-    "heartbeat": Heartbeat,
+    "heartbeat": type(None),
 }
 
 

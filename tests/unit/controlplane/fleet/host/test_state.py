@@ -8,7 +8,6 @@ import pytest
 from controlplane.agent_rpc.client import AgentClient
 from controlplane.domain.contract import (
     Answer,
-    Heartbeat,
     HostReported,
     HostSession,
     ImagesReported,
@@ -59,7 +58,7 @@ def view(link: HostState) -> HostView:
 
 
 def heartbeat(sequence: int, incarnation: str = "life") -> WatchMessage:
-    return WatchMessage(incarnation, sequence, Heartbeat())
+    return WatchMessage(incarnation, sequence, None)
 
 
 def test_images_count_once_all_of_them_were_reported(link: HostState) -> None:

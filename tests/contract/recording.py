@@ -22,7 +22,7 @@ from tests.contract.exchanges import Exchange, save
 from tests.contract.formats import DESCRIPTORS, EXCHANGES, today
 from tests.contract.previous import Previous
 from tests.flow.previous_agents import WholeBehind
-from tests.flow.whole import CLOCK
+from tests.support.agent.served import CLOCK
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 

@@ -12,10 +12,15 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from agent.domain.engine import container_name
-from agent.kernel.clock import SystemHostClock
-from tests.contract.daemons import DEADLINE, a_daemon
-from tests.contract.test_agent_service import POOL, pool_request, refused, start_request
+from tests.contract.test_agent_service import (
+    DEADLINE,
+    POOL,
+    pool_request,
+    refused,
+    start_request,
+)
 from tests.support.agent.samples import IMAGE, an_id
+from tests.support.agent.served import CLOCK, served
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.fakes import FakeEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
@@ -89,16 +94,9 @@ class Side:
         return await refused(getattr(self.stub, method)(request))
 
 
-@pytest.fixture
-def clock() -> SystemHostClock:
-    return SystemHostClock()  # reads a file, as no fixture on the event loop may
-
-
 @pytest.fixture(params=["fake", "daemon"])
-async def agent(
-    request: pytest.FixtureRequest, tmp_path: Path, clock: SystemHostClock
-) -> AsyncIterator[Side]:
-    made = _fake(tmp_path) if request.param == "fake" else _daemon(tmp_path, clock)
+async def agent(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Side]:
+    made = _fake(tmp_path) if request.param == "fake" else _daemon(tmp_path)
     async with made as side:
         following = asyncio.create_task(side.follow())
         yield side
@@ -121,14 +119,18 @@ async def _fake(folder: Path) -> AsyncIterator[Side]:
 
 
 @asynccontextmanager
-async def _daemon(folder: Path, clock: SystemHostClock) -> AsyncIterator[Side]:
+async def _daemon(folder: Path) -> AsyncIterator[Side]:
     engine = FakeEngine()
     engine.add_image(IMAGE)
 
     def binds(at_once: bool) -> None:
         engine.binds_at_once = at_once
 
-    async with a_daemon(folder, engine, clock) as (_, stub):
+    async with (
+        served(folder, engine, CLOCK) as agent,
+        grpc.aio.insecure_channel(f"unix:{agent.config.socket}") as channel,
+    ):
+        stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
         yield Side(stub, binds, lambda internal_id: engine.bind(container_name(internal_id)))
 
 

@@ -12,19 +12,15 @@ import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from agent.kernel.clock import SystemHostClock
 from agent.rpc.statuses import GRPC_CODES
-from tests.contract.daemons import DEADLINE, a_daemon
 from tests.support.agent.samples import IMAGE, an_id
+from tests.support.agent.served import CLOCK, served
 from tests.support.fakes import FakeEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 from tiltyard.contract import ErrorReason
 
-
-@pytest.fixture
-def clock() -> SystemHostClock:
-    return SystemHostClock()
+DEADLINE = 20.0
 
 
 @pytest.fixture
@@ -36,10 +32,14 @@ def engine() -> FakeEngine:
 
 @pytest.fixture
 async def stub(
-    tmp_path: Path, engine: FakeEngine, clock: SystemHostClock
+    tmp_path: Path, engine: FakeEngine
 ) -> AsyncIterator[agent_pb2_grpc.AgentServiceAsyncStub]:
-    async with a_daemon(tmp_path, engine, clock) as (daemon, stub):
-        stub.watchers = daemon._feed._subscriptions
+    async with (
+        served(tmp_path, engine, CLOCK) as agent,
+        grpc.aio.insecure_channel(f"unix:{agent.config.socket}") as channel,
+    ):
+        stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
+        stub.watchers = agent.daemon._feed._subscriptions
         yield stub
 
 

@@ -39,7 +39,7 @@ from tests.contract.exchanges import (
 from tests.contract.formats import EXCHANGES, FORMATS, NUMBERS, released, today
 from tests.contract.previous import Contract
 from tests.contract.recording import identify, record
-from tests.flow.whole import WholeAgent
+from tests.support.agent.served import WholeAgent
 from tests.support.controlplane.system import eventually
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
 

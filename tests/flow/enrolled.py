@@ -8,7 +8,7 @@ from typing import Any
 from agent.rpc.enrolment import Enrolled, Token, enrol
 from agent.rpc.identity import FILE, Identity
 from controlplane.settings.model import Config
-from tests.flow.whole import WholeAgent
+from tests.support.agent.served import WholeAgent
 from tests.support.controlplane.enrolling import Tokens
 from tests.support.controlplane.system import eventually
 from tests.support.harness import free_port

@@ -19,7 +19,7 @@ from tests.faults.callers import assert_callers_served
 from tests.faults.history import Key
 from tests.faults.invariants import violations
 from tests.faults.ledger import ledger
-from tests.flow.whole import CLOCK, WholeAgent
+from tests.support.agent.served import CLOCK, WholeAgent
 from tests.support.controlplane.fake_registry import FakeRegistry
 from tests.support.controlplane.system import APPLICATION, eventually
 from tests.support.fakes import FakeEngine

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.contract.byte_proxy import ByteProxy
-from tests.flow.whole import Whole, WholeAgent
+from tests.flow.whole import Whole
+from tests.support.agent.served import WholeAgent
 
 
 class Behind:

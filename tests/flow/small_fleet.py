@@ -15,7 +15,6 @@ from typing import Any, TypeVar, cast
 
 from sqlite_utils import Database
 
-from agent.domain.host_report import HostReport
 from agent.domain.session import Session
 from controlplane.domain.errors import TiltyardError
 from controlplane.domain.placement import Wanted
@@ -42,7 +41,7 @@ from tests.flow.virtual_time import VirtualClock, VirtualLoop
 from tests.support.agent import hosts
 from tests.support.agent.samples import IMAGE
 from tests.support.fakes import FakeEngine
-from tiltyard.contract import NetworkMode, PortRequest, Protocol, Resources
+from tiltyard.contract import NetworkMode, PortRequest, Resources
 from tiltyard.contract import Protocol as WireProtocol
 
 _T = TypeVar("_T")
@@ -148,32 +147,7 @@ class Box:
             hosts.an_agent(self._folder, self.engine, self._clock, max_sessions=20)
         )
         self._agent = agent
-        self.line.connect(agent.service(lambda: _report(agent)), self)
-
-
-def _report(agent: hosts.Agent) -> HostReport:
-    held = agent.reservations
-    return HostReport(
-        agent_id=agent.runtime.settings.agent_id,
-        version="0",
-        public_address=agent.runtime.settings.public_address,
-        latency_addresses=(),
-        capacity=held.capacity.total,
-        reserved=held.capacity.reserved,
-        free_sessions=held.capacity.free_sessions,
-        port_range=(held.ports.first, held.ports.last),
-        free_tcp_ports=held.ports.free(Protocol.TCP),
-        free_udp_ports=held.ports.free(Protocol.UDP),
-        image_count=1,
-        engine_available=True,
-        engine_version="",
-        runc_version="",
-        kernel_version="",
-        start_slots=held.start_slots.slots,
-        warnings=(),
-        drain=held.drain.now,
-        tls=held.tls_ports.available,
-    )
+        self.line.connect(agent.service(lambda: hosts.host_report(agent)), self)
 
 
 class _Applications:

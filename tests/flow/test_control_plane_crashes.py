@@ -21,7 +21,7 @@ from agent.rpc.enrolment import Token, enrol
 from agent.rpc.identity import FILE, Identity
 from controlplane.domain.steps import AUTHORITY_STEPS, STEPS
 from tests.flow.outlived import REPOSITORY, Outlived
-from tests.flow.whole import WholeAgent
+from tests.support.agent.served import WholeAgent
 from tests.support.controlplane.system import APPLICATION
 from tests.support.harness import free_port
 

@@ -13,7 +13,7 @@ import pytest
 from agent.rpc.identity import FILE
 from controlplane.pki import authority
 from tests.flow.enrolled import Enrolling
-from tests.flow.whole import WholeAgent
+from tests.support.agent.served import WholeAgent
 from tests.support.controlplane.system import eventually
 from tests.support.fake_clock import AheadClock
 

@@ -7,19 +7,16 @@ from pathlib import Path
 import grpc
 import pytest
 
-from agent.kernel.clock import SystemHostClock
 from controlplane.agent_rpc.channel import OPTIONS
 from controlplane.agent_rpc.client import AgentClient
 from controlplane.domain.errors import AgentSilentError
 from controlplane.settings.model import Config
 from tests.flow.relay import a_relay
-from tests.support.agent.served import served
+from tests.support.agent.served import CLOCK, served
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.system import System, eventually
 from tests.support.fakes import FakeEngine
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
-
-CLOCK = SystemHostClock()
 
 
 class Relayed(System):

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.flow.whole import CLOCK, Whole
+from tests.flow.whole import Whole
+from tests.support.agent.served import CLOCK
 from tests.support.controlplane.system import assert_error
 
 YEAR = 8760 * 3600

@@ -17,7 +17,7 @@ from controlplane.backups.backup import back_up
 from controlplane.backups.restore import restore
 from controlplane.pki import authority
 from tests.flow.enrolled import Enrolling
-from tests.flow.whole import WholeAgent
+from tests.support.agent.served import WholeAgent
 from tests.support.controlplane.kept_states import rows
 from tests.support.controlplane.system import Answer, eventually
 from tests.support.fake_clock import AheadClock

@@ -23,7 +23,7 @@ from controlplane.pki.authorities import Authorities
 from controlplane.pki.authority import AUTHORITY_LIFE, agent_host
 from controlplane.storage.tables.accounts import Caller
 from tests.flow.enrolled import Enrolling
-from tests.flow.whole import WholeAgent
+from tests.support.agent.served import WholeAgent
 from tests.support.certificates import CALLS, CONTROL_PLANE, Party, Signer
 from tests.support.controlplane.system import assert_error, eventually
 from tests.support.fake_clock import AheadClock

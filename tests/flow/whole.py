@@ -1,91 +1,13 @@
 """Both programs in one process, over a real socket and real HTTP; only the engine is in memory."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
-from agent.app.daemon import Daemon
-from agent.domain.session import Session
-from agent.kernel.clock import SystemHostClock
-from agent.settings.model import AgentConfig
 from tests.faults.invariants import Observation, violations
 from tests.faults.ledger import ledger
-from tests.faults.memory_host import observed
-from tests.faults.records import recorded_sessions
-from tests.support.agent.hosts import nobody_else
+from tests.support.agent.served import WholeAgent
 from tests.support.controlplane.system import System, eventually
-from tests.support.fakes import EveryImage, FakeClock, FakeEngine
-
-CLOCK = SystemHostClock()
-
-
-class WholeAgent:
-    """An agent on a FakeEngine that outlives it."""
-
-    def __init__(
-        self, folder: Path, name: str, *, engine: FakeEngine | None = None, **settings: Any
-    ) -> None:
-        self.name = name
-        self.engine = engine or FakeEngine(FakeClock(CLOCK.time()))
-        self.config = AgentConfig(
-            state_dir=folder / name,
-            socket=folder / f"{name}.sock",
-            public_address="192.0.2.1",
-            metrics_listen="",
-            firewall_bridges=(),
-            **{"cpu": 8, "ram": 4096, "stop_grace": 0.2, **settings},
-        )
-        self._work: asyncio.Task[None] | None = None
-
-    @property
-    def address(self) -> str:
-        return f"unix:{self.config.socket}"
-
-    async def start(self) -> None:
-        daemon = Daemon(self.config, self.engine, CLOCK, nobody_else)
-        self._work = asyncio.create_task(daemon.run(), name=f"agent {self.name}")
-        serving = asyncio.create_task(daemon.serving.wait(), name="serving")
-        await asyncio.wait({self._work, serving}, return_when=asyncio.FIRST_COMPLETED)
-        if self._work.done():
-            serving.cancel()
-            await self._work
-
-    async def stop(self) -> None:
-        """End it; its containers run on."""
-        if self._work is not None:
-            self._work.cancel()
-            await asyncio.gather(self._work, return_exceptions=True)
-            self._work = None
-
-    def have_every_image(self) -> None:
-        """Let the engine pull whatever is asked for."""
-        self.engine.registry = EveryImage()
-
-    @property
-    def live(self) -> list[str]:
-        """Names of containers on the engine."""
-        return [held.name for held in self.engine._containers.values()]
-
-    @property
-    def directories(self) -> list[str]:
-        return sorted(path.name for path in (self.config.state_dir / "sessions").iterdir())
-
-    def observed(self, free_ports: int) -> Observation:
-        """The host as it is now; `free_ports` are those that it tells of."""
-        state, (first, last) = self.config.state_dir, self.config.ports()
-        return observed(
-            self.engine,
-            (state / "agent_id").read_text().strip(),
-            self.sessions,
-            now=CLOCK.time(),
-            ports=2 * (last - first + 1),
-            free_ports=free_ports,
-        )
-
-    @property
-    def sessions(self) -> list[Session]:
-        """The sessions that the host has a record of."""
-        return recorded_sessions(self.config.state_dir)
+from tests.support.fakes import FakeEngine
 
 
 class Whole(System):

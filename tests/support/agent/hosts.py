@@ -285,3 +285,30 @@ async def assert_nothing_is_left(agent: Agent) -> None:
 
 async def until_sealed(agent: Agent, internal_id: str) -> None:
     await agent.sessions.life(internal_id).wait_for(lambda session: session.log_sealed)
+
+
+def host_report(agent: Agent) -> HostReport:
+    """What the host says of itself, as the daemon makes it of the same parts."""
+    held = agent.reservations
+    return HostReport(
+        agent_id=agent.runtime.settings.agent_id,
+        version="1.2.3",
+        public_address=agent.runtime.settings.public_address,
+        latency_addresses=(),
+        capacity=held.capacity.total,
+        reserved=held.capacity.reserved,
+        free_sessions=held.capacity.free_sessions,
+        port_range=(held.ports.first, held.ports.last),
+        free_tcp_ports=held.ports.free(Protocol.TCP),
+        free_udp_ports=held.ports.free(Protocol.UDP),
+        image_count=len(agent.images.here),
+        engine_available=agent.reconciler.engine_available,
+        engine_version="27.0",
+        runc_version="1.1",
+        kernel_version="6.1",
+        start_slots=held.start_slots.slots,
+        drain=held.drain.now,
+        warnings=("something is amiss",),
+        tls=held.tls_ports.available,
+        warm_pools=agent.warm_pools.pools,
+    )

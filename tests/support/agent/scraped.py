@@ -9,13 +9,11 @@ import aiohttp
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.domain.host_report import HostReport
 from agent.kernel.clock import SystemHostClock
 from agent.metrics_endpoint.collector import HostState
 from agent.metrics_endpoint.listener import CONNECTION_SECONDS, MetricsListener
-from tests.support.agent.hosts import Agent
+from tests.support.agent.hosts import Agent, host_report
 from tests.support.harness import free_port
-from tiltyard.contract import Protocol
 
 PREFIX = "tiltyard_agent_"
 CLOCK = SystemHostClock()
@@ -109,30 +107,3 @@ async def scraped(
         registry.unregister(state)
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
-
-
-def host_report(agent: Agent) -> HostReport:
-    """What the host says of itself, as the daemon makes it of the same parts."""
-    held = agent.reservations
-    return HostReport(
-        agent_id=agent.runtime.settings.agent_id,
-        version="1.2.3",
-        public_address=agent.runtime.settings.public_address,
-        latency_addresses=(),
-        capacity=held.capacity.total,
-        reserved=held.capacity.reserved,
-        free_sessions=held.capacity.free_sessions,
-        port_range=(held.ports.first, held.ports.last),
-        free_tcp_ports=held.ports.free(Protocol.TCP),
-        free_udp_ports=held.ports.free(Protocol.UDP),
-        image_count=len(agent.images.here),
-        engine_available=agent.reconciler.engine_available,
-        engine_version="27.0",
-        runc_version="1.1",
-        kernel_version="6.1",
-        start_slots=held.start_slots.slots,
-        drain=held.drain.now,
-        warnings=("something is amiss",),
-        tls=held.tls_ports.available,
-        warm_pools=agent.warm_pools.pools,
-    )

@@ -1,4 +1,4 @@
-"""An agent on a socket, its engine in memory, and the commands of `tiltyard-agent` against it."""
+"""An agent that serves on a socket, its engine in memory, and the commands against it."""
 
 import asyncio
 import contextlib
@@ -11,11 +11,101 @@ from click.testing import CliRunner, Result
 from agent.app.daemon import Daemon
 from agent.cli.main import main
 from agent.domain.clock import HostClock
+from agent.domain.session import Session
+from agent.kernel.clock import SystemHostClock
 from agent.network.tls_certificate import CertificateFiles
 from agent.settings.model import AgentConfig
-from tests.support.agent.hosts import let_go, nobody_else
+from tests.faults.invariants import Observation
+from tests.faults.memory_host import observed
+from tests.faults.records import recorded_sessions
+from tests.support.agent.hosts import nobody_else
 from tests.support.agent.samples import IMAGE
-from tests.support.fakes import FakeEngine
+from tests.support.fakes import EveryImage, FakeClock, FakeEngine
+
+CLOCK = SystemHostClock()
+
+
+class WholeAgent:
+    """An agent on a FakeEngine that outlives it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        *,
+        engine: FakeEngine | None = None,
+        clock: HostClock = CLOCK,
+        **settings: Any,
+    ) -> None:
+        self.name = name
+        self.clock = clock
+        self.engine = engine or FakeEngine(FakeClock(CLOCK.time()))
+        self.config = AgentConfig(
+            socket=folder / f"{name}.sock",
+            public_address="192.0.2.1",
+            firewall_bridges=(),
+            **{
+                "state_dir": folder / name,
+                "metrics_listen": "",
+                "cpu": 8,
+                "ram": 4096,
+                "stop_grace": 0.2,
+                **settings,
+            },
+        )
+        self.daemon: Daemon
+        self._work: asyncio.Task[None] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"unix:{self.config.socket}"
+
+    async def start(self) -> None:
+        made = asyncio.to_thread(Daemon, self.config, self.engine, self.clock, nobody_else)
+        self.daemon = await made
+        self._work = asyncio.create_task(self.daemon.run(), name=f"agent {self.name}")
+        serving = asyncio.create_task(self.daemon.serving.wait(), name="serving")
+        await asyncio.wait({self._work, serving}, return_when=asyncio.FIRST_COMPLETED)
+        if self._work.done():
+            serving.cancel()
+            await self._work
+
+    async def stop(self) -> None:
+        """End it; its containers run on."""
+        if self._work is not None:
+            self._work.cancel()
+            await asyncio.gather(self._work, return_exceptions=True)
+            self._work = None
+
+    def have_every_image(self) -> None:
+        """Let the engine pull whatever is asked for."""
+        self.engine.registry = EveryImage()
+
+    @property
+    def live(self) -> list[str]:
+        """Names of containers on the engine."""
+        return [held.name for held in self.engine._containers.values()]
+
+    @property
+    def directories(self) -> list[str]:
+        return sorted(path.name for path in (self.config.state_dir / "sessions").iterdir())
+
+    def observed(self, free_ports: int) -> Observation:
+        """The host as it is now; `free_ports` are those that it tells of."""
+        state, (first, last) = self.config.state_dir, self.config.ports()
+        return observed(
+            self.engine,
+            (state / "agent_id").read_text().strip(),
+            self.sessions,
+            now=CLOCK.time(),
+            ports=2 * (last - first + 1),
+            free_ports=free_ports,
+        )
+
+    @property
+    def sessions(self) -> list[Session]:
+        """The sessions that the host has a record of."""
+        return recorded_sessions(self.config.state_dir)
 
 
 class Served:
@@ -54,25 +144,22 @@ async def served(
     engine.add_image(IMAGE)
     policy = folder / "policy.toml"
     await asyncio.to_thread(policy.write_text, "host_network = true\n")
-    config = AgentConfig(
+    agent = WholeAgent(
+        folder,
+        "agent",
+        engine=engine,
+        clock=clock,
         state_dir=folder / "state",
-        socket=folder / "agent.sock",
-        public_address="192.0.2.1",
         metrics_listen=metrics_listen,
         policy=policy,
-        cpu=8,
-        ram=4096,
         stop_grace=0.05,
-        firewall_bridges=(),
         tls_certificate=certificate.certificate if certificate else None,
         tls_key=certificate.key if certificate else None,
     )
-    daemon = await asyncio.to_thread(Daemon, config, engine, clock, nobody_else)
-    work = asyncio.create_task(daemon.run(), name="agent")
-    await daemon.serving.wait()
-    while not daemon._reconciler._sessions.reconciled:
-        await asyncio.sleep(0)
     try:
-        yield Served(daemon, config, engine)
+        await agent.start()
+        while not agent.daemon._reconciler._sessions.reconciled:
+            await asyncio.sleep(0)
+        yield Served(agent.daemon, agent.config, engine)
     finally:
-        await let_go(work)
+        await agent.stop()

@@ -9,8 +9,7 @@ import pytest
 
 from agent.domain.host_report import HostReport
 from agent.rpc.service import HEARTBEAT_SECONDS
-from tests.support.agent.hosts import Agent
-from tests.support.agent.scraped import host_report
+from tests.support.agent.hosts import Agent, host_report
 from tests.support.fakes import FakeClock
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.runtime.clock import DUTY_CYCLE

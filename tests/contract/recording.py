@@ -20,8 +20,7 @@ from agent.rpc.identity import FILE, Identity, make_request
 from controlplane.pki.authority import Authority
 from tests.contract.exchanges import Exchange, save
 from tests.contract.formats import DESCRIPTORS, EXCHANGES, today
-from tests.contract.previous import Previous
-from tests.flow.previous_agents import WholeBehind
+from tests.contract.previous import Previous, WholeBehind
 from tests.support.agent.served import CLOCK
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc

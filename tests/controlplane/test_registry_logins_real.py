@@ -23,10 +23,7 @@ from tests.support.controlplane.secured_registry import (
     USER,
     SecuredRegistry,
     give_loopback_a_name,
-    log_in,
     make_certificate,
-    push,
-    trust,
 )
 from tests.support.controlplane.system import Answer, System, assert_error
 from tests.support.harness import to_toml
@@ -62,8 +59,7 @@ class Configured(System):
         return self.config.state_dir / "registry.key"
 
     async def push(self) -> None:
-        url, context = f"https://{self.real.address}", trust(self.tls)
-        self.digest = await push(url, "studio/own", "v1", headers=log_in(), context=context)
+        self.digest = await self.real.push("studio/own", "v1")
 
     async def set(self, **body: Any) -> Answer:
         path, token = "/operator/registry/own", self.operator_token

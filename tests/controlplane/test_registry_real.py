@@ -1,5 +1,6 @@
 """The registry client against docker-registry: open, with a log-in, and behind TLS."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,14 +17,14 @@ from tests.support.controlplane.secured_registry import (
     USER,
     SecuredRegistry,
     give_loopback_a_name,
-    log_in,
     make_certificate,
-    push,
-    trust,
 )
 from tests.support.harness import Registry
+from tests.support.pushed_image import push_image
 
 pytestmark = pytest.mark.registry
+
+TAGS = ("v1", "v9", "v10")
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,7 @@ async def finds(endpoint: Endpoint, digest: str, monkeypatch: pytest.MonkeyPatch
     """Check that three tags of one image are found, in pages, and what is not there is not."""
     monkeypatch.setattr("controlplane.registries.client.PAGE_SIZE", 2)
     async with client_of(endpoint) as (client, row):
-        for tag in ("v1", "v9", "v10"):
+        for tag in TAGS:
             assert await client.resolve(row, "studio/real", tag) == digest
         assert list(await client.tags(row, "studio/real")) == ["v10", "v9", "v1"]
         assert await client.resolve(row, "studio/real", "v2") is None
@@ -73,15 +74,15 @@ async def finds(endpoint: Endpoint, digest: str, monkeypatch: pytest.MonkeyPatch
 async def test_an_open_registry_is_read(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    digest = await push(f"http://{registry.address}", "studio/real", "v1", "v9", "v10")
-    await finds(Endpoint(registry.address), digest, monkeypatch)
+    for tag in TAGS:
+        pushed = await asyncio.to_thread(push_image, registry.address, "studio/real", tag)
+    await finds(Endpoint(registry.address), pushed.digest, monkeypatch)
 
 
 async def test_a_registry_with_a_log_in_is_read(
     with_log_in: SecuredRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = f"http://{with_log_in.address}"
-    digest = await push(url, "studio/real", "v1", "v9", "v10", headers=log_in())
+    digest = await with_log_in.push("studio/real", *TAGS)
     endpoint = Endpoint(with_log_in.address, USER["username"], USER["password"])
     await finds(endpoint, digest, monkeypatch)
 
@@ -90,9 +91,7 @@ async def test_a_registry_with_a_log_in_is_read(
 async def test_a_registry_with_a_certificate_of_our_own_is_read(
     behind_tls: SecuredRegistry, certificate: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    context = trust(certificate)
-    tags, url = ("v1", "v9", "v10"), f"https://{behind_tls.address}"
-    digest = await push(url, "studio/real", *tags, headers=log_in(), context=context)
+    digest = await behind_tls.push("studio/real", *TAGS)
     await finds(trusting(behind_tls, certificate), digest, monkeypatch)
 
 

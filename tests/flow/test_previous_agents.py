@@ -15,8 +15,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from agent.domain.engine import container_name
 from tests.contract.formats import NUMBERS, released
-from tests.contract.previous import Previous
-from tests.flow.previous_agents import WholeBehind
+from tests.contract.previous import Previous, WholeBehind
 from tests.support.controlplane.system import assert_error, eventually
 
 

@@ -55,20 +55,9 @@ class ApiClient:
         self._made = made if made is not None else []
         self._address = urlsplit(base_url).netloc
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: object = None,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-    ) -> Answer:
-        """Send one request and read the whole answer; `body` is sent as JSON unless None."""
-        with self._send(
-            method, path, body=body, query=query, headers=headers, timeout=timeout
-        ) as response:
+    def request(self, method: str, path: str, **more: Any) -> Answer:
+        """Send one request, as `_send` does, and read the whole answer."""
+        with self._send(method, path, **more) as response:
             answer = Answer(
                 f"{method} {path}",
                 response.status,
@@ -119,6 +108,7 @@ class ApiClient:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> Iterator[http.client.HTTPResponse]:
+        """Send a request; `body` is sent as JSON unless None."""
         connection = http.client.HTTPConnection(self._address, timeout=timeout or self._timeout)
         sent = {"Authorization": f"Bearer {self.token}"}
         if body is not None:

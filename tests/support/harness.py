@@ -260,6 +260,10 @@ class Registry(_Part):
         self.settings = settings
 
     def start(self) -> None:
+        self.launch(lambda: _http_status(self.address, "/v2/") == 200)
+
+    def launch(self, ready: Callable[[], bool]) -> None:
+        """Start it with its settings and wait until it is ready."""
         config = self.folder / "config.yml"
         settings = {
             "version": "0.1",
@@ -272,10 +276,7 @@ class Registry(_Part):
             **self.settings,
         }
         config.write_text(json.dumps(settings))  # every JSON text is YAML
-        self.process.launch(
-            ["docker-registry", "serve", str(config)],
-            lambda: _http_status(self.address, "/v2/") == 200,
-        )
+        self.process.launch(["docker-registry", "serve", str(config)], ready)
 
 
 class AgentProcess(_Part):

@@ -9,6 +9,7 @@ import http.client
 import io
 import json
 import platform
+import ssl
 import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,6 +43,7 @@ def push_image(
     program: bytes | None = None,
     more: Sequence[bytes] = (),
     log_in: tuple[str, str] | None = None,
+    context: ssl.SSLContext | None = None,
 ) -> PushedImage:
     """Push the game, or another program, and a layer with a file for each content of `more`.
 
@@ -58,6 +60,8 @@ def push_image(
         "history": [{"created_by": "a test"} for _ in layers],
     }
     connection = http.client.HTTPConnection(address, timeout=_TIMEOUT)
+    if context is not None:
+        connection = http.client.HTTPSConnection(address, timeout=_TIMEOUT, context=context)
     try:
         to = _Pusher(connection, repository, log_in)
         pushed = [to.push_blob(_LAYER, gzip.compress(layer, 1, mtime=0)) for layer in layers]

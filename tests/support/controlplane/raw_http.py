@@ -7,21 +7,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-PATIENCE = 20.0
-FIELDS = {"statusCode", "code", "message", "details", "path", "timestamp", "identifier"}
-CODES = {
-    "UNAUTHORIZED": {401},
-    "QUOTA_EXCEEDED": {402},
-    "FORBIDDEN": {403},
-    "RESOURCE_NOT_FOUND": {404},
-    "METHOD_NOT_ALLOWED": {405},
-    "CONFLICT": {409},
-    "PAYLOAD_TOO_LARGE": {413},
-    "CAPACITY_UNAVAILABLE": {420},
-    "INVALID_REQUEST": {400, 422},
-    "SERVICE_UNAVAILABLE": {503},
-    "GATEWAY_TIMEOUT": {504},
-}
+from tests.support.controlplane.system import PATIENCE, assert_error_form
 
 
 @dataclass
@@ -132,13 +118,8 @@ def assert_documented(answer: RawAnswer, *, body: bool = True) -> None:
     if not body:
         return
     error = answer.json
-    assert FIELDS <= set(error) <= FIELDS | {"violations", "violationCount"}
-    assert error["statusCode"] == answer.status
-    assert answer.status in CODES[error["code"]]
-    assert error["message"]
-    assert error["details"]
+    assert_error_form(error, answer.status)
     assert error["identifier"] == identifier
-    assert error["timestamp"].endswith("Z")
     assert len(error["path"]) <= 2048
     error["path"].encode("utf-8")
     if answer.status == 405:

@@ -122,27 +122,6 @@ async def test_a_session_from_start_to_end(stub: Any, engine: FakeEngine) -> Non
     assert await refused(stub.FetchArtifact(missing)) == "PATH_NOT_FOUND"
 
 
-async def test_a_report_comes_once_the_session_has_ended(stub: Any, engine: FakeEngine) -> None:
-    started = (await stub.StartSession(start_request())).session
-    request = pb.GetReportRequest(internal_id=started.internal_id)
-    assert await refused(stub.GetReport(request)) == "SESSION_LIVE"
-    engine.write_log(f"tiltyard-{started.internal_id}", b"hello\n" + b"x" * 2**20 + b"\nbye\n")
-    engine.end(f"tiltyard-{started.internal_id}", 139)
-    while not (
-        await stub.GetSession(pb.GetSessionRequest(internal_id=started.internal_id))
-    ).session.log_sealed:
-        await asyncio.sleep(0)
-    answer = await stub.GetReport(request)
-    report = answer.report
-    assert (report.format, report.internal_id) == (1, started.internal_id)
-    assert (report.end_reason, report.exit_code, report.signal) == (pb.END_REASON_EXITED, 139, 11)
-    states = [pb.STATE_CREATED, pb.STATE_RUNNING, pb.STATE_EXITED]
-    assert [moment.state for moment in report.timeline] == states
-    assert (answer.log, answer.log_truncated) == (b"bye\n", True)
-    await engine.remove(f"tiltyard-{started.internal_id}")
-    assert await stub.GetReport(request) == answer
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -402,16 +381,6 @@ async def images_told(watch: Any) -> tuple[set[str], int]:
         largest = max(largest, message.ByteSize())
         if message.images.last:
             return found, largest
-
-
-async def test_the_host_is_told_when_an_image_has_come(stub: Any, engine: FakeEngine) -> None:
-    image = "127.0.0.1:5000/other@sha256:" + "b" * 64
-    engine.registry.add(image)
-    messages = [message async for message in stub.PullImage(pb.PullImageRequest(image=image))]
-    assert messages[-1].done
-    assert image in await listed_images(stub)
-    absent = "127.0.0.1:5000/none@sha256:" + "c" * 64
-    assert await refused(stub.PullImage(pb.PullImageRequest(image=absent))) == "IMAGE_NOT_FOUND"
 
 
 async def test_an_image_is_removed_once_nothing_uses_it(stub: Any, engine: FakeEngine) -> None:

@@ -14,7 +14,7 @@ from typing import Literal
 
 Key = tuple[str, str]
 """An account and a caller's id of a session."""
-Op = Literal["start", "stop", "join", "leave", "read"]
+Op = Literal["start", "stop", "read"]
 Type = Literal["invoke", "ok", "fail", "info"]
 
 ENDED = frozenset({"exited", "dead"})
@@ -28,8 +28,7 @@ _NEVER = frozenset({401, 403, 500})
 class Entry:
     """A line of the history; `time` is seconds since its beginning.
 
-    `player` is who joins or leaves; `seen` and `players` are what a read found. `status` is None
-    when there was no answer.
+    `seen` is the status that a read found. `status` is None when there was no answer.
     """
 
     time: float
@@ -38,10 +37,8 @@ class Entry:
     op: Op
     account: str
     id: str
-    player: str = ""
     status: int | None = None
     seen: str = ""
-    players: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """Write it as one line."""
@@ -50,14 +47,13 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """What is there once all is settled: what callers are told, and what the hosts run.
+    """What is there once nothing is under way: what callers see, and what the hosts run.
 
     `running` has the keys of the containers that live, one for each.
     """
 
     known: Mapping[Key, str]
-    """The status of every session that is told of, ended ones included."""
-    players: Mapping[Key, Sequence[str]]
+    """The status of every session that is listed, ended ones included."""
     running: Sequence[Key]
 
 
@@ -66,7 +62,7 @@ class _Operation:
     """An invocation and what came of it: they stand at `begin` and `end` in the history."""
 
     asked: Entry
-    told: Entry
+    answered: Entry
     begin: int
     end: int
 
@@ -108,17 +104,16 @@ def lost(history: Sequence[Entry], end: End) -> list[str]:
         for wrong in (
             *_lost_sessions(key, operations, end),
             *_lost_stops(key, operations, end),
-            *_lost_players(key, operations, end),
         )
     ]
 
 
 def unseen(history: Sequence[Entry], end: End) -> list[str]:
-    """What runs and cannot be seen, is told of and does not run, or was never to run."""
+    """What runs and cannot be seen, is listed and does not run, or was never to run."""
     wrong = [f"{key}: {n} containers" for key, n in Counter(end.running).items() if n > 1]
     live = {key for key, status in end.known.items() if status not in ENDED}
-    wrong += [f"{key} runs and is not told of" for key in set(end.running) - live]
-    wrong += [f"{key} is told of and does not run" for key in live - set(end.running)]
+    wrong += [f"{key} runs and is not listed" for key in set(end.running) - live]
+    wrong += [f"{key} is listed and does not run" for key in live - set(end.running)]
     possible = {o.key for o in _operations(history) if o.asked.op == "start" and _may_be(o)}
     return wrong + [f"{key} is there, and every start was refused" for key in live - possible]
 
@@ -126,9 +121,11 @@ def unseen(history: Sequence[Entry], end: End) -> list[str]:
 def refused_wrongly(history: Sequence[Entry], most: Mapping[str, int]) -> list[str]:
     """Answers that nobody may get here, and starts refused for a quota that was not used up."""
     operations = list(_operations(history))
-    wrong = [f"{o.key}: {o} is a {o.told.status}" for o in operations if o.told.status in _NEVER]
+    wrong = [
+        f"{o.key}: {o} is a {o.answered.status}" for o in operations if o.answered.status in _NEVER
+    ]
     for start in operations:
-        if start.told.status == 402:
+        if start.answered.status == 402:
             account = start.asked.account
             used = len(_possibly_live(operations, start) - {start.key})
             if used < most[account]:
@@ -146,10 +143,7 @@ def _lost_sessions(key: Key, operations: Sequence[_Operation], end: End) -> Iter
     elif end.known[key] in ENDED and not stops:
         yield f"{key} has ended, and nobody asked for it"
     for each in operations:
-        missed = each.told.status == 404 and each.begin > started.end
-        # Nobody joins what has ended, or may have.
-        ended = each.asked.op == "join" and any(stop.begin < each.end for stop in stops)
-        if missed and not ended:
+        if each.answered.status == 404 and each.begin > started.end:
             yield f"{key} was started and unknown to a later {each}"
 
 
@@ -161,49 +155,10 @@ def _lost_stops(key: Key, operations: Sequence[_Operation], end: End) -> Iterato
         yield f"{key} was stopped and runs"
     for status in (
         end.known.get(key, "exited"),
-        *(o.told.seen for o in _reads(operations) if o.begin > stopped.end),
+        *(o.answered.seen for o in _reads(operations) if o.begin > stopped.end),
     ):
         if status not in ENDED:
             yield f"{key} was stopped and is {status} later"
-
-
-def _lost_players(key: Key, operations: Sequence[_Operation], end: End) -> Iterator[str]:
-    reads = [(o.begin, o.end, o.told.players) for o in _reads(operations)]
-    if key in end.players:
-        last = operations[-1].end + 1
-        reads.append((last, last, tuple(end.players[key])))
-    for begin, until, listed in reads:
-        for player, count in Counter(listed).items():
-            if count > 1:
-                yield f"{key}: {player} is listed {count} times"
-        for player in _joined_for_certain(operations, begin, until) - set(listed):
-            yield f"{key}: {player} had joined and is not listed"
-        for player in set(listed) - _possibly_joined(operations, begin, until):
-            yield f"{key}: {player} is listed, and cannot be joined"
-
-
-def _joined_for_certain(operations: Sequence[_Operation], begin: int, until: int) -> set[str]:
-    """Who joined before `begin` and did not, and maybe not even, leave before `until`."""
-    joined = {o.asked.player for o in operations if _is(o, "join", "ok") and o.end < begin}
-    left = {
-        o.asked.player
-        for o in operations
-        if o.asked.op == "leave" and _may_be(o) and o.begin < until
-    }
-    return joined - left
-
-
-def _possibly_joined(operations: Sequence[_Operation], begin: int, until: int) -> set[str]:
-    """Whose joining may have happened before `until` and after each leave before `begin`."""
-    left = {o.asked.player: o.begin for o in operations if _is(o, "leave", "ok") and o.end < begin}
-    return {
-        o.asked.player
-        for o in operations
-        if o.asked.op == "join"
-        and _may_be(o)
-        and o.begin < until
-        and (o.told.type == "info" or o.end > left.get(o.asked.player, -1))
-    }
 
 
 def _possibly_live(operations: Sequence[_Operation], at: _Operation) -> set[Key]:
@@ -222,11 +177,11 @@ def _reads(operations: Iterable[_Operation]) -> Iterator[_Operation]:
 
 
 def _is(operation: _Operation, op: Op, type_: Type) -> bool:
-    return operation.asked.op == op and operation.told.type == type_
+    return operation.asked.op == op and operation.answered.type == type_
 
 
 def _may_be(operation: _Operation) -> bool:
-    return operation.told.type != "fail"
+    return operation.answered.type != "fail"
 
 
 def _by_key(history: Sequence[Entry]) -> dict[Key, list[_Operation]]:
@@ -240,7 +195,7 @@ def _operations(history: Sequence[Entry]) -> Iterator[_Operation]:
     """Every operation, in the order of their ends; one that never ended is an `info` at the end.
 
     Raises:
-        ValueError: It is no history: a process asks twice at one time, or is told unasked.
+        ValueError: It is no history: a process asks twice at one time, or is answered unasked.
     """
     asked: dict[int, tuple[int, Entry]] = {}
     for place, entry in enumerate(history):

@@ -1,4 +1,4 @@
-"""Callers who start, stop, join and read without end, and write down what they were answered."""
+"""Callers that start, stop and read without end, and write down what they were answered."""
 
 import asyncio
 import itertools
@@ -57,8 +57,8 @@ class Caller:
         self._chance = chance
         self._process = history.new_process()
         self._numbers = itertools.count()
-        self._mine: dict[str, list[str]] = {}
-        """The players of each session that may live."""
+        self._mine: list[str] = []
+        """The sessions that may live."""
 
     async def run(self, serving: asyncio.Event, enough: asyncio.Event) -> None:
         """Ask until it is enough; while nobody serves, wait.
@@ -72,50 +72,37 @@ class Caller:
             while await self._ask(*what) == "info" and self._chance.random() < ASK_AGAIN:
                 await serving.wait()
 
-    def _next(self) -> tuple[Op, str, str]:
-        """What to ask now: the operation, the session, and a player if it is about one."""
+    def _next(self) -> tuple[Op, str]:
+        """What to ask now: the operation, and the session."""
         if len(self._mine) < SESSIONS_EACH and self._chance.random() < 0.3:
-            session_id = f"{self._name}-{next(self._numbers)}"
-            self._mine[session_id] = []
-            return "start", session_id, ""
+            self._mine.append(f"{self._name}-{next(self._numbers)}")
+            return "start", self._mine[-1]
         if not self._mine:
-            return "read", f"{self._name}-0", ""
-        session_id = self._chance.choice(list(self._mine))
-        players = self._mine[session_id]
-        op: Op = self._chance.choices(("stop", "join", "leave", "read"), (2, 5, 3, 3))[0]
-        if op == "stop":
-            return op, session_id, ""
-        if op == "join":
-            player = f"{session_id}-p{next(self._numbers)}"
-            players.append(player)
-            return op, session_id, player
-        if op == "leave" and players:
-            return op, session_id, players.pop(self._chance.randrange(len(players)))
-        return "read", session_id, ""
+            return "read", f"{self._name}-0"
+        op: Op = self._chance.choices(("stop", "read"), (1, 2))[0]
+        return op, self._chance.choice(self._mine)
 
-    async def _ask(self, op: Op, session_id: str, player: str) -> Type:
-        asked = Entry(0.0, self._process, "invoke", op, self._account, session_id, player)
+    async def _ask(self, op: Op, session_id: str) -> Type:
+        asked = Entry(0.0, self._process, "invoke", op, self._account, session_id)
         self._history.add(asked)
-        status, body = await self._call(op, session_id, player)
-        told = replace(asked, type=outcome(status), status=status)
-        if op == "read" and told.type == "ok":
-            players = tuple(body["players"]["joined"])
-            told = replace(told, seen=body["status"], players=players)
-        self._history.add(told)
-        if told.type == "info":
+        status, body = await self._call(op, session_id)
+        answered = replace(asked, type=outcome(status), status=status)
+        if op == "read" and answered.type == "ok":
+            answered = replace(answered, seen=body["status"])
+        self._history.add(answered)
+        if answered.type == "info":
             self._process = self._history.new_process()
-        elif _is_over(told):
-            self._mine.pop(session_id, None)
-        return told.type
+        elif _is_over(answered) and session_id in self._mine:
+            self._mine.remove(session_id)
+        return answered.type
 
-    async def _call(self, op: Op, session_id: str, player: str) -> tuple[int | None, Any]:
-        about = {"session": session_id, "players": [player]}
+    async def _call(self, op: Op, session_id: str) -> tuple[int | None, Any]:
+        path = f"/session/{session_id}"
+        start = {"location": "local", "image": "game", "id": session_id}
         method, path, body = {
-            "start": ("POST", "/session", _start(session_id)),
-            "stop": ("DELETE", f"/session/{session_id}", None),
-            "join": ("PUT", "/session/player/join", about),
-            "leave": ("DELETE", "/session/player/leave", about),
-            "read": ("GET", f"/session/{session_id}", None),
+            "start": ("POST", "/session", start),
+            "stop": ("DELETE", path, None),
+            "read": ("GET", path, None),
         }[op]
         more: dict[str, Any] = {"json": body, "timeout": REQUEST_TIMEOUT}
         try:
@@ -126,27 +113,15 @@ class Caller:
             return None, None
 
 
-def _is_over(told: Entry) -> bool:
+def _is_over(answered: Entry) -> bool:
     """Return whether there is no such session, or none any more."""
-    if told.op == "start":
-        return told.type == "fail" and told.status != 409
-    return told.status == 404 or (told.op == "stop" and told.status != NOBODY)
-
-
-def _start(session_id: str) -> dict[str, object]:
-    return {"location": "local", "image": "game", "id": session_id}
+    if answered.op == "start":
+        return answered.type == "fail" and answered.status != 409
+    return answered.status == 404 or (answered.op == "stop" and answered.status != NOBODY)
 
 
 async def known_to(outlived: Outlived, account: str) -> dict[Key, str]:
-    """The status of every session that an account is told of, ended ones included."""
-    status, told = await outlived.call("GET", "/session", account=account, params={"all": "true"})
-    assert status == 200, told
-    return {(account, each["id"]): each["status"] for each in told["sessions"]}
-
-
-async def joined_to(outlived: Outlived, key: Key) -> list[str]:
-    """The players of a session."""
-    status, told = await outlived.call("GET", f"/session/{key[1]}", account=key[0])
-    assert status == 200, told
-    joined: list[str] = told["players"]["joined"]
-    return joined
+    """The status of every session that an account sees, ended ones included."""
+    status, body = await outlived.call("GET", "/session", account=account, params={"all": "true"})
+    assert status == 200, body
+    return {(account, each["id"]): each["status"] for each in body["sessions"]}

@@ -1,4 +1,4 @@
-"""A control plane that is killed again and again under load, judged by all that callers saw."""
+"""A control plane that is killed again and again under load, checked by all that callers saw."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from controlplane.domain.steps import PLAYER_STEPS, START_STEPS, STOP_STEPS
-from tests.faults import history as judge
+from controlplane.domain.steps import START_STEPS, STOP_STEPS
+from tests.faults import history as calls
 from tests.faults.invariants import beyond_quota
 from tests.faults.invariants import doubled as doubled_on_hosts
 from tests.faults.plugin import Figure, Rounds
-from tests.flow.busy_callers import Caller, History, joined_to, known_to
+from tests.flow.busy_callers import Caller, History, known_to
 from tests.flow.outlived import Outlived
 
 ACCOUNTS = ("default", "other", "third")
@@ -27,7 +27,7 @@ SESSIONS_EACH = 6
 """On each host: no one host has room for all."""
 LONGEST_LIFE = 1.5
 """Seconds after which a control plane is killed that did not reach its fail point."""
-STEPS = (*START_STEPS, *STOP_STEPS, *PLAYER_STEPS)
+STEPS = (*START_STEPS, *STOP_STEPS)
 SETTINGS: dict[str, Any] = {"start_rate": 1e6, "start_burst": 10**6}
 
 
@@ -42,10 +42,10 @@ async def test_f36_a_control_plane_killed_again_and_again_forgets_and_doubles_no
         async with Outlived(tmp_path, **hosts, **SETTINGS) as outlived:
             await _prepare(outlived)
             await _killed_under_load(outlived, history, kills, chance)
-            end = await _settled(outlived)
-            found = _judged(outlived, history.entries, end)
+            end = await _reconciled(outlived)
+            found = _mistakes(outlived, history.entries, end)
             figure("SIGKILLs", kills)
-            for op, outcomes in sorted(judge.tally(history.entries).items()):
+            for op, outcomes in sorted(calls.tally(history.entries).items()):
                 figure(op, ", ".join(f"{outcomes[one]} {one}" for one in ("ok", "fail", "info")))
             for what, wrong in found.items():
                 figure(what, len(wrong))
@@ -61,20 +61,20 @@ async def _prepare(outlived: Outlived) -> None:
     outlived.witness.most = MOST
 
 
-def _judged(
-    outlived: Outlived, history: Sequence[judge.Entry], end: judge.End
+def _mistakes(
+    outlived: Outlived, history: Sequence[calls.Entry], end: calls.End
 ) -> dict[str, list[str]]:
-    """What is wrong with what callers were told, and with what the hosts ran by their own word."""
+    """What is wrong with what callers saw, and with what the hosts ran."""
     witness, sessions = outlived.witness, outlived.sessions
     return {
         "two 201 for one id": [
-            *judge.doubled(history),
+            *calls.doubled(history),
             *witness.doubled,
             *doubled_on_hosts(sessions),
         ],
-        "sessions lost": [*judge.lost(history, end), *judge.unseen(history, end)],
+        "sessions lost": [*calls.lost(history, end), *calls.unseen(history, end)],
         "quota exceeded": [*witness.beyond_quota, *beyond_quota(sessions, MOST)],
-        "refused wrongly": judge.refused_wrongly(history, MOST),
+        "refused wrongly": calls.refused_wrongly(history, MOST),
     }
 
 
@@ -107,37 +107,38 @@ async def _ends_itself(outlived: Outlived, within: float) -> None:
             await outlived.killed()
 
 
-async def _settled(outlived: Outlived) -> judge.End:
-    """Wait until callers are told what hosts run, and say what that is.
+async def _reconciled(outlived: Outlived) -> calls.End:
+    """Wait until callers see what hosts run; return what that is.
 
     It comes about by itself; if it does not, what is returned shows it.
     """
-    known: dict[judge.Key, str] = {}
+    known: dict[calls.Key, str] = {}
 
     async def agree() -> bool:
         known.clear()
         for account in ACCOUNTS:
             known.update(await known_to(outlived, account))
-        live = {key for key, status in known.items() if status not in judge.ENDED}
-        told = {known[key] for key in live}
-        return told <= {"running"} and sorted(live) == sorted(outlived.witness.running)
+        live = {key for key, status in known.items() if status not in calls.ENDED}
+        statuses = {known[key] for key in live}
+        return statuses <= {"running"} and sorted(live) == sorted(outlived.witness.running)
 
     with suppress(AssertionError):
         await outlived.holds(agree)
-    players = {key: await joined_to(outlived, key) for key in known}
-    return judge.End(known, players, outlived.witness.running)
+    return calls.End(known, outlived.witness.running)
 
 
-async def _everything_is_given_back(outlived: Outlived, end: judge.End) -> None:
+async def _everything_is_given_back(outlived: Outlived, end: calls.End) -> None:
     """No quota and no room is held by what is not there: all of it can be had, and given back."""
     for account, session_id in end.running:
-        status, told = await outlived.call("DELETE", f"/session/{session_id}", account=account)
+        status, answer = await outlived.call("DELETE", f"/session/{session_id}", account=account)
         if status == 503:  # the stop is remembered, whatever kept it
-            status, told = await outlived.call("DELETE", f"/session/{session_id}", account=account)
-        assert status in {204, 409}, told
+            status, answer = await outlived.call(
+                "DELETE", f"/session/{session_id}", account=account
+            )
+        assert status in {204, 409}, answer
     for account in ACCOUNTS:
         for number in range(QUOTA):
             body = {"location": "local", "image": "game", "id": f"last-{number}"}
-            status, told = await outlived.call("POST", "/session", account=account, json=body)
-            assert status == 201, told
+            status, answer = await outlived.call("POST", "/session", account=account, json=body)
+            assert status == 201, answer
     assert len(outlived.witness.running) == QUOTA * len(ACCOUNTS)

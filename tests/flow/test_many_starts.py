@@ -1,10 +1,7 @@
 """F44: five hundred starts at once through the whole product, the engine in memory."""
 
 import asyncio
-import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,35 +12,6 @@ from tests.support.controlplane.system import Answer, assert_error, eventually
 
 CALLERS = 500
 BURST = 50
-MOST_CALLS = 20_000
-"""Calls of functions in one step of the event loop: about 10 ms of the processor's time."""
-
-
-@contextmanager
-def counted_steps() -> Iterator[list[tuple[int, str]]]:
-    """Count how many functions each step of the loop calls, Python's and C's.
-
-    That is the same on every machine, whatever its load. Counting makes each several times slower.
-    """
-    taken: list[tuple[int, str]] = []
-    run = asyncio.Handle._run
-
-    def counted(handle: asyncio.Handle) -> None:
-        events: list[str] = []
-        sys.setprofile(lambda _frame, event, _arg: events.append(event))
-        try:
-            run(handle)
-        finally:
-            sys.setprofile(None)
-        taken.append((events.count("call") + events.count("c_call"), repr(handle)))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(asyncio.Handle, "_run", counted)
-        yield taken
-
-
-async def _race(whole: Whole) -> list[Answer]:
-    return await asyncio.gather(*(whole.start(id=f"{n}") for n in range(CALLERS)))
 
 
 async def _end_all(whole: Whole, answers: list[Answer]) -> None:
@@ -80,9 +48,7 @@ async def test_f44_five_hundred_starts_at_once_are_sessions_or_a_420(
     room = {"cpu": 1000, "ram": 2**20, "start_slots": 1}
     async with Whole(tmp_path, agent=room, **settings) as whole:
         await whole.make_game()
-        with counted_steps() as steps:
-            answers = await _race(whole)
-        longest = max(steps)
+        answers = await asyncio.gather(*(whole.start(id=f"{n}") for n in range(CALLERS)))
         accepted = sum(answer.status == 201 for answer in answers)
         assert 1 <= accepted <= most
         for answer in answers:
@@ -90,4 +56,3 @@ async def test_f44_five_hundred_starts_at_once_are_sessions_or_a_420(
                 assert_error(answer, 420)
                 assert int(answer.headers["Retry-After"]) >= 1
         await _end_all(whole, answers)
-    assert longest[0] < MOST_CALLS, longest

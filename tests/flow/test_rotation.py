@@ -5,7 +5,6 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,6 @@ from cryptography import x509
 from agent.rpc.enrolment import NotEnrolledError
 from agent.rpc.identity import Identity
 from agent.rpc.service import AgentService
-from controlplane.backups.backup import back_up
-from controlplane.backups.restore import restore
 from controlplane.domain.errors import StoreError
 from controlplane.pki.authorities import Authorities
 from controlplane.pki.authority import AUTHORITY_LIFE, agent_host
@@ -312,25 +309,6 @@ async def test_a_host_that_enrols_during_a_rotation_trusts_the_new_one_alone(
     assert (await system.shown("host-1"))["authority"] == status["current"]["fingerprint"]
     x509.load_pem_x509_certificate(identity.certificate).verify_directly_issued_by(authority)
     assert (await system.status())["waiting"] == []
-
-
-async def test_a_backup_from_the_middle_of_a_rotation_goes_on_with_it(system: Rotating) -> None:
-    host = await system.joined("host-1")
-    await host.stop()
-    begun = await system.rotate()
-    backup, now = system.folder / "backup", datetime.now(UTC)
-    await asyncio.to_thread(back_up, system.config, backup, now, replace=False)
-    await host.start()
-    await system.all_move()
-    await system.stop_serving()
-    with backup.open("rb") as file:
-        await asyncio.to_thread(restore, system.config, file, now, replace=True)
-    await system.serve()
-    status = await system.status()
-    assert (status["current"], status["former"]) == (begun["current"], begun["former"])
-    await system.reaches("host-1", "ready")
-    await system.all_move()
-    assert (await system.finish())["former"] is None
 
 
 async def test_an_authority_that_is_ending_is_told_of(

@@ -101,7 +101,7 @@ async def _play(whole: WholeBehind) -> None:
     assert (await whole.start(id="duel-2")).status == 201
     failing = await whole.start(id="duel-3")
     assert failing.status == 201
-    containers = list(whole.engine._containers.values())
+    containers = whole.engine.all
     for held in containers:
         whole.engine.write_log(held.name, b"one\n\xff two\n")
         whole.engine.put_file(held.name, "/data/replay", b"replay")

@@ -65,7 +65,7 @@ class _SeenEngine(FakeEngine):
 
     @property
     def running(self) -> list[Key]:
-        held = [each for each in self._containers.values() if each.process is not None]
+        held = [each for each in self.all if each.process is not None]
         identities = [decode_label(each.spec.labels).spec.identity for each in held]
         return [(each.account, each.session_id) for each in identities]
 

@@ -124,11 +124,7 @@ class Box:
     @property
     def running(self) -> set[str]:
         """Internal ids of containers that run."""
-        return {
-            held.spec.internal_id
-            for held in self.engine._containers.values()
-            if held.process is not None
-        }
+        return {held.spec.internal_id for held in self.engine.all if held.process is not None}
 
     async def boot(self) -> None:
         if self._agent is None:

@@ -76,7 +76,7 @@ async def test_what_an_agent_does_not_know_yet_it_neither_hears_nor_says(tmp_pat
         await whole.make_game()
         answer = await whole.start(id="duel", args=["-x"])
         assert (answer.status, answer.json["host"]) == (201, "")
-        [held] = whole.engine._containers.values()
+        [held] = whole.engine.all
         assert held.spec.args == ()
         assert (await whole.call("DELETE", "/session/duel")).status == 204
         assert_error(await whole.call("GET", "/session/duel/report"), 503)

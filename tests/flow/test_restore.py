@@ -8,18 +8,16 @@ import io
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from controlplane.app.control_plane import ControlPlane
 from controlplane.backups.backup import back_up
 from controlplane.backups.restore import restore
 from controlplane.pki import authority
 from tests.flow.enrolled import Enrolling
 from tests.support.agent.served import WholeAgent
 from tests.support.controlplane.kept_states import rows
-from tests.support.controlplane.system import Answer, eventually
+from tests.support.controlplane.system import eventually
 from tests.support.fake_clock import AheadClock
 
 
@@ -50,12 +48,6 @@ class Kept(Enrolling):
             restore, self.config, io.BytesIO(content), datetime.now(UTC), replace=True
         )
 
-    async def made_again(self, *accounts: str) -> None:
-        """What `init --account` does."""
-        made = await ControlPlane(self.config).initialise(accounts)
-        self.tokens |= made.accounts
-        self.operator_token = made.operator_token or self.operator_token
-
     async def started(self, session_id: str, account: str = "alice") -> None:
         body = {"location": "local", "image": "game", "id": session_id}
         answer = await self.call("POST", "/session", account=account, json=body)
@@ -64,15 +56,6 @@ class Kept(Enrolling):
     async def stopped(self, session_id: str) -> None:
         answer = await self.call("DELETE", f"/session/{session_id}")
         assert answer.status == 204, answer.text
-
-    async def operated(self, method: str, path: str, **more: Any) -> Answer:
-        answer = await self.call(method, f"/operator/{path}", **more)
-        assert answer.status in {200, 201, 204}, answer.text
-        return answer
-
-    async def make_game_of(self, account: str) -> None:
-        small = {"cpu": 1, "ram": 64}
-        await self.make_application(account=account, reservation=small, limits=small)
 
 
 @pytest.fixture
@@ -83,12 +66,8 @@ async def system(tmp_path: Path) -> AsyncIterator[Kept]:
 
 def running(*hosts: WholeAgent) -> set[str]:
     """Internal ids of the containers that run."""
-    return {
-        held.spec.internal_id
-        for host in hosts
-        for held in host.engine._containers.values()
-        if held.process is not None
-    }
+    held = [each for host in hosts for each in host.engine.all]
+    return {each.spec.internal_id for each in held if each.process is not None}
 
 
 async def internal_ids(system: Kept) -> set[str]:
@@ -140,7 +119,8 @@ async def test_a_backup_is_restored_and_the_hosts_tell_the_rest(system: Kept) ->
     assert await players(system, "stays") == ["ann"], "of players only the backup knows"
 
     quota = {"quota": {"sessions": len(live) + 1}}
-    await system.operated("PUT", "account/alice", json=quota)
+    answer = await system.operate("PUT", "/account/alice", json=quota)
+    assert answer.status == 204, answer.text
     await system.started("the last")
     refused = await system.start(id="one too many")
     assert refused.status == 402, refused.text
@@ -187,42 +167,6 @@ async def eventually_renewed(system: Kept, host: WholeAgent, since: float) -> No
         return expire_time > since and bool(shown == int(expire_time * 1000))
 
     await eventually(holds)
-
-
-async def test_what_was_enrolled_revoked_or_made_since_is_done_again(system: Kept) -> None:
-    await system.joined("host-1")
-    await system.make_game()
-    token = await system.make_token(name="ci", scopes=["session:read"])
-    await system.back_up()
-
-    second = await system.joined("host-2")
-    system.agents = [second]  # type: ignore[list-item]  # it has what System asks of one
-    await system.operated("POST", "agent/host-1/revoke")
-    await system.operated("DELETE", f"token/{token.split('_')[1]}")
-    for name in ("carol", "dave"):
-        made = await system.operated("POST", "account", json={"name": name})
-        system.tokens[name] = made.json["token"]
-        await system.make_game_of(name)
-        await system.started("match", account=name)
-
-    await system.put_back()
-    await system.made_again("carol")
-    await system.serve()
-    missing = await system.call("GET", "/operator/agent/host-2")
-    assert missing.status == 404
-    await system.enrol(second, await system.token())
-    await system.reaches("host-2", "ready")
-    answer = await system.call("GET", "/session/match", account="carol")
-    assert answer.json["status"] == "running", "it was adopted"
-    assert (await system.call("GET", "/session/match", account="dave")).status == 401
-    assert await internal_ids(system) < running(second), "that of no account is let be"
-
-    assert (await system.call("GET", "/session", token=token)).status == 200
-    await system.operated("DELETE", f"token/{token.split('_')[1]}")
-    assert (await system.call("GET", "/session", token=token)).status == 401
-    await system.reaches("host-1", "ready")
-    await system.operated("POST", "agent/host-1/revoke")
-    await system.reaches("host-1", "revoked")
 
 
 async def test_a_host_that_enrolled_again_since_does_so_once_more(system: Kept) -> None:

@@ -15,7 +15,6 @@ from cryptography import x509
 from agent.rpc.enrolment import NotEnrolledError
 from agent.rpc.identity import Identity
 from agent.rpc.service import AgentService
-from controlplane.domain.errors import StoreError
 from controlplane.pki.authorities import Authorities
 from controlplane.pki.authority import AUTHORITY_LIFE, agent_host
 from controlplane.storage.tables.accounts import Caller
@@ -353,34 +352,6 @@ async def test_a_host_that_is_slow_to_answer_is_called_on_as_it_was_when_it_did(
     await serving
     await system.reaches("host-1", "ready")
     assert (await system.start()).status == 201
-
-
-async def test_a_host_whose_move_could_not_be_noted_is_called_as_one_that_moved(
-    system: Rotating, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else it would be called by the former authority once it has dropped that."""
-    host = await system.joined("host-1")
-    await system.make_game()
-    enrolments = system.control_plane._stores.enrolments
-    renewed, refused = enrolments.renewed, asyncio.Event()
-
-    async def fail_once(*args: Any) -> None:
-        if not refused.is_set():
-            refused.set()
-            raise StoreError("cannot write: the disk is full")
-        await renewed(*args)
-
-    monkeypatch.setattr(enrolments, "renewed", fail_once)
-    monkeypatch.setattr("controlplane.fleet.renewal.MOVE_AGAIN", 0.0)
-    status = await system.rotate()
-    await system.all_move()
-    assert refused.is_set()
-    [link] = system.control_plane.fleet.hosts
-    link.client.redial()  # as when a connection breaks
-    assert (await system.start()).status == 201
-    rows = await system.rows("SELECT authority, trusts_former, certificate_serial FROM agent")
-    held = x509.load_pem_x509_certificate((await system.identity(host)).certificate)
-    assert rows == [(status["current"]["fingerprint"], 0, f"{held.serial_number:x}")]
 
 
 async def test_a_change_of_the_authority_goes_on_when_its_caller_is_gone(

@@ -162,10 +162,14 @@ class FakeEngine:
         """The container that has each host port, by protocol and number."""
         return dict(self._published)
 
+    @property
+    def all(self) -> list[_Held]:
+        """The containers of all agents."""
+        return list(self._containers.values())
+
     def containers(self, agent_id: str) -> list[Container]:
-        """The containers of an agent, including those set not to answer."""
-        every = self._containers.values()
-        return [held.described() for held in every if held.spec.agent_id == agent_id]
+        """The containers of an agent, as the engine describes them."""
+        return [held.described() for held in self.all if held.spec.agent_id == agent_id]
 
     # What tests turn.
 
@@ -178,7 +182,7 @@ class FakeEngine:
     def unavailable(self, value: bool) -> None:
         self._unavailable = value
         if value:
-            for held in self._containers.values():
+            for held in self.all:
                 held.poke()
             for queue in self._watchers:
                 queue.put_nowait(None)
@@ -358,7 +362,7 @@ class FakeEngine:
                 self._tell(held)
 
     async def signal_process(self, process: Process, signal: str) -> None:
-        for held in self._containers.values():
+        for held in self.all:
             if held.process == process:
                 self._signal(held, signal)
 
@@ -370,7 +374,7 @@ class FakeEngine:
     async def has_bound(
         self, process: Process, network_mode: NetworkMode, ports: Sequence[Port]
     ) -> bool:
-        return any(held.process == process and held.bound for held in self._containers.values())
+        return any(held.process == process and held.bound for held in self.all)
 
     @contextlib.asynccontextmanager
     async def logs(
@@ -409,7 +413,7 @@ class FakeEngine:
 
     async def remove_image(self, image: str) -> None:
         async with self._call("remove_image", image):
-            if any(held.spec.image == image for held in self._containers.values()):
+            if any(held.spec.image == image for held in self.all):
                 raise ImageInUseError(image, "a container was made of it")
             self._images.discard(image)
 

@@ -84,7 +84,7 @@ class WholeAgent:
     @property
     def live(self) -> list[str]:
         """Names of containers on the engine."""
-        return [held.name for held in self.engine._containers.values()]
+        return [held.name for held in self.engine.all]
 
     @property
     def directories(self) -> list[str]:

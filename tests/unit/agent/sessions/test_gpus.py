@@ -18,7 +18,7 @@ ONE = a_spec(
 
 def devices(agent: Agent) -> dict[str, tuple[str, ...]]:
     """The devices that each live container was asked for with, by its name."""
-    return {held.name: held.spec.gpu_ids for held in agent.engine._containers.values()}
+    return {held.name: held.spec.gpu_ids for held in agent.engine.all}
 
 
 async def test_each_session_gets_a_device_of_its_own(tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ async def test_a_container_whose_start_is_unknown_keeps_its_ports_until_it_is_re
     with pytest.raises(EngineUnavailableError):
         await agent.sessions.start(an_id(), a_spec())
     assert _held_ports(agent)
-    assert agent.engine._containers
+    assert agent.engine.all
     await agent.clock.advance(1)
     await until(agent.nothing_is_held)
     await assert_nothing_is_left(agent)

@@ -21,14 +21,8 @@ REVOKED_WITHIN = 5.0
 """Seconds in which a revocation must be effective, as promised."""
 
 
-@pytest.fixture(autouse=True)
-def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.rpc.tls_server.RETRY_SECONDS", 0.02)
-    monkeypatch.setattr("agent.rpc.service.HEARTBEAT_SECONDS", 0.05)
-
-
 @pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[Enrolling]:
+async def system(tmp_path: Path, quick_hosts: None) -> AsyncIterator[Enrolling]:
     async with Enrolling(tmp_path) as running:
         yield running
 

@@ -1,7 +1,6 @@
 """Bad input and faults: each has its decided answer, and nothing is left behind by it."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,6 @@ import pytest
 from agent.domain.steps import START_STEPS
 from tests.flow.whole import Whole
 from tests.support.controlplane.system import assert_error, eventually
-
-
-@pytest.fixture
-async def whole(tmp_path: Path) -> AsyncIterator[Whole]:
-    async with Whole(tmp_path) as whole:
-        await whole.make_game()
-        yield whole
 
 
 @pytest.mark.parametrize("call", ["create", "start"])
@@ -87,23 +79,6 @@ async def test_a_delete_at_any_moment_of_a_start_leaves_no_live_session(
         whole.host.config = whole.host.config.model_copy(update={"failpoint": ""})
         await whole.host.start()
         await whole.nothing_is_left_anywhere()
-
-
-async def test_an_agent_that_comes_back_has_its_sessions(whole: Whole) -> None:
-    made = (await whole.start(id="lasting")).json
-    await whole.host.stop()
-    answer = await whole.call("GET", "/logs", params={"id": "lasting"})
-    assert_error(answer, 503)
-    await whole.host.start()
-
-    async def readable() -> bool:
-        return (await whole.call("GET", "/logs", params={"id": "lasting"})).status == 200
-
-    await eventually(readable)
-    described = (await whole.call("GET", "/session/lasting")).json
-    assert described["status"] == "running"
-    assert sorted(described["port"].values()) == sorted(p["host"] for p in made["ports"])
-    assert (await whole.call("DELETE", "/session/lasting")).status == 204
 
 
 async def test_a_control_plane_that_comes_back_knows_what_ended_meanwhile(whole: Whole) -> None:

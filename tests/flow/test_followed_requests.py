@@ -1,7 +1,6 @@
 """One request, and one session, followed through the logs of both programs."""
 
 import logging
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +9,12 @@ import pytest
 
 from tests.flow.enrolled import Enrolling
 from tests.flow.whole import Whole
-from tests.support.controlplane.system import assert_error, eventually
+from tests.support.controlplane.system import eventually
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 from tiltyard.contract import REQUEST_KEY
 
 UUID = "3b241101-e2bb-4255-8caf-4136c566a962"
-
-
-@pytest.fixture
-async def whole(tmp_path: Path) -> AsyncIterator[Whole]:
-    async with Whole(tmp_path) as whole:
-        await whole.make_game()
-        yield whole
 
 
 @pytest.fixture(autouse=True)
@@ -75,16 +67,6 @@ async def test_what_outlives_the_request_that_began_it_does_not_name_it(
     assert enrolled["request"]
     assert followed["agent"] == "host-1"
     assert "request" not in followed
-
-
-async def test_an_error_has_the_identifier_of_its_line(
-    whole: Whole, caplog: pytest.LogCaptureFixture
-) -> None:
-    answer = await whole.call("GET", "/session/none")
-    assert_error(answer, 404)
-    [refused] = told(caplog, "request refused").values()
-    assert refused["request"] == answer.json["identifier"] == answer.headers["X-Request-Id"]
-    assert (refused["status"], refused["account"]) == (404, "alice")
 
 
 async def test_an_agent_believes_the_name_of_a_request_that_is_one(

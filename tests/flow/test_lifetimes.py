@@ -1,10 +1,5 @@
 """F28: lifetimes as callers write them, from the request to the host's record."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest
-
 from tests.flow.whole import Whole
 from tests.support.agent.served import CLOCK
 from tests.support.controlplane.system import assert_error
@@ -23,13 +18,6 @@ REFUSED: tuple[object, ...] = (
     *("60", "\u0663h", "1h\u0663m", "\u00b2h", "1\u04bb", "8760h1m", "525601m", "9" * 5000 + "m"),
     *(60, 60.0, True, ["1h"], {"h": 1}),
 )
-
-
-@pytest.fixture
-async def whole(tmp_path: Path) -> AsyncIterator[Whole]:
-    async with Whole(tmp_path) as whole:
-        await whole.make_game()
-        yield whole
 
 
 async def test_f28_a_lifetime_is_counted_from_the_start_and_is_a_minute_at_least(

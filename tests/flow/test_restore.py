@@ -21,13 +21,6 @@ from tests.support.controlplane.system import eventually
 from tests.support.fake_clock import AheadClock
 
 
-@pytest.fixture(autouse=True)
-def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.rpc.tls_server.RETRY_SECONDS", 0.02)
-    monkeypatch.setattr("agent.rpc.service.HEARTBEAT_SECONDS", 0.05)
-    monkeypatch.setattr("controlplane.fleet.renewal.INTERVAL", 0.5)
-
-
 class Kept(Enrolling):
     """A deployment whose state is backed up, put back, and lost."""
 
@@ -59,7 +52,10 @@ class Kept(Enrolling):
 
 
 @pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[Kept]:
+async def system(
+    tmp_path: Path, quick_hosts: None, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Kept]:
+    monkeypatch.setattr("controlplane.fleet.renewal.INTERVAL", 0.5)
     async with Kept(tmp_path) as running:
         yield running
 

@@ -29,14 +29,6 @@ from tiltyard.agent.v1 import agent_pb2_grpc
 DEADLINE = 10.0
 
 
-@pytest.fixture(autouse=True)
-def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.rpc.tls_server.RETRY_SECONDS", 0.02)
-    monkeypatch.setattr("agent.rpc.service.HEARTBEAT_SECONDS", 0.05)
-    monkeypatch.setattr("controlplane.fleet.renewal.MOVE_INTERVAL", 0.02)
-    monkeypatch.setattr("controlplane.fleet.renewal.CALL_OTHERWISE", 1.0)
-
-
 class Rotating(Enrolling):
     """What an operator does about the authority, and what a thief of its key would do."""
 
@@ -98,7 +90,11 @@ def a_caller(signer: Signer) -> Party:
 
 
 @pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[Rotating]:
+async def system(
+    tmp_path: Path, quick_hosts: None, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Rotating]:
+    monkeypatch.setattr("controlplane.fleet.renewal.MOVE_INTERVAL", 0.02)
+    monkeypatch.setattr("controlplane.fleet.renewal.CALL_OTHERWISE", 1.0)
     async with Rotating(tmp_path) as running:
         yield running
 

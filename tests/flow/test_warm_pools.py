@@ -1,7 +1,6 @@
 """Warm pools through both programs: what one crash or the other makes of standbys and claims."""
 
 import asyncio
-import json
 import shutil
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -57,21 +56,6 @@ async def warm(tmp_path: Path) -> AsyncIterator[Warm]:
     async with Warm(tmp_path, agent=agent, **patient, **unlimited) as running:
         await running.make_game()
         yield running
-
-
-async def test_a_claim_takes_a_standby_and_the_pool_is_full_again(warm: Warm) -> None:
-    await warm.keep()
-    before = set(warm.standbys)
-    answer = await warm.start(id="match", labels={"mine": "1"}, ttl="1h")
-    assert answer.status == 201
-    [session] = warm.claimed
-    assert session.internal_id in before
-    shown = (await warm.call("GET", "/session/match")).json
-    assert json.loads(shown["labels"]["tags"]) == {"mode": "ffa"}
-    assert json.loads(shown["labels"]["env"])["TILTYARD_SESSION_ID"] == "match"
-    await warm.becomes_ready(SIZE)
-    assert (await warm.call("DELETE", f"/session/{session.internal_id}")).status == 204
-    assert await warm.status_of("match") == "exited"
 
 
 async def test_f18_fifty_callers_share_what_is_ready(warm: Warm) -> None:

@@ -5,13 +5,12 @@ Writes `.tiltyard/dev.json` last, when everything serves, and removes it first.
 
 import fcntl
 import json
-import os
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
+from controlplane.state_dir.private_files import write_private
 from tests.support.deployment import (
     APPLICATION,
     REGION,
@@ -28,21 +27,13 @@ DEV_JSON = FOLDER / "dev.json"
 
 
 @contextmanager
-def announced(path: Path, content: object) -> Iterator[None]:
-    """Hold `content` in `path`, readable by its owner only, there whole or not at all."""
-    partial = path.with_suffix(".part")
-    partial.unlink(missing_ok=True)
+def announced(content: object) -> Iterator[None]:
+    """Hold `content` in `.tiltyard/dev.json`, readable by its owner only."""
+    write_private(DEV_JSON, json.dumps(content, indent=2).encode())
     try:
-        partial.touch(mode=0o600, exist_ok=False)
-        with partial.open("w") as file:
-            json.dump(content, file, indent=2)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
         yield
     finally:
-        partial.unlink(missing_ok=True)
-        path.unlink(missing_ok=True)
+        DEV_JSON.unlink()
 
 
 @contextmanager
@@ -90,7 +81,7 @@ def main() -> int:
         with (
             alone(),
             Deployment(steps) as deployment,
-            announced(DEV_JSON, dev_json(deployment)),
+            announced(dev_json(deployment)),
         ):
             steps.done(f"ready; {DEV_JSON.relative_to(ROOT)} says how to call it; Ctrl-C ends it")
             with steps.step("serving"):

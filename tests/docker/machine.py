@@ -18,8 +18,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from tests.demo_game import UDP_PORT, build_image
 from tests.docker.stack import PATIENCE, eventually
-from tests.faults.published_ports import led_to_containers, published
-from tests.faults.real_host import RealHost, remove_container
+from tests.faults.real_host import RealHost, led_to_containers, published, remove_container
 from tests.support.agent.samples import an_id
 from tests.support.harness import AgentProcess, Registry
 from tests.support.private_engine import PrivateEngine, cgroups

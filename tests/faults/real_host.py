@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import re
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,13 +29,13 @@ from tests.faults.invariants import (
     violations,
 )
 from tests.faults.ledger import ledger
-from tests.faults.published_ports import led_to_containers, published
 from tests.faults.records import recorded_sessions
 from tests.support.harness import AgentProcess
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 from tiltyard.contract import State
 
+_DNAT = re.compile(r"-p (tcp|udp) .*--dport (\d+) -j DNAT")
 _PATIENCE = 30.0
 """Seconds in which whatever was broken has come to rest."""
 _STATES = {
@@ -181,6 +183,27 @@ class RealHost:
         ours = {container.id for container in self._containers()}
         there = self._engine.containers.list(ignore_removed=True)
         return {port for each in there if each.id not in ours for port in published(each)}
+
+
+def published(container: Any) -> frozenset[Address]:
+    """The host ports that the engine publishes for a container."""
+    return frozenset(
+        (port.partition("/")[2], int(binding["HostPort"]))
+        for port, bindings in container.ports.items()
+        for binding in bindings or ()
+    )
+
+
+def led_to_containers(inside: Callable[..., list[str]]) -> frozenset[Address]:
+    """The host ports that the firewall leads to containers; `inside` runs a command there."""
+    done = subprocess.run(
+        inside("iptables", "-w", "-t", "nat", "-S", "DOCKER"),
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    return frozenset((protocol, int(port)) for protocol, port in _DNAT.findall(done.stdout))
 
 
 def remove_container(container: Any, *, volumes: bool = False) -> None:

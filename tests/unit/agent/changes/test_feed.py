@@ -6,9 +6,8 @@ from typing import Any
 
 from agent.changes.feed import PILE_LARGEST, Changes, Feed
 from agent.domain.session import Session
-from tests.support.agent.hosts import Agent
+from tests.support.agent.hosts import Agent, host_report
 from tests.support.agent.samples import a_session
-from tests.support.agent.scraped import host_report
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 

@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 
 from aiohttp import web
 from pydantic import AfterValidator, Field
-from typing_extensions import TypedDict
 
 from controlplane.api.operations.bodies import Body, read_body
 from controlplane.http.application import make_application
@@ -52,18 +51,6 @@ class EnrolBody(Body):
     nodePool: str | None = None  # noqa: N815  # the name in JSON
 
 
-class EnrolledAgent(TypedDict):
-    """A host that was enrolled; the certificates are PEM texts."""
-
-    format: int
-    id: str
-    name: str
-    region: str
-    nodePool: str
-    certificate: str
-    authority: str
-
-
 def make_enrolling_app(enrolment: Enrolment, metrics: HttpMetrics) -> web.Application:
     """Build the application of the listener."""
     app = make_application(metrics, MAX_ENROL_BODY)
@@ -98,7 +85,7 @@ def _enrolling(enrolment: Enrolment) -> Handler:
         )
         enrolled = await enrolment.enrol(wanted, request.remote or "")
         row = enrolled.row
-        answer: EnrolledAgent = {
+        answer = {
             "format": FORMAT,
             "id": row.id or "",
             "name": row.name,

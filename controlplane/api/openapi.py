@@ -100,7 +100,7 @@ class _Schema(GenerateJsonSchema):
         return False
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        if schema.get("default") is None:
+        if self.mode == "serialization" or schema.get("default") is None:
             return self.generate_inner(schema["schema"])
         return super().default_schema(schema)
 

@@ -8,8 +8,10 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool
 
 from controlplane.domain.names import (
+    ADDRESS_PATTERN,
     ADDRESS_RULE,
     FAMILIAR_RULE,
+    MAX_ADDRESS,
     MAX_AUTH_HOSTS,
     MAX_PASSWORD,
     PASSWORD_RULE,
@@ -87,7 +89,12 @@ def _read_authorities(value: object) -> str:
     return pem
 
 
-Address = Annotated[str, AfterValidator(_address)]
+Address = Annotated[
+    str,
+    AfterValidator(_address),
+    Field(json_schema_extra={"maxLength": MAX_ADDRESS, "pattern": f"^{ADDRESS_PATTERN}$"}),
+]
+OwnAddress = Annotated[Address, AfterValidator(_own_address)]
 
 
 class RegistryConfig(Settings):
@@ -98,7 +105,7 @@ class RegistryConfig(Settings):
     """
 
     name: str
-    address: Annotated[Address, AfterValidator(_own_address)]
+    address: OwnAddress
     aliases: tuple[Address, ...] = ()
     username: Annotated[str, AfterValidator(_username)] = ""
     password: Annotated[str, BeforeValidator(_read_password)] = Field(

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from aiohttp import web
+from pydantic import BaseModel
 
 from controlplane.api.operations.bodies import Body, read_body, receive_body
 from controlplane.api.operations.queries import Query, read_query
@@ -44,10 +45,14 @@ _Handle = Callable[..., Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[_Shape]):
-    """What a handler answers as JSON; `_Shape` is a TypedDict, the schema of the answer."""
+    """What a handler answers as JSON; `_Shape` is a TypedDict or Shown, the answer's schema."""
 
     content: _Shape
     headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def _dumped(content: Any) -> Any:
+    return content.model_dump(mode="json") if isinstance(content, BaseModel) else content
 
 
 async def one_portion(items: Sequence[_Item]) -> AsyncGenerator[Sequence[_Item], None]:
@@ -74,7 +79,7 @@ class Listing(Generic[_Shape]):
         async with aclosing(self.portions) as portions:
             async for portion in portions:
                 for first in range(0, len(portion), AT_ONCE):
-                    shown = [self.show(item) for item in portion[first : first + AT_ONCE]]
+                    shown = [_dumped(self.show(item)) for item in portion[first : first + AT_ONCE]]
                     text += comma + json.dumps(shown)[1:-1]
                     comma = ", "
                     if len(text) >= CHUNK:
@@ -84,7 +89,9 @@ class Listing(Generic[_Shape]):
                 if comma and text:
                     yield text.encode()
                     text = ""
-        rest = "".join(f", {json.dumps(key)}: {json.dumps(self.rest[key])}" for key in self.rest)
+        rest = "".join(
+            f", {json.dumps(key)}: {json.dumps(_dumped(each))}" for key, each in self.rest.items()
+        )
         yield f"{text}]{rest}}}".encode()
 
 
@@ -149,7 +156,9 @@ class Operation:
             return await _send(request, answer)
         if answer is None:
             return web.Response(status=self.status)
-        return web.json_response(answer.content, status=self.status, headers=answer.headers)
+        return web.json_response(
+            _dumped(answer.content), status=self.status, headers=answer.headers
+        )
 
 
 async def _send(request: web.Request, listing: Listing[Any]) -> web.StreamResponse:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from aiohttp import web
 from prometheus_client import Counter
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from controlplane.api.operations.fields import Text
 from controlplane.api.operations.operation import operation
@@ -18,16 +18,6 @@ from controlplane.http.request_slots import release_slot
 
 FIRST_BYTE_WAIT = 1.0
 """For how long the header of a followed log waits for its first bytes, or for a failure."""
-
-MAX_PATH_BYTES = 4096
-
-
-def _absolute(path: str) -> str:
-    if not path.startswith("/") or "\0" in path:
-        raise ValueError("must be an absolute path")
-    if len(path.encode(errors="replace")) > MAX_PATH_BYTES:
-        raise ValueError(f"must have at most {MAX_PATH_BYTES} bytes")
-    return path
 
 
 class LogsQuery(Query):
@@ -41,11 +31,7 @@ class ArtifactQuery(Query):
     """The query of GET /artifacts; `path` is absolute, of a file or folder in the container."""
 
     session: Text
-    path: Annotated[
-        Text,
-        AfterValidator(_absolute),
-        Field(json_schema_extra={"pattern": r"^/[^\u0000]*$", "maxLength": MAX_PATH_BYTES}),
-    ]
+    path: Annotated[str, Field(pattern=r"^/[^\u0000]*$", max_length=4096)]
 
 
 @operation(media_types=("text/plain",))

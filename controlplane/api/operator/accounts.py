@@ -3,23 +3,15 @@
 from typing import Annotated
 
 from aiohttp import web
-from pydantic import AfterValidator, Field
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from controlplane.api.operations.bodies import Body
 from controlplane.api.operations.operation import Answer, Listing, one_portion, operation
 from controlplane.api.operations.services import caller_of, services_of
-from controlplane.api.resources.application_bodies import MEBI, NANO
-from controlplane.domain.names import MAX_NAME, NAME_PATTERN, NAME_RULE, is_name
+from controlplane.api.operations.shown import MEBI, NANO, Cores, Mebibytes, Millis, Shown, at
+from controlplane.domain.names import MAX_NAME, NAME_PATTERN
 from controlplane.domain.quotas import UNLIMITED, Quota
-from controlplane.storage.tables.accounts import Account
-from tiltyard.runtime.clock import to_ms
-
-
-def _name(text: str) -> str:
-    if not is_name(text):
-        raise ValueError(NAME_RULE)
-    return text
 
 
 class QuotaBody(Body):
@@ -41,11 +33,7 @@ class QuotaBody(Body):
 class AccountBody(Body):
     """The body of POST /operator/account."""
 
-    name: Annotated[
-        str,
-        Field(max_length=MAX_NAME, json_schema_extra={"pattern": f"^{NAME_PATTERN}$"}),
-        AfterValidator(_name),
-    ]
+    name: Annotated[str, Field(max_length=MAX_NAME, pattern=f"^{NAME_PATTERN}$")]
     quota: QuotaBody | None = None
 
 
@@ -66,27 +54,27 @@ class CreatedAccount(TypedDict):
     token: str
 
 
-class ListedQuota(TypedDict):
+class ListedQuota(Shown):
     """What live sessions of an account may hold, and its pools with them; `null` is no limit."""
 
     sessions: int | None
-    cpu: float | None
-    ram: float | None
+    cpu: Cores | None = at("nano_cpus")
+    ram: Mebibytes | None = at("memory_bytes")
 
 
-class ListedUsage(TypedDict):
+class ListedUsage(Shown):
     """What live sessions and, of cores and memory, the warm pools of an account hold."""
 
     sessions: int
-    cpu: float
-    ram: float
+    cpu: Cores = at("nano_cpus")
+    ram: Mebibytes = at("memory_bytes")
 
 
-class ListedAccount(TypedDict):
+class ListedAccount(Shown):
     """An account; `created` in milliseconds since the epoch."""
 
     name: str
-    created: int
+    created: Millis
     quota: ListedQuota
     usage: ListedUsage
 
@@ -101,7 +89,7 @@ class Accounts(TypedDict):
 async def list_accounts(request: web.Request) -> Listing[Accounts]:
     """List all accounts with their quotas and what their live sessions hold."""
     accounts = await services_of(request).account_admin.all()
-    return Listing("accounts", one_portion(accounts), _listed)
+    return Listing("accounts", one_portion(accounts), ListedAccount.show)
 
 
 @operation(201)
@@ -134,21 +122,3 @@ async def remove_account(request: web.Request) -> None:
     """
     admin = services_of(request).account_admin
     await admin.remove(caller_of(request), request.match_info["account"])
-
-
-def _listed(account: Account) -> ListedAccount:
-    quota, usage = account.quota, account.usage
-    return {
-        "name": account.name,
-        "created": to_ms(account.created),
-        "quota": {
-            "sessions": quota.sessions,
-            "cpu": None if quota.nano_cpus is None else quota.nano_cpus / NANO,
-            "ram": None if quota.memory_bytes is None else quota.memory_bytes / MEBI,
-        },
-        "usage": {
-            "sessions": usage.sessions,
-            "cpu": usage.nano_cpus / NANO,
-            "ram": usage.memory_bytes / MEBI,
-        },
-    }

@@ -1,68 +1,48 @@
 """Agents, for operators."""
 
-from typing import cast
+from collections.abc import Collection
+from typing import Annotated
 
 from aiohttp import web
+from pydantic import BeforeValidator
 from typing_extensions import TypedDict
 
 from controlplane.api.operations.bodies import Body
 from controlplane.api.operations.fields import Duration, Name
 from controlplane.api.operations.operation import Answer, Listing, one_portion, operation
 from controlplane.api.operations.services import caller_of, services_of
-from controlplane.api.resources.application_bodies import MEBI, NANO
-from controlplane.domain.contract import HostReport
+from controlplane.api.operations.shown import (
+    Cores,
+    Count,
+    First20,
+    Maybe,
+    Mebibytes,
+    Rounded,
+    Shown,
+    at,
+)
 from controlplane.domain.durations import parse_duration
-from controlplane.domain.start_failures import StartFailure
-from controlplane.fleet.host.images import Pull, PullState
-from controlplane.fleet.standby_pools import KeptOnHost
+from controlplane.fleet.host.images import PullState
 from controlplane.operators.agents import AgentState, ShownAgent
 from controlplane.operators.enrolment import EnrolmentToken
 from controlplane.storage.tables.enrolment import Place
-from tiltyard.contract import ErrorReason, Resources
+from tiltyard.contract import ErrorReason
 from tiltyard.runtime.clock import to_ms
 
-MAX_IMAGES_SHOWN = 1000
-MAX_UNCLAIMED_SHOWN = 20
-MAX_FAILURES_SHOWN = 20
-MAX_PULLS_SHOWN = 20
-MAX_POOLS_SHOWN = 20
-"""Of a host: with more than these, the first ones show what is wrong."""
+
+def _first_images(images: Collection[str]) -> list[str]:
+    return sorted(images)[:1000]
 
 
-class HostResources(TypedDict):
+class HostResources(Shown):
     """Cores, memory in MiB and whole GPU devices."""
 
-    cpu: float
-    ram: float
-    gpu: int
+    cpu: Cores = at("nano_cpus")
+    ram: Mebibytes = at("memory_bytes")
+    gpu: int = at("gpus")
 
 
-class HostFields(TypedDict):
-    """What a host reports of itself, all of it null before it has.
-
-    `images` are at most 1000 of `imageCount`, by digest.
-    `silentAddresses` are those of its `latencyAddresses` that do not answer ping, `latency` is the
-    round trip to the nearest in milliseconds, null where nothing could be measured.
-    """
-
-    version: str | None
-    publicAddress: str | None
-    latencyAddresses: list[str] | None
-    silentAddresses: list[str] | None
-    latency: float | None
-    engineAvailable: bool | None
-    engineVersion: str | None
-    runcVersion: str | None
-    kernelVersion: str | None
-    capacity: HostResources | None
-    reserved: HostResources | None
-    sessions: int | None
-    freeSessions: int | None
-    images: list[str] | None
-    imageCount: int | None
-
-
-class ListedPull(TypedDict):
+class ListedPull(Shown):
     """A pull of an enabled tag's image that is not over.
 
     `layers` are those known so far, `receivedBytes` compressed. `failures` counts the tries that
@@ -71,30 +51,30 @@ class ListedPull(TypedDict):
 
     image: str
     state: PullState
-    layers: int
-    layersDone: int
-    receivedBytes: int
+    layers: int = at("progress.layers")
+    layers_done: int = at("progress.layers_done")
+    received_bytes: int = at("progress.received_bytes")
     failures: int
-    cause: str | None
-    failed: int | None
+    cause: Maybe
+    failed: int | None = at("failed_ms")
 
 
-class KeptWarmPool(TypedDict):
+class KeptWarmPool(Shown):
     """What a host is to keep of a warm pool, and what it has: of `standbys` some are `ready`.
 
     `account`, `image` and `location` are null for a pool that is gone and has standbys left.
     """
 
-    id: str
-    account: str | None
-    image: str | None
-    location: str | None
+    id: str = at("pool_id")
+    account: str | None = at("pool.account", None)
+    image: str | None = at("pool.application", None)
+    location: str | None = at("pool.location", None)
     size: int
     standbys: int
     ready: int
 
 
-class ListedStartFailure(TypedDict):
+class ListedStartFailure(Shown):
     """Starts of an application that failed on a host since the last that succeeded.
 
     `reason` and `cause` are those of the newest, which was at `failed`. Until `avoidedUntil` the
@@ -102,16 +82,16 @@ class ListedStartFailure(TypedDict):
     """
 
     account: str
-    image: str
+    image: str = at("application")
     reason: ErrorReason
-    cause: str
-    failures: int
-    failed: int
-    avoidedUntil: int
+    cause: str = at("text")
+    failures: int = at("count")
+    failed: int = at("failed_ms")
+    avoided_until: int = at("until_ms")
 
 
-class ListedAgent(HostFields):
-    """An agent and its host.
+class ListedAgent(Shown):
+    """An agent and its host; what the host reports of itself is null before it has.
 
     `declared`: by the settings file. `address` is where it is dialled. `heard` is when it last
     reported, exact to a minute where that was before this control plane started, null for never.
@@ -126,30 +106,48 @@ class ListedAgent(HostFields):
     `unclaimed` are at most 20 of `unclaimedCount`: internal ids of sessions that live there
     without a valid ticket or a known account, so that they belong to no account.
     `startFailures` are at most 20 of `startFailureCount`, the newest first.
+    `silentAddresses` are those of its `latencyAddresses` that do not answer ping, `latency` is the
+    round trip to the nearest in milliseconds, null where nothing could be measured.
+    `images` are at most 1000 of `imageCount`, by digest.
     """
 
-    name: str
-    address: str
-    region: str
-    nodePool: str
+    name: str = at("row.name")
+    address: str = at("row.address")
+    region: str = at("row.region")
+    node_pool: str = at("row.node_pool")
     declared: bool
     state: AgentState
-    heard: int | None
-    certificateExpires: int | None
-    authority: str | None
-    revoked: int | None
-    lost: int | None
+    heard: int | None = at("heard_ms")
+    certificate_expires: int | None = at("row.certificate_expire_ms")
+    authority: str | None = at("row.authority")
+    revoked: int | None = at("revoked_ms")
+    lost: int | None = at("lost_ms")
     draining: bool
-    drainDeadline: int | None
-    drainPending: bool
-    pulls: list[ListedPull]
-    pullCount: int
-    warmPools: list[KeptWarmPool]
-    warmPoolCount: int
-    unclaimed: list[str]
-    unclaimedCount: int
-    startFailures: list[ListedStartFailure]
-    startFailureCount: int
+    drain_deadline: int | None = at("drain.deadline_ms")
+    drain_pending: bool
+    pulls: First20[ListedPull]
+    pull_count: Count = at("pulls")
+    warm_pools: First20[KeptWarmPool]
+    warm_pool_count: Count = at("warm_pools")
+    unclaimed: First20[str]
+    unclaimed_count: Count = at("unclaimed")
+    start_failures: First20[ListedStartFailure]
+    start_failure_count: Count = at("start_failures")
+    version: str | None = at("host.version", None)
+    public_address: str | None = at("host.public_address", None)
+    latency_addresses: list[str] | None = at("host.latency_addresses", None)
+    silent_addresses: list[str] | None
+    latency: Rounded | None = at("latency_ms")
+    engine_available: bool | None = at("host.engine_available", None)
+    engine_version: Maybe = at("host.engine_version", None)
+    runc_version: Maybe = at("host.runc_version", None)
+    kernel_version: Maybe = at("host.kernel_version", None)
+    capacity: HostResources | None = at("host.capacity", None)
+    reserved: HostResources | None = at("host.reserved", None)
+    sessions: int | None = at("live_sessions")
+    free_sessions: int | None = at("host.free_sessions", None)
+    images: Annotated[list[str], BeforeValidator(_first_images)] | None = at("host.images", None)
+    image_count: Count | None = at("host.images", None)
 
 
 class ListedAgents(TypedDict):
@@ -263,103 +261,5 @@ def _created(token: EnrolmentToken) -> Answer[CreatedEnrolmentToken]:
 
 
 def _listed(agent: ShownAgent) -> ListedAgent:
-    row, host = agent.row, agent.host
-    return {
-        "name": row.name,
-        "address": row.address,
-        "region": row.region,
-        "nodePool": row.node_pool,
-        "declared": agent.declared,
-        "state": agent.state,
-        "heard": agent.heard_ms,
-        "certificateExpires": row.certificate_expire_ms,
-        "authority": row.authority,
-        "revoked": agent.revoked_ms,
-        "lost": agent.lost_ms,
-        "draining": agent.draining,
-        "drainDeadline": agent.drain.deadline_ms,
-        "drainPending": agent.drain_pending,
-        "pulls": [listed_pull(pull) for pull in agent.pulls[:MAX_PULLS_SHOWN]],
-        "pullCount": len(agent.pulls),
-        "warmPools": [_kept_pool(kept) for kept in agent.warm_pools[:MAX_POOLS_SHOWN]],
-        "warmPoolCount": len(agent.warm_pools),
-        "unclaimed": agent.unclaimed[:MAX_UNCLAIMED_SHOWN],
-        "unclaimedCount": len(agent.unclaimed),
-        "startFailures": [
-            listed_start_failure(failure) for failure in agent.start_failures[:MAX_FAILURES_SHOWN]
-        ],
-        "startFailureCount": len(agent.start_failures),
-        **(_NOT_REPORTED if host is None else _reported(host, agent)),
-    }
-
-
-def _kept_pool(kept: KeptOnHost) -> KeptWarmPool:
-    pool = kept.pool
-    return {
-        "id": kept.pool_id,
-        "account": None if pool is None else pool.account,
-        "image": None if pool is None else pool.application,
-        "location": None if pool is None else pool.location,
-        "size": kept.size,
-        "standbys": kept.standbys,
-        "ready": kept.ready,
-    }
-
-
-def listed_start_failure(failure: StartFailure) -> ListedStartFailure:
-    """Show the failed starts of an application on a host."""
-    return {
-        "account": failure.account,
-        "image": failure.application,
-        "reason": failure.reason,
-        "cause": failure.text,
-        "failures": failure.count,
-        "failed": failure.failed_ms,
-        "avoidedUntil": failure.until_ms,
-    }
-
-
-def listed_pull(pull: Pull) -> ListedPull:
-    """Show a pull."""
-    return {
-        "image": pull.image,
-        "state": pull.state,
-        "layers": pull.progress.layers,
-        "layersDone": pull.progress.layers_done,
-        "receivedBytes": pull.progress.received_bytes,
-        "failures": pull.failures,
-        "cause": pull.cause or None,
-        "failed": pull.failed_ms,
-    }
-
-
-def _reported(host: HostReport, agent: ShownAgent) -> HostFields:
-    return {
-        "version": host.version,
-        "publicAddress": host.public_address,
-        "latencyAddresses": list(host.latency_addresses),
-        "silentAddresses": agent.silent_addresses,
-        "latency": None if agent.latency_ms is None else round(agent.latency_ms, 3),
-        "engineAvailable": host.engine_available,
-        "engineVersion": host.engine_version or None,
-        "runcVersion": host.runc_version or None,
-        "kernelVersion": host.kernel_version or None,
-        "capacity": listed_resources(host.capacity),
-        "reserved": listed_resources(host.reserved),
-        "sessions": agent.live_sessions,
-        "freeSessions": host.free_sessions,
-        "images": sorted(host.images)[:MAX_IMAGES_SHOWN],
-        "imageCount": len(host.images),
-    }
-
-
-_NOT_REPORTED = cast("HostFields", dict.fromkeys(HostFields.__annotations__))
-
-
-def listed_resources(resources: Resources) -> HostResources:
-    """Show resources in the units of the API."""
-    return {
-        "cpu": resources.nano_cpus / NANO,
-        "ram": resources.memory_bytes / MEBI,
-        "gpu": resources.gpus,
-    }
+    unknown = {"silent_addresses": None, "latency": None, "sessions": None}
+    return ListedAgent.show(agent, **({} if agent.host else unknown))

@@ -9,7 +9,8 @@ from controlplane.api.operations.fields import Text
 from controlplane.api.operations.operation import Listing, one_portion, operation
 from controlplane.api.operations.queries import PageBefore, PageLimit, Query
 from controlplane.api.operations.services import services_of
-from controlplane.storage.tables.audit import AuditFilter, AuditLine
+from controlplane.api.operations.shown import Maybe, Shown, at
+from controlplane.storage.tables.audit import AuditFilter
 
 
 class AuditQuery(Query):
@@ -38,7 +39,7 @@ class AuditQuery(Query):
         )
 
 
-class AuditEvent(TypedDict):
+class AuditEvent(Shown):
     """A change; `time` in milliseconds since the epoch.
 
     `token` is the id of the token that made it, or `init`, `controlplane` or an agent's name;
@@ -46,12 +47,12 @@ class AuditEvent(TypedDict):
     """
 
     sequence: int
-    time: int
-    kind: str
-    account: str | None
-    token: str
-    address: str | None
-    object: str
+    time: int = at("event.time_ms")
+    kind: str = at("event.kind")
+    account: Maybe = at("event.account")
+    token: str = at("event.actor.name")
+    address: Maybe = at("event.actor.address")
+    object: str = at("event.object")
     data: dict[str, Any]
 
 
@@ -68,18 +69,4 @@ async def list_audit(request: web.Request, query: AuditQuery) -> Listing[Audit]:
     lines = await services_of(request).audit.find(query.page())
     shown = lines[: query.limit]
     before = shown[-1].sequence if len(lines) > query.limit else None
-    return Listing("events", one_portion(shown), _listed, {"before": before})
-
-
-def _listed(line: AuditLine) -> AuditEvent:
-    event = line.event
-    return {
-        "sequence": line.sequence,
-        "time": event.time_ms,
-        "kind": event.kind,
-        "account": event.account or None,
-        "token": event.actor.name,
-        "address": event.actor.address or None,
-        "object": event.object,
-        "data": dict(line.data),
-    }
+    return Listing("events", one_portion(shown), AuditEvent.show, {"before": before})

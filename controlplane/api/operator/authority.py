@@ -1,35 +1,34 @@
 """The authority that hosts and the control plane know each other by, for operators."""
 
+from typing import Annotated
+
 from aiohttp import web
-from typing_extensions import TypedDict
+from pydantic import BeforeValidator
 
 from controlplane.api.operations.bodies import Body
 from controlplane.api.operations.operation import Answer, operation
 from controlplane.api.operations.services import caller_of, services_of
+from controlplane.api.operations.shown import Millis, Shown, at
 from controlplane.operators.rotation import RotationStatus
-from controlplane.pki.authority import Authority
-from tiltyard.runtime.clock import to_ms
-
-MAX_WAITING_SHOWN = 100
 
 
-class ShownAuthority(TypedDict):
+class ShownAuthority(Shown):
     """An authority; `fingerprint` is the SHA-256 of its certificate, times are milliseconds."""
 
     fingerprint: str
-    created: int
-    expires: int
+    created: Millis = at("begin")
+    expires: Millis = at("expire")
 
 
-class WaitingAgent(TypedDict):
+class WaitingAgent(Shown):
     """An enrolled agent that is not with the current authority alone, and why."""
 
-    agent: str
-    authority: str | None
+    agent: str = at("host.name")
+    authority: str | None = at("host.row.authority")
     why: str
 
 
-class AuthorityStatus(TypedDict):
+class AuthorityStatus(Shown):
     """The authorities, and how far the hosts have moved.
 
     `current` signs; `former` is trusted as well while hosts move, and null else. Of all `enrolled`
@@ -39,8 +38,8 @@ class AuthorityStatus(TypedDict):
     current: ShownAuthority
     former: ShownAuthority | None
     enrolled: int
-    moved: int
-    waiting: list[WaitingAgent]
+    moved: int = 0
+    waiting: Annotated[list[WaitingAgent], BeforeValidator(lambda agents: agents[:100])]
 
 
 class RotateBody(Body):
@@ -69,10 +68,8 @@ async def rotate_authority(request: web.Request, body: RotateBody) -> Answer[Aut
     under way goes on. `compromised`: the current one is trusted no more from now on, and every
     host must enrol again.
     """
-    rotation = services_of(request).rotation
-    return Answer(
-        _shown(await rotation.rotate(caller_of(request), compromised=bool(body.compromised)))
-    )
+    rotation, compromised = services_of(request).rotation, bool(body.compromised)
+    return Answer(_shown(await rotation.rotate(caller_of(request), compromised=compromised)))
 
 
 @operation()
@@ -86,25 +83,4 @@ async def finish_rotation(request: web.Request, body: FinishBody) -> Answer[Auth
 
 
 def _shown(status: RotationStatus) -> AuthorityStatus:
-    return {
-        "current": _authority(status.current),
-        "former": None if status.former is None else _authority(status.former),
-        "enrolled": status.enrolled,
-        "moved": status.enrolled - len(status.waiting),
-        "waiting": [
-            {
-                "agent": waiting.host.name,
-                "authority": waiting.host.row.authority,
-                "why": waiting.why,
-            }
-            for waiting in status.waiting[:MAX_WAITING_SHOWN]
-        ],
-    }
-
-
-def _authority(authority: Authority) -> ShownAuthority:
-    return {
-        "fingerprint": authority.fingerprint,
-        "created": to_ms(authority.begin),
-        "expires": to_ms(authority.expire),
-    }
+    return AuthorityStatus.show(status, moved=status.enrolled - len(status.waiting))

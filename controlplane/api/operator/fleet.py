@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 from controlplane.api.operations.bodies import Body
 from controlplane.api.operations.operation import Listing, one_portion, operation
 from controlplane.api.operations.services import caller_of, services_of
+from controlplane.api.operations.shown import Shown, at
 from controlplane.domain.placement import NodePoolRules, Strategy
 from controlplane.fleet.node_pools import NodePools
 from controlplane.storage.tables.fleet import NodePool, Region
@@ -31,11 +32,11 @@ class NodePoolBody(Body):
         return NodePoolRules(self.strategy or Strategy.PACKED, bool(self.hostNetwork))
 
 
-class ListedRegion(TypedDict):
+class ListedRegion(Shown):
     """A region; `declared` by the settings file, and how many agents and applications use it."""
 
     name: str
-    declared: bool
+    declared: bool = False
     agents: int
     applications: int
 
@@ -46,16 +47,16 @@ class ListedRegions(TypedDict):
     regions: list[ListedRegion]
 
 
-class ListedNodePool(TypedDict):
+class ListedNodePool(Shown):
     """A node pool; `declared` by the settings file, and how many agents and applications use it.
 
     `hostNetwork` is true when sessions there may use the host's network.
     """
 
     name: str
-    strategy: Strategy
-    hostNetwork: bool
-    declared: bool
+    strategy: Strategy = at("rules.strategy")
+    host_network: bool = False
+    declared: bool = False
     agents: int
     applications: int
 
@@ -118,22 +119,11 @@ async def remove_node_pool(request: web.Request) -> None:
 
 
 def _listed_region(region: Region, declared: Collection[str]) -> ListedRegion:
-    return {
-        "name": region.name,
-        "declared": region.name in declared,
-        "agents": region.agents,
-        "applications": region.applications,
-    }
+    return ListedRegion.show(region, declared=region.name in declared)
 
 
 def _listed_node_pool(
     pool: NodePool, declared: Collection[str], rules: NodePools
 ) -> ListedNodePool:
-    return {
-        "name": pool.name,
-        "strategy": pool.rules.strategy,
-        "hostNetwork": rules.allows(pool.name, NetworkMode.HOST),
-        "declared": pool.name in declared,
-        "agents": pool.agents,
-        "applications": pool.applications,
-    }
+    host_network = rules.allows(pool.name, NetworkMode.HOST)
+    return ListedNodePool.show(pool, host_network=host_network, declared=pool.name in declared)

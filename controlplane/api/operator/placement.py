@@ -1,25 +1,20 @@
 """Why sessions are placed where they are, for operators."""
 
-from typing import Annotated, ClassVar, cast
+from collections.abc import Iterable
+from typing import Annotated, Any, ClassVar
 
 from aiohttp import web
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from typing_extensions import TypedDict
 
 from controlplane.api.operations.fields import Text
 from controlplane.api.operations.operation import Listing, one_portion, operation
 from controlplane.api.operations.queries import MAX_KEYS, HostPort, Query
 from controlplane.api.operations.services import services_of
-from controlplane.api.operator.agents import (
-    HostResources,
-    ListedPull,
-    ListedStartFailure,
-    listed_pull,
-    listed_resources,
-    listed_start_failure,
-)
+from controlplane.api.operations.shown import Rounded, Shown, at
+from controlplane.api.operator.agents import HostResources, ListedPull, ListedStartFailure
 from controlplane.domain.explanation import Candidate, describe
-from controlplane.domain.placement import HostView, ObstacleKind, Strategy, fullness
+from controlplane.domain.placement import Obstacle, ObstacleKind, Strategy, fullness
 from controlplane.fleet.host.images import Pull
 from controlplane.operators.placement import ExplainedPlacement
 from controlplane.sessions.start_request import Pin
@@ -55,38 +50,36 @@ class ShownObstacle(TypedDict):
     details: str
 
 
-class HostFigures(TypedDict):
-    """What a host was ranked by, all of it null where too little is known of it.
+def _obstacles(found: Iterable[Obstacle]) -> list[dict[str, str]]:
+    return [{"kind": one.kind, "details": describe(one)} for one in found]
 
+
+class ExplainedHost(Shown):
+    """A host of the region and the node pool, with the figures that it was ranked by.
+
+    `rank` begins at 1, and chance decides among hosts of one rank; it is null where there are
+    `obstacles`. `pull` is what becomes of the image where it is missing. `failure` is that of a
+    start because of which the host is avoided: it ranks behind all others. The figures are null
+    where too little is known of it.
     `fullness` is how much of it is taken, from 0 to 1: of its cores or its memory, the greater.
     `latency` in milliseconds, null where it is not measured. `silent` is the seconds since it
     last reported. `free` is what it has left, `held` what starts under way hold of the rest.
     `starting` are those of them that it has not answered; it takes `startSlots` at a time.
     """
 
-    fullness: float | None
-    latency: float | None
-    silent: float | None
-    free: HostResources | None
-    held: HostResources | None
-    freeSessions: int | None
-    starting: int | None
-    startSlots: int | None
-
-
-class ExplainedHost(HostFigures):
-    """A host of the region and the node pool.
-
-    `rank` begins at 1, and chance decides among hosts of one rank; it is null where there are
-    `obstacles`. `pull` is what becomes of the image where it is missing. `failure` is that of a
-    start because of which the host is avoided: it ranks behind all others.
-    """
-
     agent: str
     rank: int | None
-    obstacles: list[ShownObstacle]
-    pull: ListedPull | None
-    failure: ListedStartFailure | None
+    obstacles: Annotated[list[ShownObstacle], BeforeValidator(_obstacles)]
+    pull: ListedPull | None = None
+    failure: ListedStartFailure | None = at("view.failure", None)
+    fullness: float | None = None
+    latency: Rounded | None = at("view.latency_ms", None)
+    silent: Rounded | None = at("view.silent_seconds", None)
+    free: HostResources | None = None
+    held: HostResources | None = at("view.held", None)
+    free_sessions: int | None = None
+    starting: int | None = at("view.starting", None)
+    start_slots: int | None = at("view.host.start_slots", None)
 
 
 class Placement(TypedDict):
@@ -127,39 +120,22 @@ def _shown(found: ExplainedPlacement) -> Listing[Placement]:
         "nodePool": application.node_pool,
         "strategy": found.explanation.strategy,
         "tag": found.tag.name,
-        "reservation": listed_resources(application.reservation),
+        "reservation": HostResources.show(application.reservation),
     }
     hosts = one_portion(found.explanation.candidates)
     return Listing("hosts", hosts, lambda one: _host(one, pulls.get(one.agent)), rest)
 
 
 def _host(candidate: Candidate, pull: Pull | None) -> ExplainedHost:
-    failure = None if candidate.view is None else candidate.view.failure
-    return {
-        "agent": candidate.agent,
-        "rank": candidate.rank,
-        "obstacles": [
-            {"kind": obstacle.kind, "details": describe(obstacle)}
-            for obstacle in candidate.obstacles
-        ],
-        "pull": None if pull is None else listed_pull(pull),
-        "failure": None if failure is None else listed_start_failure(failure),
-        **(_UNKNOWN if candidate.view is None else _figures(candidate.view)),
-    }
-
-
-def _figures(view: HostView) -> HostFigures:
-    host = view.host
-    return {
-        "fullness": round(fullness(view), 4),
-        "latency": None if view.latency_ms is None else round(view.latency_ms, 3),
-        "silent": round(view.silent_seconds, 3),
-        "free": listed_resources(host.capacity - host.reserved - view.held),
-        "held": listed_resources(view.held),
-        "freeSessions": host.free_sessions - view.in_flight,
-        "starting": view.starting,
-        "startSlots": host.start_slots,
-    }
-
-
-_UNKNOWN = cast("HostFigures", dict.fromkeys(HostFigures.__annotations__))
+    view = candidate.view
+    more: dict[str, Any] = {}
+    if pull is not None:
+        more["pull"] = ListedPull.show(pull)
+    if view is not None:
+        host = view.host
+        more |= {
+            "fullness": round(fullness(view), 4),
+            "free": HostResources.show(host.capacity - host.reserved - view.held),
+            "free_sessions": host.free_sessions - view.in_flight,
+        }
+    return ExplainedHost.show(candidate, **more)

@@ -4,68 +4,31 @@ from functools import partial
 from typing import Annotated
 
 from aiohttp import web
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 from typing_extensions import TypedDict
 
 from controlplane.api.operations.bodies import Body
-from controlplane.api.operations.fields import NO_CONTROLS, no_control_characters
+from controlplane.api.operations.fields import NO_CONTROLS
 from controlplane.api.operations.operation import Listing, one_portion, operation
 from controlplane.api.operations.services import caller_of, services_of
-from controlplane.domain.names import (
-    ADDRESS_PATTERN,
-    ADDRESS_RULE,
-    FAMILIAR_RULE,
-    MAX_ADDRESS,
-    MAX_ALIASES,
-    MAX_AUTH_HOSTS,
-    MAX_PASSWORD,
-    MAX_USERNAME,
-    USERNAME_RULE,
-    is_familiar,
-    is_registry_address,
-    is_username,
-)
+from controlplane.api.operations.shown import Maybe, Shown, at
+from controlplane.domain.names import MAX_ALIASES, MAX_AUTH_HOSTS, MAX_PASSWORD, MAX_USERNAME
 from controlplane.pki.certificates import MAX_CHARACTERS
+from controlplane.settings.registries import Address, OwnAddress
 from controlplane.storage.tables.registries import CountedRegistry, Registry
 
-
-def _address(text: str) -> str:
-    if not is_registry_address(text):
-        raise ValueError(ADDRESS_RULE)
-    return text
-
-
-def _unfamiliar(text: str) -> str:
-    if is_familiar(text):
-        raise ValueError(FAMILIAR_RULE)
-    return text
-
-
-def _username(text: str) -> str:
-    if not is_username(text):
-        raise ValueError(USERNAME_RULE)
-    return text
-
-
-_Address = Annotated[
-    str,
-    Field(max_length=MAX_ADDRESS, json_schema_extra={"pattern": f"^{ADDRESS_PATTERN}$"}),
-    AfterValidator(_address),
-]
 _Username = Annotated[
     str,
-    Field(min_length=1, max_length=MAX_USERNAME),
-    AfterValidator(_username),
-    Field(json_schema_extra={"pattern": r"^[^:\u0000-\u001f\u007f-\u009f]*$"}),
+    Field(min_length=1, max_length=MAX_USERNAME, pattern=r"^[^:\u0000-\u001f\u007f-\u009f]*$"),
 ]
 _Password = Annotated[
     str,
     Field(
         min_length=1,
         max_length=MAX_PASSWORD,
-        json_schema_extra={**NO_CONTROLS, "writeOnly": True},
+        pattern=NO_CONTROLS,
+        json_schema_extra={"writeOnly": True},
     ),
-    AfterValidator(no_control_characters),
 ]
 
 
@@ -77,13 +40,11 @@ class RegistryBody(Body):
     of the system's. With a `username` and no `password` it keeps the password that it has.
     """
 
-    address: Annotated[_Address, AfterValidator(_unfamiliar)]
-    aliases: Annotated[list[_Address], Field(max_length=MAX_ALIASES)] | None = None
+    address: OwnAddress
+    aliases: Annotated[list[Address], Field(max_length=MAX_ALIASES)] | None = None
     username: _Username | None = None
     password: Annotated[_Password | None, Field(repr=False)] = None
-    authHosts: (  # noqa: N815  # the interface's name
-        Annotated[list[_Address], Field(max_length=MAX_AUTH_HOSTS)] | None
-    ) = None
+    authHosts: Annotated[list[Address], Field(max_length=MAX_AUTH_HOSTS)] | None = None  # noqa: N815
     private: bool | None = None
     ca: Annotated[str, Field(min_length=1, max_length=MAX_CHARACTERS)] | None = None
 
@@ -115,20 +76,20 @@ class RegistryBody(Body):
         )
 
 
-class ListedRegistry(TypedDict):
+class ListedRegistry(Shown):
     """A registry; `declared` by the settings file, and how many applications use it.
 
     `username` and `ca` are null where there are none. The password is never shown.
     """
 
-    name: str
-    address: str
-    aliases: list[str]
-    username: str | None
-    authHosts: list[str]
-    private: bool
-    ca: str | None
-    declared: bool
+    name: str = at("registry.name")
+    address: str = at("registry.address")
+    aliases: list[str] = at("registry.aliases")
+    username: Maybe = at("registry.username")
+    auth_hosts: list[str] = at("registry.auth_hosts")
+    private: bool = at("registry.private")
+    ca: Maybe = at("registry.ca")
+    declared: bool = False
     applications: int
 
 
@@ -168,15 +129,4 @@ async def remove_registry(request: web.Request) -> None:
 
 
 def _listed(counted: CountedRegistry, declared: frozenset[str]) -> ListedRegistry:
-    registry = counted.registry
-    return {
-        "name": registry.name,
-        "address": registry.address,
-        "aliases": list(registry.aliases),
-        "username": registry.username or None,
-        "authHosts": list(registry.auth_hosts),
-        "private": registry.private,
-        "ca": registry.ca or None,
-        "declared": registry.name in declared,
-        "applications": counted.applications,
-    }
+    return ListedRegistry.show(counted, declared=counted.registry.name in declared)

@@ -9,11 +9,9 @@ from controlplane.api.operations.fields import Duration, Name
 from controlplane.api.operations.operation import Answer, Listing, one_portion, operation
 from controlplane.api.operations.queries import Flag, Query
 from controlplane.api.operations.services import caller_of, services_of
+from controlplane.api.operations.shown import Millis, Shown, at
 from controlplane.api.resources.tokens import Scopes, TokenBody, TokenName, delegated
-from controlplane.catalog.delegation import Delegated
-from controlplane.domain.tokens import ACCOUNT_SCOPES, OPERATOR_SCOPES
-from controlplane.storage.tables.tokens import Token
-from tiltyard.runtime.clock import to_ms
+from controlplane.domain.tokens import ACCOUNT_SCOPES, OPERATOR_SCOPES, Scope
 
 
 class TokensQuery(Query):
@@ -36,7 +34,7 @@ class OperatorTokenBody(Body):
 
     @field_validator("scopes")
     @classmethod
-    def _are_of_its_kind(cls, scopes: list[str], info: ValidationInfo) -> list[str]:
+    def _are_of_its_kind(cls, scopes: list[Scope], info: ValidationInfo) -> list[Scope]:
         if "account" not in info.data:  # it does not fit itself
             return scopes
         allowed = OPERATOR_SCOPES if info.data["account"] is None else ACCOUNT_SCOPES
@@ -46,10 +44,6 @@ class OperatorTokenBody(Body):
             raise ValueError(f"{whose} token cannot have {', '.join(wrong)}")
         return scopes
 
-    def delegated(self) -> Delegated:
-        """Translate into the use case's terms."""
-        return delegated(self.name, self.scopes, self.expires_after)
-
 
 class CreatedToken(TypedDict):
     """A new token; its text is shown this once and stored nowhere."""
@@ -58,7 +52,7 @@ class CreatedToken(TypedDict):
     token: str
 
 
-class ListedToken(TypedDict):
+class ListedToken(Shown):
     """A token without its text; times in milliseconds since the epoch, `null` where none."""
 
     id: str
@@ -66,11 +60,11 @@ class ListedToken(TypedDict):
     name: str
     scopes: list[str]
     parent: str | None
-    created: int
-    expires: int | None
-    lastUsed: int | None
-    lastUsedFrom: str | None
-    revoked: int | None
+    created: Millis
+    expires: Millis | None = at("expire")
+    last_used: Millis | None
+    last_used_from: str | None = at("last_used_address")
+    revoked: Millis | None
 
 
 class Tokens(TypedDict):
@@ -89,7 +83,7 @@ class RevokedTokens(TypedDict):
 async def list_tokens(request: web.Request, query: TokensQuery) -> Listing[Tokens]:
     """List tokens: those that are good, or `all` that are known."""
     tokens = await services_of(request).delegation.all(query.account, ended_too=query.all)
-    return Listing("tokens", one_portion(tokens), _listed)
+    return Listing("tokens", one_portion(tokens), ListedToken.show)
 
 
 @operation(201)
@@ -99,11 +93,8 @@ async def create_token(request: web.Request, body: OperatorTokenBody) -> Answer[
     That of an account is no child of the caller's token: it stays when that is revoked. That of
     an operator is one, has no more scopes and lives no longer.
     """
-    delegation, caller, wanted = (
-        services_of(request).delegation,
-        caller_of(request),
-        body.delegated(),
-    )
+    delegation, caller = services_of(request).delegation, caller_of(request)
+    wanted = delegated(body.name, body.scopes, body.expires_after)
     if body.account is None:
         token = await delegation.make(caller, wanted)
     else:
@@ -121,18 +112,3 @@ async def revoke_token(request: web.Request) -> Answer[RevokedTokens]:
     return Answer(
         {"revoked": await delegation.revoke(caller_of(request), request.match_info["id"])}
     )
-
-
-def _listed(token: Token) -> ListedToken:
-    return {
-        "id": token.id,
-        "account": token.account,
-        "name": token.name,
-        "scopes": list(token.scopes),
-        "parent": token.parent,
-        "created": to_ms(token.created),
-        "expires": to_ms(token.expire),
-        "lastUsed": to_ms(token.last_used),
-        "lastUsedFrom": token.last_used_address,
-        "revoked": to_ms(token.revoked),
-    }

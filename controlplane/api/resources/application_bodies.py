@@ -1,6 +1,5 @@
 """The bodies of applications: what is accepted, and what is shown."""
 
-import re
 from typing import Annotated, Literal, NotRequired, TypeVar
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator
@@ -8,20 +7,11 @@ from typing_extensions import TypedDict
 
 from controlplane.api.operations.bodies import Body
 from controlplane.api.operations.fields import Name, PortNumber, json_pattern
+from controlplane.api.operations.shown import MEBI, NANO
 from controlplane.applications.applications import MAX_PORTS, MAX_REGIONS, ApplicationEdit
 from controlplane.registries.client import TAG
 from controlplane.storage.tables.applications import Application
 from tiltyard.contract import NetworkMode, PortRequest, Protocol, Resources
-
-NANO = 1_000_000_000
-MEBI = 1024 * 1024
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}\Z", re.ASCII)
-
-
-def _name(text: str) -> str:
-    if not _NAME.match(text):
-        raise ValueError("must be 1 to 128 of A-Z, a-z, 0-9, '.', '_' and '-'")
-    return text
 
 
 def _whole(number: float) -> float:
@@ -113,11 +103,7 @@ _Ports = Annotated[list[PortBindingBody], Field(max_length=MAX_PORTS), AfterVali
 class ApplicationBody(Body):
     """The body of POST /application."""
 
-    name: Annotated[
-        str,
-        Field(max_length=128, json_schema_extra={"pattern": json_pattern(_NAME)}),
-        AfterValidator(_name),
-    ]
+    name: Annotated[str, Field(max_length=128, pattern="^[A-Za-z0-9._-]{1,128}$")]
     registry: Name
     repository: _Repository
     tagKeep: _TagKeep  # noqa: N815  # the interface's name

@@ -1,56 +1,66 @@
 """GET /session/{id}/report: how a session ended."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from aiohttp import web
-from typing_extensions import TypedDict
+from pydantic import BeforeValidator, Field
 
 from controlplane.api.operations.operation import Answer, operation
 from controlplane.api.operations.services import caller_of, services_of
-from controlplane.domain.session_report import FailedRun, SessionReport
+from controlplane.api.operations.shown import Shown, at
 from controlplane.domain.status import SessionStatus
-from tiltyard.contract import EndReason
+from tiltyard.contract import EndReason, State
 
 LOG_BYTES = 2**17
 """Of a log in a report, whatever a host sends: six times as many in JSON are below 1 MiB."""
 
 
-class ShownFailedRun(TypedDict):
+class ShownFailedRun(Shown):
     """A run that failed; `delaySeconds` after its end the next was to begin."""
 
-    started: int | None
-    ended: int
-    exitCode: int | None
-    oomKilled: bool
-    delaySeconds: float
+    started: int | None = at("start_ms")
+    ended: int = at("end_ms")
+    exit_code: int | None
+    oom_killed: bool
+    delay_seconds: float = at("delay")
 
 
-class ShownMoment(TypedDict):
+class ShownMoment(Shown):
     """A status, and since when the session had it."""
 
-    status: SessionStatus
-    time: int
+    status: SessionStatus = at("state")
+    time: int = at("time_ms")
 
 
-class Report(TypedDict):
+def _ended_status(state: State) -> SessionStatus:
+    return SessionStatus.EXITED if state is State.EXITED else SessionStatus.DEAD
+
+
+def _log_text(log: bytes) -> str:
+    return log[-LOG_BYTES:].decode("utf-8", "replace")
+
+
+class Report(Shown):
     """How a session ended; times in milliseconds since the epoch, null where unknown."""
 
-    id: str
-    status: Literal[SessionStatus.EXITED, SessionStatus.DEAD]
-    end_reason: EndReason
+    id: str = ""
+    status: Annotated[
+        Literal[SessionStatus.EXITED, SessionStatus.DEAD], BeforeValidator(_ended_status)
+    ] = at("state")
+    end_reason: Annotated[EndReason, Field(serialization_alias="end_reason")]
     detail: str
-    created: int
-    ended: int
-    exitCode: int | None
+    created: int = at("create_ms")
+    ended: int = at("end_ms")
+    exit_code: int | None
     signal: int | None
-    oomKilled: bool
-    restartCount: int
-    failedRuns: list[ShownFailedRun]
+    oom_killed: bool
+    restart_count: int
+    failed_runs: list[ShownFailedRun]
     timeline: list[ShownMoment]
-    cpuSeconds: float | None
-    peakMemoryBytes: int | None
-    log: str | None
-    logTruncated: bool
+    cpu_seconds: float | None
+    peak_memory_bytes: int | None
+    log: Annotated[str, BeforeValidator(_log_text)] | None
+    log_truncated: bool
 
 
 @operation()
@@ -62,39 +72,6 @@ async def get_report(request: web.Request) -> Answer[Report]:
     """
     sessions = services_of(request).sessions
     found = await sessions.get(caller_of(request), request.match_info["id"])
-    return Answer(_shown(found.session.id, await sessions.report(found)))
-
-
-def _shown(session_id: str, report: SessionReport) -> Report:
-    log = report.log
-    return {
-        "id": session_id,
-        "status": SessionStatus.EXITED if report.state == "exited" else SessionStatus.DEAD,
-        "end_reason": report.end_reason,
-        "detail": report.detail,
-        "created": report.create_ms,
-        "ended": report.end_ms,
-        "exitCode": report.exit_code,
-        "signal": report.signal,
-        "oomKilled": report.oom_killed,
-        "restartCount": report.restart_count,
-        "failedRuns": [_shown_run(run) for run in report.failed_runs],
-        "timeline": [
-            {"status": SessionStatus(moment.state), "time": moment.time_ms}
-            for moment in report.timeline
-        ],
-        "cpuSeconds": report.cpu_seconds,
-        "peakMemoryBytes": report.peak_memory_bytes,
-        "log": None if log is None else log[-LOG_BYTES:].decode("utf-8", "replace"),
-        "logTruncated": report.log_truncated or len(log or b"") > LOG_BYTES,
-    }
-
-
-def _shown_run(run: FailedRun) -> ShownFailedRun:
-    return {
-        "started": run.start_ms,
-        "ended": run.end_ms,
-        "exitCode": run.exit_code,
-        "oomKilled": run.oom_killed,
-        "delaySeconds": run.delay,
-    }
+    report = await sessions.report(found)
+    cut = report.log_truncated or len(report.log or b"") > LOG_BYTES
+    return Answer(Report.show(report, id=found.session.id, log_truncated=cut))

@@ -10,7 +10,7 @@ from controlplane.api.operations.bodies import Body
 from controlplane.api.operations.fields import Arguments, Environment, Labels
 from controlplane.api.operations.operation import Listing, operation
 from controlplane.api.operations.services import caller_of, services_of
-from controlplane.applications.warm_pools import ShownPool
+from controlplane.api.operations.shown import Maybe, Shown, at
 from controlplane.storage.tables.warm_pools import WarmPool
 
 ClaimSignal = Literal["SIGHUP", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH"]
@@ -46,18 +46,18 @@ class WarmPoolBody(Body):
         )
 
 
-class ListedWarmPool(TypedDict):
+class ListedWarmPool(Shown):
     """A warm pool; `size` standbys are wanted, `ready` can be claimed now."""
 
-    image: str
-    location: str
-    size: int
-    enabled: bool
+    image: str = at("pool.application")
+    location: str = at("pool.location")
+    size: int = at("pool.size")
+    enabled: bool = at("pool.enabled")
     ready: int
-    env: dict[str, str]
-    args: list[str]
-    labels: dict[str, str]
-    claimSignal: str | None
+    env: dict[str, str] = at("pool.env")
+    args: list[str] = at("pool.args")
+    labels: dict[str, str] = at("pool.labels")
+    claim_signal: Maybe = at("pool.claim_signal")
 
 
 class WarmPools(TypedDict):
@@ -78,7 +78,7 @@ async def set_warm_pool(request: web.Request, body: WarmPoolBody) -> None:
 async def list_warm_pools(request: web.Request) -> Listing[WarmPools]:
     """List the warm pools of the account by application and region."""
     found = services_of(request).warm_pools.all_of(caller_of(request))
-    return Listing("warmPools", found, _listed)
+    return Listing("warmPools", found, ListedWarmPool.show)
 
 
 @operation()
@@ -89,18 +89,3 @@ async def remove_warm_pool(request: web.Request) -> None:
 
 def _place(request: web.Request) -> tuple[str, str]:
     return request.match_info["image"], request.match_info["location"]
-
-
-def _listed(shown: ShownPool) -> ListedWarmPool:
-    pool = shown.pool
-    return {
-        "image": pool.application,
-        "location": pool.location,
-        "size": pool.size,
-        "enabled": pool.enabled,
-        "ready": shown.ready,
-        "env": dict(pool.env),
-        "args": list(pool.args),
-        "labels": dict(pool.labels),
-        "claimSignal": pool.claim_signal or None,
-    }

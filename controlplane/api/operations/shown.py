@@ -1,0 +1,43 @@
+"""Answers as models that read the attributes of what they show."""
+
+from typing import Annotated, Any, Self, TypeVar
+
+from pydantic import AliasGenerator, AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from tiltyard.runtime.clock import to_ms
+
+NANO = 1_000_000_000
+MEBI = 1024 * 1024
+_Item = TypeVar("_Item")
+
+Cores = Annotated[float, BeforeValidator(lambda nano_cpus: nano_cpus / NANO)]
+Mebibytes = Annotated[float, BeforeValidator(lambda size: size / MEBI)]
+Millis = Annotated[int, BeforeValidator(to_ms)]
+"""Milliseconds, from seconds."""
+Rounded = Annotated[float, BeforeValidator(lambda number: round(number, 3))]
+Count = Annotated[int, BeforeValidator(len)]
+Maybe = Annotated[str | None, BeforeValidator(lambda text: text or None)]
+First20 = Annotated[list[_Item], BeforeValidator(lambda items: items[:20])]
+"""With more than these, the first ones show what is wrong."""
+
+
+class Shown(BaseModel):
+    """An object of an answer: a field is the attribute of its name, or of the path of `at`."""
+
+    model_config = ConfigDict(
+        from_attributes=True,
+        serialize_by_alias=True,
+        alias_generator=AliasGenerator(serialization_alias=to_camel),
+        json_schema_serialization_defaults_required=True,
+    )
+
+    @classmethod
+    def show(cls, source: object, **more: Any) -> Self:
+        """Read the attributes; `more` are values that the source does not have."""
+        return cls.model_validate(source).model_copy(update=more)
+
+
+def at(path: str, default: Any = ...) -> Any:
+    """Declare a field from another attribute, or the default if there is none on the way."""
+    return Field(default, validation_alias=AliasPath(*path.split(".")))

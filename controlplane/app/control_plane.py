@@ -292,13 +292,15 @@ class ControlPlane:
         try:
             await self._open_store()
             lag = self._metrics.loop_lag.observe
+            interval = self._config.latency_interval
+            pinger = Pinger(self.fleet, interval=interval, clock=self._clock)
             async with asyncio.TaskGroup() as group:
                 loops = [
                     group.create_task(self.fleet.run(), name="fleet"),
                     group.create_task(self._standby_pools.run(), name="standby pools"),
                     group.create_task(self._upkeep.run(), name="upkeep"),
                     group.create_task(self.renewal.run(), name="renewal"),
-                    group.create_task(self._pinger().run(), name="pinger"),
+                    group.create_task(pinger.run(), name="pinger"),
                     group.create_task(self._certificate.run(), name="certificate"),
                     group.create_task(loop_lag.watch(lag), name="loop lag"),
                 ]
@@ -315,10 +317,6 @@ class ControlPlane:
         """Compare what hosts have with what applications and tags say by now."""
         self.fleet.look_at_images()
         self._standby_pools.look()
-
-    def _pinger(self) -> Pinger:
-        interval, metrics = self._config.latency_interval, self._metrics.fleet
-        return Pinger(self.fleet, interval=interval, clock=self._clock, metrics=metrics)
 
     async def _open_store(self) -> None:
         await self._store.open()

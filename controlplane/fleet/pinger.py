@@ -11,7 +11,6 @@ from random import Random
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
 from controlplane.fleet.icmp import CannotPingError, ping
-from controlplane.metrics.agents import FleetMetrics
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 
@@ -41,7 +40,6 @@ class Pinger:
         clock: Clock,
         random: Random | None = None,
         ping: Callable[[str, float], Awaitable[float | None]] = ping,
-        metrics: FleetMetrics | None = None,
     ) -> None:
         """Ask every `interval` seconds, never when it is 0, by `ping`, as `icmp.ping` does."""
         self._fleet = fleet
@@ -49,7 +47,6 @@ class Pinger:
         self._clock = clock
         self._random = random or Random()  # noqa: S311  # spreads waits, no secret
         self._ping = ping
-        self._metrics = metrics or FleetMetrics()
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._logged = ""
 
@@ -87,9 +84,7 @@ class Pinger:
 
     async def _echo(self, address: str) -> float | None:
         async with self._slots:
-            ms = await self._ping(address, TIMEOUT)
-        self._metrics.probed(ms)
-        return ms
+            return await self._ping(address, TIMEOUT)
 
     def _log(self, text: str) -> None:
         """Log why nothing can be measured, once, and that it can again."""

@@ -95,9 +95,6 @@ class FleetMetrics:
         for certificate in ("agent", "controlplane"):
             for result in ("renewed", "failed"):
                 self._renewals.labels(certificate, result)
-        self._probes = make.counter(
-            "latency_probes_total", "Echoes asked of latency addresses of hosts.", "result"
-        )
 
     def broke(self, error: Exception) -> None:
         """Count a stream that broke."""
@@ -114,7 +111,3 @@ class FleetMetrics:
             raise
         if renewal.happened:
             self._renewals.labels(certificate, "renewed").inc()
-
-    def probed(self, ms: float | None) -> None:
-        """Count an echo; None: it was not answered."""
-        self._probes.labels("unanswered" if ms is None else "answered").inc()

@@ -1,7 +1,6 @@
 """GET /operator/audit: every change is there, with who made it and from where."""
 
 import asyncio
-import itertools
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -250,20 +249,6 @@ async def test_a_page_is_read_from_its_index_and_not_sorted(
         sql, values = page_query(AuditFilter(limit=10, before=before, **changes))
         plan = [row[3] for row in await system.rows(f"EXPLAIN QUERY PLAN {sql}", **values)]
         assert plan == [f"SEARCH event USING INDEX {index}{bound}"]
-
-
-NARROWEST_FIRST = ("object", "actor", "account", "kind")
-
-
-async def test_a_page_of_two_filters_is_read_from_the_narrower_index(system: System) -> None:
-    for pair in itertools.combinations(NARROWEST_FIRST, 2):
-        for kind, before in itertools.product(("token", "token.created"), (None, 500)):
-            wanted: dict[str, Any] = {name: kind if name == "kind" else "a" for name in pair}
-            sql, values = page_query(AuditFilter(limit=10, before=before, **wanted))
-            plan = [row[3] for row in await system.rows(f"EXPLAIN QUERY PLAN {sql}", **values)]
-            bound = ")" if before is None else " AND rowid<?)"
-            index = f"event_by_{pair[0]} ({pair[0]}=?"
-            assert plan == [f"SEARCH event USING INDEX {index}{bound}"]
 
 
 async def test_what_is_old_is_forgotten_and_nothing_else(

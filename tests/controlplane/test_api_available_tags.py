@@ -125,12 +125,8 @@ async def test_what_cannot_be_a_tag_is_left_out(system: System) -> None:
     [
         ("page=0", "page"),
         ("page=1001", "page"),
-        ("page=1.5", "page"),
-        ("page=", "page"),
-        ("page=1&page=2", "page"),
         ("pageSize=0", "pageSize"),
         ("pageSize=1001", "pageSize"),
-        ("pageSize=ten", "pageSize"),
     ],
 )
 async def test_pages_out_of_bounds_are_refused(system: System, query: str, field: str) -> None:

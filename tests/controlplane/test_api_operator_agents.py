@@ -176,16 +176,6 @@ async def test_an_agent_that_has_not_reconciled_is_connecting(system: Operated) 
     await system.reaches("a0", "ready")
 
 
-async def test_a_silent_agent_is_unreachable_and_keeps_what_was_known(tmp_path: Path) -> None:
-    async with Operated(tmp_path, unreachable_after=0.05) as system:
-        await system.agent.stop()
-        await system.reaches("a0", "unreachable")
-        shown = (await system.agents_by_name())["a0"]
-        assert (shown["publicAddress"], shown["sessions"]) == ("192.0.2.1", 0)
-        assert shown["heard"] < unix_ms(system.control_plane._clock)
-        await system.agent.start()
-
-
 async def test_an_agent_of_the_settings_file_stays(system: Operated) -> None:
     refused = await system.ask("DELETE", "/a1")
     assert_error(refused, 409)
@@ -353,21 +343,6 @@ async def test_a_start_that_had_chosen_the_agent_takes_another(
     assert not gone.started
 
 
-async def test_starts_and_a_removal_at_once(system: Operated) -> None:
-    """Either the agent stays, or it has no session: never a session on an agent that is gone."""
-    await system.make_application()
-    system.prefer(system.agents[1])
-    gone = await system.undeclare()
-    gone.change_host()
-    await eventually(lambda: _reserved(system, "a1") > 0)
-    first, removed, *others = await asyncio.gather(
-        system.start(), system.ask("DELETE", "/a1"), *(system.start() for _ in range(8))
-    )
-    assert {answer.status for answer in (first, *others)} == {201}
-    placed = await system.rows("SELECT 1 FROM session WHERE agent='a1'")
-    assert bool(placed) == bool(gone.started) == (removed.status == 409)
-
-
 async def test_what_an_agent_said_last_makes_no_session(system: Operated) -> None:
     """A report that was under way when the agent was removed is not adopted."""
     await system.make_application()
@@ -413,12 +388,6 @@ async def test_a_pull_of_a_removed_agent_ends(system: Operated) -> None:
     assert (await system.ask("DELETE", "/a1")).status == 204
     await eventually(lambda: not tasks_about(gone))
     assert any(name.startswith("image") for name in tasks_about(system.agent))
-
-
-async def test_stopping_on_a_removed_agent_has_nothing_to_do(system: Operated) -> None:
-    await system.undeclare()
-    assert (await system.ask("DELETE", "/a1")).status == 204
-    assert await system.control_plane.fleet.stop_session("a1", "any")
 
 
 async def test_a_caller_that_hangs_up_leaves_nothing_half_done(system: Operated) -> None:

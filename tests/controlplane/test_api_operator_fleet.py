@@ -9,7 +9,6 @@ import pytest
 
 from controlplane.app.control_plane import ControlPlane
 from controlplane.domain.errors import StoreError
-from controlplane.domain.names import is_name, is_registry_address
 from controlplane.settings.registries import RegistryConfig
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.fleet import FleetStore
@@ -253,55 +252,6 @@ async def test_a_region_is_never_removed_under_a_new_application(system: Operate
         regions = "SELECT 1 FROM application, json_each(regions) WHERE value NOT IN"
         assert not await system.rows(f"{regions} (SELECT name FROM region)")
         await system.rows("DELETE FROM application")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("localhost", "r:1", "r.example:65535", "192.0.2.1:5000", "a-b.c"),
-        *("a." * 125 + "com", f"{'a' * 63}.{'b' * 63}:1"),
-    ],
-)
-def test_these_are_addresses(text: str) -> None:
-    assert is_registry_address(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("", "r:", ":1", "r:0", "r:01", "r:65536", "r:123456", "r:x", "r:1:2", "r:\u0661"),
-        *("http://r", "u@r", "u:p@r", "r/", "r/x", " r", "r ", "r\n", "r..x", ".r", "r.", "-r"),
-        *("r-", "r_x", "[::1]", "[::1]:5", "é.example", "r?x", "r#x", "r%41"),
-        *("a." * 126 + "com", "a" * 64, f"r.{'a' * 64}.com", f"{'a' * 64}:5000"),
-    ],
-)
-def test_these_are_none(text: str) -> None:
-    assert not is_registry_address(text)
-
-
-def test_names() -> None:
-    assert all(map(is_name, ("a", "A-1_b.c", "x" * 128, "0..")))
-    assert not any(map(is_name, ("", "x" * 129, "a b", "a/b", "a\n", "é")))
-    assert not any(map(is_name, (".", "..", ".a", "-a", "_a")))
-
-
-@pytest.mark.parametrize(
-    ("thing", "columns"),
-    [
-        ("region", "name) VALUES (?"),
-        ("node-pool", "name) VALUES (?"),
-        ("registry", "name, address, aliases) VALUES (?, 'odd.example', '[]'"),
-    ],
-)
-async def test_a_name_of_an_earlier_rule_can_be_removed(
-    system: Operated, thing: str, columns: str
-) -> None:
-    await system.rows(f"INSERT INTO {thing.replace('-', '_')}({columns})", "..odd")
-    assert "..odd" in await system.listed(thing)
-    assert (await system.ask("DELETE", f"{thing}/..odd")).status == 204
-    assert "..odd" not in await system.listed(thing)
-    field = {"node-pool": "nodePool"}.get(thing, thing)
-    assert_error(await system.put(thing, "..odd"), 422, field)
 
 
 async def test_a_file_that_claims_what_the_api_gave_away_is_refused(system: Operated) -> None:

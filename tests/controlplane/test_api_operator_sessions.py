@@ -88,16 +88,6 @@ async def test_pages_hold_each_session_once(system: System) -> None:
     assert (await page(system, "limit=7"))["before"] is None
 
 
-async def test_bad_queries(system: System) -> None:
-    for query, field in (
-        *(("limit=0", "limit"), ("limit=1001", "limit"), ("before=x", "before")),
-        *(("all=x", "all"), ("account=", "account"), ("agent=a&agent=b", "agent")),
-    ):
-        path = f"/operator/session?{query}"
-        answer = await system.call("GET", path)
-        assert_error(answer, 422, field)
-
-
 async def test_a_stop_is_as_the_accounts_own_and_names_the_operator(system: System) -> None:
     name = "match/1 ü"
     await start(system, "alice", name)

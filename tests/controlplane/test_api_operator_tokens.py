@@ -183,13 +183,6 @@ async def test_other_refusals(system: System) -> None:
     assert_error(await revoke(system, "0123456789abcdef"), 404)
 
 
-async def test_one_of_many_at_once_gets_the_name(system: System) -> None:
-    body = {"account": "alice", "name": "ci", "scopes": []}
-    answers = await asyncio.gather(*(make(system, body) for _ in range(50)))
-    assert sorted({answer.status for answer in answers}) == [201, 409]
-    assert sum(answer.status == 201 for answer in answers) == 1
-
-
 async def test_revoking_ends_children_at_once_and_can_be_repeated(system: System) -> None:
     root = await made(system, account="alice", name="root", scopes=["token:write", "session:read"])
     scopes = ["token:write", "session:read"]

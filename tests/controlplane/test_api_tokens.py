@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from controlplane.domain.errors import NotFoundError
 from controlplane.domain.tokens import ACCOUNT_SCOPES, OPERATOR_SCOPES
 from controlplane.storage.tables.accounts import LAST_USED_STEP, Caller
 from tests.support.controlplane.system import Answer, System, assert_error
@@ -74,14 +73,7 @@ async def test_a_body_that_does_not_fit_is_400(system: System) -> None:
     for changes, fields in cases:
         body = {"name": "x", "scopes": ["session:read"]} | changes
         assert_error(await _ask(system, body), 400, *fields)
-
-
-async def test_other_bad_bodies(system: System) -> None:
-    assert_error(await _ask(system, [1]), 400, "body")
-    for data in (b"", b"{", b'{"name":"x","name":"x","scopes":[]}', b"\xff", b'["\\ud800"]'):
-        assert_error(await system.call("POST", "/token", data=data), 422, "body")
-    gzip = {"Content-Encoding": "gzip"}
-    assert_error(await system.call("POST", "/token", data=b"{}", headers=gzip), 422, "body")
+    assert_error(await system.call("POST", "/token", data=b"{"), 422, "body")
 
 
 @pytest.mark.parametrize("chunked", [False, True])
@@ -109,15 +101,6 @@ async def test_scopes_that_are_not_held_are_403(system: System) -> None:
     assert "session:read" not in answer.json["details"]
     everything = await system.make_token(name="all", scopes=sorted(ACCOUNT_SCOPES))
     assert (await system.call("GET", "/session", token=everything)).status == 200
-
-
-async def test_what_a_scope_includes_can_be_handed_on(system: System) -> None:
-    maker = await system.make_token(name="maker", scopes=["token:write", "session:start"])
-    child = await system.make_token(maker, name="players", scopes=["session:players"])
-    body = {"session": "none", "players": ["p"]}
-    assert_error(await system.call("PUT", "/session/player/join", token=child, json=body), 404)
-    other = await system.make_token(maker, name="other", scopes=["token:write"])
-    assert_error(await _ask(system, {"name": "x", "scopes": ["session:players"]}, other), 403)
 
 
 async def test_a_child_never_outlives_its_maker(system: System) -> None:
@@ -157,41 +140,6 @@ async def test_one_of_many_at_once_gets_the_name(system: System) -> None:
     assert sorted(answer.status for answer in answers) == [201] + [409] * 49
 
 
-async def test_revoking_ends_a_token_and_all_made_from_it_at_once(system: System) -> None:
-    scopes = ["token:write", "session:read"]
-    parent = await system.make_token(name="parent", scopes=scopes)
-    child = await system.make_token(parent, name="child", scopes=scopes)
-    grandchild = await system.make_token(child, name="grandchild", scopes=scopes)
-    sibling = await system.make_token(name="sibling", scopes=scopes)
-    assert set(await _revoke(system, child)) == {_id(child), _id(grandchild)}
-    for token, status in ((parent, 200), (sibling, 200), (child, 401), (grandchild, 401)):
-        assert (await system.call("GET", "/session", token=token)).status == status
-    assert await _revoke(system, parent) == [_id(parent)]
-    assert await _revoke(system, parent) == []
-    with pytest.raises(NotFoundError):
-        await system.control_plane._services.delegation.revoke(OPERATOR, "0" * 16)
-    sql = "SELECT object, actor, account FROM event WHERE kind='token.revoked' ORDER BY sequence"
-    events = await system.rows(sql)
-    assert {row[0] for row in events} == {_id(t) for t in (parent, child, grandchild)}
-    assert {row[1:] for row in events} == {("operator", "alice")}
-
-
-async def test_a_token_revoked_during_a_call_leaves_no_child(
-    system: System, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    maker = await system.make_token(name="maker", scopes=["token:write"])
-    delegation = system.control_plane._services.delegation
-    store, make = delegation._store, delegation._store.make
-
-    async def late(*arguments: Any) -> Any:
-        await _revoke(system, maker)
-        return await make(*arguments)
-
-    monkeypatch.setattr(store, "make", late)
-    assert_error(await _ask(system, {"name": "late", "scopes": []}, maker), 401)
-    assert await system.rows("SELECT 1 FROM token WHERE name='late'") == []
-
-
 async def test_the_last_use_is_kept(system: System) -> None:
     token = await system.make_token(name="x", scopes=["session:read"])
     sql = "SELECT last_used_ms FROM token WHERE id=?"
@@ -204,20 +152,3 @@ async def test_the_last_use_is_kept(system: System) -> None:
     await system.rows("UPDATE token SET last_used_ms=? WHERE id=?", long_ago, _id(token))
     assert_error(await system.call("GET", "/application", token=token), 403)
     assert (await system.rows(sql, _id(token)))[0][0] >= used
-
-
-async def test_no_secret_reaches_a_log_or_the_database(
-    system: System, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("DEBUG")
-    token = await system.make_token(name="canary", scopes=["session:read"])
-    await system.call("GET", "/session", token=token)
-    await system.call("GET", "/application", token=token)
-    assert_error(await _ask(system, {"name": "canary", "scopes": []}), 409)
-    secret = token.split("_")[2][:64]
-    state = await asyncio.to_thread(
-        lambda: b"".join(p.read_bytes() for p in (system.folder / "state").iterdir())
-    )
-    assert secret not in caplog.text
-    assert secret.encode() not in state
-    assert bytes.fromhex(secret) not in state

@@ -14,17 +14,13 @@ from controlplane.domain.contract import (
     WatchMessage,
 )
 from controlplane.domain.errors import StoreError
-from controlplane.fleet.pinger import LOOK, Pinger
-from controlplane.metrics.making import Maker
 from controlplane.metrics_endpoint.live import LiveCollector
-from controlplane.settings.model import Config
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.fleet import AgentRow
 from tests.support.controlplane.enrolling import Enrolling
 from tests.support.controlplane.fake_agent import refusing
 from tests.support.controlplane.scrapes import PREFIX, PROCESS, Scraped
 from tests.support.controlplane.system import eventually
-from tests.support.fake_clock import FakeClock
 from tests.unit.controlplane.fleet.host.test_state import SESSION
 from tiltyard.agent.v1 import agent_pb2
 from tiltyard.contract import Identity
@@ -69,12 +65,6 @@ async def test_scrapes_at_the_same_time_take_turns(
     scrapes = await asyncio.gather(*(system.scrape() for _ in range(8)))
     assert all(scrape.sum("agents") == 1 for scrape in scrapes)
     assert most == 1
-
-
-async def test_without_an_address_nobody_scrapes(tmp_path: Path) -> None:
-    async with Scraped(tmp_path, metrics_listen="") as system:
-        assert not system.control_plane.metrics_url
-        assert (await system.call("GET", "/healthz")).status == 200
 
 
 async def test_a_taken_port_ends_the_start_and_says_which_setting_names_it(
@@ -370,25 +360,6 @@ async def test_what_is_nobodys_is_told_apart(system: Scraped) -> None:
     assert scrape.sum("sessions") == 0
 
 
-async def test_echoes_are_counted(system: Scraped) -> None:
-    answers = iter([2.5, None, None, None])
-
-    async def ping(_: str, __: float) -> float | None:
-        return next(answers)
-
-    fleet, metrics = system.control_plane.fleet, system.control_plane._metrics.fleet
-    clock = FakeClock()
-    pinger = Pinger(fleet, interval=LOOK, clock=clock, ping=ping, metrics=metrics)
-    running = asyncio.create_task(pinger.run(), name="pinger")
-    while not running.done():
-        await clock.advance(LOOK)
-    with pytest.raises(ExceptionGroup):  # once nothing is left to answer with
-        await running
-    scrape = await system.scrape()
-    assert scrape.sum("latency_probes_total", result="answered") == 1
-    assert scrape.sum("latency_probes_total", result="unanswered") == 3
-
-
 async def test_pulls_that_fail_are_told(system: Scraped) -> None:
     system.agent.before_pull = refusing("REGISTRY_UNAVAILABLE")
     system.registry.push("studio/game", "v2")
@@ -437,13 +408,6 @@ async def test_a_database_that_does_not_answer_does_not_hold_up_a_scrape(
     assert not scrape.sum("audit_events_total")
 
 
-async def test_its_loop_is_looked_at(system: Scraped) -> None:
-    async def is_looked_at() -> bool:
-        return (await system.scrape()).sum("event_loop_lag_seconds_count") > 0
-
-    await eventually(is_looked_at)
-
-
 async def test_it_says_what_runs(system: Scraped) -> None:
     scrape = await system.scrape()
     assert scrape.sum("build_info") == 1
@@ -452,23 +416,6 @@ async def test_it_says_what_runs(system: Scraped) -> None:
 
 
 # ---- names, labels and the page
-
-
-async def test_names_follow_the_conventions(system: Scraped) -> None:
-    await system.start()
-    for name, family in (await system.scrape()).families.items():
-        if name.startswith(PROCESS):
-            continue
-        assert re.fullmatch(r"tiltyard_controlplane_[a-z]+(_[a-z]+)*", name)
-        assert family.documentation.endswith("."), name
-        assert not re.search(r"_(ms|milliseconds|minutes|hours|kb|mb|percent)\b", name)
-        if family.type == "counter":
-            assert all(sample.name == f"{name}_total" for sample in family.samples)
-        if family.type == "histogram":
-            assert name.endswith(("_seconds", "_transactions")), name
-        assert not name.endswith(("_total", "_count", "_sum", "_bucket")), name
-        for sample in family.samples:
-            assert all(re.fullmatch(r"[a-z_]+", label) for label in sample.labels), name
 
 
 async def test_the_page_has_every_metric_with_its_type_and_labels(system: Scraped) -> None:
@@ -525,15 +472,3 @@ async def test_nothing_secret_and_no_session_is_told(system: Scraped) -> None:
     secrets = ["a-session-id", "a-secret", "in-the-query", "a-bad-token", "127.0.0.1", "192.0.2."]
     for secret in (*secrets, *system.tokens.values(), system.operator_token, str(system.folder)):
         assert secret not in text
-
-
-def test_parts_that_stand_alone_are_shown_nowhere() -> None:
-    for _ in range(2):
-        Maker(None).counter("twice_total", "Twice.").inc()
-
-
-def test_each_control_plane_has_a_registry_of_its_own(tmp_path: Path) -> None:
-    config = Config(state_dir=tmp_path)
-    one, other = ControlPlane(config), ControlPlane(config)
-    one._metrics.starts.in_progress.inc()
-    assert other._metrics.registry.get_sample_value(f"{PREFIX}starts_in_progress") == 0

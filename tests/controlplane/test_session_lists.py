@@ -138,11 +138,12 @@ def test_what_a_quota_sums_up_is_in_an_index(db: Database) -> None:
 
 # ---- what they hold
 
-_ODD = ("", "$", "__proto__", "a.b", 'a"b', "a\\b", "'; --", "é", "e\u0301", "🎮", "A", "a", "0")
+_ODD = ("", "$", "__proto__", "a.b", 'a"b', "a\\b", "'; --", "e\u0301", "🎮", "A", "a", "%")
 _NAMES = st.sampled_from(_ODD) | st.text(st.characters(exclude_categories=["Cs"]), max_size=3)
 _LABELS = st.dictionaries(_NAMES, _NAMES, max_size=4)
 _TEXTS = st.sampled_from(["a", "A", "b", "", "\ud800"])
-_BOUNDS = st.integers(-2, 4) | st.integers() | st.sampled_from([2**63 - 1, 2**63, -(2**63) - 1])
+_EDGES = [2**63 - 1, 2**63, -(2**63) - 1, 10**4000]
+_BOUNDS = st.integers(-2, 4) | st.integers() | st.sampled_from(_EDGES)
 _SESSIONS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {
         "account": st.sampled_from(["alice", "alice", "alice", "bob"]),
@@ -293,42 +294,6 @@ def _labels_of_rows(db: Database) -> list[tuple[str, ...]]:
         (account, name, value, session)
         for account, session, labels in rows
         for name, value in json.loads(labels).items()
-    )
-
-
-_LABELLED = {"a": "b", "A": "B", "": "", "$": "$", "__proto__": "{}", 'a"b.c': '"', "%": "_"}
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        *({name: "A"} for name in ("location", "application", "tag", "host")),
-        *({name: "%"} for name in ("location", "application", "tag", "host")),
-        *({"labels": {key: value}} for key, value in _LABELLED.items()),
-        *({"labels": {key: other}} for key in _LABELLED for other in ("a", "%", "null", "{}")),
-        *({"labels": {key: "b"}} for key in ("a%", "$.a", '"a"', "a.b", "á", "0", "$[0]")),
-        {"labels": _LABELLED},
-        {"labels": _LABELLED | {"more": ""}},
-        *(
-            {name: sign * (size + step)}
-            for name in ("more_players_than", "fewer_players_than")
-            for size in (0, 2**63, 10**4000)
-            for step in (-2, -1, 0, 1, 2)
-            for sign in (1, -1)
-        ),
-    ],
-)
-def test_filters_at_their_edges(db: Database, fields: dict[str, Any]) -> None:
-    rows: list[_Row] = []
-    for letter, count in itertools.product("aA", (0, 1, 2**63 - 1)):
-        new: dict[str, Any] = dict.fromkeys(("location", "application", "tag"), letter)
-        labels = _LABELLED if count else {letter: "b"}
-        more = {"host": letter, "player_count": count, "ended_ms": None}
-        rows.append((new | {"labels": labels}, more))
-    _check(
-        db,
-        [({"account": "alice"} | new, more) for new, more in rows],
-        SessionFilter("alice", **fields),
     )
 
 

@@ -1,20 +1,16 @@
 """Operator commands for the authority. Each calls the API."""
 
-from typing import Any
-
 import click
 
-from controlplane.cli.columns import Column, Row, field, sheet, table, time
-from controlplane.cli.options import YES, Api, calls, confirmed
+from controlplane.cli.api import Api
+from controlplane.cli.columns import Column, Row, sheet, table, time
+from controlplane.cli.console import confirmed
+from controlplane.cli.options import YES, calls
 
-SHORT = 16
+_SHORT = 16
 """Characters of a fingerprint that distinguish it."""
 
-_WAITING: dict[str, Column] = {
-    "AGENT": field("agent"),
-    "AUTHORITY": field("authority", lambda text: text[:SHORT]),
-    "WHY": field("why"),
-}
+_WAITING: tuple[Column, ...] = ("agent", ("AUTHORITY", lambda row: short(row["authority"])), "why")
 
 
 @click.group()
@@ -26,7 +22,7 @@ def authority() -> None:
 @calls("show the authority")
 def status(api: Api) -> None:
     """Show the authority, and hosts that have not moved to it."""
-    api.print(api.get("operator", "authority"), _lines)
+    api.print(api.call("GET", "operator", "authority"), _lines)
 
 
 @authority.command()
@@ -38,10 +34,9 @@ def rotate(api: Api, *, compromised: bool, yes: bool) -> None:
 
     With --compromised nothing is moved: every host must enrol again.
     """
-    if compromised:
-        confirmed("Hang up on every host, until it has enrolled again?", yes=yes)
+    confirmed("Hang up on every host, until it has enrolled again?", yes=yes or not compromised)
     body = {"compromised": compromised}
-    api.print(api.post("operator", "authority", "rotate", body=body), _lines)
+    api.print(api.call("POST", "operator", "authority", "rotate", body=body), _lines)
 
 
 @authority.command()
@@ -50,22 +45,29 @@ def rotate(api: Api, *, compromised: bool, yes: bool) -> None:
 @calls("finish the rotation")
 def finish(api: Api, *, force: bool, yes: bool) -> None:
     """Stop trusting the former authority, once all hosts have moved."""
-    if force:
-        confirmed("Hang up on the hosts that have not moved, for good?", yes=yes)
-    api.print(api.post("operator", "authority", "finish", body={"force": force}), _lines)
+    confirmed("Hang up on the hosts that have not moved, for good?", yes=yes or not force)
+    body = {"force": force}
+    api.print(api.call("POST", "operator", "authority", "finish", body=body), _lines)
+
+
+def short(fingerprint: str | None) -> str:
+    """Show a fingerprint."""
+    return (fingerprint or "")[:_SHORT]
 
 
 def _lines(shown: Row) -> list[str]:
-    columns: dict[str, Column] = {"CURRENT": lambda row: _of(row["current"])}
-    if shown["former"] is not None:
-        columns["FORMER"] = lambda row: _of(row["former"])
-    columns["HOSTS"] = lambda row: f"{row['moved']} of {row['enrolled']} are with the current one"
+    columns: list[Column] = [
+        (key.upper(), lambda row, key=key: _of(row[key]))  # type: ignore[misc]
+        for key in ("current", "former")
+        if shown[key] is not None
+    ]
+    moved = f"{shown['moved']} of {shown['enrolled']} are with the current one"
     waiting = table(_WAITING, shown["waiting"]) if shown["waiting"] else []
-    return [*sheet(columns, shown), *waiting]
+    return [*sheet([*columns, ("HOSTS", lambda _: moved)], shown), *waiting]
 
 
-def _of(shown: Any) -> str:
-    return f"{shown['fingerprint'][:SHORT]}, until {time(shown['expires'])}"
+def _of(shown: Row) -> str:
+    return f"{short(shown['fingerprint'])}, until {time(shown['expires'])}"
 
 
 COMMANDS = (authority,)

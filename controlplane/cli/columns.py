@@ -1,61 +1,53 @@
-"""Columns of tables of API responses. Pure."""
+"""Tables of API responses for people. Pure."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tiltyard.runtime import tables
 
 Row = Mapping[str, Any]
-Column = Callable[[Row], str]
+Column = str | tuple[str, str | Callable[[Row], str]]
+"""A property, whose name is the head, or a head with a property or what shows it."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TIMES = frozenset(
+    {"certificateExpires", "created", "drainDeadline", "expires", "heard", "lastUsed", "lost"}
+    | {"revoked", "time"}
+)
 
 
-def table(columns: Mapping[str, Column], rows: Iterable[Row]) -> list[str]:
+def table(columns: Sequence[Column], rows: Iterable[Row]) -> list[str]:
     """Give the lines of a table of columns."""
-    cells = ([column(row) for column in columns.values()] for row in rows)
-    return tables.table(list(columns), cells)
+    cells = ([_cell(column, row) for column in columns] for row in rows)
+    return tables.table(list(map(_head, columns)), cells)
 
 
-def sheet(columns: Mapping[str, Column], row: Row) -> list[str]:
+def sheet(columns: Sequence[Column], row: Row) -> list[str]:
     """Give the lines that show one row, a column a line."""
-    return tables.sheet((name, column(row)) for name, column in columns.items())
+    return tables.sheet((_head(column), _cell(column, row)) for column in columns)
 
 
-def field(key: str, shown: Callable[[Any], str] = str) -> Column:
-    """Make a column of a property; null is nothing."""
-
-    def column(row: Row) -> str:
-        value = row[key]
-        return "" if value is None else shown(value)
-
-    return column
-
-
-def yes(value: bool) -> str:
-    """Show a flag."""
-    return "yes" if value else "no"
-
-
-def words(values: Iterable[str]) -> str:
-    """Show a list in a cell."""
-    return ", ".join(values)
-
-
-def as_json(value: object) -> str:
-    """Show anything in a cell."""
-    return json.dumps(value, ensure_ascii=False) if value else ""
+def shown(key: str, value: Any) -> str:
+    """Show the value of a property."""
+    if value in (None, [], {}):
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if key in _TIMES:
+        return time(value)
+    if key == "latency":
+        return f"{value:.3g} ms"
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return ", ".join(value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else str(value)
 
 
 def time(milliseconds: int) -> str:
     """Show a time since the epoch in UTC."""
-    try:
-        moment = _EPOCH + timedelta(milliseconds=milliseconds)
-    except OverflowError:
-        return str(milliseconds)
-    return moment.strftime("%Y-%m-%d %H:%M:%SZ")
+    return (_EPOCH + timedelta(milliseconds=milliseconds)).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def memory(mebibytes: float) -> str:
@@ -63,16 +55,15 @@ def memory(mebibytes: float) -> str:
     return f"{mebibytes / 1024:.4g} GiB" if mebibytes >= 1024 else f"{mebibytes:.4g} MiB"
 
 
-def short_span(number: float) -> str:
-    """Show a short span."""
-    return f"{number:.3g} ms"
-
-
 def cores(number: float) -> str:
     """Show cores."""
     return f"{number:.4g}"
 
 
-def of(used: str, whole: str) -> str:
-    """Show a part and its whole."""
-    return f"{used} of {whole}"
+def _head(column: Column) -> str:
+    return re.sub("([A-Z])", r" \1", column).upper() if isinstance(column, str) else column[0]
+
+
+def _cell(column: Column, row: Row) -> str:
+    found = column if isinstance(column, str) else column[1]
+    return shown(found, row[found]) if isinstance(found, str) else found(row)

@@ -8,6 +8,8 @@ from typing import TextIO
 
 import click
 
+from tiltyard.runtime.tables import printable
+
 TERMINAL = Path("/dev/tty")
 """The terminal that the command was started from, wherever its standard input comes from."""
 
@@ -36,9 +38,7 @@ def remark(text: str) -> None:
 
 
 def confirmed(question: str, *, yes: bool) -> None:
-    """Ask for confirmation on the terminal, unless `yes`.
-
-    Standard input is not asked: the token may come from it, or a list of what a script works on.
+    """Ask for confirmation on the terminal, unless `yes`; standard input may be the token's.
 
     Raises:
         click.UsageError: There is no terminal.
@@ -47,7 +47,10 @@ def confirmed(question: str, *, yes: bool) -> None:
     if yes:
         return
     try:
-        answer = _ask(question)
+        with TERMINAL.open("w", encoding="utf-8", errors="replace") as terminal:
+            terminal.write(f"{printable(question)} [y/N]: ")
+        with TERMINAL.open(encoding="utf-8", errors="replace") as terminal:
+            answer = terminal.readline()
     except OSError:
         text = "there is no terminal to ask at: --yes continues without"
         raise click.UsageError(text, click.get_current_context()) from None
@@ -55,15 +58,7 @@ def confirmed(question: str, *, yes: bool) -> None:
         raise click.Abort
 
 
-def _ask(question: str) -> str:
-    with TERMINAL.open("w", encoding="utf-8", errors="replace") as shown:
-        shown.write(f"{question} [y/N]: ")
-        shown.flush()
-        with TERMINAL.open(encoding="utf-8", errors="replace") as typed:
-            return typed.readline()
-
-
 def _drop_what_is_left(stream: TextIO) -> None:
-    """Let go of what could not be printed: Python would try again at its end, and fail aloud."""
+    """Drop what could not be printed: Python would try again at its end, and fail aloud."""
     with suppress(OSError), Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), stream.fileno())

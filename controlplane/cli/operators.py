@@ -5,10 +5,13 @@ from typing import Any
 
 import click
 
-from controlplane.cli.api_client import STOP_TIMEOUT, ApiError
-from controlplane.cli.columns import Column, Row, as_json, cores, field, memory, of, time, words
-from controlplane.cli.options import YES, Api, calls, confirmed
+from controlplane.cli.api import Api, ApiError
+from controlplane.cli.columns import Column, Row, cores, memory
+from controlplane.cli.console import confirmed
+from controlplane.cli.options import NAME, YES, calls, lists, removes, with_options
 
+STOP_TIMEOUT = 30.0
+"""A stop is answered within 12 s; the rest is for a proxy that retries."""
 _NO_LIMIT = "none"
 
 
@@ -32,75 +35,42 @@ _PAGE = (
 )
 
 
-def _options(options: tuple[Any, ...]) -> Callable[[Any], Any]:
-    def decorate(command: Any) -> Any:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
-
-
 def _named(limits: dict[str, Any]) -> dict[str, Any]:
     """Return the given limits; null is no limit."""
     named = {key: limit for key, limit in limits.items() if limit is not None}
     return {key: None if limit == _NO_LIMIT else limit for key, limit in named.items()}
 
 
-def _used(key: str, shown: Callable[[Any], str]) -> Column:
-    """Show usage and quota."""
-
-    def column(row: Row) -> str:
+def _used(key: str, show: Callable[[Any], str]) -> Callable[[Row], str]:
+    def shown(row: Row) -> str:
         quota = row["quota"][key]
-        return of(shown(row["usage"][key]), "any" if quota is None else shown(quota))
+        return f"{show(row['usage'][key])} of {'any' if quota is None else show(quota)}"
 
-    return column
-
-
-def _ports(ports: dict[str, int]) -> str:
-    return words(f"{host}->{container}" for container, host in ports.items())
+    return shown
 
 
-ACCOUNTS: dict[str, Column] = {
-    "NAME": field("name"),
-    "SESSIONS": _used("sessions", str),
-    "CPU": _used("cpu", cores),
-    "RAM": _used("ram", memory),
-    "CREATED": field("created", time),
-}
-TOKENS: dict[str, Column] = {
-    "ID": field("id"),
-    "ACCOUNT": field("account"),
-    "NAME": field("name"),
-    "CREATED": field("created", time),
-    "EXPIRES": field("expires", time),
-    "LAST USED": field("lastUsed", time),
-    "FROM": field("lastUsedFrom"),
-    "REVOKED": field("revoked", time),
-    "SCOPES": field("scopes", words),
-}
-SESSIONS: dict[str, Column] = {
-    "ACCOUNT": field("account"),
-    "ID": field("id"),
-    "STATUS": field("status"),
-    "IMAGE": lambda row: f"{row['image']}:{row['tag']}",
-    "LOCATION": field("location"),
-    "AGENT": field("agent"),
-    "HOST": field("host"),
-    "PORTS": field("port", _ports),
-    "PLAYERS": field("playerCount"),
-    "CREATED": field("created", time),
-}
-EVENTS: dict[str, Column] = {
-    "SEQUENCE": field("sequence"),
-    "TIME": field("time", time),
-    "KIND": field("kind"),
-    "ACCOUNT": field("account"),
-    "TOKEN": field("token"),
-    "ADDRESS": field("address"),
-    "OBJECT": field("object"),
-    "DATA": field("data", as_json),
-}
+def _ports(row: Row) -> str:
+    return ", ".join(f"{host}->{container}" for container, host in row["port"].items())
+
+
+ACCOUNTS: tuple[Column, ...] = (
+    "name",
+    ("SESSIONS", _used("sessions", str)),
+    ("CPU", _used("cpu", cores)),
+    ("RAM", _used("ram", memory)),
+    "created",
+)
+TOKENS: tuple[Column, ...] = (
+    *("id", "account", "name", "created", "expires", "lastUsed", ("FROM", "lastUsedFrom")),
+    *("revoked", "scopes"),
+)
+SESSIONS: tuple[Column, ...] = (
+    *("account", "id", "status", ("IMAGE", lambda row: f"{row['image']}:{row['tag']}")),
+    *("location", "agent", "host", ("PORTS", _ports), ("PLAYERS", "playerCount"), "created"),
+)
+EVENTS: tuple[Column, ...] = (
+    *("sequence", "time", "kind", "account", "token", "address", "object", "data"),
+)
 
 
 @click.group()
@@ -108,26 +78,29 @@ def account() -> None:
     """Accounts and their quotas."""
 
 
-@account.command("list")
-@calls("list accounts")
-def list_accounts(api: Api) -> None:
-    """List all accounts with usage and quota."""
-    api.print_table(api.get("operator", "account"), "accounts", ACCOUNTS)
+lists(account, "accounts", "operator/account", "accounts", ACCOUNTS)
+removes(
+    account,
+    "delete",
+    "account",
+    "Delete an account with its tokens, applications and ended sessions.",
+    question="Delete the account {} with all that is its own?",
+)
 
 
 @account.command("create")
-@click.argument("name")
-@_options(_QUOTA)
+@NAME
+@with_options(_QUOTA)
 @calls("create the account")
 def create_account(api: Api, name: str, **limits: Any) -> None:
     """Create an account and print its first token; limits that are not given are unlimited."""
-    reply = api.post("operator", "account", body={"name": name, "quota": _named(limits)})
-    api.print_token(reply, name)
+    body = {"name": name, "quota": _named(limits)}
+    api.print_token(api.call("POST", "operator", "account", body=body))
 
 
 @account.command("quota")
-@click.argument("name")
-@_options(_QUOTA)
+@NAME
+@with_options(_QUOTA)
 @calls("set the quota")
 def set_quota(api: Api, name: str, **limits: Any) -> None:
     """Change limits of an account; others stay, `none` removes a limit."""
@@ -136,22 +109,12 @@ def set_quota(api: Api, name: str, **limits: Any) -> None:
         options = ", ".join(f"--{key}" for key in limits)
         raise click.UsageError(f"give what to change: {options}", click.get_current_context())
     quotas = api.read(
-        api.get("operator", "account"),
+        api.call("GET", "operator", "account"),
         lambda content: {row["name"]: dict(row["quota"]) for row in content["accounts"]},
     )
     if name not in quotas:
         raise ApiError(f"cannot find account {name!r}")
-    api.put("operator", "account", name, body={"quota": quotas[name] | named})
-
-
-@account.command("delete")
-@click.argument("name")
-@YES
-@calls("delete the account")
-def delete_account(api: Api, name: str, *, yes: bool) -> None:
-    """Delete an account with its tokens, applications and ended sessions."""
-    confirmed(f"Delete the account {name} with all that is its own?", yes=yes)
-    api.delete("operator", "account", name)
+    api.call("PUT", "operator", "account", name, body={"quota": quotas[name] | named})
 
 
 @click.group()
@@ -165,22 +128,19 @@ def token() -> None:
 @calls("list tokens")
 def list_tokens(api: Api, account: str | None, *, everything: bool) -> None:
     """List tokens, without their secrets."""
-    reply = api.get("operator", "token", account=account, all=everything)
-    api.print_table(reply, "tokens", TOKENS)
+    query = {"account": account, "all": everything}
+    api.print_table(api.call("GET", "operator", "token", query=query), "tokens", TOKENS)
 
 
 @token.command("create")
-@click.argument("name")
+@NAME
 @click.option("--scope", "scopes", multiple=True, required=True, help="Repeatable.")
 @click.option("--account", help="Its account; default: an operator token.")
-@click.option("--expires-after", help="A lifetime such as 12h or 1h30m.")
+@click.option("--expires-after", "expires_after", help="A lifetime such as 12h or 1h30m.")
 @calls("create the token")
-def create_token(
-    api: Api, name: str, scopes: tuple[str, ...], account: str | None, expires_after: str | None
-) -> None:
+def create_token(api: Api, **body: Any) -> None:
     """Create a token and print it."""
-    body = {"name": name, "scopes": scopes, "account": account, "expires_after": expires_after}
-    api.print_token(api.post("operator", "token", body=body), account)
+    api.print_token(api.call("POST", "operator", "token", body=body))
 
 
 @token.command("revoke")
@@ -190,8 +150,8 @@ def create_token(
 def revoke_token(api: Api, token_id: str, *, yes: bool) -> None:
     """Revoke a token and all tokens created from it; print their ids."""
     confirmed(f"Revoke the token {token_id} and all that were made from it?", yes=yes)
-    reply = api.delete("operator", "token", token_id)
-    api.print(reply, lambda content: [str(ended) for ended in content["revoked"]])
+    content = api.call("DELETE", "operator", "token", token_id)
+    api.print(content, lambda content: [str(ended) for ended in content["revoked"]])
 
 
 @click.group()
@@ -204,14 +164,12 @@ def session() -> None:
 @click.option("--agent", help="On this agent only.")
 @click.option("--location", help="In this region only.")
 @click.option("--image", help="Of this application only.")
-@click.option("--all", "everything", is_flag=True, help="Include ended ones.")
-@_options(_PAGE)
+@click.option("--all", is_flag=True, help="Include ended ones.")
+@with_options(_PAGE)
 @calls("list sessions")
-def list_sessions(api: Api, *, everything: bool, **query: str | int | None) -> None:
+def list_sessions(api: Api, **query: object) -> None:
     """List sessions, newest first."""
-    reply = api.get("operator", "session", all=everything, **query)
-    api.print_table(reply, "sessions", SESSIONS)
-    api.note_more(reply)
+    api.print_table(api.call("GET", "operator", "session", query=query), "sessions", SESSIONS)
 
 
 @session.command("stop")
@@ -220,7 +178,7 @@ def list_sessions(api: Api, *, everything: bool, **query: str | int | None) -> N
 @calls("stop the session")
 def stop_session(api: Api, account: str, session_id: str) -> None:
     """Stop a session of an account and wait for its end."""
-    api.delete("operator", "session", account, session_id, timeout=STOP_TIMEOUT)
+    api.call("DELETE", "operator", "session", account, session_id, timeout=STOP_TIMEOUT)
 
 
 @click.command()
@@ -228,13 +186,11 @@ def stop_session(api: Api, account: str, session_id: str) -> None:
 @click.option("--kind", help="For example session.stop, or session for all of them.")
 @click.option("--object", help="The changed object.")
 @click.option("--token", help="The id of the token that changed it.")
-@_options(_PAGE)
+@with_options(_PAGE)
 @calls("read the audit")
-def audit(api: Api, **query: str | int | None) -> None:
+def audit(api: Api, **query: object) -> None:
     """Show the audit log, newest first."""
-    reply = api.get("operator", "audit", **query)
-    api.print_table(reply, "events", EVENTS)
-    api.note_more(reply)
+    api.print_table(api.call("GET", "operator", "audit", query=query), "events", EVENTS)
 
 
 COMMANDS = (account, token, session, audit)

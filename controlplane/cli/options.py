@@ -1,34 +1,25 @@
-"""Common parts of operator commands: address, token, output."""
+"""Common parts of operator commands: address, token, and commands of one form."""
 
 import errno
 import functools
 import json
 import ssl
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any
 
 import click
 
-from controlplane.cli import console
-from controlplane.cli.api_client import (
-    CALL_TIMEOUT,
-    ApiClient,
-    ApiError,
-    Reply,
-    check_url,
-    is_in_clear,
-)
-from controlplane.cli.columns import Column, table
+from controlplane.cli.api import Api, ApiError, check_url, is_in_clear
+from controlplane.cli.columns import Column
+from controlplane.cli.console import confirmed, remark
 from controlplane.domain.tokens import parse
 from controlplane.settings.defaults import API_LISTEN, STATE_DIR
-from tiltyard.runtime.tables import printable
 
-DEFAULT_URL = f"http://{API_LISTEN}"
-DEFAULT_TOKEN_FILE = str(STATE_DIR / "initial-tokens.json")
 _STDIN = Path("-")
-_Shown = TypeVar("_Shown")
+NAME = click.argument("name")
+YES = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
 def _url(context: click.Context, _: object, url: str) -> str:
@@ -48,7 +39,7 @@ _OPTIONS = (
         "--url",
         callback=_url,
         envvar="TILTYARD_URL",
-        default=DEFAULT_URL,
+        default=f"http://{API_LISTEN}",
         show_default=True,
         show_envvar=True,
         help="The base address of the control plane.",
@@ -57,7 +48,7 @@ _OPTIONS = (
         "--token-file",
         type=click.Path(path_type=Path, allow_dash=True),
         envvar="TILTYARD_TOKEN_FILE",
-        default=DEFAULT_TOKEN_FILE,
+        default=str(STATE_DIR / "initial-tokens.json"),
         show_default=True,
         show_envvar=True,
         help="File with the token, or the output of the first start; - is standard input.",
@@ -82,85 +73,14 @@ _OPTIONS = (
 class Failure(click.ClickException):
     """Ends a command with exit code 1, one line, and one for each violation."""
 
-    def show(self, file: IO[Any] | None = None) -> None:
+    def show(self, file: Any = None) -> None:
         """Print it."""
-        click.echo(self.message, err=True)
+        remark(self.message)
 
 
-class Api:
-    """API client and output of a command."""
-
-    def __init__(self, client: ApiClient, *, as_json: bool) -> None:
-        """Print responses as JSON, or for people."""
-        self._client = client
-        self._as_json = as_json
-
-    def get(self, *path: str, **query: object) -> Reply:
-        """GET; a parameter that is None is left out."""
-        given = {name: _parameter(value) for name, value in query.items() if value is not None}
-        return self._client.call("GET", *path, query=given)
-
-    def post(self, *path: str, body: object) -> Reply:
-        """POST."""
-        return self._client.call("POST", *path, body=body)
-
-    def put(self, *path: str, body: object = None) -> Reply:
-        """PUT."""
-        return self._client.call("PUT", *path, body=body)
-
-    def delete(self, *path: str, timeout: float = CALL_TIMEOUT) -> Reply:
-        """DELETE."""
-        return self._client.call("DELETE", *path, timeout=timeout)
-
-    def print(self, reply: Reply, lines: Callable[[Any], list[str]]) -> None:
-        """Print a response; `lines` formats it."""
-        if self._as_json:
-            console.echo(reply.text)
-            return
-        for line in self.read(reply, lines):
-            console.echo(printable(line))
-
-    def read(self, reply: Reply, found: Callable[[Any], _Shown]) -> _Shown:
-        """Take out of an answer what `found` finds in it.
-
-        Raises:
-            ApiError: It is not there.
-        """
-        try:
-            return found(reply.content)
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-            raise ApiError("this version does not know the format of the response") from None
-
-    def print_table(self, reply: Reply, rows: str, columns: Mapping[str, Column]) -> None:
-        """Print the list in the answer's property `rows`."""
-        self.print(reply, lambda content: table(columns, content[rows]))
-
-    def print_token(self, reply: Reply, account: str | None) -> None:
-        """Print a new token, alone on standard output, so that it can be a token file.
-
-        `account` is whose it is; None: an operator's.
-
-        Raises:
-            Failure: It cannot be printed, and is lost.
-        """
-        whose = printable(f"account {account}" if account else "an operator")
-        if not self._as_json:
-            console.remark(f"the token of {whose}, which cannot be shown again:")
-        try:
-            self.print(reply, lambda content: [str(content["token"])])
-        except OSError as error:
-            token_id = printable(self.read(reply, lambda content: str(content["id"])))
-            of = f" --account {printable(account)}" if account else ""
-            raise Failure(
-                f"cannot print the token: {error}\n"
-                f"  it is lost: end it with `token revoke {token_id}`\n"
-                f"  and make another for {whose} with `token create NAME{of} --scope …`"
-            ) from None
-
-    def note_more(self, reply: Reply) -> None:
-        """Print how to get the next page of a list."""
-        if not self._as_json and reply.content.get("before") is not None:
-            console.remark(f"there is more: --before {printable(str(reply.content['before']))}")
+def with_options(options: Sequence[Any]) -> Callable[[Any], Any]:
+    """Add several options to a command."""
+    return lambda command: functools.reduce(lambda made, one: one(made), options[::-1], command)
 
 
 def calls(doing: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -169,7 +89,7 @@ def calls(doing: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def run(
-            *arguments: object,
+            *,
             url: str,
             token_file: Path,
             ca_file: Path | None,
@@ -178,65 +98,55 @@ def calls(doing: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
             **more: object,
         ) -> None:
             if insecure and is_in_clear(url):
-                console.remark(f"warning: the token is sent in clear text to {url}")
+                remark(f"warning: the token is sent in clear text to {url}")
             try:
-                client = ApiClient(url, _token(token_file), _tls(ca_file))
-                command(Api(client, as_json=as_json), *arguments, **more)
+                command(Api(url, _token(token_file), _tls(ca_file), as_json=as_json), **more)
             except ApiError as error:
-                lines = [f"{printable(f)}: {printable(d)}" for f, d in error.violations]
-                text = f"cannot {doing}: {printable(error.text)}"
-                raise Failure("\n  ".join((text, *lines))) from None
+                raise Failure(f"cannot {doing}: {error}") from None
             except OSError as error:
                 if error.errno == errno.EPIPE:  # the reader had enough: click ends silently
                     raise
                 raise Failure(f"cannot print the response: {error}") from None
 
-        made: Callable[..., None] = run
-        for option in reversed(_OPTIONS):
-            made = option(made)
+        made: Callable[..., None] = with_options(_OPTIONS)(run)
         return made
 
     return decorate
 
 
-def confirmed(question: str, *, yes: bool) -> None:
-    """Ask for confirmation on the terminal, unless `yes`.
+def lists(group: click.Group, kinds: str, path: str, rows: str, columns: Sequence[Column]) -> None:
+    """Add the command `list`, which prints what a path answers below a property."""
 
-    Raises:
-        click.UsageError: There is no terminal.
-        click.Abort: No.
-    """
-    console.confirmed(printable(question), yes=yes)
-
-
-YES = click.option("--yes", is_flag=True, help="Do not ask.")
+    @group.command("list", help=f"List the {kinds}.")
+    @calls(f"list {kinds}")
+    def run(api: Api) -> None:
+        api.print_table(api.call("GET", *path.split("/")), rows, columns)
 
 
-def _parameter(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def removes(group: click.Group, verb: str, kind: str, text: str, *, question: str = "") -> None:
+    """Add a command that deletes the object of a name, after a question if there is one."""
+
+    @group.command(verb, help=text)
+    @NAME
+    @YES
+    @calls(f"{verb} the {kind}")
+    def run(api: Api, name: str, *, yes: bool) -> None:
+        confirmed(question.format(name), yes=yes or not question)
+        api.call("DELETE", "operator", kind.replace(" ", "-"), name)
 
 
 def _token(file: Path) -> str:
     try:
         text = (sys.stdin.read() if file == _STDIN else file.read_text("utf-8")).strip()
+        if text.startswith("{"):  # the output of the first start
+            text = str(json.loads(text)["operator_token"])
     except OSError as error:
         raise ApiError(f"{file} (--token-file) cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
+    except (KeyError, ValueError):
         text = ""
-    if text.startswith("{"):
-        text = _operator_token(text)
     if parse(text) is None:
         raise ApiError(f"{file} (--token-file) holds no token")
     return text
-
-
-def _operator_token(text: str) -> str:
-    """Read the operator token from the output of the first start."""
-    try:
-        found = json.loads(text)["operator_token"]
-    except (KeyError, ValueError):
-        return ""
-    return found if isinstance(found, str) else ""
 
 
 def _tls(ca_file: Path | None) -> ssl.SSLContext:

@@ -5,8 +5,9 @@ from typing import Any
 
 import click
 
-from controlplane.cli.columns import Column, Row, cores, field, memory, short_span, table, words
-from controlplane.cli.options import Api, calls
+from controlplane.cli.api import Api
+from controlplane.cli.columns import Column, Row, cores, memory, table
+from controlplane.cli.options import calls
 
 _PORT = re.compile(r"([1-9][0-9]{0,4}/(?:tcp|udp))=([1-9][0-9]{0,4})\Z", re.ASCII)
 
@@ -26,17 +27,17 @@ def _why_not(row: Row) -> str:
 
 def _resources(amount: Row) -> str:
     gpus = [f"GPU {amount['gpu']}"] if amount["gpu"] else []
-    return words([f"CPU {cores(amount['cpu'])}", f"RAM {memory(amount['ram'])}", *gpus])
+    return ", ".join([f"CPU {cores(amount['cpu'])}", f"RAM {memory(amount['ram'])}", *gpus])
 
 
-HOSTS: dict[str, Column] = {
-    "RANK": field("rank"),
-    "AGENT": field("agent"),
-    "FULL": field("fullness", lambda part: f"{part:.0%}"),
-    "LATENCY": field("latency", short_span),
-    "FREE": field("free", _resources),
-    "WHY NOT": _why_not,
-}
+HOSTS: tuple[Column, ...] = (
+    "rank",
+    "agent",
+    ("FULL", lambda row: "" if row["fullness"] is None else f"{row['fullness']:.0%}"),
+    "latency",
+    ("FREE", lambda row: "" if row["free"] is None else _resources(row["free"])),
+    ("WHY NOT", _why_not),
+)
 
 
 def _lines(content: Any) -> list[str]:
@@ -76,6 +77,5 @@ def placement(
     api: Api, image: str, location: str, *, account: str, version: str | None, pins: dict[str, str]
 ) -> None:
     """Explain for each host why a session would be placed there now, or why not."""
-    query: dict[str, object] = {"account": account, "image": image, "location": location}
-    reply = api.get("operator", "placement", **query, version=version, **pins)
-    api.print(reply, _lines)
+    query = {"account": account, "image": image, "location": location, "version": version, **pins}
+    api.print(api.call("GET", "operator", "placement", query=query), _lines)

@@ -5,22 +5,17 @@ from pathlib import Path
 
 import click
 
-from controlplane.cli.columns import Column, field, words, yes
-from controlplane.cli.options import Api, calls
+from controlplane.cli.api import Api
+from controlplane.cli.columns import Column
+from controlplane.cli.options import NAME, calls, lists, removes
 from controlplane.domain.names import MAX_PASSWORD
 from controlplane.pki.certificates import MAX_CHARACTERS
 
 _STDIN = Path("-")
-_NAME = click.argument("name")
-REGISTRIES: dict[str, Column] = {
-    "NAME": field("name"),
-    "ADDRESS": field("address"),
-    "ALIASES": field("aliases", words),
-    "USERNAME": field("username"),
-    "PRIVATE": field("private", yes),
-    "IN SETTINGS": field("declared", yes),
-    "APPLICATIONS": field("applications"),
-}
+REGISTRIES: tuple[Column, ...] = (
+    *("name", "address", "aliases", "username", "private", ("IN SETTINGS", "declared")),
+    "applications",
+)
 
 
 @click.group()
@@ -28,15 +23,12 @@ def registry() -> None:
     """Image registries."""
 
 
-@registry.command("list")
-@calls("list registries")
-def list_registries(api: Api) -> None:
-    """List the registries."""
-    api.print_table(api.get("operator", "registry"), "registries", REGISTRIES)
+lists(registry, "registries", "operator/registry", "registries", REGISTRIES)
+removes(registry, "delete", "registry", "Delete a registry that nothing uses.")
 
 
 @registry.command("set")
-@_NAME
+@NAME
 @click.argument("address", metavar="HOST[:PORT]")
 @click.option("--alias", "aliases", multiple=True, help="Another name for it; repeatable.")
 @click.option("--username", help="User name; default: anonymous.")
@@ -78,15 +70,7 @@ def set_registry(
         "authHosts": auth_hosts,
         "ca": _read("--registry-ca-file", registry_ca_file, MAX_CHARACTERS),
     }
-    api.put("operator", "registry", name, body=body)
-
-
-@registry.command("delete")
-@_NAME
-@calls("delete the registry")
-def delete_registry(api: Api, name: str) -> None:
-    """Delete a registry that nothing uses."""
-    api.delete("operator", "registry", name)
+    api.call("PUT", "operator", "registry", name, body=body)
 
 
 def _read(option: str, file: Path | None, most: int) -> str | None:

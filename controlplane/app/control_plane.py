@@ -40,7 +40,7 @@ from controlplane.operators.placement import Explanations
 from controlplane.operators.rotation import Rotation
 from controlplane.operators.sessions import AllSessions
 from controlplane.pki.issuer import Issuer
-from controlplane.pki.ticket_key import TicketKey
+from controlplane.pki.tickets import TicketKey
 from controlplane.registries.client import RegistryClient
 from controlplane.registries.logins import Logins
 from controlplane.registries.vault import Vault

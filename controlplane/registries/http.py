@@ -53,17 +53,6 @@ TOKEN_MARGIN = 10.0
 """Seconds that a token is given less than its service said."""
 
 _HIDDEN = frozenset({401, 403, 404})
-_PHRASES: tuple[tuple[type[Exception], str], ...] = (
-    (aiohttp.InvalidURL, "its address is none"),
-    (UnicodeError, "its address is none"),
-    (aiohttp.ClientSSLError, "its TLS cannot be trusted"),
-    (ssl.SSLError, "its TLS cannot be trusted"),
-    (aiohttp.ServerDisconnectedError, "it broke its answer off"),
-    (aiohttp.ClientPayloadError, "it broke its answer off"),
-    (aiohttp.ClientResponseError, "its answer is no HTTP"),
-    (Exception, "it cannot be reached"),
-)
-"""What callers are answered about a failure, by its kind: the first that fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +149,10 @@ class RegistryHttp:
     async def _fetch_token(
         self, endpoint: Endpoint, scope: str, challenge: Mapping[str, str]
     ) -> str | None:
-        realm = _realm(endpoint, challenge)
+        try:
+            realm = checked_realm(endpoint, challenge.get("realm", ""))
+        except UnusableError as error:
+            raise UnusableError(str(error), cut_out(endpoint.password, error.detail)) from None
         query = {"service": challenge["service"]} if "service" in challenge else {}
         headers = {"Accept": "application/json"}
         if endpoint.basic is not None:
@@ -197,7 +189,9 @@ class RegistryHttp:
         except TimeoutError:
             raise
         except (aiohttp.ClientError, OSError, UnicodeError) as error:
-            phrase = next(phrase for kind, phrase in _PHRASES if isinstance(error, kind))
+            is_tls = isinstance(error, ssl.SSLError | aiohttp.ClientSSLError)
+            # For callers; the log has the detail.
+            phrase = "its TLS cannot be trusted" if is_tls else "it cannot be reached"
             text = str(error) or type(error).__name__
             text = cut_out(headers.get("Authorization", "").partition(" ")[2], text)
             text = cut_out(endpoint.password, text)
@@ -237,13 +231,6 @@ class RegistryHttp:
             while len(self._contexts) > MAX_CONTEXTS:
                 del self._contexts[next(iter(self._contexts))]
         return context
-
-
-def _realm(endpoint: Endpoint, challenge: Mapping[str, str]) -> URL:
-    try:
-        return checked_realm(endpoint, challenge.get("realm", ""))
-    except UnusableError as error:
-        raise UnusableError(str(error), cut_out(endpoint.password, error.detail)) from None
 
 
 def _session(resolver: Resolver) -> aiohttp.ClientSession:

@@ -1,8 +1,4 @@
-"""Challenges of registries, and the responses of their token services.
-
-All of it may be made to harm its reader. So challenges have a size, and are read by patterns
-that stand at one place and never go back over what they have read.
-"""
+"""Challenges of registries, and the responses of their token services, which may be hostile."""
 
 import json
 import math
@@ -19,11 +15,11 @@ MAX_CHALLENGE_CHARACTERS = 4096
 TOKEN_LIFETIME, MAX_TOKEN_LIFETIME = 60.0, 3600.0
 """Seconds that a token counts as good when its answer does not say, and at most."""
 
-# RFC 9110, section 11.6.1. Possessive: what cannot match fails without trying shorter runs.
-_NAME = r"([!#$%&'*+.^_`|~0-9A-Za-z-]++)"
-_GAP = re.compile(r"[ \t,]*+")
-_PARAMETER = re.compile(rf'{_NAME}[ \t]*+=[ \t]*+(?:"((?:[^"\\]|\\.)*+)"|([^ \t",]++))')
-_SCHEME = re.compile(rf"{_NAME}(?=[ \t,]|\Z)")
+# RFC 9110, section 11.6.1: a scheme, or a parameter. Possessive, so that nothing is tried twice.
+_PART = re.compile(
+    r"([!#$%&'*+.^_`|~0-9A-Za-z-]++)"
+    r'(?:[ \t]*+=[ \t]*+(?:"((?:[^"\\]|\\.)*+)"|([^ \t",]++)))?'
+)
 _ESCAPED = re.compile(r"\\(.)")
 _TOKEN = re.compile(r"[!-~]+\Z", re.ASCII)
 
@@ -32,8 +28,7 @@ def read_challenges(headers: Sequence[str]) -> dict[str, dict[str, str]]:
     """Read `WWW-Authenticate` headers: the parameters of each scheme, names in lower case. Pure.
 
     One header may hold several challenges: where a name stands without `=`, the next one begins.
-    Of a scheme or parameter that comes twice the first counts. What follows something that fits
-    no challenge is not read.
+    Of a scheme or parameter that comes twice the first counts.
 
     Raises:
         UnusableError: They are too long.
@@ -42,26 +37,15 @@ def read_challenges(headers: Sequence[str]) -> dict[str, dict[str, str]]:
         raise UnusableError("its challenges are too long")
     found: dict[str, dict[str, str]] = {}
     for header in headers:
-        for scheme, parameters in _challenges(header):
-            found.setdefault(scheme, parameters)
-    return found
-
-
-def _challenges(header: str) -> list[tuple[str, dict[str, str]]]:
-    found: list[tuple[str, dict[str, str]]] = []
-    position = 0
-    while gap := _GAP.match(header, position):
-        position = gap.end()
-        # A parameter first: there may be spaces before its `=`.
-        if found and (match := _PARAMETER.match(header, position)):
+        parameters: dict[str, str] = {}
+        for match in _PART.finditer(header):
             name, quoted, plain = match.groups()
-            value = plain if quoted is None else _ESCAPED.sub(r"\1", quoted)
-            found[-1][1].setdefault(name.lower(), value)
-        elif match := _SCHEME.match(header, position):
-            found.append((match[1].lower(), {}))
-        else:
-            break
-        position = match.end()
+            if quoted is None and plain is None:
+                parameters = {}
+                found.setdefault(name.lower(), parameters)
+            else:
+                value = plain if quoted is None else _ESCAPED.sub(r"\1", quoted)
+                parameters.setdefault(name.lower(), value)
     return found
 
 

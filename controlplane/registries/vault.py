@@ -1,8 +1,7 @@
 """Passwords at rest: sealed with a key that stands in a file beside the database.
 
-The database alone discloses no password. A key that others may read, as a copy
-that was put back may be, is taken from them. What is sealed says whose password for
-which address it is, so that no change of a row can send it elsewhere.
+What is sealed says whose password for which address it is, so that no change of a row can send it
+elsewhere.
 """
 
 from pathlib import Path
@@ -50,8 +49,10 @@ class Vault:
         key = self._read()
         if key is None:  # one that was lost under way comes back: all that is sealed stays good
             key = self._key or Fernet.generate_key()
-            self._keep_aside()
-            self._write(key)
+            try:
+                write_private(self._path, key)
+            except OSError as error:
+                raise self._failure(error) from error
         self._key = key
         return Fernet(key).encrypt(_sealed_text(address, username, password).encode())
 
@@ -76,37 +77,19 @@ class Vault:
             return ""
 
     def _read(self) -> bytes | None:
-        """Read the key; None when there is none, or what is there cannot be one."""
+        """Read the key; None when there is none."""
         try:
             key = read_private(self._path, MAX_KEY_BYTES)
+            if key is not None:
+                Fernet(key)
         except OSError as error:
             raise self._failure(error) from error
-        if key is None:
-            return None
-        try:
-            Fernet(key)
-        except ValueError:
-            log.warning(
-                "holds no key: passwords of registries must be set again", path=str(self._path)
+        except ValueError as error:
+            text = (
+                f"cannot use the key {self._path}: it holds no key: remove it or put a copy back"
             )
-            return None
+            raise StoreError(text) from error
         return key
-
-    def _keep_aside(self) -> None:
-        """Put what is no key where the operator may look at it; the last such one is kept."""
-        try:
-            self._path.replace(self._path.with_name(f"{self._path.name}.bad"))
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise self._failure(error) from error
-
-    def _write(self, key: bytes) -> None:
-        """Have the file for certain before anything is sealed with it."""
-        try:
-            write_private(self._path, key)
-        except OSError as error:
-            raise self._failure(error) from error
 
     def _failure(self, error: OSError) -> StoreError:
         return StoreError(f"cannot use the key {self._path}: {error.strerror}")

@@ -19,7 +19,7 @@ from typing import Any
 import grpc
 
 from agent.rpc.service import HEARTBEAT_SECONDS
-from controlplane.pki.ticket_key import TicketKey
+from controlplane.pki.tickets import TicketKey
 from tests.support.harness import AgentSpec, Process
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.contract import Identity

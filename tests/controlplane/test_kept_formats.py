@@ -14,7 +14,7 @@ from sqlite_utils import Database
 
 from controlplane.domain.errors import StoreError
 from controlplane.pki.authority import Authority
-from controlplane.pki.ticket_key import TicketKey
+from controlplane.pki.tickets import TicketKey
 from controlplane.registries.vault import Vault
 from controlplane.storage.engine.migrations import MIGRATIONS, migrate
 from controlplane.storage.engine.store import Store

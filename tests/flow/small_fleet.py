@@ -23,7 +23,7 @@ from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.queue import HostQueue
 from controlplane.fleet.standby_pools import StandbyPools
 from controlplane.operators.agents import Agents, ShownAgent
-from controlplane.pki.ticket_key import TicketKey
+from controlplane.pki.tickets import TicketKey
 from controlplane.sessions.claim import Claims
 from controlplane.sessions.service import Sessions
 from controlplane.sessions.start import Starts

@@ -13,7 +13,7 @@ from controlplane.agent_rpc.dialling import Dialler
 from controlplane.domain.errors import AgentSilentError
 from controlplane.pki.authority import agent_host, agent_uri
 from controlplane.pki.issuer import Issuer
-from controlplane.pki.ticket_key import TicketKey
+from controlplane.pki.tickets import TicketKey
 from controlplane.storage.tables.fleet import AgentRow
 from tests.support.certificates import CALLS, CONTROL_PLANE, SERVES, Party, Signer, self_signed
 from tests.support.controlplane.fake_agent import FakeAgent

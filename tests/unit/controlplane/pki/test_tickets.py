@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.domain.errors import StoreError
-from controlplane.pki.ticket_key import TicketKey
-from controlplane.pki.tickets import is_valid, make_ticket
+from controlplane.pki.tickets import TicketKey, is_valid, make_ticket
 from tests.support.fake_clock import FakeClock
 from tests.unit.controlplane.fleet.host.test_state import SESSION
 from tiltyard.contract import Identity

@@ -11,37 +11,19 @@ from controlplane.registries.login import read_challenges, read_token
 @pytest.mark.parametrize(
     ("headers", "challenges"),
     [
-        ([], {}),
-        ([""], {}),
         ([" , ,"], {}),
         (['Basic realm="a, b"'], {"basic": {"realm": "a, b"}}),
         (["BEARER Realm=r,SERVICE=s"], {"bearer": {"realm": "r", "service": "s"}}),
         (['Bearer realm = "r" , service\t=\ts'], {"bearer": {"realm": "r", "service": "s"}}),
-        (['Bearer realm="r"service="s"'], {"bearer": {"realm": "r", "service": "s"}}),
-        (['Bearer realm="",scope=""'], {"bearer": {"realm": "", "scope": ""}}),
         ([r'Bearer realm="a\"b\\c"'], {"bearer": {"realm": 'a"b\\c'}}),
         (['Bearer realm="r",realm="other"'], {"bearer": {"realm": "r"}}),
         (['Bearer realm="r"', "Bearer realm=other"], {"bearer": {"realm": "r"}}),
-        (
-            ['Basic realm="x"', "Bearer realm=r"],
-            {"basic": {"realm": "x"}, "bearer": {"realm": "r"}},
-        ),
-        (
-            ['Basic realm="x", charset="UTF-8", Bearer realm="r",service="s"'],
-            {
-                "basic": {"realm": "x", "charset": "UTF-8"},
-                "bearer": {"realm": "r", "service": "s"},
-            },
-        ),
         (
             ['Bearer realm="r",service="s",Basic realm="x"'],
             {"bearer": {"realm": "r", "service": "s"}, "basic": {"realm": "x"}},
         ),
         (["Negotiate, Bearer realm=r"], {"negotiate": {}, "bearer": {"realm": "r"}}),
-        (['Bearer realm="r, Basic x=y'], {"bearer": {}}),
         (['realm="r"'], {}),
-        (["Negotiate a/b==, Bearer realm=r"], {"negotiate": {}}),
-        (['Bearer realm="r" ; Basic x=y'], {"bearer": {"realm": "r"}}),
     ],
 )
 def test_challenges_are_told_apart(
@@ -50,21 +32,9 @@ def test_challenges_are_told_apart(
     assert read_challenges(headers) == challenges
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        ["Bearer " + "a" * 8000] * 100,
-        ["Bearer " + "a" * 4090],
-        ['Bearer realm="r"'] * 257,
-    ],
-)
-def test_challenges_are_bounded_together(headers: list[str]) -> None:
+def test_challenges_are_bounded_together() -> None:
     with pytest.raises(UnusableError, match="too long"):
-        read_challenges(headers)
-
-
-def test_challenges_up_to_the_bound_are_read() -> None:
-    assert read_challenges(["Bearer " + "a" * 4089]).keys() == {"bearer", "a" * 4089}
+        read_challenges(['Bearer realm="r"'] * 257)
 
 
 @pytest.mark.parametrize(

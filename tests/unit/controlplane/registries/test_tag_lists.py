@@ -86,14 +86,9 @@ async def test_lists_that_are_kept_are_bounded(
     source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tag_lists, "MAX_KEPT", 3)
-    for number in range(5):
-        await source.lists.newest_first(HUB, str(number))
-    assert [repository for _, repository in source.lists._kept] == ["2", "3", "4"]
-    source.time += 5
-    await source.lists.newest_first(HUB, "5")
-    source.time += 5
-    await source.lists.newest_first(HUB, "6")
-    assert [repository for _, repository in source.lists._kept] == ["5", "6"]
+    for repository in (*"01234", "2", "1"):
+        await source.lists.newest_first(HUB, repository)
+    assert [repository for _, repository in source.read] == [*"01234", "1"]
 
 
 async def test_who_asks_while_a_list_is_read_joins(source: Source) -> None:

@@ -18,8 +18,6 @@ from tiltyard.runtime.logging.events import Event
 from tiltyard.runtime.logging.limit import AT_ONCE
 from tiltyard.runtime.logging.output import written
 
-HOSTILE = "a%0Alevel%3Derror%20event%3Dforged%0D%1B%5B2J%E2%80%A8%E2%80%AEx"
-
 
 @pytest.fixture
 async def system(tmp_path: Path) -> AsyncIterator[System]:
@@ -46,19 +44,6 @@ def output(tmp_path: Path) -> Iterator[Callable[[str], Callable[[], list[dict[st
 
     yield begin
     os.close(descriptor)
-
-
-async def test_what_a_caller_sends_forges_nothing(
-    system: System, output: Callable[[str], Callable[[], list[dict[str, str]]]]
-) -> None:
-    end = output("debug")
-    await system.call("GET", f"/session/{HOSTILE}?x=%0Alevel%3Derror")
-    await system.call("POST", "/session", json={"location": "local\n\u2028", "image": "x\x1b[2J"})
-    lines = end()
-    levels = {"debug", "info", "warning"}
-    assert {line["level"] for line in lines} <= levels
-    assert any("level=error event=forged" in line.get("path", "") for line in lines)
-    assert "forged" not in {line["event"] for line in lines}
 
 
 async def test_who_asks_for_what_is_not_there_fills_no_log_and_hides_nobody(

@@ -3,9 +3,7 @@
 It is behind TLS with an authority of its own and has a name of an address that is not public.
 """
 
-import asyncio
 import logging
-import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -14,9 +12,6 @@ from typing import Any
 import pytest
 
 from controlplane.domain.contract import RegistryLogin
-from controlplane.domain.errors import StoreError
-from controlplane.settings.model import Config, load_config
-from controlplane.settings.registries import RegistryConfig
 from tests.support.controlplane.secured_registry import (
     NAME,
     OTHER_PASSWORD,
@@ -26,7 +21,6 @@ from tests.support.controlplane.secured_registry import (
     make_certificate,
 )
 from tests.support.controlplane.system import Answer, System, assert_error
-from tests.support.harness import to_toml
 
 pytestmark = pytest.mark.registry
 SECRETS = (USER["password"], OTHER_PASSWORD)
@@ -39,24 +33,13 @@ class Configured(System):
         super().__init__(folder)
         self.real = registry
         self.tls = tls
-        self.declared: tuple[RegistryConfig, ...] = ()
         self.digest = ""
-
-    @property
-    def config(self) -> Config:
-        found = super().config
-        registries = (*found.registries, *self.declared)
-        return found.model_copy(update={"registries": registries})
 
     @property
     def login(self) -> dict[str, Any]:
         address = f"{NAME}:{self.real.address.rpartition(':')[2]}"
         ca = Path(self.tls["certificate"]).read_text()
         return {"address": address, **USER, "private": True, "ca": ca}
-
-    @property
-    def key(self) -> Path:
-        return self.config.state_dir / "registry.key"
 
     async def push(self) -> None:
         self.digest = await self.real.push("studio/own", "v1")
@@ -171,49 +154,3 @@ async def test_a_password_is_rotated_from_one_request_to_the_next(system: Config
         again = {name: value for name, value in system.login.items() if name != "password"}
         assert (await system.set(**again)).status == 204
         assert await system.works()
-
-
-async def test_a_log_in_outlasts_a_restart_and_not_its_key(system: Configured) -> None:
-    await with_application(system)
-    assert (await system.set(**system.login)).status == 204
-    await system.restart()
-    assert await system.works()
-    await system.stop_serving()
-    kept = system.key.read_bytes()
-    system.key.unlink()
-    await system.serve()
-    assert not await system.works()
-    image = f"{system.login['address']}/studio/own@{system.digest}"
-    with pytest.raises(StoreError, match="set its password again"):
-        await system.control_plane._logins.login_for(image)
-    # Neither is it lost when the file comes back, nor for who sets it again.
-    await system.stop_serving()
-    system.key.write_bytes(kept)
-    await system.serve()
-    assert await system.works()
-    await system.stop_serving()
-    system.key.unlink()
-    await system.serve()
-    assert (await system.set(**system.login)).status == 204
-    assert await system.works()
-
-
-async def test_the_settings_file_has_the_log_in(system: Configured, tmp_path: Path) -> None:
-    await with_application(system)
-    await system.rows("DELETE FROM application")
-    token = system.operator_token
-    answer = await system.call("DELETE", "/operator/registry/own", token=token)
-    assert answer.status == 204, answer.text
-    password, ca = tmp_path / "password", tmp_path / "ca.pem"
-    password.touch(mode=0o600)
-    password.write_text(f"{USER['password']}\n")
-    shutil.copy(system.tls["certificate"], ca)
-    entry = {name: system.login[name] for name in ("address", "username", "private")}
-    entry |= {"name": "own", "password_file": str(password), "ca_file": str(ca)}
-    settings = tmp_path / "controlplane.toml"
-    settings.write_text(to_toml({"registries": [entry]}))
-    system.declared = (await asyncio.to_thread(load_config, settings, {})).registries
-    await system.restart()
-    await system.make_application(tag=None, registry="own", repository="studio/own")
-    assert await system.works()
-    assert_error(await system.set(**system.login), 409)

@@ -109,19 +109,3 @@ async def test_a_list_of_images_is_found_by_its_own_digest(
     index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": listed}
     named = await push.manifest("v1", index)
     assert await client.resolve(row, REPOSITORY, "v1") == named["digest"]
-
-
-async def test_a_tag_that_moves_is_found_where_it_is_now(
-    client: RegistryClient, row: RegistryRow, push: Pusher
-) -> None:
-    for content in (b'{"first":1}', b'{"second":2}'):
-        named = await push.image("moving", content)
-        assert await client.resolve(row, REPOSITORY, "moving") == named["digest"]
-
-
-async def test_an_image_of_too_many_bytes_is_not_pulled(
-    client: RegistryClient, row: RegistryRow, push: Pusher
-) -> None:
-    await push.image("large", b'{"padding":"' + b"a" * 1000 + b'"}')
-    with pytest.raises(ImageRefusedError, match="at most 1000 are allowed"):
-        await client.resolve(row, REPOSITORY, "large")

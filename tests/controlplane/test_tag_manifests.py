@@ -11,7 +11,6 @@ from aiohttp import ClientTimeout
 from controlplane.registries.client import RegistryClient
 from tests.support.controlplane.fake_registry import (
     IMAGE,
-    INDEX,
     LAYER,
     FakeRegistry,
     blob,
@@ -109,9 +108,6 @@ async def test_a_registry_may_say_the_digest_in_another_way_or_not_at_all(
     [
         (FOREIGN, "its image has a part that is kept outside the registry"),
         (image(layers=[blob(LAYER, size=994)]), "its image has 1001 bytes; at most 1000 are"),
-        (image(layers=[blob(LAYER)] * 126), "its image has 126 layers; a host can mount 125"),
-        (image(config=blob("application/vnd.cncf.helm.config.v1+json")), "not a container image"),
-        (index(blob(INDEX, platform=LINUX)), "its image is a list that has a list in it"),
     ],
 )
 async def test_an_image_that_may_not_be_pulled_is_422(
@@ -125,13 +121,6 @@ async def test_so_is_a_list_that_names_one(system: System) -> None:
     good, bad = (push_listed(system.registry, one) for one in (image(), FOREIGN))
     system.registry.push_manifest("studio/game", "v1", index(good, bad))
     await refused(system, "kept outside the registry")
-
-
-async def test_so_is_a_list_in_a_list_that_is_called_an_image(system: System) -> None:
-    inner = index(push_listed(system.registry, image()))
-    outer = index(push_listed(system.registry, inner))
-    system.registry.push_manifest("studio/game", "v1", outer)
-    await refused(system, "a list that has a list in it")
 
 
 async def test_a_tag_that_was_good_stays_as_it_was_enabled(system: System) -> None:
@@ -151,14 +140,11 @@ async def test_an_answer_that_is_no_manifest_is_503(system: System) -> None:
     await is_rejected(system, "its manifest is no JSON")
     system.registry.push_manifest("studio/game", "v1", b" " * (4 * 1024 * 1024 + 1), IMAGE)
     await is_rejected(system, "its answer is larger than 4194304 bytes")
-    system.registry.push_manifest("studio/game", "v1", image(), INDEX)
-    await is_rejected(system, "its manifest is of another type than its header says")
 
 
-@pytest.mark.parametrize("told", ["sha256:" + "0" * 64, "latest", "md5:x", " "])
-async def test_a_manifest_that_its_digest_does_not_name_is_503(system: System, told: str) -> None:
+async def test_a_manifest_that_its_digest_does_not_name_is_503(system: System) -> None:
     system.registry.push("studio/game", "v1")
-    system.registry.told_digest = told
+    system.registry.told_digest = "sha256:" + "0" * 64
     await is_rejected(system, "its manifest is not what its digest says")
 
 

@@ -1,7 +1,6 @@
 """Two authorities at once: what is read, who signs, who is trusted, and what is kept."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest
 from cryptography import x509
 
 from controlplane.api.enrolling import enrolling_tls
-from controlplane.backups.backup import check_keys
 from controlplane.domain.errors import StoreError
 from controlplane.pki.authorities import Authorities
 from controlplane.pki.authority import AUTHORITY_LIFE, ENDING, Authority, Identity
@@ -32,12 +30,6 @@ def is_signed_by(certificate: bytes, authority: Authority) -> bool:
     return x509.load_pem_x509_certificate(certificate).issuer == issuer
 
 
-def test_the_file_of_one_is_read_and_written_as_ever() -> None:
-    one = Authorities.from_pem(FIRST.to_pem())
-    assert one.former is None
-    assert one.to_pem() == FIRST.to_pem()
-
-
 def test_a_rotation_is_read_as_it_was_written_and_an_older_reader_sees_the_new_one() -> None:
     both = Authorities(FIRST).rotated(NOW)
     assert fingerprints(Authorities.from_pem(both.to_pem())) == fingerprints(both)
@@ -58,27 +50,11 @@ def test_what_is_not_one_or_two_authorities_is_damaged() -> None:
         Authorities.from_pem(third.to_pem() + mixed)
 
 
-def test_of_a_fingerprint_nobody_has_the_current_one_is_meant() -> None:
-    both = Authorities(FIRST).rotated(NOW)
-    assert both.of(FIRST.fingerprint) is FIRST
-    for unknown in (None, both.current.fingerprint, "0" * 64):
-        assert both.of(unknown) is both.current
-
-
 def test_an_authority_is_ending_a_year_before_it_does() -> None:
     ending = NOW + (AUTHORITY_LIFE - ENDING).total_seconds()
     assert FIRST.begin == NOW
     assert not FIRST.is_ending(ending)
     assert FIRST.is_ending(ending + 1)
-
-
-def test_a_backup_in_the_middle_of_a_rotation_holds_good_keys(tmp_path: Path) -> None:
-    both = Authorities(FIRST).rotated(NOW).to_pem()
-    (tmp_path / "authority.pem").write_bytes(both)
-    check_keys(tmp_path)
-    (tmp_path / "authority.pem").write_bytes(both[:-40])
-    with pytest.raises(StoreError, match=r"authority\.pem is damaged"):
-        check_keys(tmp_path)
 
 
 @pytest.fixture
@@ -156,16 +132,3 @@ async def test_a_former_authority_that_has_ended_stops_nothing(tmp_path: Path) -
     assert await issuer.renew_own()
     assert is_signed_by(issuer.caller_of(both.current.fingerprint).certificate, both.current)
     await issuer.close()
-
-
-async def test_no_key_is_left_behind_of_what_could_not_be_kept(
-    issuer: Issuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(_handle: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr("os.fsync", fail)
-        with pytest.raises(StoreError, match="No space left"):
-            await issuer.trust(issuer.authorities.rotated(NOW))
-    assert await asyncio.to_thread(os.listdir, tmp_path) == ["authority.pem"]

@@ -1,6 +1,7 @@
 """What a service manager hears of a program."""
 
 import asyncio
+import os
 import socket
 import uuid
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ import pytest
 
 from tests.support.fake_clock import FakeClock
 from tests.support.service_manager import Manager, a_manager
-from tiltyard.runtime.systemd import Notifier, Supervision
+from tiltyard.runtime.systemd import Notifier, Supervision, read_supervision
 
 
 @pytest.fixture(params=["path", "abstract"])
@@ -75,3 +76,26 @@ def test_a_service_manager_that_is_gone_or_reads_nothing_holds_up_nothing(
         notifier = Notifier(Supervision(str(tmp_path / "deaf")))
         while "[Errno 11]" not in caplog.text:  # until its queue is full
             notifier.ready()
+
+
+@pytest.mark.parametrize(
+    ("environment", "asked"),
+    [
+        ({}, Supervision()),
+        (
+            {"NOTIFY_SOCKET": "@n", "WATCHDOG_USEC": "2500000", "WATCHDOG_PID": str(os.getpid())},
+            Supervision("@n", 2.5),
+        ),
+        ({"NOTIFY_SOCKET": "@n", "WATCHDOG_USEC": "10000000"}, Supervision("@n", 10.0)),
+        # Of the process that started us, as when it is run from a service's shell.
+        (
+            {"NOTIFY_SOCKET": "@n", "WATCHDOG_USEC": "10000000", "WATCHDOG_PID": "1"},
+            Supervision("@n"),
+        ),
+        ({"NOTIFY_SOCKET": "@n", "WATCHDOG_USEC": "-1"}, Supervision("@n")),
+    ],
+)
+def test_what_a_service_manager_asks_for_is_in_the_environment(
+    environment: dict[str, str], asked: Supervision
+) -> None:
+    assert read_supervision(environment) == asked

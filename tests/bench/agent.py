@@ -6,7 +6,7 @@ And how soon a killed one has all its sessions again, whose games must not notic
 import os
 import statistics
 import time
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tests.bench import agent_calls
 from tests.bench.memory_host import IMAGE, MemoryHost
@@ -24,18 +24,13 @@ _SETTLE_SECONDS = 3.0
 _MEMORY_MIB = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20
 
 
-@dataclass
-class _Use:
+class _Use(NamedTuple):
     """Of one agent: memory without and with sessions, and cores while it idles with them."""
 
     empty_mb: float
     full_mb: float
     idle_core: float
-    sessions: int
-
-    @property
-    def kb_per_session(self) -> float:
-        return (self.full_mb - self.empty_mb) * 1000 / self.sessions
+    kb_per_session: float
 
 
 def measure(effort: int, steps: Steps) -> list[Result]:
@@ -78,7 +73,8 @@ def _fill(agent: AgentProcess, image: str, count: int, idle_seconds: float) -> _
     agent_calls.start_sessions(agent, image, count)
     time.sleep(min(_SETTLE_SECONDS, idle_seconds))
     core = cores_over(agent.process.pid, idle_seconds)
-    return _Use(empty, rss_mb(agent.process.pid), core, count)
+    full = rss_mb(agent.process.pid)
+    return _Use(empty, full, core, (full - empty) * 1000 / count)
 
 
 def _boots(agent: AgentProcess, times: int) -> list[float]:

@@ -4,55 +4,56 @@ An aiohttp server without middleware, checks or tokens: an empty answer, one dur
 insert followed by an empty gRPC call to another process. The insert is made as the product makes
 its own: by a thread that owns the connection, those that wait together in one commit, answered
 after its `fsync`.
+
+`python -m tests.bench.baseline FOLDER PORT` is the server, with `callee` for a port what it calls.
 """
 
 import asyncio
 import queue
 import sqlite3
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from tempfile import TemporaryDirectory
+from typing import Any
 
+import click
 import grpc
 from aiohttp import web
 
-from tests.bench import empty_call
-from tests.bench.programs import Program, run, until_told
 from tests.support.harness import Process, free_port
 
 EMPTY, INSERT, CHAIN = "/empty", "/insert", "/chain"
-
-
-class Baseline(NamedTuple):
-    """Where it answers, and the processes of its own and of what it calls."""
-
-    url: str
-    processes: tuple[Process, ...]
+_READY = "ready"
 
 
 @contextmanager
-def a_baseline() -> Iterator[Baseline]:
-    """Run it, and what it calls."""
-    port = free_port()
-    with (
-        Program(empty_call.__name__) as callee,
-        Program(__name__, port=port, callee=str(callee.folder / empty_call.SOCKET)) as server,
-    ):
-        yield Baseline(f"http://127.0.0.1:{port}", (server.process, callee.process))
+def a_baseline() -> Iterator[str]:
+    """Run it, and what it calls; give its base address."""
+    port = str(free_port())
+    with TemporaryDirectory(prefix="tiltyard-bench-") as folder, ExitStack() as stack:
+        for part in ("callee", port):
+            process = Process(f"baseline {part}", Path(folder) / f"{part}.log")
+            stack.callback(process.stop)
+            command = [sys.executable, "-m", __name__, folder, part]
+            process.launch(command, partial(_is_ready, process))
+        yield f"http://127.0.0.1:{port}"
+
+
+def _is_ready(process: Process) -> bool:
+    return _READY in process.tail()
 
 
 class _Inserts:
     """The thread that owns the database."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._waiting: queue.SimpleQueue[tuple[str, asyncio.Future[None]] | None]
-        self._waiting = queue.SimpleQueue()
+        self._waiting = queue.SimpleQueue[tuple[str, asyncio.Future[None]]]()
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
+        threading.Thread(target=self._serve, args=(path,), daemon=True).start()
 
     async def insert(self, content: str) -> None:
         """Return once it is on the disk."""
@@ -60,28 +61,23 @@ class _Inserts:
         self._waiting.put((content, committed))
         await committed
 
-    def close(self) -> None:
-        self._waiting.put(None)
-        self._thread.join()
-
-    def _serve(self) -> None:
-        db = sqlite3.connect(self._path, isolation_level=None)
+    def _serve(self, path: Path) -> None:
+        db = sqlite3.connect(path, isolation_level=None)
         for sql in (
             "PRAGMA journal_mode=WAL",
             "PRAGMA synchronous=FULL",
             "CREATE TABLE content(number INTEGER PRIMARY KEY, text TEXT NOT NULL) STRICT",
         ):
             db.execute(sql)
-        while (first := self._waiting.get()) is not None:
-            batch = [first]
-            while not self._waiting.empty() and (other := self._waiting.get()) is not None:
-                batch.append(other)
+        while True:
+            batch = [self._waiting.get()]
+            while not self._waiting.empty():
+                batch.append(self._waiting.get())
             db.execute("BEGIN IMMEDIATE")
             for content, _ in batch:
                 db.execute("INSERT INTO content(text) VALUES (?)", (content,))
             db.execute("COMMIT")
             self._loop.call_soon_threadsafe(_resolve, [committed for _, committed in batch])
-        db.close()
 
 
 def _resolve(futures: list[asyncio.Future[None]]) -> None:
@@ -90,36 +86,50 @@ def _resolve(futures: list[asyncio.Future[None]]) -> None:
             future.set_result(None)
 
 
-async def serve(folder: str, port: int, callee: str) -> None:
-    inserts = _Inserts(Path(folder) / "baseline.db")
-    async with grpc.aio.insecure_channel(f"unix:{callee}") as channel:
-        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
-            empty_call.METHOD
-        )
+async def _serve(folder: Path, port: int) -> None:
+    inserts = _Inserts(folder / "baseline.db")
+    channel = grpc.aio.insecure_channel(f"unix:{folder}/callee.sock")
+    call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/bench/Call")
 
-        async def empty(_: web.Request) -> web.Response:
-            return web.Response()
+    async def empty(_: web.Request) -> web.Response:
+        return web.Response()
 
-        async def insert(request: web.Request) -> web.Response:
-            await inserts.insert(await request.text())
-            return web.Response()
+    async def insert(request: web.Request) -> web.Response:
+        await inserts.insert(await request.text())
+        return web.Response()
 
-        async def chain(request: web.Request) -> web.Response:
-            await inserts.insert(await request.text())
-            await call(b"", timeout=10)
-            return web.Response(status=201)
+    async def chain(request: web.Request) -> web.Response:
+        await inserts.insert(await request.text())
+        await call(b"", timeout=10)
+        return web.Response(status=201)
 
-        app = web.Application()
-        app.router.add_get(EMPTY, empty)
-        app.router.add_put(INSERT, insert)
-        app.router.add_post(CHAIN, chain)
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", port).start()
-        await until_told()
-        await runner.cleanup()
-    inserts.close()
+    app = web.Application()
+    app.add_routes([web.get(EMPTY, empty), web.put(INSERT, insert), web.post(CHAIN, chain)])
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    click.echo(_READY)
+    await asyncio.Event().wait()
+
+
+async def _be_called(folder: Path) -> None:
+    async def call(_request: bytes, _context: Any) -> bytes:
+        return b""
+
+    server = grpc.aio.server()
+    method: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(call)
+    handler = grpc.method_handlers_generic_handler("bench", {"Call": method})
+    server.add_generic_rpc_handlers((handler,))
+    server.add_insecure_port(f"unix:{folder}/callee.sock")
+    await server.start()
+    click.echo(_READY)
+    await server.wait_for_termination()
+
+
+async def main(folder: str, part: str) -> None:
+    """Serve until SIGTERM."""
+    await (_be_called(Path(folder)) if part == "callee" else _serve(Path(folder), int(part)))
 
 
 if __name__ == "__main__":
-    run(serve)
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,25 +1,23 @@
 """A cold start: POST /session to its 201, against what the engine alone takes for the same.
 
 The options are not repeated here: the container of a first session is inspected, and the same body
-is sent to the Docker API, the same options are given to `docker run`. The three are interleaved in
-one run, in an order that rotates, and each removes its container before the next begins.
+is sent to the Docker API. Each removes its container before the other begins.
 """
 
 import http.client
 import json
 import socket
 import statistics
-import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from tests.bench.report import Result
+from tests.bench.turns import in_turn
 from tests.demo_game import UDP_PORT
 from tests.demo_game.player import udp_round_trip
 from tests.support.deployment import REGION, Deployment, Steps, application, enable_tag
@@ -32,6 +30,8 @@ CREATE = "/containers/create"
 _WARM_UP = 2
 _TIMEOUT = 60
 _LABEL = "io.tiltyard.bench"
+_Times = dict[str, list[tuple[float, float]]]
+"""Of every way and round the milliseconds of the start, and of a session's first UDP reply."""
 _COPIED = ("Image", "Cmd", "Env", "User", "ExposedPorts", "Healthcheck", "Labels")
 
 
@@ -58,16 +58,6 @@ def _call(engine: _Unix, method: str, path: str, body: object = None) -> Any:
     return json.loads(text) if text else None
 
 
-@dataclass
-class _Times:
-    """Milliseconds of every round."""
-
-    session: list[float] = field(default_factory=list)
-    api: list[float] = field(default_factory=list)
-    run: list[float] = field(default_factory=list)
-    first_udp: list[float] = field(default_factory=list)
-
-
 def measure(effort: int, steps: Steps) -> list[Result]:
     """Run all rounds and return the medians."""
     rounds, at_once = max(3, effort * 30 // 100), max(4, effort * AT_ONCE // 100)
@@ -81,27 +71,32 @@ def measure(effort: int, steps: Steps) -> list[Result]:
             parallel = bench.at_once(at_once, max(1, effort * TIMES // 100))
         return [
             *_figures("bridge", bridge),
-            Result("cold.first_udp.ms", statistics.median(bridge.first_udp), "ms"),
+            Result(
+                "cold.first_udp.ms", statistics.median(udp for _, udp in bridge["session"]), "ms"
+            ),
             *_figures("host", host),
             *parallel,
         ]
 
 
 def _figures(mode: str, times: _Times) -> list[Result]:
-    session, api = statistics.median(times.session), statistics.median(times.api)
-    run = statistics.median(times.run)
+    session, api = (
+        statistics.median(each[0] for each in times[way]) for way in ("session", "api")
+    )
     return [
         Result(f"cold.{mode}.session_ms", session, "ms"),
         Result(f"cold.{mode}.engine_ms", api, "ms"),
-        Result(f"cold.{mode}.docker_run_ms", run, "ms"),
         Result(f"cold.{mode}.extra_ms", session - api, "ms", most=10),
         Result(f"cold.{mode}.ratio", session / api, "x", most=1.05),
-        Result(f"cold.{mode}.ratio_to_docker_run", session / run, "x"),
     ]
 
 
+def _median(rounds: list[tuple[float, float]], which: int) -> float:
+    return statistics.median(each[which] for each in rounds)
+
+
 class _Bench:
-    """Starts the same container by a session, by the engine's API and by `docker run`."""
+    """Starts the same container by a session and by the engine's API."""
 
     def __init__(self, deployment: Deployment) -> None:
         self._client = deployment.client
@@ -122,19 +117,17 @@ class _Bench:
                 self._bodies[mode] = self._options_of_a_session(engine, mode)
 
     def one_by_one(self, mode: str, rounds: int) -> _Times:
-        """Take turns, in an order that rotates; nothing runs beside."""
-        times, body = _Times(), self._bodies[mode]
+        """Take turns; nothing runs beside."""
+        body = self._bodies[mode]
         with _connected(self._socket) as engine:
-            ways: list[Callable[[_Times], None]] = [
-                lambda kept: self._post_session(mode, kept),
-                lambda kept: _create_and_start(engine, body, kept),
-                lambda kept: _docker_run(engine, body, kept),
-            ]
-            for number in range(_WARM_UP + rounds):
-                kept = times if number >= _WARM_UP else _Times()
-                for place in range(len(ways)):
-                    ways[(number + place) % len(ways)](kept)
-        return times
+            times = in_turn(
+                _WARM_UP + rounds,
+                {
+                    "session": lambda: self._post_session(mode),
+                    "api": lambda: _create_and_start(engine, body),
+                },
+            )
+        return {way: taken[_WARM_UP:] for way, taken in times.items()}
 
     def at_once(self, count: int, times: int) -> list[Result]:
         """Ask for many at once, and have the engine make as many, at several concurrencies."""
@@ -195,7 +188,7 @@ class _Bench:
         running = {"filters": json.dumps({"label": [label], "status": ["running"]})}
         with self._session(mode):
             (found,) = _call(engine, "GET", f"/containers/json?{urlencode(running)}")
-            return options_of(_call(engine, "GET", f"/containers/{found['Id']}/json"))
+            return _options_of(_call(engine, "GET", f"/containers/{found['Id']}/json"))
 
     @contextmanager
     def _session(self, mode: str) -> Iterator[tuple[str, int]]:
@@ -205,12 +198,12 @@ class _Bench:
         finally:
             self._client.delete_session(made["id"]).expect(204)
 
-    def _post_session(self, mode: str, times: _Times) -> None:
+    def _post_session(self, mode: str) -> tuple[float, float]:
         begin = time.perf_counter()
         with self._session(mode) as (host, port):
-            times.session.append((time.perf_counter() - begin) * 1000)
+            started = time.perf_counter()
             udp_round_trip(host, port)
-            times.first_udp.append((time.perf_counter() - begin) * 1000)
+            return (started - begin) * 1000, (time.perf_counter() - begin) * 1000
 
 
 def _application(mode: str) -> str:
@@ -235,33 +228,22 @@ def _remove(engine: _Unix, container: str) -> None:
     _call(engine, "DELETE", f"/containers/{container}?force=true&v=true")
 
 
-def options_of(found: Mapping[str, Any]) -> dict[str, Any]:
+def _options_of(found: Mapping[str, Any]) -> dict[str, Any]:
     """Return the create body of an inspected container, with labels that are not the agent's."""
     config = {name: found["Config"][name] for name in _COPIED if found["Config"].get(name)}
     config["Labels"] = {f"{_LABEL}.{n}": text for n, text in enumerate(config["Labels"].values())}
     return {**config, "HostConfig": found["HostConfig"]}
 
 
-def _create_and_start(engine: _Unix, body: Mapping[str, Any], times: _Times) -> None:
+def _create_and_start(engine: _Unix, body: Mapping[str, Any]) -> tuple[float, float]:
     sent = _with_free_port(body)
     begin = time.perf_counter()
     container = _call(engine, "POST", CREATE, sent)["Id"]
     try:
         _call(engine, "POST", f"/containers/{container}/start")
-        times.api.append((time.perf_counter() - begin) * 1000)
+        return (time.perf_counter() - begin) * 1000, 0.0
     finally:
         _remove(engine, container)
-
-
-def _docker_run(engine: _Unix, body: Mapping[str, Any], times: _Times) -> None:
-    command = run_command(_with_free_port(body))
-    begin = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TIMEOUT)
-    elapsed = (time.perf_counter() - begin) * 1000
-    if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
-    times.run.append(elapsed)
-    _remove(engine, done.stdout.strip())
 
 
 def _with_free_port(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -271,43 +253,3 @@ def _with_free_port(body: Mapping[str, Any]) -> dict[str, Any]:
         for port, published in (host["PortBindings"] or {}).items()
     }
     return {**body, "HostConfig": {**host, "PortBindings": bindings}}
-
-
-def run_command(body: Mapping[str, Any]) -> list[str]:
-    """Return the `docker run` that asks for what the create body asks for."""
-    flags = [*_flags(body), *_host_flags(body["HostConfig"])]
-    return ["docker", "run", "--detach", *flags, body["Image"], *body.get("Cmd", [])]
-
-
-def _flags(body: Mapping[str, Any]) -> Iterator[str]:
-    host = body["HostConfig"]
-    for variable in body.get("Env", []):
-        yield f"--env={variable}"
-    for name, text in body["Labels"].items():
-        yield f"--label={name}={text}"
-    for port, published in (host["PortBindings"] or {}).items():
-        for one in published:
-            yield f"--publish={one['HostIp']}:{one['HostPort']}:{port}"
-    for mount in host.get("Mounts") or []:
-        read_only = ",readonly" if mount.get("ReadOnly") else ""
-        yield f"--mount=type=bind,src={mount['Source']},dst={mount['Target']}{read_only}"
-
-
-def _host_flags(host: Mapping[str, Any]) -> Iterator[str]:
-    if host.get("Init"):
-        yield "--init"
-    yield f"--network={host['NetworkMode']}"
-    for option in host.get("SecurityOpt") or []:
-        yield f"--security-opt={option}"
-    for capability in host.get("CapDrop") or []:
-        yield f"--cap-drop={capability}"
-    for limit in host.get("Ulimits") or []:
-        yield f"--ulimit={limit['Name']}={limit['Soft']}:{limit['Hard']}"
-    yield f"--pids-limit={host['PidsLimit']}"
-    yield f"--memory={host['Memory']}"
-    yield f"--memory-swap={host['MemorySwap']}"
-    yield f"--cpus={host['NanoCpus'] / 1e9}"
-    yield f"--cpu-shares={host['CpuShares']}"
-    yield f"--log-driver={host['LogConfig']['Type']}"
-    for name, text in host["LogConfig"]["Config"].items():
-        yield f"--log-opt={name}={text}"

@@ -59,7 +59,7 @@ class Fleet:
     """A control plane that has taken in all hosts and their sessions."""
 
     def __init__(self, control_plane: ControlPlaneProcess, sessions: int) -> None:
-        self._control_plane = control_plane
+        self.control_plane = control_plane
         self._sessions = sessions
         self.adopted_s = math.nan
         """Seconds until it had rows for all sessions, which it knew nothing of."""
@@ -67,16 +67,11 @@ class Fleet:
     @property
     def pid(self) -> int:
         """The control plane's process."""
-        return self._control_plane.process.pid
-
-    @property
-    def control_plane(self) -> ControlPlaneProcess:
-        """The control plane."""
-        return self._control_plane
+        return self.control_plane.process.pid
 
     def until_converged(self) -> None:
         """Wait until the control plane has heard of every session; TimeoutError."""
-        operator = ApiClient(self._control_plane.base_url, self._control_plane.operator_token)
+        operator = ApiClient(self.control_plane.base_url, self.control_plane.operator_token)
         deadline = time.monotonic() + _CONVERGE_TIMEOUT
         while (heard := _sessions_heard(operator)) != self._sessions:
             if time.monotonic() > deadline:
@@ -85,9 +80,9 @@ class Fleet:
 
     def restart(self) -> float:
         """Restart the control plane; return the seconds from its launch until all is heard."""
-        self._control_plane.process.stop()
+        self.control_plane.process.stop()
         begin = time.monotonic()
-        self._control_plane.start()
+        self.control_plane.start()
         self.until_converged()
         return time.monotonic() - begin
 

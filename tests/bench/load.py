@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +68,7 @@ def run_load(url: str, asks: Sequence[Ask], *, callers: int, token: str = "") ->
     done = subprocess.run(
         [sys.executable, "-m", __name__],
         cwd=_ROOT,
-        input=json.dumps(_told(url, asks, callers, token)),
+        input=json.dumps(_input(url, asks, callers, token)),
         capture_output=True,
         text=True,
         timeout=_TIMEOUT,
@@ -96,7 +96,7 @@ def a_flood(url: str, asks: Sequence[Ask], *, callers: int, token: str = "") -> 
         assert flood.stdin is not None
         assert flood.stdout is not None
         try:
-            flood.stdin.write(json.dumps(_told(url, asks, callers, token)))
+            flood.stdin.write(json.dumps(_input(url, asks, callers, token)))
             flood.stdin.close()
             began = flood.stdout.readline()
             yield
@@ -106,8 +106,8 @@ def a_flood(url: str, asks: Sequence[Ask], *, callers: int, token: str = "") -> 
             flood.terminate()
 
 
-def _told(url: str, asks: Sequence[Ask], callers: int, token: str) -> dict[str, object]:
-    """Give what the process of the callers is told."""
+def _input(url: str, asks: Sequence[Ask], callers: int, token: str) -> dict[str, object]:
+    """Give what the process of the callers reads."""
     address = urlsplit(url)
     return {
         "host": address.hostname,
@@ -115,27 +115,6 @@ def _told(url: str, asks: Sequence[Ask], callers: int, token: str) -> dict[str, 
         "callers": callers,
         "asks": [(ask.encoded(token), ask.expect) for ask in asks],
     }
-
-
-def side_by_side(
-    ours: Callable[[], Load],
-    least: Callable[[], Load],
-    rounds: int,
-    *,
-    ready: Callable[[], object] = bool,
-) -> list[tuple[Load, Load]]:
-    """Do both so often, in turns: every other time it is the second that begins.
-
-    Both wait until what is measured is `ready`, and so at rest.
-    """
-    taken = []
-    for number in range(rounds):
-        ready()
-        first = ours() if number % 2 else least()
-        ready()
-        second = least() if number % 2 else ours()
-        taken.append((first, second) if number % 2 else (second, first))
-    return taken
 
 
 def rate(loads: Iterable[Load]) -> float:
@@ -180,7 +159,7 @@ class _Caller(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
-        body = _whole_body(self._buffer)
+        body = whole_body(self._buffer)
         if body is None:
             return
         taken, answer, self._buffer = time.perf_counter() - self._begin, self._buffer, b""
@@ -200,7 +179,7 @@ class _Caller(asyncio.Protocol):
                 each.set_exception(ConnectionError(f"hung up: {error}"))
 
 
-def _whole_body(answer: bytes) -> bytes | None:
+def whole_body(answer: bytes) -> bytes | None:
     """Give the body of an answer; None until it is whole."""
     head, end, body = answer.partition(b"\r\n\r\n")
     if not end:

@@ -1,9 +1,7 @@
 """A session of the demo game, seen through HTTP and by the `docker` command, side by side."""
 
-import statistics
 import subprocess
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tests.support.api_client import ApiClient
@@ -64,16 +62,3 @@ def to_nowhere(command: str) -> None:
         check=True,
         timeout=_TIMEOUT,
     )
-
-
-def in_turn(rounds: int, ways: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-    """Run each variant `rounds` times, in rotating order; return their median seconds."""
-    taken: dict[str, list[float]] = {name: [] for name in ways}
-    names = list(ways)
-    for number in range(rounds):
-        for place in range(len(names)):
-            name = names[(number + place) % len(names)]
-            begin = time.perf_counter()
-            ways[name]()
-            taken[name].append(time.perf_counter() - begin)
-    return {name: statistics.median(seconds) for name, seconds in taken.items()}

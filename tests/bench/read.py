@@ -13,17 +13,10 @@ from urllib.parse import urlencode
 
 from tests.bench import baseline
 from tests.bench.fleet import a_fleet
-from tests.bench.load import (
-    Ask,
-    Load,
-    a_flood,
-    percentile,
-    rate,
-    run_load,
-    side_by_side,
-)
+from tests.bench.load import Ask, Load, a_flood, percentile, rate, run_load
 from tests.bench.report import Result
 from tests.bench.simulated_agents import ACCOUNT, group, session_id
+from tests.bench.turns import in_turn
 from tests.support.api_client import ApiClient
 from tests.support.deployment import Steps
 from tests.support.harness import ControlPlaneProcess
@@ -76,15 +69,17 @@ class _Bench:
 
     def rounds(
         self, ask: Callable[[str], Ask], least: Ask, rounds: int, count: int
-    ) -> list[tuple[Load, Load]]:
+    ) -> dict[str, list[Load]]:
         """Ask about one session after the other, and the baseline as often."""
         sessions = itertools.islice(itertools.cycle(self._sessions), rounds * count)
         asks = [ask(session_id(*session)) for session in sessions]
         portions = iter([asks[first : first + count] for first in range(0, len(asks), count)])
-        return side_by_side(
-            lambda: self._ask(next(portions), CALLERS),
-            lambda: run_load(self._url, [least] * count, callers=CALLERS),
+        return in_turn(
             rounds,
+            {
+                "ours": lambda: self._ask(next(portions), CALLERS),
+                "least": lambda: run_load(self._url, [least] * count, callers=CALLERS),
+            },
         )
 
     def listed(self, query: Mapping[str, str], rounds: int, count: int) -> float:
@@ -119,10 +114,10 @@ class _Bench:
             with a_flood(url, flood, callers=FLOODERS, token=flooder):
                 return by_itself()
 
-        taken = side_by_side(by_itself, beside_a_flood, rounds)
+        taken = in_turn(rounds, {"alone": by_itself, "beside": beside_a_flood})
         alone, beside = (
             statistics.median(percentile(load.times, 99) for load in loads)
-            for loads in zip(*taken, strict=True)
+            for loads in taken.values()
         )
         return alone, beside
 
@@ -140,8 +135,8 @@ def _join(session: str) -> Ask:
     return Ask("PUT", "/session/player/join", 200, body)
 
 
-def _figures(name: str, rounds: Sequence[tuple[Load, Load]]) -> list[Result]:
-    ours, least = rate(load for load, _ in rounds), rate(load for _, load in rounds)
+def _figures(name: str, rounds: Mapping[str, Sequence[Load]]) -> list[Result]:
+    ours, least = rate(rounds["ours"]), rate(rounds["least"])
     return [
         Result(f"read.{name}.per_s", ours, "/s"),
         Result(f"read.{name}.least_per_s", least, "/s"),
@@ -152,4 +147,4 @@ def _figures(name: str, rounds: Sequence[tuple[Load, Load]]) -> list[Result]:
 @contextmanager
 def _a_bench(sessions: int, steps: Steps) -> Iterator[_Bench]:
     with a_fleet(HOSTS, sessions // HOSTS, steps) as fleet, baseline.a_baseline() as least:
-        yield _Bench(fleet.control_plane, least.url, sessions)
+        yield _Bench(fleet.control_plane, least, sessions)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.bench.baseline import CHAIN, EMPTY, INSERT, a_baseline
-from tests.bench.load import Ask, Load, _whole_body, percentile, run_load, side_by_side
+from tests.bench.load import Ask, run_load, whole_body
 
 HEAD = b"HTTP/1.1 200 OK\r\nServer: x\r\n"
 
@@ -23,31 +23,13 @@ HEAD = b"HTTP/1.1 200 OK\r\nServer: x\r\n"
     ],
 )
 def test_an_answer_is_waited_for_until_it_is_whole(answer: bytes, body: bytes | None) -> None:
-    assert _whole_body(answer) == body
-
-
-def test_percentiles() -> None:
-    values = [float(number) for number in range(100, 0, -1)]
-    assert (percentile(values, 50), percentile(values, 99)) == (50.0, 99.0)
-    assert percentile([7.0], 99) == 7.0
-
-
-def test_the_first_changes_with_each_round_and_pairs_do_not() -> None:
-    done: list[str] = []
-
-    def one(name: str) -> Load:
-        done.append(name)
-        return Load(1.0, [], [name])
-
-    pairs = side_by_side(lambda: one("ours"), lambda: one("least"), 2)
-    assert done == ["least", "ours", "ours", "least"]
-    assert [(ours.bodies, least.bodies) for ours, least in pairs] == [(["ours"], ["least"])] * 2
+    assert whole_body(answer) == body
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with a_baseline() as baseline:
-        yield baseline.url
+    with a_baseline() as url:
+        yield url
 
 
 @pytest.mark.parametrize(

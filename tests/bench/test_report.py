@@ -1,6 +1,6 @@
 """The figures on the page: new ones replace old ones, and the rest of the page stays."""
 
-from tests.bench.report import BEGIN, END, PAGE, Result, table, with_figures
+from tests.bench.report import BEGIN, END, Result, with_figures
 
 CONTENT = {"machine": {"cores": 2}, "versions": {"python": "3"}, "commit": "a" * 40 + "+"}
 EMPTY = f"# Title\n\n{BEGIN}\n{END}\n\nWords.\n"
@@ -31,15 +31,3 @@ def test_a_part_that_ran_alone_leaves_the_others() -> None:
     assert first.endswith("| bbbbbbb |")
     assert second == rows(page)[1]
     assert with_figures(again, [], {**CONTENT, "commit": "b" * 40}) == again
-
-
-def test_what_is_missed_is_said() -> None:
-    good, missed = table([GOOD, MISSED]).splitlines()
-    assert "MISSED" in missed
-    assert "MISSED" not in good
-    assert not Result("part.beside", 7.0, "ms").misses
-
-
-def test_the_page_has_a_place_for_them() -> None:
-    text = PAGE.read_text()
-    assert text.index(BEGIN) < text.index(END)

@@ -9,16 +9,14 @@ from the claims.
 import json
 import statistics
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from tests.bench import baseline
-from tests.bench.baseline import Baseline
-from tests.bench.load import Ask, Load, percentile, rate, run_load, side_by_side
+from tests.bench.load import Ask, Load, percentile, rate, run_load
 from tests.bench.memory_host import MemoryHost
-from tests.bench.process_use import cpu_seconds
 from tests.bench.report import Result
+from tests.bench.turns import in_turn
 from tests.demo_game import UDP_PORT
 from tests.support.api_client import ApiClient
 from tests.support.deployment import (
@@ -30,7 +28,7 @@ from tests.support.deployment import (
     application,
     enable_tag,
 )
-from tests.support.harness import AgentSpec, ControlPlaneProcess, Process
+from tests.support.harness import AgentSpec, ControlPlaneProcess
 
 HOSTS, POOL = 2, 1000
 CALLERS, ROUNDS, ROUNDS_OF_ONE = 32, 20, 3
@@ -61,20 +59,20 @@ def measure(effort: int, steps: Steps) -> list[Result]:
                 ones = fleet.rounds(1, least, alone)
             with steps.step(f"warm, {CALLERS} callers, {rounds} x {size} claims"):
                 many = fleet.rounds(CALLERS, least, rounds)
-    claim_rate, chain_rate = rate(claim for claim, _ in many), rate(chain for _, chain in many)
     return [
-        Result("warm.one.p50_ms", _median(ones, 0, 50), "ms", most=5),
-        Result("warm.one.p99_ms", _median(ones, 0, 99), "ms", most=20),
-        Result("warm.one.chain_p50_ms", _median(ones, 1, 50), "ms"),
-        Result("warm.many.p50_ms", _median(many, 0, 50), "ms"),
-        Result("warm.many.p99_ms", _median(many, 0, 99), "ms"),
-        Result("warm.claims_per_s", claim_rate, "/s"),
-        Result("warm.chains_per_s", chain_rate, "/s"),
-        Result("warm.chain.ratio", _part(many), "x", least=0.6),
-        Result("warm.flatness", _part(many[-ENDS:]) / _part(many[:ENDS]), "x", least=0.9),
-        *(
-            Result(f"warm.{part}.cpu_ms", statistics.median(each), "ms")
-            for part, each in sorted(fleet.cpu_ms.items())
+        Result("warm.one.p50_ms", _median(ones["claim"], 50), "ms", most=5),
+        Result("warm.one.p99_ms", _median(ones["claim"], 99), "ms", most=20),
+        Result("warm.one.chain_p50_ms", _median(ones["chain"], 50), "ms"),
+        Result("warm.many.p50_ms", _median(many["claim"], 50), "ms"),
+        Result("warm.many.p99_ms", _median(many["claim"], 99), "ms"),
+        Result("warm.claims_per_s", rate(many["claim"]), "/s"),
+        Result("warm.chains_per_s", rate(many["chain"]), "/s"),
+        Result("warm.chain.ratio", _part(many, slice(None)), "x", least=0.6),
+        Result(
+            "warm.flatness",
+            _part(many, slice(-ENDS, None)) / _part(many, slice(ENDS)),
+            "x",
+            least=0.9,
         ),
         *on_docker,
     ]
@@ -83,52 +81,32 @@ def measure(effort: int, steps: Steps) -> list[Result]:
 class _Fleet:
     """A control plane with one pool, which claims empty."""
 
-    def __init__(
-        self, control_plane: ControlPlaneProcess, hosts: Sequence[Process], size: int
-    ) -> None:
-        self._parts = {"controlplane": (control_plane.process,), "hosts": tuple(hosts)}
+    def __init__(self, control_plane: ControlPlaneProcess, size: int) -> None:
         self._token, self._url = control_plane.tokens["default"], control_plane.base_url
         self._client = control_plane.client()
         self.size = size
-        self.cpu_ms: defaultdict[str, list[float]] = defaultdict(list)
-        """Milliseconds of processor time that an ask took of each part, in each round."""
 
-    def rounds(self, callers: int, least: Baseline, rounds: int) -> list[tuple[Load, Load]]:
+    def rounds(self, callers: int, least: str, rounds: int) -> dict[str, list[Load]]:
         """Claim the whole pool so often, and have the chain done as often."""
-        self.cpu_ms.clear()
         ask = Ask("POST", baseline.CHAIN, 201, json.dumps({"image": APPLICATION}))
         chain = [ask] * self.size
-        return side_by_side(
-            lambda: self._claim_all(callers),
-            lambda: self._measured(
-                {"chain": least.processes}, lambda: run_load(least.url, chain, callers=callers)
-            ),
+        return in_turn(
             rounds,
+            {
+                "claim": lambda: self._claim_all(callers),
+                "chain": lambda: run_load(least, chain, callers=callers),
+            },
             ready=lambda: _until_ready(self._client, self.size),
         )
 
     def _claim_all(self, callers: int) -> Load:
         """Claim the pool empty, and stop what was claimed."""
         claims = [_CLAIM] * self.size
-        load = self._measured(
-            self._parts, lambda: run_load(self._url, claims, callers=callers, token=self._token)
-        )
+        load = run_load(self._url, claims, callers=callers, token=self._token)
         ids = [json.loads(each)["id"] for each in load.bodies]
         stops = [Ask("DELETE", f"/session/{each}", 204) for each in ids]
         run_load(self._url, stops, callers=CALLERS, token=self._token)
         return load
-
-    def _measured(self, parts: Mapping[str, tuple[Process, ...]], run: Callable[[], Load]) -> Load:
-        before = {name: _cpu_seconds(processes) for name, processes in parts.items()}
-        load = run()
-        for name, processes in parts.items():
-            taken = _cpu_seconds(processes) - before[name]
-            self.cpu_ms[name].append(taken * 1000 / len(load.times))
-        return load
-
-
-def _cpu_seconds(processes: tuple[Process, ...]) -> float:
-    return sum(cpu_seconds(process.pid) for process in processes)
 
 
 @contextmanager
@@ -146,8 +124,7 @@ def _a_fleet(deployment: Deployment, size: int) -> Iterator[_Fleet]:
         one_port = [{"requested": UDP_PORT, "protocol": "udp", "tls": False}]
         client.post("/application", application(ports=one_port)).expect(201)
         enable_tag(client, APPLICATION, deployment.image.tag)
-        processes = [host.process for host in hosts]
-        fleet = _Fleet(control_plane, processes, size // HOSTS * HOSTS)
+        fleet = _Fleet(control_plane, size // HOSTS * HOSTS)
         _keep(client, fleet.size)
         yield fleet
 
@@ -181,10 +158,10 @@ def _until_ready(client: ApiClient, size: int) -> None:
         time.sleep(0.1)
 
 
-def _part(rounds: Sequence[tuple[Load, Load]]) -> float:
+def _part(loads: Mapping[str, Sequence[Load]], rounds: slice) -> float:
     """Give the throughput of claims as a part of the chain's."""
-    return rate(claim for claim, _ in rounds) / rate(chain for _, chain in rounds)
+    return rate(loads["claim"][rounds]) / rate(loads["chain"][rounds])
 
 
-def _median(rounds: Sequence[tuple[Load, Load]], which: int, per_cent: int) -> float:
-    return statistics.median(percentile(each[which].times, per_cent) for each in rounds)
+def _median(loads: Sequence[Load], per_cent: int) -> float:
+    return statistics.median(percentile(load.times, per_cent) for load in loads)

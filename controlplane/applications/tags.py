@@ -13,7 +13,7 @@ from controlplane.domain.errors import (
     Violation,
 )
 from controlplane.fleet.fleet import Fleet
-from controlplane.registries.client import TAG, TagResolver
+from controlplane.registries.client import TAG, RegistryClient
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.applications import Application
 from controlplane.storage.tables.registries import Registry, RegistryStore
@@ -33,7 +33,7 @@ class Tags:
         registries: RegistryStore,
         fleet: Fleet,
         changed: Callable[[], None],
-        resolver: TagResolver,
+        resolver: RegistryClient,
         clock: Clock,
         reach: Reach = no_failpoint,
     ) -> None:

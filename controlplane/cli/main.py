@@ -2,6 +2,7 @@
 
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +15,9 @@ from controlplane.domain.names import NAME_RULE, is_name
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.logging.output import written
 from tiltyard.runtime.systemd import read_supervision
+
+if TYPE_CHECKING:
+    from controlplane.settings.model import Config
 
 log = get_logger(__name__)
 
@@ -34,6 +38,18 @@ def _account_names(_: object, __: object, names: tuple[str, ...]) -> tuple[str, 
     return names
 
 
+def _settings(path: Path) -> "Config":
+    """Read the settings, or end the command."""
+    # pydantic takes longer to import than a command needs to show its help.
+    from controlplane.settings.model import load_config  # noqa: PLC0415
+    from tiltyard.runtime.settings import SettingsError, refuse  # noqa: PLC0415
+
+    try:
+        return load_config(path)
+    except SettingsError as error:
+        refuse(error)
+
+
 @click.group()
 @click.version_option(package_name="tiltyard")
 def main() -> None:
@@ -45,9 +61,9 @@ def main() -> None:
 def serve(path: Path) -> None:
     """Serve the HTTP API until SIGTERM or SIGINT. SIGHUP is ignored."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
-    from controlplane.cli import server, settings  # noqa: PLC0415  # it says why
+    from controlplane.cli import server  # noqa: PLC0415  # it says why
 
-    config = settings.load(path)
+    config = _settings(path)
     stream = read_supervision().journal_stream
     form = config.log_format
     with written(config.log_level, form, journal_stream=stream, limited=server.LIMITED):
@@ -90,9 +106,9 @@ def init(
 
     Run again it adds the accounts that are missing and prints only their tokens.
     """
-    from controlplane.cli import server, settings  # noqa: PLC0415  # it says why
+    from controlplane.cli import server  # noqa: PLC0415  # it says why
 
-    config = settings.load(path)
+    config = _settings(path)
     try:
         tokens = server.initialise(config, accounts, new_operator_token=new_operator_token)
     except StoreError as error:
@@ -114,9 +130,9 @@ def backup(path: Path, target: Path, *, force: bool) -> None:
     The file has mode 0600; it gives access to every host. With - it goes to standard output, for a
     program that encrypts it.
     """
-    from controlplane.cli import backups, settings  # noqa: PLC0415  # as for `serve`
+    from controlplane.cli import backups  # noqa: PLC0415  # as for `serve`
 
-    backups.write_backup_of(settings.load(path), target, force=force)
+    backups.write_backup_of(_settings(path), target, force=force)
 
 
 @main.command()
@@ -128,9 +144,9 @@ def restore(path: Path, source: Path, *, force: bool) -> None:
 
     The backup is checked before anything is changed, and the files that it replaces are kept.
     """
-    from controlplane.cli import backups, settings  # noqa: PLC0415  # as for `serve`
+    from controlplane.cli import backups  # noqa: PLC0415  # as for `serve`
 
-    backups.restore_from(settings.load(path), source, force=force)
+    backups.restore_from(_settings(path), source, force=force)
 
 
 for command in (*operator_cli.COMMANDS, *fleet_cli.COMMANDS, *authority_cli.COMMANDS):
@@ -146,6 +162,6 @@ def config_group() -> None:
 @_CONFIG
 def check_config(path: Path) -> None:
     """Report all mistakes in the settings, or show the settings."""
-    from controlplane.cli import settings  # noqa: PLC0415  # as for `serve`
+    from tiltyard.runtime.settings import show  # noqa: PLC0415  # as in `_settings`
 
-    settings.check(path)
+    show(_settings(path))

@@ -1,8 +1,4 @@
-"""`serve` and `init`: run the program, or create what its first start needs.
-
-It is apart from `cli`, which imports it for these two commands only: an operator's command needs
-neither the database nor gRPC, and importing them takes longer than its call.
-"""
+"""`serve` and `init`. Imported for these commands alone, since it takes longer than a call."""
 
 import asyncio
 import gc
@@ -24,8 +20,7 @@ LIMITED = frozenset({REFUSED, NOT_STARTED})
 """Events below warning level that callers can cause at any rate."""
 
 COLLECT_AFTER = 50_000
-"""Objects more than were freed until garbage is looked for. What is made of a fleet stays, so that
-with Python's 700 taking in 100,000 sessions is looked through some hundred times for nothing."""
+"""Objects more than were freed until garbage is looked for: what is made of a fleet stays."""
 
 
 def serve(config: Config) -> None:

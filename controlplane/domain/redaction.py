@@ -4,7 +4,7 @@ import re
 from itertools import takewhile
 from urllib.parse import quote
 
-from tiltyard.runtime.logging.redaction import REDACTED
+from tiltyard.runtime.logging.line import REDACTED
 
 _TELLTALE = 8
 """Characters of a secret that are taken for its begin wherever they stand."""

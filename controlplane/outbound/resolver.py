@@ -1,8 +1,4 @@
-"""Names of registries: looked up on threads of their own, public addresses apart from others.
-
-An operating system's look-up blocks for as long as its DNS servers do not answer. On asyncio's own
-threads that would hold up whatever else runs there.
-"""
+"""Names of registries: looked up on threads of their own, public addresses apart from others."""
 
 import asyncio
 import ipaddress
@@ -13,10 +9,7 @@ from typing import Any, TypeAlias
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 THREADS = 64
-"""A name is looked up once at a time, so that unresponsive servers of one hold one thread.
-
-All names are the operator's; threads are made as they are needed.
-"""
+"""A name is looked up once at a time, so that unresponsive servers of one hold one thread."""
 
 _Found: TypeAlias = list[tuple[socket.AddressFamily, int, str]]
 """Family, protocol and address of each."""

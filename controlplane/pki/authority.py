@@ -1,11 +1,8 @@
 """The private certificate authority of a deployment: what it signs, for whom and for how long.
 
-It signs two kinds of certificates, and neither can be taken for the other. An agent's serves
-alone (EKU serverAuth) and names the agent; ours calls alone (clientAuth) and names the control
-plane. The enrolment listener has one of its own, whose name no agent gets. What a certificate says
-comes from us: of a signing request only the key is taken, and one that asks for more is refused.
-
-Pure but for the randomness of keys and serial numbers. Times are milliseconds since the epoch.
+An agent's certificate serves alone (EKU serverAuth) and names the agent; ours calls alone
+(clientAuth). Of a signing request only the key is taken. Times are seconds of Unix time. Pure but
+for the randomness of keys and serial numbers.
 """
 
 import secrets

@@ -27,7 +27,6 @@ class Issuer:
     """What agents are called with."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
-        """Name the authorities' file; nothing is read before `open`."""
         self._path = path
         self._clock = clock
         self._threads = Threads(1, "authority")

@@ -1,13 +1,9 @@
 """Tickets: a host's proof that this control plane ordered a session on it.
 
-The time of issue, and an HMAC over that, the names of the session and the name of the agent.
-The host keeps it with the session and reports it, so that a session which the database does not
-know can be taken back. A host that was taken over has the tickets of what was placed there and can
-make no other: it can neither invent sessions nor report another host's as its own, nor report an
-old one as begun just now, which would end a newer session of the same id.
-
-The agent stands there by its name. It is what both a declared and an enrolled agent have, and it
-stays when a host enrols again.
+The time of issue, and an HMAC over that, the names of the session and the name of the agent, which
+stays when a host enrols again. The host reports it, so that a session which the database does not
+know can be taken back. A host that was taken over can make no other ticket: it can neither invent
+sessions, nor report another host's as its own, nor an old one as begun just now.
 """
 
 import asyncio
@@ -39,7 +35,6 @@ class TicketKey:
     """Owns the key."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
-        """Name the file; nothing is read before `open`."""
         self._path = path
         self._clock = clock
         self._key = b""

@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol
 
 from controlplane.domain.errors import RegistryTimeoutError, RegistryUnavailableError
 from controlplane.http.json_reader import count_values
@@ -25,11 +24,8 @@ from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 
-RESOLVE_TIMEOUT = 10.0
-"""For all requests about one tag together: its manifest, those that it lists, and a log-in."""
-
-LIST_TIMEOUT = 10.0
-"""For all pages of a list of tags together."""
+RESOLVE_TIMEOUT = LIST_TIMEOUT = 10.0
+"""For all requests about one tag, or all pages of a list of tags, together."""
 
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z", re.ASCII)
 """What can be a tag (OCI distribution specification)."""
@@ -59,20 +55,6 @@ _AUTH_HOSTS = dict.fromkeys(DOCKER_HUB, ("auth.docker.io",)) | {
 """Where well-known registries are asked, and where they have their tokens made."""
 
 
-class TagResolver(Protocol):
-    """What `tags.py` needs of a registry."""
-
-    async def resolve(self, registry: Registry, repository: str, tag: str) -> str | None:
-        """Return the digest that a tag names now, None when the registry has no such tag.
-
-        Raises:
-            ImageRefusedError: What it names may not be pulled.
-        """
-
-    async def tags(self, registry: Registry, repository: str) -> Sequence[str]:
-        """Read the tags of a repository, newest version first; none when it has no such one."""
-
-
 def public_endpoint(registry: Registry) -> Endpoint:
     """Give where a registry is asked by anybody, without a name. Pure."""
     return Endpoint(
@@ -85,12 +67,8 @@ class RegistryClient:
     """Asks registries."""
 
     def __init__(
-        self,
-        endpoint_of: Callable[[Registry], Endpoint],
-        *,
-        max_image_bytes: int,
+        self, endpoint_of: Callable[[Registry], Endpoint], *, max_image_bytes: int
     ) -> None:
-        """Take what says where a registry is, and how to log in there."""
         self._endpoint_of = endpoint_of
         self._max_image_bytes = max_image_bytes
         self._http = RegistryHttp()

@@ -10,9 +10,7 @@ from yarl import URL
 class UnusableError(Exception):
     """A registry, or what it answered, cannot be used.
 
-    The text is for callers: one of a few phrases, since where a registry is, what its name
-    resolves to and what answered there is the operator's business. `detail`, for the log, says it
-    all; no secret is in either.
+    The text is for callers and names no address; `detail` is for the log. No secret is in either.
     """
 
     def __init__(self, phrase: str, detail: str = "") -> None:

@@ -1,8 +1,6 @@
-"""HTTP to registries: whom we ask, how we log in, and how much of an answer we read.
+"""HTTP to registries, whose answers may be hostile.
 
-What a registry answers may come from somebody who wants to reach into our network, or to be given
-credentials. So nothing that it sends names a host that we go to,
-but for the realm of its tokens, and that must be a host that the operator named:
+Nothing that one sends names a host that we go to, but for the realm of its tokens:
 
 - No redirect is followed; the realm is of the registry's own host and port, or of `auth_hosts`.
 - A name must resolve to public addresses alone, unless the registry is `private` or the operator
@@ -36,11 +34,7 @@ TIMEOUT = aiohttp.ClientTimeout(total=5, connect=2)
 """Of one request, within the patience of a caller; a registry answers in milliseconds."""
 
 MAX_CONNECTIONS = 8
-"""To one host at a time; a call that waits longer for one than for a connection times out.
-
-All hosts together have no limit: the operator named them, and an unresponsive one takes
-nothing away from another.
-"""
+"""To one host at a time, so that an unresponsive one takes nothing away from another."""
 
 MAX_TOKEN_BYTES = 64 * 1024
 MAX_TOKENS = 1024

@@ -1,11 +1,9 @@
 """Manifests: what an image is made of, checked before any host pulls it. Pure.
 
-The engine reads the same bytes again, with another parser and on trust. So what it could read in
-another way than we do is refused: a field that is spelt in another case (Go folds cases, also of
-letters beyond ASCII), one that is there twice, and what is an image and a list of images at once
-(CVE-2021-41190). Of a list everything is read that a Linux host might choose.
-
-The sizes are what the manifest says: the engine, too, learns how large a layer is as it comes.
+The engine reads the same bytes with another parser. So what it could read in another way is
+refused: a field that is spelt in another case (Go folds cases, also of letters beyond ASCII), one
+that is there twice, and what is an image and a list of images at once (CVE-2021-41190). Of a list
+everything is read that a Linux host might choose. Sizes are what the manifest says.
 """
 
 import hashlib

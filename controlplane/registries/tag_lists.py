@@ -35,7 +35,6 @@ class TagLists:
         read: Callable[[Registry, str], Awaitable[Iterable[str]]],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Take what reads a repository's tags, in whatever order."""
         self._read = read
         self._now = now
         self._sorting = ThreadPoolExecutor(1, "tag lists")

@@ -26,7 +26,6 @@ class Vault:
     """The key and its file, which is made when the first password is sealed."""
 
     def __init__(self, path: Path) -> None:
-        """Name the file; nothing is read before `load`."""
         self._path = path
         self._key: bytes | None = None
 

@@ -2,6 +2,7 @@
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -28,22 +29,13 @@ _MAX_PASSWORD_BYTES = 4 * MAX_PASSWORD + 2
 """As UTF-8, with an end of the line."""
 
 
-def _address(value: str) -> str:
-    if not is_registry_address(value):
-        raise ValueError(ADDRESS_RULE)
-    return value
+def _rule(fits: Callable[[str], bool], text: str) -> AfterValidator:
+    def check(value: str) -> str:
+        if not fits(value):
+            raise ValueError(text)
+        return value
 
-
-def _own_address(value: str) -> str:
-    if is_familiar(value):
-        raise ValueError(FAMILIAR_RULE)
-    return value
-
-
-def _username(value: str) -> str:
-    if value and not is_username(value):
-        raise ValueError(USERNAME_RULE)
-    return value
+    return AfterValidator(check)
 
 
 def _path(value: object) -> Path:
@@ -91,10 +83,10 @@ def _read_authorities(value: object) -> str:
 
 Address = Annotated[
     str,
-    AfterValidator(_address),
+    _rule(is_registry_address, ADDRESS_RULE),
     Field(json_schema_extra={"maxLength": MAX_ADDRESS, "pattern": f"^{ADDRESS_PATTERN}$"}),
 ]
-OwnAddress = Annotated[Address, AfterValidator(_own_address)]
+OwnAddress = Annotated[Address, _rule(lambda name: not is_familiar(name), FAMILIAR_RULE)]
 
 
 class RegistryConfig(Settings):
@@ -107,12 +99,12 @@ class RegistryConfig(Settings):
     name: str
     address: OwnAddress
     aliases: tuple[Address, ...] = ()
-    username: Annotated[str, AfterValidator(_username)] = ""
+    username: Annotated[str, _rule(lambda n: not n or is_username(n), USERNAME_RULE)] = ""
     password: Annotated[str, BeforeValidator(_read_password)] = Field(
-        default="", alias="password_file", repr=False
+        default="", alias="password_file", repr=False, exclude=True
     )
     auth_hosts: Annotated[tuple[Address, ...], Field(max_length=MAX_AUTH_HOSTS)] = ()
     private: StrictBool = False
     ca: Annotated[str, BeforeValidator(_read_authorities)] = Field(
-        default="", alias="ca_file", repr=False
+        default="", alias="ca_file", repr=False, exclude=True
     )

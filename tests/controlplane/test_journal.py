@@ -15,8 +15,7 @@ from controlplane.sessions.start import NOT_STARTED
 from tests.support.controlplane.system import System, eventually
 from tests.support.log_lines import logfmt
 from tiltyard.runtime.logging.events import Event
-from tiltyard.runtime.logging.limit import AT_ONCE
-from tiltyard.runtime.logging.output import written
+from tiltyard.runtime.logging.output import AT_ONCE, written
 
 
 @pytest.fixture

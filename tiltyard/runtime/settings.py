@@ -223,7 +223,7 @@ def refuse(error: SettingsError) -> NoReturn:
     sys.exit(EXIT_CONFIG)
 
 
-def show(config: Settings, secret: Mapping[str, Any] | None = None) -> None:
-    """Print the settings in effect, without what `secret` names as pydantic's `exclude` does."""
-    for key, value in config.model_dump(mode="json", exclude=secret).items():
+def show(config: Settings) -> None:
+    """Print the settings in effect, without fields that are excluded."""
+    for key, value in config.model_dump(mode="json").items():
         click.echo(f"{key} = {json.dumps(value, ensure_ascii=False)}")

@@ -2,7 +2,8 @@
 
 What callers sent and hosts answered is only ever inside a quoted value. Nothing in a value ends a
 line, moves a cursor or changes the direction of the text: unprintable characters are escapes of
-JSON, in both forms. A value is bounded, and secrets are cut out of it before it is cut off.
+JSON, in both forms. A value is bounded, and secrets are cut out of it before it is cut off: of a
+token only the public id is left, so that it can be revoked.
 """
 
 import json
@@ -10,8 +11,6 @@ import math
 import re
 from collections.abc import Mapping
 from typing import Literal
-
-from tiltyard.runtime.logging.redaction import redact
 
 Form = Literal["logfmt", "json"]
 
@@ -23,6 +22,16 @@ EXCEPTION = "exception"
 """The field of a traceback."""
 CUT = "…"
 """Marks a truncated value."""
+
+REDACTED = "[redacted]"
+
+# Also of a token that was cut off, or whose checksum is wrong: what is there of its secret is
+# the secret's. An underscore may have been percent-encoded.
+_SECRET = re.compile(r"(ty(?:_|%5f)[0-9a-f]{16}(?:_|%5f))[0-9a-f]+", re.IGNORECASE | re.ASCII)
+_CREDENTIALS = re.compile(
+    r"""(x-registry-auth\W+(?:b['"])?|authorization\W+(?:b['"])?(?:bearer|basic)\s+)[^\s'",;]+""",
+    re.IGNORECASE | re.ASCII,
+)
 
 _BARE = re.compile(r'[^\s"=\\]+')
 
@@ -71,3 +80,8 @@ def _printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
+
+
+def redact(text: str) -> str:
+    """Redact secrets of tokens, and everything after the names of credential headers."""
+    return _CREDENTIALS.sub(rf"\1{REDACTED}", _SECRET.sub(rf"\1{REDACTED}", text))

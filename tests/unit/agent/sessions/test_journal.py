@@ -14,7 +14,7 @@ from tests.support.agent.samples import a_spec, an_id
 from tiltyard.contract import EndReason
 from tiltyard.runtime.logging.context import bind
 from tiltyard.runtime.logging.events import Event
-from tiltyard.runtime.logging.limit import Limit
+from tiltyard.runtime.logging.output import Limit
 
 
 async def test_an_engine_that_is_down_fills_no_log(

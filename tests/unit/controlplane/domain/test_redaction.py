@@ -6,8 +6,8 @@ import pytest
 
 from controlplane.domain import tokens
 from controlplane.domain.redaction import cut_out
+from tiltyard.runtime.logging.line import REDACTED, redact
 from tiltyard.runtime.logging.output import LineFormatter
-from tiltyard.runtime.logging.redaction import REDACTED, redact
 
 TOKEN = tokens.mint()
 ID, SECRET = TOKEN.text.split("_")[1:]

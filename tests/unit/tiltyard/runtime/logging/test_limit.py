@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.support.read_back import log, said
 from tiltyard.runtime.logging.events import Event
-from tiltyard.runtime.logging.limit import AT_ONCE, INTERVAL_SECONDS, Limit
+from tiltyard.runtime.logging.output import AT_ONCE, INTERVAL_SECONDS, Limit
 
 
 def a_record(event: str, *, level: int = logging.WARNING, **more: Any) -> logging.LogRecord:

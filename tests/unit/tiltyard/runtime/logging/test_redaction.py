@@ -3,8 +3,7 @@
 import pytest
 
 from tests.support.read_back import FORMS, TOKEN, log, said
-from tiltyard.runtime.logging.line import MOST_CHARACTERS, Form
-from tiltyard.runtime.logging.redaction import REDACTED, redact
+from tiltyard.runtime.logging.line import MOST_CHARACTERS, REDACTED, Form, redact
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -2,7 +2,7 @@
 
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
@@ -15,9 +15,6 @@ from controlplane.domain.names import NAME_RULE, is_name
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.logging.output import written
 from tiltyard.runtime.systemd import read_supervision
-
-if TYPE_CHECKING:
-    from controlplane.settings.model import Config
 
 log = get_logger(__name__)
 
@@ -38,7 +35,7 @@ def _account_names(_: object, __: object, names: tuple[str, ...]) -> tuple[str, 
     return names
 
 
-def _settings(path: Path) -> "Config":
+def _settings(path: Path) -> Any:
     """Read the settings, or end the command."""
     # pydantic takes longer to import than a command needs to show its help.
     from controlplane.settings.model import load_config  # noqa: PLC0415

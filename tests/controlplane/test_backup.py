@@ -123,14 +123,6 @@ def test_a_file_is_replaced_only_by_force_and_by_a_whole_backup(
     assert target.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_backup_removes_what_a_killed_one_left(config: Config, target: Path) -> None:
-    left = config.state_dir / "backup.draft" / "controlplane.db"
-    left.parent.mkdir()
-    left.write_text("half of it")
-    taken(config, target)
-    assert not left.parent.exists()
-
-
 def test_a_link_in_the_state_directory_is_not_followed(config: Config, target: Path) -> None:
     """The user who owns it may have made it, while root makes a backup."""
     theirs, state = config.state_dir.with_name("theirs"), config.state_dir
@@ -253,16 +245,3 @@ def test_a_backup_goes_through_a_pipe_and_never_to_a_terminal(
     finally:
         os.close(theirs)
         os.close(ours)
-
-
-def test_a_reader_that_closes_the_pipe_is_an_error(config: Config) -> None:
-    reading, writing = os.pipe()
-    os.close(reading)
-    with run(config, "backup", "-", stdout=writing) as broken:
-        os.close(writing)
-        assert broken.stderr is not None
-        said = broken.stderr.read().decode()
-        assert broken.wait() == 1
-    assert f"cannot back up {config.state_dir}: " in said
-    assert "Broken pipe" in said
-    assert "Traceback" not in said

@@ -112,14 +112,6 @@ def test_init_prints_each_token_once(settings: Path) -> None:
     assert "everything exists" in _run("init", "--config", str(settings)).output
 
 
-def test_a_state_that_cannot_be_used_is_told(settings: Path, tmp_path: Path) -> None:
-    (tmp_path / "state").write_text("a file")
-    for command in ("init", "serve"):
-        result = _run(command, "--config", str(settings))
-        assert result.exit_code == 1
-        assert "Error: cannot open" in result.output
-
-
 @pytest.mark.parametrize("failpoint", ["", "start.answered:hang"])
 def test_an_active_failpoint_is_a_warning_at_every_start(
     settings: Path, capfd: pytest.CaptureFixture[str], failpoint: str

@@ -18,7 +18,6 @@ from tests.controlplane.test_edge import OPENSSL
 from tests.controlplane.test_operator_cli import run
 from tests.support.controlplane.stub_api import StubApi
 from tests.support.controlplane.system import System
-from tests.support.harness import free_port
 
 LIST = ("GET", "/operator/region")
 REGION = {"name": "eu", "declared": True, "agents": 0, "applications": 0}
@@ -51,11 +50,6 @@ def assert_told(result: Result, *parts: str, code: int = 1) -> None:
         assert result.stderr.count("\n") == 1
     for part in parts:
         assert part in result.stderr
-
-
-async def test_nobody_is_there(list_regions: Callable[..., Any]) -> None:
-    url = f"http://127.0.0.1:{free_port()}"
-    assert_told(await list_regions("--url", url), url, "cannot be reached: Connection refused")
 
 
 async def test_the_connection_ends_at_once(list_regions: Callable[..., Any]) -> None:

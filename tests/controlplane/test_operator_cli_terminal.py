@@ -148,15 +148,6 @@ async def test_a_token_that_cannot_be_printed_can_be_revoked(
     assert TOKEN.text not in errors
 
 
-async def test_a_token_is_printed_when_nobody_reads_what_is_said_of_it(
-    api: StubApi, tmp_path: Path
-) -> None:
-    api.answers["POST", "/operator/account"] = MADE
-    line = f"exec '{sys.executable}' -m controlplane account create studio 2>/dev/full"
-    found = await finished("bash", "-c", line, env=environment(api, tmp_path))
-    assert found == (0, f"{TOKEN.text}\n", "")
-
-
 @pytest.mark.parametrize("redirection", [">/dev/full", ">&-"])
 async def test_an_answer_that_cannot_be_printed(
     api: StubApi, tmp_path: Path, redirection: str

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from controlplane.api.operator.registries import RegistryBody
 from controlplane.domain.contract import RegistryLogin
 from controlplane.domain.errors import StoreError
 from controlplane.registries.client import public_endpoint
@@ -88,10 +87,6 @@ async def test_a_log_in_is_kept_and_shown_without_its_password(system: Configure
     assert PASSWORD not in repr(await system.login())
 
 
-def test_a_body_does_not_show_its_password() -> None:
-    assert "s3cret" not in repr(RegistryBody.model_validate(LOGIN))
-
-
 async def test_a_put_replaces_the_whole(system: Configured) -> None:
     more = {"authHosts": ["auth.example"], "private": True, "ca": AUTHORITY}
     assert (await system.put(**LOGIN, **more)).status == 204
@@ -107,10 +102,8 @@ async def test_a_put_replaces_the_whole(system: Configured) -> None:
     "change",
     [
         {"address": "evil.example"},
-        {"address": "r.example:5000"},
         {"username": "Robot"},
         {"authHosts": ["auth.example", "evil.example"]},
-        {"authHosts": ["evil.example"]},
         {"private": True},
         {"ca": AUTHORITY},
     ],
@@ -139,13 +132,6 @@ async def test_a_password_stays_where_it_is(system: Configured) -> None:
     assert_error(await system.put(**KEPT), 422, "password")  # also with the system's authorities
 
 
-async def test_a_recreated_registry_has_no_password(system: Configured) -> None:
-    assert (await system.put(**LOGIN)).status == 204
-    token = system.operator_token
-    assert (await system.call("DELETE", "/operator/registry/own", token=token)).status == 204
-    assert_error(await system.put(**KEPT), 422, "password")
-
-
 async def test_the_audit_says_that_a_password_was_given_and_not_which(system: Configured) -> None:
     for body in (LOGIN, KEPT, {**KEPT, "aliases": ["a.example"]}, LOGIN, {"address": "r.example"}):
         assert (await system.put(**body)).status == 204
@@ -164,15 +150,6 @@ async def test_an_image_s_log_in_is_that_of_its_address(system: Configured) -> N
         assert await system.login(IMAGE.replace("r.example", address)) == login
     assert (await system.put(**{**LOGIN, "address": "moved.example"})).status == 204
     assert await system.login() is None
-
-
-async def test_docker_hub_has_its_tokens_made_elsewhere(system: Configured) -> None:
-    hub = {"address": "registry-1.docker.io", "aliases": ["docker.io", "index.docker.io"]}
-    assert (await system.put(**{**LOGIN, **hub, "authHosts": ["a.example"]})).status == 204
-    endpoint = await system.endpoint()
-    assert endpoint.address == "registry-1.docker.io"
-    assert endpoint.auth_hosts == ("auth.docker.io", "a.example")
-    assert endpoint.password == PASSWORD
 
 
 @pytest.mark.parametrize("address", ["docker.io", "index.docker.io"])

@@ -109,3 +109,17 @@ async def test_a_list_of_images_is_found_by_its_own_digest(
     index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": listed}
     named = await push.manifest("v1", index)
     assert await client.resolve(row, REPOSITORY, "v1") == named["digest"]
+
+
+async def test_tags_are_read_in_pages(
+    client: RegistryClient, row: RegistryRow, push: Pusher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controlplane.registries.client.PAGE_SIZE", 2)
+    for tag in ("v1", "v9", "v10"):
+        named = await push.image(tag)
+        assert await client.resolve(row, REPOSITORY, tag) == named["digest"]
+    found = [tag for tag in await client.tags(row, REPOSITORY) if tag[1:].isdecimal()]
+    assert found == ["v10", "v9", "v1"]
+    assert await client.resolve(row, REPOSITORY, "v2") is None
+    assert await client.resolve(row, "studio/none", "v1") is None
+    assert list(await client.tags(row, "studio/none")) == []

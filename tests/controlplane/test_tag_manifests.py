@@ -1,6 +1,5 @@
 """Enabling a tag: what its manifest must be, and that no host pulls anything else."""
 
-import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -88,16 +87,6 @@ async def test_every_image_for_linux_that_a_list_names_is_read(system: System) -
     await pulls(system, registry.push_manifest("studio/game", "v1", listed))
     names = ["v1", first["digest"], second["digest"]]
     assert registry.asked == [f"/v2/studio/game/manifests/{name}" for name in names]
-
-
-@pytest.mark.parametrize("told", ["", "sha512"])
-async def test_a_registry_may_say_the_digest_in_another_way_or_not_at_all(
-    system: System, told: str
-) -> None:
-    digest = system.registry.push("studio/game", "v1")
-    content, _ = system.registry.manifests["studio/game", digest]
-    system.registry.told_digest = told and f"{told}:{hashlib.new(told, content).hexdigest()}"
-    await pulls(system, digest)
 
 
 # -- what may not be pulled ----------------------------------------------------------------------
@@ -215,17 +204,6 @@ async def test_a_tag_is_enabled_where_the_images_are_by_then(
     assert (await enable(system)).status == 204
     rows = await system.rows("SELECT digest, image FROM tag")
     assert rows == [(other, f"{registry.address}/studio/other@{other}")]
-
-
-async def test_so_it_is_when_the_registry_changed(system: System, changing: Changing) -> None:
-    digest = system.registry.push("studio/game", "v1")
-    elsewhere = {"address": system.registry.address.replace("127.0.0.1", "localhost")}
-    path, token = "/operator/registry/elsewhere", system.operator_token
-    assert (await system.call("PUT", path, token=token, json=elsewhere)).status == 204
-    changing.changes = [edit(system, registry="elsewhere")]
-    assert (await enable(system)).status == 204
-    image = f"{elsewhere['address']}/studio/game@{digest}"
-    assert await system.rows("SELECT image FROM tag") == [(image,)]
 
 
 async def test_an_application_that_does_not_come_to_rest_is_503(

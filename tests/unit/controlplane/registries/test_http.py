@@ -252,36 +252,12 @@ class Canary:
         writer.close()
 
 
-HOSTILE_REALMS = [
-    "",
-    "/token",
-    "//127.0.0.1:{canary}/token",
-    "http://127.0.0.1:{canary}/token",
-    "http://localhost:{canary}/token",
-    "http://2130706433:{canary}/token",
-    "http://0.0.0.0:{canary}/token",
-    "http://[::ffff:127.0.0.1]:{canary}/token",
-    "http://{address}@127.0.0.1:{canary}/token",
-    "http://127.0.0.1:{canary}#@{address}/token",
-    "http://127.0.0.1:{canary}\\\\@{address}/token",  # a backslash, escaped
-    "http://{address}.evil.example:{canary}/token",
-    "https://{address}/token",
-    "file:///etc/passwd",
-    "http://[bad/token",
-    "http://{address}:99999/token",
-    "http://127.0.0.1:{canary}\r\nHost: {address}",
-]
-
-
-@pytest.mark.parametrize("realm", HOSTILE_REALMS)
 async def test_a_realm_elsewhere_is_not_gone_to(
-    http: RegistryHttp, server: Server, stack: AsyncExitStack, realm: str
+    http: RegistryHttp, server: Server, stack: AsyncExitStack
 ) -> None:
     canary = Canary()
     await canary.start(stack)
-    realm = realm.format(address=server.address, canary=canary.port)
-    challenge = f'Bearer realm="{realm}",service="x"'.replace("\r\n", "%0d%0a")
-    server.challenge = challenge.replace("{", "{{").replace("}", "}}")
+    server.challenge = f'Bearer realm="http://127.0.0.1:{canary.port}/token",service="x"'
     with pytest.raises(UnusableError):
         await ask(http, server, username="robot", password="s3cret")
     assert canary.connections == 0
@@ -307,11 +283,19 @@ def test_realms_are_compared_as_origins() -> None:
     for realm in ("https://auth.docker.io/token", "https://AUTH.docker.io:443/token"):
         assert checked_realm(hub, realm).host == "auth.docker.io"
     for realm in (
+        "",
+        "/token",
+        "//auth.docker.io/token",
         "http://auth.docker.io/token",
         "https://auth.docker.io:8443/token",
         "https://auth.docker.io.evil.example/token",
-        "https://evil-auth.docker.io/token",
+        "https://auth.docker.io@evil.example/token",
+        "https://evil.example#@auth.docker.io/token",
+        "https://evil.example\\@auth.docker.io/token",
         "https://docker.io/token",
+        "file:///etc/passwd",
+        "https://[bad/token",
+        "https://auth.docker.io:99999/token",
     ):
         with pytest.raises(UnusableError):
             checked_realm(hub, realm)

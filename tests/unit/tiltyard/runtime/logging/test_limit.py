@@ -34,23 +34,6 @@ def test_of_one_event_a_few_lines_and_then_one_a_minute() -> None:
     assert passed(a_record("request refused", level=logging.INFO, status=401)) == 0
 
 
-def test_an_hour_of_one_event_is_seventy_lines() -> None:
-    now = [0.0]
-    limit, passed = Limit(monotonic=lambda: now[0]), 0
-    for second in range(3600):
-        now[0] = float(second)
-        passed += limit.filter(a_record("cannot", agent=f"host-{second % 50}"))
-    assert passed == AT_ONCE + 3600 // INTERVAL_SECONDS - 1
-
-
-def test_what_comes_from_outside_does_not_grow_what_is_remembered() -> None:
-    limit = Limit()
-    for number in range(1_000):
-        limit.filter(a_record("cannot", error=f"{number}"))
-        limit.filter(logging.LogRecord("lib", 30, "x.py", 1, f"got {number}", (), None))
-    assert len(limit._events) == 2
-
-
 def test_at_level_debug_nothing_is_left_out() -> None:
     def tell() -> None:
         for _ in range(5 * AT_ONCE):

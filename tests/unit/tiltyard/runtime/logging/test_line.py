@@ -14,7 +14,6 @@ from tiltyard.runtime.logging.line import (
     CUT,
     EXCEPTION,
     MOST_CHARACTERS,
-    MOST_OF_A_TRACEBACK,
     Form,
     line,
 )
@@ -72,25 +71,6 @@ def test_a_traceback_is_a_field_of_the_same_line(form: Form) -> None:
     assert trace.endswith("OSError: y\n")
     assert TOKEN not in trace
     assert (found["level"], found["event"]) == ("error", "it failed")
-
-
-def test_of_a_long_traceback_the_end_is_kept() -> None:
-    def deep(depth: int) -> None:
-        if depth:
-            deep(depth - 1)
-        else:
-            raise ValueError("x" * MOST_OF_A_TRACEBACK + "the end")
-
-    def tell() -> None:
-        try:
-            deep(50)
-        except ValueError:
-            log.exception("it failed")
-
-    [found] = said(tell)
-    assert found[EXCEPTION].startswith(CUT)
-    assert found[EXCEPTION].endswith("the end\n")
-    assert len(found[EXCEPTION]) == len(CUT) + MOST_OF_A_TRACEBACK
 
 
 def test_values_have_an_end() -> None:

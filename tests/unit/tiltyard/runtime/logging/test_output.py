@@ -53,11 +53,6 @@ def test_other_handlers_get_the_record_as_it_was(caplog: pytest.LogCaptureFixtur
     assert "theirs" not in LineFormatter("logfmt", journald=False).format(record)
 
 
-def test_nothing_is_written_before_somebody_says_where(capfd: pytest.CaptureFixture[str]) -> None:
-    log.info("it came")
-    assert capfd.readouterr() == ("", "")
-
-
 def test_who_reads_late_holds_up_nobody_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "MOST_WAITING", 100)
     monkeypatch.setattr(output, "LAST_SECONDS", 30.0)

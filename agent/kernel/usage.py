@@ -15,7 +15,7 @@ from agent.domain.history import Usage
 from agent.domain.session import Process
 from agent.kernel.processes import live_process
 from tiltyard.runtime.clock import Clock
-from tiltyard.runtime.threads import Threads
+from tiltyard.runtime.tasks import Threads
 
 SAMPLE_SECONDS = 5.0
 YOUNG_SAMPLE_SECONDS = 1.0

@@ -9,7 +9,7 @@ from agent.domain.session import Session
 from agent.logs.reading import Followed
 from agent.state.record import Records
 from tiltyard.runtime.clock import Clock
-from tiltyard.runtime.first_completed import comes_first
+from tiltyard.runtime.tasks import first_completed
 
 TAIL_BYTES = 2**17
 """What a report has of the log: in an answer of the API, of 1 MiB at most, a byte may take six."""
@@ -35,7 +35,9 @@ async def read(records: Records, clock: Clock, life: Followed) -> tuple[Session,
     if not life.session.state.ended:
         raise SessionLiveError(life.session.internal_id)
     sealed = life.wait_for(lambda now: now.log_sealed or now.container_removed)
-    await comes_first(sealed, clock.sleep(SEAL_WAIT_SECONDS), f"seal-{life.session.internal_id}")
+    await first_completed(
+        sealed, clock.sleep(SEAL_WAIT_SECONDS), f"seal-{life.session.internal_id}"
+    )
     session = life.session
     if not session.log_sealed:
         return session, None

@@ -20,7 +20,7 @@ from agent.kernel.processes import live_process
 from agent.network.bound_ports import TooManySocketsError, bound_ports, sockets_in_use
 from agent.network.socket_diag import group_of, is_bound_by
 from tiltyard.contract import NetworkMode, Protocol
-from tiltyard.runtime.threads import Threads
+from tiltyard.runtime.tasks import Threads
 
 SHORT_LOOK_SOCKETS = 256
 """A look at more than this many sockets of one table is made on the thread for long looks."""

@@ -22,7 +22,7 @@ from agent.network import netlink
 from agent.network.netlink import NESTED, attribute, attributes
 from tiltyard.contract import Protocol
 from tiltyard.runtime.logging.events import get_logger
-from tiltyard.runtime.threads import Threads
+from tiltyard.runtime.tasks import Threads
 
 log = get_logger(__name__)
 

@@ -14,8 +14,7 @@ from agent.domain.session import Process
 from agent.network.tls_gate import Gate, Limits
 from agent.network.tls_relay import Relay, TlsStream
 from tiltyard.contract import Protocol
-from tiltyard.runtime.logging.context import task_context
-from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.logging.events import get_logger, task_context
 
 log = get_logger(__name__)
 

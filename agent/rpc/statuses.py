@@ -10,8 +10,7 @@ import grpc
 
 from agent.domain.errors import AgentError
 from tiltyard.contract import ERROR_REASON_KEY, REQUEST_KEY, ErrorReason
-from tiltyard.runtime.logging.context import bind
-from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.logging.events import bind, get_logger
 
 log = get_logger(__name__)
 

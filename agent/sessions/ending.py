@@ -12,8 +12,8 @@ from agent.logs import reading as logs
 from agent.sessions.runtime import Runtime
 from tiltyard.contract import EndReason, State
 from tiltyard.runtime.back_off import RETRY_FIRST_SECONDS, BackOff
-from tiltyard.runtime.first_completed import comes_first
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.tasks import first_completed
 
 log = get_logger(__name__)
 
@@ -51,7 +51,7 @@ async def kill_process(runtime: Runtime, session: Session, process: Process) -> 
 async def _ends_within(runtime: Runtime, process: Process, seconds: float) -> bool:
     """Wait for the end of a process, at most so long; True when it has ended."""
     name = f"end-{process.pid}"
-    return await comes_first(end_of(runtime, process), runtime.clock.sleep(seconds), name)
+    return await first_completed(end_of(runtime, process), runtime.clock.sleep(seconds), name)
 
 
 async def end_of(runtime: Runtime, process: Process) -> None:

@@ -9,8 +9,7 @@ from agent.domain.session import Session
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
 from tiltyard.contract import EndReason, Identity, State
-from tiltyard.runtime.logging.context import unbind
-from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.logging.events import get_logger, unbind
 
 log = get_logger(__name__)
 

@@ -24,8 +24,8 @@ from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
 from tiltyard.contract import EndReason, State
 from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS, BackOff
-from tiltyard.runtime.first_completed import comes_first
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.tasks import first_completed
 
 log = get_logger(__name__)
 
@@ -139,7 +139,7 @@ class Lifecycle:
             await claims.take(runtime, life)
             await claims.notify_game(runtime, life)
             ends, asked = ending.end_of(runtime, process), life.claim_or_stop.wait()
-            if not await comes_first(ends, asked, f"wait-{life.session.internal_id}"):
+            if not await first_completed(ends, asked, f"wait-{life.session.internal_id}"):
                 return
             await self._measure(process, last=True)
         session = life.session
@@ -281,7 +281,7 @@ class Lifecycle:
     async def _unless_stopped(self, waited: Coroutine[Any, Any, object]) -> bool:
         """Wait for something (True) or for a request to stop (False)."""
         name = f"wait-{self._life.session.internal_id}"
-        return await comes_first(waited, self._life.stop_asked.wait(), name)
+        return await first_completed(waited, self._life.stop_asked.wait(), name)
 
     async def _measure(self, process: Process, *, last: bool = False) -> None:
         """Note what the run has used; it is recorded with the next change."""

@@ -27,8 +27,7 @@ from agent.sessions.runtime import Runtime
 from agent.state.drain import DRAIN, DrainOrder
 from agent.state.tombstones import Tombstones
 from tiltyard.contract import EndReason, SessionSpec
-from tiltyard.runtime.logging.context import task_context
-from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.logging.events import get_logger, task_context
 from tiltyard.runtime.tasks import TaskOwner
 
 log = get_logger(__name__)

@@ -10,8 +10,8 @@ from agent.sessions import ending
 from agent.sessions.life import Life
 from agent.sessions.runtime import Runtime
 from tiltyard.runtime.clock import rest_after
-from tiltyard.runtime.first_completed import comes_first
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.tasks import first_completed
 
 log = get_logger(__name__)
 
@@ -31,7 +31,9 @@ async def watch(runtime: Runtime, life: Life, process: Process) -> None:
     if session.ready_time is not None:
         return
     name = f"ready-{session.internal_id}"
-    if await comes_first(_ready(runtime, session, process), _over(runtime, life, process), name):
+    if await first_completed(
+        _ready(runtime, session, process), _over(runtime, life, process), name
+    ):
         await life.save(session.with_changes(ready_time=runtime.clock.time()))
 
 
@@ -57,4 +59,4 @@ async def _ready(runtime: Runtime, session: Session, process: Process) -> None:
 
 async def _over(runtime: Runtime, life: Life, process: Process) -> None:
     name = f"over-{life.session.internal_id}"
-    await comes_first(ending.end_of(runtime, process), life.stop_asked.wait(), name)
+    await first_completed(ending.end_of(runtime, process), life.stop_asked.wait(), name)

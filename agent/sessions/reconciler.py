@@ -19,9 +19,8 @@ from agent.sessions.runtime import Runtime
 from agent.state import retention
 from agent.state.retention import Due, Rules
 from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS, BackOff
-from tiltyard.runtime.first_completed import comes_first
 from tiltyard.runtime.logging.events import get_logger
-from tiltyard.runtime.tasks import TaskOwner
+from tiltyard.runtime.tasks import TaskOwner, first_completed
 
 log = get_logger(__name__)
 
@@ -240,7 +239,7 @@ class Reconciler:
 
     async def _until_heard(self, seconds: float) -> None:
         """Wait for a hint, at most so long."""
-        await comes_first(self._heard.wait(), self._runtime.clock.sleep(seconds), "next-pass")
+        await first_completed(self._heard.wait(), self._runtime.clock.sleep(seconds), "next-pass")
 
     def _set_available(self, *, available: bool, why: str = "") -> None:
         if available != self.engine_available:

@@ -33,10 +33,8 @@ from agent.sessions.starting import check_spec
 from tiltyard.contract import EndReason
 from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import rest_after
-from tiltyard.runtime.first_completed import comes_first
-from tiltyard.runtime.logging.context import task_context
-from tiltyard.runtime.logging.events import get_logger
-from tiltyard.runtime.tasks import TaskOwner
+from tiltyard.runtime.logging.events import get_logger, task_context
+from tiltyard.runtime.tasks import TaskOwner, first_completed
 
 log = get_logger(__name__)
 
@@ -123,7 +121,7 @@ class WarmPools:
             took = self._runtime.clock.monotonic() - began
             await self._runtime.clock.sleep(rest_after(took, PASS_SECONDS))
             wait = self._runtime.clock.sleep(self._seconds_to_next())
-            await comes_first(changed.wait(), wait, "warm-pools-look")
+            await first_completed(changed.wait(), wait, "warm-pools-look")
 
     def look(self) -> None:
         """Start and stop what is to be, as of now; how that goes is seen the next time."""

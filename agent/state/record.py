@@ -42,7 +42,7 @@ from agent.state.disk import disk
 from tiltyard.contract import EndReason
 from tiltyard.runtime.atomic_file import flush_folder, write
 from tiltyard.runtime.logging.events import get_logger
-from tiltyard.runtime.threads import Threads
+from tiltyard.runtime.tasks import Threads
 
 log = get_logger(__name__)
 

@@ -53,7 +53,7 @@ from tiltyard.contract import (
     PullProgress,
     SessionSpec,
 )
-from tiltyard.runtime.logging.context import bound
+from tiltyard.runtime.logging.events import bound
 from tiltyard.runtime.tasks import TaskOwner
 
 FOLLOW_TIMEOUT = 24 * 3600.0

@@ -38,7 +38,7 @@ from controlplane.domain.tokens import Scope, grants
 from controlplane.http.application import make_application
 from controlplane.http.errors import Handler
 from controlplane.http.request_slots import RequestSlot, RequestSlots
-from tiltyard.runtime.logging.context import bind
+from tiltyard.runtime.logging.events import bind
 
 READ, WRITE = Scope.OPERATOR_READ, Scope.OPERATOR_WRITE
 

@@ -17,8 +17,8 @@ from controlplane.fleet.host.host import Host
 from controlplane.metrics.agents import FleetMetrics
 from controlplane.pki.issuer import Issuer
 from tiltyard.runtime.clock import Clock, unix_ms
-from tiltyard.runtime.first_completed import comes_first
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.tasks import first_completed
 
 log = get_logger(__name__)
 
@@ -135,7 +135,7 @@ class Renewal:
         host.client.redial(self._dialler.credentials(row))
 
     async def _wait(self, seconds: float) -> None:
-        await comes_first(self._woken.wait(), self._clock.sleep(seconds), "renewal-look")
+        await first_completed(self._woken.wait(), self._clock.sleep(seconds), "renewal-look")
         self._woken.clear()
 
     async def _renew_own(self) -> bool:

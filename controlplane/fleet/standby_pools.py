@@ -24,8 +24,8 @@ from controlplane.storage.tables.warm_pools import WarmPool
 from tiltyard.contract import Identity, SessionSpec
 from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import Clock
-from tiltyard.runtime.first_completed import comes_first
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.tasks import first_completed
 
 log = get_logger(__name__)
 
@@ -142,7 +142,7 @@ class StandbyPools:
                 await self._wait(self._at_once, max(GATHER, rest))
 
     async def _wait(self, event: asyncio.Event, seconds: float) -> None:
-        await comes_first(event.wait(), self._clock.sleep(seconds), "standby-pools-look")
+        await first_completed(event.wait(), self._clock.sleep(seconds), "standby-pools-look")
 
     async def _round(self) -> None:
         now = self._clock.monotonic()

@@ -11,7 +11,7 @@ from tiltyard.runtime.atomic_file import Signature, signature
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.settings import SettingsError
-from tiltyard.runtime.threads import Threads
+from tiltyard.runtime.tasks import Threads
 
 log = get_logger(__name__)
 

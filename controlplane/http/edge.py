@@ -24,8 +24,7 @@ from aiohttp.http_exceptions import BadStatusLine, InvalidHeader, InvalidURLErro
 
 from controlplane.http.errors import REFUSED, BrokenBodyError, error_body, identifier_of, level_of
 from controlplane.http.gate import Gate, listen
-from tiltyard.runtime.logging.context import bind
-from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.logging.events import bind, get_logger
 
 log = get_logger(__name__)
 

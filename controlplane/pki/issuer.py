@@ -11,7 +11,7 @@ from controlplane.pki.authority import Authority, Identity, Issued
 from controlplane.state_dir.private_files import read_or_create, write_private
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
-from tiltyard.runtime.threads import Threads
+from tiltyard.runtime.tasks import Threads
 
 log = get_logger(__name__)
 

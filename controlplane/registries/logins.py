@@ -11,7 +11,7 @@ from controlplane.registries.endpoint import Endpoint, UnusableError
 from controlplane.registries.vault import Vault
 from controlplane.settings.registries import RegistryConfig
 from controlplane.storage.tables.registries import Registry, RegistryStore
-from tiltyard.runtime.threads import Threads
+from tiltyard.runtime.tasks import Threads
 
 
 class Logins:

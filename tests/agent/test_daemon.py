@@ -21,7 +21,7 @@ from tests.support.agent.samples import IMAGE, an_id
 from tests.support.fakes import FakeEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
-from tiltyard.runtime.first_completed import comes_first
+from tiltyard.runtime.tasks import first_completed
 
 DEADLINE = 20.0
 CLOCK = SystemHostClock()
@@ -47,7 +47,7 @@ async def _served(
     """An agent that serves, and a stub that speaks to it."""
     daemon = Daemon(config, engine, CLOCK, nobody_else)
     work = asyncio.create_task(daemon.run(), name="agent")
-    if not await comes_first(daemon.serving.wait(), asyncio.wait({work}), "serving"):
+    if not await first_completed(daemon.serving.wait(), asyncio.wait({work}), "serving"):
         await work  # it tells why
     try:
         async with grpc.aio.insecure_channel(f"unix:{config.socket}") as channel:

@@ -1,15 +1,17 @@
-"""Tasks that have an owner, who ends or awaits them."""
+"""Tasks that have an owner, who ends or awaits them; blocking work on threads."""
 
 import asyncio
-from collections.abc import Coroutine, Hashable, Iterator
+from collections.abc import Callable, Coroutine, Hashable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -90,3 +92,48 @@ class TaskOwner(Generic[T]):
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, self._expected):
             log.error("a task failed by a defect", task=task.get_name(), exc_info=error)
+
+
+class Threads:
+    """A pool of threads; a cancelled wait does not cut their work off."""
+
+    def __init__(self, most: int, name: str) -> None:
+        self._pool = ThreadPoolExecutor(most, name)
+        self._under_way: set[asyncio.Future[Any]] = set()
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do blocking work on a thread, and return or raise what it does."""
+        call = partial(work, *args, **kwargs)
+        running = asyncio.get_running_loop().run_in_executor(self._pool, call)
+        self._under_way.add(running)
+        running.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(running)
+
+    async def finish(self) -> None:
+        """Wait for the work that has been submitted so far."""
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Accept no more work, and wait for the work in progress."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        await self.finish()
+
+
+async def first_completed(
+    work: Coroutine[Any, Any, object], other: Coroutine[Any, Any, object], name: str
+) -> bool:
+    """Wait for the first of both and cancel the other; True, or the error, when `work` has ended.
+
+    The two are tasks of their own named after `name`. A cancel ends both.
+    """
+    first = asyncio.create_task(work, name=name)
+    second = asyncio.create_task(other, name=f"{name}-limit")
+    try:
+        await asyncio.wait({first, second}, return_when=asyncio.FIRST_COMPLETED)
+        if first.done():
+            first.result()
+        return first.done()
+    finally:
+        first.cancel()
+        second.cancel()
+        await asyncio.gather(first, second, return_exceptions=True)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from controlplane.domain.errors import AgentRefusedError, AgentSilentError, StoreError
 from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import Clock
-from tiltyard.runtime.logging.context import task_context
+from tiltyard.runtime.logging.events import task_context
 from tiltyard.runtime.tasks import TaskOwner
 
 FIRST_RETRY = 0.1

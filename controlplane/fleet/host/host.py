@@ -23,7 +23,7 @@ from controlplane.storage.tables.fleet import AgentRow
 from controlplane.storage.tables.stores import Stores
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.failpoints import Reach
-from tiltyard.runtime.logging.context import task_context
+from tiltyard.runtime.logging.events import task_context
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,8 @@ from controlplane.storage.tables.tags import HostImages, TagStore
 from tiltyard.contract import ErrorReason, PullProgress
 from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import Clock, unix_ms
-from tiltyard.runtime.first_completed import comes_first
 from tiltyard.runtime.logging.events import get_logger
-from tiltyard.runtime.tasks import TaskOwner
+from tiltyard.runtime.tasks import TaskOwner, first_completed
 
 log = get_logger(__name__)
 
@@ -144,7 +143,9 @@ class Images:
             back_off.reset()
             self._adjust()
             limit = self._clock.sleep(REVIEW_INTERVAL)
-            if not await comes_first(self._wake.wait(), limit, f"images-look-{self._host.name}"):
+            if not await first_completed(
+                self._wake.wait(), limit, f"images-look-{self._host.name}"
+            ):
                 self._stale = True
 
     async def _compare(self) -> None:

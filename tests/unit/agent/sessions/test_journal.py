@@ -12,8 +12,7 @@ from agent.sessions import life
 from tests.support.agent.hosts import Host
 from tests.support.agent.samples import a_spec, an_id
 from tiltyard.contract import EndReason
-from tiltyard.runtime.logging.context import bind
-from tiltyard.runtime.logging.events import Event
+from tiltyard.runtime.logging.events import Event, bind
 from tiltyard.runtime.logging.output import Limit
 
 

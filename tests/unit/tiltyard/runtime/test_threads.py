@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from tiltyard.runtime.threads import Threads
+from tiltyard.runtime.tasks import Threads
 
 
 async def test_work_is_not_cut_off_by_a_cancelled_wait_and_is_waited_for_on_close() -> None:

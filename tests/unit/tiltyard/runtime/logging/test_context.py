@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tiltyard.runtime.logging.context import bind, bound, task_context, unbind
+from tiltyard.runtime.logging.events import bind, bound, task_context, unbind
 
 
 async def test_a_task_carries_what_is_its_own() -> None:

@@ -16,7 +16,6 @@ from agent.domain.engine import Container
 from agent.domain.session import Session
 from agent.state.record import decode_label
 from tests.faults.callers import assert_callers_served
-from tests.faults.history import Key
 from tests.faults.invariants import violations
 from tests.faults.ledger import ledger
 from tests.support.agent.served import CLOCK, WholeAgent
@@ -27,6 +26,8 @@ from tests.support.harness import AgentSpec, ControlPlaneProcess
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 
+Key = tuple[str, str]
+"""An account, and a caller's id of a session."""
 PATIENCE = 30.0
 REPOSITORY = str(APPLICATION["repository"])
 

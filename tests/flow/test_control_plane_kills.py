@@ -1,21 +1,21 @@
 """A control plane that is killed again and again under load, checked by all that callers saw."""
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import closing, suppress
+import itertools
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import aiohttp
 import pytest
 
 from controlplane.domain.steps import START_STEPS, STOP_STEPS
-from tests.faults import history as calls
-from tests.faults.invariants import beyond_quota
-from tests.faults.invariants import doubled as doubled_on_hosts
+from tests.faults.invariants import beyond_quota, doubled
 from tests.faults.plugin import Figure, Rounds
-from tests.flow.busy_callers import Caller, History, known_to
-from tests.flow.outlived import Outlived
+from tests.flow.outlived import Key, Outlived
 
 ACCOUNTS = ("default", "other", "third")
 QUOTA = 5
@@ -29,6 +29,107 @@ LONGEST_LIFE = 1.5
 """Seconds after which a control plane is killed that did not reach its fail point."""
 STEPS = (*START_STEPS, *STOP_STEPS)
 SETTINGS: dict[str, Any] = {"start_rate": 1e6, "start_burst": 10**6}
+REQUEST_TIMEOUT = aiohttp.ClientTimeout(total=30)
+"""Above all that the control plane may take."""
+PAUSE = 0.02
+"""Seconds at most between what one caller asks."""
+ASK_AGAIN = 0.7
+SESSIONS_OF_A_CALLER = 2
+ENDED = frozenset({"exited", "dead"})
+NOBODY = 0
+"""In place of a status: nobody was there to ask."""
+
+
+@dataclass
+class Session:
+    """What its only caller knows of a session; what is unknown may happen at any later time."""
+
+    start_asked: bool = False
+    started: bool = False
+    stop_asked: bool = False
+    stopped: bool = False
+
+
+class Caller:
+    """One caller of an account, which has a session of its own or a few."""
+
+    def __init__(self, number: int, account: str, outlived: Outlived, chance: Random) -> None:
+        self._name = f"{account}-{number}"
+        self._account = account
+        self._outlived = outlived
+        self._chance = chance
+        self._numbers = itertools.count()
+        self._mine: list[str] = []
+        """The sessions that may live."""
+        self.sessions: dict[Key, Session] = {}
+        self.answers: Counter[str] = Counter()
+        self.wrong: list[str] = []
+
+    async def run(self, serving: asyncio.Event, enough: asyncio.Event) -> None:
+        """Ask until it is enough; while nobody serves, wait.
+
+        What is unknown is asked again, but not always: some callers give up.
+        """
+        while not enough.is_set():
+            await serving.wait()
+            await asyncio.sleep(self._chance.uniform(0, PAUSE))
+            what = self._next()
+            while await self._ask(*what) and self._chance.random() < ASK_AGAIN:
+                await serving.wait()
+
+    def _next(self) -> tuple[str, str]:
+        """What to ask now: the operation, and the session."""
+        if len(self._mine) < SESSIONS_OF_A_CALLER and self._chance.random() < 0.3:
+            self._mine.append(f"{self._name}-{next(self._numbers)}")
+            return "start", self._mine[-1]
+        if not self._mine:
+            return "read", f"{self._name}-0"
+        [operation] = self._chance.choices(("stop", "read"), (1, 2))
+        return operation, self._chance.choice(self._mine)
+
+    async def _ask(self, operation: str, session_id: str) -> bool:
+        """Ask once; return whether the outcome is unknown."""
+        status, body = await self._call(operation, session_id)
+        is_unknown = status is None or status >= 500
+        session = self.sessions.setdefault((self._account, session_id), Session())
+        outcome = "unknown" if is_unknown else "ok" if status in {200, 201, 204} else "refused"
+        self.answers[f"{operation} {outcome}"] += 1
+        mistake = status in {401, 403, 500} or (status == 404 and session.started)
+        if operation == "start":
+            mistake |= status == 201 and session.started
+            session.started |= status == 201
+            session.start_asked |= is_unknown or status == 201
+            is_over = status not in {201, 409}
+        elif operation == "stop":
+            session.stopped |= status == 204
+            session.stop_asked |= is_unknown or status == 204
+            is_over = status != NOBODY
+        else:
+            if status == 200:
+                ended = body["status"] in ENDED
+                mistake |= not session.stop_asked if ended else session.stopped
+            is_over = status == 404
+        if mistake:
+            self.wrong.append(f"{operation} of {session_id}, {session}: {status} {body}")
+        if is_over and not is_unknown and session_id in self._mine:
+            self._mine.remove(session_id)
+        return is_unknown
+
+    async def _call(self, operation: str, session_id: str) -> tuple[int | None, Any]:
+        path = f"/session/{session_id}"
+        start = {"location": "local", "image": "game", "id": session_id}
+        method, path, body = {
+            "start": ("POST", "/session", start),
+            "stop": ("DELETE", path, None),
+            "read": ("GET", path, None),
+        }[operation]
+        more: dict[str, Any] = {"json": body, "timeout": REQUEST_TIMEOUT}
+        try:
+            return await self._outlived.call(method, path, account=self._account, **more)
+        except aiohttp.ClientConnectorError:
+            return NOBODY, None
+        except (aiohttp.ClientError, TimeoutError):
+            return None, None
 
 
 @pytest.mark.slow
@@ -36,21 +137,26 @@ SETTINGS: dict[str, Any] = {"start_rate": 1e6, "start_burst": 10**6}
 async def test_f36_a_control_plane_killed_again_and_again_forgets_and_doubles_nothing(
     tmp_path: Path, rounds: Rounds, chance: Random, figure: Figure
 ) -> None:
-    kills, path = rounds(5, 100), tmp_path / "history.jsonl"
+    kills = rounds(5, 100)
     hosts = {"hosts": HOSTS, "sessions_each": SESSIONS_EACH}
-    with closing(History(path)) as history:
-        async with Outlived(tmp_path, **hosts, **SETTINGS) as outlived:
-            await _prepare(outlived)
-            await _killed_under_load(outlived, history, kills, chance)
-            end = await _reconciled(outlived)
-            found = _mistakes(outlived, history.entries, end)
-            figure("SIGKILLs", kills)
-            for op, outcomes in sorted(calls.tally(history.entries).items()):
-                figure(op, ", ".join(f"{outcomes[one]} {one}" for one in ("ok", "fail", "info")))
-            for what, wrong in found.items():
-                figure(what, len(wrong))
-            assert not any(found.values()), found
-            await _everything_is_given_back(outlived, end)
+    async with Outlived(tmp_path, **hosts, **SETTINGS) as outlived:
+        await _prepare(outlived)
+        callers = [
+            Caller(number, account, outlived, Random(chance.random()))
+            for number in range(CALLERS)
+            for account in ACCOUNTS
+        ]
+        await _killed_under_load(outlived, callers, kills, chance)
+        known = await _reconciled(outlived)
+        found = _mistakes(outlived, callers, known)
+        figure("SIGKILLs", kills)
+        answers = sum((caller.answers for caller in callers), Counter[str]())
+        for outcome in sorted(answers):
+            figure(outcome, answers[outcome])
+        for what, wrong in found.items():
+            figure(what, len(wrong))
+        assert not any(found.values()), found
+        await _everything_is_given_back(outlived)
 
 
 async def _prepare(outlived: Outlived) -> None:
@@ -62,32 +168,38 @@ async def _prepare(outlived: Outlived) -> None:
 
 
 def _mistakes(
-    outlived: Outlived, history: Sequence[calls.Entry], end: calls.End
+    outlived: Outlived, callers: list[Caller], known: dict[Key, str]
 ) -> dict[str, list[str]]:
     """What is wrong with what callers saw, and with what the hosts ran."""
-    witness, sessions = outlived.witness, outlived.sessions
+    witness, running = outlived.witness, outlived.witness.running
+    live = [key for key, status in known.items() if status not in ENDED]
+    lost = [wrong for caller in callers for wrong in caller.wrong]
+    if sorted(live) != sorted(running):
+        lost.append(f"live: {sorted(live)}, running: {sorted(running)}")
+    for caller in callers:
+        lost += [
+            f"{key}, {session}: {known.get(key)}"
+            for key, session in caller.sessions.items()
+            if (session.started and key not in known)
+            or (session.started and not session.stop_asked and key not in live)
+            or (session.stopped and key in live)
+            or (not session.start_asked and key in live)
+        ]
     return {
-        "two 201 for one id": [
-            *calls.doubled(history),
-            *witness.doubled,
-            *doubled_on_hosts(sessions),
-        ],
-        "sessions lost": [*calls.lost(history, end), *calls.unseen(history, end)],
-        "quota exceeded": [*witness.beyond_quota, *beyond_quota(sessions, MOST)],
-        "refused wrongly": calls.refused_wrongly(history, MOST),
+        "two sessions of one id": [*witness.doubled, *doubled(outlived.sessions)],
+        "sessions lost": lost,
+        "quota exceeded": [*witness.beyond_quota, *beyond_quota(outlived.sessions, MOST)],
     }
 
 
 async def _killed_under_load(
-    outlived: Outlived, history: History, kills: int, chance: Random
+    outlived: Outlived, callers: list[Caller], kills: int, chance: Random
 ) -> None:
     """Kill the control plane at random, by time or at a random step, and start another."""
     serving, enough = asyncio.Event(), asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        for number in range(CALLERS):
-            for account in ACCOUNTS:
-                caller = Caller(number, account, outlived, history, Random(chance.random()))
-                group.create_task(caller.run(serving, enough), name=f"{account} {number}")
+        for caller in callers:
+            group.create_task(caller.run(serving, enough), name="caller")
         for _ in range(kills):
             step = chance.choice(("", "", *STEPS))
             if await outlived.serve(f"{step}:kill" if step else ""):
@@ -107,29 +219,31 @@ async def _ends_itself(outlived: Outlived, within: float) -> None:
             await outlived.killed()
 
 
-async def _reconciled(outlived: Outlived) -> calls.End:
-    """Wait until callers see what hosts run; return what that is.
+async def _reconciled(outlived: Outlived) -> dict[Key, str]:
+    """Wait until callers see what hosts run; return the status of all that they see.
 
     It comes about by itself; if it does not, what is returned shows it.
     """
-    known: dict[calls.Key, str] = {}
+    known: dict[Key, str] = {}
 
     async def agree() -> bool:
         known.clear()
         for account in ACCOUNTS:
-            known.update(await known_to(outlived, account))
-        live = {key for key, status in known.items() if status not in calls.ENDED}
-        statuses = {known[key] for key in live}
-        return statuses <= {"running"} and sorted(live) == sorted(outlived.witness.running)
+            _, body = await outlived.call("GET", "/session?all=true", account=account)
+            known.update({(account, each["id"]): each["status"] for each in body["sessions"]})
+        running = [key for key, status in known.items() if status == "running"]
+        return set(known.values()) <= {"running", *ENDED} and (
+            sorted(running) == sorted(outlived.witness.running)
+        )
 
     with suppress(AssertionError):
         await outlived.holds(agree)
-    return calls.End(known, outlived.witness.running)
+    return known
 
 
-async def _everything_is_given_back(outlived: Outlived, end: calls.End) -> None:
+async def _everything_is_given_back(outlived: Outlived) -> None:
     """No quota and no room is held by what is not there: all of it can be had, and given back."""
-    for account, session_id in end.running:
+    for account, session_id in outlived.witness.running:
         status, answer = await outlived.call("DELETE", f"/session/{session_id}", account=account)
         if status == 503:  # the stop is remembered, whatever kept it
             status, answer = await outlived.call(

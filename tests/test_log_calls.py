@@ -57,11 +57,11 @@ def test_events_are_constant_text() -> None:
 
 
 def test_fields_are_those_that_are_documented() -> None:
-    told = documented()
+    known = documented()
     used = {word.arg for _, call, _ in calls() for word in call.keywords if word.arg}
     used -= {"exc_info"}
     of_milestones = {"id", "application", "pool"}
-    assert used | BOUND | OF_EVERY_LINE | of_milestones == told
+    assert used | BOUND | OF_EVERY_LINE | of_milestones == known
 
 
 def test_nobody_goes_around_it() -> None:

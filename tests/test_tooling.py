@@ -221,7 +221,7 @@ def test_make_demo_is_the_first_command_after_a_clone(clone: Path) -> None:
 @pytest.mark.registry
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_make_up_serves_until_it_is_told_to_end_and_leaves_nothing(
+def test_make_up_serves_until_a_signal_and_leaves_nothing(
     number: signal.Signals, clone: Path, docker_engine: Path
 ) -> None:
     dev_json = clone / ".tiltyard" / "dev.json"
@@ -238,9 +238,9 @@ def test_make_up_serves_until_it_is_told_to_end_and_leaves_nothing(
             while not dev_json.exists():
                 assert up.poll() is None, (clone / "log").read_text()
                 time.sleep(0.1)
-            told = json.loads(dev_json.read_text())
+            shown = json.loads(dev_json.read_text())
             assert stat.S_IMODE(dev_json.stat().st_mode) == 0o600
-            use(told)
+            use(shown)
             up.send_signal(number)
             assert up.wait(60) == 0, (clone / "log").read_text()
         finally:
@@ -249,22 +249,22 @@ def test_make_up_serves_until_it_is_told_to_end_and_leaves_nothing(
         assert not dev_json.exists()
         assert list(Path(temporary).iterdir()) == []
         assert processes_of(temporary) == []
-    assert containers_of(docker_engine, told["registry"]["address"]) == []
+    assert containers_of(docker_engine, shown["registry"]["address"]) == []
 
 
-def use(told: dict[str, Any]) -> None:
+def use(shown: dict[str, Any]) -> None:
     """Use a `make up` as a script would, and leave a session running."""
-    assert sorted(told) == sorted(
+    assert sorted(shown) == sorted(
         [
             *("base_url", "token", "operator_token", "other_token", "location", "image"),
             "registry",
         ]
     )
-    assert sorted(told["registry"]) == ["address", "name"]
-    client = ApiClient(told["base_url"], told["token"])
-    body = {"location": told["location"], "image": told["image"]}
+    assert sorted(shown["registry"]) == ["address", "name"]
+    client = ApiClient(shown["base_url"], shown["token"])
+    body = {"location": shown["location"], "image": shown["image"]}
     made = client.post("/session", body).expect(201).json()
-    other = ApiClient(told["base_url"], told["other_token"])
+    other = ApiClient(shown["base_url"], shown["other_token"])
     assert other.get("/session", all="true").expect(200).json() == {"sessions": []}
     other.get(f"/session/{made['id']}").expect(404)
     assert made["host"]

@@ -74,7 +74,7 @@ def serve(deployment: Deployment) -> None:
 
 
 def main() -> int:
-    """Serve until told to end and return the exit code."""
+    """Serve until a signal and return the exit code."""
     exit_on_signals(0)
     steps = Steps()
     try:

@@ -46,10 +46,10 @@ class Recorder(Previous):
                 yield answer
 
     def failed(self, method: str, request: bytes, error: grpc.aio.AioRpcError) -> None:
-        told = {key: str(value) for key, value in error.trailing_metadata() or ()}
+        trailing = {key: str(value) for key, value in error.trailing_metadata() or ()}
         made = (each for each in reversed(self.exchanges) if each.method == method)
         exchange = next(each for each in made if each.request == request)
-        exchange.error = (error.code().name, error.details() or "", told)
+        exchange.error = (error.code().name, error.details() or "", trailing)
 
 
 async def record(folder: Path) -> None:

@@ -24,7 +24,7 @@ from tiltyard.contract import NetworkMode, Protocol, Resources
 
 MEBIBYTE = 2**20
 EXIT_CODE = 3
-"""Of a program that is told to end."""
+"""Of a program that is asked to end."""
 
 
 @dataclass(frozen=True)

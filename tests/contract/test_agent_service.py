@@ -226,7 +226,7 @@ async def test_a_list_comes_in_pages(stub: Any) -> None:
     )
 
 
-async def test_a_watcher_is_told_a_snapshot_and_then_every_change(
+async def test_a_watcher_gets_a_snapshot_and_then_every_change(
     stub: Any, engine: FakeEngine
 ) -> None:
     first = (await stub.StartSession(start_request())).session
@@ -255,13 +255,13 @@ async def test_a_watcher_is_told_a_snapshot_and_then_every_change(
     ).session.log_sealed:
         await asyncio.sleep(0)
     host = await stub.GetHost(pb.GetHostRequest())
-    for incarnation, told in ((host.incarnation, 0), ("another", 1)):
+    for incarnation, expected in ((host.incarnation, 0), ("another", 1)):
         request = pb.WatchRequest(incarnation=incarnation, acked_sequence=host.sequence)
         watch = stub.Watch(request)
         sessions = 0
         while (message := await watch.read()).WhichOneof("event") != "snapshot_end":
             sessions += len(message.sessions.sessions)
-        assert sessions == told
+        assert sessions == expected
         watch.cancel()
 
 
@@ -348,7 +348,7 @@ async def listed_images(stub: Any) -> list[str]:
     return [image.image async for part in parts for image in part.images]
 
 
-async def test_very_many_images_are_told_of_in_parts(stub: Any, engine: FakeEngine) -> None:
+async def test_very_many_images_are_sent_in_parts(stub: Any, engine: FakeEngine) -> None:
     """40,000 names take more than a message may; those who watch have all of them at the end."""
     watch = stub.Watch(pb.WatchRequest())
     async with asyncio.timeout(DEADLINE):

@@ -133,14 +133,14 @@ class TestLife:
 
         So the engine's answer is a hint; the agent reads the kernel's own count beside it.
         """
-        told: list[bool] = []
-        while not any(told) and len(told) < 3:
+        reports: list[bool] = []
+        while not any(reports) and len(reports) < 3:
             container = await running(stage)
             await stage.eat(container)
             found = await ended(stage, container)
             assert found.exit_code == 137
-            told.append(found.oom_killed)
-        assert any(told)
+            reports.append(found.oom_killed)
+        assert any(reports)
 
     async def test_what_a_container_wrote_is_measured(self, stage: Stage) -> None:
         container, neighbour = await running(stage), await running(stage)
@@ -404,7 +404,7 @@ class TestArchives:
 
 
 class TestEvents:
-    async def test_changes_of_this_agents_containers_are_told(self, stage: Stage) -> None:
+    async def test_changes_of_this_agents_containers_are_reported(self, stage: Stage) -> None:
         async with stage.engine.events(stage.agent_id) as sessions:
             await stage.engine.create(spec(stage, agent_id=f"{stage.agent_id}-other"))
             wanted = spec(stage)

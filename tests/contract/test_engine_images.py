@@ -24,9 +24,11 @@ class TestImages:
         assert stage.images.runs in before
         assert image not in before
         async with stage.engine.pull(image) as steps:
-            told = [step async for step in steps]
-        assert told[-1].layers_done == told[-1].layers > 0
-        assert [step.received_bytes for step in told] == sorted(s.received_bytes for s in told)
+            progress = [step async for step in steps]
+        assert progress[-1].layers_done == progress[-1].layers > 0
+        assert [step.received_bytes for step in progress] == sorted(
+            s.received_bytes for s in progress
+        )
         assert await stage.engine.images() == before | {image}
         sizes = await stage.engine.image_sizes()
         assert sizes.keys() == before | {image}

@@ -68,10 +68,10 @@ def assert_complete(exchanges: list[Exchange], contract: Contract) -> None:
         *("", "SESSION_NOT_FOUND", "SESSION_LIVE", "SESSION_STOPPED", "SPEC_CONFLICT"),
         *("DRAINING", "STALE_REVISION", "PATH_NOT_FOUND", "IMAGE_IN_USE", "INVALID_ARGUMENT"),
     }
-    told = [
+    sent = [
         response for each in exchanges if each.method == "Watch" for response in each.responses
     ]
-    events = {agent_pb2.WatchResponse.FromString(each).WhichOneof("event") for each in told}
+    events = {agent_pb2.WatchResponse.FromString(each).WhichOneof("event") for each in sent}
     assert events >= {"snapshot_begin", "sessions", "snapshot_end", "host"}
 
 

@@ -43,8 +43,8 @@ ended = st.builds(
 def test_nothing_is_lost_on_the_way(session: Session, tail: Tail | None) -> None:
     sent = wire.report_to_proto(session, tail).SerializeToString()
     assert session.end_reason is not None
-    told = controlplane_wire.report_in(pb.GetReportResponse.FromString(sent))
-    assert told == SessionReport(
+    read = controlplane_wire.report_in(pb.GetReportResponse.FromString(sent))
+    assert read == SessionReport(
         state=session.state,
         end_reason=session.end_reason,
         detail=session.detail,

@@ -14,7 +14,7 @@ _ENDED = {"exited", "dead"}
 
 
 def assert_callers_served(control_plane: ControlPlaneProcess, sessions: Sequence[Session]) -> None:
-    """What callers were told is still so, and no account sees or uses what it must not.
+    """What callers were answered is still so, and no account sees or uses what it must not.
 
     `sessions` are those that the hosts of this control plane have recorded.
     """
@@ -38,8 +38,10 @@ def _assert_durable(client: ApiClient, account: str, made: list[str]) -> None:
     for session_id in made:
         status = client.get(f"/session/{quote(session_id, safe='')}").status
         assert status == 200, f"I6: session {session_id} of {account} was made, and is {status}"
-    told = [each["id"] for each in _sessions(client)]
-    assert len(told) == len(set(told)), f"I7: two live sessions of {account} have one id: {told}"
+    shown = [each["id"] for each in _sessions(client)]
+    assert len(shown) == len(set(shown)), (
+        f"I7: two live sessions of {account} have one id: {shown}"
+    )
 
 
 def _assert_unseen(client: ApiClient, ids: set[str]) -> None:

@@ -44,16 +44,16 @@ class SeenContainer:
 class Observation:
     """What is there at one moment; `now` is Unix time.
 
-    `living` are those of the sessions' recorded processes that are alive. `told` are the sessions
-    as the agent tells of them, by id, and `free_ports` as it counts them. `rules` are the ports
-    that the firewall leads to containers, None where nobody can look.
+    `living` are those of the sessions' recorded processes that are alive. `reported` has the
+    states that the agent reports, by id, and `free_ports` is what it counts. `rules` are the
+    ports that the firewall leads to containers, None where nobody can look.
     """
 
     now: float
     sessions: Sequence[Session]
     containers: Sequence[SeenContainer]
     living: frozenset[Process]
-    told: Mapping[str, State]
+    reported: Mapping[str, State]
     ports: int
     free_ports: int
     rules: frozenset[Address] | None = None
@@ -87,12 +87,12 @@ def _containers_and_records(seen: Observation) -> Iterator[str]:
             yield f"I1: {who} is neither started nor undone"
         if state is State.RUNNING and not any(each.running for each in found):
             yield f"I1: {who} is running without a container"
-        if seen.told.get(who) is not state:
-            yield f"I1: {who} is recorded as {state.value}, and told as {seen.told.get(who)}"
+        if seen.reported.get(who) is not state:
+            yield f"I1: {who} is {state.value}, and reported as {seen.reported.get(who)}"
     for who in by_session.keys() - recorded.keys():
         yield f"I1: a container of {who} has no record"
-    for who in seen.told.keys() - recorded.keys():
-        yield f"I1: {who} is told of and not recorded"
+    for who in seen.reported.keys() - recorded.keys():
+        yield f"I1: {who} is reported and not recorded"
 
 
 def _ports(seen: Observation) -> Iterator[str]:
@@ -149,7 +149,7 @@ def _lifetimes(seen: Observation) -> Iterator[str]:
 def _stops_and_restarts(seen: Observation) -> Iterator[str]:
     for session in seen.sessions:
         if session.stop_reason is not None and session.state in {State.RUNNING, State.RESTARTING}:
-            yield f"I5: {session.internal_id} was told to end and is {session.state.value}"
+            yield f"I5: {session.internal_id} was to end and is {session.state.value}"
         before = seen.restarts_before.get(session.internal_id, 0)
         if session.restart_count < before:
             yield f"I5: restarts of {session.internal_id}: {session.restart_count} after {before}"
@@ -221,8 +221,8 @@ def log_violations(internal_id: str, log: bytes, *, may_lack: int = 0) -> list[s
         gaps = [b - a - 1 for a, b in _breaks(run) if b > a]
         lost = len(gaps) > may_lack or max(gaps, default=0) > _MOST_TAKEN
         if lost or len(set(run)) != len(run):
-            told = ", ".join(f"{a} to {b}" for a, b in _breaks(run)[:5])
-            wrong.append(f"I8: lines of {internal_id} are lost or doubled: {told}")
+            places = ", ".join(f"{a} to {b}" for a, b in _breaks(run)[:5])
+            wrong.append(f"I8: lines of {internal_id} are lost or doubled: {places}")
         elif any(own != sorted(own) for own in _by_stream(run)):
             wrong.append(f"I8: lines of {internal_id} are out of order")
     return wrong

@@ -31,7 +31,7 @@ def observed(
         sessions=sessions,
         containers=_containers(engine, agent_id),
         living=frozenset(engine.living),
-        told={session.internal_id: session.state for session in sessions},
+        reported={session.internal_id: session.state for session in sessions},
         ports=ports,
         free_ports=free_ports,
     )

@@ -65,7 +65,7 @@ class _Collector:
 def rounds(
     request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
 ) -> Rounds:
-    """Tell how often to inject a fault: `rounds(1, 100)` is 1, and 100 in the long form."""
+    """Return how often to inject a fault: `rounds(1, 100)` is 1, and 100 in the long form."""
 
     def count(short: int, long: int) -> int:
         chosen = long if request.config.getoption("long") else short
@@ -77,12 +77,12 @@ def rounds(
 
 @pytest.fixture
 def figure(record_property: Callable[[str, object], None]) -> Figure:
-    """Have a number be told of beside the test's result: `figure("sessions lost", 0)`."""
+    """Have a number be shown beside the test's result: `figure("sessions lost", 0)`."""
 
-    def tell(name: str, value: object) -> None:
+    def show(name: str, value: object) -> None:
         record_property("figure", f"{name}: {value}")
 
-    return tell
+    return show
 
 
 @pytest.fixture

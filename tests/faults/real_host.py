@@ -53,8 +53,8 @@ Traces = Mapping[str, frozenset[str]]
 class RealHost:
     """One agent's process, its engine, and how to run a command where that engine is.
 
-    `traces` tells, kind by kind, what an engine of a test's own leaves in the kernel; an engine
-    that others use too has none that could be told apart. `engine_ends` counts how often it ended.
+    `traces` has, kind by kind, what an engine of a test's own leaves in the kernel; an engine
+    that others use too has none. `engine_ends` counts how often it ended.
     """
 
     def __init__(
@@ -124,14 +124,14 @@ class RealHost:
         sessions = self.sessions()
         processes = [each.process for each in sessions if each.process is not None]
         host = stub.GetHost(pb.GetHostRequest(), timeout=_PATIENCE).host
-        told = _listed(stub)
+        listed = _listed(stub)
         first, last = self._port_range()
         return Observation(
             now=time.time(),
             sessions=sessions,
             containers=[_seen(container) for container in self._containers()],
             living=frozenset(filter(self._lives, processes)),
-            told={each.internal_id: _STATES[each.state] for each in told},
+            reported={each.internal_id: _STATES[each.state] for each in listed},
             ports=2 * (last - first + 1),
             free_ports=host.free_tcp_ports + host.free_udp_ports,
             rules=self._rules(),
@@ -223,7 +223,7 @@ def remove_container(container: Any, *, volumes: bool = False) -> None:
 
 
 def _listed(stub: Any, *, live_only: bool = False) -> list[pb.Session]:
-    """All sessions that the agent tells of, page by page."""
+    """All sessions that the agent reports, page by page."""
     listed: list[pb.Session] = []
     request = pb.ListSessionsRequest(live_only=live_only)
     while True:

@@ -37,7 +37,7 @@ GOOD = Observation(
     sessions=[RUNNING],
     containers=[CONTAINER],
     living=frozenset({PROCESS}),
-    told={RUNNING.internal_id: State.RUNNING},
+    reported={RUNNING.internal_id: State.RUNNING},
     ports=200,
     free_ports=198,
     rules=ADDRESSES,
@@ -48,7 +48,7 @@ AFTER = dataclasses.replace(
     sessions=[ENDED],
     containers=[dataclasses.replace(CONTAINER, running=False, ports=frozenset())],
     living=frozenset(),
-    told={ENDED.internal_id: State.EXITED},
+    reported={ENDED.internal_id: State.EXITED},
     free_ports=200,
     rules=frozenset(),
 )
@@ -57,8 +57,8 @@ AFTER = dataclasses.replace(
 def _session(**changes: Any) -> Callable[[Observation], Observation]:
     def change(seen: Observation) -> Observation:
         changed = dataclasses.replace(seen.sessions[0], **changes)
-        told = {changed.internal_id: changed.state}
-        return dataclasses.replace(seen, sessions=[changed], told=told)
+        reported = {changed.internal_id: changed.state}
+        return dataclasses.replace(seen, sessions=[changed], reported=reported)
 
     return change
 
@@ -78,8 +78,8 @@ def test_a_host_that_is_well_is_found_to_be() -> None:
         ("I1", GOOD, _seen(containers=[])),
         ("I1", GOOD, _seen(containers=[CONTAINER, dataclasses.replace(CONTAINER, name="two")])),
         ("I1", AFTER, _seen(containers=[SeenContainer("x", "another", running=False)])),
-        ("I1", AFTER, _seen(told={})),
-        ("I1", AFTER, _seen(told={ENDED.internal_id: State.EXITED, "x": State.RUNNING})),
+        ("I1", AFTER, _seen(reported={})),
+        ("I1", AFTER, _seen(reported={ENDED.internal_id: State.EXITED, "x": State.RUNNING})),
         ("I1", AFTER, _session(state=State.CREATED, ports=())),
         ("I2", GOOD, _seen(free_ports=197)),
         ("I2", GOOD, _seen(rules=frozenset())),

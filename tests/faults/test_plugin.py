@@ -68,19 +68,19 @@ def test_what_a_run_showed_is_written_down_and_nothing_unlooked_at_passes(tmp_pa
     assert "test_f03_that_does_not_look does not look for what must hold" in output
     assert "1 failed, 6 passed, 1 skipped, 1 deselected, 2 errors" in output
     rows = [line for line in page.read_text().splitlines() if line.startswith("| ")]
-    told = {
+    results = {
         cells[3].removeprefix("`test_it.py::").partition("`")[0]: cells[3:]
         for cells in ([cell.strip() for cell in row.split("|")] for row in rows)
         if "test_it" in cells[3]
     }
-    assert told["test_f01_that_looks"][1] == "100"
-    assert told["test_f01_that_looks"][3] == "passed; kills: 100; sessions lost: 0"
-    assert told["test_f02_by_chance"][1:4] == ["2", "1, 1", "passed"]
-    assert told["test_f02_of_a_part"][0].endswith("` †")
-    assert told["test_f03_that_does_not_look"][3] == "failed"
-    assert told["test_f04_that_fails"][3] == "failed"
-    assert told["test_f05_whose_end_fails"][3] == "failed"
-    assert told["test_f06_that_is_skipped"][3] == "skipped"
+    assert results["test_f01_that_looks"][1] == "100"
+    assert results["test_f01_that_looks"][3] == "passed; kills: 100; sessions lost: 0"
+    assert results["test_f02_by_chance"][1:4] == ["2", "1, 1", "passed"]
+    assert results["test_f02_of_a_part"][0].endswith("` †")
+    assert results["test_f03_that_does_not_look"][3] == "failed"
+    assert results["test_f04_that_fails"][3] == "failed"
+    assert results["test_f05_whose_end_fails"][3] == "failed"
+    assert results["test_f06_that_is_skipped"][3] == "skipped"
     assert not any("something_else" in row for row in rows)
     numbers = [row.split("|")[1].strip() for row in rows if row.startswith("| F")]
     assert numbers == [f"F{number:02}" for number in FAULTS]

@@ -1,4 +1,4 @@
-"""Both programs, and hosts that tell of changes without delay."""
+"""Both programs, and hosts that report changes without delay."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -130,7 +130,7 @@ class Outlived:
         self._stack.push_async_callback(asyncio.to_thread, self.process.__exit__, None, None, None)
         await asyncio.to_thread(self.process.start)
         self.http = aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True))
-        # Else it sends a call again whose answer it lost, and tells of the second time alone.
+        # Else it sends a call again whose answer it lost, and returns the second alone.
         self.http._retry_connection = False
         self._stack.push_async_callback(self.http.close)
 
@@ -182,14 +182,14 @@ class Outlived:
     async def enable(self, tag: str, account: str) -> None:
         """Enable a tag of the application `game`, and wait until a host has it."""
         path = "/application/game/tags"
-        status, told = await self.call("POST", path, account=account, json={"tag": tag})
-        assert status == 204, told
+        status, answer = await self.call("POST", path, account=account, json={"tag": tag})
+        assert status == 204, answer
         await self.holds(lambda: self.is_pulled(tag, account))
 
     async def is_pulled(self, tag: str, account: str) -> bool:
         """Return whether a host has a tag of the application `game`."""
-        status, told = await self.call("GET", f"/tag/local/game/{tag}", account=account)
-        return status == 200 and bool(told["exists"])
+        status, answer = await self.call("GET", f"/tag/local/game/{tag}", account=account)
+        return status == 200 and bool(answer["exists"])
 
     async def holds(self, condition: Callable[[], Awaitable[bool]]) -> None:
         """Wait until what callers see is so; the bound is for what is broken."""
@@ -221,5 +221,5 @@ class Outlived:
 async def _free_ports(host: WholeAgent) -> int:
     async with grpc.aio.insecure_channel(host.address) as channel:
         stub = agent_pb2_grpc.AgentServiceStub(channel)
-        told = await stub.GetHost(pb.GetHostRequest(), timeout=PATIENCE)
-    return int(told.host.free_tcp_ports + told.host.free_udp_ports)
+        answer = await stub.GetHost(pb.GetHostRequest(), timeout=PATIENCE)
+    return int(answer.host.free_tcp_ports + answer.host.free_udp_ports)

@@ -172,7 +172,7 @@ class _Tags:
 
 
 class _Sessions(SessionStore):
-    """Tells which attempts were given up, once that is committed."""
+    """Reports which attempts were given up, once that is committed."""
 
     def __init__(self, store: Store, given_up: Callable[[str], object]) -> None:
         super().__init__(store)

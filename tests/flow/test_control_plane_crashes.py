@@ -67,7 +67,7 @@ class Killed(Outlived):
         await self.holds(is_ready)
 
     async def joined(self, name: str) -> WholeAgent:
-        """Have one more host, which is enrolled and heard."""
+        """Have one more host, which is enrolled and ready."""
         rpc_listen = f"127.0.0.1:{free_port()}"
         host = WholeAgent(self.process.folder, name, rpc_listen=rpc_listen)
         self._stack.push_async_callback(host.stop)
@@ -83,13 +83,13 @@ class Killed(Outlived):
     async def play(self) -> None:
         """Have a session."""
         await self.make_game(ACCOUNT)
-        status, told = await self.ask(*START)
-        assert status == 201, told
+        status, answer = await self.ask(*START)
+        assert status == 201, answer
 
     async def described(self) -> dict[str, Any]:
-        status, told = await self.call("GET", f"/session/{ID}", account=ACCOUNT)
-        assert status == 200, told
-        return dict(told)
+        status, answer = await self.call("GET", f"/session/{ID}", account=ACCOUNT)
+        assert status == 200, answer
+        return dict(answer)
 
 
 async def while_it_starts(killed: Killed, step: str) -> None:
@@ -118,8 +118,8 @@ async def while_it_claims(killed: Killed, _step: str) -> None:
     await killed.holds(is_running)
     assert (await killed.ask(*START))[0] == 409
     await killed.holds(is_ready)
-    _, told = await killed.call("GET", "/session?all=1", account=ACCOUNT)
-    assert [session["id"] for session in told["sessions"]] == [ID]
+    _, answer = await killed.call("GET", "/session?all=1", account=ACCOUNT)
+    assert [session["id"] for session in answer["sessions"]] == [ID]
     assert len(killed.witness.running) == 3
 
 
@@ -158,15 +158,15 @@ async def while_a_token_is_made(killed: Killed, _step: str) -> None:
 
 
 async def while_a_token_is_revoked(killed: Killed, _step: str) -> None:
-    status, told = await killed.ask(*TOKEN)
+    status, answer = await killed.ask(*TOKEN)
     assert status == 201
-    killed.process.tokens["friend"] = told["token"]
+    killed.process.tokens["friend"] = answer["token"]
     [made] = await _tokens(killed)
     assert (await killed.call("GET", "/session", account="friend"))[0] == 200
     await killed.is_killed_by("DELETE", f"/operator/token/{made}", None, account="")
     assert (await killed.call("GET", "/session", account="friend"))[0] == 401
-    status, told = await killed.call("DELETE", f"/operator/token/{made}")
-    assert (status, told) == (200, {"revoked": []})
+    status, answer = await killed.call("DELETE", f"/operator/token/{made}")
+    assert (status, answer) == (200, {"revoked": []})
 
 
 async def while_players_join(killed: Killed, _step: str) -> None:
@@ -208,19 +208,19 @@ async def while_the_authority_is_replaced(killed: Killed, step: str) -> None:
         await killed.serve()
     # It goes on by itself, wherever it stood.
     await killed.holds(have_moved)
-    status_code, told = await killed.ask("POST", f"{authority}/finish", {}, "")
-    assert (status_code, told["former"], told["waiting"]) == (200, None, [])
-    assert told["current"]["fingerprint"] != before["current"]["fingerprint"]
+    status_code, answer = await killed.ask("POST", f"{authority}/finish", {}, "")
+    assert (status_code, answer["former"], answer["waiting"]) == (200, None, [])
+    assert answer["current"]["fingerprint"] != before["current"]["fingerprint"]
     identity = await asyncio.to_thread(Identity.read, host.config.state_dir / FILE)
     assert identity is not None
     current = ssl.PEM_cert_to_DER_cert(identity.trusted.decode())
-    assert hashlib.sha256(current).hexdigest() == told["current"]["fingerprint"]
+    assert hashlib.sha256(current).hexdigest() == answer["current"]["fingerprint"]
 
 
 async def _tokens(killed: Killed) -> list[str]:
     """The ids of the good tokens that have the name asked for."""
-    _, told = await killed.call("GET", "/operator/token", params={"account": ACCOUNT})
-    return [token["id"] for token in told["tokens"] if token["name"] == "friend"]
+    _, answer = await killed.call("GET", "/operator/token", params={"account": ACCOUNT})
+    return [token["id"] for token in answer["tokens"] if token["name"] == "friend"]
 
 
 SCENARIOS: dict[str, Callable[[Killed, str], Awaitable[None]]] = {

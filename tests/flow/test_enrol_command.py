@@ -38,11 +38,11 @@ class Machine:
     async def identity(self) -> Identity | None:
         return await asyncio.to_thread(Identity.read, self.state / FILE)
 
-    async def refused(self, told: str, url: str, token: str, *options: str) -> None:
+    async def refused(self, reason: str, url: str, token: str, *options: str) -> None:
         """It ends with one line that says why, and nothing is kept."""
         result = await self.enrol(url, token, *options)
         assert result.exit_code == 1, result.output
-        assert told in result.stderr
+        assert reason in result.stderr
         assert result.stderr.count("\n") == 1
         assert await self.identity() is None
 
@@ -78,7 +78,7 @@ async def test_a_host_enrols_with_a_token_file(system: Enrolling, machine: Machi
 async def test_why_a_host_is_not_enrolled(system: Enrolling, machine: Machine) -> None:
     url, token = system.control_plane.enrol_url, await system.token()
     text, _, fingerprint = token.partition(".")
-    for told, asked, shown, *options in (
+    for reason, asked, shown, *options in (
         ("no enrolment token", url, "nothing"),
         ("no enrolment token", url, text),
         ("has not the form https://HOST:7443", url.replace("https", "http"), token),
@@ -91,7 +91,7 @@ async def test_why_a_host_is_not_enrolled(system: Enrolling, machine: Machine) -
         ("422 region: the token is for local", url, token, "--region", "eu"),
         ("422 nodePool: the token is for default", url, token, "--node-pool", "big"),
     ):
-        await machine.refused(told, asked, shown, *options)
+        await machine.refused(reason, asked, shown, *options)
     assert (await machine.enrol(url, token)).exit_code == 0
     await machine.identity()
     (machine.state / FILE).unlink()
@@ -111,12 +111,12 @@ async def test_a_host_that_nobody_could_call_is_not_enrolled(
 async def posing(
     folder: Path, party: Party, answer: Callable[[Any], Mapping[str, object]]
 ) -> AsyncIterator[tuple[str, list[Any]]]:
-    """Serve as somebody who poses as a control plane; give its address and what it was told."""
-    told: list[Any] = []
+    """Serve as somebody who poses as a control plane; give its address and what it received."""
+    received: list[Any] = []
 
     async def enrol(request: web.Request) -> web.Response:
-        told.append(await request.json())
-        return web.json_response(answer(told[-1]))
+        received.append(await request.json())
+        return web.json_response(answer(received[-1]))
 
     def context() -> ssl.SSLContext:
         pem = folder / "party.pem"
@@ -133,7 +133,7 @@ async def posing(
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
     try:
-        yield f"https://127.0.0.1:{runner.addresses[0][1]}", told
+        yield f"https://127.0.0.1:{runner.addresses[0][1]}", received
     finally:
         await runner.cleanup()
 
@@ -151,16 +151,16 @@ async def signer_of(system: Enrolling) -> Signer:
 
 
 @pytest.mark.parametrize("kind", POSES)
-async def test_who_poses_as_the_control_plane_is_not_told_the_token(
+async def test_who_poses_as_the_control_plane_does_not_receive_the_token(
     system: Enrolling, machine: Machine, tmp_path: Path, kind: str
 ) -> None:
     """It has the authority's certificate, which is no secret, and even one of its signatures."""
     ours, token = await signer_of(system), await system.token()
     authority = {"authority": ours.certificate.decode()}
-    async with posing(tmp_path, POSES[kind](ours), lambda _: authority) as (url, told):
+    async with posing(tmp_path, POSES[kind](ours), lambda _: authority) as (url, received):
         await machine.refused("cannot reach", url, token)
-    assert token.partition(".")[0] not in json.dumps(told)
-    assert len(told) == 1
+    assert token.partition(".")[0] not in json.dumps(received)
+    assert len(received) == 1
 
 
 async def test_what_stands_behind_the_authority_is_not_trusted(
@@ -173,21 +173,21 @@ async def test_what_stands_behind_the_authority_is_not_trusted(
     der = ssl.PEM_cert_to_DER_cert(ours.certificate.decode())
     secret = f"ty_{'0' * 16}_{'1' * 72}"
     party = theirs.sign(SERVES, hosts=[ENROLMENT_HOST])
-    async with posing(tmp_path, party, lambda _: both) as (url, told):
+    async with posing(tmp_path, party, lambda _: both) as (url, received):
         token = f"{secret}.{hashlib.sha256(der).hexdigest()}"
         await machine.refused("is not the control plane that issued the token", url, token)
-    assert told == [{}]
+    assert received == [{}]
 
 
-async def test_a_newer_control_plane_says_so_and_is_not_told_the_token(
+async def test_a_newer_control_plane_says_so_and_does_not_receive_the_token(
     system: Enrolling, machine: Machine, tmp_path: Path
 ) -> None:
     ours, token = await signer_of(system), await system.token()
     party = ours.sign(SERVES, hosts=[ENROLMENT_HOST])
     newer = {"format": 2, "authority": ours.certificate.decode()}
-    async with posing(tmp_path, party, lambda _: newer) as (url, told):
+    async with posing(tmp_path, party, lambda _: newer) as (url, received):
         await machine.refused("is of another version: this agent knows 1", url, token)
-    assert told == [{}]
+    assert received == [{}]
 
 
 async def test_a_certificate_for_another_key_is_not_kept(

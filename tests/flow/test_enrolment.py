@@ -42,8 +42,8 @@ def followers(host: WholeAgent) -> int:
     return sum(task.get_name() == f"watch {host.name}" for task in asyncio.all_tasks())
 
 
-async def still_heard(system: Enrolling) -> None:
-    """Wait until every host was heard once more."""
+async def still_reporting(system: Enrolling) -> None:
+    """Wait until every host has reported once more."""
     links = system.control_plane.fleet.hosts
     before = [(link, link.reported_at or 0.0) for link in links]
     await eventually(lambda: all((link.reported_at or 0.0) > at for link, at in before))
@@ -84,11 +84,11 @@ async def test_certificates_are_renewed_and_no_stream_is_dropped(
         await plane.renewal.renew()  # nothing is due
         assert {host.name: await system.identity(host) for host in (first, second)} == before
         caplog.clear()
-        turned = 21 * 24 * 3600
-        monkeypatch.setattr(plane.renewal, "_clock", AheadClock(wall_ahead=turned))
-        monkeypatch.setattr(plane._issuer, "_clock", AheadClock(wall_ahead=turned))
-        # The hosts' clocks are not turned: what is signed then is not valid for them yet.
-        monkeypatch.setattr(authority, "BACKDATED", timedelta(seconds=turned + 600))
+        moved = 21 * 24 * 3600
+        monkeypatch.setattr(plane.renewal, "_clock", AheadClock(wall_ahead=moved))
+        monkeypatch.setattr(plane._issuer, "_clock", AheadClock(wall_ahead=moved))
+        # The hosts' clocks are not moved: what is signed then is not valid for them yet.
+        monkeypatch.setattr(authority, "BACKDATED", timedelta(seconds=moved + 600))
         await eventually(all_are_renewed)
         assert plane._issuer.caller != old_caller
         # New connections see the new one; the streams are on the old channels.
@@ -99,8 +99,8 @@ async def test_certificates_are_renewed_and_no_stream_is_dropped(
             assert renewed.uri == before[host.name].uri
             shown = await system.shown(host.name)
             assert shown["certificateExpires"] > (expire_ms[host.name] or 0)
-        # Heard again after the renewal, on the stream of before it.
-        await still_heard(system)
+        # They report again after the renewal, on the stream of before it.
+        await still_reporting(system)
         assert not [r for r in caplog.records if "stream broke" in r.getMessage()]
         assert not one.at_eof()
         assert not two.at_eof()

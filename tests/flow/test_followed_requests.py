@@ -22,16 +22,16 @@ def every_level(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
 
 
-def told(
+def logged(
     caplog: pytest.LogCaptureFixture, event: str, begin: int = 0
 ) -> dict[str, dict[str, Any]]:
-    """The fields of an event, by the program that tells of it; each tells of it once."""
+    """The fields of an event, by the program that logs it; each logs it once."""
     lines = caplog.records[begin:]
     said = ((line.name.partition(".")[0], line.msg) for line in lines)
     found = [(name, fields) for name, fields in said if isinstance(fields, dict)]
-    told = [(name, fields) for name, fields in found if fields["event"] == event]
-    assert len(dict(told)) == len(told)
-    return dict(told)
+    of_it = [(name, fields) for name, fields in found if fields["event"] == event]
+    assert len(dict(of_it)) == len(of_it)
+    return dict(of_it)
 
 
 async def test_a_session_is_followed_by_the_identifier_of_the_answer(
@@ -39,7 +39,7 @@ async def test_a_session_is_followed_by_the_identifier_of_the_answer(
 ) -> None:
     started = await whole.start(id="match-1")
     request = started.headers["X-Request-Id"]
-    lines = told(caplog, "session started")
+    lines = logged(caplog, "session started")
     here, there = lines["controlplane"], lines["agent"]
     both = {"id": "match-1", "account": "alice", "application": "game", "request": request}
     for fields in (here, there):
@@ -48,10 +48,10 @@ async def test_a_session_is_followed_by_the_identifier_of_the_answer(
     assert (here["agent"], here["region"], here["warm"]) == ("host-1", "local", False)
     stopped = await whole.call("DELETE", "/session/match-1")
     assert stopped.headers["X-Request-Id"] != request
-    [stop] = told(caplog, "session stopped").values()
+    [stop] = logged(caplog, "session stopped").values()
     assert (stop["session"], stop["request"]) == (here["session"], stopped.headers["X-Request-Id"])
-    await eventually(lambda: told(caplog, "session ended") != {})
-    [end] = told(caplog, "session ended").values()
+    await eventually(lambda: logged(caplog, "session ended") != {})
+    [end] = logged(caplog, "session ended").values()
     assert (end["session"], end["reason"]) == (here["session"], "stopped")
     assert "request" not in end
 
@@ -62,8 +62,8 @@ async def test_what_outlives_the_request_that_began_it_does_not_name_it(
     """A host is followed from its enrolment on, which is a request."""
     async with Enrolling(tmp_path) as system:
         await system.joined("host-1")
-        enrolled = told(caplog, "agent enrolled")["controlplane"]
-        followed = told(caplog, "reconciled")["controlplane"]
+        enrolled = logged(caplog, "agent enrolled")["controlplane"]
+        followed = logged(caplog, "reconciled")["controlplane"]
     assert enrolled["request"]
     assert followed["agent"] == "host-1"
     assert "request" not in followed
@@ -81,6 +81,6 @@ async def test_an_agent_believes_the_name_of_a_request_that_is_one(
             request = pb.GetSessionRequest(internal_id=UUID)
             with pytest.raises(grpc.aio.AioRpcError):
                 await stub.GetSession(request, metadata=metadata, timeout=10)
-            [refused] = told(caplog, "call refused", begin).values()
+            [refused] = logged(caplog, "call refused", begin).values()
             assert refused["reason"] == "SESSION_NOT_FOUND"
             assert refused.get("request") == (sent if sent == UUID else None)

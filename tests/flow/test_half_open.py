@@ -88,7 +88,7 @@ class Relayed(System):
 async def test_f41_a_host_is_heard_again_though_its_connection_is_dead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a new connection: the old one does not tell for long that nothing comes through."""
+    """By a new connection: the old one does not show for long that nothing comes through."""
     monkeypatch.setattr("controlplane.fleet.host.watch.MESSAGE_TIMEOUT", 0.5)
     without_pings = tuple(
         each for each in OPTIONS if "ping" not in each[0] and "alive" not in each[0]

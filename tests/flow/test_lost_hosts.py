@@ -1,4 +1,4 @@
-"""Hosts that are silent for so long that their sessions are given up, in virtual time."""
+"""Hosts that are unresponsive for so long that their sessions are given up, in virtual time."""
 
 from collections.abc import Iterator
 from contextlib import closing

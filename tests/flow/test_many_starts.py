@@ -15,20 +15,20 @@ BURST = 50
 
 
 async def _end_all(whole: Whole, answers: list[Answer]) -> None:
-    """Every session that was told of runs, no other does; and all end."""
-    told = {answer.json["id"] for answer in answers if answer.status == 201}
+    """Every session that was answered runs, no other does; and all end."""
+    started = {answer.json["id"] for answer in answers if answer.status == 201}
 
     async def they_run_and_no_others() -> bool:  # freeing may take longer than a caller waits
         sessions = (await whole.call("GET", "/session")).json["sessions"]
         return {(each["id"], each["status"]) for each in sessions} == {
-            (one, "running") for one in told
+            (one, "running") for one in started
         }
 
     await eventually(they_run_and_no_others)
     ports = [port["host"] for a in answers if a.status == 201 for port in a.json["ports"]]
-    await eventually(lambda: len(whole.host.live) == len(told))  # what is unknown is stopped
+    await eventually(lambda: len(whole.host.live) == len(started))  # what is unknown is stopped
     assert max(Counter(ports).values()) <= 2  # tcp and udp are separate spaces
-    stops = await asyncio.gather(*(whole.call("DELETE", f"/session/{one}") for one in told))
+    stops = await asyncio.gather(*(whole.call("DELETE", f"/session/{one}") for one in started))
     assert {stop.status for stop in stops} == {204}
 
 

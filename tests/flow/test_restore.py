@@ -1,4 +1,4 @@
-"""A database that is older than the fleet, or lost: hosts tell what they know, nothing doubles.
+"""A database that is older than the fleet, or lost: hosts report what they know, nothing doubles.
 
 Real control plane, real agents on engines in memory, mutual TLS between them.
 """
@@ -77,7 +77,7 @@ async def players(system: Kept, session_id: str) -> list[str]:
     return sorted(answer.json["players"]["joined"])
 
 
-async def test_a_backup_is_restored_and_the_hosts_tell_the_rest(system: Kept) -> None:
+async def test_a_backup_is_restored_and_the_hosts_report_the_rest(system: Kept) -> None:
     hosts = [await system.joined(name) for name in ("host-1", "host-2")]
     image = await system.make_game()
     await eventually(lambda: all(system.has(host.name, image) for host in hosts))
@@ -135,10 +135,10 @@ async def test_a_certificate_that_was_renewed_since_is_good_and_shown_right(
     await system.make_game()
     await system.started("match")
     await system.back_up()
-    turned = 21 * 24 * 3600
-    # The host's clock is not turned: what is signed then must be good for it now.
-    monkeypatch.setattr(authority, "BACKDATED", timedelta(seconds=turned + 600))
-    system.clock = AheadClock(wall_ahead=turned)
+    moved = 21 * 24 * 3600
+    # The host's clock is not moved: what is signed then must be good for it now.
+    monkeypatch.setattr(authority, "BACKDATED", timedelta(seconds=moved + 600))
+    system.clock = AheadClock(wall_ahead=moved)
     before = await system.identity(host)
     await system.restart()
     await eventually_renewed(system, host, before.expire_time)
@@ -146,8 +146,8 @@ async def test_a_certificate_that_was_renewed_since_is_good_and_shown_right(
 
     await system.put_back()
     sql = "SELECT certificate_expire_ms FROM agent"
-    [(told,)] = await asyncio.to_thread(rows, system.config, sql)
-    assert told == int(before.expire_time * 1000)
+    [(shown,)] = await asyncio.to_thread(rows, system.config, sql)
+    assert shown == int(before.expire_time * 1000)
     await system.serve()
     await system.reaches("host-1", "ready")
     await eventually_renewed(system, host, renewed.expire_time - 1)

@@ -306,7 +306,7 @@ async def test_a_host_that_enrols_during_a_rotation_trusts_the_new_one_alone(
     assert (await system.status())["waiting"] == []
 
 
-async def test_an_authority_that_is_ending_is_told_of(
+async def test_an_authority_that_is_ending_is_logged(
     system: Rotating, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     renewal = system.control_plane.renewal
@@ -400,7 +400,7 @@ async def test_nobody_gets_a_certificate_over_a_connection_of_a_compromised_auth
     assert (await system.identity(host)).certificate == before.certificate
 
 
-async def test_a_token_that_was_told_to_a_thief_enrols_nobody(system: Rotating) -> None:
+async def test_a_token_that_a_thief_received_enrols_nobody(system: Rotating) -> None:
     """It was for the compromised authority, and a host may have sent it to an attacker."""
     host, token = await system.host("host-1"), await system.token()
     status = await system.rotate(compromised=True)

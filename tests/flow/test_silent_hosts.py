@@ -1,4 +1,4 @@
-"""A host that goes silent and comes back, or is drained, in virtual time."""
+"""A host that does not respond and comes back, or is drained, in virtual time."""
 
 import json
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def test_a_host_that_is_back_is_used_and_shown_as_it_is_within_2_s(
     assert fleet.starts("y")
 
 
-def test_placement_leaves_a_silent_host_after_5_s_and_callers_are_told_after_30(
+def test_placement_leaves_a_silent_host_after_5_s_and_it_is_unreachable_after_30(
     fleet: OneHost,
 ) -> None:
     fleet.box.line.cut()

@@ -1,4 +1,4 @@
-"""The tables fit the code, and the runner tells survivors from killed mutants."""
+"""The tables fit the code, and the runner distinguishes survivors from killed mutants."""
 
 from dataclasses import replace
 from pathlib import Path

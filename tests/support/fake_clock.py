@@ -1,4 +1,4 @@
-"""Clocks that a test turns by hand: `tiltyard.runtime.clock.Clock`, and `HostClock` too."""
+"""Clocks that a test sets by hand: `tiltyard.runtime.clock.Clock`, and `HostClock` too."""
 
 import asyncio
 import heapq

@@ -1,4 +1,4 @@
-"""An engine in memory, turned by hand, and with it the clock.
+"""An engine in memory, controlled by hand, and with it the clock.
 
 `FakeEngine` keeps the contract of `agent.domain.engine.Engine` as Docker does
 (contract/test_engine.py).
@@ -171,7 +171,7 @@ class FakeEngine:
         """The containers of an agent, as the engine describes them."""
         return [held.described() for held in self.all if held.spec.agent_id == agent_id]
 
-    # What tests turn.
+    # What tests control.
 
     @property
     def unavailable(self) -> bool:
@@ -326,7 +326,7 @@ class FakeEngine:
             if held.status is ContainerStatus.RUNNING:
                 return held.described()
             if held.spec.image in self.cannot_run:
-                raise ImageCannotRunError("it is told so")
+                raise ImageCannotRunError("as scripted")
             self._take_ports(held)
             number = next(self._numbers)
             held.process = Process(pid=100_000 + number, start_ticks=number)
@@ -462,7 +462,7 @@ class FakeEngine:
 
     def _check_available(self) -> None:
         if self._unavailable:
-            raise EngineUnavailableError("the fake engine is told not to answer")
+            raise EngineUnavailableError("the fake engine is set not to answer")
 
     def _signal(self, held: _Held, signal: str) -> None:
         if signal not in {"SIGTERM", "SIGKILL"}:

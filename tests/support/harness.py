@@ -335,7 +335,7 @@ class AgentProcess(_Part):
 
 @dataclass(frozen=True)
 class AgentSpec:
-    """One agent as a control plane is told of it."""
+    """One agent as a control plane is given it."""
 
     name: str
     address: str
@@ -363,7 +363,7 @@ class ControlPlaneProcess(_Part):
         self.tokens: dict[str, str] = {}
         """The token of each account, with the nine scopes."""
         self.made: dict[str, list[str]] = {account: [] for account in self.ACCOUNTS}
-        """The id of each session that a client of an account was told has started."""
+        """The id of each session that a client of an account got an answer for."""
         self.operator_token = ""
         self.settings: dict[str, object] = {
             "state_dir": str(self.state_dir),

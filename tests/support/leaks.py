@@ -11,7 +11,7 @@ from blockbuster import blockbuster_ctx
 
 _LOOKS, _PAUSE = 200, 0.01
 """Number of checks, and seconds between them, whether tasks that were cancelled and threads
-that were told to end have ended: a machine that stands still meanwhile takes nothing of that."""
+that were asked to end have ended: a machine that stands still meanwhile takes nothing of that."""
 _NOT_OURS = ("_poll_wrapper", "asyncio_", "Dummy-")
 """Threads of grpc's and asyncio's own, which end with the loop, after this check.
 

@@ -61,7 +61,7 @@ def read_log(path: Path) -> Iterator[Deed]:
 
 
 Survives = Callable[[], bool]
-"""Tells of a sector, of a change of a size, or of all names, whether it was written in time."""
+"""Returns of a sector, of a change of a size, or of all names, whether it was written in time."""
 
 
 def nothing() -> bool:
@@ -182,9 +182,9 @@ def logged(library: Path, folder: Path, command: Sequence[str]) -> list[Deed]:
     state, log = folder / "state", folder / "log"
     state.mkdir(parents=True)
     preload = {"LD_PRELOAD": library, "DISK_LOG": log, "DISK_LOG_FOLDER": state}
-    with (state / ACKNOWLEDGED).open("wb") as told:
+    with (state / ACKNOWLEDGED).open("wb") as output:
         environment = ENVIRONMENT | {name: str(path) for name, path in preload.items()}
-        subprocess.run(command, env=environment, stdout=told, check=True, timeout=50)
+        subprocess.run(command, env=environment, stdout=output, check=True, timeout=50)
     return list(read_log(log))
 
 

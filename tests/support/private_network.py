@@ -61,7 +61,7 @@ class PrivateNetwork:
             run("ip", *command.split())
 
     def unplug(self) -> None:
-        """Remove the pair: nobody at either end is told anything."""
+        """Remove the pair: neither end is notified."""
         run("ip", "link", "delete", self.name)
 
     def remove(self) -> None:

@@ -77,7 +77,7 @@ async def scraped_from(client: aiohttp.ClientSession, address: str) -> Scrape:
 async def scraped(
     agent: Agent, *, connection_seconds: float = CONNECTION_SECONDS
 ) -> AsyncIterator[Scraped]:
-    """Serve what an agent tells of itself."""
+    """Serve what an agent reports of itself."""
     conntrack, firewall = Amiss(), Amiss()
     state = HostState(
         reservations=agent.reservations,

@@ -52,7 +52,7 @@ class ScriptedEngine:
     """Knows `/version`, `/info`, `/networks` and IMAGE; a test adds the rest by method and path.
 
     A request that nothing is scripted for is answered 404 as for a missing container. `seen`
-    counts requests, `arrived` tells of the first of a kind.
+    counts requests, `arrived` waits for the first of a kind.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -91,7 +91,7 @@ class WholeAgent:
         return sorted(path.name for path in (self.config.state_dir / "sessions").iterdir())
 
     def observed(self, free_ports: int) -> Observation:
-        """The host as it is now; `free_ports` are those that it tells of."""
+        """The host as it is now; `free_ports` are those that it reports."""
         state, (first, last) = self.config.state_dir, self.config.ports()
         return observed(
             self.engine,

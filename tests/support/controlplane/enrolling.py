@@ -40,7 +40,7 @@ class Tokens(System):
 
 
 class Enrolling(Tokens):
-    """A control plane with a wall clock that tests turn, and no agent but those that enrol."""
+    """A control plane with a wall clock that tests set, and no agent but those that enrol."""
 
     clock: AheadClock
 

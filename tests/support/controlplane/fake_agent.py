@@ -50,7 +50,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
     """Keeps sessions in memory; each call can be scripted to refuse, hang or lose its answer.
 
     `before_*` runs before the deed, `after_start` and `after_claim` after it and before the
-    answer, `after_logs` after the lines and before the end. A pool that it is told of is full at
+    answer, `after_logs` after the lines and before the end. A pool that is ordered is full at
     once, and is filled up when a standby was claimed or has ended.
     """
 
@@ -72,7 +72,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         self.images_in_use: set[str] = set()
         self.logs: list[bytes] = [b"line 1\n", b"line 2\n"]
         self.report: agent_pb2.GetReportResponse | None = None
-        """What is told of any ended session; of its own when it is None."""
+        """The report of any ended session; its own when it is None."""
         self.log_follow = asyncio.Event()
         self.log_cancelled = asyncio.Event()
         self.before_start: Script | None = None
@@ -175,20 +175,20 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         return [s for s in self.sessions.values() if s.state in _LIVE]
 
     def change(self, internal_id: str, **fields: Any) -> None:
-        """Change a session and tell the watchers."""
+        """Change a session and notify the watchers."""
         session = self.sessions[internal_id]
         for name, value in fields.items():
             setattr(session, name, value)
         self._tell(session)
 
     def end(self, internal_id: str, reason: int = agent_pb2.END_REASON_EXITED) -> None:
-        """End a session and tell the watchers."""
+        """End a session and notify the watchers."""
         session = self.sessions[internal_id]
         session.end_time.GetCurrentTime()
         self.change(internal_id, state=agent_pb2.STATE_EXITED, end_reason=reason, exit_code=0)
 
     def bind(self, internal_id: str) -> None:
-        """Have a session's ports bound and tell the watchers."""
+        """Have a session's ports bound and notify the watchers."""
         self.sessions[internal_id].ready_time.GetCurrentTime()
         self.change(internal_id)
 
@@ -197,7 +197,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         del self.sessions[internal_id]
 
     def change_host(self, **fields: Any) -> None:
-        """Change the host and tell the watchers."""
+        """Change the host and notify the watchers."""
         for name, value in fields.items():
             setattr(self.host, name, value)
         self.sequence += 1
@@ -209,7 +209,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         self.tell_images()
 
     def tell_images(self) -> None:
-        """Tell the watchers which images there are."""
+        """Notify the watchers which images there are."""
         self.sequence += 1
         for response in self._image_batches():
             self._send(response)
@@ -512,8 +512,8 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         return host
 
     def _snapshot(self, acked: int = 0) -> list[agent_pb2.WatchResponse]:
-        told = (s for s in self.sessions.values() if s.state in _LIVE or s.sequence > acked)
-        sessions = [copy.deepcopy(s) for s in sorted(told, key=lambda s: s.sequence)]
+        known = (s for s in self.sessions.values() if s.state in _LIVE or s.sequence > acked)
+        sessions = [copy.deepcopy(s) for s in sorted(known, key=lambda s: s.sequence)]
         end = agent_pb2.SnapshotEnd(reconciled=self.reconciled)
         return [
             agent_pb2.WatchResponse(snapshot_begin=agent_pb2.SnapshotBegin()),
@@ -552,7 +552,7 @@ def _names(identity: agent_pb2.Identity) -> tuple[str, str, str]:
 
 
 def _report(session: agent_pb2.Session, log: bytes) -> agent_pb2.GetReportResponse:
-    """The report of a session that failed once, and later was told to end."""
+    """The report of a session that failed once, and later was stopped."""
     begin, end = session.create_time, session.end_time
     run = agent_pb2.FailedRun(
         start_time=begin, end_time=begin, exit_code=139, restart_delay=Duration(seconds=1)

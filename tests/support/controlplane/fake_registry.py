@@ -1,4 +1,4 @@
-"""A registry over real HTTP that can be told to fail."""
+"""A registry over real HTTP that can be made to fail."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ class FakeRegistry:
         self.status = 200
         self.silent = False
         self.silent_on = ""
-        """A reference of whose manifest nothing is told."""
+        """A reference whose manifest is not answered."""
         self.hides = False
         self.token_status = 200
         self.asked: list[str] = []
@@ -136,6 +136,6 @@ class FakeRegistry:
         if (repository, digest) not in self.manifests:
             return web.Response(status=404)
         content, kind = self.manifests[repository, digest]
-        told = digest if self.told_digest is None else self.told_digest
-        headers = {"Content-Type": kind} | ({"Docker-Content-Digest": told} if told else {})
+        shown = digest if self.told_digest is None else self.told_digest
+        headers = {"Content-Type": kind} | ({"Docker-Content-Digest": shown} if shown else {})
         return web.Response(body=content, headers=headers)

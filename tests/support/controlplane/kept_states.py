@@ -50,7 +50,7 @@ def rows(config: Config, sql: str) -> list[tuple[object, ...]]:
 
 
 def contents(state_dir: Path) -> dict[str, object]:
-    """What a state directory says: the accounts, which tell databases apart, and each key.
+    """What a state directory says: the accounts, which differ between databases, and each key.
 
     A copy is looked at: who reads a database last folds its log.
     """

@@ -1,4 +1,4 @@
-"""An HTTP server that answers as it is told, for what a control plane never answers."""
+"""An HTTP server that answers as scripted, for what a control plane never answers."""
 
 import json
 from collections.abc import Awaitable, Callable

@@ -200,7 +200,7 @@ class System:
         return all(host.images.idle for host in self.control_plane.fleet.hosts)
 
     async def add_agent(self, name: str) -> None:
-        """Have an agent that is never heard and that the settings file does not declare."""
+        """Have an agent that never reports and that the settings file does not declare."""
         row = AgentRow(name, f"unix:{self.folder}/{name}", "local", "default")
         await self.rows(
             "INSERT INTO agent(name, address, region, node_pool) VALUES (?,?,?,?)",

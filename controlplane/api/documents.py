@@ -1,4 +1,4 @@
-"""The API's own description: the OpenAPI document, and a page that shows it.
+"""Calls without a token: health, the OpenAPI document, and a page that shows it.
 
 The page is Swagger UI from its package, served from here: it works without a network, and its
 policy lets the browser connect to nothing else.
@@ -8,11 +8,14 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
 from aiohttp import web
+from typing_extensions import TypedDict
 
-from controlplane.api.operations.operation import JSON, operation
-from controlplane.domain.errors import NotFoundError
+from controlplane.api.operations.operation import JSON, Answer, operation
+from controlplane.api.operations.services import services_of
+from controlplane.domain.errors import NotFoundError, NotReadyError
 
 OPENAPI = web.AppKey("openapi", bytes)
 OPENAPI_30 = web.AppKey("openapi_30", bytes)
@@ -60,8 +63,7 @@ async def read_files(app: web.Application) -> None:
         FileNotFoundError: The package is not installed as it was locked.
     """
     with ThreadPoolExecutor(1, "docs") as thread:
-        packaged = await asyncio.get_running_loop().run_in_executor(thread, _packaged)
-    app[_FILES] = packaged | {"start.js": _START.encode()}
+        app[_FILES] = await asyncio.get_running_loop().run_in_executor(thread, _packaged)
 
 
 def _packaged() -> dict[str, bytes]:
@@ -69,7 +71,34 @@ def _packaged() -> dict[str, bytes]:
     spec = find_spec("swagger_ui")
     folder = Path(((spec and spec.submodule_search_locations) or ["."])[0]) / "static"
     names = ("swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png")
-    return {name: (folder / name).read_bytes() for name in names}
+    return {name: (folder / name).read_bytes() for name in names} | {"start.js": _START.encode()}
+
+
+class Health(TypedDict):
+    """The process answers."""
+
+    status: Literal["ok"]
+    environment: str
+
+
+class Readiness(TypedDict):
+    """The control plane has a view of its fleet."""
+
+    ready: Literal[True]
+
+
+@operation()
+async def get_health(request: web.Request) -> Answer[Health]:
+    """Report that the process answers, and which environment this is."""
+    return Answer({"status": "ok", "environment": services_of(request).environment})
+
+
+@operation()
+async def get_ready(request: web.Request) -> Answer[Readiness]:
+    """Report whether every agent has reconciled or is known to be out of reach."""
+    if not services_of(request).fleet.ready:
+        raise NotReadyError
+    return Answer({"ready": True})
 
 
 @operation(media_types=(JSON,))

@@ -16,10 +16,12 @@ from controlplane.api.operations.bodies import Body, read_body
 from controlplane.http.application import make_application
 from controlplane.http.errors import Handler
 from controlplane.http.gate import Bounds
-from controlplane.http.handshakes import Handshakes
 from controlplane.metrics.http import HttpMetrics
 from controlplane.operators.enrolment import Enrolment, EnrolmentRequest
 from controlplane.pki.authority import MAX_REQUEST_BYTES
+from tiltyard.runtime.logging.events import get_logger
+
+log = get_logger(__name__)
 
 FORMAT = 1
 """Of bodies and answers; where a body has none it is 1."""
@@ -51,6 +53,19 @@ class EnrolBody(Body):
     nodePool: str | None = None  # noqa: N815  # the name in JSON
 
 
+class _Handshake(ssl.SSLObject):
+    """What asyncio makes a handshake with, which does not log those that fail."""
+
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            log.warning("refused TLS handshake", kind=error.reason or "UNKNOWN")
+            raise
+
+
 def make_enrolling_app(enrolment: Enrolment, metrics: HttpMetrics) -> web.Application:
     """Build the application of the listener."""
     app = make_application(metrics, MAX_ENROL_BODY)
@@ -63,7 +78,7 @@ def enrolling_tls() -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.set_alpn_protocols(["http/1.1"])
-    Handshakes("the enrolment listener").watch(context)
+    context.sslobject_class = _Handshake
     return context
 
 

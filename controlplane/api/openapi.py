@@ -13,7 +13,7 @@ from pydantic_core import core_schema
 from controlplane.api.operations.fields import json_pattern
 from controlplane.api.operations.operation import ANYWHERE, JSON, Operation, Route
 from controlplane.domain.names import NAME_PATTERN
-from controlplane.http.errors import ErrorResponse
+from controlplane.http.errors import CODES, ErrorResponse
 from controlplane.registries.client import TAG
 
 _VERSION = version("tiltyard")
@@ -28,19 +28,6 @@ _PATTERNS = {
 }
 """Forms of parameters of paths that are refused otherwise; the others are just not found."""
 
-_MEANINGS = {
-    400: "The request is malformed.",
-    401: "The bearer token is missing or bad.",
-    402: "The account's quota is exhausted.",
-    403: "The token lacks a permission.",
-    404: "Something that the request names does not exist.",
-    409: "The request contradicts what is there.",
-    413: "The request's body, or the artifact, is too large.",
-    420: "The session cannot be started now.",
-    422: "The request's syntax is invalid; `violations` lists every bad field.",
-    503: "A host, a registry or the database is out of order, or the service is overloaded.",
-    504: "A registry or a host did not answer in time.",
-}
 _HEADERS: dict[str, Any] = {
     "X-Request-Id": {
         "description": "The request's UUID, which the server's log has, too.",
@@ -157,9 +144,10 @@ class _Schemas:
 
 def _operation(route: Route, schemas: _Schemas) -> dict[str, Any]:
     handler = route.handler
+    summary, _, description = handler.docstring.partition("\n\n")
     described: dict[str, Any] = {
         "operationId": handler.name,
-        "summary": handler.summary,
+        "summary": summary.replace("\n", " ").removesuffix("."),
         "tags": [route.path.split("/")[1]],
         "parameters": [
             *_path_parameters(route.path),
@@ -174,7 +162,7 @@ def _operation(route: Route, schemas: _Schemas) -> dict[str, Any]:
             },
         },
     }
-    notes = [handler.description]
+    notes = [description]
     if route.scope is None:
         described["security"] = []
     else:
@@ -247,7 +235,7 @@ def _error_name(status: int) -> str:
 
 def _error(status: int, schemas: _Schemas) -> dict[str, Any]:
     return {
-        "description": _MEANINGS[status],
+        "description": f"`{CODES[status]}`",
         "headers": _HEADERS | _ERROR_HEADERS.get(status, {}),
         "content": {JSON: {"schema": schemas.reference(ErrorResponse)}},
     }

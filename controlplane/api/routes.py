@@ -6,7 +6,7 @@ import re
 
 from aiohttp import hdrs, web
 
-from controlplane.api import documents, health
+from controlplane.api import documents
 from controlplane.api.openapi import openapi_document
 from controlplane.api.openapi_30 import openapi_30
 from controlplane.api.operations import streams
@@ -107,8 +107,8 @@ ROUTES: tuple[Route, ...] = (
     Route("DELETE", "/operator/session/{account}/{id}", WRITE,
           all_sessions.stop_any_session, {404, 409, 503}),
     Route("GET", "/operator/audit", READ, audit.list_audit),
-    Route("GET", "/healthz", None, health.get_health),
-    Route("GET", "/readyz", None, health.get_ready, {503}),
+    Route("GET", "/healthz", None, documents.get_health),
+    Route("GET", "/readyz", None, documents.get_ready, {503}),
     Route("GET", "/openapi.json", None, documents.get_openapi),
     Route("GET", "/openapi-3.0.json", None, documents.get_openapi_30),
     Route("GET", "/docs", None, documents.get_docs),

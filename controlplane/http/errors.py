@@ -45,7 +45,7 @@ STATUSES: dict[Reason, tuple[int, str]] = {
     Reason.TIMEOUT: (504, "GATEWAY_TIMEOUT"),
 }
 _OWN_CODES = {405: "METHOD_NOT_ALLOWED", 500: "INTERNAL_ERROR"}
-_CODES = dict(STATUSES.values()) | _OWN_CODES
+CODES = dict(STATUSES.values()) | _OWN_CODES
 _PHRASES = {420: "Capacity Unavailable"}
 _MAX_PATH = _MAX_DETAILS = 2048
 _RETRIED = NoCapacityError | HostBusyError | HostsNotReportedError | TooManyRequestsError
@@ -75,7 +75,7 @@ class ErrorResponse(TypedDict):
     """
 
     statusCode: int
-    code: Annotated[str, Field(json_schema_extra={"enum": sorted(set(_CODES.values()))})]
+    code: Annotated[str, Field(json_schema_extra={"enum": sorted(set(CODES.values()))})]
     message: str
     details: str
     path: str
@@ -92,7 +92,7 @@ def error_body(
     sent = path.partition("?")[0][:_MAX_PATH].encode("utf-8", "surrogateescape")
     return {
         "statusCode": status,
-        "code": _CODES.get(status, "INVALID_REQUEST"),
+        "code": CODES.get(status, "INVALID_REQUEST"),
         "message": message,
         "details": details if len(details) <= _MAX_DETAILS else f"{details[:_MAX_DETAILS]}…",
         "path": sent.decode("utf-8", "replace"),

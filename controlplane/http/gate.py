@@ -5,7 +5,6 @@ closed at once: an answer would cost the TLS handshake that the cap is there to 
 """
 
 import asyncio
-import resource
 import socket
 from collections import Counter
 from dataclasses import dataclass
@@ -17,9 +16,6 @@ from controlplane.settings.model import Config, Network
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
-
-OWN_FILES = 256
-"""Open files of the process that are not connections: database, agents, listeners."""
 
 UNSENT = 128 * 1024
 """Bytes of an answer that wait in the kernel for a slow reader: its default of 4 MiB would delay
@@ -84,20 +80,13 @@ class Gate:
 
     def admit(self, peer: str) -> bool:
         """Count a connection, unless it is one too many or may not come in."""
-        if not self._may_come_in(peer):
+        trusted = self.trusts(peer)
+        barred = self._bounds.proxies_only and not trusted and not _ip(peer).is_loopback
+        if self._open >= self._bounds.total or barred or not (trusted or self.take(peer)):
             self._metrics.turned_away.inc()
             return False
         self._open += 1
         self._metrics.is_open.inc()
-        return True
-
-    def _may_come_in(self, peer: str) -> bool:
-        if self._open >= self._bounds.total:
-            return False
-        if not self.trusts(peer):
-            if self._bounds.proxies_only and not _ip(peer).is_loopback:
-                return False
-            return self.take(peer)
         return True
 
     def release(self, peer: str) -> None:
@@ -163,35 +152,21 @@ async def listen(host: str, port: int, gate: Gate) -> list[_Listener]:
     found: list[_Listener] = []
     failed: OSError | None = None
     loop = asyncio.get_running_loop()
-    for family, kind, proto, _, address in await loop.getaddrinfo(
+    for family, _, _, _, address in await loop.getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     ):
-        listener = _Listener(family, kind, proto)
-        listener.gate = gate
         try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            listener.bind(address)
-            listener.setblocking(False)
-            found.append(listener)
+            bound = socket.create_server(address, family=family)
         except OSError as error:
             failed = error
-            listener.close()
+            continue
+        listener = _Listener(fileno=bound.detach())
+        listener.gate = gate
+        listener.setblocking(False)
+        found.append(listener)
     if not found and failed is not None:
         raise failed
     return found
-
-
-def allow_files(connections: int) -> None:
-    """Raise the process's soft limit of open files to what the caps allow, as far as it may."""
-    wanted = connections + OWN_FILES
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    if most < wanted:
-        log.warning("max_connections needs more open files", count=wanted, limit=most)
 
 
 def _ip(text: str) -> IPv4Address | IPv6Address:

@@ -1,11 +1,12 @@
 """Where the program listens: the API, the enrolment of hosts, the metrics."""
 
+import resource
 import ssl
 
 from aiohttp import web
 
 from controlplane.http.edge import Edge, Limits
-from controlplane.http.gate import Bounds, Gate, allow_files
+from controlplane.http.gate import Bounds, Gate
 from controlplane.metrics.http import HttpMetrics
 
 STOP_TIMEOUT = 15.0
@@ -19,7 +20,6 @@ class Listeners:
         self._limits = limits
         self._metrics = metrics
         self._opened: list[tuple[Edge, web.AppRunner]] = []
-        self._others = 0  # connections that listeners opened before the API's may have
 
     async def open(
         self,
@@ -35,10 +35,8 @@ class Listeners:
             OSError: The address cannot be listened on; its text names the setting.
         """
         gate = Gate(bounds, self._metrics.listener(setting.removesuffix("_listen")))
-        if setting == "api_listen":
-            allow_files(bounds.total + self._others)
-        else:
-            self._others += bounds.total
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each connection is one
         # A handler is cancelled when its caller hangs up: a follower's stream must end with it.
         # Work that must go on, such as a start, is a task of its own.
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=STOP_TIMEOUT)

@@ -13,7 +13,6 @@ import aiohttp
 import pytest
 from cryptography import x509
 
-from controlplane.http.handshakes import INTERVAL, Handshakes
 from controlplane.operators.enrolment import TOKEN_LIFE, TRIES_AT_ONCE
 from tests.support.certificates import a_request
 from tests.support.controlplane.enrolling import Enrolling
@@ -330,7 +329,7 @@ def a_client(version: ssl.TLSVersion) -> ssl.SSLContext:
     return context
 
 
-async def test_tls_before_1_3_and_plain_text_are_refused_and_the_log_is_not_filled(
+async def test_tls_before_1_3_and_plain_text_are_refused_and_logged(
     system: Enrolling, caplog: pytest.LogCaptureFixture
 ) -> None:
     for version in (ssl.TLSVersion.TLSv1_1, ssl.TLSVersion.TLSv1_2) * 3:
@@ -341,26 +340,6 @@ async def test_tls_before_1_3_and_plain_text_are_refused_and_the_log_is_not_fill
         await system.http.post(f"{in_clear}/enrol", json={})
     told = [r.getMessage() for r in caplog.records if "TLS handshake" in r.getMessage()]
     assert told == [
-        "refused TLS handshakes address=the enrolment listener kind=UNSUPPORTED_PROTOCOL count=1",
-        "refused TLS handshakes address=the enrolment listener kind=HTTP_REQUEST count=1",
+        *["refused TLS handshake kind=UNSUPPORTED_PROTOCOL"] * 6,
+        "refused TLS handshake kind=HTTP_REQUEST",
     ]
-
-
-def test_of_each_kind_of_failed_handshakes_a_line_a_minute(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    now = [0.0]
-    handshakes = Handshakes("a door", lambda: now[0])
-    for _ in range(3):
-        handshakes.failed("A")
-    handshakes.failed("B")
-    now[0] = INTERVAL
-    handshakes.failed("A")
-    assert [record.getMessage() for record in caplog.records] == [
-        "refused TLS handshakes address=a door kind=A count=1",
-        "refused TLS handshakes address=a door kind=B count=1",
-        "refused TLS handshakes address=a door kind=A count=3",
-    ]
-    for number in range(1000):
-        handshakes.failed(f"kind {number}")
-    assert len(handshakes._unlogged) <= 65

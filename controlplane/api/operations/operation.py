@@ -14,10 +14,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from collections.abc import Set as AbstractSet
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from types import GenericAlias
 from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from aiohttp import web
-from pydantic import BaseModel
+from pydantic import BaseModel, create_model
+from typing_extensions import TypedDict
 
 from controlplane.api.operations.bodies import Body, read_body, receive_body
 from controlplane.api.operations.queries import Query, read_query
@@ -55,29 +57,34 @@ def _dumped(content: Any) -> Any:
     return content.model_dump(mode="json") if isinstance(content, BaseModel) else content
 
 
-async def one_portion(items: Sequence[_Item]) -> AsyncGenerator[Sequence[_Item], None]:
-    """Give a list that was read as a whole to a Listing."""
+async def _whole(items: Sequence[_Item]) -> AsyncGenerator[Sequence[_Item], None]:
     yield items
+
+
+class Paged(TypedDict):
+    """What a page of a list has beside it: `before` asks for the next, `null`: there is none."""
+
+    before: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[_Shape]):
-    """A list that may be long: `{key: [...]}` as JSON, made and sent a portion after the other.
+    """A list that may be long, made and sent a portion after the other; `_Shape` is an entry's.
 
     `rest` are properties beside the list.
     """
 
-    key: str
-    portions: AsyncGenerator[Sequence[Any], None]
+    items: Sequence[Any] | AsyncGenerator[Sequence[Any], None]
     show: Callable[[Any], Any]
     rest: Mapping[str, Any] = field(default_factory=dict)
 
-    async def chunks(self) -> AsyncGenerator[bytes, None]:
+    async def chunks(self, key: str) -> AsyncGenerator[bytes, None]:
         """Encode some entries at a time, and let the event loop run in between."""
-        text = f'{{"{self.key}": ['
+        text = f'{{"{key}": ['
         comma = ""
-        async with aclosing(self.portions) as portions:
-            async for portion in portions:
+        items = self.items
+        async with aclosing(items if isinstance(items, AsyncGenerator) else _whole(items)) as all_:
+            async for portion in all_:
                 for first in range(0, len(portion), AT_ONCE):
                     shown = [_dumped(self.show(item)) for item in portion[first : first + AT_ONCE]]
                     text += comma + json.dumps(shown)[1:-1]
@@ -99,20 +106,22 @@ class Listing(Generic[_Shape]):
 class Operation:
     """A handler with what it takes and answers.
 
-    `shape` is the TypedDict of the answer; None where there is no body, or it is no JSON.
+    `shape` is the model of the answer; None where there is no body, or it is no JSON. `key` is
+    what a list stands under.
     `headers` are those of its own that the answer always has, with what they say; `at_times` are
     those that it has at times, and `reads` those of the request that change the answer.
     """
 
     handle: _Handle
+    key: str
     status: int
     media_types: tuple[str, ...]
     body: type[Body] | None
     query: type[Query] | None
     shape: Any
-    headers: Mapping[str, str]
-    at_times: Mapping[str, str]
-    reads: Mapping[str, str]
+    headers: Mapping[str, str] = field(default_factory=dict)
+    at_times: Mapping[str, str] = field(default_factory=dict)
+    reads: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -120,17 +129,8 @@ class Operation:
         return self.handle.__name__
 
     @property
-    def summary(self) -> str:
-        """The first paragraph of the handler's docstring, without its full stop."""
-        return self._docstring.partition("\n\n")[0].replace("\n", " ").removesuffix(".")
-
-    @property
-    def description(self) -> str:
-        """The rest of the handler's docstring."""
-        return self._docstring.partition("\n\n")[2]
-
-    @property
-    def _docstring(self) -> str:
+    def docstring(self) -> str:
+        """The handler's: the summary, and what is said beyond it."""
         return inspect.getdoc(self.handle) or ""
 
     async def receive(self, request: web.Request) -> None:
@@ -153,7 +153,7 @@ class Operation:
         if isinstance(answer, web.StreamResponse):
             return answer
         if isinstance(answer, Listing):
-            return await _send(request, answer)
+            return await _send(request, answer, self.key)
         if answer is None:
             return web.Response(status=self.status)
         return web.json_response(
@@ -161,9 +161,9 @@ class Operation:
         )
 
 
-async def _send(request: web.Request, listing: Listing[Any]) -> web.StreamResponse:
+async def _send(request: web.Request, listing: Listing[Any], key: str) -> web.StreamResponse:
     """Send a list, in one piece when it is short: then a failure can still be answered."""
-    async with aclosing(listing.chunks()) as chunks:
+    async with aclosing(listing.chunks(key)) as chunks:
         pieces = [await anext(chunks), await anext(chunks, None), await anext(chunks, None)]
         if pieces[2] is None:
             body = b"".join(piece for piece in pieces if piece is not None)
@@ -193,30 +193,37 @@ async def _write(response: web.StreamResponse, chunk: bytes) -> None:
 def operation(
     status: int | None = None,
     *,
+    key: str = "",
+    beside: type[Any] = object,
     media_types: tuple[str, ...] = (),
-    headers: Mapping[str, str] | None = None,
-    at_times: Mapping[str, str] | None = None,
-    reads: Mapping[str, str] | None = None,
+    **headers: Mapping[str, str],
 ) -> Callable[[_Handle], Operation]:
-    """Make an operation of a handler; `media_types` is for one that answers something else."""
+    """Make an operation of a handler; `media_types` is for one that answers something else.
+
+    A list stands under `key`, with the properties of `beside`. `headers` are the fields `headers`,
+    `at_times` and `reads` of the operation.
+    """
 
     def decorate(handle: _Handle) -> Operation:
         hints = get_type_hints(handle)
         returned = hints["return"]
         empty = returned is type(None)
         shape = get_args(returned)[0] if get_origin(returned) in {Answer, Listing} else None
-        if not empty and shape is None and not media_types:
-            raise TypeError(f"{handle.__name__}: must answer an Answer[…] or name its media types")
+        if get_origin(returned) is Listing:
+            fields: dict[str, Any] = {name: (k, ...) for name, k in get_type_hints(beside).items()}
+            fields[key] = (GenericAlias(list, (shape,)), ...)
+            summary = (inspect.getdoc(handle) or "").partition("\n\n")[0]
+            name = handle.__name__.title().replace("_", "")
+            shape = create_model(name, __doc__=summary, **fields)
         return Operation(
             handle=handle,
+            key=key,
             status=status or (204 if empty else 200),
             media_types=() if empty else media_types or (JSON,),
             body=hints.get("body"),
             query=hints.get("query"),
             shape=shape,
-            headers=headers or {},
-            at_times=at_times or {},
-            reads=reads or {},
+            **headers,
         )
 
     return decorate

@@ -7,7 +7,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from controlplane.api.operations.bodies import Body
-from controlplane.api.operations.operation import Answer, Listing, one_portion, operation
+from controlplane.api.operations.operation import Answer, Listing, operation
 from controlplane.api.operations.services import caller_of, services_of
 from controlplane.api.operations.shown import MEBI, NANO, Cores, Mebibytes, Millis, Shown, at
 from controlplane.domain.names import MAX_NAME, NAME_PATTERN
@@ -79,17 +79,11 @@ class ListedAccount(Shown):
     usage: ListedUsage
 
 
-class Accounts(TypedDict):
-    """All accounts, by name."""
-
-    accounts: list[ListedAccount]
-
-
-@operation()
-async def list_accounts(request: web.Request) -> Listing[Accounts]:
+@operation(key="accounts")
+async def list_accounts(request: web.Request) -> Listing[ListedAccount]:
     """List all accounts with their quotas and what their live sessions hold."""
     accounts = await services_of(request).account_admin.all()
-    return Listing("accounts", one_portion(accounts), ListedAccount.show)
+    return Listing(accounts, ListedAccount.show)
 
 
 @operation(201)

@@ -5,11 +5,10 @@ from typing import Annotated
 
 from aiohttp import web
 from pydantic import BeforeValidator
-from typing_extensions import TypedDict
 
 from controlplane.api.operations.bodies import Body
 from controlplane.api.operations.fields import Duration, Name
-from controlplane.api.operations.operation import Answer, Listing, one_portion, operation
+from controlplane.api.operations.operation import Answer, Listing, operation
 from controlplane.api.operations.services import caller_of, services_of
 from controlplane.api.operations.shown import (
     Cores,
@@ -17,6 +16,7 @@ from controlplane.api.operations.shown import (
     First20,
     Maybe,
     Mebibytes,
+    Millis,
     Rounded,
     Shown,
     at,
@@ -24,10 +24,8 @@ from controlplane.api.operations.shown import (
 from controlplane.domain.durations import parse_duration
 from controlplane.fleet.host.images import PullState
 from controlplane.operators.agents import AgentState, ShownAgent
-from controlplane.operators.enrolment import EnrolmentToken
 from controlplane.storage.tables.enrolment import Place
 from tiltyard.contract import ErrorReason
-from tiltyard.runtime.clock import to_ms
 
 
 def _first_images(images: Collection[str]) -> list[str]:
@@ -150,17 +148,11 @@ class ListedAgent(Shown):
     image_count: Count | None = at("host.images", None)
 
 
-class ListedAgents(TypedDict):
-    """All agents by name."""
-
-    agents: list[ListedAgent]
-
-
-@operation()
-async def list_agents(request: web.Request) -> Listing[ListedAgents]:
+@operation(key="agents")
+async def list_agents(request: web.Request) -> Listing[ListedAgent]:
     """List the agents with the state and the room of their hosts."""
     agents = await services_of(request).agents.all()
-    return Listing("agents", one_portion(agents), _listed)
+    return Listing(agents, _listed)
 
 
 @operation()
@@ -186,12 +178,12 @@ class EnrolmentTokenBody(Body):
     nodePool: Name | None = None  # noqa: N815  # the name in JSON
 
 
-class CreatedEnrolmentToken(TypedDict):
+class CreatedEnrolmentToken(Shown):
     """A token for one host; its text is shown this once. `expires` in milliseconds."""
 
     id: str
-    token: str
-    expires: int
+    token: str = at("text")
+    expires: Millis = at("expire")
 
 
 @operation(201)
@@ -204,7 +196,8 @@ async def create_enrolment_token(
     """
     place = Place(body.region, body.nodePool or "default")
     enrolment = services_of(request).enrolment
-    return _created(await enrolment.make_token(caller_of(request), place))
+    token = await enrolment.make_token(caller_of(request), place)
+    return Answer(CreatedEnrolmentToken.show(token))
 
 
 @operation(201)
@@ -214,7 +207,8 @@ async def create_token_to_enrol_again(request: web.Request) -> Answer[CreatedEnr
     It is good for that agent alone, which stays in its region and node pool.
     """
     enrolment, name = services_of(request).enrolment, request.match_info["agent"]
-    return _created(await enrolment.make_token_again(caller_of(request), name))
+    token = await enrolment.make_token_again(caller_of(request), name)
+    return Answer(CreatedEnrolmentToken.show(token))
 
 
 @operation()
@@ -254,10 +248,6 @@ async def undrain_agent(request: web.Request) -> Answer[ListedAgent]:
     """
     agents, name = services_of(request).agents, request.match_info["agent"]
     return Answer(_listed(await agents.undrain(caller_of(request), name)))
-
-
-def _created(token: EnrolmentToken) -> Answer[CreatedEnrolmentToken]:
-    return Answer({"id": token.id, "token": token.text, "expires": to_ms(token.expire)})
 
 
 def _listed(agent: ShownAgent) -> ListedAgent:

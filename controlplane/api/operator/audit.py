@@ -3,10 +3,9 @@
 from typing import Any
 
 from aiohttp import web
-from typing_extensions import TypedDict
 
 from controlplane.api.operations.fields import Text
-from controlplane.api.operations.operation import Listing, one_portion, operation
+from controlplane.api.operations.operation import Listing, Paged, operation
 from controlplane.api.operations.queries import PageBefore, PageLimit, Query
 from controlplane.api.operations.services import services_of
 from controlplane.api.operations.shown import Maybe, Shown, at
@@ -29,14 +28,8 @@ class AuditQuery(Query):
 
     def page(self) -> AuditFilter:
         """Translate into the store's terms; one line more shows whether there is a next page."""
-        return AuditFilter(
-            limit=self.limit + 1,
-            before=self.before,
-            account=self.account,
-            kind=self.kind,
-            object=self.object,
-            actor=self.token,
-        )
+        same = self.model_dump(exclude={"limit", "token"})
+        return AuditFilter(limit=self.limit + 1, actor=self.token, **same)
 
 
 class AuditEvent(Shown):
@@ -56,17 +49,10 @@ class AuditEvent(Shown):
     data: dict[str, Any]
 
 
-class Audit(TypedDict):
-    """A page of the audit, newest first; `before` asks for the next, `null`: there is none."""
-
-    events: list[AuditEvent]
-    before: int | None
-
-
-@operation()
-async def list_audit(request: web.Request, query: AuditQuery) -> Listing[Audit]:
+@operation(key="events", beside=Paged)
+async def list_audit(request: web.Request, query: AuditQuery) -> Listing[AuditEvent]:
     """List what was changed, newest first."""
     lines = await services_of(request).audit.find(query.page())
     shown = lines[: query.limit]
     before = shown[-1].sequence if len(lines) > query.limit else None
-    return Listing("events", one_portion(shown), AuditEvent.show, {"before": before})
+    return Listing(shown, AuditEvent.show, {"before": before})

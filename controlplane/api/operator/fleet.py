@@ -1,20 +1,16 @@
 """Regions and node pools, for operators."""
 
-from collections.abc import Collection
-from functools import partial
 from typing import Annotated
 
 from aiohttp import web
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from controlplane.api.operations.bodies import Body
-from controlplane.api.operations.operation import Listing, one_portion, operation
+from controlplane.api.operations.operation import Listing, operation
 from controlplane.api.operations.services import caller_of, services_of
 from controlplane.api.operations.shown import Shown, at
 from controlplane.domain.placement import NodePoolRules, Strategy
-from controlplane.fleet.node_pools import NodePools
-from controlplane.storage.tables.fleet import NodePool, Region
+from controlplane.storage.tables.fleet import NodePool
 from tiltyard.contract import NetworkMode
 
 
@@ -41,12 +37,6 @@ class ListedRegion(Shown):
     applications: int
 
 
-class ListedRegions(TypedDict):
-    """All regions by name."""
-
-    regions: list[ListedRegion]
-
-
 class ListedNodePool(Shown):
     """A node pool; `declared` by the settings file, and how many agents and applications use it.
 
@@ -61,18 +51,14 @@ class ListedNodePool(Shown):
     applications: int
 
 
-class ListedNodePools(TypedDict):
-    """All node pools by name."""
-
-    nodePools: list[ListedNodePool]
-
-
-@operation()
-async def describe_regions(request: web.Request) -> Listing[ListedRegions]:
+@operation(key="regions")
+async def describe_regions(request: web.Request) -> Listing[ListedRegion]:
     """List the regions with what uses them."""
     admin = services_of(request).fleet_admin
-    show = partial(_listed_region, declared=admin.declared.regions)
-    return Listing("regions", one_portion(await admin.regions()), show)
+    declared = admin.declared.regions
+    return Listing(
+        await admin.regions(), lambda one: ListedRegion.show(one, declared=one.name in declared)
+    )
 
 
 @operation()
@@ -89,15 +75,18 @@ async def remove_region(request: web.Request) -> None:
     await services_of(request).fleet_admin.remove_region(caller_of(request), name)
 
 
-@operation()
-async def list_node_pools(request: web.Request) -> Listing[ListedNodePools]:
+@operation(key="nodePools")
+async def list_node_pools(request: web.Request) -> Listing[ListedNodePool]:
     """List the node pools with what uses them."""
     services = services_of(request)
-    admin = services.fleet_admin
-    show = partial(
-        _listed_node_pool, declared=admin.declared.node_pools, rules=services.fleet.node_pools
-    )
-    return Listing("nodePools", one_portion(await admin.node_pools()), show)
+    admin, rules = services.fleet_admin, services.fleet.node_pools
+
+    def show(pool: NodePool) -> ListedNodePool:
+        host_network = rules.allows(pool.name, NetworkMode.HOST)
+        declared = pool.name in admin.declared.node_pools
+        return ListedNodePool.show(pool, host_network=host_network, declared=declared)
+
+    return Listing(await admin.node_pools(), show)
 
 
 @operation()
@@ -116,14 +105,3 @@ async def remove_node_pool(request: web.Request) -> None:
     """Remove a node pool that nothing uses and that the settings file does not declare."""
     name = request.match_info["nodePool"]
     await services_of(request).fleet_admin.remove_node_pool(caller_of(request), name)
-
-
-def _listed_region(region: Region, declared: Collection[str]) -> ListedRegion:
-    return ListedRegion.show(region, declared=region.name in declared)
-
-
-def _listed_node_pool(
-    pool: NodePool, declared: Collection[str], rules: NodePools
-) -> ListedNodePool:
-    host_network = rules.allows(pool.name, NetworkMode.HOST)
-    return ListedNodePool.show(pool, host_network=host_network, declared=pool.name in declared)

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 from typing_extensions import TypedDict
 
 from controlplane.api.operations.fields import Text
-from controlplane.api.operations.operation import Listing, one_portion, operation
+from controlplane.api.operations.operation import Listing, operation
 from controlplane.api.operations.queries import MAX_KEYS, HostPort, Query
 from controlplane.api.operations.services import services_of
 from controlplane.api.operations.shown import Rounded, Shown, at
@@ -95,11 +95,10 @@ class Placement(TypedDict):
     strategy: Strategy
     tag: str
     reservation: HostResources
-    hosts: list[ExplainedHost]
 
 
-@operation()
-async def explain_placement(request: web.Request, query: PlacementQuery) -> Listing[Placement]:
+@operation(key="hosts", beside=Placement)
+async def explain_placement(request: web.Request, query: PlacementQuery) -> Listing[ExplainedHost]:
     """Explain host by host why a session would be placed there, or why not.
 
     `image` is the application's name and `account` whose it is; `ports[7777/udp]=25000` pins a
@@ -111,7 +110,7 @@ async def explain_placement(request: web.Request, query: PlacementQuery) -> List
     return _shown(found)
 
 
-def _shown(found: ExplainedPlacement) -> Listing[Placement]:
+def _shown(found: ExplainedPlacement) -> Listing[ExplainedHost]:
     application, pulls = found.application, found.pulls
     rest = {
         "account": application.account,
@@ -122,8 +121,8 @@ def _shown(found: ExplainedPlacement) -> Listing[Placement]:
         "tag": found.tag.name,
         "reservation": HostResources.show(application.reservation),
     }
-    hosts = one_portion(found.explanation.candidates)
-    return Listing("hosts", hosts, lambda one: _host(one, pulls.get(one.agent)), rest)
+    hosts = found.explanation.candidates
+    return Listing(hosts, lambda one: _host(one, pulls.get(one.agent)), rest)
 
 
 def _host(candidate: Candidate, pull: Pull | None) -> ExplainedHost:

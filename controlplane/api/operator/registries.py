@@ -1,21 +1,19 @@
 """Registries, for operators."""
 
-from functools import partial
 from typing import Annotated
 
 from aiohttp import web
 from pydantic import Field, ValidationInfo, field_validator
-from typing_extensions import TypedDict
 
 from controlplane.api.operations.bodies import Body
 from controlplane.api.operations.fields import NO_CONTROLS
-from controlplane.api.operations.operation import Listing, one_portion, operation
+from controlplane.api.operations.operation import Listing, operation
 from controlplane.api.operations.services import caller_of, services_of
 from controlplane.api.operations.shown import Maybe, Shown, at
 from controlplane.domain.names import MAX_ALIASES, MAX_AUTH_HOSTS, MAX_PASSWORD, MAX_USERNAME
 from controlplane.pki.certificates import MAX_CHARACTERS
 from controlplane.settings.registries import Address, OwnAddress
-from controlplane.storage.tables.registries import CountedRegistry, Registry
+from controlplane.storage.tables.registries import Registry
 
 _Username = Annotated[
     str,
@@ -93,19 +91,15 @@ class ListedRegistry(Shown):
     applications: int
 
 
-class ListedRegistries(TypedDict):
-    """All registries by name."""
-
-    registries: list[ListedRegistry]
-
-
-@operation()
-async def list_registries(request: web.Request) -> Listing[ListedRegistries]:
+@operation(key="registries")
+async def list_registries(request: web.Request) -> Listing[ListedRegistry]:
     """List the registries with what uses them."""
     admin = services_of(request).fleet_admin
     declared = admin.declared.registries
-    found = await admin.registries()
-    return Listing("registries", one_portion(found), partial(_listed, declared=declared))
+    return Listing(
+        await admin.registries(),
+        lambda one: ListedRegistry.show(one, declared=one.registry.name in declared),
+    )
 
 
 @operation()
@@ -126,7 +120,3 @@ async def remove_registry(request: web.Request) -> None:
     """Remove a registry that nothing uses and that the settings file does not declare."""
     name = request.match_info["registry"]
     await services_of(request).fleet_admin.remove_registry(caller_of(request), name)
-
-
-def _listed(counted: CountedRegistry, declared: frozenset[str]) -> ListedRegistry:
-    return ListedRegistry.show(counted, declared=counted.registry.name in declared)

@@ -3,10 +3,9 @@
 from functools import partial
 
 from aiohttp import web
-from typing_extensions import TypedDict
 
 from controlplane.api.operations.fields import Text
-from controlplane.api.operations.operation import Listing, one_portion, operation
+from controlplane.api.operations.operation import Listing, Paged, operation
 from controlplane.api.operations.queries import Flag, PageBefore, PageLimit, Query
 from controlplane.api.operations.services import caller_of, services_of
 from controlplane.api.resources.session_bodies import ListedSession, listed_session
@@ -28,15 +27,8 @@ class AllSessionsQuery(Query):
 
     def page(self) -> PageFilter:
         """Translate into the use case's terms."""
-        return PageFilter(
-            limit=self.limit,
-            before=self.before,
-            ended_too=self.all,
-            account=self.account,
-            agent=self.agent,
-            location=self.location,
-            application=self.image,
-        )
+        same = self.model_dump(exclude={"all", "image"})
+        return PageFilter(ended_too=self.all, application=self.image, **same)
 
 
 class AccountsSession(ListedSession):
@@ -50,20 +42,15 @@ class AccountsSession(ListedSession):
     ready: int | None
 
 
-class AllSessions(TypedDict):
-    """A page of sessions, newest first; `before` asks for the next page, `null`: there is none."""
-
-    sessions: list[AccountsSession]
-    before: int | None
-
-
-@operation()
-async def list_all_sessions(request: web.Request, query: AllSessionsQuery) -> Listing[AllSessions]:
+@operation(key="sessions", beside=Paged)
+async def list_all_sessions(
+    request: web.Request, query: AllSessionsQuery
+) -> Listing[AccountsSession]:
     """List the sessions of every account: all that have not ended, or `all` that are known."""
     services = services_of(request)
     page = await services.all_sessions.page(query.page())
     show = partial(_listed, fleet=services.fleet)
-    return Listing("sessions", one_portion(page.sessions), show, {"before": page.next_before})
+    return Listing(page.sessions, show, {"before": page.next_before})
 
 
 @operation()

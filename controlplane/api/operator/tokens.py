@@ -6,7 +6,7 @@ from typing_extensions import TypedDict
 
 from controlplane.api.operations.bodies import Body
 from controlplane.api.operations.fields import Duration, Name
-from controlplane.api.operations.operation import Answer, Listing, one_portion, operation
+from controlplane.api.operations.operation import Answer, Listing, operation
 from controlplane.api.operations.queries import Flag, Query
 from controlplane.api.operations.services import caller_of, services_of
 from controlplane.api.operations.shown import Millis, Shown, at
@@ -67,23 +67,17 @@ class ListedToken(Shown):
     revoked: Millis | None
 
 
-class Tokens(TypedDict):
-    """The tokens that match, in the order of their making."""
-
-    tokens: list[ListedToken]
-
-
 class RevokedTokens(TypedDict):
     """The ids of the tokens that the call ended; empty when they had ended before."""
 
     revoked: list[str]
 
 
-@operation()
-async def list_tokens(request: web.Request, query: TokensQuery) -> Listing[Tokens]:
+@operation(key="tokens")
+async def list_tokens(request: web.Request, query: TokensQuery) -> Listing[ListedToken]:
     """List tokens: those that are good, or `all` that are known."""
     tokens = await services_of(request).delegation.all(query.account, ended_too=query.all)
-    return Listing("tokens", one_portion(tokens), ListedToken.show)
+    return Listing(tokens, ListedToken.show)
 
 
 @operation(201)

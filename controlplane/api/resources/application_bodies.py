@@ -1,13 +1,14 @@
 """The bodies of applications: what is accepted, and what is shown."""
 
-from typing import Annotated, Literal, NotRequired, TypeVar
+import operator
+from dataclasses import fields
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator
-from typing_extensions import TypedDict
 
 from controlplane.api.operations.bodies import Body
 from controlplane.api.operations.fields import Name, PortNumber, json_pattern
-from controlplane.api.operations.shown import MEBI, NANO
+from controlplane.api.operations.shown import MEBI, NANO, Cores, Mebibytes, Shown, at
 from controlplane.applications.applications import MAX_PORTS, MAX_REGIONS, ApplicationEdit
 from controlplane.registries.client import TAG
 from controlplane.storage.tables.applications import Application
@@ -100,38 +101,6 @@ _Regions = Annotated[list[Name], Field(min_length=1, max_length=MAX_REGIONS)]
 _Ports = Annotated[list[PortBindingBody], Field(max_length=MAX_PORTS), AfterValidator(_each_once)]
 
 
-class ApplicationBody(Body):
-    """The body of POST /application."""
-
-    name: Annotated[str, Field(max_length=128, pattern="^[A-Za-z0-9._-]{1,128}$")]
-    registry: Name
-    repository: _Repository
-    tagKeep: _TagKeep  # noqa: N815  # the interface's name
-    networkMode: _NetworkMode  # noqa: N815  # the interface's name
-    limits: LimitsBody
-    reservation: Annotated[ResourcesBody, AfterValidator(_covered)]
-    nodePool: Name  # noqa: N815  # the interface's name
-    regions: _Regions
-    ports: _Ports
-
-    def application(self, account: str) -> Application:
-        """Translate into the use case's terms."""
-        return Application(
-            account=account,
-            name=self.name,
-            registry=self.registry,
-            repository=self.repository,
-            tag_keep=self.tagKeep,
-            network_mode=NetworkMode(self.networkMode),
-            node_pool=self.nodePool,
-            regions=tuple(dict.fromkeys(self.regions)),
-            limits=self.limits.resources(),
-            reservation=self.reservation.resources(),
-            ports=tuple(port.port() for port in self.ports),
-            disk_bytes=self.limits.disk_bytes(),
-        )
-
-
 class ApplicationEditBody(Body):
     """The body of PUT /application/{name}; what is absent or `null` stays as it is."""
 
@@ -161,43 +130,64 @@ class ApplicationEditBody(Body):
         )
 
 
+class ApplicationBody(ApplicationEditBody):
+    """The body of POST /application."""
+
+    name: Annotated[str, Field(max_length=128, pattern="^[A-Za-z0-9._-]{1,128}$")]
+    registry: Name
+    repository: _Repository
+    tagKeep: _TagKeep  # noqa: N815  # the interface's name
+    networkMode: _NetworkMode  # noqa: N815  # the interface's name
+    limits: LimitsBody
+    reservation: Annotated[ResourcesBody, AfterValidator(_covered)]
+    nodePool: Name  # noqa: N815  # the interface's name
+    regions: _Regions
+    ports: _Ports
+
+    def application(self, account: str) -> Application:
+        """Translate into the use case's terms."""
+        edit = self.edit()
+        values = {each.name: getattr(edit, each.name) for each in fields(edit)}
+        return Application(account=account, name=self.name, **values)
+
+
 class TagBody(Body):
     """The body of POST /application/{name}/tags."""
 
     tag: Annotated[str, Field(max_length=128, json_schema_extra={"pattern": json_pattern(TAG)})]
 
 
-class ListedResources(TypedDict):
+class ListedResources(Shown):
     """Cores, memory in MiB and whole GPU devices."""
 
-    cpu: float
-    ram: float
-    gpu: NotRequired[int]
+    cpu: Cores = at("nano_cpus")
+    ram: Mebibytes = at("memory_bytes")
+    gpu: Annotated[int, Field(exclude_if=operator.not_)] = at("gpus")
 
 
 class ListedLimits(ListedResources):
     """What a session is capped at; `disk` in MiB where the application says it."""
 
-    disk: NotRequired[float]
+    disk: Annotated[float, Field(exclude_if=operator.not_)] = 0
 
 
-class ListedPort(TypedDict):
+class ListedPort(Shown):
     """A port that the application listens on."""
 
-    requested: int
-    protocol: Literal["tcp", "udp"]
+    requested: int = at("container")
+    protocol: Literal["tcp", "udp"] = at("protocol.value")
     tls: bool
 
 
-class ListedApplication(TypedDict):
+class ListedApplication(Shown):
     """An application as lists show it."""
 
     name: str
     registry: str
     repository: str
-    tagKeep: int
-    networkMode: _NetworkMode
-    nodePool: str
+    tag_keep: int
+    network_mode: _NetworkMode = at("network_mode.value")
+    node_pool: str
     regions: list[str]
     limits: ListedLimits
     reservation: ListedResources
@@ -206,30 +196,5 @@ class ListedApplication(TypedDict):
 
 def listed(application: Application) -> ListedApplication:
     """Show an application as lists do."""
-    return {
-        "name": application.name,
-        "registry": application.registry,
-        "repository": application.repository,
-        "tagKeep": application.tag_keep,
-        "networkMode": application.network_mode.value,
-        "nodePool": application.node_pool,
-        "regions": list(application.regions),
-        "limits": _resources(application.limits, application.disk_bytes),
-        "reservation": _resources(application.reservation),
-        "ports": [
-            {"requested": port.container, "protocol": port.protocol.value, "tls": port.tls}
-            for port in application.ports
-        ],
-    }
-
-
-def _resources(resources: Resources, disk_bytes: int = 0) -> ListedLimits:
-    shown: ListedLimits = {
-        "cpu": resources.nano_cpus / NANO,
-        "ram": resources.memory_bytes / MEBI,
-    }
-    if resources.gpus:
-        shown["gpu"] = resources.gpus
-    if disk_bytes:
-        shown["disk"] = disk_bytes / MEBI
-    return shown
+    limits = ListedLimits.show(application.limits, disk=application.disk_bytes / MEBI)
+    return ListedApplication.show(application, limits=limits)

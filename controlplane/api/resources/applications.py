@@ -15,12 +15,6 @@ from controlplane.api.resources.application_bodies import (
 )
 
 
-class Applications(TypedDict):
-    """The applications of the account."""
-
-    applications: list[ListedApplication]
-
-
 class AvailableTagsQuery(Query):
     """The query of GET /application/{name}/tags/available."""
 
@@ -32,12 +26,6 @@ class RegistryTag(TypedDict):
     """A tag in the registry."""
 
     version: str
-
-
-class AvailableTags(TypedDict):
-    """One page of the tags in the registry, newest version first."""
-
-    tags: list[RegistryTag]
 
 
 class Nothing(TypedDict):
@@ -52,11 +40,11 @@ async def create_application(request: web.Request, body: ApplicationBody) -> Ans
     return Answer({})
 
 
-@operation()
-async def list_applications(request: web.Request) -> Listing[Applications]:
+@operation(key="applications")
+async def list_applications(request: web.Request) -> Listing[ListedApplication]:
     """List the applications of the account by name."""
     found = services_of(request).applications.all_of(caller_of(request))
-    return Listing("applications", found, listed)
+    return Listing(found, listed)
 
 
 @operation()
@@ -76,12 +64,12 @@ async def enable_tag(request: web.Request, body: TagBody) -> None:
     await services_of(request).tags.enable(caller_of(request), name, body.tag)
 
 
-@operation()
+@operation(key="tags")
 async def list_available_tags(
     request: web.Request, query: AvailableTagsQuery
-) -> Answer[AvailableTags]:
+) -> Listing[RegistryTag]:
     """List the tags that an application's registry has, newest version first."""
     name, caller = request.match_info["name"], caller_of(request)
     tags = services_of(request).tags
     found = await tags.available(caller, name, query.page, query.pageSize)
-    return Answer({"tags": [{"version": version} for version in found]})
+    return Listing(found, lambda version: {"version": version})

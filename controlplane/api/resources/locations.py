@@ -1,18 +1,10 @@
 """Regions, the tags that they have, and where there is room."""
 
-from collections.abc import Iterable
-
 from aiohttp import web
 from typing_extensions import TypedDict
 
-from controlplane.api.operations.operation import Answer, Listing, one_portion, operation
+from controlplane.api.operations.operation import Answer, Listing, operation
 from controlplane.api.operations.services import caller_of, services_of
-
-
-class Regions(TypedDict):
-    """The names of all regions."""
-
-    regions: list[str]
 
 
 class TagExistence(TypedDict):
@@ -28,17 +20,11 @@ class Location(TypedDict):
     ips: list[str]
 
 
-class Locations(TypedDict):
-    """The regions that can take one more session now."""
-
-    locations: list[Location]
-
-
-@operation()
-async def list_regions(request: web.Request) -> Listing[Regions]:
+@operation(key="regions")
+async def list_regions(request: web.Request) -> Listing[str]:
     """List the regions."""
     found = await services_of(request).fleet_store.regions()
-    return Listing("regions", one_portion(found), str)
+    return Listing(found, str)
 
 
 @operation()
@@ -52,17 +38,12 @@ async def tag_exists(request: web.Request) -> Answer[TagExistence]:
     return Answer({"exists": await locations.has_tag(caller_of(request), region, image, version)})
 
 
-@operation()
-async def available_locations(request: web.Request) -> Listing[Locations]:
+@operation(key="locations")
+async def available_locations(request: web.Request) -> Listing[Location]:
     """List the regions that can host an application now, with addresses to ping.
 
     `image` is the application's name. The answer changes with every session: do not keep it.
     """
     locations = services_of(request).locations
     found = await locations.available(caller_of(request), request.match_info["image"])
-    return Listing("locations", one_portion(list(found.items())), _location)
-
-
-def _location(found: tuple[str, Iterable[str]]) -> Location:
-    region, ips = found
-    return {"id": region, "ips": list(ips)}
+    return Listing(list(found.items()), lambda each: {"id": each[0], "ips": list(each[1])})

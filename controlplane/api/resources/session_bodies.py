@@ -17,17 +17,13 @@ from controlplane.api.operations.fields import (
     SessionId,
 )
 from controlplane.api.operations.queries import Flag, Integer, Query, Record
+from controlplane.api.operations.shown import Shown, at
 from controlplane.applications.applications import MAX_PORTS
-from controlplane.domain.contract import (
-    HostSession,
-    Port,
-)
 from controlplane.domain.durations import parse_duration
 from controlplane.domain.status import SessionStatus
 from controlplane.sessions.service import ShownSession
 from controlplane.sessions.start_request import Pin, StartRequest
 from controlplane.storage.tables.session_lists import SessionFilter
-from controlplane.storage.tables.sessions import Session
 from tiltyard.contract import Protocol
 
 
@@ -115,18 +111,18 @@ class SessionsQuery(Query):
         )
 
 
-class StartedPort(TypedDict):
+class StartedPort(Shown):
     """A port of the game, and the port of the host that leads to it."""
 
-    type: Literal["tcp", "udp"]
+    type: Literal["tcp", "udp"] = at("protocol.value")
     container: int
     host: int
 
 
-class StartedSession(TypedDict):
+class StartedSession(Shown):
     """A session that runs, and where players reach it; ports are in the application's order."""
 
-    id: str
+    id: str = at("identity.session_id")
     host: str
     ports: list[StartedPort]
 
@@ -159,12 +155,6 @@ class ListedSession(SessionFields):
     playerCount: int
 
 
-class Sessions(TypedDict):
-    """The sessions that match, in the order of their creation."""
-
-    sessions: list[ListedSession]
-
-
 class JoinedPlayers(TypedDict):
     """The players who are joined, in the order of joining."""
 
@@ -176,18 +166,6 @@ class DescribedSession(SessionFields):
     """A session with its players."""
 
     players: JoinedPlayers
-
-
-def started_session(session: HostSession) -> StartedSession:
-    """Show a session that was just started."""
-    return {
-        "id": session.identity.session_id,
-        "host": session.host,
-        "ports": [
-            {"type": port.protocol.value, "container": port.container, "host": port.host}
-            for port in session.ports
-        ],
-    }
 
 
 def listed_session(shown: ShownSession) -> ListedSession:
@@ -209,18 +187,10 @@ def _fields(shown: ShownSession) -> SessionFields:
         "location": session.location,
         "host": session.host,
         "created": session.created_ms,
-        "port": {_port_key(port): port.host for port in session.ports},
+        "port": {f"{port.container}/{port.protocol}": port.host for port in session.ports},
         "status": shown.status,
-        "labels": _labels(session),
+        "labels": {"env": session.injected_env, "tags": session.labels},
     }
     if session.external_id:
         found["external_id"] = session.external_id
     return found
-
-
-def _labels(session: Session) -> SessionLabels:
-    return {"env": session.injected_env, "tags": session.labels}
-
-
-def _port_key(port: Port) -> str:
-    return f"{port.container}/{port.protocol}"

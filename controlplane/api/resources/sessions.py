@@ -9,13 +9,12 @@ from controlplane.api.operations.preferences import APPLIED, PREFER, WAIT_READY,
 from controlplane.api.operations.services import SERVICES, caller_of, services_of
 from controlplane.api.resources.session_bodies import (
     DescribedSession,
-    Sessions,
+    ListedSession,
     SessionsQuery,
     StartBody,
     StartedSession,
     described_session,
     listed_session,
-    started_session,
 )
 
 
@@ -42,7 +41,7 @@ async def start_session(request: web.Request, body: StartBody) -> Answer[Started
     else:
         session = await services.starts.start(caller, body.request())
     path = f"/session/{quote(session.identity.session_id, safe='')}"
-    return Answer(started_session(session), headers={"Location": path} | applied)
+    return Answer(StartedSession.show(session), headers={"Location": path} | applied)
 
 
 async def end_waits(app: web.Application) -> None:
@@ -50,12 +49,12 @@ async def end_waits(app: web.Application) -> None:
     app[SERVICES].ready_starts.stop_waiting()
 
 
-@operation()
-async def list_sessions(request: web.Request, query: SessionsQuery) -> Listing[Sessions]:
+@operation(key="sessions")
+async def list_sessions(request: web.Request, query: SessionsQuery) -> Listing[ListedSession]:
     """List the sessions of the account: those that play, or `all` that are known."""
     wanted = query.sessions_of(caller_of(request).account)
     found = services_of(request).sessions.find(wanted)
-    return Listing("sessions", found, listed_session)
+    return Listing(found, listed_session)
 
 
 @operation()

@@ -4,7 +4,6 @@ from typing import Annotated, Literal
 
 from aiohttp import web
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from controlplane.api.operations.bodies import Body
 from controlplane.api.operations.fields import Arguments, Environment, Labels
@@ -60,12 +59,6 @@ class ListedWarmPool(Shown):
     claim_signal: Maybe = at("pool.claim_signal")
 
 
-class WarmPools(TypedDict):
-    """The warm pools of the account."""
-
-    warmPools: list[ListedWarmPool]
-
-
 @operation()
 async def set_warm_pool(request: web.Request, body: WarmPoolBody) -> None:
     """Set the warm pool of an application in a region; it replaces the whole pool."""
@@ -74,11 +67,11 @@ async def set_warm_pool(request: web.Request, body: WarmPoolBody) -> None:
     await services_of(request).warm_pools.set(caller, pool)
 
 
-@operation()
-async def list_warm_pools(request: web.Request) -> Listing[WarmPools]:
+@operation(key="warmPools")
+async def list_warm_pools(request: web.Request) -> Listing[ListedWarmPool]:
     """List the warm pools of the account by application and region."""
     found = services_of(request).warm_pools.all_of(caller_of(request))
-    return Listing("warmPools", found, ListedWarmPool.show)
+    return Listing(found, ListedWarmPool.show)
 
 
 @operation()

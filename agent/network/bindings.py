@@ -8,24 +8,20 @@ until every port is found, and up to a number of sockets.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from agent.domain.session import (
-    Port,
-    Process,
-)
+from agent.domain.session import Port, Process
 from agent.kernel.processes import live_process
 from agent.network.bound_ports import TooManySocketsError, bound_ports, sockets_in_use
 from agent.network.socket_diag import group_of, is_bound_by
 from tiltyard.contract import NetworkMode, Protocol
 from tiltyard.runtime.tasks import Threads
 
-SHORT_LOOK_SOCKETS = 256
-"""A look at more than this many sockets of one table is made on the thread for long looks."""
-LONG_LOOK_SOCKETS = 8192
+MOST_SOCKETS = 8192
 """Of one table; beyond, a look fails. This many take the kernel 0.1 s, twice as many 0.4 s."""
+LOOKS_AT_ONCE = 4
+"""So that a session with few sockets does not wait for one with many."""
 
 _PROC = Path("/proc")
 _FAMILIES = ("", "6")
@@ -33,22 +29,13 @@ _FAMILIES = ("", "6")
 _READ_BYTES = 1 << 16
 """More than the kernel gives at once, which is a page."""
 
-_Look = Callable[[int], bool]
-"""Takes how many sockets of a table it may read. Raises TooManySocketsError."""
-
 
 class Bindings:
-    """Looks at sockets on two threads: one for short looks, one for long ones.
-
-    A short look takes 0.2 ms, or 4 ms for each family when TCP is in use: the kernel goes through
-    the connections of the whole machine. Each look begins as a short one and is repeated as a long
-    one if there are too many sockets, so a session with few never waits for one with many.
-    """
+    """Looks at sockets, on threads of its own."""
 
     def __init__(self, proc: Path = _PROC) -> None:
         self._proc = proc
-        self._short = Threads(1, "bindings")
-        self._long = Threads(1, "bindings-long")
+        self._threads = Threads(LOOKS_AT_ONCE, "bindings")
 
     async def all_bound(
         self, process: Process, network_mode: NetworkMode, ports: Sequence[Port]
@@ -59,29 +46,23 @@ class Bindings:
 
         Raises:
             OSError: The kernel does not answer.
-            TooManySocketsError: A port was not among LONG_LOOK_SOCKETS of a table.
+            TooManySocketsError: A port was not among MOST_SOCKETS of a table.
         """
-        look: _Look
-        if network_mode is NetworkMode.BRIDGE:
-            look = partial(_bound_in_namespace, self._proc / str(process.pid) / "net", ports)
-        else:
-            look = partial(_bound_on_host, process.pid, ports)
-        try:
-            return await self._short.run(_look, look, SHORT_LOOK_SOCKETS, process)
-        except TooManySocketsError:
-            return await self._long.run(_look, look, LONG_LOOK_SOCKETS, process)
+        return await self._threads.run(self._look, process, network_mode, ports)
 
     async def close(self) -> None:
         """Wait for the checks in progress."""
-        await self._short.close()
-        await self._long.close()
+        await self._threads.close()
+
+    def _look(self, process: Process, network_mode: NetworkMode, ports: Sequence[Port]) -> bool:
+        if network_mode is NetworkMode.BRIDGE:
+            bound = _bound_in_namespace(self._proc / str(process.pid) / "net", ports)
+        else:
+            bound = _bound_on_host(process.pid, ports)
+        return bound and live_process(process.pid) == process
 
 
-def _look(look: _Look, most: int, process: Process) -> bool:
-    return look(most) and live_process(process.pid) == process
-
-
-def _bound_in_namespace(net: Path, ports: Sequence[Port], most: int) -> bool:
+def _bound_in_namespace(net: Path, ports: Sequence[Port]) -> bool:
     """Look at the sockets of a network namespace, which a container has for itself.
 
     `net` is the folder in /proc about it.
@@ -89,10 +70,10 @@ def _bound_in_namespace(net: Path, ports: Sequence[Port], most: int) -> bool:
     numbers: dict[Protocol, set[int]] = defaultdict(set)
     for port in ports:
         numbers[port.protocol].add(port.container)
-    return all(_all_in(net, protocol, wanted, most) for protocol, wanted in numbers.items())
+    return all(_all_in(net, protocol, wanted) for protocol, wanted in numbers.items())
 
 
-def _all_in(net: Path, protocol: Protocol, wanted: Iterable[int], most: int) -> bool:
+def _all_in(net: Path, protocol: Protocol, wanted: Iterable[int]) -> bool:
     left, is_whole = set(wanted), True
     for family in _FAMILIES:
         table = f"{protocol.value}{family}"
@@ -104,19 +85,19 @@ def _all_in(net: Path, protocol: Protocol, wanted: Iterable[int], most: int) -> 
             if not left:
                 return True
             seen += rows.count("\n")
-            if seen > most:
+            if seen > MOST_SOCKETS:
                 is_whole = False
                 break
     if not is_whole:
-        raise TooManySocketsError(most)
+        raise TooManySocketsError(MOST_SOCKETS)
     return False
 
 
-def _bound_on_host(pid: int, ports: Sequence[Port], most: int) -> bool:
+def _bound_on_host(pid: int, ports: Sequence[Port]) -> bool:
     """Check the ports of the process's environment; TLS ports on loopback."""
     group = group_of(pid)
     return all(
-        is_bound_by(group, port.protocol, port.told, loopback=port.tls, most=most)
+        is_bound_by(group, port.protocol, port.told, loopback=port.tls, most=MOST_SOCKETS)
         for port in ports
     )
 

@@ -1,18 +1,13 @@
 """Forgets how datagrams to a host port were routed before the port was published.
 
 The kernel decides where a flow of UDP goes when its first datagram arrives and keeps to it while
-more come. A player who was sending before the container started, or while the port was another
-session's, would so be routed past the new one for ever, or arrive under the
-bridge's address where the engine runs a proxy. Also a process in the host's own network is
-passed by while the flow leads to a container that had the port before.
-
-Where a flow leads is known by its entry in the connection tracking table. Deleting it takes
-CAP_NET_ADMIN; the next datagram makes a new one by the rules as they are now.
+more come, so a player who was sending before the container started would be routed past it.
+Deleting the flow's entry in the connection tracking table takes CAP_NET_ADMIN; the next datagram
+makes a new one by the rules as they are now.
 """
 
 import asyncio
 import contextlib
-import errno
 import socket
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -69,7 +64,7 @@ class Conntrack:
         except OSError as error:  # TimeoutError is one
             self._failed(error.strerror or "the kernel does not answer in time")
         else:
-            self._succeeded()
+            self.warnings = ()
 
     async def close(self) -> None:
         """Wait for the work in progress, each request of which has a deadline."""
@@ -85,11 +80,6 @@ class Conntrack:
             log.warning("connection tracking of UDP ports is not flushed", error=warning)
         self.warnings = (warning,)
 
-    def _succeeded(self) -> None:
-        if self.warnings:
-            log.info("connection tracking of UDP ports is flushed again")
-        self.warnings = ()
-
 
 def forget_udp_flows(ports: Iterable[int]) -> None:
     """Delete all entries of UDP flows to these ports in this network namespace. Blocks.
@@ -101,30 +91,15 @@ def forget_udp_flows(ports: Iterable[int]) -> None:
         kernel.settimeout(WAIT_SECONDS)
         for port in ports:
             for family in (socket.AF_INET, socket.AF_INET6):
-                try:
-                    delete_matching(kernel, family, port)
-                except OSError as error:
-                    if error.errno != errno.EINVAL:
-                        raise
-                    delete_listed(kernel, family, port)
+                forget_flows(kernel, family, port)
 
 
-def delete_matching(kernel: socket.socket, family: int, port: int) -> None:
-    """Let the kernel delete what matches, in one pass over its table.
+def forget_flows(kernel: socket.socket, family: int, port: int) -> None:
+    """List what matches and delete one after the other.
 
-    Kernels before 6.10 take the match for an incomplete entry and answer EINVAL. No kernel takes
-    it for an order to delete everything: that is one without CTA_TUPLE_ORIG.
-    """
-    for _ in _asked(kernel, _DELETE, netlink.ACK, family, _match(port)):
-        pass
-
-
-def delete_listed(kernel: socket.socket, family: int, port: int) -> None:
-    """List what matches and delete one after the other, as older kernels want it.
-
-    Those before 5.8 list everything, so the match is made here, too. An entry that is gone by then
-    is no failure, nor is one of the same addresses that is younger than the list: it has another
-    id.
+    Kernels before 5.8 list everything, so the match is made here, too. An entry that is gone by
+    then is no failure, nor is one of the same addresses that is younger than the list: it has
+    another id.
     """
     listed = _asked(kernel, _GET, netlink.DUMP, family, _match(port))
     for entry in [entry for entry in map(attributes, listed) if _is_udp_to(entry, port)]:
@@ -154,11 +129,6 @@ def _is_udp_to(entry: Mapping[int, bytes], port: int) -> bool:
 def _asked(
     kernel: socket.socket, kind: int, flags: int, family: int, body: bytes
 ) -> Iterator[bytes]:
-    """Send one request and yield the attributes of each message of the answer, to its end.
-
-    Raises:
-        OSError: What the kernel answers, or TimeoutError.
-    """
-    request = _FAMILY.pack(family, 0) + body
-    for answer in netlink.asked(kernel, kind, flags, request):
+    """Send one request and yield the attributes of each message of the answer, to its end."""
+    for answer in netlink.asked(kernel, kind, flags, _FAMILY.pack(family, 0) + body):
         yield answer[_FAMILY.size :]

@@ -55,19 +55,22 @@ def is_bound_by(
     protocol: Protocol,
     port: int,
     *,
-    loopback: bool = False,
-    most: int | None = None,
+    loopback: bool,
+    most: int,
 ) -> bool:
     """Return whether a socket of a control group has a port of this network. Blocks.
 
     It must be where players reach it, or, with `loopback`, where the agent does. If the kernel
     does not report control groups, any owner of the port counts: it was free when the session got
-    it. Raises OSError, and TooManySocketsError when none of the first `most` sockets
-    of the port is the one: any number of them can share a port.
+    it.
+
+    Raises:
+        OSError: The kernel does not answer.
+        TooManySocketsError: None of the first `most` sockets of the port is the one.
     """
     is_there = is_local if loopback else is_reachable
     for seen, found in enumerate(sockets_on(protocol, port)):
-        if most is not None and seen >= most:
+        if seen >= most:
             raise TooManySocketsError(most)
         if is_there(found.address) and (None in {group, found.group} or found.group == group):
             return True

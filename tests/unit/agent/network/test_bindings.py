@@ -17,7 +17,7 @@ from agent.domain.session import (
     Process,
 )
 from agent.kernel.processes import live_process
-from agent.network.bindings import LONG_LOOK_SOCKETS, SHORT_LOOK_SOCKETS, Bindings
+from agent.network.bindings import MOST_SOCKETS, Bindings
 from agent.network.bound_ports import TooManySocketsError
 from agent.network.socket_diag import BoundSocket, group_of, is_bound_by, sockets_on
 from tests.support.harness import free_port
@@ -153,8 +153,8 @@ async def test_a_look_at_very_many_sockets_is_cut_short(tmp_path: Path, me: Proc
     with pytest.raises(TooManySocketsError, match="more than 8192 sockets"):
         await bindings.all_bound(me, NetworkMode.BRIDGE, ports(Protocol.UDP, 1, 60_001))
     assert bytes_read() - before < udp.stat().st_size / 3
-    udp.write_text(udp_table(1, LONG_LOOK_SOCKETS))
-    assert await bindings.all_bound(me, NetworkMode.BRIDGE, ports(Protocol.UDP, LONG_LOOK_SOCKETS))
+    udp.write_text(udp_table(1, MOST_SOCKETS))
+    assert await bindings.all_bound(me, NetworkMode.BRIDGE, ports(Protocol.UDP, MOST_SOCKETS))
     await bindings.close()
 
 
@@ -163,49 +163,42 @@ async def test_a_look_at_few_sockets_does_not_wait_for_one_at_many(
 ) -> None:
     other = await asyncio.to_thread(live_process, os.getppid())
     assert other is not None
-    (net_folder(tmp_path, me) / "udp").write_text(udp_table(1, SHORT_LOOK_SOCKETS - 1))
+    (net_folder(tmp_path, me) / "udp").write_text(udp_table(1, 1))
     table = net_folder(tmp_path, other) / "udp"
     os.mkfifo(table)
     kernel = os.open(table, os.O_RDWR | os.O_NONBLOCK)
-    bindings, many = Bindings(tmp_path), 2 * SHORT_LOOK_SOCKETS
-    # What the short look reads, and nothing more: the long look waits for it.
-    os.write(kernel, udp_table(1, SHORT_LOOK_SOCKETS + 1).encode())
+    bindings = Bindings(tmp_path)
     long = asyncio.create_task(
-        bindings.all_bound(other, NetworkMode.BRIDGE, ports(Protocol.UDP, many))
+        bindings.all_bound(other, NetworkMode.BRIDGE, ports(Protocol.UDP, 2))
     )
-    await asyncio.sleep(0)  # its short look comes first
+    await asyncio.sleep(0)  # its look comes first
     try:
         async with asyncio.timeout(30):
-            for _ in range(2):  # the first one may still come before the long look
-                assert await bindings.all_bound(me, NetworkMode.BRIDGE, ports(Protocol.UDP, 1))
+            assert await bindings.all_bound(me, NetworkMode.BRIDGE, ports(Protocol.UDP, 1))
         assert not long.done()
     finally:
-        os.write(kernel, udp_table(1, many)[:60_000].encode())
-        os.write(kernel, udp_table(many, 1).encode())
+        os.write(kernel, udp_table(2, 1).encode())
         assert await long
         await bindings.close()
         os.close(kernel)
 
 
-@pytest.mark.parametrize("sockets", [SHORT_LOOK_SOCKETS // 2, 2 * SHORT_LOOK_SOCKETS])
 async def test_many_sockets_on_one_port_of_the_host_are_not_all_listed(
-    bindings: Bindings, me: Process, monkeypatch: pytest.MonkeyPatch, sockets: int
+    bindings: Bindings, me: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed = 0
 
     def others(*_: object) -> Iterator[BoundSocket]:
         nonlocal listed
-        for _each in range(100 * LONG_LOOK_SOCKETS):
-            listed += 1
-            yield BoundSocket(bytes(4), 20000, 1 if listed < sockets else group_of(me.pid))
+        for number in range(100 * MOST_SOCKETS):
+            listed = number
+            yield BoundSocket(bytes(4), 20000, -1)
 
     monkeypatch.setattr("agent.network.socket_diag.sockets_on", others)
-    assert await bindings.all_bound(me, NetworkMode.HOST, ports(Protocol.UDP, 20000))
-    monkeypatch.setattr("agent.network.bindings.group_of", lambda _: -1)
-    listed = -1_000_000
+    monkeypatch.setattr("agent.network.bindings.group_of", lambda _: 1)
     with pytest.raises(TooManySocketsError):
         await bindings.all_bound(me, NetworkMode.HOST, ports(Protocol.UDP, 20000))
-    assert listed + 1_000_000 < 2 * LONG_LOOK_SOCKETS
+    assert listed < 2 * MOST_SOCKETS
 
 
 def test_the_kernel_tells_address_port_and_group() -> None:
@@ -228,7 +221,7 @@ def test_only_the_sockets_of_its_group_count_where_groups_are_known(
     monkeypatch.setattr(
         "agent.network.socket_diag.sockets_on", lambda *_: [BoundSocket(bytes(4), 20000, told)]
     )
-    assert is_bound_by(asked, Protocol.UDP, 20000) is is_bound
+    assert is_bound_by(asked, Protocol.UDP, 20000, loopback=False, most=9) is is_bound
 
 
 def test_a_process_that_is_gone_has_no_group() -> None:

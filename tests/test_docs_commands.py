@@ -46,10 +46,7 @@ def _unknown(command: click.Command, words: list[str]) -> str:
         if isinstance(command, click.Group) and re.match(r"[a-z]", word):
             if word not in command.commands:
                 return word
-            found = command.commands[word]
-            if isinstance(found, agent.cli.main.Deferred):
-                found = found.load()
-            return _unknown(found, words[index + 1 :])
+            return _unknown(command.commands[word], words[index + 1 :])
     return ""
 
 

@@ -7,7 +7,6 @@ the agent are in the names and forms of agent.proto.
 import codecs
 import json
 import sys
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -37,12 +36,8 @@ _ID = click.argument("given", metavar="ID", callback=_text)
 def status(socket: Path, *, as_json: bool) -> None:
     """Show the host: capacity, ports, images, engine, warnings."""
     with asked(socket) as agent:
-        answer = agent.host()
-        _show(
-            answer,
-            lambda _: views.host_lines(answer, agent.sessions(live_only=True)),
-            as_json=as_json,
-        )
+        host, live = agent.host(), list(agent.sessions(live_only=True))
+        _show(host, lambda _: views.host_lines(host, live), as_json=as_json)
 
 
 @click.command()
@@ -63,7 +58,7 @@ def sessions(socket: Path, *, everything: bool, as_json: bool) -> None:
 def inspect(socket: Path, given: str, *, as_json: bool) -> None:
     """Show everything about one session."""
     with asked(socket) as agent:
-        _show(agent.find(given), views.one_session_lines, as_json=as_json)
+        _show(agent.find(given), views.message_lines, as_json=as_json)
 
 
 @click.command()
@@ -88,7 +83,7 @@ def report(socket: Path, given: str, *, as_json: bool) -> None:
     """Show how a session ended, without its log."""
     with asked(socket) as agent:
         found = agent.report(agent.find(given)["internal_id"])
-        _show(found, views.report_lines, as_json=as_json)
+        _show(found, views.message_lines, as_json=as_json)
 
 
 @click.command()
@@ -102,38 +97,6 @@ def artifact(socket: Path, given: str, path: str) -> None:
     with asked(socket) as agent:
         for chunk in agent.artifact(agent.find(given)["internal_id"], path):
             sys.stdout.buffer.write(chunk)
-
-
-@click.command()
-@SOCKET
-@AS_JSON
-def ports(socket: Path, *, as_json: bool) -> None:
-    """List host ports in use, and the number of free ones."""
-    with asked(socket) as agent:
-        held = views.held_ports(agent.sessions(live_only=True))
-        host = agent.host()["host"]
-        _show(
-            {
-                "first": host["port_range_first"],
-                "last": host["port_range_last"],
-                "free_tcp": host["free_tcp_ports"],
-                "free_udp": host["free_udp_ports"],
-                "held": held,
-            },
-            lambda _: views.port_lines(host, held),
-            as_json=as_json,
-        )
-
-
-@click.command()
-@SOCKET
-@AS_JSON
-def deadlines(socket: Path, *, as_json: bool) -> None:
-    """List deadlines of sessions and drains, soonest first."""
-    with asked(socket) as agent:
-        host = agent.host()["host"]
-        found = views.deadlines(agent.sessions(live_only=True), host, time.time())
-        _show_list(found, views.deadline_lines, as_json=as_json)
 
 
 @click.command()
@@ -165,22 +128,10 @@ def stop(socket: Path, given: str, *, as_json: bool) -> None:
     """Stop a session and wait for its end."""
     with asked(socket) as agent:
         ended = agent.stop(agent.find(given)["internal_id"])
-        _show(ended, views.one_session_lines, as_json=as_json)
+        _show(ended, views.message_lines, as_json=as_json)
 
 
-COMMANDS = (
-    status,
-    sessions,
-    inspect,
-    logs,
-    report,
-    artifact,
-    ports,
-    deadlines,
-    images,
-    pull,
-    stop,
-)
+COMMANDS = (status, sessions, inspect, logs, report, artifact, images, pull, stop)
 
 
 def _show(message: Any, lines: Callable[[Any], list[str]], *, as_json: bool) -> None:

@@ -9,11 +9,8 @@ from pathlib import Path
 
 import click
 
-from agent.cli.options import AS_JSON, EXIT_FAILED
-from agent.cli.settings_options import CONFIG, read_config
-from agent.doctor.diagnosis import diagnose, is_well
+from agent.cli.options import AS_JSON, CONFIG, EXIT_FAILED, read_config
 from agent.doctor.findings import Finding, Level
-from agent.doctor.gather import gather
 from tiltyard.runtime.tables import printable
 
 
@@ -25,10 +22,18 @@ def doctor(path: Path | None, *, as_json: bool) -> None:
 
     It changes nothing.
     """
+    from agent.doctor.diagnosis import diagnose
+    from agent.doctor.gather import gather
+
     findings = diagnose(gather(read_config(path)))
-    for line in _json(findings) if as_json else _lines(findings):
-        click.echo(line)
-    if not is_well(findings):
+    well = all(finding.level is not Level.FAIL for finding in findings)
+    if as_json:
+        shown = [{**asdict(finding), "level": finding.level.value} for finding in findings]
+        click.echo(json.dumps({"well": well, "findings": shown}, indent=2))
+    else:
+        for line in _lines(findings):
+            click.echo(line)
+    if not well:
         sys.exit(EXIT_FAILED)
 
 
@@ -40,8 +45,3 @@ def _lines(findings: Sequence[Finding]) -> Iterator[str]:
             yield f"      hint: {printable(finding.hint)}"
     counts = Counter(finding.level for finding in findings)
     yield ", ".join(f"{counts[level]} {level.value}" for level in Level)
-
-
-def _json(findings: Sequence[Finding]) -> Iterator[str]:
-    shown = [{**asdict(finding), "level": finding.level.value} for finding in findings]
-    yield json.dumps({"well": is_well(findings), "findings": shown}, indent=2)

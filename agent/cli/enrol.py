@@ -8,12 +8,8 @@ from pathlib import Path
 
 import click
 
-from agent.cli.options import fail
-from agent.cli.settings_options import CONFIG, read_config
+from agent.cli.options import CONFIG, fail, read_config
 from agent.domain.errors import DiskFullError
-from agent.rpc.enrolment import NotEnrolledError, Token, enrol
-from agent.rpc.identity import FILE
-from tiltyard.runtime.settings import EXIT_CONFIG
 
 
 @click.command("enrol")
@@ -42,6 +38,10 @@ def enrol_host(
 
     The key is made here and stays here. A running agent needs no restart.
     """
+    from agent.rpc.enrolment import NotEnrolledError, Token, enrol
+    from agent.rpc.identity import FILE
+    from tiltyard.runtime.settings import EXIT_CONFIG
+
     config = read_config(path)
     if not config.rpc_listen:
         problem = "rpc_listen must be set in the settings, such as 0.0.0.0:7444: there the host is"
@@ -69,5 +69,4 @@ def _text(path: Path) -> str:
     try:
         return sys.stdin.read() if str(path) == "-" else path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise NotEnrolledError(f"cannot read {path}: {why}") from error
+        fail(f"cannot read {path}: {getattr(error, 'strerror', None) or error}")

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from agent.cli.options import fail
-from agent.cli.settings_options import CONFIG, read_config
+from agent.cli.options import CONFIG, fail, read_config
 from agent.network.firewall import Firewall, FirewallError
 
 

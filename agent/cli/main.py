@@ -1,34 +1,15 @@
-"""`tiltyard-agent`: its commands.
+"""`tiltyard-agent`: its commands."""
 
-Commands that talk to the socket are used all the time and start fast: what only the others need is
-imported when one of them is called.
-"""
-
-from collections.abc import Callable
-from typing import Any
+from pathlib import Path
 
 import click
 
 from agent.cli import debug
+from agent.cli.doctor import doctor
 from agent.cli.drain import drain, undrain
-
-
-class Deferred(click.Command):
-    """A command whose module is imported when it is called."""
-
-    def __init__(self, name: str, short_help: str, load: Callable[[], click.Command]) -> None:
-        super().__init__(name, help=short_help)
-        self.load = load
-
-    def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,
-    ) -> click.Context:
-        """Make the context of the command itself."""
-        return self.load().make_context(info_name, args, parent, **extra)
+from agent.cli.enrol import enrol_host
+from agent.cli.firewall import firewall
+from agent.cli.options import CONFIG, read_settings
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -37,47 +18,29 @@ def main() -> None:
     """The Tiltyard agent of a host, and commands to inspect it."""
 
 
-def _serve() -> click.Command:
+@click.command("serve")
+@CONFIG
+def serve_host(path: Path | None) -> None:
+    """Run the agent until SIGTERM or SIGINT; containers keep running. SIGHUP is ignored."""
     from agent.cli.serve import serve
 
-    return serve
+    serve(read_settings(path))
 
 
-def _config() -> click.Command:
-    from agent.cli.config import config
-
-    return config
-
-
-def _doctor() -> click.Command:
-    from agent.cli.doctor import doctor
-
-    return doctor
+@click.group()
+def config() -> None:
+    """Check the settings."""
 
 
-def _enrol() -> click.Command:
-    from agent.cli.enrol import enrol_host
+@config.command()
+@CONFIG
+def check(path: Path | None) -> None:
+    """Report all mistakes in the settings and the policy, or show the settings."""
+    from tiltyard.runtime.settings import show
 
-    return enrol_host
-
-
-def _firewall() -> click.Command:
-    from agent.cli.firewall import firewall
-
-    return firewall
+    show(read_settings(path))
 
 
-DEFERRED = (
-    Deferred("serve", "Run the agent until SIGTERM or SIGINT; containers keep running.", _serve),
-    Deferred("config", "Check the settings.", _config),
-    Deferred("doctor", "Check this host, with or without a running agent.", _doctor),
-    Deferred("enrol", "Enrol this host with a control plane.", _enrol),
-    Deferred(
-        "firewall",
-        "Protect this host's services and the cloud's metadata service from sessions.",
-        _firewall,
-    ),
-)
-
-for _command in (*debug.COMMANDS, drain, undrain, *DEFERRED):
+COMMANDS = (*debug.COMMANDS, drain, undrain, serve_host, config, doctor, enrol_host, firewall)
+for _command in COMMANDS:
     main.add_command(_command)

@@ -7,17 +7,14 @@ import os
 import signal
 import sys
 import threading
-from pathlib import Path
-
-import click
 
 from agent.app.daemon import Daemon
 from agent.cli.options import EXIT_FAILED, fail
-from agent.cli.settings_options import CONFIG, read_settings
 from agent.docker.engine import DockerEngine
 from agent.doctor.exposure import exposure
 from agent.kernel.clock import SystemHostClock
 from agent.metrics.instruments import Metrics
+from agent.settings.model import AgentConfig
 from agent.state.owner_check import another_owner
 from agent.state.state_format import NewerStateError
 from tiltyard.runtime.logging.events import get_logger
@@ -33,12 +30,9 @@ LEAVE_SECONDS = 1.0
 """How long idle threads may take to end."""
 
 
-@click.command()
-@CONFIG
-def serve(path: Path | None) -> None:
-    """Run the agent until SIGTERM or SIGINT; containers keep running. SIGHUP is ignored."""
+def serve(config: AgentConfig) -> None:
+    """Run the agent until SIGTERM or SIGINT; SIGHUP is ignored."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
-    config = read_settings(path)
     supervision = read_supervision()
     stream = supervision.journal_stream
     with written(config.log_level, config.log_format, journal_stream=stream):

@@ -1,12 +1,12 @@
 """Responses of the agent as tables. Pure: messages of agent.proto in, lines out."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
 from agent.client.session_choice import Message, is_live, is_standby
-from tiltyard.runtime.tables import cores, sheet, size, span, table
+from tiltyard.runtime.tables import cores, printable, sheet, size, table
 
 Row = dict[str, Any]
 
@@ -40,12 +40,16 @@ def host_lines(answer: Message, live: Iterable[Message]) -> list[str]:
 def session_lines(sessions: Iterable[Message]) -> list[str]:
     """Show sessions, one per line; values chosen by callers come last, since they may be long."""
     return table(
-        ("INTERNAL ID", "STATE", "CREATED", "PORTS", "APPLICATION", "TAG", "ACCOUNT", "SESSION"),
+        (
+            *("INTERNAL ID", "STATE", "CREATED", "EXPIRES", "PORTS"),
+            *("APPLICATION", "TAG", "ACCOUNT", "SESSION"),
+        ),
         (
             (
                 session["internal_id"],
                 _state_and_end(session),
                 _moment(session, "create_time"),
+                _moment(session, "expire_time"),
                 ", ".join(map(_port, session["ports"])),
                 session["identity"]["application"],
                 session["identity"]["tag"],
@@ -57,133 +61,9 @@ def session_lines(sessions: Iterable[Message]) -> list[str]:
     )
 
 
-def one_session_lines(session: Message) -> list[str]:
-    """Show everything about a session."""
-    identity, held = session["identity"], session["reservation"]
-    return sheet(
-        (
-            ("internal id", session["internal_id"]),
-            ("account", identity["account"]),
-            ("session", identity["session_id"]),
-            ("application", identity["application"]),
-            ("tag", identity["tag"]),
-            ("location", identity["location"]),
-            ("external id", identity["external_id"]),
-            *_pairs("label", identity["labels"]),
-            ("image", session["image"]),
-            ("state", _state_and_end(session)),
-            ("detail", session["detail"]),
-            ("process", str(session["pid"] or "")),
-            ("restarts", str(session["restart_count"])),
-            ("warm pool", session["warm_pool"]),
-            ("host", session["host"]),
-            *(("port", _port(port)) for port in session["ports"]),
-            ("cores", cores(int(held["nano_cpus"]))),
-            ("memory", size(int(held["memory_bytes"]))),
-            ("gpus", str(held["gpus"])),
-            ("created", _moment(session, "create_time")),
-            ("started", _moment(session, "start_time")),
-            ("ready", _moment(session, "ready_time")),
-            ("expires", _moment(session, "expire_time")),
-            ("ended", _moment(session, "end_time")),
-            ("log", "sealed" if session["log_sealed"] else "not sealed"),
-            *_pairs("env", session["injected_env"]),
-        )
-    )
-
-
-def report_lines(report: Message) -> list[str]:
-    """Show how a session ended."""
-    peak = report.get("peak_memory_bytes")
-    return sheet(
-        (
-            ("internal id", report["internal_id"]),
-            ("state", _state_and_end(report)),
-            ("detail", report["detail"]),
-            ("signal", str(report.get("signal", ""))),
-            ("out of memory", "yes" if report["oom_killed"] else "no"),
-            ("processor time", report.get("cpu_time", "")),
-            ("most memory", "" if peak is None else size(int(peak))),
-            ("restarts", str(report["restart_count"])),
-            *(("failed run", _failed_run(run)) for run in report["failed_runs"]),
-            *((word(each["state"]), _moment(each, "time")) for each in report["timeline"]),
-        )
-    )
-
-
-def held_ports(live: Iterable[Message]) -> list[Row]:
-    """List the owners of host ports, by number."""
-    return sorted(
-        (
-            {
-                "host_port": port["host_port"],
-                "protocol": word(port["protocol"]),
-                "container_port": port["container_port"],
-                "tls": port["tls"],
-                **_whose(session),
-            }
-            for session in live
-            for port in session["ports"]
-        ),
-        key=lambda row: (row["host_port"], row["protocol"]),
-    )
-
-
-def port_lines(host: Message, held: Sequence[Row]) -> list[str]:
-    """List host ports in use, and the number of free ones."""
-    return [
-        *table(
-            ("HOST PORT", "PROTOCOL", "CONTAINER PORT", "INTERNAL ID", "ACCOUNT", "SESSION"),
-            (
-                (
-                    str(row["host_port"]),
-                    row["protocol"],
-                    f"{row['container_port']}{' (TLS)' if row['tls'] else ''}",
-                    row["internal_id"],
-                    row["account"],
-                    row["session_id"],
-                )
-                for row in held
-            ),
-        ),
-        _free(host),
-    ]
-
-
-def deadlines(live: Iterable[Message], host: Message, now: float) -> list[Row]:
-    """List deadlines, soonest first; `now` in Unix time.
-
-    The end of the host's drain is that of no session: its names are empty.
-    """
-    due = [(each["expire_time"], _whose(each)) for each in live if "expire_time" in each]
-    if "drain_time" in host:
-        due.append((host["drain_time"], {"internal_id": "", "account": "", "session_id": ""}))
-    rows = (
-        {
-            "expire_time": text,
-            "seconds_left": round(datetime.fromisoformat(text).timestamp() - now, 3),
-            **whose,
-        }
-        for text, whose in due
-    )
-    return sorted(rows, key=lambda row: (row["seconds_left"], row["internal_id"]))
-
-
-def deadline_lines(rows: Iterable[Row]) -> list[str]:
-    """Show deadlines."""
-    return table(
-        ("DUE", "IN", "INTERNAL ID", "ACCOUNT", "SESSION"),
-        (
-            (
-                _moment(row, "expire_time"),
-                span(row["seconds_left"]),
-                row["internal_id"] or "the end of the drain",
-                row["account"],
-                row["session_id"],
-            )
-            for row in rows
-        ),
-    )
+def message_lines(message: Message) -> list[str]:
+    """Show all fields of a message."""
+    return sheet(_fields("", message))
 
 
 def images(answer: Message, live: Iterable[Message]) -> list[Row]:
@@ -232,13 +112,6 @@ def pull_line(progress: Message) -> str:
     return f"{layers}, {size(int(progress['received_bytes']))} received"
 
 
-def word(constant: str) -> str:
-    """Show a value of an enum of agent.proto: END_REASON_OOM is `oom`."""
-    prefixes = ("STATE_", "END_REASON_", "PROTOCOL_", "NETWORK_MODE_")
-    prefix = next((prefix for prefix in prefixes if constant.startswith(prefix)), "")
-    return constant.removeprefix(prefix).lower()
-
-
 def _image_state(row: Row) -> str:
     if row["here"]:
         return "here"
@@ -248,7 +121,8 @@ def _image_state(row: Row) -> str:
 def _state_of(answer: Message) -> Iterator[str]:
     yield "serving" if answer["reconciled"] else "reconciling its records with the engine"
     if answer["host"]["draining"]:
-        yield "draining"
+        end = _moment(answer["host"], "drain_time")
+        yield f"draining until {end}" if end else "draining"
 
 
 def _pool(pool: Message, standbys: Iterable[Message]) -> str:
@@ -273,14 +147,14 @@ def _free(host: Message) -> str:
 
 
 def _state_and_end(session: Message) -> str:
-    state = word(session["state"])
+    state = _word(session["state"])
     if session.get("warm_pool"):
         state = "standby in doubt" if session["in_doubt"] else f"standby, {state}"
     if is_live(session):
         is_waited_for = state.endswith("running") and "ready_time" not in session
         return f"{state}, not ready" if is_waited_for else state
     code = session.get("exit_code")
-    return f"{state}: {word(session['end_reason'])}" + ("" if code is None else f", code {code}")
+    return f"{state}: {_word(session['end_reason'])}" + ("" if code is None else f", code {code}")
 
 
 def _moment(message: Message, key: str) -> str:
@@ -288,25 +162,24 @@ def _moment(message: Message, key: str) -> str:
     return "" if text is None else f"{datetime.fromisoformat(text):%Y-%m-%d %H:%M:%SZ}"
 
 
-def _failed_run(run: Message) -> str:
-    code = run.get("exit_code", "unknown")
-    oom = ", out of memory" if run["oom_killed"] else ""
-    return f"{_moment(run, 'start_time')} to {_moment(run, 'end_time')}, code {code}{oom}"
-
-
 def _port(port: Message) -> str:
     tls = ", TLS" if port["tls"] else ""
-    return f"{port['host_port']}->{port['container_port']}/{word(port['protocol'])}{tls}"
+    return f"{port['host_port']}->{port['container_port']}/{_word(port['protocol'])}{tls}"
 
 
-def _pairs(name: str, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    return ((name, f"{key}={value}") for key, value in sorted(values.items()))
+def _fields(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _fields(f"{name}.{key}" if name else key, each)
+    elif isinstance(value, list):
+        for number, each in enumerate(value):
+            yield from _fields(f"{name}[{number}]", each)
+    else:
+        yield printable(name), _word(str(value))
 
 
-def _whose(session: Message) -> Row:
-    identity = session["identity"]
-    return {
-        "internal_id": session["internal_id"],
-        "account": identity["account"],
-        "session_id": identity["session_id"],
-    }
+def _word(constant: str) -> str:
+    """Show a value of an enum of agent.proto: END_REASON_OOM is `oom`."""
+    prefixes = ("STATE_", "END_REASON_", "PROTOCOL_")
+    prefix = next((prefix for prefix in prefixes if constant.startswith(prefix)), None)
+    return constant if prefix is None else constant.removeprefix(prefix).lower()

@@ -1,12 +1,12 @@
 """All checks, over all facts. Pure."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeVar
 
 from agent.doctor import agent_checks, engine_checks, host_checks
 from agent.doctor.facts import AgentFacts, EngineFacts, Facts, Unknown
-from agent.doctor.findings import Finding, Level, bad, warn
+from agent.doctor.findings import Finding, bad, warn
 
 T = TypeVar("T")
 
@@ -27,11 +27,6 @@ _OF_ENGINE = (
 def diagnose(facts: Facts) -> list[Finding]:
     """Evaluate all facts; an unknown fact is a finding, too."""
     return [*_engine(facts), *_host(facts), *_agent(facts)]
-
-
-def is_well(findings: Iterable[Finding]) -> bool:
-    """Return whether nothing failed."""
-    return all(finding.level is not Level.FAIL for finding in findings)
 
 
 def _engine(facts: Facts) -> Iterator[Finding]:

@@ -32,7 +32,6 @@ SMALLEST_PORT = 1024
 MOST_CORES = 100_000
 MOST_MEBIBYTES = 1 << 30
 """No host has as much, and the contract with control planes can say it."""
-DEFAULT_CONFIG = Path("/etc/tiltyard/agent.toml")
 
 _PORT_RANGE = re.compile(r"([0-9]{1,5})-([0-9]{1,5})", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)

@@ -8,14 +8,13 @@ from pathlib import Path
 import click
 import pytest
 
-from agent.cli.main import Deferred, main
+from agent.cli.main import main
 
 OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 
 
 def commands(group: click.Group, words: tuple[str, ...] = ()) -> Iterator[str]:
-    for name, shown in group.commands.items():
-        command = shown.load() if isinstance(shown, Deferred) else shown
+    for name, command in group.commands.items():
         if isinstance(command, click.Group):
             yield from commands(command, (*words, name))
         else:
@@ -30,8 +29,6 @@ def test_every_command_is_documented() -> None:
 def test_every_command_says_what_it_does() -> None:
     for name, command in main.commands.items():
         assert command.help, name
-        if isinstance(command, Deferred):
-            assert command.load().name == name
 
 
 HEAVY = ("pydantic", "docker", "requests", "aiohttp", "cryptography", "agent.rpc.service")

@@ -23,7 +23,7 @@ from agent.doctor import gather as gathering
 from agent.doctor.diagnosis import diagnose
 from agent.doctor.exposure import exposure
 from agent.doctor.facts import AgentFacts, DiskFacts, EngineFacts, FileFacts, KernelFacts, Unknown
-from agent.doctor.findings import Level
+from agent.doctor.findings import Level, warn
 from agent.doctor.gather import gather
 from agent.doctor.host_facts import disk_facts, file_facts, kernel_facts, port_list
 from agent.settings.model import AgentConfig
@@ -107,7 +107,8 @@ def test_programs_read_it_as_json(tmp_path: Path) -> None:
 
 
 def test_warnings_alone_end_with_0(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.cli.doctor.is_well", lambda _: True)
+    found = warn("clock", "it is not synchronised", "fix it")
+    monkeypatch.setattr("agent.doctor.diagnosis.diagnose", lambda _: [found])
     assert run(tmp_path, "doctor").exit_code == 0
 
 

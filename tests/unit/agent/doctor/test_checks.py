@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.doctor.diagnosis import diagnose, is_well
+from agent.doctor.diagnosis import diagnose
 from agent.doctor.facts import (
     AgentFacts,
     CertificateFacts,
@@ -101,7 +101,6 @@ def found(facts: Facts, check: str) -> Finding:
 def test_a_host_in_order_is_well() -> None:
     findings = diagnose(SOUND)
     assert [finding for finding in findings if finding.level is not Level.OK] == []
-    assert is_well(findings)
     assert len({finding.check for finding in findings}) == len(findings)
 
 
@@ -218,7 +217,6 @@ def test_problems_are_found_with_a_hint(
     assert finding.level is level
     assert re.search(text, finding.found), finding.found
     assert bool(finding.hint) == (level is not Level.OK)
-    assert is_well([finding]) == (level is not Level.FAIL)
 
 
 def test_a_host_that_is_to_be_called_must_be_enrolled() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from agent.client.session_choice import Message, is_live, is_standby
+from agent.client.agent_client import Message, is_live, is_standby
 from tiltyard.runtime.tables import cores, printable, sheet, size, table
 
 Row = dict[str, Any]
@@ -48,8 +48,8 @@ def session_lines(sessions: Iterable[Message]) -> list[str]:
             (
                 session["internal_id"],
                 _state_and_end(session),
-                _moment(session, "create_time"),
-                _moment(session, "expire_time"),
+                moment(session, "create_time"),
+                moment(session, "expire_time"),
                 ", ".join(map(_port, session["ports"])),
                 session["identity"]["application"],
                 session["identity"]["tag"],
@@ -121,7 +121,7 @@ def _image_state(row: Row) -> str:
 def _state_of(answer: Message) -> Iterator[str]:
     yield "serving" if answer["reconciled"] else "reconciling its records with the engine"
     if answer["host"]["draining"]:
-        end = _moment(answer["host"], "drain_time")
+        end = moment(answer["host"], "drain_time")
         yield f"draining until {end}" if end else "draining"
 
 
@@ -157,7 +157,8 @@ def _state_and_end(session: Message) -> str:
     return f"{state}: {_word(session['end_reason'])}" + ("" if code is None else f", code {code}")
 
 
-def _moment(message: Message, key: str) -> str:
+def moment(message: Message, key: str) -> str:
+    """Show a time of a message; empty if there is none."""
     text = message.get(key)
     return "" if text is None else f"{datetime.fromisoformat(text):%Y-%m-%d %H:%M:%SZ}"
 

@@ -1,6 +1,6 @@
 """The debug commands' client: AgentService over the agent's unix socket."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -8,10 +8,11 @@ from typing import Any, Self
 import grpc
 from google.protobuf.json_format import MessageToDict
 
-from agent.client.session_choice import Message, NotChosenError, choose
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 from tiltyard.contract import ERROR_REASON_KEY
+
+Message = Mapping[str, Any]
 
 CALL_SECONDS = 10.0
 PAGE_SIZE = 1000
@@ -24,8 +25,13 @@ READ_SECONDS = 900.0
 """For a log or an artifact, which the agent itself cuts off after 10 min."""
 
 
+SHOWN = 5
+"""Sessions that are named when several fit."""
+_ENDED = frozenset({"STATE_EXITED", "STATE_DEAD"})
+
+
 class ClientError(Exception):
-    """The agent refused or did not answer; the text is for people."""
+    """The agent refused or did not answer, or no session was meant; the text is for people."""
 
 
 class AgentClient:
@@ -48,8 +54,6 @@ class AgentClient:
         self._channel.close()
         if isinstance(error, grpc.RpcError):
             raise ClientError(self._explain(error)) from error
-        if isinstance(error, NotChosenError):
-            raise ClientError(str(error)) from error
 
     def host(self) -> dict[str, Any]:
         """What the host is and has."""
@@ -140,3 +144,51 @@ def _plain(message: Any) -> dict[str, Any]:
 def _reason(error: grpc.RpcError) -> str:
     metadata: Any = error.trailing_metadata() or ()
     return next((value for key, value in metadata if key == ERROR_REASON_KEY), "")
+
+
+def choose(sessions: Iterable[Message], given: str) -> Message:
+    """The session with this internal id, or the one with this caller's id or begin of an id.
+
+    Callers choose ids freely, even the internal id of another session: a complete internal id
+    always selects that session, and an ambiguous id selects none. Among sessions of one caller
+    with one id the live one is selected, or else the newest. `sessions` are sorted by creation.
+
+    Raises:
+        ClientError: No session fits, or more than one.
+    """
+    found = []
+    for session in sessions:
+        if session["internal_id"] == given:
+            return session
+        named = session["identity"]["session_id"] == given
+        if named or (given and session["internal_id"].startswith(given)):
+            found.append(session)
+    if len({_caller(session) for session in found}) == 1:
+        live = [session for session in found if is_live(session)]
+        found = live or found[-1:]
+    if not found:
+        raise ClientError(f"there is no session {given!r} on this host")
+    if len(found) > 1:
+        shown = ", ".join(map(_named, found[:SHOWN]))
+        rest = f", and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        raise ClientError(f"{given!r} may be any of: {shown}{rest}")
+    return found[0]
+
+
+def is_live(session: Message) -> bool:
+    """Return whether a session has not ended."""
+    return session["state"] not in _ENDED
+
+
+def is_standby(session: Message) -> bool:
+    """Return whether it is an unclaimed standby, or in doubt."""
+    return bool(session["warm_pool"]) and not session["in_doubt"]
+
+
+def _caller(session: Message) -> tuple[str, str]:
+    return session["identity"]["account"], session["identity"]["session_id"]
+
+
+def _named(session: Message) -> str:
+    account, session_id = _caller(session)
+    return f"{session['internal_id']} ({account!r}, {session_id!r})"

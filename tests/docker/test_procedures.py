@@ -55,7 +55,7 @@ def test_a_host_is_emptied(stack: Enrolled, shell: Shell) -> None:
         assert "takes new sessions again" in procedure.type("tiltyard-controlplane agent undrain")
         eventually(lambda: takes_sessions(stack), "it takes sessions again")
         told = procedure.type("tiltyard-agent drain")
-        assert "The host is empty in 2 h at the latest" in told
+        assert "The host is empty by " in told
         assert "match-2" in told
         eventually(lambda: not takes_sessions(stack), "what was ordered there is heard")
         assert_played(places)

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from agent.client.session_choice import NotChosenError, choose
+from agent.client.agent_client import ClientError, choose
 
 
 def session(internal_id: str, name: str, account: str = "acme", *, live: bool = True) -> Any:
@@ -21,28 +21,28 @@ def test_a_whole_internal_id_is_always_that_session() -> None:
 @pytest.mark.parametrize("other", ["acme", "evil"])
 def test_what_may_mean_two_means_none(other: str) -> None:
     sessions = [session("aa", "m1"), session("ab", "m2", other, live=False)]
-    with pytest.raises(NotChosenError, match=r"'a' may be any of: aa \('acme', 'm1'\), ab \("):
+    with pytest.raises(ClientError, match=r"'a' may be any of: aa \('acme', 'm1'\), ab \("):
         choose(sessions, "a")
 
 
 def test_two_accounts_may_have_the_same_name() -> None:
     sessions = [session("aa", "m1"), session("bb", "m1", "other", live=False)]
-    with pytest.raises(NotChosenError, match="'m1' may be any of"):
+    with pytest.raises(ClientError, match="'m1' may be any of"):
         choose(sessions, "m1")
 
 
 def test_two_that_live_under_one_name_are_not_guessed_at() -> None:
-    with pytest.raises(NotChosenError, match="'m1' may be any of"):
+    with pytest.raises(ClientError, match="'m1' may be any of"):
         choose([session("aa", "m1"), session("bb", "m1")], "m1")
 
 
 def test_many_are_not_all_listed() -> None:
     sessions = [session(f"a{number}", f"m{number}") for number in range(9)]
-    with pytest.raises(NotChosenError, match=r"and 4 more$"):
+    with pytest.raises(ClientError, match=r"and 4 more$"):
         choose(sessions, "a")
 
 
 @pytest.mark.parametrize("given", ["", "m", "M1", "1"])
 def test_names_are_whole(given: str) -> None:
-    with pytest.raises(NotChosenError, match="there is no session"):
+    with pytest.raises(ClientError, match="there is no session"):
         choose([session("aa", "m1")], given)

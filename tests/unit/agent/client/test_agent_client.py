@@ -46,3 +46,9 @@ def test_many_are_not_all_listed() -> None:
 def test_names_are_whole(given: str) -> None:
     with pytest.raises(ClientError, match="there is no session"):
         choose([session("aa", "m1")], given)
+
+
+def test_of_one_callers_sessions_under_one_id_the_live_one_is_chosen_or_the_newest() -> None:
+    ended = [session("aa", "m1", live=False), session("bb", "m1", live=False)]
+    assert choose(ended, "m1")["internal_id"] == "bb"
+    assert choose([session("cc", "m1"), *ended], "m1")["internal_id"] == "cc"

@@ -72,19 +72,6 @@ def test_what_was_answered_before_a_power_cut_is_on_the_disk(
     figure("power cuts", 2 * len(at))
 
 
-def test_the_log_of_a_disk_has_all_that_the_agent_did(tmp_path: Path, disk_log: Path) -> None:
-    folder = tmp_path / "run"
-    deeds = _logged(disk_log, folder)
-    [(_, files)] = power_cut.cuts([*deeds, deeds[0]], [len(deeds)], power_cut.everything)
-    state = folder / "state"
-    there = {
-        str(path.relative_to(state)): path.read_bytes()
-        for path in state.rglob("*")
-        if path.is_file() and path.name != power_cut.ACKNOWLEDGED
-    }
-    assert files == there
-
-
 @pytest.mark.parametrize("what", ["files", "folders"])
 def test_an_agent_that_syncs_less_is_found_to_lose_what_it_answered(
     tmp_path: Path, disk_log: Path, what: str

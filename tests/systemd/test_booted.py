@@ -14,26 +14,6 @@ from tests.systemd.booted import Booted, CommandFailedError
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(600)]
 
-SERVICE = """
-[Service]
-Type=notify
-ExecStart=/usr/bin/python3 /opt/beats.py
-WatchdogSec=10
-Restart=always
-RestartSec=0
-LimitCORE=0
-"""
-BEATS = """
-import os, socket, time
-
-manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-manager.connect(os.environ["NOTIFY_SOCKET"])
-manager.send(b"READY=1")
-while True:
-    manager.send(b"WATCHDOG=1")
-    time.sleep(0.2)
-"""
-
 
 @pytest.fixture(scope="module")
 def system() -> Iterator[Booted]:
@@ -54,24 +34,6 @@ def test_the_machine_cannot_be_set_from_inside(system: Booted) -> None:
         system.run("sh", "-c", "echo $(cat $0) >$0", setting)  # to what it is, if it could
     system.run("sysctl", "--write", "net.ipv4.ip_local_port_range=40000 50000")
     assert "40000" not in Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
-
-
-def test_the_watchdog_starts_what_hangs_again(system: Booted) -> None:
-    system.write("/opt/beats.py", BEATS)
-    system.write("/etc/systemd/system/beats.service", SERVICE)
-    system.run("systemctl", "start", "beats")
-    first = system.unit("beats", "MainPID", "NRestarts")
-    assert first["NRestarts"] == "0"
-    system.run("kill", "-STOP", first["MainPID"])
-
-    def again() -> bool:
-        now = system.unit("beats", "SubState", "NRestarts")
-        return now == {"SubState": "running", "NRestarts": "1"}
-
-    eventually(again, "it was started again", patience=60)
-    assert system.unit("beats", "MainPID")["MainPID"] != first["MainPID"]
-    [line] = [line for line in system.journal("--unit=beats") if "Watchdog timeout" in line]
-    assert "limit 10s" in line
 
 
 def test_nothing_is_left_of_a_system_that_failed() -> None:

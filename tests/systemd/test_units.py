@@ -123,30 +123,3 @@ def test_their_files_are_as_many_as_the_settings_ask_for() -> None:
 def test_readiness_can_read_what_the_kernel_says_of_games() -> None:
     assert line("tiltyard-agent", "ProtectProc") == "default"
     assert line("tiltyard-agent", "ProcSubset") == "all"
-
-
-def test_the_agent_may_ask_whether_the_clock_is_synchronised_and_not_set_it() -> None:
-    assert not lines("tiltyard-agent", "ProtectClock")  # refuses both
-    assert lines("tiltyard-agent", "SystemCallFilter")[-1] == "adjtimex clock_adjtime"
-    assert "CAP_SYS_TIME" not in line("tiltyard-agent", "CapabilityBoundingSet")
-
-
-@pytest.mark.root
-@pytest.mark.parametrize("unit", UNITS)
-def test_users_and_folders_are_made_as_the_units_want_them(unit: str, tmp_path: Path) -> None:
-    (tmp_path / "etc").mkdir()
-    run("systemd-sysusers", f"--root={tmp_path}", SYSTEMD / f"{unit}.sysusers")
-    run("systemd-tmpfiles", "--create", f"--root={tmp_path}", SYSTEMD / f"{unit}.tmpfiles")
-    [(name, _, user, group, *_)] = entries(tmp_path / "etc/passwd")
-    assert name == unit
-    docker = [
-        members for name, _, _, members in entries(tmp_path / "etc/group") if name == "docker"
-    ]
-    assert docker == ([unit] if unit == "tiltyard-agent" else [])
-    state = (tmp_path / "var/lib" / line(unit, "StateDirectory")).stat()
-    assert (state.st_uid, state.st_gid) == (int(user), int(group))
-    assert state.st_mode & 0o777 == 0o700
-
-
-def entries(path: Path) -> list[list[str]]:
-    return [entry.split(":") for entry in path.read_text("utf-8").splitlines()]

@@ -70,11 +70,8 @@ def test_numbers_of_sockets_are_those_of_their_own_line() -> None:
     ("address", "reachable"),
     [
         ("0.0.0.0", True),
-        ("172.17.0.2", True),
-        ("127.0.0.1", False),
         ("127.255.1.2", False),
         ("::", True),
-        ("2001:db8::1", True),
         ("::1", False),
         ("::ffff:127.0.0.1", False),
         ("::ffff:172.17.0.2", True),

@@ -92,8 +92,6 @@ def test_the_file_is_read(tmp_path: Path) -> None:
     [
         ("max_cpus = 4", 0o644, "max_cpus"),
         ("max_cpu = 0", 0o644, "max_cpu"),
-        ("max_cpu = nan", 0o644, "max_cpu"),
-        ('max_cpu = "four"', 0o644, "max_cpu"),
         ("max_gpus = -1", 0o644, "max_gpus"),
         ('allowed_registries = "ghcr.io"', 0o644, "allowed_registries"),
         ("max_cpu =", 0o644, "cannot read"),
@@ -110,12 +108,7 @@ def test_an_invalid_file_is_rejected(tmp_path: Path, text: str, mode: int, told:
     ("entry", "told"),
     [
         ("https://ghcr.io", "without scheme, user and path"),
-        ("ghcr.io/studio", "without scheme, user and path"),
-        ("studio@ghcr.io", "without scheme, user and path"),
-        ("", "without scheme, user and path"),
-        ("myregistry", "a user of Docker Hub: write myregistry:443"),
         ("docker.io", "write registry-1.docker.io"),
-        ("0x7f.1:5000", "not an IPv4 address"),
     ],
 )
 def test_an_entry_that_names_no_registry_is_refused(tmp_path: Path, entry: str, told: str) -> None:
@@ -123,8 +116,3 @@ def test_an_entry_that_names_no_registry_is_refused(tmp_path: Path, entry: str, 
     with pytest.raises(PolicyError, match=told) as refused:
         load_policy(_written(tmp_path, text))
     assert f"allowed_registries[1]: '{entry}'" in str(refused.value)
-
-
-def test_a_file_that_is_named_must_be_there(tmp_path: Path) -> None:
-    with pytest.raises(PolicyError, match="cannot read"):
-        load_policy(tmp_path / "none.toml")

@@ -32,7 +32,6 @@ _USER_CHAIN = "DOCKER-USER"
 _MARK = re.compile(r'--comment "?tiltyard:([0-9a-f]{12})"?(?: |$)')
 _DECIDES = re.compile(r"(?:^| )-j (?:ACCEPT|RETURN)(?: |$)")
 _LEADS = re.compile(r"-p (tcp|udp) .*--dport (\d+) .*-j DNAT")
-_BRIDGE = re.compile(r"[A-Za-z0-9_.-]{1,15}", re.ASCII)
 _SERVICE = re.compile(r"(?:\[(.+)\]|([^:]+)):([0-9]{1,5})/(tcp|udp)", re.ASCII)
 _REFUSE = {
     4: "-j REJECT --reject-with icmp-port-unreachable",
@@ -64,13 +63,6 @@ class Plan:
     allowed: tuple[Service, ...]
     public_address: Address
     ports: tuple[int, int]
-
-
-def checked_bridge(name: str) -> str:
-    """The name of an interface as it is; ValueError when it cannot be one."""
-    if not _BRIDGE.fullmatch(name):
-        raise ValueError(f"{name!r} cannot be the name of an interface")
-    return name
 
 
 def service(text: str) -> Service:

@@ -5,15 +5,14 @@ privilege to fix that: it warns, and `tiltyard-agent firewall apply` fixes it. R
 Engine are restored by Docker Engine.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 
 from agent.domain.session import Session
 from agent.network.firewall import Firewall, FirewallError
 from tiltyard.contract import NetworkMode, Protocol, State
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.threads import Threads
 
 log = get_logger(__name__)
 
@@ -45,8 +44,7 @@ class FirewallWatch:
         self._version = version
         self._published = published
         self._notify = notify
-        self._thread = ThreadPoolExecutor(1, "firewall")
-        self._looking: asyncio.Future[tuple[str, ...]] | None = None
+        self._threads = Threads(1, "firewall")
         self._unled: frozenset[HostPort] = frozenset()
         self.warnings: tuple[str, ...] = ()
         """Warnings for the host's report."""
@@ -59,11 +57,7 @@ class FirewallWatch:
 
     async def look(self) -> None:
         """Look once."""
-        running = asyncio.get_running_loop().run_in_executor(
-            self._thread, self._look, self._published()
-        )
-        self._looking = running
-        found = await asyncio.shield(running)
+        found = await self._threads.run(self._look, self._published())
         if found != self.warnings:
             for warning in found:
                 log.warning("the firewall is not as it should be", error=warning)
@@ -74,15 +68,13 @@ class FirewallWatch:
 
     async def close(self) -> None:
         """Wait for a check in progress, each step of which has a deadline."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
-        if self._looking is not None:
-            await asyncio.gather(self._looking, return_exceptions=True)
+        await self._threads.close()
 
     def _look(self, published: frozenset[HostPort]) -> tuple[str, ...]:
         try:
             found = (self._reachable(), self._unreachable(published))
         except FirewallError as error:
-            return (f"cannot tell whether the firewall keeps sessions from this host: {error}",)
+            return (f"cannot check whether the firewall keeps sessions from this host: {error}",)
         return tuple(filter(None, found))
 
     def _reachable(self) -> str:

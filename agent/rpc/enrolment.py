@@ -71,12 +71,22 @@ async def enrol(url: str, token: Token, wanted: dict[str, str], now: float) -> E
     Raises:
         NotEnrolledError: The control plane refuses, or cannot be reached.
     """
-    address = _checked(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme != "https" or not parts.hostname or parts.path.strip("/"):
+        raise NotEnrolledError(f"{url} has not the form https://HOST:7443")
+    address = f"https://{parts.netloc}/enrol"
     key, request = make_request()
     async with aiohttp.ClientSession(
         timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS), trust_env=False
     ) as http:
-        found = await _ask(http, address, {}, _trusting_nobody())
+        # For public data, which is compared with the fingerprint.
+        unverified = ssl.create_default_context()
+        unverified.check_hostname = False
+        unverified.verify_mode = ssl.CERT_NONE
+        found = await _ask(http, address, {}, unverified)
         authority = _compared(str(found.get("authority", "")), token)
         body = {"format": FORMAT, "token": token.text, "request": request.decode(), **wanted}
         answer = await _ask(http, address, body, ssl.create_default_context(cadata=authority))
@@ -87,19 +97,7 @@ async def enrol(url: str, token: Token, wanted: dict[str, str], now: float) -> E
     except (AttributeError, KeyError) as error:
         raise NotEnrolledError(f"{address} answered something else") from error
     except UnfitIdentityError as error:
-        raise NotEnrolledError(
-            f"the certificate that {address} gave cannot be used: {error}"
-        ) from error
-
-
-def _checked(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        parts = urlsplit("")
-    if parts.scheme != "https" or not parts.hostname or parts.path.strip("/"):
-        raise NotEnrolledError(f"{url} has not the form https://HOST:7443")
-    return f"https://{parts.netloc}/enrol"
+        raise NotEnrolledError(f"cannot use the certificate of {address}: {error}") from error
 
 
 def _compared(authority: str, token: Token) -> str:
@@ -118,14 +116,6 @@ def _compared(authority: str, token: Token) -> str:
             "the server is not the control plane that issued the token: nothing was sent"
         )
     return alone
-
-
-def _trusting_nobody() -> ssl.SSLContext:
-    """For public data, which is compared with the fingerprint."""
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 async def _ask(

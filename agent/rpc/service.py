@@ -24,7 +24,7 @@ from agent.logs import reading as logs
 from agent.logs import report
 from agent.logs.readers import LogReaders
 from agent.metrics.instruments import Metrics
-from agent.rpc import image_wire, wire
+from agent.rpc import wire
 from agent.rpc.identity import HostIdentity
 from agent.rpc.statuses import Context, answers, streams
 from agent.sessions.manager import SessionManager
@@ -237,7 +237,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     ) -> AsyncGenerator[pb.ListImagesResponse]:
         """Read which images are on the host and on their way."""
         images = self._parts.images
-        for part in image_wire.images_to_proto(images.here, await images.sizes(), images.pulls):
+        for part in wire.images_to_proto(images.here, await images.sizes(), images.pulls):
             yield part
 
     @answers
@@ -310,7 +310,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         return news or [self._message(heartbeat=pb.Heartbeat())]
 
     def _image_messages(self) -> list[pb.WatchResponse]:
-        batches = image_wire.image_batches(self._parts.images.here)
+        batches = wire.image_batches(self._parts.images.here)
         return [self._message(images=batch) for batch in batches]
 
     def _host_message(self, coming: tuple[Session, ...] = ()) -> pb.WatchResponse:

@@ -1,7 +1,7 @@
 """Messages of agent.proto as the agent's own data, and back. Refuses what does not fit."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -44,6 +44,8 @@ LONGEST_DRAIN_SECONDS = 100 * LONGEST_TTL_SECONDS
 LAST_TIMESTAMP = 253_402_300_799
 """The end of the year 9999, which no Timestamp may pass."""
 LARGEST_PORT = 65535
+IMAGES_IN_MESSAGE = 2000
+"""Of 330 bytes each at most, so less than a MiB: a message may have 4."""
 MOST_PORTS = 32
 """Of a session: the engine publishes them one by one, under a lock."""
 
@@ -186,6 +188,32 @@ def progress_to_proto(progress: PullProgress) -> pb.PullImageResponse:
         received_bytes=progress.received_bytes,
         waiting=progress.waiting,
     )
+
+
+def images_to_proto(
+    here: Collection[str], sizes: Mapping[str, int], pulls: Mapping[str, PullProgress]
+) -> list[pb.ListImagesResponse]:
+    """The images of a host as others see them, in parts."""
+    found = [
+        pb.ListImagesResponse(
+            images=[pb.Image(image=image, size_bytes=sizes.get(image)) for image in part]
+        )
+        for part in _parts(here)
+    ]
+    found[0].pulls.extend(
+        pb.Pull(image=image, progress=progress_to_proto(progress))
+        for image, progress in sorted(pulls.items())
+    )
+    return found
+
+
+def image_batches(here: Collection[str]) -> list[pb.ImageBatch]:
+    """All images of a host as they are sent to watchers, in parts."""
+    parts = _parts(here)
+    return [
+        pb.ImageBatch(images=part, first=number == 1, last=number == len(parts))
+        for number, part in enumerate(parts, 1)
+    ]
 
 
 def drain_order_from_proto(request: pb.SetDrainRequest) -> DrainOrder:
@@ -362,3 +390,10 @@ def _port_to_proto(port: Port) -> pb.Port:
 def _refuse_nul(field: str, texts: Iterable[str]) -> None:
     if any("\0" in text for text in texts):
         raise InvalidArgumentError(field, "it holds a NUL character")
+
+
+def _parts(images: Collection[str]) -> list[list[str]]:
+    """Images by name, at most IMAGES_IN_MESSAGE in each part; at least one part."""
+    names = sorted(images)
+    step = IMAGES_IN_MESSAGE
+    return [names[at : at + step] for at in range(0, len(names), step)] or [[]]

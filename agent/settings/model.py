@@ -4,9 +4,9 @@ import ipaddress
 import os
 import re
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -34,11 +34,6 @@ MOST_MEBIBYTES = 1 << 30
 """No host has as much, and the contract with control planes can say it."""
 
 _PORT_RANGE = re.compile(r"([0-9]{1,5})-([0-9]{1,5})", re.ASCII)
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-
-
-def _address(value: str) -> str:
-    return str(ipaddress.ip_address(value))
 
 
 def _absolute(value: Path) -> Path:
@@ -47,53 +42,24 @@ def _absolute(value: Path) -> Path:
     return value
 
 
-def _ipv4(value: str) -> str:
-    return str(ipaddress.IPv4Address(value))
+def _listener(value: str) -> None:
+    if value and not all(host_and_port(value)):
+        raise ValueError("must have the form host:port")
 
 
-def _service(value: str) -> str:
-    firewall_rules.service(value)
-    return value
-
-
-def _prefix(value: str) -> str:
-    if not _VARIABLE.fullmatch(value):
-        raise ValueError(f"{value!r} cannot begin the name of a variable")
-    return value
-
-
-def _rpc_address(value: str) -> str:
-    if value:
-        host, port = host_and_port(value)
-        if not (host and port):
-            raise ValueError("must have the form host:port")
-    return value
-
-
-def _port_range(value: str) -> str:
-    ports_of(value)
-    return value
-
-
-def _prefixes(value: tuple[str, ...]) -> tuple[str, ...]:
-    if not value:
-        raise ValueError("must name at least one prefix")
-    return value
-
-
-def _public_address(value: Any) -> Any:
-    return value or default_public_address()
-
-
-def _reachable(value: str) -> str:
+def _reachable(value: str) -> None:
     if ipaddress.ip_address(value).is_unspecified:
         raise ValueError("must be an address that players can reach")
-    return value
 
 
-def _failpoint(value: str) -> str:
-    failpoint(value, STEPS)
-    return value
+def _checked(check: Callable[[str], object]) -> AfterValidator:
+    """Keep a text as it is, unless the check raises ValueError."""
+
+    def keep(value: str) -> str:
+        check(value)
+        return value
+
+    return AfterValidator(keep)
 
 
 def ports_of(text: str) -> tuple[int, int]:
@@ -117,7 +83,10 @@ def default_public_address() -> str:
 
 
 Absolute = Annotated[Path, AfterValidator(_absolute)]
-Address = Annotated[str, AfterValidator(_address)]
+Address = Annotated[str, AfterValidator(lambda value: str(ipaddress.ip_address(value)))]
+Listener = Annotated[str, _checked(_listener)]
+Prefix = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
+Bridge = Annotated[str, Field(pattern="^[A-Za-z0-9_.-]{1,15}$")]
 
 
 class AgentConfig(Settings):
@@ -129,25 +98,22 @@ class AgentConfig(Settings):
 
     state_dir: Absolute = Path("/var/lib/tiltyard-agent")
     socket: Absolute = AGENT_SOCKET
-    rpc_listen: Annotated[str, AfterValidator(_rpc_address)] = ""
-    rpc_address: Annotated[str, AfterValidator(_rpc_address)] = ""
-    metrics_listen: Annotated[str, AfterValidator(_rpc_address)] = "127.0.0.1:7445"
+    rpc_listen: Listener = ""
+    rpc_address: Listener = ""
+    metrics_listen: Listener = "127.0.0.1:7445"
     docker_socket: Absolute = Path("/run/docker.sock")
     public_address: Annotated[
-        Address, BeforeValidator(_public_address), AfterValidator(_reachable)
+        Address,
+        BeforeValidator(lambda value: value or default_public_address()),
+        _checked(_reachable),
     ] = Field(default="", validate_default=True)
     bind_address: Address = "0.0.0.0"  # noqa: S104 - games are played from outside
-    latency_addresses: Words[Annotated[str, AfterValidator(_ipv4)]] = ()
-    port_range: Annotated[str, AfterValidator(_port_range)] = "20000-30000"
-    env_prefixes: Annotated[
-        Words[Annotated[str, AfterValidator(_prefix)]], AfterValidator(_prefixes)
-    ] = ("TILTYARD",)
-    firewall_bridges: Words[Annotated[str, AfterValidator(firewall_rules.checked_bridge)]] = (
-        "docker0",
-        "tiltyard0",
-    )
+    latency_addresses: Words[Annotated[str, _checked(ipaddress.IPv4Address)]] = ()
+    port_range: Annotated[str, _checked(ports_of)] = "20000-30000"
+    env_prefixes: Annotated[Words[Prefix], Field(min_length=1)] = ("TILTYARD",)
+    firewall_bridges: Words[Bridge] = ("docker0", "tiltyard0")
     firewall_blocked: Words[NetworkText] = ()
-    firewall_allowed: Words[Annotated[str, AfterValidator(_service)]] = ()
+    firewall_allowed: Words[Annotated[str, _checked(firewall_rules.service)]] = ()
     cpu: Annotated[float, Field(gt=0, le=MOST_CORES)] | None = None
     ram: Annotated[int, Field(gt=0, le=MOST_MEBIBYTES)] | None = None
     gpus: Words[str] = ()
@@ -169,7 +135,7 @@ class AgentConfig(Settings):
     log_retention_days: Annotated[float, Field(ge=0)] = 7.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["logfmt", "json"] = "logfmt"
-    failpoint: Annotated[str, AfterValidator(_failpoint)] = ""
+    failpoint: Annotated[str, _checked(lambda value: failpoint(value, STEPS))] = ""
 
     def mistakes(self) -> Iterator[Mistake]:
         """Check the keys that go together, and listeners against the ports of sessions."""

@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 import grpc
 from google.protobuf.duration_pb2 import Duration
 
-from agent.rpc.image_wire import image_batches
 from agent.rpc.statuses import GRPC_CODES
 from agent.rpc.tls_server import new_server
+from agent.rpc.wire import image_batches
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
 from tiltyard.contract import ERROR_REASON_KEY, ErrorReason
 

@@ -12,7 +12,7 @@ from agent.network.firewall import Firewall, FirewallError
 from tiltyard.contract import NetworkMode, Protocol, State
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
-from tiltyard.runtime.threads import Threads
+from tiltyard.runtime.tasks import Threads
 
 log = get_logger(__name__)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from agent.cli.options import AS_JSON, CONFIG, EXIT_FAILED, read_config
+from agent.cli.options import AS_JSON, CONFIG, EXIT_FAILED
 from agent.doctor.findings import Finding, Level
 from tiltyard.runtime.tables import printable
 
@@ -22,6 +22,7 @@ def doctor(path: Path | None, *, as_json: bool) -> None:
 
     It changes nothing.
     """
+    from agent.cli.settings import read_config
     from agent.doctor.diagnosis import diagnose
     from agent.doctor.gather import gather
 

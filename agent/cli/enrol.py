@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from agent.cli.options import CONFIG, fail, read_config
+from agent.cli.options import CONFIG, fail
 from agent.domain.errors import DiskFullError
 
 
@@ -38,6 +38,7 @@ def enrol_host(
 
     The key is made here and stays here. A running agent needs no restart.
     """
+    from agent.cli.settings import read_config
     from agent.rpc.enrolment import NotEnrolledError, Token, enrol
     from agent.rpc.identity import FILE
     from tiltyard.runtime.settings import EXIT_CONFIG

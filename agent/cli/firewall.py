@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from agent.cli.options import CONFIG, fail, read_config
+from agent.cli.options import CONFIG, fail
 from agent.network.firewall import Firewall, FirewallError
 
 
@@ -45,6 +45,8 @@ def remove(path: Path | None) -> None:
 @contextlib.contextmanager
 def _firewall(path: Path | None) -> Iterator[Firewall]:
     """The firewall of the settings; errors end the command with one line."""
+    from agent.cli.settings import read_config
+
     try:
         yield Firewall(read_config(path).firewall())
     except FirewallError as error:

@@ -9,7 +9,7 @@ from agent.cli.doctor import doctor
 from agent.cli.drain import drain, undrain
 from agent.cli.enrol import enrol_host
 from agent.cli.firewall import firewall
-from agent.cli.options import CONFIG, read_settings
+from agent.cli.options import CONFIG
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -23,6 +23,7 @@ def main() -> None:
 def serve_host(path: Path | None) -> None:
     """Run the agent until SIGTERM or SIGINT; containers keep running. SIGHUP is ignored."""
     from agent.cli.serve import serve
+    from agent.cli.settings import read_settings
 
     serve(read_settings(path))
 
@@ -36,6 +37,7 @@ def config() -> None:
 @CONFIG
 def check(path: Path | None) -> None:
     """Report all mistakes in the settings and the policy, or show the settings."""
+    from agent.cli.settings import read_settings
     from tiltyard.runtime.settings import show
 
     show(read_settings(path))

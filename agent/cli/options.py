@@ -8,16 +8,13 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import click
 
 from agent.client.agent_client import AgentClient, ClientError
 from agent.domain.paths import AGENT_SOCKET, DEFAULT_CONFIG
 from tiltyard.runtime.tables import printable
-
-if TYPE_CHECKING:
-    from agent.settings.model import AgentConfig
 
 EXIT_FAILED = 1
 
@@ -37,30 +34,6 @@ CONFIG = click.option(
     type=click.Path(path_type=Path),
     help=f"Settings file; {DEFAULT_CONFIG} when it exists, else the defaults.",
 )
-
-
-def read_config(path: Path | None) -> "AgentConfig":
-    """Read the settings, of the default file if there is one, or end the command."""
-    from agent.settings.model import load_config
-    from tiltyard.runtime.settings import SettingsError, refuse
-
-    try:
-        return load_config(DEFAULT_CONFIG if path is None and DEFAULT_CONFIG.exists() else path)
-    except SettingsError as error:
-        refuse(error)
-
-
-def read_settings(path: Path | None) -> "AgentConfig":
-    """Read the settings and the policy that they name, or end the command."""
-    from agent.settings.policy import load_policy
-    from tiltyard.runtime.settings import SettingsError, refuse
-
-    config = read_config(path)
-    try:
-        load_policy(config.policy)
-    except SettingsError as error:
-        refuse(error)
-    return config
 
 
 def fail(text: str, code: int = EXIT_FAILED) -> NoReturn:

@@ -1,0 +1,26 @@
+"""Reads the settings for commands, or ends them."""
+
+from pathlib import Path
+
+from agent.domain.paths import DEFAULT_CONFIG
+from agent.settings.model import AgentConfig, load_config
+from agent.settings.policy import load_policy
+from tiltyard.runtime.settings import SettingsError, refuse
+
+
+def read_config(path: Path | None) -> AgentConfig:
+    """Read the settings, of the default file if there is one, or end the command."""
+    try:
+        return load_config(DEFAULT_CONFIG if path is None and DEFAULT_CONFIG.exists() else path)
+    except SettingsError as error:
+        refuse(error)
+
+
+def read_settings(path: Path | None) -> AgentConfig:
+    """Read the settings and the policy that they name, or end the command."""
+    config = read_config(path)
+    try:
+        load_policy(config.policy)
+    except SettingsError as error:
+        refuse(error)
+    return config

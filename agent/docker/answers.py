@@ -1,4 +1,4 @@
-"""The engine's JSON as the data that the agent speaks of. Pure."""
+"""The engine's JSON as data of the agent. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ def engine_time(text: str) -> float | None:
 
 
 def pid_of(answer: Mapping[str, Any]) -> int | None:
-    """The process id that an inspect names, None when the container does not run."""
+    """The process id in an inspect, None when the container does not run."""
     state = answer["State"]
     return int(state["Pid"]) or None if state["Status"] in _RUNNING else None
 
@@ -52,16 +52,14 @@ def container_of(answer: Mapping[str, Any], process: Process | None) -> Containe
     )
 
 
-def container_of_listing(entry: Mapping[str, Any], process: Process | None) -> Container:
-    """A container from a listing alone, which has neither times nor OOM kills."""
-    status = status_of(entry["State"])
+def container_of_listing(entry: Mapping[str, Any]) -> Container:
+    """A container from a listing alone, which has neither process, times nor OOM kills."""
     code = _EXITED.match(entry.get("Status", ""))
     return Container(
         container=entry["Id"],
         name=entry["Names"][0].removeprefix("/"),
-        status=status,
+        status=status_of(entry["State"]),
         labels=entry.get("Labels") or {},
-        process=process,
         exit_code=int(code[1]) if code else None,
         address=address_of(entry),
     )
@@ -104,10 +102,7 @@ class Lack(NamedTuple):
 def warnings_of(
     info: Mapping[str, Any], settings: Mapping[str, Any], *, own_network: bool
 ) -> tuple[str, ...]:
-    """What is wrong with an engine, a sentence each with its fix.
-
-    `settings` are those of its daemon, as far as they can be read.
-    """
+    """What is wrong with an engine, a sentence each with its fix; `settings` are its daemon's."""
     found = [lack for key, lack in WANTED.items() if not info.get(key)]
     if not any("name=seccomp" in option for option in info.get("SecurityOptions") or ()):
         found.append(NO_SECCOMP)
@@ -121,8 +116,7 @@ def warnings_of(
 def open_listeners(info: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[str, ...]:
     """TCP addresses on which an engine serves callers without a certificate.
 
-    The engine warns of them, in words that differ between releases; and its daemon's settings
-    name them. Either is enough.
+    By its warnings, which begin differently between releases, or its daemon's settings.
     """
     found = map(_OPEN_LISTENER.search, info.get("Warnings") or ())
     warned = tuple(match["address"] for match in found if match is not None)
@@ -130,8 +124,6 @@ def open_listeners(info: Mapping[str, Any], settings: Mapping[str, Any]) -> tupl
 
 
 _OPEN_LISTENER = re.compile(r"\bAPI is accessible on (?P<address>\S+)", re.IGNORECASE)
-"""Without encryption, or without verification of the caller's certificate: `info` of 20.10.24,
-26.1.5 and 28.5.2, which begin the sentence differently."""
 
 WANTED: Mapping[str, Lack] = {
     "LiveRestoreEnabled": Lack(

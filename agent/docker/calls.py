@@ -24,11 +24,9 @@ _QUEUE_FACTOR = 2
 class Timeouts:
     """Seconds that the engine is given to answer.
 
-    `read`: no work for the engine, so it hangs. `create` unpacks nothing. `start`: 20 at once on
-    two cores took 23 s. `kill` waits for nothing. `remove` takes down a network and a file
-    system, behind starts. `stream`: the first answer and the longest silence of a body that the
-    engine has at hand. `walk`: of all files of a container. `pull`: the longest silence of a pull,
-    which tries a slow registry again.
+    `start`: 20 at once on two cores took 23 s. `remove` takes down a network and a file system,
+    behind starts. `stream` and `pull`: the longest time without data. `walk`: of all files of a
+    container.
     """
 
     read: float = 10.0
@@ -58,10 +56,7 @@ class EngineCalls:
         self._under_way: set[asyncio.Future[object]] = set()
 
     async def run(self, call: Call, seconds: float, work: Callable[[], T]) -> T:
-        """Return what `work` returns; EngineTimeoutError if it has not ended in time.
-
-        `seconds` is what the engine is given by `work` itself.
-        """
+        """Return what `work` returns; EngineTimeoutError when it takes far more than `seconds`."""
         try:
             async with asyncio.timeout(seconds * _QUEUE_FACTOR):
                 if not call.container:
@@ -83,11 +78,7 @@ class EngineCalls:
         self, call: Call, work: Callable[[], T], then: Callable[[], None] = lambda: None
     ) -> T:
         pool = self._kept if call.name in _KEPT_FOR else self._general
-        try:
-            begun: Future[T] = pool.submit(work)
-        except BaseException:
-            then()
-            raise
+        begun: Future[T] = pool.submit(work)
         future = asyncio.wrap_future(begun)
         self._under_way.add(future)  # type: ignore[arg-type]  # of any result
         future.add_done_callback(self._under_way.discard)

@@ -54,8 +54,7 @@ def container_config(
     """The body that creates `spec` on a machine of `cpus` cores.
 
     `nofile` is the highest number of open files that the engine can grant, None when unknown.
-    `network` is the bridge network of sessions; host mode does without. Where the engine can bound
-    a writable layer, it does.
+    `network` is the bridge network of sessions.
     """
     bridged = spec.network_mode is NetworkMode.BRIDGE
     ports = spec.ports if bridged else ()

@@ -5,7 +5,7 @@ import json
 import re
 import socket
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +31,11 @@ def daemon_pid(socket_path: str) -> int | None:
     Under systemd the socket's peer may be systemd itself, which made it; the pid file speaks only
     for the daemon of the default socket.
     """
-    pid = peer_pid(socket_path)
-    if pid is not None and _is_daemon(pid):
-        return pid
+    found = [peer_pid(socket_path)]
     if socket_path in _DEFAULT_SOCKETS:
         with contextlib.suppress(OSError, ValueError):
-            pid = int(_PID_FILE.read_text("ascii"))
-            return pid if _is_daemon(pid) else None
-    return None
+            found.append(int(_PID_FILE.read_text("ascii")))
+    return next((pid for pid in found if pid is not None and _is_daemon(pid)), None)
 
 
 def peer_pid(socket_path: str) -> int | None:
@@ -80,33 +77,28 @@ def daemon_settings(pid: int) -> Mapping[str, Any]:
 
 def known_settings(pid: int | None) -> Mapping[str, Any]:
     """Settings of a daemon, or none where they cannot be read."""
-    if pid is not None:
-        with contextlib.suppress(OSError, TypeError, ValueError):
-            return daemon_settings(pid)
+    with contextlib.suppress(OSError, TypeError, ValueError):
+        return {} if pid is None else daemon_settings(pid)
     return {}
 
 
 def settings_of(arguments: Sequence[str]) -> dict[str, Any]:
     """Options of a command line: `--name=value`, `--name value`, `--name`, and `-H` as `hosts`."""
     found: dict[str, Any] = {}
-    for name, value in _options(arguments):
+    for argument, following in zip(arguments, [*arguments, ""][1:], strict=True):
+        if argument.startswith("--"):
+            bare = "true" if not following or following.startswith("-") else following
+            name, equals, value = argument.removeprefix("--").partition("=")
+            value = value if equals else bare
+        else:
+            letters = argument.removeprefix("-").lstrip("Dhv") if argument[:1] == "-" else ""
+            name = _SHORT_WITH_VALUE.get(letters[:1], "")
+            value = letters[1:].removeprefix("=") or following
         if name == "host":
             found.setdefault("hosts", []).append(value)
-        else:
+        elif name:
             found[name] = value
     return found
-
-
-def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    for argument, following in zip(arguments, [*arguments, ""][1:], strict=True):
-        bare = "true" if not following or following.startswith("-") else following
-        if argument.startswith("--"):
-            name, equals, value = argument.removeprefix("--").partition("=")
-            yield name, value if equals else bare
-        elif argument.startswith("-"):
-            letters = argument.removeprefix("-").lstrip("Dhv")
-            if name := _SHORT_WITH_VALUE.get(letters[:1], ""):
-                yield name, letters[1:].removeprefix("=") or following
 
 
 def open_hosts(settings: Mapping[str, Any]) -> tuple[str, ...]:

@@ -1,8 +1,4 @@
-"""What Docker says when something fails, as our errors: the one place that knows its sentences.
-
-Pure and without `docker`, so that calls on threads and streams on the loop share it. The sentences
-are those of Docker Engine 20.10.24, 26.1.5 and 28.5.2.
-"""
+"""Errors by the sentences of Docker Engine 20.10.24, 26.1.5 and 28.5.2. Pure."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -55,8 +51,10 @@ def error_of_answer(call: Call, status: int, message: str) -> AgentError:
     lower = text.lower()
     if _disk_full(lower):
         return DiskFullError(STORAGE, _short(text))
-    if status == 404 and (missing := _missing(call, lower)) is not None:
-        return missing
+    if status == 404 and "no such container" in lower:
+        return ContainerGoneError(call.container)
+    if status == 404 and "no such image" in lower:
+        return ImageMissingError(call.image)
     if status == 404 and call.name == "archive":
         return PathNotFoundError(call.path)
     if status == 409 and call.name == "remove-image":
@@ -184,7 +182,6 @@ _NO_USER = re.compile(
 )
 _PLATFORM = "does not match the specified platform"
 
-
 _NEVER_SENT = (FileNotFoundError, ConnectionRefusedError, PermissionError, BlockingIOError)
 """How a connection fails before anything was asked over it."""
 
@@ -195,14 +192,6 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         yield error
         inner = next((part for part in error.args if isinstance(part, BaseException)), None)
         error = inner or error.__cause__ or error.__context__
-
-
-def _missing(call: Call, lower: str) -> AgentError | None:
-    if "no such container" in lower:
-        return ContainerGoneError(call.container)
-    if "no such image" in lower:
-        return ImageMissingError(call.image)
-    return None
 
 
 def _create_refusal(call: Call, text: str) -> AgentError | None:
@@ -227,7 +216,9 @@ def _read_refusal(call: Call, text: str) -> AgentError | None:
 def _start_refusal(call: Call, text: str) -> AgentError | None:
     lower = text.lower()
     if any(part in lower for part in _TAKEN):
-        return _port_taken(text)
+        found = next((match for form in _PORT_FORMS if (match := form.search(text))), None)
+        named = found.groupdict() if found else {}
+        return PortTakenError(named.get("protocol") or "", int(named.get("port", 0)))
     if any(part in lower for part in _FIREWALL):
         return FirewallFailedError(call.name, _short(text))
     if (user := _NO_USER.search(text)) is not None:
@@ -239,13 +230,6 @@ def _start_refusal(call: Call, text: str) -> AgentError | None:
     if program is None or cause is None:
         return None
     return ImageCannotRunError(f"{program['program'][:100]}: {cause}")
-
-
-def _port_taken(text: str) -> AgentError:
-    found = next((match for form in _PORT_FORMS if (match := form.search(text))), None)
-    if found is None:
-        return PortTakenError("", 0)
-    return PortTakenError(found.groupdict().get("protocol") or "", int(found["port"]))
 
 
 def _without_names(image: str, text: str) -> str:

@@ -10,7 +10,7 @@ from agent.docker.calls import EngineCalls
 from agent.docker.errors import Call
 from agent.domain.engine import Container, ContainerStatus
 from agent.domain.errors import ContainerGoneError, EngineError, EngineTimeoutError
-from agent.kernel.processes import first_process, live_process
+from agent.kernel.processes import live_process
 from tiltyard.runtime.logging.events import get_logger
 
 _INSPECTS_AT_ONCE = 8
@@ -22,9 +22,8 @@ log = get_logger(__name__)
 class Listing:
     """Fills in what the engine's list of containers leaves out.
 
-    The engine is asked about a container that runs once in a run: while its process lives, nothing
-    of it changes. A container that cannot be inspected does not hide the others (kubernetes
-    #94829): it is described by what the list and the kernel say of it.
+    The engine is asked about a container once in a run, in which nothing of it changes. One that
+    cannot be inspected does not hide the others (kubernetes #94829): it is described by the list.
     """
 
     def __init__(
@@ -64,10 +63,7 @@ class Listing:
                 return None
             except (EngineTimeoutError, EngineError) as error:
                 log.warning("listed without details", container=container, error=str(error))
-                process = await self._calls.run(
-                    Call("list"), self._seconds, partial(first_process, container)
-                )
-                return container_of_listing(entry, process)
+                return container_of_listing(entry)
 
 
 def _alive(known: dict[str, Container]) -> dict[str, Container]:

@@ -1,7 +1,7 @@
 """Whether the program of a container could be started at all.
 
-The engine starts its init, and init the program. So a program that is missing, or not for
-this machine, is no refusal of the engine: init ends with 126 or 127 and says why in the log.
+The engine starts its init, and init the program. So a program that is missing, or not for this
+machine, is no refusal of the engine: init ends with 126 or 127 and gives the cause in the log.
 """
 
 import re
@@ -36,8 +36,8 @@ def why_not_run(
         time.sleep(_STEP_SECONDS)
     if found.exit_code not in _INIT_REFUSES:
         return None
-    said = _EXEC_FAILED.search(log_end())
-    return said["cause"].decode(errors="replace") if said else None
+    failure = _EXEC_FAILED.search(log_end())
+    return failure["cause"].decode(errors="replace") if failure else None
 
 
 def _began(init: int) -> bool:
@@ -45,20 +45,12 @@ def _began(init: int) -> bool:
     give_up = time.monotonic() + _BEGIN_SECONDS
     while time.monotonic() < give_up:
         try:
-            names = [_name(child) for child in _children(init)]
-            if any(name != _name(init) for name in names):
+            children = (_PROC / str(init) / "task" / str(init) / "children").read_text().split()
+            name, *others = ((_PROC / pid / "comm").read_text() for pid in (str(init), *children))
+            if any(other != name for other in others):
                 return True
         except (FileNotFoundError, ProcessLookupError):
             if not (_PROC / str(init)).exists():
                 return False
         time.sleep(_STEP_SECONDS)
     return True
-
-
-def _children(pid: int) -> list[int]:
-    text = (_PROC / str(pid) / "task" / str(pid) / "children").read_text()
-    return [int(child) for child in text.split()]
-
-
-def _name(pid: int) -> str:
-    return (_PROC / str(pid) / "comm").read_text()

@@ -1,6 +1,6 @@
-"""Docker's SDK: a client per thread, the calls that take more than one line, errors as ours.
+"""Docker's SDK: a client per thread, calls that take more than one line, errors translated.
 
-The only importer of `docker`. Everything here blocks and runs on the threads of engine_calls.py.
+The only importer of `docker`. Everything here blocks and runs on the threads of calls.py.
 """
 
 import contextlib
@@ -51,7 +51,6 @@ _MAX_API = "1.47"
 """API versions of Docker Engine: 20.10 speaks the first, 28.5 both."""
 _ICC = "com.docker.network.bridge.enable_icc"
 _BRIDGE_NAME = "com.docker.network.bridge.name"
-
 
 _MOUNTS = Path("/proc/self/mountinfo")
 
@@ -177,29 +176,22 @@ def _network(client: docker.APIClient) -> str:
     try:
         found = client.inspect_network(OWN_NETWORK)
     except docker.errors.NotFound:
-        with _ignoring_conflict():
+        try:
             client.create_network(
                 OWN_NETWORK,
                 driver="bridge",
                 options={_ICC: "false", _BRIDGE_NAME: OWN_NETWORK},
                 check_duplicate=True,
             )
+        except docker.errors.APIError as error:
+            if error.status_code != 409:  # another agent on this host may just have made it
+                raise
     else:
         if found["Options"].get(_ICC) != "false":
             raise EngineError(
                 "info", f"network {OWN_NETWORK} lets containers reach each other: remove it"
             )
     return OWN_NETWORK
-
-
-@contextlib.contextmanager
-def _ignoring_conflict() -> Iterator[None]:
-    """Another agent on this host may make the network at the same moment."""
-    try:
-        yield
-    except docker.errors.APIError as error:
-        if error.status_code != 409:
-            raise
 
 
 def create(api: docker.APIClient, config: dict[str, Any], name: str, fit: set[str]) -> str:

@@ -4,8 +4,9 @@ import asyncio
 import base64
 import contextlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+from typing import TypeVar
 from urllib.parse import quote
 
 import aiohttp
@@ -43,12 +44,14 @@ _MAX_ERROR_BODY = 2**16
 _CHANGES = ["create", "start", "die", "destroy"]
 """Events about changes of a container, as opposed to inspections."""
 
+T = TypeVar("T")
+
 
 class DockerStreams:
     """Streams from the daemon at a unix socket, each on a connection of its own.
 
-    Timeouts between reads: `silence` seconds for a body that the engine has ready,
-    `pull_silence` for a pull; none for streams that wait for a container or for events.
+    `silence` and `pull_silence` are timeouts between reads, in seconds; streams that wait for a
+    container or for events have none.
     """
 
     def __init__(self, socket_path: str, *, silence: float, pull_silence: float) -> None:
@@ -57,86 +60,66 @@ class DockerStreams:
         self._pull_silence = pull_silence
         self._session: aiohttp.ClientSession | None = None
 
-    @contextlib.asynccontextmanager
-    async def logs(
+    def logs(
         self,
         container: str,
         *,
         follow: bool = False,
         tail: int | None = None,
         longest: float | None = None,
-    ) -> AsyncIterator[AsyncIterator[Sequence[LogPiece]]]:
+    ) -> AbstractAsyncContextManager[AsyncIterator[Sequence[LogPiece]]]:
         """Read stdout and stderr in the order of recording, all of it or the last pieces."""
-        call = Call("logs", container=container)
         params = {"stdout": "1", "stderr": "1", "timestamps": "1"}
         params |= {"follow": "1"} if follow else {}
         params |= {} if tail is None else {"tail": str(tail)}
-        path = f"/containers/{quote(container, safe='')}/logs"
-        silence = None if follow else self._silence
-        async with (
-            self._open(call, "GET", path, params, silence=silence) as response,
-            aclosing(_pieces(call, response)) as pieces,
-        ):
-            with _closed_after(longest, response):
-                yield pieces
+        return self._open(
+            Call("logs", container=container),
+            f"/containers/{quote(container, safe='')}/logs",
+            params,
+            _pieces,
+            silence=None if follow else self._silence,
+            longest=longest,
+        )
 
-    @contextlib.asynccontextmanager
-    async def archive(self, container: str, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
+    def archive(
+        self, container: str, path: str
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Read a file or folder as an uncompressed tar."""
-        call = Call("archive", container=container, path=path)
-        where = f"/containers/{quote(container, safe='')}/archive"
-        async with (
-            self._open(
-                call,
-                "GET",
-                where,
-                {"path": path},
-                silence=self._silence,
-                read_ahead=_ARCHIVE_AHEAD,
-            ) as response,
-            aclosing(_body(call, response)) as chunks,
-        ):
-            yield chunks
+        return self._open(
+            Call("archive", container=container, path=path),
+            f"/containers/{quote(container, safe='')}/archive",
+            {"path": path},
+            _body,
+            silence=self._silence,
+            read_ahead=_ARCHIVE_AHEAD,
+        )
 
-    @contextlib.asynccontextmanager
-    async def pull(
+    def pull(
         self, image: str, credentials: Credentials | None = None
-    ) -> AsyncIterator[AsyncIterator[PullProgress]]:
+    ) -> AbstractAsyncContextManager[AsyncIterator[PullProgress]]:
         """Pull an image by digest; the iterator ends when the image is on the host."""
         if "@" not in image:
             # The engine would pull all tags of the repository.
             raise InvalidArgumentError("image", "it is not a reference by digest")
-        call = Call("pull", image=image)
-        headers = {} if credentials is None else {"X-Registry-Auth": _auth(image, credentials)}
-        async with (
-            self._open(
-                call,
-                "POST",
-                "/images/create",
-                {"fromImage": image},
-                silence=self._pull_silence,
-                headers=headers,
-            ) as response,
-            aclosing(_steps(call, response)) as steps,
-        ):
-            yield steps
+        return self._open(
+            Call("pull", image=image),
+            "/images/create",
+            {"fromImage": image},
+            _steps,
+            method="POST",
+            silence=self._pull_silence,
+            headers={} if credentials is None else _login(image, credentials),
+        )
 
-    @contextlib.asynccontextmanager
-    async def events(self, agent_id: str) -> AsyncIterator[AsyncIterator[str]]:
+    def events(self, agent_id: str) -> AbstractAsyncContextManager[AsyncIterator[str]]:
         """Internal ids of sessions whose container changed; a hint, with gaps."""
-        call = Call("events")
         filters = {
             "type": ["container"],
             "event": _CHANGES,
             "label": [f"{LABEL_AGENT}={agent_id}"],
         }
-        async with (
-            self._open(
-                call, "GET", "/events", {"filters": json.dumps(filters)}, silence=None
-            ) as response,
-            aclosing(_sessions(call, response)) as sessions,
-        ):
-            yield sessions
+        params = {"filters": json.dumps(filters)}
+        return self._open(Call("events"), "/events", params, _sessions, silence=None)
 
     async def close(self) -> None:
         """Close the open streams."""
@@ -148,14 +131,17 @@ class DockerStreams:
     async def _open(
         self,
         call: Call,
-        method: str,
         path: str,
         params: Mapping[str, str],
+        items: Callable[[Call, aiohttp.ClientResponse], AsyncGenerator[T]],
         *,
+        method: str = "GET",
         silence: float | None,
+        longest: float | None = None,
         headers: Mapping[str, str] | None = None,
         read_ahead: int = _READ_AHEAD,
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
+    ) -> AsyncIterator[AsyncIterator[T]]:
+        """Open what `items` reads; after `longest` seconds it ends, with or without a reader."""
         timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=silence)
         with _translated(call):
             response = await self._connections().request(
@@ -166,11 +152,15 @@ class DockerStreams:
                 timeout=timeout,
                 read_bufsize=read_ahead,
             )
+        ending = longest and asyncio.get_running_loop().call_later(longest, response.close)
         try:
             if response.status != 200:
                 raise await _error(call, response)
-            yield response
+            async with aclosing(items(call, response)) as found:
+                yield found
         finally:
+            if ending:
+                ending.cancel()
             response.close()
 
     def _connections(self) -> aiohttp.ClientSession:
@@ -258,14 +248,15 @@ async def _error(call: Call, response: aiohttp.ClientResponse) -> AgentError:
     return error_of_answer(call, response.status, message)
 
 
-def _auth(image: str, credentials: Credentials) -> str:
-    """The header by which the engine learns of credentials."""
+def _login(image: str, credentials: Credentials) -> Mapping[str, str]:
+    """The header with the credentials for the registry of an image."""
     login = {
         "username": credentials.username,
         "password": credentials.password,
         "serveraddress": image.partition("/")[0],
     }
-    return base64.urlsafe_b64encode(json.dumps(login).encode()).decode("ascii")
+    encoded = base64.urlsafe_b64encode(json.dumps(login).encode())
+    return {"X-Registry-Auth": encoded.decode("ascii")}
 
 
 @contextlib.contextmanager
@@ -279,16 +270,3 @@ def _translated(call: Call) -> Iterator[None]:
         raise error_of_connection(call, error) from error
     except (ValueError, KeyError, TypeError) as error:
         raise EngineError(call.name, f"the engine's answer cannot be read: {error}") from error
-
-
-@contextlib.contextmanager
-def _closed_after(seconds: float | None, response: aiohttp.ClientResponse) -> Iterator[None]:
-    """Close the engine's stream in time, with or without a reader; the reader gets an error."""
-    if seconds is None:
-        yield
-        return
-    closing = asyncio.get_running_loop().call_later(seconds, response.close)
-    try:
-        yield
-    finally:
-        closing.cancel()

@@ -28,24 +28,6 @@ def live_process(pid: int) -> Process | None:
     return Process(pid, int(fields[_START_FIELD - 3]))
 
 
-def first_process(container: str) -> Process | None:
-    """The first process of a container by its full id, found by control group. Reads all of /proc.
-
-    Needed in one case: a container that the engine cannot inspect.
-    """
-    found: list[Process] = []
-    for folder in _PROC.iterdir():
-        if not folder.name.isdigit():
-            continue
-        try:
-            inside = container in (folder / "cgroup").read_text(errors="replace")
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue
-        if inside and (process := live_process(int(folder.name))) is not None:
-            found.append(process)
-    return min(found, key=lambda process: (process.start_ticks, process.pid), default=None)
-
-
 async def wait_end(process: Process, read: Callable[[int], Awaitable[Process | None]]) -> None:
     """Return when the process is gone. `read` is `live_process` off the event loop."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()

@@ -81,9 +81,9 @@ def test_a_listing_alone() -> None:
         "Status": "Exited (3) 2 minutes ago",
         "Labels": {"a": "b"},
     }
-    found = container_of_listing(entry, None)
+    found = container_of_listing(entry)
     assert (found.status, found.exit_code) == (ContainerStatus.ENDED, 3)
-    up = container_of_listing(entry | {"State": "running", "Status": "Up 1s"}, Process(1, 1))
+    up = container_of_listing(entry | {"State": "running", "Status": "Up 1s"})
     assert (up.status, up.exit_code) == (ContainerStatus.RUNNING, None)
 
 

@@ -5,10 +5,7 @@ import re
 from collections.abc import AsyncGenerator, Mapping
 
 from agent.changes.feed import Feed
-from agent.domain.engine import (
-    Credentials,
-    Engine,
-)
+from agent.domain.engine import Credentials, Engine
 from agent.domain.errors import (
     AgentError,
     EngineError,
@@ -58,23 +55,6 @@ def checked_reference(image: str) -> str:
     return image
 
 
-class _Pull:
-    """A pull in progress: its latest progress, and its waiters."""
-
-    def __init__(self) -> None:
-        self.progress = PullProgress()
-        self._changed = asyncio.Event()
-
-    def notify(self, progress: PullProgress | None = None) -> None:
-        if progress is not None:
-            self.progress = progress
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    async def wait(self) -> None:
-        await self._changed.wait()
-
-
 class Images:
     """What is on the host, as last read from the engine, and what is on its way."""
 
@@ -92,20 +72,13 @@ class Images:
         self._policy = policy or Policy()
         self._metrics = metrics or Metrics()
         self._pull_timeout = pull_timeout
-        self._here: frozenset[str] = frozenset()
-        self._pulls: dict[str, _Pull] = {}
+        self.here: frozenset[str] = frozenset()
+        """References by digest."""
+        self.pulls: dict[str, PullProgress] = {}
+        """The progress of each pull."""
+        self._changed = asyncio.Event()
         self._tasks = TaskOwner[None](AgentError)
         self._slots = asyncio.Semaphore(CONCURRENT_PULLS)
-
-    @property
-    def here(self) -> frozenset[str]:
-        """References by digest."""
-        return self._here
-
-    @property
-    def pulls(self) -> dict[str, PullProgress]:
-        """The progress of each pull."""
-        return {image: pull.progress for image, pull in self._pulls.items()}
 
     async def sizes(self) -> Mapping[str, int]:
         """Sizes of images in bytes, by reference; empty if the engine does not report them."""
@@ -122,8 +95,8 @@ class Images:
             AgentError: The engine does not answer.
         """
         here = await self._engine.images()
-        if here != self._here:
-            self._here = here
+        if here != self.here:
+            self.here = here
             self._feed.images_changed()
 
     async def pull(
@@ -137,24 +110,22 @@ class Images:
             AgentError: What PullImage of agent.proto names.
         """
         self._policy.check_image(checked_reference(image))
-        if image in self._here:
+        if image in self.here:
             await self.refresh()
-        if image in self._here:
+        if image in self.here:
             return
-        pull = self._pulls.get(image)
-        if pull is None:
-            pull = self._pulls[image] = _Pull()
-            work = self._run(image, credentials, pull)
-            self._tasks.start(work, f"pull-{image[-12:]}", key=image)
         task = self._tasks.get(image)
-        assert task is not None
+        if task is None or task.done():
+            work = self._run(image, credentials)
+            task = self._tasks.start(work, f"pull-{image[-12:]}", key=image)
         yielded = None
-        while self._pulls.get(image) is pull:
-            if yielded is pull.progress:
-                await pull.wait()
-            else:
-                yielded = pull.progress
-                yield yielded
+        while not task.done():
+            changed, now = self._changed, self.pulls.get(image)
+            if now is yielded:
+                await changed.wait()
+            elif now is not None:
+                yielded = now
+                yield now
         await asyncio.shield(task)
 
     async def remove(self, image: str) -> None:
@@ -164,7 +135,7 @@ class Images:
             ImageInUseError: It is being pulled, or a container was made of it.
         """
         checked_reference(image)
-        if image in self._pulls:
+        if image in self.pulls:
             raise ImageInUseError(image, "it is being pulled")
         await self._engine.remove_image(image)
         log.info("image removed", image=image)
@@ -174,33 +145,41 @@ class Images:
         """Cancel the pulls in progress."""
         await self._tasks.close()
 
-    async def _run(self, image: str, credentials: Credentials | None, pull: _Pull) -> None:
+    def _note(self, image: str, progress: PullProgress) -> None:
+        self.pulls[image] = progress
+        self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _run(self, image: str, credentials: Credentials | None) -> None:
         try:
             if self._slots.locked():
                 log.info("pull waits for others", image=image, count=CONCURRENT_PULLS)
-                pull.notify(PullProgress(waiting=True))
+            self._note(image, PullProgress(waiting=self._slots.locked()))
             async with self._slots:
                 with self._metrics.pull():
-                    await self._fetch(image, credentials, pull)
+                    await self._fetch(image, credentials)
         except AgentError as error:
             log.warning("pull failed", image=image, error=str(error))
             raise
         finally:
-            del self._pulls[image]
-            pull.notify()
+            del self.pulls[image]
+            self._wake()
 
-    async def _fetch(self, image: str, credentials: Credentials | None, pull: _Pull) -> None:
+    async def _fetch(self, image: str, credentials: Credentials | None) -> None:
         log.info("pull begins", image=image)
-        pull.notify(PullProgress())
+        self._note(image, PullProgress())
         try:
             async with asyncio.timeout(self._pull_timeout):
                 async with self._engine.pull(image, credentials) as steps:
                     async for progress in steps:
-                        pull.notify(progress)
+                        self._note(image, progress)
         except TimeoutError:
             cause = f"it was given up after {self._pull_timeout:g} s"
             raise RegistryTimeoutError(image, cause) from None
         await self.refresh()
-        if image not in self._here:
+        if image not in self.here:
             raise EngineError("pull", f"{image} is not there after it")
         log.info("image pulled", image=image)

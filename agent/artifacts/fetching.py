@@ -5,10 +5,9 @@ into a bounded file, filtered and counted on the way, and served from there.
 """
 
 import asyncio
-import contextlib
 import posixpath
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import IO
 
@@ -54,8 +53,7 @@ class Patience:
 def checked_path(path: str) -> str:
     """The path in its shortest form when it is absolute and can exist, else InvalidArgumentError.
 
-    `.`, `..` and doubled slashes are resolved as text, as Docker does. A slash at the end is taken
-    away: by it Docker would follow a symbolic link, and name the host's folders in its answer.
+    With a slash at its end Docker would follow a symbolic link and name the host's folders.
     """
     if not path.startswith("/"):
         raise InvalidArgumentError("path", "it is not absolute")
@@ -92,32 +90,26 @@ class Artifacts:
             ReaderTooSlowError: After the first chunk; all others come before it.
             AgentError: The archive is too large, there is no room, or what the engine refuses.
         """
-        path = checked_path(path)
-        async with self._room.taken(container, account) as share:
-            with self._disk():
-                # Unlinked from the beginning: however this ends, nothing stays behind.
-                async with self._records.opened(self._nameless) as spool:
-                    size = await self._packed(container, path, spool)
-                    self._room.packed(share, size)
-                    await self._served(spool, send)
-
-    def _nameless(self) -> IO[bytes]:
-        return tempfile.TemporaryFile(dir=self._records.spool_dir)
-
-    @contextlib.contextmanager
-    def _disk(self) -> Iterator[None]:
+        path, folder = checked_path(path), self._records.spool_dir
         try:
-            yield
+            # Unlinked from the beginning: however this ends, nothing stays behind.
+            async with (
+                self._room.taken(container, account) as share,
+                self._records.opened(lambda: tempfile.TemporaryFile(dir=folder)) as spool,
+            ):
+                size = await self._packed(container, path, spool)
+                self._room.packed(share, size)
+                await self._served(spool, send)
         except OSError as error:
-            cause = error.strerror or str(error)
-            raise DiskFullError(str(self._records.spool_dir), cause) from error
+            raise DiskFullError(str(folder), error.strerror or str(error)) from error
 
     async def _packed(self, container: str, path: str, spool: IO[bytes]) -> int:
         """Write the whole archive, and return its size in bytes.
 
         While one batch is packed, the next one is read.
         """
-        packer = _Packer(TarFilter(_root(path), self._limits), spool)
+        root = posixpath.basename(path).encode("utf-8", "surrogateescape") or b"."
+        packer = _Packer(TarFilter(root, self._limits), spool)
         packing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         packing.set_result(None)
         try:
@@ -141,7 +133,7 @@ class Artifacts:
         finally:
             await asyncio.gather(packing, return_exceptions=True)
         size = await self._records.run(packer.finish, batch)
-        if not packer.has_entries:
+        if not packer.tar.entries_kept:
             raise PathNotFoundError(path)
         return size
 
@@ -160,26 +152,17 @@ class _Packer:
     """Filters, compresses and writes, on a thread of the records."""
 
     def __init__(self, tar: TarFilter, spool: IO[bytes]) -> None:
-        self._tar = tar
+        self.tar = tar
         self._gzip = isal_zlib.compressobj(_LEVEL, isal_zlib.DEFLATED, _GZIP)
         self._spool = spool
 
-    @property
-    def has_entries(self) -> bool:
-        return self._tar.entries_kept > 0
-
     def add(self, chunks: Sequence[bytes]) -> None:
-        self._spool.write(self._gzip.compress(self._tar.feed(b"".join(chunks))))
+        self._spool.write(self._gzip.compress(self.tar.feed(b"".join(chunks))))
 
     def finish(self, chunks: Sequence[bytes]) -> int:
         """Add the last, make the spool ready to be read, and return its size in bytes."""
         self.add(chunks)
-        self._spool.write(self._gzip.compress(self._tar.close()) + self._gzip.flush())
+        self._spool.write(self._gzip.compress(self.tar.close()) + self._gzip.flush())
         size = self._spool.tell()
         self._spool.seek(0)
         return size
-
-
-def _root(path: str) -> bytes:
-    """What every entry's name begins with: the path's last component."""
-    return posixpath.basename(path).encode("utf-8", "surrogateescape") or b"."

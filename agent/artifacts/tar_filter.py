@@ -2,8 +2,7 @@
 
 The program in a container makes the tree, the engine reads it. Docker writes USTAR and PAX by Go's
 `archive/tar`, folders before their content; anything else is rejected, so that no entry is passed
-on which two readers of tar understand differently. Every header is
-rewritten from the few fields that are kept:
+on which two readers of tar understand differently. Every header is rewritten:
 
 - names are relative, begin with the path's last component (`./` for `/`) and keep their bytes
 - files, folders, symbolic links and hard links stay; devices, FIFOs and what links to them go
@@ -13,17 +12,8 @@ rewritten from the few fields that are kept:
 
 from dataclasses import dataclass
 
-from agent.artifacts.tar_header import (
-    BLOCK_BYTES,
-    DEVICES,
-    FOLDER,
-    HARD_LINK,
-    PAX,
-    Header,
-    parse_header,
-    parse_pax,
-    render,
-)
+from agent.artifacts import tar_header
+from agent.artifacts.tar_header import BLOCK_BYTES, FOLDER, Header
 from agent.domain.errors import ArtifactTooLargeError, UnreadableTarError
 
 _LARGEST_PAX_BYTES = 65536
@@ -91,7 +81,8 @@ class TarFilter:
                     break
                 self._take_block(bytes(piece), out)
             position += len(piece)
-            self._count(len(piece))
+            self._taken += len(piece)
+            self._check(self._limits.total_bytes, self._taken + self._content, "bytes")
         given = b"".join(out)
         self._pending = bytes(view[position:])
         self._given += len(given)
@@ -108,10 +99,6 @@ class TarFilter:
             raise UnreadableTarError("it is truncated")
         return _END
 
-    def _count(self, taken: int) -> None:
-        self._taken += taken
-        self._check(self._limits.total_bytes, self._taken + self._content, "bytes")
-
     def _check(self, limit: int, found: int, what: str) -> None:
         if found > limit:
             raise ArtifactTooLargeError(limit, what)
@@ -120,7 +107,7 @@ class TarFilter:
         if self._pax is not None:
             self._pax += piece
             if not self._content:
-                self._attributes = parse_pax(self._pax[: self._pax_bytes])
+                self._attributes = tar_header.parse_pax(self._pax[: self._pax_bytes])
                 self._pax = None
         elif self._passed_on:
             out.append(piece)
@@ -131,8 +118,8 @@ class TarFilter:
             return
         if self._ended:
             raise UnreadableTarError("something follows its end")
-        header = parse_header(block, self._attributes)
-        if header.kind == PAX:
+        header = tar_header.parse_header(block, self._attributes)
+        if header.kind == tar_header.PAX:
             self._expect_pax(header.size)
             return
         self._attributes = {}
@@ -142,7 +129,7 @@ class TarFilter:
         self._passed_on = self._keeps(header)
         if self._passed_on:
             self.entries_kept += 1
-            out.append(render(header, self._entries))
+            out.append(tar_header.render(header, self._entries))
 
     def _expect_pax(self, size: int) -> None:
         if self._attributes or not 0 < size <= _LARGEST_PAX_BYTES:
@@ -160,14 +147,14 @@ class TarFilter:
         if hash(header.name) in self._kinds:
             raise UnreadableTarError("two entries have one name")
         kind = header.kind
-        if kind == HARD_LINK:
+        if kind == tar_header.HARD_LINK:
             header.link = self._named(header.link)
             kind = self._kinds.get(hash(header.link), FOLDER)
             if kind == FOLDER:
                 raise UnreadableTarError("a hard link leads to no file of it")
         self._check(self._limits.name_bytes, len(header.link), "bytes in a link")
         self._kinds[hash(header.name)] = kind
-        return kind not in DEVICES
+        return kind not in tar_header.DEVICES
 
     def _named(self, raw: bytes) -> bytes:
         """The name as it is passed on."""

@@ -45,7 +45,7 @@ def parse_header(block: bytes, attributes: dict[bytes, bytes]) -> Header:
     kind = block[156:157]
     if kind not in _KINDS or block[257:263] != b"ustar\0":
         raise UnreadableTarError("it has an entry of a kind that the engine does not write")
-    if _octal(block[148:156]) != _checksum(block):
+    if _octal(block[148:156]) != sum(block) - sum(block[148:156]) + 8 * ord(" "):
         raise UnreadableTarError("the checksum of a header is wrong")
     name, prefix = _text(block[:100]), _text(block[345:500])
     header = Header(
@@ -87,7 +87,15 @@ def render(header: Header, number: int) -> bytes:
 
     `number` makes up the name for readers that know no PAX.
     """
-    attributes = _beyond(header)
+    attributes = {}
+    # One byte is left for the slash of a folder.
+    if len(header.name) >= _SHORT_NAME or not header.name.isascii():
+        attributes[b"path"] = header.name
+    if len(header.link) > _SHORT_NAME or not header.link.isascii():
+        attributes[b"linkpath"] = header.link
+    for key, owner in ((b"uid", header.uid), (b"gid", header.gid)):
+        if owner > _LARGEST_OWNER:
+            attributes[key] = b"%d" % owner
     if not attributes:
         return _block(header)
     records = b"".join(_record(key, value) for key, value in attributes.items())
@@ -100,21 +108,6 @@ def render(header: Header, number: int) -> bytes:
         gid=min(header.gid, _LARGEST_OWNER),
     )
     return b"".join((_block(before), records, bytes(-len(records) % BLOCK_BYTES), _block(short)))
-
-
-def _beyond(header: Header) -> dict[bytes, bytes]:
-    """The attributes that need PAX."""
-    attributes = {}
-    # One byte is left for the slash of a folder.
-    if len(header.name) >= _SHORT_NAME or not header.name.isascii():
-        attributes[b"path"] = header.name
-    if len(header.link) > _SHORT_NAME or not header.link.isascii():
-        attributes[b"linkpath"] = header.link
-    if header.uid > _LARGEST_OWNER:
-        attributes[b"uid"] = b"%d" % header.uid
-    if header.gid > _LARGEST_OWNER:
-        attributes[b"gid"] = b"%d" % header.gid
-    return attributes
 
 
 def _apply(header: Header, attributes: dict[bytes, bytes]) -> None:
@@ -153,10 +146,6 @@ def _record(key: bytes, value: bytes) -> bytes:
     if len(str(length)) + rest != length:
         length += 1
     return b"%d %s=%s\n" % (length, key, value)
-
-
-def _checksum(block: bytes) -> int:
-    return sum(block) - sum(block[148:156]) + 8 * ord(" ")
 
 
 def _text(field: bytes) -> bytes:

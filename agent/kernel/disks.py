@@ -6,6 +6,7 @@ no session is started, and below twice the reserve what can be spared goes (see 
 
 import asyncio
 import errno
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -52,15 +53,16 @@ class Disk:
         return self._has_less_than(2)
 
     def _has_less_than(self, reserves: int) -> bool:
-        return self.free_bytes < reserves * self.reserve_bytes or self._lacks_inodes(reserves)
-
-    def _lacks_inodes(self, reserves: int) -> bool:
-        return self.free_inodes is not None and self.free_inodes < reserves * self.reserve_inodes
+        inodes = math.inf if self.free_inodes is None else self.free_inodes
+        return (
+            self.free_bytes < reserves * self.reserve_bytes
+            or inodes < reserves * self.reserve_inodes
+        )
 
     def __str__(self) -> str:
         if self.is_read_only:
             return "nothing can be written"
-        if self._lacks_inodes(1) and self.free_bytes >= self.reserve_bytes:
+        if self._has_less_than(1) and self.free_bytes >= self.reserve_bytes:
             return f"{self.free_inodes} inodes are free, {self.reserve_inodes} are reserved"
         free, reserve = self.free_bytes // MEBIBYTE, self.reserve_bytes // MEBIBYTE
         return f"{free} MiB are free, {reserve} MiB are reserved"
@@ -79,11 +81,7 @@ class Shortage:
 
 
 def measured(path: Path, reserve_bytes: int) -> Disk:
-    """Look at the file system of a folder. Blocks.
-
-    Raises:
-        OSError: It cannot be found.
-    """
+    """Look at the file system of a folder, raises OSError. Blocks."""
     return disk_of(path, os.statvfs(path), path.stat().st_dev, reserve_bytes)
 
 
@@ -119,7 +117,7 @@ class Disks:
         self._room_asked = False
         self.nothing_left = False
         """True when the last look found nothing that could make room for logs."""
-        self.turn = asyncio.Lock()
+        self.sealing = asyncio.Lock()
         """Serialises retries to seal a log: all at once might run out of space again."""
 
     def watch(self, path: str) -> None:

@@ -8,8 +8,9 @@ since the last reading is missing: SAMPLE_SECONDS at most, YOUNG_SAMPLE_SECONDS 
 
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from agent.domain.history import Usage
 from agent.domain.session import Process
@@ -25,8 +26,6 @@ THREADS = 2
 
 _CGROUP = Path("/sys/fs/cgroup")
 _PROC = Path("/proc")
-
-T = TypeVar("T")
 
 
 class Counter(NamedTuple):
@@ -104,12 +103,17 @@ def find_counters(process: Process) -> Counters | None:
     return counters_of(groups) if live_process(process.pid) == process else None
 
 
-class _Run(NamedTuple):
+@dataclass(slots=True)
+class _Run:
     """A run that is watched: where to read, since when (monotonic seconds), what it has used."""
 
     counters: Counters
     since: float
-    usage: Usage
+    usage: Usage = field(default_factory=Usage)
+
+    def read(self) -> Usage:
+        self.usage = found = self.usage | self.counters.read()
+        return found
 
 
 class UsageMeter:
@@ -132,48 +136,28 @@ class UsageMeter:
         for number in itertools.count(1):
             await self._clock.sleep(YOUNG_SAMPLE_SECONDS)
             young_since = self._clock.monotonic() - SAMPLE_SECONDS
-            counters = {
-                process: run.counters
-                for process, run in self._watched.items()
+            due = [
+                run
+                for run in self._watched.values()
                 if number % all_each == 0 or run.since > young_since
-            }
-            if counters:
-                for process, usage in (await self._threads.run(_read_all, counters)).items():
-                    self._note(process, usage)
+            ]
+            if due:
+                await self._threads.run(lambda runs: [run.read() for run in runs], due)
 
     async def watch(self, process: Process) -> None:
         """Start reading the usage of this run; do nothing if it has ended already."""
         if process in self._watched:
             return
-        found = await self._threads.run(self._find_and_read, process)
-        if found is not None:
-            counters, usage = found
-            self._watched.setdefault(process, _Run(counters, self._clock.monotonic(), usage))
+        counters = await self._threads.run(self._find, process)
+        if counters is not None:
+            run = self._watched.setdefault(process, _Run(counters, self._clock.monotonic()))
+            await self._threads.run(run.read)
 
     async def read(self, process: Process, *, last: bool = False) -> Usage:
         """What a run has used, read once more if that can be; after the `last` it is forgotten."""
-        if process not in self._watched:
-            return Usage()
-        usage = await self._threads.run(self._watched[process].counters.read)
-        self._note(process, usage)
-        run = self._watched.get(process)
-        if last:
-            self._watched.pop(process, None)
-        return usage if run is None else run.usage
+        run = self._watched.pop(process, None) if last else self._watched.get(process)
+        return Usage() if run is None else await self._threads.run(run.read)
 
     async def close(self) -> None:
         """Wait for a read in progress."""
         await self._threads.close()
-
-    def _find_and_read(self, process: Process) -> tuple[Counters, Usage] | None:
-        counters = self._find(process)
-        return None if counters is None else (counters, counters.read())
-
-    def _note(self, process: Process, usage: Usage) -> None:
-        run = self._watched.get(process)
-        if run is not None:
-            self._watched[process] = run._replace(usage=run.usage | usage)
-
-
-def _read_all(counters: dict[Process, Counters]) -> dict[Process, Usage]:
-    return {process: each.read() for process, each in counters.items()}

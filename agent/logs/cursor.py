@@ -1,23 +1,18 @@
 """How far a reader has come in a log that it asks for again and again. Pure.
 
-An engine cannot be asked for what comes behind a place, does not tell when it drops its oldest
-file, and what it streams while it begins a new one is wrong (`Engine.logs`). What holds is the
-order of pieces within one answer. So a place is a mark, the last piece that ended a line, which no
-other piece of the log equals in stream and time, and how many pieces came behind it. An answer
-that has the mark continues without a gap; if the mark is missing, lines have been dropped.
+An engine cannot be asked for what comes behind a place, drops its oldest file without notice, and
+streams wrongly while it begins a new one (`Engine.logs`). What holds is the order of pieces within
+one answer. So a place is a mark, the last piece that ended a line, which no other piece of the log
+equals in stream and time, and how many pieces came behind it. An answer that has the mark
+continues without a gap; if the mark is missing, lines have been dropped.
 """
 
 from collections.abc import Sequence
-from operator import attrgetter
 
 from agent.domain.engine import LogPiece
 
 Mark = tuple[int, bytes]
 """Stream and time of a piece."""
-
-_mark_of = attrgetter("stream", "time")
-_is_line = attrgetter("begins_line", "ends_line")
-_LINE = (True, True)
 
 
 class Cursor:
@@ -46,11 +41,6 @@ class Cursor:
         """True when there is nothing more for this place in an answer."""
 
     @property
-    def at_beginning(self) -> bool:
-        """True before anything was read."""
-        return self._first is None
-
-    @property
     def has_mark(self) -> bool:
         """True when a part of the log is enough to find the place."""
         return self._line_end is not None
@@ -62,7 +52,7 @@ class Cursor:
         nor is a `whole` one that begins elsewhere and, by its time, behind the place.
         """
         self._begin_answer()
-        self.found = self.at_beginning
+        self.found = self._first is None  # nothing was read before
         self._to_skip = self._behind
         self._from_first = from_first or not self.has_mark
         self._whole = whole
@@ -75,10 +65,8 @@ class Cursor:
         self._first = self._line_end = None
         self._behind = 0
 
-    def take(self, pieces: Sequence[LogPiece]) -> Sequence[LogPiece]:
+    def take(self, pieces: Sequence[LogPiece]) -> list[LogPiece]:
         """Advance to the end of these pieces and return the new ones."""
-        if self._goes_on(pieces):
-            return pieces
         new = []
         for piece in pieces:
             mark = piece.stream, piece.time
@@ -93,22 +81,6 @@ class Cursor:
             elif self._step(piece, mark):
                 new.append(piece)
         return new
-
-    def _goes_on(self, pieces: Sequence[LogPiece]) -> bool:
-        """Move the place behind whole lines that are new, as nearly all are, in one look at them.
-
-        False when each must be looked at by itself; then nothing has changed.
-        """
-        if self._landmark is None or self.over or not self.found:
-            return False
-        if self._to_skip or self._cut or self._open:
-            return False
-        marks = list(map(_mark_of, pieces))
-        if self._landmark in marks or set(map(_is_line, pieces)) != {_LINE}:
-            return False
-        self.read_bytes += sum(piece.size for piece in pieces)
-        self._line_end, self._behind = marks[-1], 0
-        return True
 
     def _begin_answer(self) -> None:
         self._landmark = None

@@ -3,8 +3,8 @@
 What the engine dropped before it could be read is marked by one line.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 
 from agent.domain.engine import LOG_BYTES, Engine, LogPiece, name_of
 from agent.domain.errors import (
@@ -47,7 +47,7 @@ class Follower:
         self._cursor = Cursor()
         self._tail = TAIL_PIECES
         self._within_line = False
-        self._told_of_gap = False
+        self._gap_marked = False
         self._begun = False
         self._failures = 0
         self.complete = False
@@ -69,22 +69,22 @@ class Follower:
             async with aclosing(self._catch_up()) as chunks:
                 async for data in chunks:
                     yield data
+        except ContainerGoneError:
+            raise LogGoneError(self._session.internal_id) from None
         except (EngineUnavailableError, EngineTimeoutError, EngineError) as error:
             self._failures += isinstance(error, EngineError)
             if not self._begun or self._failures >= READ_TRIES:
                 raise
-            log.info(
-                "the log is requested again",
-                session=self._session.internal_id,
-                error=str(error),
-            )
+            session = self._session.internal_id
+            log.info("the log is requested again", session=session, error=str(error))
         else:
             self._failures = 0
             self.complete = True
 
     async def _live(self) -> AsyncGenerator[bytes]:
         self._cursor.seek(from_first=True)
-        async with _answer(self._engine, self._session, follow=True) as answer:
+        name = name_of(self._session)
+        async with self._engine.logs(name, follow=True, longest=LIVE_SECONDS) as answer:
             self._begun = True
             async for pieces in answer:
                 if data := self._new(pieces):
@@ -101,8 +101,8 @@ class Follower:
                     yield data
             if self._cursor.found:
                 return
-        if not self._told_of_gap:
-            self._told_of_gap = True
+        if not self._gap_marked:
+            self._gap_marked = True
             yield b"\n" + MISSING if self._within_line else MISSING
         self._cursor.jump()
         async with aclosing(self._ask(None)) as chunks:
@@ -118,7 +118,8 @@ class Follower:
 
     async def _ask(self, tail: int | None) -> AsyncGenerator[bytes]:
         count = 0
-        async with _answer(self._engine, self._session, tail=tail) as answer:
+        name, longest = name_of(self._session), STEP_ANSWER_SECONDS
+        async with self._engine.logs(name, tail=tail, longest=longest) as answer:
             self._begun = True
             async for pieces in answer:
                 if data := self._new(pieces):
@@ -129,29 +130,9 @@ class Follower:
         self._tail = max(TAIL_PIECES, 2 * count)
 
     def _new(self, pieces: Sequence[LogPiece]) -> bytes:
-        data = _joined(self._cursor.take(pieces))
+        data = b"".join(piece.data for piece in self._cursor.take(pieces))
         if data:
             self._failures = 0
-            self._told_of_gap = False
+            self._gap_marked = False
             self._within_line = not data.endswith(b"\n")
         return data
-
-
-def _joined(pieces: Iterable[LogPiece]) -> bytes:
-    return b"".join(piece.data for piece in pieces)
-
-
-@asynccontextmanager
-async def _answer(
-    engine: Engine, session: Session, *, follow: bool = False, tail: int | None = None
-) -> AsyncIterator[AsyncIterator[Sequence[LogPiece]]]:
-    try:
-        async with engine.logs(
-            name_of(session),
-            follow=follow,
-            tail=tail,
-            longest=LIVE_SECONDS if follow else STEP_ANSWER_SECONDS,
-        ) as answer:
-            yield answer
-    except ContainerGoneError:
-        raise LogGoneError(session.internal_id) from None

@@ -159,7 +159,7 @@ async def seal_log(runtime: Runtime, disks: Disks, session: Session) -> bool:
             return False
         except AgentError as error:
             failures += isinstance(error, EngineError)
-            turn = disks.turn if isinstance(error, DiskFullError) else contextlib.nullcontext()
+            turn = disks.sealing if isinstance(error, DiskFullError) else contextlib.nullcontext()
             disks.lacks_room(session.internal_id, error)
             log.warning("cannot seal the log", session=session.internal_id, error=str(error))
             await back_off.wait()

@@ -1,7 +1,6 @@
 """The composition root: makes every part, starts them in order and stops them in reverse."""
 
 import asyncio
-from datetime import timedelta
 from random import Random
 
 from controlplane.agent_rpc.dialling import Dialler
@@ -12,7 +11,7 @@ from controlplane.applications.applications import Applications
 from controlplane.applications.locations import Locations
 from controlplane.applications.tags import Tags
 from controlplane.applications.warm_pools import WarmPools
-from controlplane.background.upkeep import Upkeep
+from controlplane.background.upkeep import DAY, Upkeep
 from controlplane.catalog.accounts import Accounts, InitialTokens
 from controlplane.catalog.delegation import Delegation
 from controlplane.catalog.open_streams import OpenStreams
@@ -51,7 +50,9 @@ from controlplane.sessions.start import Starts
 from controlplane.sessions.wait_ready import ReadyStarts
 from controlplane.settings.model import Config
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.stores import Stores
+from controlplane.storage.tables import enrolment, sessions
+from controlplane.storage.tables.fleet import declare
+from controlplane.storage.tables.reports import Reports
 from tiltyard.runtime import loop_lag
 from tiltyard.runtime.clock import Clock, SystemClock
 from tiltyard.runtime.failpoints import failpoint
@@ -87,31 +88,22 @@ class ControlPlane:
         self._certificate = ServedCertificate(config, clock)
         # Chance between equals is no secret.
         random, reach = Random(), failpoint(config.failpoint, STEPS)  # noqa: S311
-        self._store = Store(config.database, metrics.store)
+        self._store = store = Store(config.database, metrics.store)
         self._ticket_key = TicketKey(config.state_dir / "ticket.key", self._clock)
-        self._stores = stores = Stores.of(
-            self._store,
-            is_ours=self._ticket_key.is_ours,
-            keep_ended=timedelta(days=config.ended_retention_days),
-        )
-        self._logins = Logins(stores.registries, Vault(config.state_dir / "registry.key"))
+        keep_ended = config.ended_retention_days * DAY
+        reports = Reports(store, is_ours=self._ticket_key.is_ours, keep_ended=keep_ended)
+        self._logins = Logins(store, Vault(config.state_dir / "registry.key"))
         self._registry = RegistryClient(
             self._logins.endpoint_of, max_image_bytes=config.max_image_bytes
         )
-        streams = OpenStreams(stores.accounts, clock)
-        self._accounts = Accounts(stores.accounts, clock, metrics.http)
-        self._upkeep = Upkeep(
-            sessions=stores.sessions,
-            tokens=stores.tokens,
-            audit=stores.audit,
-            accounts=stores.account_admin,
-            config=config,
-            clock=clock,
-        )
+        streams = OpenStreams(store, clock)
+        self._accounts = Accounts(store, clock, metrics.http)
+        self._upkeep = Upkeep(store, config, clock)
         self._issuer = Issuer(config.state_dir / "authority.pem", clock)
         dialler = Dialler(self._issuer, self._ticket_key, metrics.agent_calls)
         self.fleet = Fleet(
-            stores,
+            store,
+            reports,
             dial=dialler.client,
             login_for=self._logins.login_for,
             placement_silence=config.placement_silence,
@@ -123,20 +115,13 @@ class ControlPlane:
             reach=reach,
             metrics=metrics.fleet,
         )
-        self._standby_pools = StandbyPools(
-            stores.standby_orders, self.fleet, clock=clock, random=random
-        )
+        self._standby_pools = StandbyPools(store, self.fleet, clock=clock, random=random)
         applications = Applications(
-            stores.applications,
-            stores.registries,
-            self.fleet.node_pools.allows,
-            self._look_at_hosts,
-            clock,
+            store, self.fleet.node_pools.allows, self._look_at_hosts, clock
         )
         tags = Tags(
             applications=applications,
-            store=stores.tags,
-            registries=stores.registries,
+            store=store,
             fleet=self.fleet,
             changed=self._look_at_hosts,
             resolver=self._registry,
@@ -149,8 +134,7 @@ class ControlPlane:
         self._starts = Starts(
             applications=applications,
             tags=tags,
-            sessions=stores.sessions,
-            reports=stores.reports,
+            store=store,
             fleet=self.fleet,
             queue=queue,
             start_timeout=config.start_timeout,
@@ -160,31 +144,20 @@ class ControlPlane:
             clock=clock,
             metrics=metrics.starts,
         )
-        self._stops = sessions = Sessions(
-            store=stores.sessions,
-            lists=stores.session_lists,
-            players=stores.players,
-            fleet=self.fleet,
-            starts=self._starts,
-            clock=clock,
-            reach=reach,
+        self._sessions = Sessions(
+            store=store, fleet=self.fleet, starts=self._starts, clock=clock, reach=reach
         )
         self._ready_starts = ReadyStarts(
             starts=self._starts,
-            store=stores.sessions,
-            sessions=sessions,
+            store=store,
+            sessions=self._sessions,
             fleet=self.fleet,
             clock=clock,
             metrics=metrics.starts,
         )
-        self._enrolment = Enrolment(stores.enrolments, self.fleet, self._issuer, clock)
+        self._enrolment = Enrolment(store, self.fleet, self._issuer, clock)
         certificates = HostCertificates(
-            stores.enrolments,
-            stores.authorities,
-            issuer=self._issuer,
-            dialler=dialler,
-            clock=clock,
-            reach=reach,
+            store, issuer=self._issuer, dialler=dialler, clock=clock, reach=reach
         )
         self.renewal = Renewal(
             certificates, self.fleet, self._issuer, dialler, clock, metrics=metrics.fleet
@@ -194,15 +167,12 @@ class ControlPlane:
             environment=config.environment,
             http=metrics.http,
             accounts=self._accounts,
-            account_admin=AccountAdmin(
-                stores.account_admin, streams, clock, removed=self._standby_pools.look
-            ),
-            delegation=Delegation(stores.tokens, streams, clock, reach),
+            account_admin=AccountAdmin(store, streams, clock, removed=self._standby_pools.look),
+            delegation=Delegation(store, streams, clock, reach),
             streams=streams,
-            audit=stores.audit,
             applications=applications,
             tags=tags,
-            warm_pools=WarmPools(stores.warm_pools, self._standby_pools, clock),
+            warm_pools=WarmPools(store, self._standby_pools, clock),
             locations=Locations(
                 applications,
                 self.fleet,
@@ -210,26 +180,23 @@ class ControlPlane:
                 patience=config.start_timeout,
                 clock=clock,
             ),
-            explanations=Explanations(stores.applications, tags, self.fleet),
+            explanations=Explanations(store, tags, self.fleet),
             starts=self._starts,
             ready_starts=self._ready_starts,
-            sessions=sessions,
-            all_sessions=AllSessions(stores.session_pages, sessions),
-            players=Players(stores.players, reach),
+            sessions=self._sessions,
+            all_sessions=AllSessions(store, self._sessions),
+            players=Players(store, reach),
             fleet=self.fleet,
-            fleet_store=stores.fleet,
+            store=store,
             fleet_admin=FleetAdmin(
-                stores.fleet,
-                stores.registries,
+                store,
                 self.fleet,
                 logins=self._logins,
                 declared=declared,
                 clock=clock,
             ),
             agents=Agents(
-                stores.fleet,
-                stores.enrolments,
-                stores.hosts,
+                store,
                 self.fleet,
                 standbys=self._standby_pools,
                 declared=declared.agents,
@@ -237,7 +204,7 @@ class ControlPlane:
             ),
             enrolment=self._enrolment,
             rotation=Rotation(
-                stores.authorities,
+                store,
                 self.fleet,
                 issuer=self._issuer,
                 dialler=dialler,
@@ -255,7 +222,7 @@ class ControlPlane:
                     queue=queue,
                     pools=self._standby_pools,
                     streams=streams,
-                    audit=stores.audit,
+                    store=store,
                     issuer=self._issuer,
                 )
             ),
@@ -307,7 +274,7 @@ class ControlPlane:
                 await self._serve_http(stopping)
                 await self._ready_starts.close()
                 await self._starts.close()
-                await self._stops.close()
+                await self._sessions.close()
                 for loop in loops:
                     loop.cancel()
         finally:
@@ -321,11 +288,12 @@ class ControlPlane:
     async def _open_store(self) -> None:
         await self._store.open()
         sealed = await self._logins.start(self._config.registries)
-        await self._stores.fleet.declare(self._config, sealed)
-        await self._stores.sessions.drop_unattempted()
-        await self._stores.enrolments.drop_starts_on_revoked(self._clock.time())
-        await self._issuer.open(enrolled=await self._stores.enrolments.enrolled())
-        await self._stores.authorities.note_first(self._issuer.first.fingerprint)
+        await self._store.run(declare, self._config, sealed)
+        await self._store.run(sessions.drop_unattempted)
+        await self._store.run(enrolment.drop_starts_on_revoked, self._clock.time())
+        await self._issuer.open(enrolled=await self._store.run(enrolment.enrolled))
+        first = self._issuer.first.fingerprint
+        await self._store.run(enrolment.note_first_authority, first)
         await self._ticket_key.open()
         await self.fleet.load()
         await self._registry.start()

@@ -10,9 +10,11 @@ from controlplane.domain.errors import (
     Violation,
 )
 from controlplane.registries.client import DOCKER_HUB
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables import applications, registries
 from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.applications import Application, ApplicationStore
-from controlplane.storage.tables.registries import Registry, RegistryStore
+from controlplane.storage.tables.applications import Application
+from controlplane.storage.tables.registries import Registry
 from controlplane.storage.tables.tags import Tag
 from tiltyard.contract import NetworkMode, PortRequest, Resources
 from tiltyard.runtime.clock import Clock
@@ -85,15 +87,13 @@ class Applications:
 
     def __init__(
         self,
-        store: ApplicationStore,
-        registries: RegistryStore,
+        store: Store,
         allows: AllowsNetwork,
         changed: Callable[[], None],
         clock: Clock,
     ) -> None:
         """Call `changed` when hosts may have to have other images, or other standbys."""
         self._store = store
-        self._registries = registries
         self._allows = allows
         self._changed = changed
         self._clock = clock
@@ -110,13 +110,14 @@ class Applications:
         wrong = []
         if not self._allows(application.node_pool, application.network_mode):
             wrong.append(_NO_HOST_NETWORK)
-        registry = await self._registries.get(application.registry)
+        registry = await self._store.look(registries.get, application.registry)
         if registry is not None:
             repository = local_repository(registry, application.repository)
             if repository is None:
                 wrong.append(_NOT_A_REPOSITORY)
             application = replace(application, repository=repository or application.repository)
-        await self._store.create(application, caller.actor, self._clock.time(), wrong)
+        now = self._clock.time()
+        await self._store.run(applications.create, application, caller.actor, now, wrong)
 
     async def edit(self, caller: Caller, name: str, edit: ApplicationEdit) -> None:
         """Change an application of the caller's account.
@@ -137,13 +138,14 @@ class Applications:
             InvalidRequestError: The merged application does not fit.
             QuotaExceededError: Its warm pools would hold more than the account's quota allows.
         """
-        registries = await self._registries.all()
-        await self._store.edit(
+        known = await self._store.look(registries.find)
+        await self._store.run_then(
+            lambda _: self._changed(),
+            applications.edit,
             (caller.account, name),
-            lambda current: edit.applied_to(current, registries, self._allows),
+            lambda current: edit.applied_to(current, known, self._allows),
             caller.actor,
             self._clock.time(),
-            then=lambda _: self._changed(),
         )
 
     async def get(self, caller: Caller, name: str) -> Application:
@@ -152,7 +154,7 @@ class Applications:
         Raises:
             NotFoundError: The account has none of that name.
         """
-        application = await self._store.get(caller.account, name)
+        application = await self._store.look(applications.get, caller.account, name)
         if application is None:
             raise NotFoundError("application", name)
         return application
@@ -163,7 +165,7 @@ class Applications:
         Raises:
             NotFoundError: The account has none of that name.
         """
-        found = await self._store.tagged(caller.account, name)
+        found = await self._store.look(applications.tagged, caller.account, name)
         if found is None:
             raise NotFoundError("application", name)
         return found
@@ -183,7 +185,7 @@ class Applications:
 
     def all_of(self, caller: Caller) -> AsyncGenerator[list[Application], None]:
         """Read all applications of the caller's account by name, some at a time."""
-        return self._store.all_of(caller.account)
+        return applications.all_of(self._store, caller.account)
 
 
 def local_repository(registry: Registry, repository: str) -> str | None:

@@ -14,10 +14,12 @@ from controlplane.domain.errors import (
 )
 from controlplane.fleet.fleet import Fleet
 from controlplane.registries.client import TAG, RegistryClient
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables import registries
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.applications import Application
-from controlplane.storage.tables.registries import Registry, RegistryStore
-from controlplane.storage.tables.tags import Tag, TagStore
+from controlplane.storage.tables.registries import Registry
+from controlplane.storage.tables.tags import Tag, enable_tag
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 
@@ -29,8 +31,7 @@ class Tags:
         self,
         *,
         applications: Applications,
-        store: TagStore,
-        registries: RegistryStore,
+        store: Store,
         fleet: Fleet,
         changed: Callable[[], None],
         resolver: RegistryClient,
@@ -43,7 +44,6 @@ class Tags:
         """
         self._applications = applications
         self._store = store
-        self._registries = registries
         self._fleet = fleet
         self._changed = changed
         self._resolver = resolver
@@ -68,8 +68,8 @@ class Tags:
             await self._reach("tag.resolved")
             now = self._clock.time()
             key = (application.account, application.name)
-            if await self._store.enable(
-                key, found, caller.actor, now, then=lambda _: self._changed()
+            if await self._store.run_then(
+                lambda _: self._changed(), enable_tag, key, found, caller.actor, now
             ):
                 await self._reach("tag.enabled")
                 return
@@ -183,7 +183,7 @@ class Tags:
         """Read an application, and the registry that it names."""
         for _ in range(2):
             application = await self._applications.get(caller, name)
-            registry = await self._registries.get(application.registry)
+            registry = await self._store.look(registries.get, application.registry)
             if registry is not None:
                 return application, registry
             # Between the two reads the application was given another registry, and this one

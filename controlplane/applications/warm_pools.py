@@ -5,8 +5,10 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from controlplane.fleet.standby_pools import StandbyPools
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables import warm_pools
 from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.warm_pools import WarmPool, WarmPoolStore
+from controlplane.storage.tables.warm_pools import WarmPool
 from tiltyard.runtime.clock import Clock
 
 
@@ -25,7 +27,7 @@ class WarmPools:
     that region, the pool goes with it.
     """
 
-    def __init__(self, store: WarmPoolStore, standbys: StandbyPools, clock: Clock) -> None:
+    def __init__(self, store: Store, standbys: StandbyPools, clock: Clock) -> None:
         self._store = store
         self._standbys = standbys
         self._clock = clock
@@ -39,11 +41,12 @@ class WarmPools:
             ConflictError: The account has too many pools.
             QuotaExceededError: The pool does not fit in the quota of cores or memory.
         """
-        await self._store.set(pool, caller.actor, self._clock.time(), then=self._changed)
+        now = self._clock.time()
+        await self._store.run_then(self._changed, warm_pools.put, pool, caller.actor, now)
 
     async def all_of(self, caller: Caller) -> AsyncGenerator[list[ShownPool], None]:
         """Read all pools of the caller's account, a few at a time."""
-        async with aclosing(self._store.all_of(caller.account)) as portions:
+        async with aclosing(warm_pools.all_of(self._store, caller.account)) as portions:
             async for pools in portions:
                 yield [ShownPool(pool, self._standbys.ready(pool.id)) for pool in pools]
 
@@ -55,7 +58,7 @@ class WarmPools:
         """
         now = self._clock.time()
         place = (caller.account, application, location)
-        await self._store.remove(place, caller.actor, now, then=self._changed)
+        await self._store.run_then(self._changed, warm_pools.remove, place, caller.actor, now)
 
     def _changed(self, _: None) -> None:
         self._standbys.look()

@@ -59,7 +59,7 @@ def restore(config: Config, file: BinaryIO, now: datetime, *, replace: bool) -> 
             draft.mkdir(mode=0o700)
             taken = _extract(file, draft)
             check_keys(draft)
-            make_ready(draft / DATABASE, taken, int(now.timestamp() * 1000))
+            make_ready(draft / DATABASE, taken, now.timestamp())
             for path in ready.glob("*"):  # of an interrupted restore; an empty folder is replaced
                 path.unlink()
             draft.rename(ready)

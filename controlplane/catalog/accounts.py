@@ -9,8 +9,10 @@ from pathlib import Path
 from controlplane.domain.errors import UnauthorizedError
 from controlplane.domain.tokens import mint, parse, restore
 from controlplane.metrics.http import HttpMetrics
-from controlplane.storage.engine.store import queue_as
-from controlplane.storage.tables.accounts import AccountStore, Caller
+from controlplane.storage.engine.store import Store, queue_as
+from controlplane.storage.tables import accounts
+from controlplane.storage.tables.accounts import Caller
+from controlplane.storage.tables.tokens import INITIALISER
 from tiltyard.runtime.clock import Clock
 
 
@@ -53,9 +55,7 @@ def first_tokens(account: str) -> InitialTokens:
 class Accounts:
     """Use cases on accounts."""
 
-    def __init__(
-        self, store: AccountStore, clock: Clock, metrics: HttpMetrics | None = None
-    ) -> None:
+    def __init__(self, store: Store, clock: Clock, metrics: HttpMetrics | None = None) -> None:
         self._store = store
         self._clock = clock
         self._metrics = metrics or HttpMetrics()
@@ -72,7 +72,8 @@ class Accounts:
         presented, caller = parse(token), None
         if presented is not None:
             queue_as(f"token {presented.token_id}")
-            caller = await self._store.caller_of(presented, address, self._clock.time())
+            now = self._clock.time()
+            caller = await accounts.find_caller(self._store, presented, address, now)
         if caller is None:
             self._metrics.authentication_failures.inc()
             raise UnauthorizedError
@@ -86,19 +87,19 @@ class Accounts:
 
         `new_operator_token` makes an operator's token in any case.
         """
-        made = InitialTokens()
+        made, now = InitialTokens(), self._clock.time()
         for name in names:
             token = mint()
-            if await self._store.create_account(name, token, self._clock.time()):
+            if await self._store.run(accounts.create_account, name, token, INITIALISER, now):
                 made.accounts[name] = token.text
-        operator, now = mint(), self._clock.time()
-        another = new_operator_token
-        if await self._store.create_operator_token(operator, now, another=another):
+        operator, another = mint(), new_operator_token
+        create = accounts.create_operator_token
+        if await self._store.run(create, operator, now, another=another):
             made.operator_token = operator.text
         return made
 
     async def initialise_with(self, tokens: InitialTokens) -> bool:
         """Make the accounts with these tokens; False when there are others. Idempotent."""
-        accounts = {name: restore(text) for name, text in tokens.accounts.items()}
-        operator = restore(tokens.operator_token or "")
-        return await self._store.create_first(accounts, operator, self._clock.time())
+        first = {name: restore(text) for name, text in tokens.accounts.items()}
+        operator, now = restore(tokens.operator_token or ""), self._clock.time()
+        return await self._store.run(accounts.create_first, first, operator, now)

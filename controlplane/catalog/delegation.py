@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from controlplane.catalog.open_streams import OpenStreams
 from controlplane.domain.errors import CannotDelegateError
 from controlplane.domain.tokens import NewToken, Scope, grants, mint
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables import tokens
 from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.tokens import Token, TokenRequest, TokenStore
+from controlplane.storage.tables.tokens import Token, TokenRequest
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 
@@ -27,7 +29,7 @@ class Delegation:
     """
 
     def __init__(
-        self, store: TokenStore, streams: OpenStreams, clock: Clock, reach: Reach = no_failpoint
+        self, store: Store, streams: OpenStreams, clock: Clock, reach: Reach = no_failpoint
     ) -> None:
         """Call `reach` at the named steps of `domain/steps.py`."""
         self._store = store
@@ -50,7 +52,7 @@ class Delegation:
         if lacking:
             raise CannotDelegateError(", ".join(lacking))
         token, now = mint(), self._clock.time()
-        await self._store.make(caller.actor, token, _request(wanted, now), now)
+        await self._store.run(tokens.make, caller.actor, token, _request(wanted, now), now)
         await self._reach("token.made")
         return token
 
@@ -66,12 +68,13 @@ class Delegation:
         """
         token, now = mint(), self._clock.time()
         request = _request(wanted, now)
-        await self._store.make_for(account, caller.actor, token, request, now)
+        await self._store.run(tokens.make_for, account, caller.actor, token, request, now)
         return token
 
     async def all(self, account: str | None, *, ended_too: bool) -> list[Token]:
         """Read the tokens of an account, of operators ("") or of all (None), for an operator."""
-        return await self._store.all(account, self._clock.time(), ended_too=ended_too)
+        now = self._clock.time()
+        return await self._store.read(tokens.find, account, now, ended_too=ended_too)
 
     async def revoke(self, caller: Caller, token_id: str) -> list[str]:
         """End a token of any account, and all that were made from it, for an operator.
@@ -82,9 +85,8 @@ class Delegation:
         Raises:
             NotFoundError: There is no such token.
         """
-        ended = await self._store.revoke(
-            token_id, caller.actor, self._clock.time(), then=self._streams.end_of
-        )
+        then, now = self._streams.end_of, self._clock.time()
+        ended = await self._store.run_then(then, tokens.revoke, token_id, caller.actor, now)
         await self._reach("token.revoked")
         return ended
 

@@ -6,7 +6,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from controlplane.domain.errors import UnauthorizedError
-from controlplane.storage.tables.accounts import AccountStore, Caller
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.accounts import Caller
+from controlplane.storage.tables.tokens import is_good
 from tiltyard.runtime.clock import Clock
 
 
@@ -22,7 +24,7 @@ class _Stream:
 class OpenStreams:
     """Knows by which task and for which token each stream is sent."""
 
-    def __init__(self, store: AccountStore, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self._open: set[_Stream] = set()
@@ -69,7 +71,7 @@ class OpenStreams:
 
     async def _check(self, caller: Caller) -> None:
         """Ask once more: an end that came before the stream was known here has passed it by."""
-        if not await self._store.is_good(caller.token_id, self._clock.time()):
+        if not await self._store.run(is_good, caller.token_id, self._clock.time()):
             raise UnauthorizedError
 
     def _seconds_left(self, caller: Caller) -> float | None:

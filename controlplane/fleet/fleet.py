@@ -21,8 +21,10 @@ from controlplane.fleet.host.standbys import Standbys
 from controlplane.fleet.node_pools import NodePools
 from controlplane.fleet.unreported import UnreportedHosts
 from controlplane.metrics.agents import FleetMetrics
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables import fleet as rows
 from controlplane.storage.tables.fleet import AgentRow
-from controlplane.storage.tables.stores import Stores
+from controlplane.storage.tables.reports import Reports
 from tiltyard.contract import NetworkMode
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.failpoints import Reach, no_failpoint
@@ -34,7 +36,8 @@ class Fleet:
 
     def __init__(
         self,
-        stores: Stores,
+        store: Store,
+        reports: Reports,
         *,
         dial: Callable[[AgentRow], AgentClient],
         login_for: Callable[[str], Awaitable[RegistryLogin | None]],
@@ -52,7 +55,8 @@ class Fleet:
         `login_for` returns what an image's registry asks for; `host_network_pools` are those of
         `NodePools`.
         """
-        self._store = stores.fleet
+        self._store = store
+        self.reports = reports
         self.standbys = Standbys()
         """Those of all hosts; who takes one claims it."""
         self.placement_silence = placement_silence
@@ -62,7 +66,8 @@ class Fleet:
         self._listening = ListeningClock(clock)
         self._random = random
         self._shared = Shared(
-            stores,
+            store,
+            reports,
             dial=dial,
             login_for=login_for,
             standbys=self.standbys,
@@ -91,8 +96,9 @@ class Fleet:
 
     async def load(self) -> None:
         """Read the agents from the store."""
-        self.node_pools.load(await self._store.node_pool_rules())
-        for row in await self._store.agents():
+        pools = await self._store.look(rows.node_pools)
+        self.node_pools.load({pool.name: pool.rules for pool in pools})
+        for row in await self._store.look(rows.agents):
             self.add(row)
         self._awaited = tuple(self.hosts)
         self.unreported.begin(self._awaited)

@@ -16,7 +16,7 @@ from controlplane.fleet.host.certificates import HostCertificates
 from controlplane.fleet.host.host import Host
 from controlplane.metrics.agents import FleetMetrics
 from controlplane.pki.issuer import Issuer
-from tiltyard.runtime.clock import Clock, unix_ms
+from tiltyard.runtime.clock import Clock, to_ms
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import first_completed
 
@@ -166,7 +166,7 @@ class Renewal:
                 await self._certificates.renew(host)
         except _FAILURES as error:
             name, expire_ms = host.name, host.row.certificate_expire_ms or 0
-            if expire_ms <= unix_ms(self._clock):
+            if expire_ms <= to_ms(self._clock.time()):
                 log.error(  # noqa: TRY400 - the text says it all
                     "its certificate has expired: enrol it again", agent=name
                 )

@@ -18,7 +18,9 @@ from controlplane.domain.standby_shares import PoolHost, room_for, share
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.delivery import FIRST_RETRY
 from controlplane.fleet.host.host import Host
-from controlplane.storage.tables.standby_orders import StandbyOrderStore, WantedPool
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables import standby_orders
+from controlplane.storage.tables.standby_orders import WantedPool
 from controlplane.storage.tables.tags import Tag
 from controlplane.storage.tables.warm_pools import WarmPool
 from tiltyard.contract import Identity, SessionSpec
@@ -65,9 +67,7 @@ class KeptOnHost:
 class StandbyPools:
     """Plans the pools of the fleet."""
 
-    def __init__(
-        self, store: StandbyOrderStore, fleet: Fleet, *, clock: Clock, random: Random
-    ) -> None:
+    def __init__(self, store: Store, fleet: Fleet, *, clock: Clock, random: Random) -> None:
         """Subscribe to `fleet` for hosts that report."""
         self._store = store
         self._fleet = fleet
@@ -177,7 +177,7 @@ class StandbyPools:
         """Read what is wanted; what changes meanwhile is read again."""
         self._read_at = now
         try:
-            wanted = await self._store.wanted(self._wanted)
+            wanted = await standby_orders.wanted(self._store, self._wanted)
         except StoreError:
             self._read_at = float("-inf")
             raise

@@ -27,7 +27,8 @@ from controlplane.metrics.making import PREFIX, gauge
 from controlplane.metrics_endpoint.room import PLACE, Place, Room
 from controlplane.operators.agents import AgentState, state_of
 from controlplane.pki.issuer import Issuer
-from controlplane.storage.tables.audit import AuditStore
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.audit import written
 from controlplane.storage.tables.warm_pools import WarmPool
 from tiltyard.contract import State
 from tiltyard.runtime.bounded_names import BoundedNames
@@ -56,7 +57,7 @@ class LiveParts:
     queue: HostQueue
     pools: StandbyPools
     streams: OpenStreams
-    audit: AuditStore
+    store: Store
     issuer: Issuer
 
 
@@ -173,7 +174,7 @@ class LiveCollector(Collector):
         events = CounterMetricFamily(f"{PREFIX}_audit_events", "Lines written to the audit, ever.")
         with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(DATABASE_WAIT):
-                events.add_metric([], await self._parts.audit.written())
+                events.add_metric([], await self._parts.store.read(written))
         return events
 
 

@@ -3,9 +3,12 @@
 from collections.abc import Callable, Collection
 
 from controlplane.catalog.open_streams import OpenStreams
+from controlplane.domain.errors import ConflictError
 from controlplane.domain.quotas import Quota
 from controlplane.domain.tokens import NewToken, mint
-from controlplane.storage.tables.accounts import Account, AccountAdminStore, Caller
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables import accounts
+from controlplane.storage.tables.accounts import Account, Caller
 from tiltyard.runtime.clock import Clock
 
 
@@ -14,7 +17,7 @@ class AccountAdmin:
 
     def __init__(
         self,
-        store: AccountAdminStore,
+        store: Store,
         streams: OpenStreams,
         clock: Clock,
         *,
@@ -28,16 +31,21 @@ class AccountAdmin:
 
     async def all(self) -> list[Account]:
         """Read all accounts with what they may hold and what they do."""
-        return await self._store.all()
+        return await self._store.read(accounts.find)
 
     async def create(self, caller: Caller, name: str, quota: Quota) -> NewToken:
         """Make an account and return its first token, whose text is stored nowhere.
+
+        What is left of a removed account of the name goes first.
 
         Raises:
             ConflictError: There is an account of that name.
         """
         token, now = mint(), self._clock.time()
-        await self._store.create(name, quota, token, caller.actor, now)
+        await self._store.run_in_portions(accounts.remove_portion, name)
+        create = accounts.create_account
+        if not await self._store.run(create, name, token, caller.actor, now, quota):
+            raise ConflictError("an account of that name exists already")
         return token
 
     async def replace_quota(self, caller: Caller, name: str, quota: Quota) -> None:
@@ -46,17 +54,23 @@ class AccountAdmin:
         Raises:
             NotFoundError: There is no such account.
         """
-        await self._store.replace_quota(name, quota, caller.actor, self._clock.time())
+        await self._store.run(
+            accounts.replace_quota, name, quota, caller.actor, self._clock.time()
+        )
 
     async def remove(self, caller: Caller, name: str) -> None:
         """Remove an account with all that is its own; its tokens end at once.
+
+        The rest goes in portions, so that others come in between; `Upkeep` finishes what breaks
+        off.
 
         Raises:
             NotFoundError: There is no such account.
             ConflictError: A session of it lives.
         """
         now = self._clock.time()
-        await self._store.remove(name, caller.actor, now, self._end_streams)
+        await self._store.run_then(self._end_streams, accounts.remove, name, caller.actor, now)
+        await self._store.run_in_portions(accounts.remove_portion, name)
 
     def _end_streams(self, token_ids: Collection[str]) -> None:
         self._streams.end_of(token_ids)

@@ -12,11 +12,12 @@ from controlplane.fleet.host.host import Host
 from controlplane.fleet.host.images import Pull
 from controlplane.fleet.standby_pools import KeptOnHost, StandbyPools
 from controlplane.operators.fleet import check_undeclared
+from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.enrolment import EnrolmentStore, RevokedAgent
-from controlplane.storage.tables.fleet import AgentRow, FleetStore
-from controlplane.storage.tables.hosts import DrainOrder, HostStore
-from tiltyard.runtime.clock import Clock, unix_ms
+from controlplane.storage.tables.enrolment import RevokedAgent, revoked
+from controlplane.storage.tables.fleet import AgentRow, remove_agent
+from controlplane.storage.tables.hosts import DrainOrder, order_drain
+from tiltyard.runtime.clock import Clock, to_ms
 
 ORDER_WAIT = 2.0
 """Seconds for which an order to drain waits until its host has it; it is delivered anyway."""
@@ -78,9 +79,7 @@ class Agents:
 
     def __init__(
         self,
-        store: FleetStore,
-        enrolments: EnrolmentStore,
-        hosts: HostStore,
+        store: Store,
         fleet: Fleet,
         *,
         standbys: StandbyPools,
@@ -88,8 +87,6 @@ class Agents:
         clock: Clock,
     ) -> None:
         self._store = store
-        self._enrolments = enrolments
-        self._hosts = hosts
         self._fleet = fleet
         self._standbys = standbys
         self._declared = declared
@@ -97,8 +94,8 @@ class Agents:
 
     async def all(self) -> list[ShownAgent]:
         """Show all agents by name, also those that were revoked."""
-        revoked = await self._enrolments.revoked()
-        shown = {agent.row.name: self._revoked(agent) for agent in revoked}
+        gone = await self._store.read(revoked)
+        shown = {agent.row.name: self._revoked(agent) for agent in gone}
         shown |= {host.name: self._shown(host) for host in self._fleet.hosts}
         return [shown[name] for name in sorted(shown)]
 
@@ -111,7 +108,7 @@ class Agents:
         host = self._fleet.host(name)
         if host is not None:
             return self._shown(host)
-        for agent in await self._enrolments.revoked():
+        for agent in await self._store.read(revoked):
             if agent.row.name == name:
                 return self._revoked(agent)
         raise NotFoundError("agent", name)
@@ -125,7 +122,7 @@ class Agents:
             NotFoundError: There is no agent of that name.
             ConflictError: It was revoked.
         """
-        now_ms = unix_ms(self._clock)
+        now_ms = to_ms(self._clock.time())
         deadline_ms = None if seconds is None else now_ms + seconds * 1000
         return await self._order(caller, name, draining=True, deadline_ms=deadline_ms)
 
@@ -139,8 +136,8 @@ class Agents:
         host = self._fleet.host(name)
         known_revision = 0 if host is None else host.drain.revision
         order = DrainOrder(name, draining, deadline_ms, known_revision)
-        then = partial(self._fleet.order_drain, name)
-        await self._hosts.order_drain(order, caller.actor, unix_ms(self._clock), then)
+        then, now = partial(self._fleet.order_drain, name), self._clock.time()
+        await self._store.run_then(then, order_drain, order, caller.actor, now)
         await self._fleet.drain_acknowledged(name, ORDER_WAIT)
         return await self.get(name)
 
@@ -158,13 +155,15 @@ class Agents:
         if self._fleet.is_responsive(name) and self._fleet.standbys.pools_on(name):
             raise ConflictError(f"the agent {name!r} keeps standbys: drain its host first")
         now = self._clock.time()
-        await self._store.remove_agent(name, caller.actor, now, then=self._fleet.remove)
+        await self._store.run_then(
+            lambda _: self._fleet.remove(name), remove_agent, name, caller.actor, now
+        )
 
     def _shown(self, host: Host) -> ShownAgent:
         silent = self._fleet.silent_seconds(host)
         heard_ms = host.row.heard_ms
         if host.reported_at is not None:
-            heard_ms = unix_ms(self._clock) - int(silent * 1000)
+            heard_ms = to_ms(self._clock.time() - silent)
         return ShownAgent(
             row=host.row,
             declared=host.name in self._declared,

@@ -21,13 +21,10 @@ from controlplane.fleet.fleet import Fleet
 from controlplane.pki.authority import Issued, UnfitRequestError
 from controlplane.pki.issuer import Issuer
 from controlplane.settings.model import NOT_AGENTS
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables import enrolment
 from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.enrolment import (
-    BadEnrolmentTokenError,
-    EnrolmentStore,
-    Newcomer,
-    Place,
-)
+from controlplane.storage.tables.enrolment import BadEnrolmentTokenError, Newcomer, Place
 from controlplane.storage.tables.fleet import AgentRow
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
@@ -76,7 +73,7 @@ class Enrolled:
 class Enrolment:
     """Use cases of operators, who have been checked, and of hosts, who have not."""
 
-    def __init__(self, store: EnrolmentStore, fleet: Fleet, issuer: Issuer, clock: Clock) -> None:
+    def __init__(self, store: Store, fleet: Fleet, issuer: Issuer, clock: Clock) -> None:
         self._store = store
         self._fleet = fleet
         self._issuer = issuer
@@ -96,7 +93,7 @@ class Enrolment:
         """
         token, now = mint(), self._clock.time()
         expire = now + TOKEN_LIFE
-        await self._store.make_token(token, place, caller.actor, now, expire)
+        await self._store.run(enrolment.make_token, token, place, caller.actor, now, expire)
         text = f"{token.text}.{self._issuer.authority.fingerprint}"
         return EnrolmentToken(text, token.token_id, expire)
 
@@ -106,7 +103,7 @@ class Enrolment:
         Raises:
             NotFoundError: No such agent is enrolled.
         """
-        return await self.make_token(caller, await self._store.place_of(agent))
+        return await self.make_token(caller, await self._store.run(enrolment.place_of, agent))
 
     async def enrol(self, wanted: EnrolmentRequest, address: str) -> Enrolled:
         """Enrol a host, whose request came from an address, and dial it from now on.
@@ -139,7 +136,9 @@ class Enrolment:
         )
         now = self._clock.time()
         try:
-            row = await self._store.enrol(presented, newcomer, address, now, self._follow)
+            row = await self._store.run_then(
+                self._follow, enrolment.enrol, presented, newcomer, address, now
+            )
         except (UnauthorizedError, InvalidRequestError, ConflictError) as error:
             log.warning(_REFUSED, address=address, error=str(error))
             raise
@@ -154,7 +153,9 @@ class Enrolment:
             ConflictError: It has no certificate.
         """
         now = self._clock.time()
-        await self._store.revoke(name, caller.actor, now, then=self._fleet.remove)
+        await self._store.run_then(
+            lambda _: self._fleet.remove(name), enrolment.revoke, name, caller.actor, now
+        )
 
     def _signed(self, wanted: EnrolmentRequest, agent_id: str, address: str) -> Issued:
         violations = []

@@ -4,7 +4,6 @@ What the settings file declares is there after every start, so only the file can
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Self
 
 from controlplane.domain.errors import ConflictError, InvalidRequestError, Violation
@@ -13,9 +12,12 @@ from controlplane.domain.placement import NodePoolRules
 from controlplane.fleet.fleet import Fleet
 from controlplane.registries.logins import Logins
 from controlplane.settings.model import Config
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables import fleet as rows
+from controlplane.storage.tables import registries
 from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.fleet import FleetStore, NodePool, Region
-from controlplane.storage.tables.registries import CountedRegistry, Registry, RegistryStore
+from controlplane.storage.tables.fleet import NodePool, Region
+from controlplane.storage.tables.registries import CountedRegistry, Registry
 from tiltyard.runtime.clock import Clock
 
 
@@ -44,8 +46,7 @@ class FleetAdmin:
 
     def __init__(
         self,
-        store: FleetStore,
-        registries: RegistryStore,
+        store: Store,
         fleet: Fleet,
         *,
         logins: Logins,
@@ -53,7 +54,6 @@ class FleetAdmin:
         clock: Clock,
     ) -> None:
         self._store = store
-        self._registries = registries
         self._fleet = fleet
         self._logins = logins
         self.declared = declared
@@ -61,7 +61,7 @@ class FleetAdmin:
 
     async def regions(self) -> list[Region]:
         """Read all regions by name."""
-        return await self._store.counted_regions()
+        return await self._store.read(rows.counted_regions)
 
     async def create_region(self, caller: Caller, name: str) -> None:
         """Make a region. Idempotent.
@@ -70,7 +70,7 @@ class FleetAdmin:
             InvalidRequestError: Nothing may be called so.
         """
         _check_name("region", name)
-        await self._store.create_region(name, caller.actor, self._clock.time())
+        await self._store.run(rows.create_region, name, caller.actor, self._clock.time())
 
     async def remove_region(self, caller: Caller, name: str) -> None:
         """Remove a region.
@@ -81,11 +81,11 @@ class FleetAdmin:
         """
         check_undeclared("region", name, self.declared.regions)
         now = self._clock.time()
-        await self._store.remove_region(name, caller.actor, now)
+        await self._store.run(rows.remove_region, name, caller.actor, now)
 
     async def node_pools(self) -> list[NodePool]:
         """Read all node pools by name."""
-        return await self._store.node_pools()
+        return await self._store.read(rows.node_pools)
 
     async def set_node_pool(self, caller: Caller, name: str, rules: NodePoolRules) -> None:
         """Make a node pool, or change its rules from the next start on. Idempotent.
@@ -96,8 +96,15 @@ class FleetAdmin:
             InvalidRequestError: Nothing may be called so.
         """
         _check_name("nodePool", name)
-        then = partial(self._fleet.node_pools.set, name)
-        await self._store.set_node_pool(name, rules, caller.actor, self._clock.time(), then)
+        now = self._clock.time()
+        await self._store.run_then(
+            lambda _: self._fleet.node_pools.set(name, rules),
+            rows.set_node_pool,
+            name,
+            rules,
+            caller.actor,
+            now,
+        )
 
     async def remove_node_pool(self, caller: Caller, name: str) -> None:
         """Remove a node pool.
@@ -108,13 +115,17 @@ class FleetAdmin:
         """
         check_undeclared("node pool", name, self.declared.node_pools)
         now = self._clock.time()
-        await self._store.remove_node_pool(
-            name, caller.actor, now, then=self._fleet.node_pools.drop
+        await self._store.run_then(
+            lambda _: self._fleet.node_pools.drop(name),
+            rows.remove_node_pool,
+            name,
+            caller.actor,
+            now,
         )
 
     async def registries(self) -> list[CountedRegistry]:
         """Read all registries by name."""
-        return await self._registries.counted()
+        return await self._store.read(registries.counted)
 
     async def set_registry(self, caller: Caller, wanted: Registry, password: str | None) -> None:
         """Make or replace a registry. Idempotent.
@@ -132,7 +143,7 @@ class FleetAdmin:
         _check_name("registry", wanted.name)
         check_undeclared("registry", wanted.name, self.declared.registries)
         ready = await self._logins.ready(wanted, password)
-        await self._registries.set(ready, caller.actor, self._clock.time())
+        await self._store.run(registries.put, ready, caller.actor, self._clock.time())
 
     async def remove_registry(self, caller: Caller, name: str) -> None:
         """Remove a registry.
@@ -142,7 +153,7 @@ class FleetAdmin:
             ConflictError: The settings file declares it, or an application uses it.
         """
         check_undeclared("registry", name, self.declared.registries)
-        await self._registries.remove(name, caller.actor, self._clock.time())
+        await self._store.run(registries.remove, name, caller.actor, self._clock.time())
 
 
 def check_undeclared(kind: str, name: str, declared: frozenset[str]) -> None:

@@ -10,7 +10,8 @@ from controlplane.domain.placement import Wanted
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.images import Pull
 from controlplane.sessions.start_request import Pin, pinned_ports
-from controlplane.storage.tables.applications import Application, ApplicationStore
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.applications import Application, tagged
 from controlplane.storage.tables.tags import Tag
 
 
@@ -31,8 +32,8 @@ class ExplainedPlacement:
 class Explanations:
     """Use cases on why sessions are placed where they are."""
 
-    def __init__(self, applications: ApplicationStore, tags: Tags, fleet: Fleet) -> None:
-        self._applications = applications
+    def __init__(self, store: Store, tags: Tags, fleet: Fleet) -> None:
+        self._store = store
         self._tags = tags
         self._fleet = fleet
 
@@ -54,7 +55,7 @@ class Explanations:
                 or the tag is not enabled.
             InvalidRequestError: A pin does not fit the application.
         """
-        found = await self._applications.tagged(account, name)
+        found = await self._store.look(tagged, account, name)
         if found is None:
             raise NotFoundError("application", name)
         application, tags = found

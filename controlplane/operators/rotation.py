@@ -17,8 +17,9 @@ from controlplane.fleet.renewal import Renewal
 from controlplane.pki.authorities import Authorities
 from controlplane.pki.authority import Authority
 from controlplane.pki.issuer import Issuer
+from controlplane.storage.engine.store import Store, record_event
 from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.enrolment import AuthorityStore
+from controlplane.storage.tables.enrolment import rotated
 from tiltyard.runtime.clock import Clock, to_ms
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger
@@ -55,7 +56,7 @@ class Rotation:
 
     def __init__(
         self,
-        store: AuthorityStore,
+        store: Store,
         fleet: Fleet,
         *,
         issuer: Issuer,
@@ -131,7 +132,7 @@ class Rotation:
     async def _begin(self, made: Authorities, caller: Caller) -> None:
         compromised, now = made.former is None, self._clock.time()
         fingerprint = made.current.fingerprint
-        await self._store.rotated(fingerprint, caller.actor, now, compromised=compromised)
+        await self._store.run(rotated, fingerprint, caller.actor, now, compromised=compromised)
         await self._issuer.trust(made)
         if compromised:
             self._hang_up([host for host in self._fleet.hosts if host.row.id is not None])
@@ -144,7 +145,8 @@ class Rotation:
     async def _finish(self, kept: Authorities, caller: Caller, left: list[Host]) -> None:
         names = [host.name for host in left]
         fingerprint, now = kept.current.fingerprint, self._clock.time()
-        await self._store.finished(fingerprint, caller.actor, now, names)
+        event, actor = "authority.finished", caller.actor
+        await self._store.run(record_event, now, event, "", actor, fingerprint, left=names)
         await self._issuer.trust(kept)
         self._renewal.redial()
         self._hang_up(left)

@@ -3,8 +3,9 @@
 from dataclasses import dataclass, replace
 
 from controlplane.sessions.service import Sessions, ShownSession
+from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.session_lists import PageFilter, SessionPageStore
+from controlplane.storage.tables.session_lists import PageFilter, find_page
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +19,13 @@ class ShownPage:
 class AllSessions:
     """Use cases on sessions of any account; the API has checked that the caller may."""
 
-    def __init__(self, store: SessionPageStore, sessions: Sessions) -> None:
+    def __init__(self, store: Store, sessions: Sessions) -> None:
         self._store = store
         self._sessions = sessions
 
     async def page(self, wanted: PageFilter) -> ShownPage:
         """Read a page of sessions: all that have not ended, and on demand those that have."""
-        page = await self._store.page(wanted)
+        page = await self._store.read(find_page, wanted)
         shown = [self._sessions.shown(session) for session in page.sessions]
         return ShownPage(shown, page.next_before)
 

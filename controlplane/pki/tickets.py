@@ -17,7 +17,7 @@ from controlplane.domain.contract import HostSession
 from controlplane.domain.errors import StoreError
 from controlplane.state_dir.private_files import read_or_create
 from tiltyard.contract import Identity
-from tiltyard.runtime.clock import Clock, unix_ms
+from tiltyard.runtime.clock import Clock, to_ms
 
 KEY_BYTES = 32
 
@@ -50,7 +50,7 @@ class TicketKey:
 
     def ticket(self, agent: str, internal_id: str, identity: Identity) -> str:
         """Make the ticket of a session on the host of an agent."""
-        return make_ticket(self._key, agent, internal_id, identity, unix_ms(self._clock))
+        return make_ticket(self._key, agent, internal_id, identity, to_ms(self._clock.time()))
 
     def is_ours(self, agent: str, session: HostSession) -> bool:
         """Return whether an agent was asked to start the session that it reports."""

@@ -10,14 +10,15 @@ from controlplane.registries.client import public_endpoint
 from controlplane.registries.endpoint import Endpoint, UnusableError
 from controlplane.registries.vault import Vault
 from controlplane.settings.registries import RegistryConfig
-from controlplane.storage.tables.registries import Registry, RegistryStore
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.registries import Registry, at
 from tiltyard.runtime.tasks import Threads
 
 
 class Logins:
     """Owns the thread on which keys and certificates are read."""
 
-    def __init__(self, store: RegistryStore, vault: Vault) -> None:
+    def __init__(self, store: Store, vault: Vault) -> None:
         self._store = store
         self._vault = vault
         self._threads = Threads(1, "registry logins")
@@ -88,7 +89,7 @@ class Logins:
         Raises:
             StoreError: The database failed, or the registry's password cannot be unsealed.
         """
-        registry = await self._store.at(image.partition("/")[0])
+        registry = await self._store.look(at, image.partition("/")[0])
         if registry is None or not registry.username:
             return None
         try:

@@ -3,11 +3,7 @@
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from controlplane.domain.contract import (
-    Answer,
-    Claim,
-    HostSession,
-)
+from controlplane.domain.contract import Answer, Claim, HostSession
 from controlplane.domain.errors import (
     AgentRefusedError,
     AgentSilentError,
@@ -21,10 +17,9 @@ from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
 from controlplane.metrics.starts import StartMetrics
 from controlplane.sessions.under_way import Start
-from controlplane.storage.tables.reports import ReportStore
-from controlplane.storage.tables.settling import Verdict
+from controlplane.storage.tables.reports import Verdict
 from tiltyard.contract import ErrorReason, Identity, SessionSpec
-from tiltyard.runtime.clock import Clock, unix_ms
+from tiltyard.runtime.clock import Clock, to_ms
 from tiltyard.runtime.failpoints import Reach
 from tiltyard.runtime.logging.events import get_logger
 
@@ -83,14 +78,12 @@ class Attempts:
     def __init__(
         self,
         *,
-        reports: ReportStore,
         fleet: Fleet,
         clock: Clock,
         reach: Reach,
         metrics: StartMetrics,
     ) -> None:
         """Call `reach` at the named steps of `steps.py`."""
-        self._reports = reports
         self._fleet = fleet
         self._clock = clock
         self._reach = reach
@@ -155,7 +148,9 @@ class Attempts:
         internal_id, agent = answer.session.internal_id, link.name
         session = link.answered(internal_id, answer)
         link.notify()  # its slot is free for those who wait for one
-        verdict = await self._reports.confirm(agent, session, unix_ms(self._clock))
+        reports = self._fleet.reports
+        evaluation = await reports.write(agent, (session,), self._clock.time())
+        verdict = evaluation.verdicts[internal_id]
         if verdict in {Verdict.STOP, Verdict.STOP_REQUESTED}:
             self._fleet.stop_session(agent, internal_id)
         log.info(
@@ -189,7 +184,7 @@ class Attempts:
         if error.agent_reason not in HOST_FAULTS:
             return
         row, now = link.row, self._fleet.now()
-        failure = link.failures.note(owner, error, now, unix_ms(self._clock))
+        failure = link.failures.note(owner, error, now, to_ms(self._clock.time()))
         self._metrics.failed(row.region, row.node_pool, error.agent_reason.value)
         log.warning(
             "start failed, the host is avoided",

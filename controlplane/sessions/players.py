@@ -2,15 +2,16 @@
 
 from collections.abc import Sequence
 
+from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.players import PlayerStore
+from controlplane.storage.tables.players import join, leave, leave_all
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 
 
 class Players:
     """Use cases on players. Each is one transaction, so calls at the same time add up."""
 
-    def __init__(self, store: PlayerStore, reach: Reach = no_failpoint) -> None:
+    def __init__(self, store: Store, reach: Reach = no_failpoint) -> None:
         """Call `reach` at the named steps of `domain/steps.py`."""
         self._store = store
         self._reach = reach
@@ -24,7 +25,7 @@ class Players:
             NotFoundError: The account has no session of that id that has not ended.
             InvalidRequestError: It would have too many players; none of these joined.
         """
-        joined = await self._store.join(caller.account, session_id, players)
+        joined = await join(self._store, caller.account, session_id, players)
         await self._reach("players.joined")
         return joined
 
@@ -39,8 +40,8 @@ class Players:
                 is joined to a live session.
         """
         if session_id is None:
-            left = await self._store.leave_all(caller.account, players)
+            left = await self._store.run(leave_all, caller.account, players)
         else:
-            left = await self._store.leave(caller.account, session_id, players)
+            left = await self._store.run(leave, caller.account, session_id, players)
         await self._reach("players.left")
         return left

@@ -22,12 +22,13 @@ from controlplane.fleet.host.host import Host
 from controlplane.http.request_slots import release_slot
 from controlplane.sessions.start import Starts
 from controlplane.sessions.under_way import Start
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables import players, session_lists
 from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.players import PlayerStore
-from controlplane.storage.tables.session_lists import SessionFilter, SessionListStore
-from controlplane.storage.tables.sessions import Session, SessionStore
+from controlplane.storage.tables.session_lists import SessionFilter
+from controlplane.storage.tables.sessions import Session, read_session, request_stop
 from tiltyard.contract import ErrorReason, State
-from tiltyard.runtime.clock import Clock, timeout, unix_ms
+from tiltyard.runtime.clock import Clock, timeout
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import TaskOwner
@@ -58,9 +59,7 @@ class Sessions:
     def __init__(
         self,
         *,
-        store: SessionStore,
-        lists: SessionListStore,
-        players: PlayerStore,
+        store: Store,
         fleet: Fleet,
         starts: Starts,
         clock: Clock,
@@ -69,8 +68,6 @@ class Sessions:
     ) -> None:
         """Call `reach` at the named steps of `domain/steps.py`."""
         self._store = store
-        self._lists = lists
-        self._players = players
         self._fleet = fleet
         self._starts = starts
         self._clock = clock
@@ -84,7 +81,7 @@ class Sessions:
         Raises:
             NotFoundError: The account has none of that id.
         """
-        session = await self._store.get(caller.account, session_id)
+        session = await self._store.look(read_session, caller.account, session_id)
         if session is None:
             raise NotFoundError("session", session_id)
         return self.shown(session)
@@ -95,15 +92,15 @@ class Sessions:
         Raises:
             NotFoundError: The account has none of that id.
         """
-        found = await self._players.described(caller.account, session_id)
+        found = await players.describe(self._store, caller.account, session_id)
         if found is None:
             raise NotFoundError("session", session_id)
-        session, players = found
-        return self.shown(session), players
+        session, joined = found
+        return self.shown(session), joined
 
     async def find(self, wanted: SessionFilter) -> AsyncGenerator[list[ShownSession], None]:
         """Read sessions, at most AT_ONCE at a time; without `ended_too` only those that play."""
-        async with aclosing(self._lists.find(wanted)) as portions:
+        async with aclosing(session_lists.find(self._store, wanted)) as portions:
             async for portion in portions:
                 for first in range(0, len(portion), AT_ONCE):
                     shown = map(self.shown, portion[first : first + AT_ONCE])
@@ -135,7 +132,7 @@ class Sessions:
             self._starts.call_off(start)
             await self._until(start.decided, deadline)
         if start is None or not start.has_row:
-            found = await self._store.get(caller.account, name)
+            found = await self._store.look(read_session, caller.account, name)
             if found is None and has_arrived:
                 return  # nothing came of the start
             if found is None:
@@ -169,12 +166,12 @@ class Sessions:
             return None
         if marked is None:
             return await self._mark(caller, start.id)
-        session = await self._store.get(caller.account, start.id)
+        session = await self._store.look(read_session, caller.account, start.id)
         return None if session is None or session.state.ended else session
 
     async def _mark(self, caller: Caller, name: str) -> Session | None:
-        now_ms = unix_ms(self._clock)
-        return await self._store.request_stop(caller.account, name, caller.actor, now_ms)
+        now = self._clock.time()
+        return await self._store.run(request_stop, caller.account, name, caller.actor, now)
 
     async def _until(self, reached: asyncio.Event, deadline: float) -> None:
         """Wait for a step of a start.
@@ -254,7 +251,7 @@ class Sessions:
 
     async def _check_stopping(self, session: Session) -> None:
         """Let a stop pass whose grace period is longer than we wait."""
-        newest = await self._store.get(session.account, session.id)
+        newest = await self._store.look(read_session, session.account, session.id)
         stopping = newest is None or newest.state.ended or newest.state is State.SHUTTINGDOWN
         if not stopping:
             raise HostUnavailableError("the host does not answer; the stop is remembered")

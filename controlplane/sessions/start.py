@@ -50,13 +50,14 @@ from controlplane.sessions.claim import Claims, HeldStandby, claim_of
 from controlplane.sessions.start_request import Plan, StartRequest, pinned_ports
 from controlplane.sessions.unanswered import Unanswered
 from controlplane.sessions.under_way import Start, StartsUnderWay, Trial
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables import sessions
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.claims import FailedClaim, NewClaim, StandbyTakenError
-from controlplane.storage.tables.reports import ReportStore
 from controlplane.storage.tables.session_rows import Attempt
-from controlplane.storage.tables.sessions import NewSession, SessionStore
+from controlplane.storage.tables.sessions import NewSession
 from tiltyard.contract import Identity, SessionSpec
-from tiltyard.runtime.clock import Clock, unix_ms
+from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import TaskOwner
@@ -100,8 +101,7 @@ class Starts:
         *,
         applications: Applications,
         tags: Tags,
-        sessions: SessionStore,
-        reports: ReportStore,
+        store: Store,
         fleet: Fleet,
         queue: HostQueue,
         start_timeout: float,
@@ -114,7 +114,7 @@ class Starts:
         """Call `reach` at the named steps of `steps.py`."""
         self._applications = applications
         self._tags = tags
-        self._sessions = sessions
+        self._store = store
         self._fleet = fleet
         self._queue = queue
         self.start_timeout = start_timeout
@@ -123,10 +123,8 @@ class Starts:
         self._clock = clock
         self._reach = reach
         self._metrics = metrics or StartMetrics()
-        self._attempts = Attempts(
-            reports=reports, fleet=fleet, clock=clock, reach=reach, metrics=self._metrics
-        )
-        self._unanswered = Unanswered(sessions, fleet, clock)
+        self._attempts = Attempts(fleet=fleet, clock=clock, reach=reach, metrics=self._metrics)
+        self._unanswered = Unanswered(store, fleet, clock)
         self._tasks = TaskOwner[HostSession](TiltyardError)
         self._freeing = TaskOwner[None]()
         self.under_way = StartsUnderWay()
@@ -227,12 +225,12 @@ class Starts:
         self, start: Start, plan: Plan, identity: Identity, claim: NewClaim | None = None
     ) -> None:
         """Commit a row, in place of that of a failed claim if there is one."""
-        now_ms, before = unix_ms(self._clock), start.trial
-        failed = None
+        before, failed = start.trial, None
         if before is not None:
             failed = FailedClaim(start.id, before.attempt, before.is_unanswered)
-        new = NewSession(identity, plan.application.reservation, now_ms, claim)
-        await self._sessions.reserve_session(new, failed)
+        now = self._clock.time()
+        new = NewSession(identity, plan.application.reservation, now, claim)
+        await self._store.run(sessions.reserve, new, failed)
         start.is_recorded &= start.id == identity.session_id
         start.is_recorded |= claim is not None
         start.trial = None
@@ -361,10 +359,9 @@ class Starts:
         outcome: Outcome
         try:
             with start.timing.phase(Phase.COMMIT):
-                now_ms = unix_ms(self._clock)
-                await self._sessions.begin_attempt(
-                    start.account, start.id, attempt, now_ms, first_of=first_of
-                )
+                key, now = (start.account, start.id), self._clock.time()
+                begin = sessions.begin_attempt
+                await self._store.run(begin, *key, attempt, now, first_of=first_of)
         except AgentRefusedError as error:
             outcome = NothingStarted(error)
         else:

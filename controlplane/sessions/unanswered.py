@@ -8,8 +8,9 @@ can see, and no standby is claimed twice. The host's reports of it are handled b
 from controlplane.domain.errors import StoreError
 from controlplane.fleet.fleet import Fleet
 from controlplane.sessions.under_way import Start, Trial
-from controlplane.storage.tables.sessions import SessionStore
-from tiltyard.runtime.clock import Clock, unix_ms
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables import sessions
+from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -21,8 +22,8 @@ FREE_RETRY = 1.0
 class Unanswered:
     """Takes what failed off the rows of starts."""
 
-    def __init__(self, sessions: SessionStore, fleet: Fleet, clock: Clock) -> None:
-        self._sessions = sessions
+    def __init__(self, store: Store, fleet: Fleet, clock: Clock) -> None:
+        self._store = store
         self._fleet = fleet
         self._clock = clock
 
@@ -38,9 +39,13 @@ class Unanswered:
         Raises:
             StoreError: The row may name it still.
         """
-        now_ms, unanswered = unix_ms(self._clock), trial.is_unanswered
-        await self._sessions.end_attempt(
-            start.account, start.id, trial.attempt, now_ms, unanswered=unanswered
+        await self._store.run(
+            sessions.end_attempt,
+            start.account,
+            start.id,
+            trial.attempt,
+            self._clock.time(),
+            unanswered=trial.is_unanswered,
         )
         self.drop(trial)
 
@@ -49,11 +54,12 @@ class Unanswered:
         trial = start.trial
         while True:
             try:
-                await self._sessions.free(
+                await self._store.run(
+                    sessions.free,
                     start.account,
                     start.id,
                     why,
-                    unix_ms(self._clock),
+                    self._clock.time(),
                     attempt=trial.attempt if trial is not None else None,
                     unanswered=trial is not None and trial.is_unanswered,
                     is_recorded=start.is_recorded,

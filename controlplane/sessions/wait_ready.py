@@ -23,8 +23,9 @@ from controlplane.metrics.starts import StartMetrics
 from controlplane.sessions.service import Sessions
 from controlplane.sessions.start import Starts
 from controlplane.sessions.start_request import StartRequest
+from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.sessions import SessionStore
+from controlplane.storage.tables.sessions import read_session
 from tiltyard.contract import State
 from tiltyard.runtime.clock import Clock, timeout
 from tiltyard.runtime.tasks import TaskOwner
@@ -45,7 +46,7 @@ class ReadyStarts:
         self,
         *,
         starts: Starts,
-        store: SessionStore,
+        store: Store,
         sessions: Sessions,
         fleet: Fleet,
         clock: Clock,
@@ -113,14 +114,14 @@ class ReadyStarts:
 
     async def _wait(self, caller: Caller, started: HostSession, deadline: float) -> str:
         """Wait until a session is ready; return why it is not, or nothing."""
-        row = await self._store.get(caller.account, started.internal_id)
+        row = await self._store.look(read_session, caller.account, started.internal_id)
         agent = (row and row.agent) or ""
         while True:
             reported = self._reported.setdefault(agent, asyncio.Event())
             session = self._fleet.session(agent, started.internal_id)
             # Nothing is known of a host during a reconnect: the database decides.
             if session is None:
-                row = await self._store.get(caller.account, started.internal_id)
+                row = await self._store.look(read_session, caller.account, started.internal_id)
                 may_become_ready = row is not None and not row.state.ended
             else:
                 may_become_ready = session.state in _MAY_BECOME_READY

@@ -7,7 +7,6 @@ and in this process, where nothing else is under way.
 import asyncio
 import statistics
 import time
-from datetime import timedelta
 from pathlib import Path
 from random import Random
 
@@ -22,7 +21,7 @@ from controlplane.domain.placement import Wanted
 from controlplane.fleet.fleet import Fleet
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.fleet import AgentRow
-from controlplane.storage.tables.stores import Stores
+from controlplane.storage.tables.reports import Reports
 from tests.bench.report import Result
 from tiltyard.contract import PortRequest, Protocol, Resources
 from tiltyard.runtime.clock import SystemClock
@@ -76,11 +75,8 @@ def _a_fleet(client: AgentClient, hosts: int, in_a_region: int) -> Fleet:
     """Make a fleet all of whose hosts have just reported; its store is never opened."""
     store = Store(Path("/nowhere"))
     fleet = Fleet(
-        Stores.of(
-            store,
-            is_ours=lambda *_: True,
-            keep_ended=timedelta(days=1),
-        ),
+        store,
+        Reports(store, is_ours=lambda *_: True, keep_ended=0.0),
         dial=lambda _: client,
         login_for=_no_login,
         placement_silence=60.0,

@@ -9,13 +9,12 @@ import asyncio
 import os
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 from sqlite_utils import Database
 
 from controlplane.storage.engine import store as module
-from controlplane.storage.engine.store import ITSELF, Event, Store, record_event
+from controlplane.storage.engine.store import ITSELF, Store, record_event
 
 WRITERS = 8
 KIND = "test.number"
@@ -24,14 +23,14 @@ PAGES = 50
 """In the write-ahead log when it is taken into the database: often, so that this is met, too."""
 
 
-def _insert(number: int, db: Database) -> None:
+def _insert(db: Database, number: int) -> None:
     for _ in range(2):
-        record_event(db, Event(0, KIND, "", ITSELF, str(number)), {"padding": PADDING})
+        record_event(db, 0.0, KIND, "", ITSELF, str(number), padding=PADDING)
 
 
 async def _write(store: Store, numbers: Iterator[int]) -> None:
     for number in numbers:
-        await store.run(partial(_insert, number))
+        await store.run(_insert, number)
         os.write(sys.stdout.fileno(), f"{number}\n".encode())
 
 

@@ -9,8 +9,10 @@ from controlplane.domain import tokens
 from controlplane.domain.errors import Reason
 from controlplane.domain.tokens import Scope
 from controlplane.http.errors import STATUSES
+from controlplane.storage.tables.fleet import regions
 from controlplane.storage.tables.tokens import insert_token
 from tests.support.controlplane.system import System, assert_error
+from tests.support.controlplane.transactions import Go, intercept
 
 
 @pytest.fixture
@@ -93,10 +95,10 @@ def test_every_reason_has_a_status() -> None:
 async def test_an_unexpected_failure_leaks_nothing(
     system: System, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def explode(*_: object) -> None:
+    async def explode(_: Go) -> None:
         raise RuntimeError("secret inner text")
 
-    monkeypatch.setattr(system.control_plane._stores.fleet, "regions", explode, raising=False)
+    intercept(monkeypatch, regions, explode)
     answer = await system.call("GET", "/region")
     assert_error(answer, 500)
     assert "secret" not in answer.text

@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 from sqlite_utils import Database
 
-from controlplane.storage.engine.store import Actor, Event, record_event
-from controlplane.storage.tables.audit import PORTION, AuditFilter, AuditStore, page_query
+from controlplane.storage.engine.store import Actor, record_event
+from controlplane.storage.tables.audit import PORTION, AuditFilter, page_query, remove_old
 from tests.support.controlplane.system import APPLICATION, System, assert_error, eventually
 from tiltyard.runtime.clock import unix_ms
 
 ADDRESS = "203.0.113.7"
 FORWARDED = {"X-Forwarded-For": f"6.6.6.6, {ADDRESS}"}
-DAY_MS = 24 * 3600 * 1000
+DAY = 24 * 3600
+Event = tuple[float, str, str, Actor, str]
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ async def page(system: System, query: str) -> Any:
 async def write(system: System, *events: Event) -> None:
     def transaction(db: Database) -> None:
         for event in events:
-            record_event(db, event)
+            record_event(db, *event)
 
     await system.control_plane._store.run(transaction)
 
@@ -173,7 +174,7 @@ async def test_filters_and_pages(system: System) -> None:
     await write(
         system,
         *(
-            Event(n, kind, account, Actor(actor, "192.0.2.1"), name)
+            (n / 1000, kind, account, Actor(actor, "192.0.2.1"), name)
             for n, (kind, account, actor, name) in enumerate(
                 [
                     ("probe.made", "alice", "one", "a"),
@@ -220,7 +221,7 @@ async def test_filters_and_pages(system: System) -> None:
 
 
 async def test_a_page_has_100_lines_unless_more_are_asked_for(system: System) -> None:
-    await write(system, *(Event(n, "p.q", "", Actor("x"), "o") for n in range(1100)))
+    await write(system, *((n / 1000, "p.q", "", Actor("x"), "o") for n in range(1100)))
     assert len(await audit(system)) == 100
     assert len(await audit(system, "limit=1000")) == 1000
     for query, field in (
@@ -255,10 +256,10 @@ async def test_what_is_old_is_forgotten_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with System(tmp_path, audit_retention_days=2) as system:
-        now = unix_ms(system.control_plane._clock)
+        now = system.control_plane._clock.time()
         await system.rows("DELETE FROM event")
-        old = [Event(now - 2 * DAY_MS - 1000, "old.x", "", Actor("x"), "o")] * (2 * PORTION + 7)
-        young = [Event(now - 2 * DAY_MS + 60_000, "young.x", "", Actor("x"), "o")] * 3
+        old = [(now - 2 * DAY - 1, "old.x", "", Actor("x"), "o")] * (2 * PORTION + 7)
+        young = [(now - 2 * DAY + 60, "young.x", "", Actor("x"), "o")] * 3
         await write(system, *old, *young)
         portions: list[int] = []
         run = system.control_plane._store.run
@@ -269,9 +270,9 @@ async def test_what_is_old_is_forgotten_and_nothing_else(
                 portions.append(found)
             return found
 
-        store = AuditStore(system.control_plane._store)
+        store = system.control_plane._store
         monkeypatch.setattr(system.control_plane._store, "run", counted)
-        await store.forget((now - 2 * DAY_MS) / 1000)
+        await store.run_in_portions(remove_old, now - 2 * DAY)
         assert portions == [PORTION, PORTION, 7, 0]
         monkeypatch.undo()
         assert [event["kind"] for event in await audit(system)] == ["young.x"] * 3
@@ -283,10 +284,10 @@ async def test_what_is_old_is_forgotten_and_nothing_else(
 
 async def test_lines_dated_ahead_do_not_end_the_forgetting(system: System) -> None:
     await system.rows("DELETE FROM event")
-    ahead = [Event(10**13, "ahead.x", "", Actor("x"), "o")] * PORTION
-    old = [Event(1, "old.x", "", Actor("x"), "o")] * (PORTION + 3)
+    ahead = [(1e10, "ahead.x", "", Actor("x"), "o")] * PORTION
+    old = [(0.001, "old.x", "", Actor("x"), "o")] * (PORTION + 3)
     await write(system, *ahead, *old, *ahead[:1])
-    await AuditStore(system.control_plane._store).forget(1.0)
+    await system.control_plane._store.run_in_portions(remove_old, 1.0)
     kinds = "SELECT kind, count(*) FROM event GROUP BY kind"
     assert await system.rows(kinds) == [("ahead.x", PORTION + 1)]
 
@@ -306,7 +307,7 @@ async def test_tokens_that_ended_a_week_ago_are_forgotten_with_their_children(
     for name in ("revoked", "expired", "lately", "good"):
         root = made[name] = await system.make_token(name=name, scopes=scopes)
         made[f"{name}-child"] = await system.make_token(root, name=f"{name}-child", scopes=[])
-    week = 7 * DAY_MS
+    week = 7 * DAY * 1000
     for name, column, at in (
         ("revoked", "revoked_ms", now - week - 1000),
         ("expired", "expire_ms", now - week - 1000),
@@ -328,7 +329,7 @@ async def test_upkeep_goes_on_past_what_fails(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with System(tmp_path) as system:
-        await write(system, Event(1, "old.x", "", Actor("x"), "o"))
+        await write(system, (0.001, "old.x", "", Actor("x"), "o"))
         await system.rows("UPDATE token SET revoked_ms=1 WHERE account='bob'")
         no = "BEGIN SELECT RAISE(ABORT, 'no'); END"
         await system.rows(f"CREATE TRIGGER keep BEFORE DELETE ON token {no}")

@@ -9,8 +9,9 @@ import pytest
 from aiohttp import ClientTimeout
 
 from controlplane.registries import tag_lists
-from controlplane.storage.tables.registries import Registry, RegistryStore
+from controlplane.storage.tables.registries import get
 from tests.support.controlplane.system import System, assert_error
+from tests.support.controlplane.transactions import Go, intercept
 
 PATH = "/application/game/tags/available"
 
@@ -85,17 +86,18 @@ async def test_an_application_that_gets_another_registry_meanwhile_is_looked_up_
     assert (await system.call("PUT", old, token=operator, json=body)).status < 300
     await system.make_application(tag=None, name="moving", registry="old")
     system.registry.push("studio/game", "v1")
-    read = RegistryStore.get
 
-    async def late(self: RegistryStore, name: str) -> Registry | None:
-        if name == "old":
+    async def late(go: Go) -> Any:
+        found = await go()
+        if found.name == "old":
             change = {"registry": "local"}
             changed = await system.call("PUT", "/application/moving", json=change)
             removed = await system.call("DELETE", old, token=operator)
             assert (changed.status, removed.status) == (204, 204)
-        return await read(self, name)
+            return None
+        return found
 
-    monkeypatch.setattr(RegistryStore, "get", late)
+    intercept(monkeypatch, get, late)
     answer = await system.call("GET", "/application/moving/tags/available")
     assert answer.json == {"tags": [{"version": "v1"}]}
 
@@ -103,10 +105,10 @@ async def test_an_application_that_gets_another_registry_meanwhile_is_looked_up_
 async def test_a_registry_that_is_gone_whenever_it_is_looked_for_is_503(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def gone(self: RegistryStore, name: str) -> Registry | None:
+    async def gone(_: Go) -> None:
         return None
 
-    monkeypatch.setattr(RegistryStore, "get", gone)
+    intercept(monkeypatch, get, gone)
     assert_error(await system.call("GET", PATH), 503)
     path = "/application/game/tags"
     assert_error(await system.call("POST", path, json={"tag": "v1"}), 503)

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from controlplane.storage.tables import applications, tokens
 from controlplane.storage.tables.accounts import _OF_AN_ACCOUNT
-from controlplane.storage.tables.applications import ApplicationStore
-from controlplane.storage.tables.sessions import SessionStore
-from controlplane.storage.tables.tags import TagStore
-from controlplane.storage.tables.tokens import TokenStore
+from controlplane.storage.tables.sessions import reserve
+from controlplane.storage.tables.tags import enable_tag
 from tests.support.controlplane.system import APPLICATION, Answer, System, assert_error, eventually
+from tests.support.controlplane.transactions import Go, intercept
 from tests.support.hold import Hold
 from tiltyard.runtime.clock import unix_ms
 
@@ -223,32 +223,27 @@ async def test_starts_that_race_with_the_end_of_their_account(system: System) ->
 @pytest.mark.parametrize(
     ("transaction", "call", "status"),
     [
-        (
-            (SessionStore, "reserve_session"),
-            ("/session", {"location": "local", "image": "game"}),
-            401,
-        ),
-        ((ApplicationStore, "create"), ("/application", APPLICATION | {"name": "late"}), 401),
-        ((TagStore, "enable"), ("/application/game/tags", {"tag": "v1"}), 404),
-        ((TokenStore, "make"), ("/token", {"name": "late", "scopes": []}), 401),
+        (reserve, ("/session", {"location": "local", "image": "game"}), 401),
+        (applications.create, ("/application", APPLICATION | {"name": "late"}), 401),
+        (enable_tag, ("/application/game/tags", {"tag": "v1"}), 404),
+        (tokens.make, ("/token", {"name": "late", "scopes": []}), 401),
     ],
     ids=["session", "application", "tag", "token"],
 )
 async def test_an_account_removed_during_a_call_gets_nothing(
     system: System,
     monkeypatch: pytest.MonkeyPatch,
-    transaction: tuple[type, str],
+    transaction: object,
     call: tuple[str, dict[str, Any]],
     status: int,
 ) -> None:
     await system.make_application()
-    original = getattr(*transaction)
 
-    async def late(*arguments: Any, **more: Any) -> Any:
+    async def late(go: Go) -> Any:
         assert (await ask(system, "DELETE", "alice")).status == 204
-        return await original(*arguments, **more)
+        return await go()
 
-    monkeypatch.setattr(*transaction, late)
+    intercept(monkeypatch, transaction, late)
     assert_error(await system.call("POST", call[0], json=call[1]), status)
     for table in TABLES:
         assert await system.rows(f"SELECT 1 FROM {table} WHERE account='alice'") == [], table

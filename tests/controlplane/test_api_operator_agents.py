@@ -9,10 +9,11 @@ import pytest
 
 from controlplane.domain.errors import AgentSilentError
 from controlplane.domain.tokens import Scope
-from controlplane.storage.engine.store import Actor
 from controlplane.storage.tables.accounts import Caller
+from controlplane.storage.tables.sessions import begin_attempt
 from tests.support.controlplane.fake_agent import FakeAgent, refusing
 from tests.support.controlplane.system import PATIENCE, Answer, System, assert_error, eventually
+from tests.support.controlplane.transactions import Go, intercept
 from tiltyard.runtime.clock import unix_ms
 
 SHORT_SPANS: dict[str, Any] = {
@@ -320,22 +321,19 @@ async def test_a_start_that_had_chosen_the_agent_takes_another(
     system.prefer(system.agents[1])
     gone = await system.undeclare()
     gone.change_host()
-    store = system.control_plane._stores.sessions
-    begin, tried = store.begin_attempt, []
+    tries: list[Go] = []
 
-    async def begin_attempt(
-        account: str, session_id: str, attempt: Any, now_ms: int, *, first_of: Actor | None
-    ) -> None:
-        tried.append(attempt.agent)
-        if len(tried) == 1:
+    async def begin(go: Go) -> None:
+        tries.append(go)
+        if len(tries) == 1:
             assert (await system.ask("DELETE", "/a1")).status == 204
-        await begin(account, session_id, attempt, now_ms, first_of=first_of)
+        await go()
 
-    monkeypatch.setattr(store, "begin_attempt", begin_attempt)
+    intercept(monkeypatch, begin_attempt, begin)
     await eventually(lambda: _reserved(system, "a1") > 0)
     started = await system.start(id="s")
     assert started.status == 201, started.text
-    assert tried == ["a1", "a0"]
+    assert len(tries) == 2
     reserved = "SELECT count(*) FROM event WHERE kind='session.reserved' AND object='s'"
     assert await system.rows(reserved) == [(1,)]
     assert await system.rows("SELECT agent FROM session") == [("a0",)]

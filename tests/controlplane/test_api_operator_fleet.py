@@ -11,8 +11,8 @@ from controlplane.app.control_plane import ControlPlane
 from controlplane.domain.errors import StoreError
 from controlplane.settings.registries import RegistryConfig
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.fleet import FleetStore
-from controlplane.storage.tables.registries import RegistryStore
+from controlplane.storage.tables import registries
+from controlplane.storage.tables.fleet import declare
 from tests.support.authority import AUTHORITY
 from tests.support.controlplane.system import APPLICATION, Answer, System, assert_error
 
@@ -272,16 +272,15 @@ async def test_a_file_that_claims_what_the_api_gave_away_is_refused(system: Oper
     await system.stop_serving()
     store = Store(before.database)
     await store.open()
-    fleet = FleetStore(store)
     one, two = (
         RegistryConfig(name="one", address="1.example"),
         RegistryConfig(name="two", address="2.example"),
     )
-    await fleet.declare(before.model_copy(update={"registries": (one, two)}))
+    await store.run(declare, before.model_copy(update={"registries": (one, two)}))
     swapped = (
         one.model_copy(update={"address": two.address}),
         two.model_copy(update={"address": one.address}),
     )
-    await fleet.declare(before.model_copy(update={"registries": swapped}))
-    assert (await RegistryStore(store).all())["one"].address == "2.example"
+    await store.run(declare, before.model_copy(update={"registries": swapped}))
+    assert (await store.run(registries.find))["one"].address == "2.example"
     await store.close()

@@ -12,7 +12,9 @@ import pytest
 
 from controlplane.catalog.open_streams import _Stream
 from controlplane.domain.tokens import ACCOUNT_SCOPES
+from controlplane.storage.tables import tokens
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
+from tests.support.controlplane.transactions import Go, intercept
 from tiltyard.runtime.clock import unix_ms
 
 LIMIT = 64 * 1024
@@ -209,16 +211,14 @@ async def test_an_operators_token_revoked_during_a_call_makes_nothing(
 ) -> None:
     scopes = ["operator:read", "operator:write"]
     second = await made(system, name="second", scopes=scopes)
-    store = system.control_plane._services.delegation._store
-    for method, account in (("make", None), ("make_for", "alice")):
-        original = getattr(store, method)
-        token = await made(system, second, name=f"maker {method}", scopes=scopes)
+    for transaction, account in ((tokens.make, None), (tokens.make_for, "alice")):
+        token = await made(system, second, name=f"maker {account}", scopes=scopes)
 
-        async def late(*arguments: Any, original: Any = original, token: str = token) -> Any:
+        async def late(go: Go, token: str = token) -> Any:
             assert (await revoke(system, id_of(token))).status == 200
-            return await original(*arguments)
+            return await go()
 
-        monkeypatch.setattr(store, method, late)
+        intercept(monkeypatch, transaction, late)
         assert_error(
             await make(system, {"account": account, "name": "late", "scopes": []}, token), 401
         )

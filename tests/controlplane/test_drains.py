@@ -10,7 +10,7 @@ import pytest
 from controlplane.agent_rpc.wire import MAX_REVISION, watch_message_in
 from controlplane.domain.contract import Drain, HostReported
 from controlplane.storage.engine.store import Actor
-from controlplane.storage.tables.hosts import DrainOrder, HostStore
+from controlplane.storage.tables.hosts import DrainOrder, order_drain
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2
@@ -254,11 +254,11 @@ async def test_a_revision_that_nobody_gave_is_not_believed(system: Draining) -> 
 
 
 async def test_two_orders_at_one_moment_have_their_order(system: Draining) -> None:
-    store = HostStore(system.control_plane._store)
+    store = system.control_plane._store
     drains: list[Drain] = []
     for draining in (True, False):
         order = DrainOrder("a0", draining, None, known_revision=0)
-        await store.order_drain(order, Actor("token"), 1000, drains.append)
+        drains.append(await store.run(order_drain, order, Actor("token"), 1.0))
     assert [drain.revision for drain in drains] == [1000, 1001]
 
 

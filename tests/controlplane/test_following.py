@@ -10,9 +10,9 @@ import pytest
 from controlplane.domain.contract import HostSession
 from controlplane.domain.errors import AgentExcessError, StoreError
 from controlplane.fleet.host import state, watch
-from controlplane.storage.tables.reports import ReportStore
+from controlplane.storage.tables.reports import Reports
 from controlplane.storage.tables.session_rows import Attempt
-from controlplane.storage.tables.sessions import SessionStore
+from controlplane.storage.tables.sessions import end_attempt
 from tests.support.controlplane.system import System, eventually
 from tests.support.hold import Hold
 from tiltyard.agent.v1 import agent_pb2
@@ -33,17 +33,17 @@ class FailingReports:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.failed = False
-        settle = ReportStore.settle
+        write = Reports.write
 
         async def fail_once(
-            store: ReportStore, agent: str, sessions: Sequence[HostSession], *more: Any
+            store: Reports, agent: str, sessions: Sequence[HostSession], *more: Any
         ) -> Any:
             if not self.failed and any(session.state.ended for session in sessions):
                 self.failed = True
                 raise StoreError("the disk is full")
-            return await settle(store, agent, sessions, *more)
+            return await write(store, agent, sessions, *more)
 
-        monkeypatch.setattr(ReportStore, "settle", fail_once)
+        monkeypatch.setattr(Reports, "write", fail_once)
 
 
 async def status_at_the_end(system: System, session_id: str) -> str:
@@ -103,9 +103,9 @@ async def test_an_attempt_that_is_not_the_newest_is_not_ended(system: System) ->
     await system.agent.stop()  # what it reports would confirm the row again
     await system.rows("UPDATE session SET confirmed=0")
     before = await system.rows("SELECT * FROM session")
-    store = SessionStore(system.control_plane._store)
     other = Attempt("another attempt", system.agent.name, "")
-    await store.end_attempt("alice", "s", other, 0, unanswered=False)
+    store = system.control_plane._store
+    await store.run(end_attempt, "alice", "s", other, 0, unanswered=False)
     assert await system.rows("SELECT * FROM session") == before
 
 
@@ -113,8 +113,8 @@ async def test_an_attempt_that_its_host_has_reported_stays_on_its_row(system: Sy
     assert (await system.start(id="s")).status == 201
     before = await system.rows("SELECT * FROM session")
     [names] = await system.rows("SELECT internal_id, agent, host FROM session")
-    store = SessionStore(system.control_plane._store)
-    await store.end_attempt("alice", "s", Attempt(*names), 0, unanswered=False)
+    store = system.control_plane._store
+    await store.run(end_attempt, "alice", "s", Attempt(*names), 0, unanswered=False)
     assert await system.rows("SELECT * FROM session") == before
 
 

@@ -17,10 +17,12 @@ from controlplane.domain.errors import StoreError
 from controlplane.metrics_endpoint.live import LiveCollector
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.fleet import AgentRow
+from controlplane.storage.tables.sessions import reserve
 from tests.support.controlplane.enrolling import Enrolling
 from tests.support.controlplane.fake_agent import refusing
 from tests.support.controlplane.scrapes import PREFIX, PROCESS, Scraped
 from tests.support.controlplane.system import eventually
+from tests.support.controlplane.transactions import fail_once, intercept
 from tests.unit.controlplane.fleet.host.test_state import SESSION
 from tiltyard.agent.v1 import agent_pb2
 from tiltyard.contract import Identity
@@ -240,11 +242,7 @@ async def test_a_start_rate_and_a_full_database_are_reasons(
         await system.start()
         assert (await system.start()).status == 420
 
-        async def fail(*_: object) -> None:
-            raise StoreError("the disk is full")
-
-        store = system.control_plane._stores.sessions
-        monkeypatch.setattr(store, "reserve_session", fail)
+        intercept(monkeypatch, reserve, fail_once(StoreError("the disk is full")))
         assert (await system.start()).status == 503
         scrape = await system.scrape()
         assert scrape.sum("start_refusals_total", reason="rate") == 1

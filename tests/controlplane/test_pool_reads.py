@@ -10,7 +10,8 @@ import pytest
 from sqlite_utils import Database
 
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.standby_orders import StandbyOrderStore, WantedPool
+from controlplane.storage.tables.standby_orders import WantedPool
+from controlplane.storage.tables.standby_orders import wanted as wanted_pools
 from tests.support.controlplane.system import PATIENCE, System
 
 REGIONS = ("a", "b", "c", "d", "e")
@@ -45,7 +46,6 @@ async def test_plans_read_beside_the_transactions_and_only_what_was_changed(
         await put(system, region)
     await put(system, "d", size=0)
     await put(system, "e", enabled=False)
-    orders = StandbyOrderStore(store)
     large: list[str] = []
     began, gate = threading.Event(), threading.Event()
 
@@ -59,7 +59,7 @@ async def test_plans_read_beside_the_transactions_and_only_what_was_changed(
         assert await asyncio.to_thread(began.wait, PATIENCE)
         try:
             async with asyncio.timeout(PATIENCE):
-                found = await orders.wanted(known)
+                found = await wanted_pools(store, known)
         finally:
             gate.set()
             await holding
@@ -74,7 +74,7 @@ async def test_plans_read_beside_the_transactions_and_only_what_was_changed(
         if " env," in sql:
             large.append(sql)
 
-    await store.read_as_one(lambda db: db.conn.set_trace_callback(note))
+    await store.read(lambda db: db.conn.set_trace_callback(note))
     first = await wanted({})
     assert [bool(first[region].pool.env) for region in REGIONS] == [True] * 3 + [False] * 2
     assert len(large) == 3

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from controlplane.storage.tables import registries
 from tests.controlplane.test_operator_cli import Operated, cells, run, shell
 from tests.support.authority import AUTHORITY
 from tests.support.controlplane.stub_api import StubApi
@@ -28,7 +29,7 @@ def password(tmp_path: Path) -> Path:
 
 
 async def password_of(system: Operated) -> str:
-    row = await system.control_plane._stores.registries.get("own")
+    row = await system.control_plane._store.run(registries.get, "own")
     assert row is not None
     return system.control_plane._logins.endpoint_of(row).password
 

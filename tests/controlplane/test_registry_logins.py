@@ -14,6 +14,7 @@ from controlplane.registries.client import public_endpoint
 from controlplane.registries.endpoint import Endpoint
 from controlplane.settings.model import Config
 from controlplane.settings.registries import RegistryConfig
+from controlplane.storage.tables import registries
 from controlplane.storage.tables.registries import Registry
 from tests.support.authority import AUTHORITY
 from tests.support.controlplane.system import Answer, System, assert_error
@@ -54,7 +55,7 @@ class Configured(System):
         return rows[name]
 
     async def endpoint(self, name: str = "own") -> Endpoint:
-        row = await self.control_plane._stores.registries.get(name)
+        row = await self.control_plane._store.run(registries.get, name)
         assert row is not None
         return self.control_plane._logins.endpoint_of(row)
 
@@ -83,7 +84,7 @@ async def test_a_log_in_is_kept_and_shown_without_its_password(system: Configure
         used = {"aliases": [], "declared": False, "applications": 0}
         assert shown == {"name": "own", **KEPT, **more, **used}
         await system.restart()
-    assert PASSWORD not in repr(await system.control_plane._stores.registries.get("own"))
+    assert PASSWORD not in repr(await system.control_plane._store.run(registries.get, "own"))
     assert PASSWORD not in repr(await system.login())
 
 

@@ -10,11 +10,9 @@ import pytest
 from sqlite_utils import Database
 
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.accounts import _clear_portion
-from controlplane.storage.tables.audit import _forget
-from controlplane.storage.tables.session_rows import PORTION, remove_ended
-from controlplane.storage.tables.tokens import ENDED, TokenStore, remove_tokens
-from controlplane.storage.tables.unanswered import remove_stopped
+from controlplane.storage.tables import audit, session_rows, tokens, unanswered
+from controlplane.storage.tables.accounts import remove_portion
+from controlplane.storage.tables.session_rows import PORTION
 from tests.support.controlplane.system import System, assert_error
 from tiltyard.agent.v1 import agent_pb2
 from tiltyard.runtime.clock import unix_ms
@@ -31,19 +29,19 @@ class Changes:
 
     def __init__(self, system: System, monkeypatch: pytest.MonkeyPatch) -> None:
         self.most, self.transactions = 0, 0
-        run = Store.run
+        run = Store.run_then
 
-        async def counted(store: Store, transaction: Any, *more: Any) -> Any:
+        async def counted(store: Store, then: Any, transaction: Any, *args: Any) -> Any:
             def counting(db: Any) -> Any:
                 before = db.conn.total_changes
-                result = transaction(db)
+                result = transaction(db, *args)
                 self.most = max(self.most, db.conn.total_changes - before)
                 self.transactions += 1
                 return result
 
-            return await run(store, counting, *more)
+            return await run(store, then, counting)
 
-        monkeypatch.setattr(Store, "run", counted)
+        monkeypatch.setattr(Store, "run_then", counted)
 
 
 async def add_sessions(system: System, count: int, ended_ms: int, players: int = 0) -> None:
@@ -76,7 +74,8 @@ async def test_ended_sessions_go_in_portions_with_their_players(
         2 * PORTION,
     )
     changes = Changes(system, monkeypatch)
-    await system.control_plane._stores.sessions.forget_ended(100)
+    for remove in (unanswered.remove_stopped, session_rows.remove_ended):
+        await system.control_plane._store.run_in_portions(remove, 0.1)
     monkeypatch.undo()
     # A session goes whole: what lists show of it fits its players as long as it is there.
     assert changes.most <= 3 * PORTION + 1
@@ -98,7 +97,7 @@ async def test_ended_tokens_go_in_portions_children_first(
         *(2 * PORTION, maker),
     )
     changes = Changes(system, monkeypatch)
-    await TokenStore(system.control_plane._store).forget_ended(0.005)
+    await system.control_plane._store.run_in_portions(tokens.remove_ended, 0.005)
     monkeypatch.undo()
     assert changes.most <= PORTION
     assert await system.rows("SELECT id FROM token WHERE account='alice'") == [(maker,)]
@@ -108,10 +107,10 @@ async def test_what_is_old_is_found_without_looking_at_what_is_young(system: Sys
     def plans(db: Database) -> list[str]:
         traced: list[str] = []
         db.conn.set_trace_callback(traced.append)
-        remove_ended(db, 5)
-        _forget(db, 5)
-        remove_stopped(db, 5, PORTION)
-        remove_tokens(db, ENDED, 5)
+        for module in (session_rows, tokens):
+            module.remove_ended(db, 0.005)
+        audit.remove_old(db, 0.005)
+        unanswered.remove_stopped(db, 0.005)
         db.conn.set_trace_callback(None)
         found = [db.execute(f"EXPLAIN QUERY PLAN {sql}") for sql in traced if sql[:2] != "--"]
         return [row[3] for rows in found for row in rows]
@@ -158,10 +157,10 @@ async def broken_off(system: System, monkeypatch: pytest.MonkeyPatch) -> System:
     await add_sessions(system, 2 * PORTION, 6)
     portions = iter([True, False])
 
-    def first(db: Any, name: str) -> bool:
-        return next(portions) and _clear_portion(db, name)
+    def first(db: Any, name: str) -> int:
+        return next(portions) and remove_portion(db, name)
 
-    monkeypatch.setattr("controlplane.storage.tables.accounts._clear_portion", first)
+    monkeypatch.setattr("controlplane.storage.tables.accounts.remove_portion", first)
     assert (await remove(system)).status == 204
     monkeypatch.undo()
     assert await system.rows("SELECT count(*) FROM session") == [(PORTION,)]

@@ -8,7 +8,6 @@ import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +21,18 @@ from controlplane.domain.contract import Claim
 from controlplane.domain.errors import ConflictError, NotFoundError, StoreError
 from controlplane.storage.engine.migrations import migrate
 from controlplane.storage.engine.store import Actor, Store
+from controlplane.storage.tables import players, sessions
 from controlplane.storage.tables.claims import FailedClaim, NewClaim
-from controlplane.storage.tables.players import PlayerStore
-from controlplane.storage.tables.reports import ReportStore
+from controlplane.storage.tables.reports import Reports
 from controlplane.storage.tables.session_lists import (
     Query,
     SessionFilter,
-    SessionListStore,
+    find,
     list_query,
     portion_query,
 )
-from controlplane.storage.tables.session_rows import Attempt
-from controlplane.storage.tables.sessions import (
-    NewSession,
-    SessionStore,
-    _reserve,
-    session_of,
-)
+from controlplane.storage.tables.session_rows import Attempt, end_all_missing, remove_ended
+from controlplane.storage.tables.sessions import NewSession, reserve, session_of
 from tests.support.controlplane.system import System, assert_error
 from tests.unit.controlplane.fleet.host.test_state import SESSION
 from tiltyard.contract import EndReason, Identity, Resources, State
@@ -46,9 +40,9 @@ from tiltyard.contract import EndReason, Identity, Resources, State
 IDENTITY = Identity("alice", "", "game", "v1", "local", {})
 
 
-def new_session(session_id: str, created_ms: int = 0, **fields: Any) -> NewSession:
+def new_session(session_id: str, created: float = 0.0, **fields: Any) -> NewSession:
     identity = replace(IDENTITY, session_id=session_id, **fields)
-    return NewSession(identity, Resources(1, 1), created_ms)
+    return NewSession(identity, Resources(1, 1), created)
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +121,7 @@ def test_what_a_quota_sums_up_is_in_an_index(db: Database) -> None:
     db.execute("UPDATE account SET quota_sessions=9 WHERE name='alice'")
     db.conn.set_trace_callback(traced.append)
     db.execute("SAVEPOINT one")
-    _reserve(db, new_session("x"))
+    reserve(db, new_session("x"))
     db.execute("ROLLBACK TO one")
     db.conn.set_trace_callback(None)
     db.execute("UPDATE account SET quota_sessions=NULL")
@@ -151,7 +145,7 @@ _SESSIONS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "application": st.sampled_from("aAb"),
         "tag": st.sampled_from("aAb"),
         "labels": _LABELS,
-        "created_ms": st.integers(0, 3),
+        "created": st.integers(0, 3),
     }
 )
 _MORE: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
@@ -202,7 +196,7 @@ def _check(db: Database, rows: list[_Row], wanted: SessionFilter) -> None:
     db.execute("SAVEPOINT example")
     try:
         for number, (new, more) in enumerate(rows):
-            _reserve(db, new_session(str(number), **new))
+            reserve(db, new_session(str(number), **new))
             db.execute(
                 "UPDATE session SET host=:host, player_count=:player_count, ended_ms=:ended_ms"
                 " WHERE id=:id",
@@ -225,8 +219,7 @@ def test_filters_are_as_a_plain_model_has_them(
 
 
 async def test_the_labels_of_live_sessions_are_those_of_their_rows(store: Store) -> None:
-    sessions = SessionStore(store)
-    reports = ReportStore(store, is_ours=lambda *_: True, keep_ended=timedelta(days=1))
+    reports = Reports(store, is_ours=lambda *_: True, keep_ended=86_400.0)
     add = "INSERT INTO agent(name, address) VALUES ('h', 'unix:/h')"
     await store.run(lambda db: db.execute(add))
 
@@ -236,50 +229,54 @@ async def test_the_labels_of_live_sessions_are_those_of_their_rows(store: Store)
         assert {session_id for *_, session_id in kept} == set(names)
 
     for session_id in ("a", "b", "c", "d"):
-        await sessions.reserve_session(new_session(session_id, labels={"mode": "duel"}))
+        await store.run(reserve, new_session(session_id, labels={"mode": "duel"}))
     await found("a", "b", "c", "d")
 
     # A claim has the labels of the pool; what takes its place has those of the caller.
     standby = Attempt("standby", "h", "")
     taken = Identity("alice", "x", "game", "v1", "local", {"pool": "1", "é": ""})
     claim = NewClaim(standby, (), Claim("standby", taken, None, "{}"), Actor("x"))
-    await sessions.reserve_session(replace(new_session("x", labels=taken.labels), claim=claim))
+    await store.run(reserve, replace(new_session("x", labels=taken.labels), claim=claim))
     await found("a", "b", "c", "d", "x")
     failed = FailedClaim("x", standby, unanswered=False)
-    await sessions.reserve_session(new_session("x", labels={"mode": "duel"}), failed)
+    await store.run(reserve, new_session("x", labels={"mode": "duel"}), failed)
     await found("a", "b", "c", "d", "x")
-    await sessions.free("alice", "x", "", 1, attempt=None, unanswered=False, is_recorded=False)
+    await store.run(
+        sessions.free, "alice", "x", "", 1, attempt=None, unanswered=False, is_recorded=False
+    )
     await found("a", "b", "c", "d")
 
     # Hosts report a session that is unknown, another of its id, and its end.
     reported = replace(SESSION, internal_id="i1", identity=replace(taken, session_id="e"))
-    await reports.settle("h", [reported], (), 9)
+    await reports.write("h", [reported], 9)
     await found("a", "b", "c", "d", "e")
     other = replace(reported.identity, labels={"mode": "other"})
     reported = replace(reported, internal_id="i2", identity=other, create_ms=1)
-    await reports.settle("h", [reported], (), 9)
+    await reports.write("h", [reported], 9)
     await found("a", "b", "c", "d", "e")
     ended = replace(reported, state=State.EXITED, end_reason=EndReason.EXITED, end_ms=5)
-    await reports.settle("h", [ended], (), 9)
+    await reports.write("h", [ended], 9)
     await found("a", "b", "c", "d")
 
     # Others end unreported, are freed, or never begin.
     attempt = Attempt("i3", "h", "")
-    await sessions.begin_attempt("alice", "b", attempt, 9)
+    await store.run(sessions.begin_attempt, "alice", "b", attempt, 9)
     started = Identity("alice", "b", "game", "v1", "local", {"mode": "duel"})
     running = replace(SESSION, internal_id="i3", identity=started)
-    await reports.confirm("h", running, 9)
-    await reports.end_missing("h", ["i3"], 9)
+    await reports.write("h", [running], 9)
+    await store.run(end_all_missing, "h", ["i3"], 9)
     await found("a", "c", "d")
-    await sessions.free("alice", "c", "", 9, attempt=None, unanswered=False, is_recorded=False)
+    await store.run(
+        sessions.free, "alice", "c", "", 9, attempt=None, unanswered=False, is_recorded=False
+    )
     await found("a", "d")
-    await sessions.drop_unattempted()
+    await store.run(sessions.drop_unattempted)
     await found()
 
 
 def test_labels_that_only_a_host_can_make_up_fail_nothing(db: Database) -> None:
     db.execute("SAVEPOINT one")
-    _reserve(db, new_session("x", labels={"a\0b": "", "a\0c": "", "d": "e"}))
+    reserve(db, new_session("x", labels={"a\0b": "", "a\0c": "", "d": "e"}))
     assert ("alice", "d", "e", "x") in _kept_labels(db)
     db.execute("ROLLBACK TO one")
 
@@ -318,7 +315,6 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 @pytest.mark.parametrize("seed", range(5))
 async def test_counts_are_right_whatever_happens_at_once(store: Store, seed: int) -> None:
-    sessions, players, lists = SessionStore(store), PlayerStore(store), SessionListStore(store)
     chance = random.Random(seed)
     names = [f"p{number}" for number in range(12)]
     ids = [f"s{number}" for number in range(6)]
@@ -327,32 +323,32 @@ async def test_counts_are_right_whatever_happens_at_once(store: Store, seed: int
         sql = "UPDATE session SET ended_ms=? WHERE id=?"
         await store.run(lambda db: db.execute(sql, (chance.randrange(9), session_id)))
 
-    async def reserve(session_id: str) -> None:
-        new = new_session(session_id, created_ms=chance.randrange(9))
-        await sessions.reserve_session(new)
+    async def add(session_id: str) -> None:
+        new = new_session(session_id, created=chance.randrange(9) / 1000)
+        await store.run(reserve, new)
 
     async def one() -> None:
         session_id, some = chance.choice(ids), chance.choices(names, k=chance.randint(1, 5))
         deeds: list[Callable[[], Awaitable[object]]] = [
             lambda: end(session_id),
-            lambda: sessions.forget_ended(chance.randrange(9)),
-            lambda: reserve(session_id),
-            lambda: players.leave_all("alice", some),
-            lambda: players.leave("alice", session_id, some),
-            lambda: players.join("alice", session_id, some),
+            lambda: store.run_in_portions(remove_ended, chance.randrange(9) / 1000),
+            lambda: add(session_id),
+            lambda: store.run(players.leave_all, "alice", some),
+            lambda: store.run(players.leave, "alice", session_id, some),
+            lambda: players.join(store, "alice", session_id, some),
         ]
         with suppress(ConflictError, NotFoundError):
             await chance.choices(deeds, weights=(1, 1, 2, 1, 3, 4))[0]()
 
     for session_id in ids:
-        await sessions.reserve_session(new_session(session_id))
+        await store.run(reserve, new_session(session_id))
     for _ in range(10):
         await asyncio.gather(*(one() for _ in range(40)))
         assert await store.run(lambda db: db.execute(WRONG).fetchall()) == []
-    portions = lists.find(SessionFilter("alice", ended_too=True))
+    portions = find(store, SessionFilter("alice", ended_too=True))
     found = [session async for portion in portions for session in portion]
     for session in found:
-        assert session.player_count == len(await players.joined("alice", session.id))
+        assert session.player_count == len(await store.read(players.joined, "alice", session.id))
     assert sum(session.player_count for session in found) > 0
     order = "SELECT id FROM session WHERE account='alice' ORDER BY number"
     rows = await store.run(lambda db: db.execute(order).fetchall())
@@ -360,17 +356,16 @@ async def test_counts_are_right_whatever_happens_at_once(store: Store, seed: int
 
 
 async def test_what_leaves_answer_is_what_is_left(store: Store) -> None:
-    sessions, players = SessionStore(store), PlayerStore(store)
     for session_id in ('a"b', "c"):
-        await sessions.reserve_session(new_session(session_id))
-        await players.join("alice", session_id, ["p", "q", "r"])
-    assert await players.leave("alice", 'a"b', ["p", "x"]) == 2
-    assert await players.leave("alice", 'a"b', ["p"]) == 2
-    assert await players.leave_all("alice", ["q", "x"]) == 3
+        await store.run(reserve, new_session(session_id))
+        await players.join(store, "alice", session_id, ["p", "q", "r"])
+    assert await store.run(players.leave, "alice", 'a"b', ["p", "x"]) == 2
+    assert await store.run(players.leave, "alice", 'a"b', ["p"]) == 2
+    assert await store.run(players.leave_all, "alice", ["q", "x"]) == 3
     with pytest.raises(NotFoundError, match="player 'x'"):
-        await players.leave_all("alice", ["x"])
+        await store.run(players.leave_all, "alice", ["x"])
     with pytest.raises(NotFoundError, match="session 'none'"):
-        await players.leave("alice", "none", ["p"])
+        await store.run(players.leave, "alice", "none", ["p"])
 
 
 # ---- over HTTP
@@ -382,12 +377,12 @@ async def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     monkeypatch.setattr("controlplane.storage.tables.session_lists.PORTION", 7)
     monkeypatch.setattr("controlplane.sessions.service.AT_ONCE", 3)
     async with System(tmp_path) as system:
-        sessions = system.control_plane._stores.sessions
+        store = system.control_plane._store
         for number in range(40):
             labels = {"fifth": str(number % 5)}
             for account in ("alice", "bob"):
                 new = new_session(f"s{number}", account=account, labels=labels)
-                await sessions.reserve_session(new)
+                await store.run(reserve, new)
         await system.rows("UPDATE session SET confirmed=1, state='running', agent='a0'")
         await system.rows("UPDATE session SET state='exited', ended_ms=1 WHERE rowid % 6 < 2")
         yield system
@@ -416,10 +411,10 @@ async def test_a_list_that_fails_midway_is_broken_off(
 ) -> None:
     real, asked = many.control_plane._store.read, itertools.count()
 
-    async def failing(sql: str, values: Any, make: Any) -> Any:
+    async def failing(*args: Any) -> Any:
         if next(asked) == fails_at:
             raise StoreError("disk I/O error")
-        return await real(sql, values, make)
+        return await real(*args)
 
     monkeypatch.setattr(many.control_plane._store, "read", failing)
     fails_at = 0

@@ -242,7 +242,7 @@ async def test_a_stop_that_was_asked_is_of_whichever_stays(pair: System) -> None
     first, second = pair.agents
     older, newer = await twins(pair)
     second.before_stop = second.hang
-    pair.control_plane._stops._stop_wait = 0.1
+    pair.control_plane._sessions._stop_wait = 0.1
     assert_error(await pair.call("DELETE", "/session/x"), 503)
     older.create_time.seconds = newer.create_time.seconds + MINUTE
     await first.restart()

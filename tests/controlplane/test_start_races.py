@@ -12,11 +12,12 @@ import pytest
 from controlplane.domain.errors import StoreError
 from controlplane.sessions.start_request import StartRequest
 from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.reports import ReportStore
-from controlplane.storage.tables.sessions import SessionStore
-from tests.controlplane.test_stop_races import Gate, hold
+from controlplane.storage.tables.reports import Reports
+from controlplane.storage.tables.sessions import end_attempt, free
+from tests.controlplane.test_stop_races import Gate
 from tests.support.controlplane.fake_agent import refusing
 from tests.support.controlplane.system import System, assert_error, eventually
+from tests.support.controlplane.transactions import Go, fail_once, intercept
 from tests.support.hold import Hold
 from tiltyard.agent.v1 import agent_pb2
 
@@ -140,7 +141,12 @@ async def test_a_snapshot_does_not_free_the_id_of_a_start_between_two_hosts(
     first, second = pair.agents
     first.before_start = refusing("NO_CAPACITY")
     gate = Gate()
-    hold(monkeypatch, gate, SessionStore, "end_attempt", after=False)
+
+    async def held(go: Go) -> None:
+        await gate.passes()
+        await go()
+
+    intercept(monkeypatch, end_attempt, held)
     post = asyncio.create_task(pair.start(id="x"))
     await gate.reached.wait()
     first.tell_snapshot()
@@ -157,16 +163,18 @@ async def test_what_a_host_has_reported_of_a_start_that_fails_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ran, and is stopped: its row tells of it until it is forgotten."""
-    confirm = ReportStore.confirm
+    write = Reports.write
 
-    async def failing(*args: Any) -> None:
-        await confirm(*args)
-        raise StoreError("as scripted")
+    async def failing(*args: Any) -> Any:
+        written = await write(*args)
+        if len(args) == len(("self", "agent", "sessions", "now")):
+            raise StoreError("as scripted")
+        return written
 
     async with System(tmp_path) as system:
         await system.make_application()
         with monkeypatch.context() as broken:
-            broken.setattr(ReportStore, "confirm", failing)
+            broken.setattr(Reports, "write", failing)
             assert_error(await system.start(id="x"), 503)
         await system.becomes("x", "exited")
         await system.nothing_is_left()
@@ -177,7 +185,7 @@ async def test_what_came_of_an_attempt_is_stopped_when_the_database_fails(
 ) -> None:
     """At once, not with the next snapshot of its host."""
 
-    async def failing(*_: Any, **__: Any) -> None:
+    async def failing(_: Go) -> None:
         raise StoreError("as scripted")
 
     async with System(tmp_path) as system:
@@ -188,7 +196,7 @@ async def test_what_came_of_an_attempt_is_stopped_when_the_database_fails(
             await eventually(lambda: slots(system, 0) == 7)  # the report came before
             await refusing("ENGINE_TIMEOUT")(request, context)
 
-        monkeypatch.setattr(SessionStore, "end_attempt", failing)
+        intercept(monkeypatch, end_attempt, failing)
         system.agent.after_start = refuse_once_reported
         assert_error(await system.start(id="x"), 503)
         await eventually(lambda: not system.agent.live)
@@ -211,18 +219,12 @@ async def test_a_call_to_a_host_leaves_time_for_the_answer(
     assert 0 < left[0] < 25
 
 
-async def test_a_database_that_fails_once_does_not_keep_the_id(tmp_path: Path) -> None:
+async def test_a_database_that_fails_once_does_not_keep_the_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with System(tmp_path) as system:
         await system.make_application()
-        store = system.control_plane._stores.sessions
-        free, failures = store.free, [StoreError("disk full")]
-
-        async def failing(*args: Any, **more: Any) -> None:
-            if failures:
-                raise failures.pop()
-            await free(*args, **more)
-
-        store.free = failing  # type: ignore[method-assign]
+        intercept(monkeypatch, free, fail_once(StoreError("disk full")))
         system.agent.before_start = refusing("NO_CAPACITY")
         assert_error(await system.start(id="x"), 420)
         system.agent.before_start = None
@@ -233,7 +235,7 @@ async def test_a_database_that_fails_once_does_not_keep_the_id(tmp_path: Path) -
 async def test_delete_deducts_what_it_waited_for_the_start(tmp_path: Path) -> None:
     async with System(tmp_path) as system:
         await system.make_application()
-        sessions = system.control_plane._stops
+        sessions = system.control_plane._sessions
         waits: list[float] = []
         stop_on_host = sessions._stop_on_host
 
@@ -296,7 +298,7 @@ async def test_a_stop_that_takes_long_is_answered_while_it_goes_on(tmp_path: Pat
         system.agent.before_stop = slow
         first = asyncio.create_task(system.call("DELETE", "/session/x"))
         await system.becomes("x", "shuttingdown")
-        system.control_plane._stops._stop_wait = 0.05
+        system.control_plane._sessions._stop_wait = 0.05
         assert (await system.call("DELETE", "/session/x")).status == 204
         assert await system.status_of("x") == "shuttingdown"
         gate.set()

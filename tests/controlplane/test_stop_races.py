@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,9 +14,10 @@ from controlplane.domain.errors import ConflictError, NotFoundError, TiltyardErr
 from controlplane.sessions.start_request import StartRequest
 from controlplane.storage.engine.store import Actor
 from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.sessions import SessionStore
+from controlplane.storage.tables.sessions import request_stop, reserve
 from tests.support.controlplane.fake_agent import refusing
 from tests.support.controlplane.system import PATIENCE, System, assert_error, eventually
+from tests.support.controlplane.transactions import Go, intercept
 
 ROUNDS, AT_ONCE, DELETERS = 2000, 4, 4
 SMALL = {"cpu": 0.01, "ram": 8}
@@ -42,21 +43,15 @@ async def system(tmp_path: Path) -> AsyncIterator[System]:
         yield system
 
 
-def hold(
-    monkeypatch: pytest.MonkeyPatch, gate: Gate, owner: type[Any], name: str, *, after: bool
-) -> None:
-    """Have a method wait at a gate, before or after it does its work."""
-    method: Callable[..., Awaitable[Any]] = getattr(owner, name)
+def hold(monkeypatch: pytest.MonkeyPatch, gate: Gate) -> None:
+    """Have starts wait at a gate before they read their application."""
+    startable = Applications.startable
 
-    async def held(*args: Any, **more: Any) -> Any:
-        if not after:
-            await gate.passes()
-        outcome = await method(*args, **more)
-        if after:
-            await gate.passes()
-        return outcome
+    async def held(*args: Any) -> Any:
+        await gate.passes()
+        return await startable(*args)
 
-    monkeypatch.setattr(owner, name, held)
+    monkeypatch.setattr(Applications, "startable", held)
 
 
 async def both(system: System, gate: Gate, **fields: Any) -> tuple[Any, Any]:
@@ -85,7 +80,7 @@ class Race:
 
     def __init__(self, system: System) -> None:
         self._starts = system.control_plane._starts
-        self._stops = system.control_plane._stops
+        self._stops = system.control_plane._sessions
         self._at_once = asyncio.Semaphore(AT_ONCE)
         self.answers: Counter[str] = Counter()
 
@@ -146,7 +141,12 @@ async def test_a_delete_waits_for_a_start_whose_row_is_just_committed(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Gate()
-    hold(monkeypatch, gate, SessionStore, "reserve_session", after=True)
+
+    async def held(go: Go) -> None:
+        await go()
+        await gate.passes()
+
+    intercept(monkeypatch, reserve, held)
     post, stop = await both(system, gate)
     assert_error(post, 409)
     assert stop.status == 204
@@ -159,7 +159,7 @@ async def test_a_delete_waits_for_a_start_that_has_no_row_yet(
     system: System, monkeypatch: pytest.MonkeyPatch, image: str, status: int
 ) -> None:
     gate = Gate()
-    hold(monkeypatch, gate, Applications, "startable", after=False)
+    hold(monkeypatch, gate)
     post, stop = await both(system, gate, image=image)
     assert_error(post, status)
     assert stop.status == 204
@@ -173,7 +173,7 @@ async def test_a_delete_beside_a_start_of_a_used_id_stops_who_uses_it(
 ) -> None:
     assert (await system.start(id="x")).status == 201
     gate = Gate()
-    hold(monkeypatch, gate, Applications, "startable", after=False)
+    hold(monkeypatch, gate)
     post, stop = await both(system, gate, image=image)
     assert_error(post, 409 if image == "game" else 404)
     assert stop.status == 204
@@ -184,7 +184,7 @@ async def test_a_second_start_of_an_id_changes_nothing_of_the_first(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Gate()
-    hold(monkeypatch, gate, Applications, "startable", after=False)
+    hold(monkeypatch, gate)
     first = asyncio.create_task(system.start(id="x"))
     await gate.reached.wait()
     assert_error(await system.start(id="x"), 409)
@@ -198,8 +198,8 @@ async def test_a_second_start_of_an_id_changes_nothing_of_the_first(
 
 async def mark(system: System, name: str) -> None:
     """Mark a session to be stopped, as another control plane on the same database does."""
-    sessions = system.control_plane._stores.sessions
-    assert await sessions.request_stop("alice", name, Actor("other"), 1) is not None
+    store = system.control_plane._store
+    assert await store.run(request_stop, "alice", name, Actor("other"), 1) is not None
 
 
 async def test_a_mark_ends_a_start_at_its_next_host(system: System) -> None:

@@ -5,7 +5,6 @@ import sqlite3
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -38,14 +37,17 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
     await opened.close()
 
 
-def _insert(name: str, db: Database) -> str:
+def _insert(db: Database, name: str) -> str:
     db.execute("INSERT INTO region(name) VALUES (?)", (name,))
     return name
 
 
+def _all(db: Database) -> list[str]:
+    return [row[0] for row in db.execute("SELECT name FROM region ORDER BY name")]
+
+
 async def _names(store: Store) -> list[str]:
-    sql = "SELECT name FROM region ORDER BY name"
-    return await store.run(lambda db: [row[0] for row in db.execute(sql)])
+    return await store.run(_all)
 
 
 def _files(folder: Path) -> list[str]:
@@ -65,15 +67,15 @@ async def test_a_failing_function_undoes_only_itself(store: Store) -> None:
     blocked = asyncio.create_task(store.run(lambda _: gate.wait()))
 
     def refuse(db: Database) -> str:
-        _insert("bad", db)
+        _insert(db, "bad")
         raise ConflictError("as scripted")
 
     resolved: list[str] = []
     batch = [
-        asyncio.create_task(store.run(partial(_insert, name), resolved.append))
+        asyncio.create_task(store.run_then(resolved.append, _insert, name))
         for name in ("a", "a", "b")
     ]
-    batch.insert(1, asyncio.create_task(store.run(refuse, resolved.append)))
+    batch.insert(1, asyncio.create_task(store.run_then(resolved.append, refuse)))
     await asyncio.sleep(0)
     gate.set()
     await blocked
@@ -96,7 +98,7 @@ async def test_functions_that_wait_together_are_committed_once(store: Store) -> 
 
     blocked = asyncio.create_task(store.run(trace))
     await asyncio.sleep(0)
-    batch = [asyncio.create_task(store.run(partial(_insert, str(n)))) for n in range(9)]
+    batch = [asyncio.create_task(store.run(_insert, str(n))) for n in range(9)]
     await asyncio.sleep(0)
     gate.set()
     await asyncio.gather(blocked, *batch)
@@ -108,7 +110,7 @@ async def test_a_cancelled_caller_leaves_no_transaction_open(store: Store) -> No
 
     def slow(db: Database) -> None:
         gate.wait()
-        _insert("slow", db)
+        _insert(db, "slow")
 
     task = asyncio.create_task(store.run(slow))
     await asyncio.sleep(0)
@@ -116,7 +118,7 @@ async def test_a_cancelled_caller_leaves_no_transaction_open(store: Store) -> No
     with pytest.raises(asyncio.CancelledError):
         await task
     gate.set()
-    await store.run(lambda db: _insert("next", db))
+    await store.run(lambda db: _insert(db, "next"))
     assert await _names(store) == ["next", "slow"]
 
 
@@ -133,7 +135,7 @@ async def test_what_resolved_survives_a_crash(tmp_path: Path) -> None:
 async def test_closing_finishes_what_was_sent(tmp_path: Path) -> None:
     store = Store(tmp_path / "test.db")
     await store.open()
-    sent = asyncio.create_task(store.run(lambda db: _insert("last", db)))
+    sent = asyncio.create_task(store.run(lambda db: _insert(db, "last")))
     await asyncio.sleep(0)
     await store.close()
     assert await sent == "last"
@@ -161,44 +163,42 @@ def test_migrations_run_once_and_in_order() -> None:
 
 
 async def test_a_read_waits_for_no_transaction_and_sees_what_resolved(store: Store) -> None:
-    await store.run(lambda db: _insert("before", db))
+    await store.run(lambda db: _insert(db, "before"))
     gate = threading.Event()
 
     def slow(db: Database) -> None:
-        _insert("during", db)
+        _insert(db, "during")
         gate.wait()
 
     writing = asyncio.create_task(store.run(slow))
     await asyncio.sleep(0)
-    sql = "SELECT name FROM region WHERE name <> ?"
     try:
         async with asyncio.timeout(PATIENCE):
-            assert await store.read(sql, ("x",), lambda row: row[0]) == ["before"]
+            assert await store.read(_all) == ["before"]
     finally:
         gate.set()
         await writing
-    assert await store.read(sql, ("during",), lambda row: row[0]) == ["before"]
-    assert len(await store.read(sql, ("x",), tuple)) == 2
+    assert await store.read(_all) == ["before", "during"]
 
 
 @pytest.mark.parametrize("sql", ["INSERT INTO region(name) VALUES ('x')", "SELECT nothing"])
 async def test_a_read_changes_nothing_and_says_what_failed(store: Store, sql: str) -> None:
     with pytest.raises(StoreError, match="the database failed"):
-        await store.read(sql, (), tuple)
+        await store.read(Database.execute, sql)
     assert await _names(store) == []
 
 
 async def test_reads_end_with_the_store_and_leave_one_file(tmp_path: Path) -> None:
     store = Store(tmp_path / "test.db")
     with pytest.raises(StoreError, match="not open"):
-        await store.read("SELECT 1", (), tuple)
+        await store.read(_all)
     await store.open()
-    reading = asyncio.create_task(store.read("SELECT count(*) FROM region", (), tuple))
+    reading = asyncio.create_task(store.read(_all))
     await asyncio.sleep(0)
     await store.close()
-    assert await reading == [(0,)]
+    assert await reading == []
     with pytest.raises(StoreError, match="not open"):
-        await store.read("SELECT 1", (), tuple)
+        await store.read(_all)
     assert _files(tmp_path) == ["test.db"]  # the log was written back
 
 
@@ -206,7 +206,7 @@ async def test_looks_wait_for_no_transaction_and_see_one_moment(store: Store) ->
     held, go_on = threading.Event(), threading.Event()
 
     def hold(db: Database) -> None:
-        _insert("written", db)
+        _insert(db, "written")
         held.set()
         assert go_on.wait(PATIENCE)
 
@@ -231,7 +231,7 @@ async def test_looks_wait_for_no_transaction_and_see_one_moment(store: Store) ->
 async def test_a_look_that_fails_leaves_the_others(store: Store) -> None:
     looks: list[Coroutine[None, None, object]] = [
         store.look(lambda db: db.execute("SELECT * FROM nothing").fetchone()),
-        store.look(lambda db: _insert("x", db)),
+        store.look(lambda db: _insert(db, "x")),
         store.look(lambda db: db.execute("SELECT 1").fetchone()[0]),
     ]
     *failed, found = await asyncio.gather(*looks, return_exceptions=True)
@@ -257,7 +257,7 @@ async def test_a_reader_that_cannot_be_opened_leaves_no_thread(
 _QUEUES: dict[str, Callable[[Store, Callable[[], object]], Awaitable[object]]] = {
     "run": lambda store, do: store.run(lambda _: do()),
     "look": lambda store, do: store.look(lambda _: do()),
-    "read": lambda store, do: store.read("SELECT 1", (), lambda _: do()),
+    "read": lambda store, do: store.read(lambda _: do()),
 }
 
 

@@ -16,9 +16,10 @@ from controlplane.background.upkeep import INTERVAL
 from controlplane.domain.errors import StoreError
 from controlplane.domain.tokens import ACCOUNT_SCOPES
 from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.applications import ApplicationStore
-from controlplane.storage.tables.tags import TagStore
+from controlplane.storage.tables.applications import edit as edit_application
+from controlplane.storage.tables.tags import enable_tag
 from tests.support.controlplane.system import System, eventually
+from tests.support.controlplane.transactions import Go, intercept
 from tests.support.fake_clock import FakeClock
 
 ALICE = Caller("alice", "test", ACCOUNT_SCOPES)
@@ -93,7 +94,7 @@ async def test_hosts_pull_a_tag_whose_caller_hung_up(
         await system.make_application(tag=None)
         digest = system.registry.push("studio/game", "v1")
         tags = system.control_plane._services.tags
-        await _hang_up(system, monkeypatch, (TagStore, "enable"), tags.enable(ALICE, "game", "v1"))
+        await _hang_up(system, monkeypatch, enable_tag, tags.enable(ALICE, "game", "v1"))
         image = f"{system.registry.address}/studio/game@{digest}"
         await eventually(lambda: system.has("a0", image))
 
@@ -108,7 +109,7 @@ async def test_hosts_follow_an_edit_whose_caller_hung_up(
         body = {"tag": "v1"}
         assert (await system.call("POST", "/application/game/tags", json=body)).status == 204
         edit = applications.edit(ALICE, "game", ApplicationEdit(regions=("local",)))
-        await _hang_up(system, monkeypatch, (ApplicationStore, "edit"), edit)
+        await _hang_up(system, monkeypatch, edit_application, edit)
         image = f"{system.registry.address}/studio/game@{digest}"
         await eventually(lambda: system.has("a0", image))
 
@@ -116,24 +117,24 @@ async def test_hosts_follow_an_edit_whose_caller_hung_up(
 async def _hang_up(
     system: System,
     monkeypatch: pytest.MonkeyPatch,
-    transaction: tuple[type, str],
+    transaction: object,
     call: Coroutine[Any, Any, None],
 ) -> None:
     """Cancel a call while its transaction waits for the database; the transaction goes on."""
     gate, sent = threading.Event(), asyncio.Event()
-    original, store = getattr(*transaction), system.control_plane._store
+    store = system.control_plane._store
 
-    async def behind_the_gate(*arguments: Any, **named: Any) -> Any:
+    async def behind_the_gate(go: Go) -> Any:
         blocked = asyncio.create_task(store.run(lambda _: gate.wait()))
         await asyncio.sleep(0)
         sent.set()
         try:
-            return await original(*arguments, **named)
+            return await go()
         finally:
             gate.set()
             await blocked
 
-    monkeypatch.setattr(*transaction, behind_the_gate)
+    intercept(monkeypatch, transaction, behind_the_gate)
     task = asyncio.create_task(call)
     await sent.wait()
     task.cancel()

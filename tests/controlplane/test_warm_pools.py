@@ -18,9 +18,10 @@ from controlplane.sessions.start import MAX_CLAIMS
 from controlplane.storage.engine.store import Actor, Store
 from controlplane.storage.tables.claims import NewClaim
 from controlplane.storage.tables.session_rows import Attempt
-from controlplane.storage.tables.sessions import NewSession, SessionStore
+from controlplane.storage.tables.sessions import NewSession, reserve
 from tests.support.controlplane.fake_agent import FakeAgent, refusing
 from tests.support.controlplane.system import System, assert_error, eventually
+from tests.support.controlplane.transactions import Go, intercept
 from tests.support.hold import Hold
 from tiltyard.agent.v1 import agent_pb2
 from tiltyard.contract import Identity, Resources
@@ -466,14 +467,14 @@ async def test_a_claim_that_the_database_failed_leaves_no_start(
     """Neither the first claim, nor the row that takes the place of a refused one."""
     await keep(system, size=1)
     system.agent.before_claim = refusing("NOT_RECONCILED")
-    reserve, left = SessionStore.reserve_session, itertools.count(-commits)
+    left = itertools.count(-commits)
 
-    async def fail(*args: Any, **more: Any) -> None:
+    async def fail(go: Go) -> None:
         if next(left) >= 0:
             raise StoreError("as scripted")
-        await reserve(*args, **more)
+        await go()
 
-    monkeypatch.setattr(SessionStore, "reserve_session", fail)
+    intercept(monkeypatch, reserve, fail)
     assert_error(await system.start(), 503)
     await eventually(lambda: not system.control_plane._starts.under_way._starts)
     assert await system.rows("SELECT 1 FROM session") == []
@@ -700,7 +701,7 @@ async def claim_and_die(system: System, internal_id: str) -> None:
     asked = Claim(internal_id, identity, 7200, '{"version": "v0"}')
     attempt = Attempt(internal_id, system.agent.name, "192.0.2.1")
     claim = NewClaim(attempt, (), asked, Actor("x"))
-    await SessionStore(store).reserve_session(NewSession(identity, mebi, 1, claim))
+    await store.run(reserve, NewSession(identity, mebi, 1, claim))
     await store.close()
     await system.serve()
 

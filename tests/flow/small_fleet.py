@@ -7,11 +7,10 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from sqlite_utils import Database
 
@@ -32,9 +31,9 @@ from controlplane.settings.model import AgentConfig, Config
 from controlplane.storage.engine.store import Store, _commit, _connect, _Job
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.applications import Application
-from controlplane.storage.tables.session_rows import Attempt
-from controlplane.storage.tables.sessions import SessionStore
-from controlplane.storage.tables.stores import Stores
+from controlplane.storage.tables.fleet import declare
+from controlplane.storage.tables.reports import Reports
+from controlplane.storage.tables.sessions import drop_unattempted, end_attempt, free
 from controlplane.storage.tables.tags import Tag
 from tests.flow.bad_network import Line, MemoryClient
 from tests.flow.virtual_time import VirtualClock, VirtualLoop
@@ -45,6 +44,7 @@ from tiltyard.contract import NetworkMode, PortRequest, Resources
 from tiltyard.contract import Protocol as WireProtocol
 
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
 
 ACCOUNTS = ("alice", "bob")
 GAME = "game"
@@ -53,8 +53,10 @@ GAME = "game"
 class LoopStore(Store):
     """The store without its thread; dead with its program."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, given_up: Callable[[str], object]) -> None:
+        """Call `given_up` with each attempt that was, once that is committed."""
         super().__init__(path)
+        self._given_up = given_up
         self._db: Database | None = None
 
     async def open(self) -> None:
@@ -65,25 +67,34 @@ class LoopStore(Store):
             self._db.close()
             self._db = None
 
-    async def run(
-        self, transaction: Callable[[Database], _T], then: Callable[[_T], None] | None = None
+    async def run_then(
+        self,
+        then: Callable[[_T], object],
+        transaction: Callable[Concatenate[Database, _P], _T],
+        *args: _P.args,
+        **kwargs: _P.kwargs,
     ) -> _T:
         await asyncio.sleep(0)
         if self._db is None:
             raise asyncio.CancelledError
         future: Any = asyncio.get_running_loop().create_future()
-        job = _Job(transaction, future)
+        job = _Job(lambda db: transaction(db, *args, **kwargs), future)
         _commit(self._db, [job], metrics=self._metrics)
         job.resolve()
-        if then is not None and future.exception() is None:
+        if future.exception() is None:
             then(future.result())
+            if transaction in {end_attempt, free} and kwargs["unanswered"]:
+                attempt: Any = kwargs.get("attempt") or args[2]
+                self._given_up(attempt.internal_id)
         await asyncio.sleep(0)
         if self._db is None:
             raise asyncio.CancelledError
         return cast("_T", future.result())
 
-    async def look(self, at: Callable[[Database], _T]) -> _T:
-        return await self.run(at)
+    async def look(
+        self, at: Callable[Concatenate[Database, _P], _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
+        return await self.run(at, *args, **kwargs)
 
     def copy(self, to: Path) -> None:
         assert self._db is not None
@@ -171,26 +182,6 @@ class _Tags:
         return tags[0], None
 
 
-class _Sessions(SessionStore):
-    """Reports which attempts were given up, once that is committed."""
-
-    def __init__(self, store: Store, given_up: Callable[[str], object]) -> None:
-        super().__init__(store)
-        self._given_up = given_up
-
-    async def end_attempt(self, *key: Any, unanswered: bool) -> None:
-        await super().end_attempt(*key, unanswered=unanswered)
-        if unanswered:
-            self._given_up(key[2].internal_id)
-
-    async def free(
-        self, *key: Any, attempt: Attempt | None, unanswered: bool, is_recorded: bool
-    ) -> None:
-        await super().free(*key, attempt=attempt, unanswered=unanswered, is_recorded=is_recorded)
-        if attempt is not None and unanswered:
-            self._given_up(attempt.internal_id)
-
-
 def _nobody(_: str) -> None:
     """Nobody asks."""
 
@@ -208,7 +199,7 @@ class Control:
     ) -> None:
         self._loop = loop
         self.alive = True
-        self.store = store = LoopStore(state / "controlplane.db")
+        self.store = store = LoopStore(state / "controlplane.db", given_up)
         self._config = Config(
             state_dir=state,
             agents=tuple(
@@ -218,14 +209,9 @@ class Control:
         lines = {box.name: box.line for box in boxes}
         clock = cast("Any", VirtualClock(loop))
         self._key = TicketKey(state / "ticket.key", clock)
-        self._stores = stores = Stores.of(
-            store,
-            is_ours=self._key.is_ours,
-            keep_ended=timedelta(days=7),
-        )
-        self._sessions = _Sessions(store, given_up)
         self.fleet = Fleet(
-            stores,
+            store,
+            Reports(store, is_ours=self._key.is_ours, keep_ended=7 * 86_400.0),
             login_for=cast("Any", None),
             dial=lambda row: MemoryClient(
                 lines[row.name], lambda: self.alive, partial(self._key.ticket, row.name)
@@ -239,8 +225,7 @@ class Control:
         self.starts = Starts(
             applications=cast("Any", _Applications()),
             tags=cast("Any", _Tags()),
-            sessions=self._sessions,
-            reports=stores.reports,
+            store=store,
             fleet=self.fleet,
             queue=HostQueue(self.fleet, max_waiting=1000, clock=clock),
             start_timeout=8.0,
@@ -249,20 +234,14 @@ class Control:
             clock=clock,
         )
         self.agents = Agents(
-            stores.fleet,
-            stores.enrolments,
-            stores.hosts,
+            store,
             self.fleet,
-            standbys=StandbyPools(
-                stores.standby_orders, self.fleet, clock=clock, random=Random(0)
-            ),
+            standbys=StandbyPools(store, self.fleet, clock=clock, random=Random(0)),
             declared=frozenset(lines),
             clock=clock,
         )
         self._stops = Sessions(
-            store=self._sessions,
-            lists=stores.session_lists,
-            players=stores.players,
+            store=store,
             fleet=self.fleet,
             starts=self.starts,
             clock=clock,
@@ -275,9 +254,9 @@ class Control:
         await self.store.open()
         for account in ACCOUNTS:
             sql = "INSERT OR IGNORE INTO account(name, created_ms) VALUES (?, 0)"
-            await self.store.run(partial(Database.execute, sql=sql, parameters=(account,)))
-        await self._stores.fleet.declare(self._config)
-        await self._sessions.drop_unattempted()
+            await self.store.run(Database.execute, sql, (account,))
+        await self.store.run(declare, self._config)
+        await self.store.run(drop_unattempted)
         await self._key.open()
         await self.fleet.load()
         self._loop.spawn(self, self.fleet.run(), "fleet")

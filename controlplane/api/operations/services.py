@@ -25,9 +25,8 @@ from controlplane.sessions.players import Players
 from controlplane.sessions.service import Sessions
 from controlplane.sessions.start import Starts
 from controlplane.sessions.wait_ready import ReadyStarts
+from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.audit import AuditStore
-from controlplane.storage.tables.fleet import FleetStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,6 @@ class Services:
     account_admin: AccountAdmin
     delegation: Delegation
     streams: OpenStreams
-    audit: AuditStore
     applications: Applications
     tags: Tags
     warm_pools: WarmPools
@@ -52,7 +50,7 @@ class Services:
     all_sessions: AllSessions
     players: Players
     fleet: Fleet
-    fleet_store: FleetStore
+    store: Store
     fleet_admin: FleetAdmin
     agents: Agents
     enrolment: Enrolment

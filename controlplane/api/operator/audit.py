@@ -8,8 +8,8 @@ from controlplane.api.operations.fields import Text
 from controlplane.api.operations.operation import Listing, Paged, operation
 from controlplane.api.operations.queries import PageBefore, PageLimit, Query
 from controlplane.api.operations.services import services_of
-from controlplane.api.operations.shown import Maybe, Shown, at
-from controlplane.storage.tables.audit import AuditFilter
+from controlplane.api.operations.shown import Maybe, Millis, Shown, at
+from controlplane.storage.tables.audit import AuditFilter, find
 
 
 class AuditQuery(Query):
@@ -40,19 +40,19 @@ class AuditEvent(Shown):
     """
 
     sequence: int
-    time: int = at("event.time_ms")
-    kind: str = at("event.kind")
-    account: Maybe = at("event.account")
-    token: str = at("event.actor.name")
-    address: Maybe = at("event.actor.address")
-    object: str = at("event.object")
+    time: Millis
+    kind: str
+    account: Maybe
+    token: str = at("actor")
+    address: Maybe
+    object: str
     data: dict[str, Any]
 
 
 @operation(key="events", beside=Paged)
 async def list_audit(request: web.Request, query: AuditQuery) -> Listing[AuditEvent]:
     """List what was changed, newest first."""
-    lines = await services_of(request).audit.find(query.page())
+    lines = await services_of(request).store.read(find, query.page())
     shown = lines[: query.limit]
     before = shown[-1].sequence if len(lines) > query.limit else None
     return Listing(shown, AuditEvent.show, {"before": before})

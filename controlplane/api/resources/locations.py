@@ -5,6 +5,7 @@ from typing_extensions import TypedDict
 
 from controlplane.api.operations.operation import Answer, Listing, operation
 from controlplane.api.operations.services import caller_of, services_of
+from controlplane.storage.tables.fleet import regions
 
 
 class TagExistence(TypedDict):
@@ -23,7 +24,7 @@ class Location(TypedDict):
 @operation(key="regions")
 async def list_regions(request: web.Request) -> Listing[str]:
     """List the regions."""
-    found = await services_of(request).fleet_store.regions()
+    found = await services_of(request).store.look(regions)
     return Listing(found, str)
 
 

@@ -25,6 +25,7 @@ from controlplane.sessions.service import ShownSession
 from controlplane.sessions.start_request import Pin, StartRequest
 from controlplane.storage.tables.session_lists import SessionFilter
 from tiltyard.contract import Protocol
+from tiltyard.runtime.clock import to_ms
 
 
 class PortBody(Body):
@@ -186,7 +187,7 @@ def _fields(shown: ShownSession) -> SessionFields:
         "tag": session.tag,
         "location": session.location,
         "host": session.host,
-        "created": session.created_ms,
+        "created": to_ms(session.created),
         "port": {f"{port.container}/{port.protocol}": port.host for port in session.ports},
         "status": shown.status,
         "labels": {"env": session.injected_env, "tags": session.labels},

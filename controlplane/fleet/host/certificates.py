@@ -12,7 +12,8 @@ from controlplane.domain.errors import AgentRefusedError
 from controlplane.fleet.host.state import HostState
 from controlplane.pki.authority import Issued
 from controlplane.pki.issuer import Issuer
-from controlplane.storage.tables.enrolment import AuthorityStore, EnrolmentStore
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.enrolment import renewed, trusts_one_authority
 from tiltyard.contract import ErrorReason
 from tiltyard.runtime.clock import Clock, to_ms
 from tiltyard.runtime.failpoints import Reach, no_failpoint
@@ -32,16 +33,14 @@ class HostCertificates:
 
     def __init__(
         self,
-        enrolments: EnrolmentStore,
-        authorities: AuthorityStore,
+        store: Store,
         *,
         issuer: Issuer,
         dialler: Dialler,
         clock: Clock,
         reach: Reach = no_failpoint,
     ) -> None:
-        self._enrolments = enrolments
-        self._authorities = authorities
+        self._store = store
         self._issuer = issuer
         self._dialler = dialler
         self._clock = clock
@@ -88,7 +87,7 @@ class HostCertificates:
         await host.client.install(authorities=authority.certificate)
         await self._reach("authority.dropped")
         if row.authority == authority.fingerprint and row.id is not None:
-            await self._authorities.trusts_one(row.id)
+            await self._store.run(trusts_one_authority, row.id)
             host.row = replace(host.row, trusts_former=0)
 
     async def _note(self, host: HostState, issued: Issued, *, trusts_former: int) -> None:
@@ -99,5 +98,5 @@ class HostCertificates:
             authority=issued.authority,
             trusts_former=trusts_former,
         )
-        await self._enrolments.renewed(row, issued.serial, self._clock.time())
+        await self._store.run(renewed, row, issued.serial, self._clock.time())
         host.row = row

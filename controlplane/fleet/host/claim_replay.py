@@ -8,9 +8,10 @@ from functools import partial
 
 from controlplane.fleet.host.delivery import Deliveries
 from controlplane.fleet.host.state import HostState
-from controlplane.storage.tables.claims import ClaimStore
-from controlplane.storage.tables.reports import ReportStore
-from tiltyard.runtime.clock import Clock, unix_ms
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.claims import held_claim
+from controlplane.storage.tables.reports import Reports
+from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -25,13 +26,13 @@ class ClaimReplay:
     def __init__(
         self,
         host: HostState,
-        claims: ClaimStore,
-        reports: ReportStore,
+        store: Store,
+        reports: Reports,
         deliveries: Deliveries,
         clock: Clock,
     ) -> None:
         self._host = host
-        self._claims = claims
+        self._store = store
         self._reports = reports
         self._deliveries = deliveries
         self._clock = clock
@@ -51,10 +52,10 @@ class ClaimReplay:
         name, seen = self._host.name, self._host.session(internal_id)
         if seen is None or not seen.is_standby or internal_id in self._host.under_way:
             return
-        claim = await self._claims.held(name, internal_id)
+        claim = await self._store.look(held_claim, name, internal_id)
         if claim is None:
             return
         answer = await self._host.client.claim_session(claim, TIMEOUT)
         session = self._host.answered(internal_id, answer)
-        await self._reports.settle(name, (session,), (), unix_ms(self._clock))
+        await self._reports.write(name, (session,), self._clock.time())
         log.info("claimed again", session=internal_id)

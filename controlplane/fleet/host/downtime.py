@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 from controlplane.domain.errors import StoreError
 from controlplane.fleet.host.state import HostState
-from controlplane.storage.tables.hosts import HostStore
-from tiltyard.runtime.clock import Clock, unix_ms
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.hosts import lose, note_downtime, note_report
+from tiltyard.runtime.clock import Clock, to_ms
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -27,7 +28,7 @@ class Downtime:
     """Counts the seconds for which one host did not report."""
 
     host: HostState
-    store: HostStore
+    store: Store
     lost_after: float
     clock: Clock
     _seconds: float = field(init=False)
@@ -70,18 +71,18 @@ class Downtime:
             if self._seconds >= self.lost_after:
                 await self._lose()
             elif self._seconds - self._stored >= WRITE_INTERVAL:
-                await self.store.count_silence(self.host.name, int(self._seconds * 1000))
+                await self.store.run(note_downtime, self.host.name, self._seconds)
                 self._stored = self._seconds
         except StoreError as error:
             log.warning("cannot write its downtime", error=str(error))
 
     async def _write_end(self, now: float) -> None:
         self._written_at = now
-        await self.store.note_heard(self.host.name, unix_ms(self.clock))
+        await self.store.run(note_report, self.host.name, self.clock.time())
         self._stored, self.host.lost_ms = 0.0, None
 
     async def _lose(self) -> None:
-        now_ms = unix_ms(self.clock)
-        await self.store.lose(self.host.name, self.host.under_way, now_ms)
-        self.host.lose(now_ms)
+        now = self.clock.time()
+        await self.store.run(lose, self.host.name, self.host.under_way, now)
+        self.host.lose(to_ms(now))
         log.warning("lost, and its sessions with it", seconds=self.lost_after)

@@ -12,8 +12,9 @@ from functools import partial
 from controlplane.domain.contract import Drain
 from controlplane.fleet.host.delivery import Deliveries
 from controlplane.fleet.host.state import HostState
-from controlplane.storage.tables.hosts import HostStore
-from tiltyard.runtime.clock import Clock, unix_ms
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.hosts import learn_drain
+from tiltyard.runtime.clock import Clock, to_ms
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -23,7 +24,7 @@ class DrainOrders:
     """Owns the orders to drain one host or not."""
 
     def __init__(
-        self, host: HostState, store: HostStore, deliveries: Deliveries, clock: Clock
+        self, host: HostState, store: Store, deliveries: Deliveries, clock: Clock
     ) -> None:
         self._host = host
         self._store = store
@@ -41,7 +42,7 @@ class DrainOrders:
         """
         learned = self._host.drain
         if learned != self._stored:
-            await self._store.learn_drain(self._host.name, learned)
+            await self._store.run(learn_drain, self._host.name, learned)
             log.info("learned of its drain", draining=learned.draining)
             if self._stored.revision <= learned.revision:  # else there was an order meanwhile
                 self._stored = learned
@@ -70,7 +71,7 @@ class DrainOrders:
         """Send the newest order until no newer one is pending."""
         while self._host.drain_pending:
             order = self._host.drain
-            await self._host.client.set_drain(order, unix_ms(self._clock))
+            await self._host.client.set_drain(order, to_ms(self._clock.time()))
             self._host.acknowledge_drain(order)
             self._host.notify()
             if self._host.report is None:

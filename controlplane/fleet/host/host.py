@@ -19,8 +19,9 @@ from controlplane.fleet.host.state import HostState
 from controlplane.fleet.host.stops import Stops
 from controlplane.fleet.host.watch import Watch
 from controlplane.metrics.agents import FleetMetrics
+from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.fleet import AgentRow
-from controlplane.storage.tables.stores import Stores
+from controlplane.storage.tables.reports import Reports
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.failpoints import Reach
 from tiltyard.runtime.logging.events import task_context
@@ -30,7 +31,8 @@ from tiltyard.runtime.logging.events import task_context
 class Shared:
     """What the hosts of a fleet have in common; its functions are those of the fleet."""
 
-    stores: Stores
+    store: Store
+    reports: Reports
     dial: Callable[[AgentRow], AgentClient]
     login_for: Callable[[str], Awaitable[RegistryLogin | None]]
     standbys: Standbys
@@ -50,14 +52,15 @@ class Host(HostState):
     def __init__(self, row: AgentRow, shared: Shared, changed: Callable[["Host"], None]) -> None:
         """Call `changed` whenever the host, or what is held of it, changed."""
         super().__init__(row, shared.dial(row), shared.standbys)
-        stores, clock, random = shared.stores, shared.clock, shared.random
+        store, reports = shared.store, shared.reports
+        clock, random = shared.clock, shared.random
         self._deliveries = Deliveries(row.name, clock, random)
-        self.stops = Stops(self, stores.reports, self._deliveries, clock=clock, reach=shared.reach)
-        self.drain_orders = DrainOrders(self, stores.hosts, self._deliveries, clock)
+        self.stops = Stops(self, store, reports, self._deliveries, clock=clock, reach=shared.reach)
+        self.drain_orders = DrainOrders(self, store, self._deliveries, clock)
         self.pool_orders = PoolOrders(self, self._deliveries, clock)
         self.images = Images(
             self,
-            stores.tags,
+            store,
             login_for=shared.login_for,
             is_responsive=partial(shared.is_responsive, row.name),
             clock=clock,
@@ -65,11 +68,12 @@ class Host(HostState):
         )
         self._watch = Watch(
             self,
-            stores.reports,
+            store,
+            reports,
             stops=self.stops,
             drain_orders=self.drain_orders,
-            downtime=Downtime(self, stores.hosts, shared.lost_after, clock),
-            claims=ClaimReplay(self, stores.claims, stores.reports, self._deliveries, clock),
+            downtime=Downtime(self, store, shared.lost_after, clock),
+            claims=ClaimReplay(self, store, reports, self._deliveries, clock),
             clock=clock,
             listened=shared.listened,
             random=random,

@@ -16,10 +16,11 @@ from random import Random
 from controlplane.domain.contract import RegistryLogin
 from controlplane.domain.errors import AgentRefusedError, AgentSilentError, StoreError
 from controlplane.fleet.host.state import HostState
-from controlplane.storage.tables.tags import HostImages, TagStore
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.tags import HostImages, images_of
 from tiltyard.contract import ErrorReason, PullProgress
 from tiltyard.runtime.back_off import BackOff
-from tiltyard.runtime.clock import Clock, unix_ms
+from tiltyard.runtime.clock import Clock, to_ms
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import TaskOwner, first_completed
 
@@ -70,7 +71,7 @@ class Images:
     def __init__(
         self,
         host: HostState,
-        tags: TagStore,
+        store: Store,
         *,
         login_for: Callable[[str], Awaitable[RegistryLogin | None]],
         is_responsive: Callable[[], bool],
@@ -79,7 +80,7 @@ class Images:
     ) -> None:
         """`login_for` returns what an image's registry asks for."""
         self._host = host
-        self._tags = tags
+        self._store = store
         self._login_for = login_for
         self._is_responsive = is_responsive
         self._clock = clock
@@ -153,8 +154,8 @@ class Images:
         self._stale = False
         row = self._host.row
         try:
-            self._images = await self._tags.images_of(
-                row.region, row.node_pool, self._now_present()
+            self._images = await self._store.run(
+                images_of, row.region, row.node_pool, self._now_present()
             )
         except StoreError:
             self._stale = True
@@ -214,7 +215,7 @@ class Images:
             log.log(level, "pull failed", image=pull.image, error=cause)
             pull.state, pull.cause = PullState.FAILED, cause
             pull.failures += 1
-            pull.failed_ms = unix_ms(self._clock)
+            pull.failed_ms = to_ms(self._clock.time())
         else:
             log.info("image pulled", image=pull.image)
 

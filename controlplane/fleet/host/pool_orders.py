@@ -7,7 +7,7 @@ from controlplane.domain.contract import PoolOnHost, StandbyOrder
 from controlplane.fleet.host.delivery import Deliveries
 from controlplane.fleet.host.state import HostState
 from tiltyard.contract import SessionSpec
-from tiltyard.runtime.clock import Clock, unix_ms
+from tiltyard.runtime.clock import Clock, to_ms
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -51,7 +51,7 @@ class PoolOrders:
             return
         last = max(known.revision, newest.revision if newest else 0)
         if newest != StandbyOrder(pool_id, last, size, spec, claim_signal):
-            revision = max(unix_ms(self._clock), last + 1)
+            revision = max(to_ms(self._clock.time()), last + 1)
             self._newest[pool_id] = StandbyOrder(pool_id, revision, size, spec, claim_signal)
         if self._pending(pool_id) and self._deliveries.get("pool", pool_id) is None:
             self._deliveries.start(

@@ -6,9 +6,12 @@ from functools import partial
 from controlplane.domain.errors import AgentRefusedError
 from controlplane.fleet.host.delivery import Deliveries
 from controlplane.fleet.host.state import HostState
-from controlplane.storage.tables.reports import ReportStore
-from tiltyard.contract import ErrorReason
-from tiltyard.runtime.clock import Clock, unix_ms
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.reports import Reports
+from controlplane.storage.tables.session_rows import end_session, has_row
+from controlplane.storage.tables.unanswered import note_stopped
+from tiltyard.contract import EndReason, ErrorReason, State
+from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.failpoints import Reach
 from tiltyard.runtime.logging.events import get_logger
 
@@ -24,7 +27,8 @@ class Stops:
     def __init__(
         self,
         host: HostState,
-        reports: ReportStore,
+        store: Store,
+        reports: Reports,
         deliveries: Deliveries,
         *,
         clock: Clock,
@@ -32,6 +36,7 @@ class Stops:
     ) -> None:
         """`reach` is called at the steps of `domain/steps.py`."""
         self._host = host
+        self._store = store
         self._reports = reports
         self._deliveries = deliveries
         self._clock = clock
@@ -48,7 +53,7 @@ class Stops:
 
     async def _stop(self, internal_id: str) -> bool:
         agent = self._host.name
-        discard = not await self._reports.has_row(internal_id)
+        discard = not await self._store.look(has_row, internal_id)
         try:
             answer = await self._host.client.stop_session(internal_id, TIMEOUT, discard=discard)
         except AgentRefusedError as error:
@@ -57,14 +62,17 @@ class Stops:
                 return False
             if error.agent_reason is not ErrorReason.SESSION_NOT_FOUND:
                 raise
-            await self._reports.end_stopped(agent, internal_id, unix_ms(self._clock))
+            state, reason, now = State.EXITED, EndReason.STOPPED, self._clock.time()
+            await self._store.run(
+                end_session, agent, internal_id, state=state, reason=reason, now=now
+            )
             self._host.drop(internal_id)
         else:
             await self._reach("stop.answered")
-            await self._reports.settle(agent, (answer.session,), (), unix_ms(self._clock))
+            await self._reports.write(agent, (answer.session,), self._clock.time())
             await self._reach("stop.written")
             if answer.session.state.ended:
                 self._host.forget(answer.session)
         self._host.notify()
-        await self._reports.mark_stopped(agent, internal_id, unix_ms(self._clock))
+        await self._store.run(note_stopped, agent, self._clock.time(), internal_id)
         return True

@@ -28,10 +28,11 @@ from controlplane.fleet.host.stall_aware_clock import listening_timeout
 from controlplane.fleet.host.state import HostState
 from controlplane.fleet.host.stops import Stops
 from controlplane.metrics.agents import FleetMetrics
-from controlplane.storage.tables.reports import ReportStore
-from controlplane.storage.tables.settling import Verdict
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.reports import Reports, Verdict
+from controlplane.storage.tables.session_rows import end_all_missing, live_on, to_stop
 from tiltyard.runtime.back_off import BackOff
-from tiltyard.runtime.clock import Clock, unix_ms
+from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -55,7 +56,8 @@ class Watch:
     def __init__(
         self,
         host: HostState,
-        reports: ReportStore,
+        store: Store,
+        reports: Reports,
         *,
         stops: Stops,
         drain_orders: DrainOrders,
@@ -72,6 +74,7 @@ class Watch:
         `stop_elsewhere` stops a session on any host, by its agent and internal id.
         """
         self._host = host
+        self._store = store
         self._reports = reports
         self._stops = stops
         self._drain_orders = drain_orders
@@ -145,7 +148,7 @@ class Watch:
             await self._drain_orders.reported(reconnected=self._snapshot is not None)
         if self._snapshot is None:
             if pending := self._pending():
-                await self._settle(pending)
+                await self._write(pending)
             self._acked = message.sequence
         if isinstance(event, SessionsReported | SnapshotEnd | HostReported | ImagesReported):
             self._host.notify()
@@ -154,17 +157,17 @@ class Watch:
         if self._snapshot is not None:
             self._snapshot.update(session.internal_id for session in sessions)
             self._host.check_sessions(len(self._snapshot))
-        await self._settle(sessions)
+        await self._write(sessions)
         for session in sessions:
             if session.state.ended:
                 self._host.forget(session)
 
-    async def _settle(self, sessions: Sequence[HostSession]) -> None:
-        name, now_ms = self._host.name, unix_ms(self._clock)
-        settled = await self._reports.settle(name, sessions, self._host.under_way, now_ms)
+    async def _write(self, sessions: Sequence[HostSession]) -> None:
+        name, now = self._host.name, self._clock.time()
+        evaluation = await self._reports.write(name, sessions, now, self._host.under_way)
         for session in sessions:
             internal_id = session.internal_id
-            verdict = settled.verdicts.get(internal_id)
+            verdict = evaluation.verdicts.get(internal_id)
             self._waiting.pop(internal_id, None)
             if verdict is Verdict.KEEP:  # its account may be known by now
                 self._host.unclaimed.discard(internal_id)
@@ -176,7 +179,7 @@ class Watch:
                 self._claims.start(internal_id)
             elif verdict is Verdict.UNCLAIMED:
                 self._leave_alone(internal_id)
-        for superseded in settled.superseded:
+        for superseded in evaluation.superseded:
             self._stop_elsewhere(superseded.agent, superseded.internal_id)
 
     def _pending(self) -> tuple[HostSession, ...]:
@@ -199,12 +202,12 @@ class Watch:
         if not event.reconciled:
             return
         name = self._host.name
-        expected = await self._reports.live_on(name)
+        expected = await self._store.look(live_on, name)
         missing = [i for i in expected if i not in present and self._host.is_gone(i)]
-        await self._reports.end_missing(name, missing, unix_ms(self._clock))
+        await self._store.run(end_all_missing, name, missing, self._clock.time())
         self._host.drop_absent(present)
         self._waiting = {i: s for i, s in self._waiting.items() if i in present}
-        for internal_id in await self._reports.to_stop(name):
+        for internal_id in await self._store.look(to_stop, name):
             self._stops.start(internal_id)
         if not self._host.reconciled:
             log.info("reconciled", sessions=len(present))

@@ -12,7 +12,8 @@ from sqlite_utils import Database
 
 from controlplane.domain.errors import StoreError
 from controlplane.storage.engine.migrations import MIGRATIONS, migrate
-from controlplane.storage.engine.store import BUSY_TIMEOUT, ITSELF, Event, record_event
+from controlplane.storage.engine.store import BUSY_TIMEOUT, ITSELF, record_event
+from tiltyard.runtime.clock import to_ms
 
 NEWEST_SCHEMA = len(MIGRATIONS)
 
@@ -35,7 +36,7 @@ def copy_database(source: Path, copy: Path) -> None:
         raise StoreError(f"cannot copy {source}: {error}") from error
 
 
-def make_ready(copy: Path, taken: str, now_ms: int) -> None:
+def make_ready(copy: Path, taken: str, now: float) -> None:
     """Check the database of a backup, migrate it, and record in its audit that it was restored.
 
     `taken` is when the backup was made. Enrolment tokens expire: they may have been used since.
@@ -55,10 +56,10 @@ def make_ready(copy: Path, taken: str, now_ms: int) -> None:
             migrate(db)
             db.execute("BEGIN IMMEDIATE")
             db.execute(
-                "UPDATE enrolment_token SET expire_ms=min(expire_ms, :now)", {"now": now_ms}
+                "UPDATE enrolment_token SET expire_ms=min(expire_ms, :now)", {"now": to_ms(now)}
             )
             db.execute("UPDATE agent SET silent_ms=0")
-            record_event(db, Event(now_ms, "database.restored", "", ITSELF, ""), {"of": taken})
+            record_event(db, now, "database.restored", "", ITSELF, "", of=taken)
             db.execute("COMMIT")
             _leave_wal(connection)
     except sqlite3.Error as error:

@@ -1,14 +1,10 @@
 """The database: one thread that owns the connection, and whole transactions sent to it.
 
-A transaction is a function of the database. It is run to its end even when the task that sent it
-is cancelled, so no cancellation can leave a transaction open. Functions that wait at the same time
-are committed together, each in a savepoint of its own: one `fsync` for all of them, and a function
-that fails undoes only itself. A future resolves after the COMMIT. What only reads waits for none
-of that: the write-ahead log lets it read while others write. Looks at a few rows have a thread and
-a connection of their own, and so has what reads much. The queue of each thread
-is fair between accounts: one that sends hundreds of transactions delays another's by one.
-
-Only the package `storage` knows SQLite.
+A transaction is run to its end even when the task that sent it is cancelled. Those that wait at
+the same time are committed together, each in a savepoint of its own: one `fsync` for all of them,
+and one that fails undoes only itself. A future resolves after the COMMIT. Looks at a few rows have
+a thread and a connection of their own, and so has what reads much. The queue of each thread is
+fair between accounts: one that sends hundreds of transactions delays another by one.
 """
 
 import asyncio
@@ -17,28 +13,31 @@ import os
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlite_utils
 
 from controlplane.domain.errors import StoreError, TiltyardError
 from controlplane.metrics.store import StoreMetrics
 from controlplane.storage.engine.migrations import migrate
+from tiltyard.runtime.clock import to_ms
 from tiltyard.runtime.fair_queue import FairQueue
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
 
 Database = sqlite_utils.Database
-"""What a transaction is a function of."""
+Transaction = Callable[Concatenate[Database, _P], _T]
+"""A function of the database, and of what `Store.run` is given besides."""
 
 BUSY_TIMEOUT = 5.0
 """Seconds to wait for another process, such as `init` or a backup, to let go of the database."""
@@ -57,16 +56,13 @@ _account: ContextVar[str] = ContextVar("account", default="")
 
 
 def queue_as(account: str) -> None:
-    """Queue what this task and those it starts send from now on among an account's own.
-
-    The program's own work, and an operator's, is queued as that of the account "".
-    """
+    """Queue what this task and those it starts send from now on as an account's, "" for none."""
     _account.set(account)
 
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """Something to be done with the database, and what came of it."""
+    """A function, and what came of it."""
 
     function: Callable[[Database], Any]
     future: "asyncio.Future[Any]"
@@ -92,10 +88,7 @@ class _Job:
 
 
 class _Thread:
-    """A thread with a queue of jobs that is fair between accounts.
-
-    At most `at_once` that wait together are taken together.
-    """
+    """A thread with a fair queue of jobs, of which it takes at most `at_once` together."""
 
     def __init__(self, name: str, at_once: int) -> None:
         self._name = name
@@ -217,56 +210,63 @@ class Store:
             await thread.close()
 
     async def run(
-        self, transaction: Callable[[Database], _T], then: Callable[[_T], None] | None = None
+        self, transaction: Transaction[_P, _T], *args: _P.args, **kwargs: _P.kwargs
     ) -> _T:
         """Run one transaction and return what it returned, after the COMMIT.
 
-        What the transaction raises undoes it, and is raised here. `then` is called with what it
-        returned, even when the task that sent the transaction is cancelled.
+        What the transaction raises undoes it, and is raised here.
 
         Raises:
             StoreError: The database failed, or is not open; nothing was changed.
         """
-        committed = self._writer.send(transaction)
-        if then is not None:
-            committed.add_done_callback(partial(_go_on, then))
+        return await self.run_then(lambda _: None, transaction, *args, **kwargs)
+
+    async def run_then(
+        self,
+        then: Callable[[_T], object],
+        transaction: Transaction[_P, _T],
+        *args: _P.args,
+        **kwargs: _P.kwargs,
+    ) -> _T:
+        """As `run`; `then` gets what was returned, even if the task that runs this is cancelled.
+
+        Raises:
+            StoreError: The database failed, or is not open; nothing was changed.
+        """
+        committed = self._writer.send(lambda db: transaction(db, *args, **kwargs))
+        committed.add_done_callback(partial(_go_on, then))
         with self._metrics.transaction_seconds.time():
             return await asyncio.shield(committed)
 
-    async def look(self, at: Callable[[Database], _T]) -> _T:
-        """Run SELECTs of a few rows beside the transactions, and return what was made of them.
+    async def run_in_portions(
+        self, transaction: Transaction[_P, int], *args: _P.args, **kwargs: _P.kwargs
+    ) -> None:
+        """Run a transaction until it returns 0, so that others come in between.
 
-        They see, as of one moment, what every transaction wrote that resolved before this call.
+        Raises:
+            StoreError: The database failed, or is not open.
+        """
+        while await self.run(transaction, *args, **kwargs):
+            pass
+
+    async def look(self, at: Transaction[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Run SELECTs of a few rows beside the transactions, all as of one moment.
+
+        They see what every transaction wrote that resolved before this call.
 
         Raises:
             StoreError: The database failed, or is not open.
         """
         with self._metrics.look_seconds.time():
-            return await asyncio.shield(self._looker.send(at))
+            return await asyncio.shield(self._looker.send(lambda db: at(db, *args, **kwargs)))
 
-    async def read(
-        self, sql: str, values: Sequence[Any] | dict[str, Any], make: Callable[[Any], _T]
-    ) -> list[_T]:
-        """Run one SELECT beside the transactions, holding up none, and make something of each row.
-
-        It sees what every transaction wrote that resolved before this call.
-
-        Raises:
-            StoreError: The database failed, or is not open.
-        """
-        return await self.read_as_one(lambda db: [make(row) for row in db.execute(sql, values)])
-
-    async def read_as_one(self, at: Callable[[Database], _T]) -> _T:
-        """Run long SELECTs as `read` does, all as of one moment.
-
-        Raises:
-            StoreError: The database failed, or is not open.
-        """
+    async def read(self, at: Transaction[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Run long SELECTs as `look` does, holding up neither transactions nor looks."""
         with self._metrics.read_seconds.time():
-            return await asyncio.shield(self._reader.send(at))
+            return await asyncio.shield(self._reader.send(lambda db: at(db, *args, **kwargs)))
 
 
-def _go_on(then: Callable[[_T], None], committed: "asyncio.Future[_T]") -> None:
+def _go_on(then: Callable[[_T], object], committed: "asyncio.Future[_T]") -> None:
     if not committed.cancelled() and committed.exception() is None:
         then(committed.result())
 
@@ -345,24 +345,21 @@ def _connect(path: Path) -> Database:
     return db
 
 
-def _connect_reader(path: Path) -> Database:
-    connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_TIMEOUT)
-    connection.execute("PRAGMA query_only=ON")
-    return Database(connection)
-
-
 def _check_integrity(connection: sqlite3.Connection) -> None:
     found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if found != "ok":
         raise StoreError(f"it is damaged: {found}")
 
 
+def _connect_reader(path: Path) -> Database:
+    connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_TIMEOUT)
+    connection.execute("PRAGMA query_only=ON")
+    return Database(connection)
+
+
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who makes a change: a token's id, and the address that its request came from.
-
-    A part of the product is named by itself or by its agent, and comes from nowhere.
-    """
+    """Who makes a change: a token's id and where its request came from, or a program's name."""
 
     name: str
     address: str = ""
@@ -371,29 +368,27 @@ class Actor:
 ITSELF = Actor("controlplane")
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One line of the audit: who did what to what."""
-
-    time_ms: int
-    kind: str
-    account: str
-    actor: Actor
-    object: str
-
-
-def record_event(db: Database, event: Event, data: Mapping[str, Any] | None = None) -> None:
-    """Append to the audit, within the transaction that makes the change."""
+def record_event(  # noqa: PLR0917  # the columns of one line
+    db: Database,
+    now: float,
+    kind: str,
+    account: str,
+    actor: Actor,
+    object_: str,
+    /,
+    **data: Any,
+) -> None:
+    """Append to the audit who did what to what, within the transaction that makes the change."""
     db.execute(
         "INSERT INTO event(time_ms, kind, account, actor, address, object, data)"
         " VALUES (:time, :kind, :account, :actor, :address, :object, :data)",
         {
-            "time": event.time_ms,
-            "kind": event.kind,
-            "account": event.account,
-            "actor": event.actor.name,
-            "address": event.actor.address,
-            "object": event.object,
-            "data": json.dumps(data or {}),
+            "time": to_ms(now),
+            "kind": kind,
+            "account": account,
+            "actor": actor.name,
+            "address": actor.address,
+            "object": object_,
+            "data": json.dumps(data),
         },
     )

@@ -11,7 +11,7 @@ from controlplane.domain.errors import (
     UnauthorizedError,
     Violation,
 )
-from controlplane.storage.engine.store import Actor, Database, Event, Store, record_event
+from controlplane.storage.engine.store import Actor, Database, Store, record_event
 from controlplane.storage.tables.quota_use import bounded_pools, has_account
 from controlplane.storage.tables.tags import Tag, enabled_tags, withdraw_old_tags
 from controlplane.storage.tables.warm_pools import remove_pools_elsewhere
@@ -55,122 +55,67 @@ class Application:
     disk_bytes: int = 0
 
 
-class ApplicationStore:
-    """Transactions on applications."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    async def create(
-        self,
-        application: Application,
-        actor: Actor,
-        now: float,
-        violations: Sequence[Violation] = (),
-    ) -> None:
-        """Make an application that has none of these violations.
-
-        Raises:
-            UnauthorizedError: The account was removed meanwhile.
-            InvalidRequestError: It has violations, or names what no operator configured.
-            ConflictError: The account has an application of that name, or too many.
-        """
-        await self._store.run(lambda db: _create(db, application, actor, to_ms(now), violations))
-
-    async def get(self, account: str, name: str) -> Application | None:
-        """Read one application of an account."""
-        return await self._store.look(lambda db: _read(db, account, name))
-
-    async def tagged(self, account: str, name: str) -> tuple[Application, tuple[Tag, ...]] | None:
-        """Read one application of an account, and its enabled tags, highest priority first."""
-
-        def look(db: Database) -> tuple[Application, tuple[Tag, ...]] | None:
-            application = _read(db, account, name)
-            return None if application is None else (application, enabled_tags(db, account, name))
-
-        return await self._store.look(look)
-
-    async def edit(
-        self,
-        key: tuple[str, str],
-        change: Callable[[Application], Application],
-        actor: Actor,
-        now: float,
-        then: Callable[[object], None],
-    ) -> None:
-        """Change the application of an account and name.
-
-        `change` is pure and runs within the transaction; what it raises leaves everything as it
-        was and is raised here. `then` is called after the commit, even when the caller is gone.
-
-        Raises:
-            NotFoundError: There is no such application, or it would name what no operator
-                configured.
-            QuotaExceededError: Its warm pools would hold more than the account's quota allows.
-        """
-        await self._store.run(lambda db: _edit(db, key, change, actor, to_ms(now)), then)
-
-    async def all_of(self, account: str) -> AsyncGenerator[list[Application], None]:
-        """Read all applications of an account by name, at most PORTION at a time."""
-        sql = (
-            f"SELECT {_COLUMNS} FROM application"  # noqa: S608
-            " WHERE account=:account AND name > :after ORDER BY name LIMIT :portion"
-        )
-        values = {"account": account, "after": "", "portion": PORTION}
-        while True:
-            found = await self._store.read(sql, values, _application)
-            yield found
-            if len(found) < PORTION:
-                return
-            values["after"] = found[-1].name
-
-
-def all_applications(
-    db: Database, keys: Iterable[tuple[str, str]]
-) -> dict[tuple[str, str], Application]:
-    """Read applications by account and name, within a transaction; those that there are."""
-    sql = (
-        f"SELECT {_COLUMNS} FROM application WHERE (account, name) IN"  # noqa: S608
-        " (SELECT value->>0, value->>1 FROM json_each(?))"
-    )
-    found = [_application(row) for row in db.execute(sql, (json.dumps(sorted(keys)),))]
-    return {(one.account, one.name): one for one in found}
-
-
-def _create(
+def create(
     db: Database,
     application: Application,
     actor: Actor,
-    now_ms: int,
-    violations: Sequence[Violation],
+    now: float,
+    violations: Sequence[Violation] = (),
 ) -> None:
-    if not has_account(db, application.account):
+    """Make an application that has none of these violations.
+
+    Raises:
+        UnauthorizedError: The account was removed meanwhile.
+        InvalidRequestError: It has violations, or names what no operator configured.
+        ConflictError: The account has an application of that name, or too many.
+    """
+    account, name = application.account, application.name
+    if not has_account(db, account):
         raise UnauthorizedError
     unknown = [Violation(field, f"unknown {kind}") for field, kind, _ in _unknown(db, application)]
     if violations or unknown:
         raise InvalidRequestError((*violations, *unknown))
-    if _read(db, application.account, application.name) is not None:
-        raise ConflictError(f"an application named {application.name} exists already")
+    if get(db, account, name) is not None:
+        raise ConflictError(f"an application named {name} exists already")
     sql = "SELECT count(*) FROM application WHERE account=?"
-    if db.execute(sql, (application.account,)).fetchone()[0] >= MAX_APPLICATIONS:
+    if db.execute(sql, (account,)).fetchone()[0] >= MAX_APPLICATIONS:
         text = f"the account has {MAX_APPLICATIONS} applications, which is the most"
         raise ConflictError(text)
     db.execute(
         f"INSERT INTO application({_COLUMNS}, created_ms) VALUES ({_VALUES}, :now)",  # noqa: S608
-        {**_row(application), "now": now_ms},
+        {**_row(application), "now": to_ms(now)},
     )
-    event = Event(now_ms, "application.created", application.account, actor, application.name)
-    record_event(db, event)
+    record_event(db, now, "application.created", account, actor, name)
 
 
-def _edit(
+def get(db: Database, account: str, name: str) -> Application | None:
+    """Read one application of an account."""
+    sql = f"SELECT {_COLUMNS} FROM application WHERE account=:account AND name=:name"  # noqa: S608
+    row = db.execute(sql, {"account": account, "name": name}).fetchone()
+    return _application(row) if row else None
+
+
+def tagged(db: Database, account: str, name: str) -> tuple[Application, tuple[Tag, ...]] | None:
+    """Read one application of an account, and its enabled tags, highest priority first."""
+    application = get(db, account, name)
+    return None if application is None else (application, enabled_tags(db, account, name))
+
+
+def edit(
     db: Database,
     key: tuple[str, str],
     change: Callable[[Application], Application],
     actor: Actor,
-    now_ms: int,
+    now: float,
 ) -> None:
-    current = _read(db, *key)
+    """Change the application of an account and name; `change` is pure, and may raise.
+
+    Raises:
+        NotFoundError: There is no such application, or it would name what no operator
+            configured.
+        QuotaExceededError: Its warm pools would hold more than the account's quota allows.
+    """
+    current = get(db, *key)
     if current is None:
         raise NotFoundError("application", key[1])
     changed = change(current)
@@ -184,16 +129,41 @@ def _edit(
                 " WHERE account=:account AND name=:name",
                 _row(changed),
             )
-            remove_pools_elsewhere(db, key, changed.regions, actor, now_ms)
-        event = Event(now_ms, "application.edited", key[0], actor, key[1])
-        record_event(db, event, {"fields": fields})
-        withdraw_old_tags(db, key, changed.tag_keep, actor, now_ms)
+            remove_pools_elsewhere(db, key, changed.regions, actor, now)
+        record_event(db, now, "application.edited", key[0], actor, key[1], fields=fields)
+        withdraw_old_tags(db, key, changed.tag_keep, actor, now)
 
 
-def _read(db: Database, account: str, name: str) -> Application | None:
-    sql = f"SELECT {_COLUMNS} FROM application WHERE account=:account AND name=:name"  # noqa: S608
-    row = db.execute(sql, {"account": account, "name": name}).fetchone()
-    return _application(row) if row else None
+async def all_of(store: Store, account: str) -> AsyncGenerator[list[Application], None]:
+    """Read all applications of an account by name, at most PORTION at a time."""
+    after = ""
+    while True:
+        found = await store.read(_portion, account, after)
+        yield found
+        if len(found) < PORTION:
+            return
+        after = found[-1].name
+
+
+def _portion(db: Database, account: str, after: str) -> list[Application]:
+    rows = db.execute(
+        f"SELECT {_COLUMNS} FROM application"  # noqa: S608
+        " WHERE account=:account AND name > :after ORDER BY name LIMIT :portion",
+        {"account": account, "after": after, "portion": PORTION},
+    )
+    return [_application(row) for row in rows]
+
+
+def all_applications(
+    db: Database, keys: Iterable[tuple[str, str]]
+) -> dict[tuple[str, str], Application]:
+    """Read applications by account and name; those that there are."""
+    sql = (
+        f"SELECT {_COLUMNS} FROM application WHERE (account, name) IN"  # noqa: S608
+        " (SELECT value->>0, value->>1 FROM json_each(?))"
+    )
+    found = [_application(row) for row in db.execute(sql, (json.dumps(sorted(keys)),))]
+    return {(one.account, one.name): one for one in found}
 
 
 def _unknown(db: Database, application: Application) -> list[tuple[str, str, str]]:

@@ -5,12 +5,11 @@ the sequence: a page is read from where the last one ended, and no more than it.
 """
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from controlplane.storage.engine.store import Actor, Database, Event, Store
-from tiltyard.runtime.clock import to_ms
+from controlplane.storage.engine.store import Database
+from tiltyard.runtime.clock import from_ms, to_ms
 
 PORTION = 1000
 """Lines that are forgotten in one transaction: others wait that long at most."""
@@ -35,30 +34,25 @@ class AuditLine:
     """A line of the audit, with its place in it."""
 
     sequence: int
-    event: Event
-    data: Mapping[str, Any]
+    time: float
+    kind: str
+    account: str
+    actor: str
+    address: str
+    object: str
+    data: dict[str, Any]
 
 
-class AuditStore:
-    """Transactions on the audit."""
+def find(db: Database, wanted: AuditFilter) -> list[AuditLine]:
+    """Read a page, newest first."""
+    rows = db.execute(*page_query(wanted))
+    return [_line(*row) for row in rows]
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
-    async def find(self, wanted: AuditFilter) -> list[AuditLine]:
-        """Read a page, newest first."""
-        sql, values = page_query(wanted)
-        return await self._store.read(sql, values, _line)
-
-    async def written(self) -> int:
-        """Count the lines that were ever written."""
-        sql = "SELECT seq FROM sqlite_sequence WHERE name='event'"
-        return sum(await self._store.read(sql, (), lambda row: int(row[0])))
-
-    async def forget(self, before: float) -> None:
-        """Remove the lines from before a time, a portion after the other."""
-        while await self._store.run(lambda db: _forget(db, to_ms(before))):
-            pass
+def written(db: Database) -> int:
+    """Count the lines that were ever written."""
+    row = db.execute("SELECT seq FROM sqlite_sequence WHERE name='event'").fetchone()
+    return int(row[0]) if row else 0
 
 
 def page_query(wanted: AuditFilter) -> tuple[str, dict[str, int | str | None]]:
@@ -80,16 +74,20 @@ def page_query(wanted: AuditFilter) -> tuple[str, dict[str, int | str | None]]:
     return sql, asdict(wanted)
 
 
-def _forget(db: Database, before_ms: int) -> int:
-    """By an index of the times: clocks are set, so that they need not follow the sequence."""
+def remove_old(db: Database, before: float) -> int:
+    """Remove a portion of the lines from before a time; return how many.
+
+    They are found by an index of the times: clocks are set, so that these need not follow the
+    sequence.
+    """
     return db.execute(
         "DELETE FROM event WHERE sequence IN"
         " (SELECT sequence FROM event WHERE time_ms < :before LIMIT :portion)",
-        {"before": before_ms, "portion": PORTION},
+        {"before": to_ms(before), "portion": PORTION},
     ).rowcount
 
 
-def _line(row: tuple[Any, ...]) -> AuditLine:
-    sequence, time_ms, kind, account, actor, address, object_, data = row
-    event = Event(time_ms, kind, account, Actor(actor, address), object_)
-    return AuditLine(sequence, event, json.loads(data))
+def _line(sequence: int, time_ms: int, *texts: str) -> AuditLine:
+    kind, account, actor, address, object_, data = texts
+    time = from_ms(time_ms)
+    return AuditLine(sequence, time, kind, account, actor, address, object_, json.loads(data))

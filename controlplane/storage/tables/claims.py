@@ -7,12 +7,9 @@ after a crash of either program, it is made again.
 import json
 from dataclasses import dataclass
 
-from controlplane.domain.contract import (
-    Claim,
-    Port,
-)
+from controlplane.domain.contract import Claim, Port
 from controlplane.domain.errors import StoppedDuringStartError
-from controlplane.storage.engine.store import ITSELF, Actor, Database, Event, Store, record_event
+from controlplane.storage.engine.store import ITSELF, Actor, Database, record_event
 from controlplane.storage.tables.session_rows import Attempt, remove_labels
 from controlplane.storage.tables.unanswered import note_unanswered
 from tiltyard.contract import Identity
@@ -61,7 +58,7 @@ def check_standby(db: Database, account: str, standby: Attempt) -> None:
         raise StandbyTakenError
 
 
-def undo_claim(db: Database, new: Identity, failed: FailedClaim, now_ms: int) -> bool:
+def undo_claim(db: Database, new: Identity, failed: FailedClaim, now: float) -> bool:
     """Undo a claim; True when its row is still there, since the next session has its id.
 
     Raises:
@@ -69,7 +66,7 @@ def undo_claim(db: Database, new: Identity, failed: FailedClaim, now_ms: int) ->
     """
     account, attempt = new.account, failed.attempt
     if failed.unanswered:
-        note_unanswered(db, attempt.agent, attempt.internal_id, now_ms)
+        note_unanswered(db, attempt.agent, attempt.internal_id, now)
     values = {"account": account, "id": failed.session_id, "standby": attempt.internal_id}
     row = db.execute(
         "SELECT stop_requested_ms FROM session WHERE account=:account AND id=:id"
@@ -84,41 +81,23 @@ def undo_claim(db: Database, new: Identity, failed: FailedClaim, now_ms: int) ->
         remove_labels(db, account, new.session_id)
         return True
     db.execute("DELETE FROM session WHERE account=:account AND id=:id", values)
-    event = Event(now_ms, "session.not_started", account, ITSELF, failed.session_id)
-    record_event(db, event, {"why": "the standby was not available"})
+    why = "the standby was not available"
+    record_event(db, now, "session.not_started", account, ITSELF, failed.session_id, why=why)
     return False
 
 
-class ClaimStore:
-    """Transactions on claims."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    async def held(self, agent: str, internal_id: str) -> Claim | None:
-        """Read the claim of a standby that a live session holds, to make it again."""
-
-        def transaction(db: Database) -> Claim | None:
-            row = db.execute(
-                "SELECT account, id, application, tag, location, labels, external_id, claim"
-                " FROM session WHERE internal_id=:internal_id AND agent=:agent"
-                " AND ended_ms IS NULL"
-                " AND stop_requested_ms IS NULL AND claim IS NOT NULL",
-                {"internal_id": internal_id, "agent": agent},
-            ).fetchone()
-            if row is None:
-                return None
-            account, session_id, application, tag, location, labels, external_id, text = row
-            identity = Identity(
-                account=account,
-                session_id=session_id,
-                application=application,
-                tag=tag,
-                location=location,
-                labels=json.loads(labels),
-                external_id=external_id,
-            )
-            asked = json.loads(text)
-            return Claim(internal_id, identity, asked["ttl"], asked["request"], again=True)
-
-        return await self._store.run(transaction)
+def held_claim(db: Database, agent: str, internal_id: str) -> Claim | None:
+    """Read the claim of a standby that a live session holds, to make it again."""
+    row = db.execute(
+        "SELECT account, id, application, tag, location, labels, external_id, claim FROM session"
+        " WHERE internal_id=:internal_id AND agent=:agent AND ended_ms IS NULL"
+        " AND stop_requested_ms IS NULL AND claim IS NOT NULL",
+        {"internal_id": internal_id, "agent": agent},
+    ).fetchone()
+    if row is None:
+        return None
+    account, session_id, application, tag, location, labels, external_id, text = row
+    place = account, session_id, application, tag, location
+    identity = Identity(*place, json.loads(labels), external_id)
+    asked = json.loads(text)
+    return Claim(internal_id, identity, asked["ttl"], asked["request"], again=True)

@@ -1,7 +1,6 @@
 """Enrolling agents, their certificates and the authorities of these, in the database."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from controlplane.domain.errors import (
     ConflictError,
@@ -11,7 +10,7 @@ from controlplane.domain.errors import (
     Violation,
 )
 from controlplane.domain.tokens import NewToken, PresentedToken, matches
-from controlplane.storage.engine.store import ITSELF, Actor, Database, Event, Store, record_event
+from controlplane.storage.engine.store import ITSELF, Actor, Database, record_event
 from controlplane.storage.tables.fleet import AGENT_COLUMNS, AgentRow, void_tokens
 from controlplane.storage.tables.session_rows import drop_starts, lose_sessions
 from tiltyard.runtime.clock import to_ms
@@ -66,198 +65,172 @@ class RevokedAgent:
     revoked_ms: int
 
 
-class EnrolmentStore:
-    """Transactions on enrolment tokens, certificates and their revocation."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    async def enrolled(self) -> int:
-        """Count the agents that hold a certificate of this control plane."""
-        sql = (
-            "SELECT count(*) FROM agent WHERE id IS NOT NULL AND removed_ms IS NULL"
-            " AND revoked_ms IS NULL"
-        )
-        return int(await self._store.run(lambda db: db.execute(sql).fetchone()[0]))
-
-    async def make_token(
-        self, token: NewToken, wanted: Place, actor: Actor, now: float, expire: float
-    ) -> None:
-        """Keep a token for one host of a region and node pool, and forget old ones.
-
-        Raises:
-            NotFoundError: There is no such region or node pool.
-        """
-
-        def transaction(db: Database) -> None:
-            _check_place(db, wanted)
-            db.execute(
-                "DELETE FROM enrolment_token WHERE expire_ms < ?", (to_ms(now - TOKENS_KEPT),)
-            )
-            db.execute(
-                "INSERT INTO enrolment_token(id, secret_hash, region, node_pool, agent, expire_ms)"
-                " VALUES (:id, :hash, :region, :node_pool, :agent, :expire)",
-                {
-                    "id": token.token_id,
-                    "hash": token.secret_hash,
-                    "region": wanted.region,
-                    "node_pool": wanted.node_pool,
-                    "agent": wanted.agent,
-                    "expire": to_ms(expire),
-                },
-            )
-            event = Event(to_ms(now), "agent.token_created", "", actor, token.token_id)
-            place = {"region": wanted.region, "nodePool": wanted.node_pool, "agent": wanted.agent}
-            record_event(db, event, place)
-
-        await self._store.run(transaction)
-
-    async def place_of(self, agent: str) -> Place:
-        """Read where an enrolled agent belongs.
-
-        Raises:
-            NotFoundError: None of that name is enrolled.
-        """
-        sql = (
-            "SELECT region, node_pool, name FROM agent WHERE name=? AND id IS NOT NULL"
-            " AND removed_ms IS NULL AND revoked_ms IS NULL"
-        )
-
-        def transaction(db: Database) -> Place:
-            row = db.execute(sql, (agent,)).fetchone()
-            if row is None:
-                raise NotFoundError("agent", agent)
-            return Place(*row)
-
-        return await self._store.run(transaction)
-
-    async def enrol(
-        self,
-        presented: PresentedToken,
-        newcomer: Newcomer,
-        address: str,
-        now: float,
-        then: Callable[[AgentRow], None],
-    ) -> AgentRow:
-        """Consume a token and make its agent, in one transaction, or neither.
-
-        `address` is where the request came from. `then` is called with the agent after the
-        commit, even when the caller is gone.
-
-        Raises:
-            BadEnrolmentTokenError: The token does not enrol.
-            InvalidRequestError: It is for another region, node pool or agent than the host names.
-            ConflictError: There is an agent of this name, and the token is not for it.
-        """
-        return await self._store.run(
-            lambda db: _enrol(db, presented, newcomer, address, to_ms(now)), then
-        )
-
-    async def renewed(self, row: AgentRow, serial: str, now: float) -> None:
-        """Write which certificate an agent has installed, and which authorities it trusts."""
-        expire_ms, authority = row.certificate_expire_ms, row.authority
-
-        def transaction(db: Database) -> None:
-            changed = db.execute(
-                "UPDATE agent SET certificate_serial=:serial, certificate_expire_ms=:expire,"
-                " authority=:authority, trusts_former=:trusts_former WHERE id=:id",
-                {
-                    "id": row.id,
-                    "serial": serial,
-                    "expire": expire_ms,
-                    "authority": authority,
-                    "trusts_former": row.trusts_former,
-                },
-            )
-            if changed.rowcount:
-                event = Event(to_ms(now), "agent.renewed", "", ITSELF, row.name)
-                data = {"serial": serial, "expires": expire_ms, "authority": authority}
-                record_event(db, event, data)
-
-        await self._store.run(transaction)
-
-    async def revoke(
-        self, name: str, actor: Actor, now: float, then: Callable[[str], None]
-    ) -> None:
-        """Have an agent trusted no more; what runs on its host is lost. Idempotent.
-
-        `then` is called with its name after the commit.
-
-        Raises:
-            NotFoundError: There is none of that name.
-            ConflictError: It has no certificate: the settings file declares it.
-        """
-        await self._store.run(lambda db: _revoke(db, name, actor, to_ms(now)), then)
-
-    async def revoked(self) -> list[RevokedAgent]:
-        """Read the agents that were revoked and not removed, by name."""
-        sql = (
-            f"SELECT {AGENT_COLUMNS}, revoked_ms FROM agent WHERE revoked_ms IS NOT NULL"  # noqa: S608
-            " AND removed_ms IS NULL ORDER BY name"
-        )
-        return await self._store.read(
-            sql, (), lambda row: RevokedAgent(AgentRow(*row[:-1]), row[-1])
-        )
-
-    async def drop_starts_on_revoked(self, now: float) -> None:
-        """End what a control plane that is gone was starting on hosts that were revoked."""
-
-        def transaction(db: Database) -> None:
-            revoked = "SELECT name FROM agent WHERE revoked_ms IS NOT NULL AND removed_ms IS NULL"
-            for (name,) in db.execute(revoked).fetchall():
-                drop_starts(db, name, to_ms(now))
-                lose_sessions(db, name, to_ms(now))
-
-        await self._store.run(transaction)
+def enrolled(db: Database) -> int:
+    """Count the agents that hold a certificate of this control plane."""
+    sql = (
+        "SELECT count(*) FROM agent WHERE id IS NOT NULL AND removed_ms IS NULL"
+        " AND revoked_ms IS NULL"
+    )
+    return int(db.execute(sql).fetchone()[0])
 
 
-class AuthorityStore:
-    """Transactions on the authorities of hosts, and what operators did about them."""
+def make_token(
+    db: Database, token: NewToken, wanted: Place, actor: Actor, now: float, expire: float
+) -> None:
+    """Keep a token for one host of a region and node pool, and forget old ones.
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    async def note_first(self, authority: str) -> None:
-        """Write which one signed the certificates of before there could be a second."""
-        sql = "UPDATE agent SET authority=? WHERE id IS NOT NULL AND authority IS NULL"
-        await self._store.run(lambda db: db.execute(sql, (authority,)))
-
-    async def trusts_one(self, agent_id: str) -> None:
-        """Write that a host trusts the authority of its certificate alone."""
-        sql = "UPDATE agent SET trusts_former=0 WHERE id=?"
-        await self._store.run(lambda db: db.execute(sql, (agent_id,)))
-
-    async def rotated(
-        self, authority: str, actor: Actor, now: float, *, compromised: bool
-    ) -> None:
-        """Write that an authority is to take the place of another: before it does.
-
-        Where that one is compromised, tokens that name it are void: hosts may have sent them to
-        a holder of its key.
-        """
-
-        def transaction(db: Database) -> None:
-            if compromised:
-                void_all_tokens(db, to_ms(now))
-            event = Event(to_ms(now), "authority.rotated", "", actor, authority)
-            record_event(db, event, {"compromised": compromised})
-
-        await self._store.run(transaction)
-
-    async def finished(self, authority: str, actor: Actor, now: float, left: list[str]) -> None:
-        """Write that an authority is to be trusted alone, and which agents it leaves behind."""
-
-        def transaction(db: Database) -> None:
-            event = Event(to_ms(now), "authority.finished", "", actor, authority)
-            record_event(db, event, {"left": left})
-
-        await self._store.run(transaction)
+    Raises:
+        NotFoundError: There is no such region or node pool.
+    """
+    _check_place(db, wanted)
+    db.execute("DELETE FROM enrolment_token WHERE expire_ms < ?", (to_ms(now - TOKENS_KEPT),))
+    db.execute(
+        "INSERT INTO enrolment_token(id, secret_hash, region, node_pool, agent, expire_ms)"
+        " VALUES (:id, :hash, :region, :node_pool, :agent, :expire)",
+        {
+            "id": token.token_id,
+            "hash": token.secret_hash,
+            "expire": to_ms(expire),
+            **asdict(wanted),
+        },
+    )
+    place = {"region": wanted.region, "nodePool": wanted.node_pool, "agent": wanted.agent}
+    record_event(db, now, "agent.token_created", "", actor, token.token_id, **place)
 
 
-def void_all_tokens(db: Database, now_ms: int) -> None:
-    """Have no token that was made so far enrol anybody."""
-    sql = "UPDATE enrolment_token SET expire_ms=:now WHERE expire_ms>:now"
-    db.execute(sql, {"now": now_ms})
+def place_of(db: Database, agent: str) -> Place:
+    """Read where an enrolled agent belongs.
+
+    Raises:
+        NotFoundError: None of that name is enrolled.
+    """
+    row = db.execute(
+        "SELECT region, node_pool, name FROM agent WHERE name=? AND id IS NOT NULL"
+        " AND removed_ms IS NULL AND revoked_ms IS NULL",
+        (agent,),
+    ).fetchone()
+    if row is None:
+        raise NotFoundError("agent", agent)
+    return Place(*row)
+
+
+def enrol(
+    db: Database, presented: PresentedToken, newcomer: Newcomer, address: str, now: float
+) -> AgentRow:
+    """Consume a token and make its agent; `address` is where the request came from.
+
+    Raises:
+        BadEnrolmentTokenError: The token does not enrol.
+        InvalidRequestError: It is for another region, node pool or agent than the host names.
+        ConflictError: There is an agent of this name, and the token is not for it.
+    """
+    place = _place_of_token(db, presented, now)
+    _check_fit(place, newcomer)
+    _check_name(db, place, newcomer)
+    db.execute(
+        "INSERT INTO agent(name, address, region, node_pool, id, certificate_expire_ms,"
+        " certificate_serial, authority) VALUES (:name, :address, :region, :node_pool, :id,"
+        " :expire, :serial, :authority) ON CONFLICT(name) DO UPDATE SET"
+        " address=excluded.address, region=excluded.region, node_pool=excluded.node_pool,"
+        " id=excluded.id, certificate_expire_ms=excluded.certificate_expire_ms,"
+        " certificate_serial=excluded.certificate_serial, removed_ms=NULL, revoked_ms=NULL,"
+        " authority=excluded.authority, trusts_former=0",
+        asdict(newcomer)
+        | {
+            "region": place.region,
+            "node_pool": place.node_pool,
+            "expire": to_ms(newcomer.expire),
+        },
+    )
+    used = {"id": presented.token_id, "now": to_ms(now)}
+    db.execute("UPDATE enrolment_token SET used_ms=:now WHERE id=:id", used)
+    void_tokens(db, newcomer.name, now)
+    actor = Actor(presented.token_id, address)
+    data = {"region": place.region, "nodePool": place.node_pool, "serial": newcomer.serial}
+    record_event(db, now, "agent.enrolled", "", actor, newcomer.name, **data)
+    sql = f"SELECT {AGENT_COLUMNS} FROM agent WHERE name=?"  # noqa: S608  # constants
+    return AgentRow(*db.execute(sql, (newcomer.name,)).fetchone())
+
+
+def renewed(db: Database, row: AgentRow, serial: str, now: float) -> None:
+    """Write which certificate an agent has installed, and which authorities it trusts."""
+    expire_ms, authority = row.certificate_expire_ms, row.authority
+    changed = db.execute(
+        "UPDATE agent SET certificate_serial=:serial, certificate_expire_ms=:expire,"
+        " authority=:authority, trusts_former=:trusts_former WHERE id=:id",
+        {
+            "id": row.id,
+            "serial": serial,
+            "expire": expire_ms,
+            "authority": authority,
+            "trusts_former": row.trusts_former,
+        },
+    )
+    if changed.rowcount:
+        data = {"serial": serial, "expires": expire_ms, "authority": authority}
+        record_event(db, now, "agent.renewed", "", ITSELF, row.name, **data)
+
+
+def revoke(db: Database, name: str, actor: Actor, now: float) -> None:
+    """Have an agent trusted no more; what runs on its host is lost. Idempotent.
+
+    Raises:
+        NotFoundError: There is none of that name.
+        ConflictError: It has no certificate: the settings file declares it.
+    """
+    sql = "SELECT id, revoked_ms FROM agent WHERE name=? AND removed_ms IS NULL"
+    found = db.execute(sql, (name,)).fetchone()
+    if found is None:
+        raise NotFoundError("agent", name)
+    agent_id, revoked_ms = found
+    if agent_id is None:
+        text = f"the agent {name!r} has no certificate: the settings file declares it"
+        raise ConflictError(text)
+    if revoked_ms is None:
+        sql = "UPDATE agent SET revoked_ms=:now WHERE name=:name"
+        db.execute(sql, {"name": name, "now": to_ms(now)})
+        lose_sessions(db, name, now)
+        void_tokens(db, name, now)
+        record_event(db, now, "agent.revoked", "", actor, name)
+
+
+def revoked(db: Database) -> list[RevokedAgent]:
+    """Read the agents that were revoked and not removed, by name."""
+    rows = db.execute(
+        f"SELECT {AGENT_COLUMNS}, revoked_ms FROM agent WHERE revoked_ms IS NOT NULL"  # noqa: S608
+        " AND removed_ms IS NULL ORDER BY name"
+    )
+    return [RevokedAgent(AgentRow(*row[:-1]), row[-1]) for row in rows]
+
+
+def drop_starts_on_revoked(db: Database, now: float) -> None:
+    """End what a control plane that is gone was starting on hosts that were revoked."""
+    for agent in revoked(db):
+        drop_starts(db, agent.row.name, now)
+        lose_sessions(db, agent.row.name, now)
+
+
+def note_first_authority(db: Database, authority: str) -> None:
+    """Write which one signed the certificates of before there could be a second."""
+    sql = "UPDATE agent SET authority=? WHERE id IS NOT NULL AND authority IS NULL"
+    db.execute(sql, (authority,))
+
+
+def trusts_one_authority(db: Database, agent_id: str) -> None:
+    """Write that a host trusts the authority of its certificate alone."""
+    db.execute("UPDATE agent SET trusts_former=0 WHERE id=?", (agent_id,))
+
+
+def rotated(db: Database, authority: str, actor: Actor, now: float, *, compromised: bool) -> None:
+    """Write that an authority is to take the place of another: before it does.
+
+    Where that one is compromised, tokens that name it are void: hosts may have sent them to
+    a holder of its key.
+    """
+    if compromised:
+        sql = "UPDATE enrolment_token SET expire_ms=:now WHERE expire_ms>:now"
+        db.execute(sql, {"now": to_ms(now)})
+    record_event(db, now, "authority.rotated", "", actor, authority, compromised=compromised)
 
 
 def _check_place(db: Database, place: Place) -> None:
@@ -267,23 +240,7 @@ def _check_place(db: Database, place: Place) -> None:
         raise NotFoundError("node pool", place.node_pool)
 
 
-def _enrol(
-    db: Database, presented: PresentedToken, newcomer: Newcomer, address: str, now_ms: int
-) -> AgentRow:
-    place = _place_of_token(db, presented, now_ms)
-    _check_fit(place, newcomer)
-    _check_name(db, place, newcomer)
-    row = _write(db, place, newcomer)
-    used = {"id": presented.token_id, "now": now_ms}
-    db.execute("UPDATE enrolment_token SET used_ms=:now WHERE id=:id", used)
-    void_tokens(db, row.name, now_ms)
-    event = Event(now_ms, "agent.enrolled", "", Actor(presented.token_id, address), newcomer.name)
-    named = {"region": row.region, "nodePool": row.node_pool, "serial": newcomer.serial}
-    record_event(db, event, named)
-    return row
-
-
-def _place_of_token(db: Database, presented: PresentedToken, now_ms: int) -> Place:
+def _place_of_token(db: Database, presented: PresentedToken, now: float) -> Place:
     found = db.execute(
         "SELECT secret_hash, region, node_pool, agent, expire_ms, used_ms FROM enrolment_token"
         " WHERE id=?",
@@ -294,7 +251,7 @@ def _place_of_token(db: Database, presented: PresentedToken, now_ms: int) -> Pla
     _, region, node_pool, again, expire_ms, used_ms = found
     if used_ms is not None:
         raise BadEnrolmentTokenError("it was used before")
-    if now_ms >= expire_ms:
+    if to_ms(now) >= expire_ms:
         raise BadEnrolmentTokenError("it has expired")
     place = Place(region, node_pool, again)
     try:
@@ -326,45 +283,3 @@ def _check_fit(place: Place, newcomer: Newcomer) -> None:
     for field, (wanted, meant) in named.items():
         if wanted is not None and meant is not None and wanted != meant:
             raise InvalidRequestError((Violation(field, f"the token is for {meant}"),))
-
-
-def _write(db: Database, place: Place, newcomer: Newcomer) -> AgentRow:
-    db.execute(
-        "INSERT INTO agent(name, address, region, node_pool, id, certificate_expire_ms,"
-        " certificate_serial, authority) VALUES (:name, :address, :region, :node_pool, :id,"
-        " :expire, :serial, :authority) ON CONFLICT(name) DO UPDATE SET"
-        " address=excluded.address, region=excluded.region, node_pool=excluded.node_pool,"
-        " id=excluded.id, certificate_expire_ms=excluded.certificate_expire_ms,"
-        " certificate_serial=excluded.certificate_serial, removed_ms=NULL, revoked_ms=NULL,"
-        " authority=excluded.authority, trusts_former=0",
-        {
-            "name": newcomer.name,
-            "address": newcomer.address,
-            "region": place.region,
-            "node_pool": place.node_pool,
-            "id": newcomer.id,
-            "expire": to_ms(newcomer.expire),
-            "serial": newcomer.serial,
-            "authority": newcomer.authority,
-        },
-    )
-    sql = f"SELECT {AGENT_COLUMNS} FROM agent WHERE name=?"  # noqa: S608  # constants
-    return AgentRow(*db.execute(sql, (newcomer.name,)).fetchone())
-
-
-def _revoke(db: Database, name: str, actor: Actor, now_ms: int) -> str:
-    sql = "SELECT id, revoked_ms FROM agent WHERE name=? AND removed_ms IS NULL"
-    found = db.execute(sql, (name,)).fetchone()
-    if found is None:
-        raise NotFoundError("agent", name)
-    agent_id, revoked_ms = found
-    if agent_id is None:
-        text = f"the agent {name!r} has no certificate: the settings file declares it"
-        raise ConflictError(text)
-    if revoked_ms is None:
-        sql = "UPDATE agent SET revoked_ms=:now WHERE name=:name"
-        db.execute(sql, {"name": name, "now": now_ms})
-        lose_sessions(db, name, now_ms)
-        void_tokens(db, name, now_ms)
-        record_event(db, Event(now_ms, "agent.revoked", "", actor, name))
-    return name

@@ -29,7 +29,6 @@ FEW = 100
 
 _LIVE = "SELECT id FROM session WHERE account=:account AND ended_ms IS NULL"
 _JOINED = "SELECT sequence, player FROM player WHERE account=:account AND session=:session"
-_IN_ORDER = f"{_JOINED} ORDER BY sequence"
 _NAMED = "player IN (SELECT value FROM json_each(:players))"
 
 
@@ -41,94 +40,88 @@ class _Joined(NamedTuple):
     named: list[tuple[int, str]]
 
 
-class PlayerStore:
-    """Transactions on the players of sessions."""
+async def describe(
+    store: Store, account: str, session_id: str
+) -> tuple[Session, list[str]] | None:
+    """Read a session by its id or internal id, with its players in the order of joining.
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    Few players are those of the moment as of which the session is read.
+    """
+    found = await store.look(_described, account, session_id)
+    if found is None:
+        return None
+    session, players = found
+    if players is None:
+        players = await store.read(joined, account, session.id)
+    return session, players
 
-    async def joined(self, account: str, session_id: str) -> list[str]:
-        """Read the players of a session in the order of joining."""
-        values = {"account": account, "session": session_id}
-        return await self._store.read(_IN_ORDER, values, _player)
 
-    async def described(self, account: str, session_id: str) -> tuple[Session, list[str]] | None:
-        """Read a session by its id or internal id, with its players in the order of joining.
+def _described(
+    db: Database, account: str, session_id: str
+) -> tuple[Session, list[str] | None] | None:
+    session = read_session(db, account, session_id)
+    if session is None:
+        return None
+    return session, _few(db, account, session.id, session.player_count)
 
-        Few players are those of the moment as of which the session is read.
-        """
 
-        def look(db: Database) -> tuple[Session, list[str] | None] | None:
-            session = read_session(db, account, session_id)
-            if session is None:
-                return None
-            return session, _few(db, account, session.id, session.player_count)
+def joined(db: Database, account: str, session_id: str) -> list[str]:
+    """Read the players of a session in the order of joining."""
+    rows = db.execute(f"{_JOINED} ORDER BY sequence", {"account": account, "session": session_id})
+    return [player for _, player in rows]
 
-        found = await self._store.look(look)
-        if found is None:
-            return None
-        session, players = found
-        return session, await self.joined(account, session.id) if players is None else players
 
-    async def join(self, account: str, session_id: str, players: Sequence[str]) -> list[str]:
-        """Add players that are not joined yet; return all that are, in the order of joining.
+async def join(store: Store, account: str, session_id: str, players: Sequence[str]) -> list[str]:
+    """Add players that are not joined yet; return all that are, in the order of joining.
 
-        Raises:
-            NotFoundError: No session of that id or internal id lives.
-            InvalidRequestError: It would have too many players; none of these joined.
-        """
-        added = await self._store.run(lambda db: _join(db, account, session_id, players))
-        if not isinstance(added, _Joined):
-            return added
-        # All of them are read beside the transactions. Who joined later is left out, and who of
-        # this call has left again stays in: the answer has what the call made.
-        sql = f"{_JOINED} AND sequence <= :last"
-        values = {"account": account, "session": added.session_id, "last": added.last}
-        found = await self._store.read(sql, values, _numbered)
-        return [player for _, player in sorted({*found, *added.named})]
+    Raises:
+        NotFoundError: No session of that id or internal id lives.
+        InvalidRequestError: It would have too many players; none of these joined.
+    """
+    added = await store.run(_join, account, session_id, players)
+    if not isinstance(added, _Joined):
+        return added
+    # All of them are read beside the transactions. Who joined later is left out, and who of
+    # this call has left again stays in: the answer has what the call made.
+    found = await store.read(_joined_until, account, added.session_id, added.last)
+    return [player for _, player in sorted({*found, *added.named})]
 
-    async def leave(self, account: str, session_id: str, players: Sequence[str]) -> int:
-        """Remove players from a session; return how many are left.
 
-        Raises:
-            NotFoundError: There is no session of that id or internal id.
-        """
+def leave(db: Database, account: str, session_id: str, players: Sequence[str]) -> int:
+    """Remove players from a session; return how many are left.
 
-        def transaction(db: Database) -> int:
-            name = id_of(db, account, session_id)
-            if name is None:
-                raise NotFoundError("session", session_id)
-            removed = db.execute(
-                f"DELETE FROM player WHERE account=:account AND session=:session AND {_NAMED}",  # noqa: S608
-                {"account": account, "session": name, "players": json.dumps(players)},
-            )
-            _count(db, account, name, -removed.rowcount)
-            return _left(db, account, [name]) or 0
+    Raises:
+        NotFoundError: There is no session of that id or internal id.
+    """
+    name = id_of(db, account, session_id)
+    if name is None:
+        raise NotFoundError("session", session_id)
+    removed = db.execute(
+        f"DELETE FROM player WHERE account=:account AND session=:session AND {_NAMED}",  # noqa: S608
+        {"account": account, "session": name, "players": json.dumps(players)},
+    )
+    _count(db, account, name, -removed.rowcount)
+    return _left(db, account, [name]) or 0
 
-        return await self._store.run(transaction)
 
-    async def leave_all(self, account: str, players: Sequence[str]) -> int:
-        """Remove players from every live session; return how many are left in those they left.
+def leave_all(db: Database, account: str, players: Sequence[str]) -> int:
+    """Remove players from every live session; return how many are left in those they left.
 
-        Raises:
-            NotFoundError: No live session has any of them.
-        """
-
-        def transaction(db: Database) -> int:
-            rows = db.execute(
-                f"DELETE FROM player WHERE account=:account AND session IN ({_LIVE})"  # noqa: S608
-                f" AND {_NAMED} RETURNING session",
-                {"account": account, "players": json.dumps(players)},
-            ).fetchall()
-            removed = Counter(session_id for (session_id,) in rows)
-            for session_id, count in removed.items():
-                _count(db, account, session_id, -count)
-            left = _left(db, account, list(removed))
-            if left is None:
-                raise NotFoundError("player", players[0])
-            return left
-
-        return await self._store.run(transaction)
+    Raises:
+        NotFoundError: No live session has any of them.
+    """
+    rows = db.execute(
+        f"DELETE FROM player WHERE account=:account AND session IN ({_LIVE})"  # noqa: S608
+        f" AND {_NAMED} RETURNING session",
+        {"account": account, "players": json.dumps(players)},
+    ).fetchall()
+    removed = Counter(session_id for (session_id,) in rows)
+    for session_id, count in removed.items():
+        _count(db, account, session_id, -count)
+    left = _left(db, account, list(removed))
+    if left is None:
+        raise NotFoundError("player", players[0])
+    return left
 
 
 def _join(db: Database, account: str, name: str, players: Sequence[str]) -> _Joined | list[str]:
@@ -155,9 +148,14 @@ def _join(db: Database, account: str, name: str, players: Sequence[str]) -> _Joi
     few = _few(db, account, session_id, live[0] + inserted.rowcount)
     if few is not None:
         return few
-    named = [_numbered(row) for row in db.execute(f"{_JOINED} AND {_NAMED}", values)]
+    named = db.execute(f"{_JOINED} AND {_NAMED}", values).fetchall()
     last = db.execute("SELECT max(sequence) FROM player").fetchone()[0]
     return _Joined(session_id, int(last), named)
+
+
+def _joined_until(db: Database, account: str, session_id: str, last: int) -> list[tuple[int, str]]:
+    values = {"account": account, "session": session_id, "last": last}
+    return db.execute(f"{_JOINED} AND sequence <= :last", values).fetchall()
 
 
 def _have_room(
@@ -168,28 +166,15 @@ def _have_room(
         return False
     if count * _MAX_ID_BYTES <= MAX_PLAYERS_BYTES:
         return True
-    joined = _in_order(db, account, session_id)
-    return len(json.dumps(list({*joined, *players}))) <= MAX_PLAYERS_BYTES
+    others = joined(db, account, session_id)
+    return len(json.dumps(list({*others, *players}))) <= MAX_PLAYERS_BYTES
 
 
 def _few(db: Database, account: str, session_id: str, count: int) -> list[str] | None:
     """Read `count` players in the order of joining; None where they are not few."""
     if count > FEW:
         return None
-    return _in_order(db, account, session_id) if count else []
-
-
-def _in_order(db: Database, account: str, session_id: str) -> list[str]:
-    values = {"account": account, "session": session_id}
-    return [_player(row) for row in db.execute(_IN_ORDER, values)]
-
-
-def _player(row: tuple[int, str]) -> str:
-    return row[1]
-
-
-def _numbered(row: tuple[int, str]) -> tuple[int, str]:
-    return row[0], row[1]
+    return joined(db, account, session_id) if count else []
 
 
 def _left(db: Database, account: str, session_ids: Sequence[str]) -> int | None:

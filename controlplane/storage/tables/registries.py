@@ -13,8 +13,7 @@ from controlplane.domain.errors import (
     Violation,
 )
 from controlplane.settings.registries import RegistryConfig
-from controlplane.storage.engine.store import Actor, Database, Event, Store, record_event
-from tiltyard.runtime.clock import to_ms
+from controlplane.storage.engine.store import Actor, Database, record_event
 
 _NOT_KEPT = "must be given: none is kept for this username, address, authHosts, private and ca"
 _COLUMNS = "name, address, aliases, username, sealed_password, auth_hosts, private, ca"
@@ -66,64 +65,79 @@ class CountedRegistry:
     applications: int
 
 
-class RegistryStore:
-    """Transactions on registries."""
+def find(db: Database) -> dict[str, Registry]:
+    """Read all registries by name."""
+    return {row[0]: _registry(row) for row in db.execute(_ALL)}
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
-    async def all(self) -> dict[str, Registry]:
-        """Read all registries by name."""
-        return await self._store.run(
-            lambda db: {row[0]: _registry(row) for row in db.execute(_ALL)}
-        )
+def get(db: Database, name: str) -> Registry | None:
+    """Read one registry."""
+    row = db.execute(f"{_ALL} WHERE name = ?", (name,)).fetchone()
+    return _registry(row) if row else None
 
-    async def get(self, name: str) -> Registry | None:
-        """Read one registry."""
-        return await self._one(f"{_ALL} WHERE name = ?", name)
 
-    async def at(self, address: str) -> Registry | None:
-        """Read the registry that has this address; names of hosts do not differ by case."""
-        return await self._one(f"{_ALL} WHERE address = ? COLLATE NOCASE", address)
+def at(db: Database, address: str) -> Registry | None:
+    """Read the registry that has this address; names of hosts do not differ by case."""
+    row = db.execute(f"{_ALL} WHERE address = ? COLLATE NOCASE", (address,)).fetchone()
+    return _registry(row) if row else None
 
-    async def counted(self) -> list[CountedRegistry]:
-        """Read all registries by name, with what uses them."""
-        count = "(SELECT count(*) FROM application WHERE application.registry = registry.name)"
-        columns = f"{_COLUMNS}, {count}"
-        sql = f"SELECT {columns} FROM registry ORDER BY name"  # noqa: S608  # constants
-        return await self._store.read(
-            sql, (), lambda row: CountedRegistry(_registry(row[:-1]), row[-1])
-        )
 
-    async def set(self, wanted: Registry, actor: Actor, now: float) -> None:
-        """Make or replace a registry.
+def counted(db: Database) -> list[CountedRegistry]:
+    """Read all registries by name, with what uses them."""
+    count = "(SELECT count(*) FROM application WHERE application.registry = registry.name)"
+    sql = f"SELECT {_COLUMNS}, {count} FROM registry ORDER BY name"  # noqa: S608  # constants
+    return [CountedRegistry(_registry(row[:-1]), row[-1]) for row in db.execute(sql)]
 
-        With a user name and no password it keeps the one that it has, where that may be. Tags
-        that are enabled go on naming the address that they were enabled with.
 
-        Raises:
-            ConflictError: Another registry claims its address or one of its aliases.
-            InvalidRequestError: There is no password for this user at this address.
-        """
-        await self._store.run(lambda db: _set_registry(db, wanted, actor, to_ms(now)))
+def put(db: Database, wanted: Registry, actor: Actor, now: float) -> None:
+    """Make or replace a registry.
 
-    async def remove(self, name: str, actor: Actor, now: float) -> None:
-        """Remove a registry.
+    With a user name and no password it keeps the one that it has, where that may be. Tags
+    that are enabled go on naming the address that they were enabled with.
 
-        Raises:
-            NotFoundError: There is none of that name.
-            ConflictError: An application uses it.
-        """
-        used = {"applications": "SELECT count(*) FROM application WHERE registry = ?"}
-        event = Event(to_ms(now), "registry.removed", "", actor, name)
-        await self._store.run(lambda db: remove_unused(db, "registry", used, event))
+    Raises:
+        ConflictError: Another registry claims its address or one of its aliases.
+        InvalidRequestError: There is no password for this user at this address.
+    """
+    found = find(db)
+    current = found.pop(wanted.name, None)
+    claimed = _find_claim(wanted, found.values())
+    if claimed is not None:
+        raise ConflictError(f"registry {claimed[1]!r} claims {claimed[0]} already")
+    given = bool(wanted.sealed)
+    if wanted.username and not given:
+        if current is None or not current.may_pass_on_password(wanted):
+            raise InvalidRequestError((Violation("password", _NOT_KEPT),))
+        wanted = replace(wanted, sealed=current.sealed)
+    if wanted == current:
+        return
+    _write(db, wanted)
+    record_event(
+        db,
+        now,
+        "registry.set",
+        "",
+        actor,
+        wanted.name,
+        address=wanted.address,
+        aliases=wanted.aliases,
+        username=wanted.username or None,
+        passwordGiven=given,
+        authHosts=wanted.auth_hosts,
+        private=wanted.private,
+        ca=bool(wanted.ca),
+    )
 
-    async def _one(self, sql: str, value: str) -> Registry | None:
-        def transaction(db: Database) -> Registry | None:
-            row = db.execute(sql, (value,)).fetchone()
-            return _registry(row) if row else None
 
-        return await self._store.run(transaction)
+def remove(db: Database, name: str, actor: Actor, now: float) -> None:
+    """Remove a registry.
+
+    Raises:
+        NotFoundError: There is none of that name.
+        ConflictError: An application uses it.
+    """
+    used = {"applications": "SELECT count(*) FROM application WHERE registry = ?"}
+    remove_unused(db, "registry", name, used, actor, now)
 
 
 def _registry(row: tuple[Any, ...]) -> Registry:
@@ -142,7 +156,6 @@ def _registry(row: tuple[Any, ...]) -> Registry:
 
 
 def _write(db: Database, registry: Registry) -> None:
-    """Make or replace a registry, within a transaction."""
     db.execute(
         "INSERT INTO registry(name, address, aliases, username, sealed_password, auth_hosts,"
         " private, ca) VALUES (:name, :address, :aliases, :username, :sealed, :auth_hosts,"
@@ -169,36 +182,8 @@ def _find_claim(wanted: Registry, others: Iterable[Registry]) -> tuple[str, str]
     return next(((prefix, taken[prefix.lower()]) for prefix in found), None)
 
 
-def _set_registry(db: Database, wanted: Registry, actor: Actor, now_ms: int) -> None:
-    rows = db.execute(_ALL).fetchall()
-    found = {row[0]: _registry(row) for row in rows}
-    current = found.pop(wanted.name, None)
-    claimed = _find_claim(wanted, found.values())
-    if claimed is not None:
-        raise ConflictError(f"registry {claimed[1]!r} claims {claimed[0]} already")
-    given = bool(wanted.sealed)
-    if wanted.username and not given:
-        if current is None or not current.may_pass_on_password(wanted):
-            raise InvalidRequestError((Violation("password", _NOT_KEPT),))
-        wanted = replace(wanted, sealed=current.sealed)
-    if wanted == current:
-        return
-    _write(db, wanted)
-    event = Event(now_ms, "registry.set", "", actor, wanted.name)
-    data = {
-        "address": wanted.address,
-        "aliases": wanted.aliases,
-        "username": wanted.username or None,
-        "passwordGiven": given,
-        "authHosts": wanted.auth_hosts,
-        "private": wanted.private,
-        "ca": bool(wanted.ca),
-    }
-    record_event(db, event, data)
-
-
 def declare(db: Database, entries: Iterable[RegistryConfig], sealed: Mapping[str, bytes]) -> None:
-    """Write the registries of the settings file, within a transaction.
+    """Write the registries of the settings file.
 
     Raises:
         StoreError: One claims the address of a registry that was made by the API. Neither wins: an
@@ -217,7 +202,7 @@ def declare(db: Database, entries: Iterable[RegistryConfig], sealed: Mapping[str
         )
         for entry in entries
     }
-    made = [_registry(row) for row in db.execute(_ALL).fetchall() if row[0] not in declared]
+    made = [each for name, each in find(db).items() if name not in declared]
     for registry in declared.values():
         _write(db, registry)
         claimed = _find_claim(registry, made)
@@ -229,20 +214,21 @@ def declare(db: Database, entries: Iterable[RegistryConfig], sealed: Mapping[str
             )
 
 
-def remove_unused(db: Database, table: str, used: Mapping[str, str], event: Event) -> str:
-    """Remove what the event names, within a transaction; return its name.
+def remove_unused(
+    db: Database, table: str, name: str, used: Mapping[str, str], actor: Actor, now: float
+) -> None:
+    """Remove the row of a table that has this name.
 
     Raises:
         NotFoundError: There is none of that name.
         ConflictError: One of the queries `used` counts a use of it.
     """
-    name, kind = event.object, table.replace("_", " ")
+    kind = table.replace("_", " ")
     if not db.execute(f"SELECT 1 FROM {table} WHERE name=?", (name,)).fetchone():  # noqa: S608
         raise NotFoundError(kind, name)
     check_unused(db, kind, name, used)
     db.execute(f"DELETE FROM {table} WHERE name=?", (name,))  # noqa: S608
-    record_event(db, event)
-    return name
+    record_event(db, now, f"{table}.removed", "", actor, name)
 
 
 def check_unused(db: Database, kind: str, name: str, used: Mapping[str, str]) -> None:

@@ -1,101 +1,294 @@
-"""What agents report, written to the database, and what is to be stopped."""
+"""What agents report of sessions, written to the database: which is whose, and which is stopped.
 
-from collections.abc import Collection, Iterable
-from datetime import timedelta
+An agent speaks only for what was placed on it, and is believed no more than that:
+
+- the attempt that a row names on this agent is written; when it is to end, or has, it is stopped;
+- a standby that a row names was claimed and does not know: it is claimed again; one that no row
+  names is no session, and is left alone unless somebody unknown may have claimed it;
+- what this agent has left unanswered is stopped;
+- what has no valid ticket, or an account that this database does not know, as after it was lost,
+  is left alone: it is neither anybody's session nor ours to stop;
+- what is of an account that was removed is stopped;
+- another is adopted: its account has the id free, as after the database was lost.
+
+If the id is not free, the later start stays, whichever is reported first; the other is
+stopped, as if unanswered. A row whose start is in progress is waited for. A row that ended never
+comes back.
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import asdict, dataclass, field
+from enum import Enum, auto
 
 from controlplane.domain.contract import HostSession
-from controlplane.storage.engine.store import Database, Store
-from controlplane.storage.tables.session_rows import end_missing, end_session
-from controlplane.storage.tables.settling import IsOurs, Reporter, Settlement, Verdict, settle
-from controlplane.storage.tables.unanswered import TO_STOP, note_stopped
-from tiltyard.contract import EndReason, State
+from controlplane.storage.engine.store import Actor, Database, Store, record_event
+from controlplane.storage.tables.session_rows import (
+    end_missing,
+    lose_sessions,
+    ports_json,
+    remove_labels,
+    replace_labels,
+)
+from controlplane.storage.tables.unanswered import is_unanswered, note_unanswered
+from tiltyard.contract import State
+from tiltyard.runtime.clock import to_ms
+
+IsOurs = Callable[[str, HostSession], bool]
+"""Returns whether an agent's session has a valid ticket."""
+
+_REPORTED = (
+    "confirmed, state, host, ports, injected_env, started_ms, end_reason, exit_code, detail"
+)
+"""The columns that hosts report; `confirmed` is that they report the session at all."""
 
 
-class ReportStore:
-    """Transactions on what agents report."""
+class Verdict(Enum):
+    """What is to be done about a reported session."""
 
-    def __init__(self, store: Store, *, is_ours: IsOurs, keep_ended: timedelta) -> None:
-        """Adopt what has a valid ticket, unless it ended longer ago than `keep_ended`."""
+    KEEP = auto()
+    STOP = auto()
+    STOP_REQUESTED = auto()
+    """To be stopped, since its caller asked for it."""
+    WAIT = auto()
+    """To be evaluated again: another start of its id is under way."""
+    CLAIM = auto()
+    """It is a standby whose claim the database holds: to be claimed again."""
+    UNCLAIMED = auto()
+    """It is nobody's: operators are shown it, and nothing is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """A session that gave way to a later one of its id: to be stopped, wherever it is."""
+
+    agent: str
+    internal_id: str
+
+
+@dataclass(slots=True)
+class Evaluation:
+    """What came of a report: a verdict for each session, by internal id."""
+
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    superseded: list[Superseded] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reporter:
+    """Who reports, and when; `keep_ended` is for how many seconds what ended is remembered."""
+
+    agent: str
+    is_ours: IsOurs
+    now: float
+    keep_ended: float
+
+
+class Reports:
+    """Writes what agents report."""
+
+    def __init__(self, store: Store, *, is_ours: IsOurs, keep_ended: float) -> None:
+        """Adopt what has a valid ticket, unless it ended more than `keep_ended` seconds ago."""
         self._store = store
         self._is_ours = is_ours
-        self._keep_ended_ms = keep_ended // timedelta(milliseconds=1)
+        self._keep_ended = keep_ended
 
-    async def settle(
+    async def write(
         self,
         agent: str,
         sessions: Iterable[HostSession],
-        starting: Collection[str],
-        now_ms: int,
-    ) -> Settlement:
-        """Write reported sessions and judge each.
+        now: float,
+        starting: Collection[str] = (),
+    ) -> Evaluation:
+        """Write reported sessions and evaluate each.
 
         Those of the attempts in `starting` are left to the task that starts them.
         """
         reported = [s for s in sessions if s.internal_id not in starting]
-        by = Reporter(agent, self._is_ours, now_ms, self._keep_ended_ms)
+        by = _Reporter(agent, self._is_ours, now, self._keep_ended)
+        return await self._store.run(_write_all, by, reported)
 
-        def transaction(db: Database) -> Settlement:
-            settlement = Settlement()
-            for session in reported:
-                settle(db, by, session, settlement)
-            return settlement
 
-        return await self._store.run(transaction)
+def _write_all(db: Database, by: _Reporter, sessions: Iterable[HostSession]) -> Evaluation:
+    into = Evaluation()
+    for session in sessions:
+        into.verdicts[session.internal_id] = _evaluate(db, by, session, into)
+    return into
 
-    async def confirm(self, agent: str, session: HostSession, now_ms: int) -> Verdict:
-        """Write that the current attempt of a session was started."""
-        settlement = await self.settle(agent, (session,), (), now_ms)
-        return settlement.verdicts[session.internal_id]
 
-    async def live_on(self, agent: str) -> list[str]:
-        """Read the internal ids of the sessions that should live on a host."""
+def _evaluate(db: Database, by: _Reporter, session: HostSession, into: Evaluation) -> Verdict:
+    row = db.execute(
+        f"SELECT session.agent, ended_ms, stop_requested_ms, revoked_ms, {_REPORTED} FROM session"  # noqa: S608
+        " LEFT JOIN agent ON agent.name = session.agent WHERE internal_id=?",
+        (session.internal_id,),
+    ).fetchone()
+    if row is None:
+        return _evaluate_unknown(db, by, session, into)
+    owner, ended_ms, stop_requested_ms, revoked_ms, *reported = row
+    if owner != by.agent:
+        return _left_alone(session)
+    if ended_ms is not None:
+        return _stopped(session)
+    if revoked_ms is not None:  # the last words of an agent that is not asked any more
+        _write(db, by, session, reported)
+        lose_sessions(db, by.agent, by.now)
+        return Verdict.STOP
+    # For the host it may still be a standby, or be one again.
+    if not session.is_standby:
+        _write(db, by, session, reported)
+    elif session.state.ended:
+        end_missing(db, by.agent, session.internal_id, by.now)
+    if session.state.ended:
+        return Verdict.KEEP
+    verdict = Verdict.CLAIM if session.is_standby else Verdict.KEEP
+    return verdict if stop_requested_ms is None else Verdict.STOP_REQUESTED
 
-        def transaction(db: Database) -> list[str]:
-            sql = "SELECT internal_id FROM session WHERE agent=? AND ended_ms IS NULL"
-            return [row[0] for row in db.execute(sql, (agent,))]
 
-        return await self._store.run(transaction)
+def _evaluate_unknown(
+    db: Database, by: _Reporter, session: HostSession, into: Evaluation
+) -> Verdict:
+    served = db.execute(
+        "SELECT 1 FROM agent WHERE name=? AND removed_ms IS NULL AND revoked_ms IS NULL",
+        (by.agent,),
+    )
+    if session.state is State.CREATED or not served.fetchone():
+        return Verdict.KEEP  # it may still be undone; or these are the agent's last words
+    if session.in_doubt or is_unanswered(db, by.agent, session.internal_id):
+        return _stopped(session)
+    account = db.execute(
+        "SELECT created_ms, removed_ms FROM account WHERE name=?", (session.identity.account,)
+    ).fetchone()
+    if session.is_standby or account is None or not by.is_ours(by.agent, session):
+        return _left_alone(session)
+    created_ms, removed_ms = account
+    if removed_ms is not None:
+        return _stopped(session)
+    if session.state.ended:
+        # What an account of the same name had that was removed is nobody's.
+        age = by.now - session.end_ms / 1000 if session.end_ms else 0.0
+        if age >= by.keep_ended or session.create_ms < created_ms:
+            return Verdict.KEEP
+    return _adopt(db, by, session, into)
 
-    async def end_missing(self, agent: str, internal_ids: Iterable[str], now_ms: int) -> None:
-        """End sessions that their host no longer has; one that never ran is freed instead."""
 
-        def transaction(db: Database) -> None:
-            for internal_id in internal_ids:
-                end_missing(db, agent, internal_id, now_ms)
+def _left_alone(session: HostSession) -> Verdict:
+    return Verdict.KEEP if session.state.ended or session.is_standby else Verdict.UNCLAIMED
 
-        await self._store.run(transaction)
 
-    async def end_stopped(self, agent: str, internal_id: str, now_ms: int) -> None:
-        """End a session that was to be stopped and that its host does not know."""
-        await self._store.run(
-            lambda db: end_session(
-                db, agent, internal_id, state=State.EXITED, reason=EndReason.STOPPED, now_ms=now_ms
-            )
+def _stopped(session: HostSession) -> Verdict:
+    return Verdict.KEEP if session.state.ended else Verdict.STOP
+
+
+def _adopt(db: Database, by: _Reporter, session: HostSession, into: Evaluation) -> Verdict:
+    identity, reported = session.identity, Superseded(by.agent, session.internal_id)
+    values = {
+        "account": identity.account,
+        "id": identity.session_id,
+        "state": session.state,
+        "internal_id": session.internal_id,
+        "started": session.create_ms,
+    }
+    # What was started before this one gives way to it; what ended here stays ended.
+    rival = db.execute(
+        "SELECT agent, internal_id, confirmed OR ended_ms IS NOT NULL, ended_ms IS NOT NULL,"
+        " (ended_ms IS NULL OR adopted_ended) AND (coalesce(started_ms, 0),"
+        " coalesce(internal_id, '')) < (:started, :internal_id)"
+        " FROM session WHERE account=:account AND id=:id",
+        values,
+    ).fetchone()
+    if rival is None:
+        db.execute(
+            "INSERT INTO session(account, id, state, application, tag, location, labels,"
+            " external_id, nano_cpus, memory_bytes, created_ms)"
+            " VALUES (:account, :id, :state, '', '', '', '{}', '', 0, 0, 0)",
+            values,
         )
+    else:
+        agent, internal_id, is_decided, has_ended, gives_way = rival
+        other = Superseded(agent or "", internal_id or "")
+        if session.state.ended:
+            return Verdict.KEEP
+        if not is_decided:
+            return Verdict.WAIT
+        if not gives_way:
+            _supersede(db, by, session, gone=reported, kept=other)
+            return Verdict.STOP
+        if not has_ended:
+            _supersede(db, by, session, gone=other, kept=reported)
+            into.superseded.append(other)
+    _take_row(db, by, session)
+    actor = Actor(by.agent)
+    record_event(db, by.now, "session.adopted", identity.account, actor, identity.session_id)
+    return _evaluate(db, by, session, into)
 
-    async def to_stop(self, agent: str) -> list[str]:
-        """Read what is still to be stopped on a host: unanswered starts and remembered stops."""
 
-        def transaction(db: Database) -> list[str]:
-            rows = db.execute(
-                f"{TO_STOP}"  # noqa: S608
-                " UNION SELECT internal_id FROM session WHERE agent=:agent AND ended_ms IS NULL"
-                " AND stop_requested_ms IS NOT NULL",
-                {"agent": agent},
-            )
-            return [row[0] for row in rows]
+def _supersede(
+    db: Database, by: _Reporter, session: HostSession, *, gone: Superseded, kept: Superseded
+) -> None:
+    note_unanswered(db, gone.agent, gone.internal_id, by.now)
+    account, session_id = session.identity.account, session.identity.session_id
+    data = {"stopped": asdict(gone), "kept": asdict(kept)}
+    record_event(db, by.now, "session.duplicate", account, Actor(by.agent), session_id, **data)
 
-        return await self._store.run(transaction)
 
-    async def has_row(self, internal_id: str) -> bool:
-        """Return whether this is the end of a caller's session, not of an abandoned attempt."""
+def _take_row(db: Database, by: _Reporter, session: HostSession) -> None:
+    """Have the row of a caller's id be this session's; who plays there, and a stop, stay."""
+    identity = session.identity
+    db.execute(
+        "UPDATE session SET internal_id=:internal_id, agent=:agent, application=:application,"
+        " tag=:tag, location=:location, labels=:labels, external_id=:external_id,"
+        " nano_cpus=:nano_cpus, memory_bytes=:memory_bytes, created_ms=:created, ended_ms=NULL,"
+        " adopted_ended=:ended WHERE account=:account AND id=:id",
+        {
+            "account": identity.account,
+            "id": identity.session_id,
+            "internal_id": session.internal_id,
+            "agent": by.agent,
+            "application": identity.application,
+            "tag": identity.tag,
+            "location": identity.location,
+            "labels": json.dumps(dict(identity.labels)),
+            "external_id": identity.external_id,
+            "nano_cpus": session.reservation.nano_cpus,
+            "memory_bytes": session.reservation.memory_bytes,
+            "created": min(session.create_ms, to_ms(by.now)),
+            "ended": session.state.ended,
+        },
+    )
+    replace_labels(db, identity.account, identity.session_id, identity.labels)
 
-        def transaction(db: Database) -> bool:
-            found = db.execute("SELECT 1 FROM session WHERE internal_id=?", (internal_id,))
-            return found.fetchone() is not None
 
-        return await self._store.run(transaction)
+def _write(db: Database, by: _Reporter, session: HostSession, before: list[object]) -> None:
+    """Write what a host reports of a live row's session; `before` is what the row has of it.
 
-    async def mark_stopped(self, agent: str, internal_id: str, now_ms: int) -> None:
-        """Note that what came of an unanswered start has ended or can no longer begin."""
-        await self._store.run(lambda db: note_stopped(db, agent, now_ms, internal_id))
+    What is there already is left alone: most of what a host reports after a restart is.
+    """
+    ended, now_ms = session.state.ended, to_ms(by.now)
+    reported = {
+        "confirmed": True,
+        "state": session.state,
+        "host": session.host,
+        "ports": ports_json(session.ports),
+        # In one order: protobuf reads a map in another one in every process.
+        "injected_env": json.dumps(dict(session.injected_env), sort_keys=True),
+        "started_ms": session.create_ms,
+        "end_reason": session.end_reason,
+        "exit_code": session.exit_code,
+        "detail": session.detail,
+    }
+    if [*reported.values()] == before and not ended:
+        return
+    # A host's wrong clock must neither keep a row for ever nor have it forgotten at once.
+    end_ms = min(session.end_ms or now_ms, now_ms) if ended else None
+    account, session_id = db.execute(
+        "UPDATE session SET confirmed=:confirmed, state=:state, host=:host, ports=:ports,"
+        " injected_env=:injected_env, started_ms=:started_ms, end_reason=:end_reason,"
+        " exit_code=:exit_code, detail=:detail, ended_ms=max(created_ms, :end),"
+        " claim=CASE WHEN :ended THEN NULL ELSE claim END"
+        " WHERE internal_id=:internal_id RETURNING account, id",
+        {**reported, "end": end_ms, "ended": ended, "internal_id": session.internal_id},
+    ).fetchone()
+    if ended:
+        remove_labels(db, account, session_id)
+        actor, why = Actor(by.agent), session.end_reason
+        record_event(db, by.now, "session.ended", account, actor, session_id, reason=why)

@@ -4,7 +4,7 @@ import json
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import asdict, dataclass, field
 
-from controlplane.storage.engine.store import Store
+from controlplane.storage.engine.store import Database, Store
 from controlplane.storage.tables.sessions import COLUMNS, Session, session_of
 
 PORTION = 5000
@@ -64,52 +64,48 @@ class SessionPage:
     next_before: int | None
 
 
-class SessionListStore:
-    """Queries of lists, beside the transactions: ten thousand rows hold up no start.
+async def find(store: Store, wanted: SessionFilter) -> AsyncGenerator[list[Session], None]:
+    """Read sessions of an account in the order in which their ids were taken.
 
-    They look at PORTION rows at a time, so that lists of other accounts come in between, and no
-    long read keeps the write-ahead log from being emptied.
+    Live ones with a label are in the order of their ids. PORTION rows are looked at at a time, so
+    that lists of other accounts come in between, and no long read keeps the write-ahead log from
+    being emptied.
     """
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    async def find(self, wanted: SessionFilter) -> AsyncGenerator[list[Session], None]:
-        """Read sessions of an account in the order in which their ids were taken.
-
-        Live ones with a label are in the order of their ids.
-        """
-        after = None
-        while True:
-            sql, values = portion_query(wanted, after)
-            [(upto, looked_at)] = await self._store.read(sql, values, _pair)
-            if upto is not None:
-                sql, values = list_query(wanted, after, upto)
-                found = await self._store.read(sql, values, session_of)
-                if found:
-                    yield found
-                after = upto
-            if looked_at < PORTION:
-                return
+    after = None
+    while True:
+        upto, looked_at = await store.read(_portion_end, wanted, after)
+        if upto is not None:
+            found = await store.read(_listed, wanted, after, upto)
+            if found:
+                yield found
+            after = upto
+        if looked_at < PORTION:
+            return
 
 
-class SessionPageStore:
-    """Transactions on pages of sessions.
+def find_page(db: Database, wanted: PageFilter) -> SessionPage:
+    """Read a page.
 
     The place of a session is its row's number: it grows with every id that is taken, and the
     indexes of live sessions keep its order.
     """
+    found = db.execute(*page_query(wanted)).fetchall()
+    shown = found[: wanted.limit]
+    next_before = shown[-1][0] if len(found) > wanted.limit else None
+    return SessionPage([session_of(row[1:]) for row in shown], next_before)
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
-    async def page(self, wanted: PageFilter) -> SessionPage:
-        """Read a page."""
-        sql, values = page_query(wanted)
-        found = await self._store.read(sql, values, lambda row: (row[0], session_of(row[1:])))
-        shown = found[: wanted.limit]
-        next_before = shown[-1][0] if len(found) > wanted.limit else None
-        return SessionPage([session for _, session in shown], next_before)
+def _portion_end(
+    db: Database, wanted: SessionFilter, after: Place | None
+) -> tuple[Place | None, int]:
+    row: tuple[Place | None, int] = db.execute(*portion_query(wanted, after)).fetchone()
+    return row
+
+
+def _listed(
+    db: Database, wanted: SessionFilter, after: Place | None, upto: Place
+) -> list[Session]:
+    return [session_of(row) for row in db.execute(*list_query(wanted, after, upto))]
 
 
 def portion_query(wanted: SessionFilter, after: Place | None) -> Query:
@@ -189,10 +185,6 @@ def _values(wanted: SessionFilter) -> dict[str, Place | None]:
         values |= {f"name{number}": name, f"value{number}": value}
         values[f"json{number}"] = json.dumps(value)
     return {name: _storable(value) for name, value in values.items()}
-
-
-def _pair(row: tuple[Place | None, int]) -> tuple[Place | None, int]:
-    return row
 
 
 def _storable(value: Place | None) -> Place | None:

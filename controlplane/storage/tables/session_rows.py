@@ -10,9 +10,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from controlplane.domain.contract import Port
-from controlplane.storage.engine.store import ITSELF, Actor, Database, Event, record_event
-from controlplane.storage.tables.unanswered import note_stopped, note_unanswered
+from controlplane.storage.engine.store import ITSELF, Database, record_event
+from controlplane.storage.tables.unanswered import TO_STOP, note_stopped, note_unanswered
 from tiltyard.contract import EndReason, State
+from tiltyard.runtime.clock import to_ms
 
 PORTION = 1000
 """Rows that are forgotten in one transaction, but for one session with more players than that."""
@@ -81,7 +82,7 @@ def replace_labels(db: Database, account: str, session_id: str, labels: Mapping[
 
 
 def end_session(
-    db: Database, agent: str, internal_id: str, *, state: State, reason: EndReason, now_ms: int
+    db: Database, agent: str, internal_id: str, *, state: State, reason: EndReason, now: float
 ) -> None:
     """End a session of an agent. Idempotent."""
     row = db.execute(
@@ -90,7 +91,7 @@ def end_session(
         " AND ended_ms IS NULL RETURNING account, id",
         {
             "state": state,
-            "now": now_ms,
+            "now": to_ms(now),
             "reason": reason,
             "internal_id": internal_id,
             "agent": agent,
@@ -98,10 +99,39 @@ def end_session(
     ).fetchone()
     if row is not None:
         remove_labels(db, *row)
-        record(db, "session.ended", ITSELF, row, now_ms, reason=reason)
+        record_event(db, now, "session.ended", row[0], ITSELF, row[1], reason=reason)
 
 
-def end_missing(db: Database, agent: str, internal_id: str, now_ms: int) -> None:
+def live_on(db: Database, agent: str) -> list[str]:
+    """Read the internal ids of the sessions that should live on a host."""
+    sql = "SELECT internal_id FROM session WHERE agent=? AND ended_ms IS NULL"
+    return [row[0] for row in db.execute(sql, (agent,))]
+
+
+def to_stop(db: Database, agent: str) -> list[str]:
+    """Read what is still to be stopped on a host: unanswered starts and remembered stops."""
+    rows = db.execute(
+        f"{TO_STOP}"  # noqa: S608
+        " UNION SELECT internal_id FROM session WHERE agent=:agent AND ended_ms IS NULL"
+        " AND stop_requested_ms IS NOT NULL",
+        {"agent": agent},
+    )
+    return [row[0] for row in rows]
+
+
+def has_row(db: Database, internal_id: str) -> bool:
+    """Return whether this is the end of a caller's session, not of an abandoned attempt."""
+    sql = "SELECT 1 FROM session WHERE internal_id=?"
+    return db.execute(sql, (internal_id,)).fetchone() is not None
+
+
+def end_all_missing(db: Database, agent: str, internal_ids: Iterable[str], now: float) -> None:
+    """End sessions that their host no longer has; one that never ran is freed instead."""
+    for internal_id in internal_ids:
+        end_missing(db, agent, internal_id, now)
+
+
+def end_missing(db: Database, agent: str, internal_id: str, now: float) -> None:
     """End a session that its host no longer has; one that never ran is freed instead."""
     row = db.execute(
         "SELECT account, id FROM session"
@@ -110,28 +140,28 @@ def end_missing(db: Database, agent: str, internal_id: str, now_ms: int) -> None
     ).fetchone()
     if row is None:
         reason = EndReason.ENGINE_ERROR
-        end_session(db, agent, internal_id, state=State.DEAD, reason=reason, now_ms=now_ms)
+        end_session(db, agent, internal_id, state=State.DEAD, reason=reason, now=now)
         return
     # A start whose control plane died before the answer: should it still come, it is stopped.
-    note_unanswered(db, agent, internal_id, now_ms)
+    note_unanswered(db, agent, internal_id, now)
     db.execute("DELETE FROM session WHERE internal_id=?", (internal_id,))
-    record(db, "session.not_started", ITSELF, row, now_ms)
+    record_event(db, now, "session.not_started", row[0], ITSELF, row[1])
 
 
-def lose_sessions(db: Database, agent: str, now_ms: int) -> None:
+def lose_sessions(db: Database, agent: str, now: float) -> None:
     """End what runs on a host that nobody will ask again.
 
-    A start under way there is its task's to settle.
+    A start under way there is left to its task.
     """
     live = "SELECT internal_id FROM session WHERE agent=? AND ended_ms IS NULL AND confirmed"
     for (internal_id,) in db.execute(live, (agent,)).fetchall():
         reason = EndReason.HOST_LOST
-        end_session(db, agent, internal_id, state=State.DEAD, reason=reason, now_ms=now_ms)
-    note_stopped(db, agent, now_ms)
+        end_session(db, agent, internal_id, state=State.DEAD, reason=reason, now=now)
+    note_stopped(db, agent, now)
 
 
-def give_up_sessions(db: Database, agent: str, starting: Collection[str], now_ms: int) -> None:
-    """End what runs on a host that is silent, and have it stopped should the host come back.
+def give_up_sessions(db: Database, agent: str, starting: Collection[str], now: float) -> None:
+    """End what runs on an unresponsive host, and have it stopped should the host come back.
 
     The attempts in `starting` are left to the tasks that make them.
     """
@@ -140,25 +170,17 @@ def give_up_sessions(db: Database, agent: str, starting: Collection[str], now_ms
         if internal_id in starting:
             continue
         if confirmed:
-            note_unanswered(db, agent, internal_id, now_ms)
+            note_unanswered(db, agent, internal_id, now)
             reason = EndReason.HOST_LOST
-            end_session(db, agent, internal_id, state=State.DEAD, reason=reason, now_ms=now_ms)
+            end_session(db, agent, internal_id, state=State.DEAD, reason=reason, now=now)
         else:
-            end_missing(db, agent, internal_id, now_ms)
+            end_missing(db, agent, internal_id, now)
 
 
-def drop_starts(db: Database, agent: str, now_ms: int) -> None:
+def drop_starts(db: Database, agent: str, now: float) -> None:
     """Free the starts on a host that no task makes any more."""
     begun = "SELECT internal_id FROM session WHERE agent=? AND ended_ms IS NULL AND NOT confirmed"
-    for (internal_id,) in db.execute(begun, (agent,)).fetchall():
-        end_missing(db, agent, internal_id, now_ms)
-
-
-def record(
-    db: Database, kind: str, actor: Actor, key: tuple[str, str], now_ms: int, **data: Any
-) -> None:
-    """Append what became of the session of this account and id to the audit."""
-    record_event(db, Event(now_ms, kind, key[0], actor, key[1]), data)
+    end_all_missing(db, agent, [row[0] for row in db.execute(begun, (agent,))], now)
 
 
 def remove_sessions(db: Database, condition: str, value: int | str) -> int:
@@ -181,6 +203,6 @@ def remove_sessions(db: Database, condition: str, value: int | str) -> int:
     return len(chosen)
 
 
-def remove_ended(db: Database, before_ms: int) -> int:
+def remove_ended(db: Database, before: float) -> int:
     """Remove a portion of the sessions that ended before a time; return how many."""
-    return remove_sessions(db, "ended_ms < :value ORDER BY ended_ms", before_ms)
+    return remove_sessions(db, "ended_ms < :value ORDER BY ended_ms", to_ms(before))

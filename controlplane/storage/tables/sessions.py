@@ -1,4 +1,4 @@
-"""Sessions in the database, as callers ask for them. What agents report is `settling.py`."""
+"""Sessions in the database, as callers ask for them. What agents report is `reports.py`."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -12,20 +12,19 @@ from controlplane.domain.errors import (
     StoppedDuringStartError,
     UnauthorizedError,
 )
-from controlplane.storage.engine.store import ITSELF, Actor, Database, Event, Store, record_event
+from controlplane.storage.engine.store import ITSELF, Actor, Database, record_event
 from controlplane.storage.tables.claims import FailedClaim, NewClaim, check_standby, undo_claim
 from controlplane.storage.tables.quota_use import passed_limit, quota_of
 from controlplane.storage.tables.session_rows import (
-    PORTION,
     Attempt,
     add_labels,
     find_session,
     id_of,
     ports_json,
-    remove_ended,
 )
-from controlplane.storage.tables.unanswered import note_unanswered, remove_stopped
+from controlplane.storage.tables.unanswered import note_unanswered
 from tiltyard.contract import ErrorReason, Identity, Protocol, Resources, State
+from tiltyard.runtime.clock import from_ms, to_ms
 
 COLUMNS = (
     "account, id, internal_id, agent, confirmed, state, application, tag, location, host, ports,"
@@ -40,7 +39,7 @@ class NewSession:
 
     identity: Identity
     reservation: Resources
-    created_ms: int
+    created: float
     claim: NewClaim | None = None
 
 
@@ -67,179 +66,28 @@ class Session:
     labels: str
     external_id: str
     injected_env: str
-    created_ms: int
-    ended_ms: int | None
+    created: float
+    ended: float | None
     detail: str
     player_count: int
 
 
-class SessionStore:
-    """Transactions on sessions."""
+def reserve(db: Database, new: NewSession, failed: FailedClaim | None = None) -> None:
+    """Take the id and the quota, and the standby that `new` claims.
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    The row of a `failed` claim of the same start goes; where the id stays, so do the players who
+    have joined it. The audit has a claim at once and a cold start with its first attempt: refusals
+    that cost nothing must not fill it.
 
-    async def reserve_session(self, new: NewSession, failed: FailedClaim | None = None) -> None:
-        """Take the id and the quota, and the standby that `new` claims, in one transaction.
-
-        In it the row of a `failed` claim of the same start goes; where the id stays, so do the
-        players who have joined it. The audit has a claim at once and a cold start with its first
-        attempt: refusals that cost nothing must not fill it.
-
-        Raises:
-            StoppedDuringStartError: The session of the failed claim is to be stopped.
-            UnauthorizedError: The account was removed meanwhile.
-            StandbyTakenError: No session can have the standby.
-            ConflictError: A session of the account has the id, or has it as its internal id.
-            QuotaExceededError: One more would pass a limit of the account.
-        """
-        await self._store.run(lambda db: _reserve(db, new, failed))
-
-    async def begin_attempt(
-        self,
-        account: str,
-        session_id: str,
-        attempt: Attempt,
-        now_ms: int,
-        *,
-        first_of: Actor | None = None,
-    ) -> None:
-        """Commit an attempt before its call.
-
-        `first_of` is who started the session, given until an attempt of it has begun.
-
-        Raises:
-            StoppedDuringStartError: The session is to be stopped.
-            AgentRefusedError: The agent was removed or revoked.
-        """
-
-        def transaction(db: Database) -> None:
-            begun = db.execute(
-                "UPDATE session SET internal_id=:internal_id, agent=:agent, host=:host"
-                " WHERE account=:account AND id=:id"
-                " AND stop_requested_ms IS NULL"
-                " AND EXISTS (SELECT 1 FROM agent WHERE name=:agent AND removed_ms IS NULL"
-                " AND revoked_ms IS NULL)",
-                {"account": account, "id": session_id, **asdict(attempt)},
-            )
-            if not begun.rowcount:
-                if _is_to_stop(db, account, session_id):
-                    raise StoppedDuringStartError
-                raise AgentRefusedError(ErrorReason.DRAINING, "the agent was removed")
-            if first_of is not None:
-                event = Event(now_ms, "session.reserved", account, first_of, session_id)
-                record_event(db, event)
-
-        await self._store.run(transaction)
-
-    async def end_attempt(
-        self, account: str, session_id: str, attempt: Attempt, now_ms: int, *, unanswered: bool
-    ) -> None:
-        """Take a failed attempt off its session, which has none until the next one begins.
-
-        One that its host has reported meanwhile stays: it is what the session became.
-        `unanswered` notes that something may have come of it.
-        """
-
-        def transaction(db: Database) -> None:
-            if unanswered:
-                note_unanswered(db, attempt.agent, attempt.internal_id, now_ms)
-            db.execute(
-                "UPDATE session SET internal_id=NULL, agent=NULL, host=''"
-                " WHERE account=:account AND id=:id AND internal_id=:attempt AND NOT confirmed",
-                {"account": account, "id": session_id, "attempt": attempt.internal_id},
-            )
-
-        await self._store.run(transaction)
-
-    async def free(
-        self,
-        account: str,
-        session_id: str,
-        why: str,
-        now_ms: int,
-        *,
-        attempt: Attempt | None,
-        unanswered: bool,
-        is_recorded: bool,
-    ) -> None:
-        """Forget a session that never started; `attempt` is what its row may name.
-
-        `unanswered` notes that something may have come of that; `is_recorded` is that the audit
-        has the start, and is to have its end.
-        """
-
-        def transaction(db: Database) -> None:
-            if attempt is not None and unanswered:
-                note_unanswered(db, attempt.agent, attempt.internal_id, now_ms)
-            db.execute(
-                "DELETE FROM session WHERE account=:account AND id=:id AND NOT confirmed"
-                " AND (internal_id IS NULL OR internal_id=:attempt)",
-                {"account": account, "id": session_id, "attempt": attempt and attempt.internal_id},
-            )
-            if is_recorded:
-                event = Event(now_ms, "session.not_started", account, ITSELF, session_id)
-                record_event(db, event, {"why": why})
-
-        await self._store.run(transaction)
-
-    async def get(self, account: str, session_id: str) -> Session | None:
-        """Read one session of an account, ended ones included until they are forgotten."""
-        return await self._store.look(lambda db: read_session(db, account, session_id))
-
-    async def request_stop(
-        self, account: str, name: str, actor: Actor, now_ms: int
-    ) -> Session | None:
-        """Mark a session to be stopped, by its id or its internal id, and return it.
-
-        The mark stays on its row: no attempt begins under it, what is confirmed under it is
-        stopped, and an absent host gets the stop on its return. None when there is no such
-        session, or it has ended.
-        """
-
-        def transaction(db: Database) -> Session | None:
-            session_id = id_of(db, account, name) or name
-            row = db.execute(
-                "UPDATE session SET stop_requested_ms = coalesce(stop_requested_ms, :now)"  # noqa: S608
-                f" WHERE account=:account AND id=:id AND ended_ms IS NULL RETURNING {COLUMNS}",
-                {"account": account, "id": session_id, "now": now_ms},
-            ).fetchone()
-            record_event(db, Event(now_ms, "session.stop", account, actor, session_id))
-            return session_of(row) if row else None
-
-        return await self._store.run(transaction)
-
-    async def forget_ended(self, before_ms: int) -> None:
-        """Forget sessions that ended, and unanswered starts that were stopped, before a time.
-
-        A portion after the other, so that others have their turn.
-        """
-        while await self._store.run(lambda db: remove_stopped(db, before_ms, PORTION)):
-            pass
-        while await self._store.run(lambda db: remove_ended(db, before_ms)):
-            pass
-
-    async def drop_unattempted(self) -> None:
-        """Free the ids that a control plane which is gone had taken and not yet tried to start."""
-        await self._store.run(lambda db: db.execute("DELETE FROM session WHERE agent IS NULL"))
-
-
-def read_session(db: Database, account: str, session_id: str) -> Session | None:
-    """Read one session within a transaction, by its id or its internal id."""
-    row = find_session(db, COLUMNS, account, session_id)
-    return session_of(row) if row else None
-
-
-def _is_to_stop(db: Database, account: str, session_id: str) -> bool:
-    sql = (
-        "SELECT 1 FROM session WHERE account=:account AND id=:id AND stop_requested_ms IS NOT NULL"
-    )
-    return db.execute(sql, {"account": account, "id": session_id}).fetchone() is not None
-
-
-def _reserve(db: Database, new: NewSession, failed: FailedClaim | None = None) -> None:
+    Raises:
+        StoppedDuringStartError: The session of the failed claim is to be stopped.
+        UnauthorizedError: The account was removed meanwhile.
+        StandbyTakenError: No session can have the standby.
+        ConflictError: A session of the account has the id, or has it as its internal id.
+        QuotaExceededError: One more would pass a limit of the account.
+    """
     account, session_id, claim = new.identity.account, new.identity.session_id, new.claim
-    is_ours = failed is not None and undo_claim(db, new.identity, failed, new.created_ms)
+    is_ours = failed is not None and undo_claim(db, new.identity, failed, new.created)
     quota = quota_of(db, account)
     if quota is None:
         raise UnauthorizedError
@@ -260,8 +108,125 @@ def _reserve(db: Database, new: NewSession, failed: FailedClaim | None = None) -
         raise QuotaExceededError(limit)
     add_labels(db, account, session_id, new.identity.labels)
     if claim is not None and not is_ours:
-        event = Event(new.created_ms, "session.reserved", account, claim.actor, session_id)
-        record_event(db, event)
+        record_event(db, new.created, "session.reserved", account, claim.actor, session_id)
+
+
+def begin_attempt(
+    db: Database,
+    account: str,
+    session_id: str,
+    attempt: Attempt,
+    now: float,
+    *,
+    first_of: Actor | None = None,
+) -> None:
+    """Write an attempt, whose call follows.
+
+    `first_of` is who started the session, given until an attempt of it has begun.
+
+    Raises:
+        StoppedDuringStartError: The session is to be stopped.
+        AgentRefusedError: The agent was removed or revoked.
+    """
+    values = {"account": account, "id": session_id, **asdict(attempt)}
+    begun = db.execute(
+        "UPDATE session SET internal_id=:internal_id, agent=:agent, host=:host"
+        " WHERE account=:account AND id=:id AND stop_requested_ms IS NULL"
+        " AND EXISTS (SELECT 1 FROM agent WHERE name=:agent AND removed_ms IS NULL"
+        " AND revoked_ms IS NULL)",
+        values,
+    )
+    if not begun.rowcount:
+        to_stop = db.execute(
+            "SELECT 1 FROM session WHERE account=:account AND id=:id"
+            " AND stop_requested_ms IS NOT NULL",
+            values,
+        )
+        if to_stop.fetchone():
+            raise StoppedDuringStartError
+        raise AgentRefusedError(ErrorReason.DRAINING, "the agent was removed")
+    if first_of is not None:
+        record_event(db, now, "session.reserved", account, first_of, session_id)
+
+
+def end_attempt(
+    db: Database,
+    account: str,
+    session_id: str,
+    attempt: Attempt,
+    now: float,
+    *,
+    unanswered: bool,
+) -> None:
+    """Take a failed attempt off its session, which has none until the next one begins.
+
+    One that its host has reported meanwhile stays: it is what the session became.
+    `unanswered` notes that something may have come of it.
+    """
+    if unanswered:
+        note_unanswered(db, attempt.agent, attempt.internal_id, now)
+    db.execute(
+        "UPDATE session SET internal_id=NULL, agent=NULL, host=''"
+        " WHERE account=:account AND id=:id AND internal_id=:attempt AND NOT confirmed",
+        {"account": account, "id": session_id, "attempt": attempt.internal_id},
+    )
+
+
+def free(
+    db: Database,
+    account: str,
+    session_id: str,
+    why: str,
+    now: float,
+    *,
+    attempt: Attempt | None,
+    unanswered: bool,
+    is_recorded: bool,
+) -> None:
+    """Forget a session that never started; `attempt` is what its row may name.
+
+    `unanswered` notes that something may have come of that; `is_recorded` is that the audit
+    has the start, and is to have its end.
+    """
+    if attempt is not None and unanswered:
+        note_unanswered(db, attempt.agent, attempt.internal_id, now)
+    db.execute(
+        "DELETE FROM session WHERE account=:account AND id=:id AND NOT confirmed"
+        " AND (internal_id IS NULL OR internal_id=:attempt)",
+        {"account": account, "id": session_id, "attempt": attempt and attempt.internal_id},
+    )
+    if is_recorded:
+        record_event(db, now, "session.not_started", account, ITSELF, session_id, why=why)
+
+
+def request_stop(
+    db: Database, account: str, name: str, actor: Actor, now: float
+) -> Session | None:
+    """Mark a session to be stopped, by its id or its internal id, and return it.
+
+    The mark stays on its row: no attempt begins under it, what is confirmed under it is
+    stopped, and an absent host gets the stop on its return. None when there is no such
+    session, or it has ended.
+    """
+    session_id = id_of(db, account, name) or name
+    row = db.execute(
+        "UPDATE session SET stop_requested_ms = coalesce(stop_requested_ms, :now)"  # noqa: S608
+        f" WHERE account=:account AND id=:id AND ended_ms IS NULL RETURNING {COLUMNS}",
+        {"account": account, "id": session_id, "now": to_ms(now)},
+    ).fetchone()
+    record_event(db, now, "session.stop", account, actor, session_id)
+    return session_of(row) if row else None
+
+
+def drop_unattempted(db: Database) -> None:
+    """Free the ids that a control plane which is gone had taken and not yet tried to start."""
+    db.execute("DELETE FROM session WHERE agent IS NULL")
+
+
+def read_session(db: Database, account: str, session_id: str) -> Session | None:
+    """Read a session by its id or its internal id, an ended one until it is forgotten."""
+    row = find_session(db, COLUMNS, account, session_id)
+    return session_of(row) if row else None
 
 
 def _row(new: NewSession) -> dict[str, Any]:
@@ -286,7 +251,7 @@ def _row(new: NewSession) -> dict[str, Any]:
         "claim": asked,
         "nano_cpus": new.reservation.nano_cpus,
         "memory_bytes": new.reservation.memory_bytes,
-        "created_ms": new.created_ms,
+        "created_ms": to_ms(new.created),
     }
 
 
@@ -310,8 +275,8 @@ def session_of(row: tuple[Any, ...]) -> Session:
         labels=row[11],
         external_id=row[12],
         injected_env=row[13],
-        created_ms=row[14],
-        ended_ms=row[15],
+        created=from_ms(row[14]),
+        ended=from_ms(row[15]),
         detail=row[16],
         player_count=row[17],
     )

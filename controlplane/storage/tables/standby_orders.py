@@ -31,32 +31,27 @@ class WantedPool:
         return self.pool.size if self.pool.enabled else 0
 
 
-class StandbyOrderStore:
-    """Reads what standbys are wanted."""
+async def wanted(store: Store, known: Mapping[str, WantedPool]) -> list[WantedPool]:
+    """Read the pools of accounts that were not removed.
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    `known` are those that were read before, by id: what is large is read again only of a pool
+    that was changed since.
+    """
+    found = await store.read(_wanted)
+    whole = [await _with_content(store, each, known.get(each.pool.id)) for each in found]
+    return [each for each in whole if each is not None]
 
-    async def wanted(self, known: Mapping[str, WantedPool]) -> list[WantedPool]:
-        """Read the pools of accounts that were not removed.
 
-        `known` are those that were read before, by id: what is large is read again only of a pool
-        that was changed since.
-        """
-        found = await self._store.read_as_one(_wanted)
-        whole = [await self._with_content(each, known.get(each.pool.id)) for each in found]
-        return [each for each in whole if each is not None]
-
-    async def _with_content(
-        self, found: WantedPool, known: WantedPool | None
-    ) -> WantedPool | None:
-        """Add what the standbys of a pool are started with; None when it was just removed."""
-        if not found.size:
-            return found
-        if known is not None and known.size and known.revision == found.revision:
-            return replace(found, pool=known.pool)
-        pools = await self._store.read(f"{ALL_POOLS} WHERE id=?", (found.pool.id,), pool_of)
-        return replace(found, pool=pools[0]) if pools else None
+async def _with_content(
+    store: Store, found: WantedPool, known: WantedPool | None
+) -> WantedPool | None:
+    """Add what the standbys of a pool are started with; None when it was just removed."""
+    if not found.size:
+        return found
+    if known is not None and known.size and known.revision == found.revision:
+        return replace(found, pool=known.pool)
+    pool = await store.read(_pool, found.pool.id)
+    return replace(found, pool=pool) if pool else None
 
 
 def _wanted(db: Database) -> list[WantedPool]:
@@ -74,6 +69,11 @@ def _wanted(db: Database) -> list[WantedPool]:
         for pool, revision in pools
         if (key := (pool.account, pool.application)) in applications
     ]
+
+
+def _pool(db: Database, pool_id: str) -> WarmPool | None:
+    row = db.execute(f"{ALL_POOLS} WHERE id=?", (pool_id,)).fetchone()
+    return pool_of(row) if row else None
 
 
 def _bare(row: tuple[Any, ...]) -> WarmPool:

@@ -1,12 +1,11 @@
 """The tags of applications in the database, and the images that they stand for."""
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 
 from controlplane.domain.errors import ConflictError
-from controlplane.storage.engine.store import Actor, Database, Event, Store, record_event
-from tiltyard.runtime.clock import to_ms
+from controlplane.storage.engine.store import Actor, Database, record_event
 
 MAX_ENABLED_TAGS = 1000
 """Of an account: a host may have to keep as many images of it."""
@@ -35,76 +34,14 @@ class HostImages:
     surplus: frozenset[str]
 
 
-class TagStore:
-    """Transactions on tags."""
+def enable_tag(db: Database, key: tuple[str, str], tag: Tag, actor: Actor, now: float) -> bool:
+    """Make a tag of an account's application the newest; older ones may be withdrawn.
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    False when the application is gone, or has its images elsewhere than `tag` says by now.
 
-    async def enable(
-        self,
-        key: tuple[str, str],
-        tag: Tag,
-        actor: Actor,
-        now: float,
-        then: Callable[[bool], None],
-    ) -> bool:
-        """Make a tag of an account's application the newest; older ones may be withdrawn.
-
-        It gets the digest that it has now. False when the application is gone, or has its images
-        elsewhere than `tag` says by now. `then` is called with the outcome after the commit, even
-        when the caller is gone.
-
-        Raises:
-            ConflictError: The account would have more than MAX_ENABLED_TAGS enabled tags.
-        """
-        return await self._store.run(lambda db: _enable(db, key, tag, actor, to_ms(now)), then)
-
-    async def images_of(self, region: str, node_pool: str, present: Collection[str]) -> HostImages:
-        """Compare the images on a host of a region and node pool with the enabled tags.
-
-        Surplus is only what once stood for a tag: other images of a host are left alone.
-        """
-
-        def transaction(db: Database) -> HostImages:
-            place = {"node_pool": node_pool, "region": region}
-            wanted = frozenset(row[0] for row in db.execute(_WANTED, place))
-            known = db.execute(
-                "SELECT reference FROM image WHERE reference IN (SELECT value FROM json_each(?))",
-                (json.dumps(sorted(present)),),
-            )
-            return HostImages(wanted, frozenset(row[0] for row in known) - wanted)
-
-        return await self._store.run(transaction)
-
-
-def enabled_tags(db: Database, account: str, application: str) -> tuple[Tag, ...]:
-    """Read the enabled tags of an application within a transaction, highest priority first."""
-    sql = (
-        "SELECT name, digest, image FROM tag WHERE account=:account AND application=:application"
-        " AND enabled ORDER BY priority DESC"
-    )
-    values = {"account": account, "application": application}
-    return tuple(Tag(*row) for row in db.execute(sql, values))
-
-
-def withdraw_old_tags(
-    db: Database, key: tuple[str, str], keep: int, actor: Actor, now_ms: int
-) -> None:
-    """Withdraw all but the newest tags of an application, within the caller's transaction."""
-    withdrawn = db.execute(
-        "UPDATE tag SET enabled=0 WHERE account=:account AND application=:application"
-        " AND enabled AND name NOT IN"
-        " (SELECT name FROM tag WHERE account=:account AND application=:application AND enabled"
-        " ORDER BY priority DESC LIMIT :keep) RETURNING name",
-        {"account": key[0], "application": key[1], "keep": keep},
-    ).fetchall()
-    for (name,) in withdrawn:
-        event = Event(now_ms, "tag.withdrawn", key[0], actor, f"{key[1]}:{name}")
-        record_event(db, event, {"tagKeep": keep})
-
-
-def _enable(db: Database, key: tuple[str, str], tag: Tag, actor: Actor, now_ms: int) -> bool:
+    Raises:
+        ConflictError: The account would have more than MAX_ENABLED_TAGS enabled tags.
+    """
     sql = (
         "SELECT tag_keep FROM application JOIN registry ON registry.name = application.registry"
         " WHERE account=:account AND application.name=:application"
@@ -123,11 +60,50 @@ def _enable(db: Database, key: tuple[str, str], tag: Tag, actor: Actor, now_ms: 
         values,
     )
     db.execute("INSERT OR IGNORE INTO image(reference) VALUES (?)", (tag.image,))
-    event = Event(now_ms, "tag.enabled", key[0], actor, f"{key[1]}:{tag.name}")
-    record_event(db, event, {"digest": tag.digest})
-    withdraw_old_tags(db, key, application[0], actor, now_ms)
+    name = f"{key[1]}:{tag.name}"
+    record_event(db, now, "tag.enabled", key[0], actor, name, digest=tag.digest)
+    withdraw_old_tags(db, key, application[0], actor, now)
     sql = "SELECT count(*) FROM tag WHERE account=? AND enabled"
     if db.execute(sql, (key[0],)).fetchone()[0] > MAX_ENABLED_TAGS:
         text = f"the account has {MAX_ENABLED_TAGS} enabled tags, which is the most"
         raise ConflictError(text)
     return True
+
+
+def images_of(db: Database, region: str, node_pool: str, present: Collection[str]) -> HostImages:
+    """Compare the images on a host of a region and node pool with the enabled tags.
+
+    Surplus is only what once stood for a tag: other images of a host are left alone.
+    """
+    place = {"node_pool": node_pool, "region": region}
+    wanted = frozenset(row[0] for row in db.execute(_WANTED, place))
+    known = db.execute(
+        "SELECT reference FROM image WHERE reference IN (SELECT value FROM json_each(?))",
+        (json.dumps(sorted(present)),),
+    )
+    return HostImages(wanted, frozenset(row[0] for row in known) - wanted)
+
+
+def enabled_tags(db: Database, account: str, application: str) -> tuple[Tag, ...]:
+    """Read the enabled tags of an application, highest priority first."""
+    sql = (
+        "SELECT name, digest, image FROM tag WHERE account=:account AND application=:application"
+        " AND enabled ORDER BY priority DESC"
+    )
+    values = {"account": account, "application": application}
+    return tuple(Tag(*row) for row in db.execute(sql, values))
+
+
+def withdraw_old_tags(
+    db: Database, key: tuple[str, str], keep: int, actor: Actor, now: float
+) -> None:
+    """Withdraw all but the newest tags of an application."""
+    withdrawn = db.execute(
+        "UPDATE tag SET enabled=0 WHERE account=:account AND application=:application"
+        " AND enabled AND name NOT IN"
+        " (SELECT name FROM tag WHERE account=:account AND application=:application AND enabled"
+        " ORDER BY priority DESC LIMIT :keep) RETURNING name",
+        {"account": key[0], "application": key[1], "keep": keep},
+    ).fetchall()
+    for (name,) in withdrawn:
+        record_event(db, now, "tag.withdrawn", key[0], actor, f"{key[1]}:{name}", tagKeep=keep)

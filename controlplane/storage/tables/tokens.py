@@ -6,13 +6,13 @@ token's own row is enough to decide whether it is good.
 """
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
 from controlplane.domain.errors import ConflictError, NotFoundError, UnauthorizedError
 from controlplane.domain.tokens import NewToken, Scope, earlier
-from controlplane.storage.engine.store import Actor, Database, Event, Store, record_event
+from controlplane.storage.engine.store import Actor, Database, record_event
 from controlplane.storage.tables.quota_use import has_account
 from tiltyard.runtime.clock import from_ms, to_ms
 
@@ -27,9 +27,6 @@ MAX_GOOD_TOKENS = 1000
 
 PORTION = 1000
 """Tokens that are forgotten in one transaction: others wait that long at most."""
-
-ENDED = "(revoked_ms < :value OR expire_ms < :value)"
-"""What holds for a token that ended before a time."""
 
 _COLUMNS = (
     "id, account, name, scopes, parent, created_ms, expire_ms, last_used_ms, last_used_address,"
@@ -62,85 +59,78 @@ class Token:
     revoked: float | None
 
 
-class TokenStore:
-    """Transactions on tokens made from tokens, and by operators."""
+def make(db: Database, maker: Actor, token: NewToken, wanted: TokenRequest, now: float) -> None:
+    """Make a token of the maker's account, which expires no later than the maker's.
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    async def make(self, maker: Actor, token: NewToken, wanted: TokenRequest, now: float) -> None:
-        """Make a token of the maker's account.
-
-        Raises:
-            UnauthorizedError: The maker's token was revoked or has expired.
-            ConflictError: A good token of the account has the name, or it has too many.
-        """
-        await self._store.run(lambda db: _make(db, maker, token, wanted, to_ms(now)))
-
-    async def make_for(
-        self, account: str, actor: Actor, token: NewToken, wanted: TokenRequest, now: float
-    ) -> None:
-        """Make a token of any account that is no token's child.
-
-        Raises:
-            UnauthorizedError: The actor's token was revoked or has expired.
-            NotFoundError: There is no such account.
-            ConflictError: A good token of the account has the name, or it has too many.
-        """
-
-        def transaction(db: Database) -> None:
-            if not is_good(db, actor.name, to_ms(now)):
-                raise UnauthorizedError
-            if not has_account(db, account):
-                raise NotFoundError("account", account)
-            _insert(db, token, wanted, actor, to_ms(now), account=account)
-
-        await self._store.run(transaction)
-
-    async def all(self, account: str | None, now: float, *, ended_too: bool) -> list[Token]:
-        """Read tokens in the order of their making.
-
-        Those of one account, of operators where it is empty, or of all where it is None; unless
-        `ended_too`, only good ones.
-        """
-        sql = (
-            f"SELECT {_COLUMNS} FROM token"  # noqa: S608
-            " WHERE (:account IS NULL OR coalesce(account, '') = :account)"
-            f" AND (:ended_too OR ({GOOD})) ORDER BY created_ms, id"
-        )
-        values = {"account": account, "now": to_ms(now), "ended_too": ended_too}
-        return await self._store.read(sql, values, _token)
-
-    async def revoke(
-        self,
-        token_id: str,
-        actor: Actor,
-        now: float,
-        then: Callable[[list[str]], None] | None = None,
-    ) -> list[str]:
-        """End a token and all that were made from it; return whose end this was.
-
-        Empty when it had been revoked before. `then` is called with the same once they have
-        ended, even when the caller is gone.
-
-        Raises:
-            NotFoundError: There is no such token.
-        """
-        return await self._store.run(lambda db: _revoke(db, token_id, actor, to_ms(now)), then)
-
-    async def forget_ended(self, before: float) -> None:
-        """Remove tokens that were revoked or expired before a time, a portion after the other.
-
-        What was made from them ended no later, so that it has gone before them.
-        """
-        while await self._store.run(lambda db: remove_tokens(db, ENDED, to_ms(before))):
-            pass
+    Raises:
+        UnauthorizedError: The maker's token was revoked or has expired.
+        ConflictError: A good token of the account has the name, or it has too many.
+    """
+    sql = f"SELECT account, expire_ms FROM token WHERE id=:id AND {GOOD}"  # noqa: S608
+    row = db.execute(sql, {"id": maker.name, "now": to_ms(now)}).fetchone()
+    if row is None:
+        raise UnauthorizedError
+    bounded = replace(wanted, expire=earlier(wanted.expire, from_ms(row[1])))
+    _insert(db, token, bounded, maker, now, account=row[0], parent=maker.name)
 
 
-def is_good(db: Database, token_id: str, now_ms: int) -> bool:
-    """Return, within a transaction, whether a token is there, not revoked and not expired."""
+def make_for(
+    db: Database, account: str, actor: Actor, token: NewToken, wanted: TokenRequest, now: float
+) -> None:
+    """Make a token of any account that is no token's child.
+
+    Raises:
+        UnauthorizedError: The actor's token was revoked or has expired.
+        NotFoundError: There is no such account.
+        ConflictError: A good token of the account has the name, or it has too many.
+    """
+    if not is_good(db, actor.name, now):
+        raise UnauthorizedError
+    if not has_account(db, account):
+        raise NotFoundError("account", account)
+    _insert(db, token, wanted, actor, now, account=account)
+
+
+def find(db: Database, account: str | None, now: float, *, ended_too: bool) -> list[Token]:
+    """Read tokens in the order of their making.
+
+    Those of one account, of operators where it is empty, or of all where it is None; unless
+    `ended_too`, only good ones.
+    """
+    rows = db.execute(
+        f"SELECT {_COLUMNS} FROM token"  # noqa: S608
+        " WHERE (:account IS NULL OR coalesce(account, '') = :account)"
+        f" AND (:ended_too OR ({GOOD})) ORDER BY created_ms, id",
+        {"account": account, "now": to_ms(now), "ended_too": ended_too},
+    )
+    return [_token(row) for row in rows]
+
+
+def revoke(db: Database, token_id: str, actor: Actor, now: float) -> list[str]:
+    """End a token and all that were made from it; return the ids of those that this ended.
+
+    Raises:
+        NotFoundError: There is no such token.
+    """
+    if db.execute("SELECT 1 FROM token WHERE id=?", (token_id,)).fetchone() is None:
+        raise NotFoundError("token", token_id)
+    ended = db.execute(
+        "WITH RECURSIVE family(id) AS (VALUES (:id)"
+        " UNION SELECT token.id FROM token JOIN family ON token.parent = family.id)"
+        " UPDATE token SET revoked_ms=:now WHERE revoked_ms IS NULL"
+        " AND id IN (SELECT id FROM family) RETURNING id, account",
+        {"id": token_id, "now": to_ms(now)},
+    ).fetchall()
+    for ended_id, account in ended:
+        data = {"with": token_id}
+        record_event(db, now, "token.revoked", account or "", actor, ended_id, **data)
+    return [ended_id for ended_id, _ in ended]
+
+
+def is_good(db: Database, token_id: str, now: float) -> bool:
+    """Return whether a token is there, not revoked and not expired."""
     sql = f"SELECT 1 FROM token WHERE id=:id AND {GOOD}"  # noqa: S608
-    return db.execute(sql, {"id": token_id, "now": now_ms}).fetchone() is not None
+    return db.execute(sql, {"id": token_id, "now": to_ms(now)}).fetchone() is not None
 
 
 def insert_token(
@@ -148,14 +138,14 @@ def insert_token(
     account: str | None,
     token: NewToken,
     scopes: Collection[Scope],
-    now_ms: int,
+    now: float,
     *,
     name: str = "initial",
     actor: Actor = INITIALISER,
     parent: str | None = None,
-    expire_ms: int | None = None,
+    expire: float | None = None,
 ) -> None:
-    """Write a token within a transaction; whether it may be is asked before."""
+    """Write a token, without asking whether it may be."""
     scope_names = sorted(scopes)
     db.execute(
         "INSERT INTO token(id, account, name, secret_hash, scopes, parent, created_ms, expire_ms)"
@@ -167,12 +157,20 @@ def insert_token(
             "hash": token.secret_hash,
             "scopes": json.dumps(scope_names),
             "parent": parent,
-            "now": now_ms,
-            "expire": expire_ms,
+            "now": to_ms(now),
+            "expire": to_ms(expire),
         },
     )
-    event = Event(now_ms, "token.created", account or "", actor, token.token_id)
-    record_event(db, event, {"name": name, "scopes": scope_names, "expire_ms": expire_ms})
+    data = {"name": name, "scopes": scope_names, "expire_ms": to_ms(expire)}
+    record_event(db, now, "token.created", account or "", actor, token.token_id, **data)
+
+
+def remove_ended(db: Database, before: float) -> int:
+    """Remove a portion of the tokens that were revoked or expired before a time.
+
+    What was made from them ended no later, so that it goes before them. Returns how many.
+    """
+    return remove_tokens(db, "(revoked_ms < :value OR expire_ms < :value)", to_ms(before))
 
 
 def remove_tokens(db: Database, condition: str, value: int | str) -> int:
@@ -187,27 +185,18 @@ def remove_tokens(db: Database, condition: str, value: int | str) -> int:
     return db.execute(sql, {"value": value, "portion": PORTION}).rowcount
 
 
-def _make(db: Database, maker: Actor, token: NewToken, wanted: TokenRequest, now_ms: int) -> None:
-    if not is_good(db, maker.name, now_ms):
-        raise UnauthorizedError
-    sql = "SELECT account, expire_ms FROM token WHERE id=?"
-    account, makers_expire_ms = db.execute(sql, (maker.name,)).fetchone()
-    bounded = replace(wanted, expire=earlier(wanted.expire, from_ms(makers_expire_ms)))
-    _insert(db, token, bounded, maker, now_ms, account=account, parent=maker.name)
-
-
 def _insert(
     db: Database,
     token: NewToken,
     wanted: TokenRequest,
     actor: Actor,
-    now_ms: int,
+    now: float,
     *,
     account: str | None,
     parent: str | None = None,
 ) -> None:
     good = f"FROM token WHERE account IS :account AND {GOOD}"
-    values = {"account": account, "now": now_ms, "name": wanted.name}
+    values = {"account": account, "now": to_ms(now), "name": wanted.name}
     if db.execute(f"SELECT 1 {good} AND name=:name", values).fetchone():
         raise ConflictError("a token of that name exists already")
     count = db.execute(f"SELECT count(*) {good}", values).fetchone()
@@ -219,28 +208,12 @@ def _insert(
         account,
         token,
         wanted.scopes,
-        now_ms,
+        now,
         name=wanted.name,
         actor=actor,
         parent=parent,
-        expire_ms=to_ms(wanted.expire),
+        expire=wanted.expire,
     )
-
-
-def _revoke(db: Database, token_id: str, actor: Actor, now_ms: int) -> list[str]:
-    if db.execute("SELECT 1 FROM token WHERE id=?", (token_id,)).fetchone() is None:
-        raise NotFoundError("token", token_id)
-    ended = db.execute(
-        "WITH RECURSIVE family(id) AS (VALUES (:id)"
-        " UNION SELECT token.id FROM token JOIN family ON token.parent = family.id)"
-        " UPDATE token SET revoked_ms=:now WHERE revoked_ms IS NULL"
-        " AND id IN (SELECT id FROM family) RETURNING id, account",
-        {"id": token_id, "now": now_ms},
-    ).fetchall()
-    for ended_id, account in ended:
-        event = Event(now_ms, "token.revoked", account or "", actor, ended_id)
-        record_event(db, event, {"with": token_id})
-    return [ended_id for ended_id, _ in ended]
 
 
 def _token(row: tuple[Any, ...]) -> Token:

@@ -2,14 +2,13 @@
 
 import json
 import uuid
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from controlplane.domain.errors import ConflictError, NotFoundError
-from controlplane.storage.engine.store import Actor, Database, Event, Store, record_event
+from controlplane.storage.engine.store import Actor, Database, Store, record_event
 from controlplane.storage.tables.quota_use import bounded_pools
-from tiltyard.runtime.clock import to_ms
 
 MAX_POOLS = 1000
 """Of one account: all of them are planned, and counted when a quota is."""
@@ -41,81 +40,19 @@ class WarmPool:
     id: str = ""
 
 
-class WarmPoolStore:
-    """Transactions on warm pools."""
+def put(db: Database, pool: WarmPool, actor: Actor, now: float) -> None:
+    """Make a pool, or replace what it was, in a region that its application is assigned to.
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    async def set(
-        self, pool: WarmPool, actor: Actor, now: float, then: Callable[[None], None]
-    ) -> None:
-        """Make a pool, or replace what it was, in a region that its application is assigned to.
-
-        `then` is called after the commit, even when the caller is gone.
-
-        Raises:
-            NotFoundError: There is no such application, or it is not assigned to the region.
-            ConflictError: The account has too many pools.
-            QuotaExceededError: It is larger than before, and the account's quota cannot hold it.
-        """
-        await self._store.run(lambda db: _set(db, pool, actor, to_ms(now)), then)
-
-    async def all_of(self, account: str) -> AsyncGenerator[list[WarmPool], None]:
-        """Read all pools of an account by application and region, a few at a time."""
-        sql = (
-            f"{ALL_POOLS} WHERE account=:account"
-            " AND (application, location) > (:application, :location)"
-            " ORDER BY application, location LIMIT :portion"
-        )
-        values = {"account": account, "application": "", "location": "", "portion": PORTION}
-        while pools := await self._store.read(sql, values, pool_of):
-            yield pools
-            last = pools[-1]
-            values |= {"application": last.application, "location": last.location}
-
-    async def remove(
-        self, place: tuple[str, str, str], actor: Actor, now: float, then: Callable[[None], None]
-    ) -> None:
-        """Remove the pool of an account, application and region.
-
-        `then` is called after the commit, even when the caller is gone.
-
-        Raises:
-            NotFoundError: There is none.
-        """
-
-        def transaction(db: Database) -> None:
-            account, application, location = place
-            where = "account=:account AND application=:application AND location=:location"
-            values = {"account": account, "application": application, "location": location}
-            if not _remove(db, where, values, actor, to_ms(now)):
-                raise NotFoundError("warm pool", f"{application}/{location}")
-
-        await self._store.run(transaction, then)
-
-
-def remove_pools_elsewhere(
-    db: Database, key: tuple[str, str], regions: Sequence[str], actor: Actor, now_ms: int
-) -> None:
-    """Remove within a transaction the pools that an application has outside of its regions."""
-    where = (
-        "account=:account AND application=:application"
-        " AND location NOT IN (SELECT value FROM json_each(:regions))"
-    )
-    values = {"account": key[0], "application": key[1], "regions": json.dumps(regions)}
-    _remove(db, where, values, actor, now_ms)
-
-
-def _set(db: Database, pool: WarmPool, actor: Actor, now_ms: int) -> None:
+    Raises:
+        NotFoundError: There is no such application, or it is not assigned to the region.
+        ConflictError: The account has too many pools.
+        QuotaExceededError: It is larger than before, and the account's quota cannot hold it.
+    """
+    row = _row(pool)
     assigned = db.execute(
         "SELECT EXISTS (SELECT 1 FROM json_each(regions) WHERE value=:location)"
         " FROM application WHERE account=:account AND name=:application",
-        {
-            "account": pool.account,
-            "application": pool.application,
-            "location": pool.location,
-        },
+        row,
     ).fetchone()
     if assigned is None:
         raise NotFoundError("application", pool.application)
@@ -131,23 +68,71 @@ def _set(db: Database, pool: WarmPool, actor: Actor, now_ms: int) -> None:
             " WHERE (size, enabled, env, args, labels, claim_signal) IS NOT (excluded.size,"
             " excluded.enabled, excluded.env, excluded.args, excluded.labels,"
             " excluded.claim_signal)",
-            {**_row(pool), "id": str(uuid.uuid4())},
+            row,
         )
         sql = "SELECT count(*) FROM warm_pool WHERE account=?"
         if db.execute(sql, (pool.account,)).fetchone()[0] > MAX_POOLS:
             raise ConflictError(f"the account has {MAX_POOLS} warm pools, which is the most")
     if written.rowcount > 0:
         place = f"{pool.application}/{pool.location}"
-        event = Event(now_ms, "warm_pool.set", pool.account, actor, place)
-        record_event(db, event, {"size": pool.size, "enabled": pool.enabled})
+        data = {"size": pool.size, "enabled": pool.enabled}
+        record_event(db, now, "warm_pool.set", pool.account, actor, place, **data)
 
 
-def _remove(db: Database, where: str, values: dict[str, str], actor: Actor, now_ms: int) -> int:
+async def all_of(store: Store, account: str) -> AsyncGenerator[list[WarmPool], None]:
+    """Read all pools of an account by application and region, a few at a time."""
+    after = "", ""
+    while pools := await store.read(_portion, account, *after):
+        yield pools
+        after = pools[-1].application, pools[-1].location
+
+
+def _portion(db: Database, account: str, application: str, location: str) -> list[WarmPool]:
+    rows = db.execute(
+        f"{ALL_POOLS} WHERE account=:account"
+        " AND (application, location) > (:application, :location)"
+        " ORDER BY application, location LIMIT :portion",
+        {
+            "account": account,
+            "application": application,
+            "location": location,
+            "portion": PORTION,
+        },
+    )
+    return [pool_of(row) for row in rows]
+
+
+def remove(db: Database, place: tuple[str, str, str], actor: Actor, now: float) -> None:
+    """Remove the pool of an account, application and region.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    account, application, location = place
+    where = "account=:account AND application=:application AND location=:location"
+    values = {"account": account, "application": application, "location": location}
+    if not _remove(db, where, values, actor, now):
+        raise NotFoundError("warm pool", f"{application}/{location}")
+
+
+def remove_pools_elsewhere(
+    db: Database, key: tuple[str, str], regions: Sequence[str], actor: Actor, now: float
+) -> None:
+    """Remove the pools that an application has outside of its regions."""
+    where = (
+        "account=:account AND application=:application"
+        " AND location NOT IN (SELECT value FROM json_each(:regions))"
+    )
+    values = {"account": key[0], "application": key[1], "regions": json.dumps(regions)}
+    _remove(db, where, values, actor, now)
+
+
+def _remove(db: Database, where: str, values: dict[str, str], actor: Actor, now: float) -> int:
     sql = f"DELETE FROM warm_pool WHERE {where} RETURNING account, application, location"  # noqa: S608
     removed = db.execute(sql, values).fetchall()
     for account, application, location in removed:
         place = f"{application}/{location}"
-        record_event(db, Event(now_ms, "warm_pool.removed", account, actor, place))
+        record_event(db, now, "warm_pool.removed", account, actor, place)
     return len(removed)
 
 
@@ -162,6 +147,7 @@ def _row(pool: WarmPool) -> dict[str, str | int]:
         "args": json.dumps(pool.args),
         "labels": json.dumps(dict(pool.labels)),
         "claim_signal": pool.claim_signal,
+        "id": str(uuid.uuid4()),
     }
 
 
@@ -169,15 +155,5 @@ def pool_of(row: tuple[Any, ...]) -> WarmPool:
     """Read a row of `ALL_POOLS`."""
     account, application, location, size, enabled, *texts, claim_signal, pool_id = row
     env, args, labels = (json.loads(text) for text in texts)
-    return WarmPool(
-        account,
-        application,
-        location,
-        size,
-        bool(enabled),
-        env,
-        tuple(args),
-        labels,
-        claim_signal,
-        pool_id,
-    )
+    place = account, application, location
+    return WarmPool(*place, size, bool(enabled), env, tuple(args), labels, claim_signal, pool_id)

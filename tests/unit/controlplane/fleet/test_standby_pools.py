@@ -52,8 +52,9 @@ class EmptyFleet:
         self.pauses: list[float] = []
         self.rests = asyncio.Event()
 
-    async def wanted(self, _: object) -> list[WantedPool]:
-        return self.pools
+    async def read(self, _: object, *pool_id: str) -> Any:
+        found = [each.pool for each in self.pools if each.pool.id in pool_id]
+        return found[0] if found else self.pools
 
     def monotonic(self) -> float:
         return self.planned * SECONDS_EACH

@@ -1,6 +1,6 @@
 """How long a host is silent when the database fails; else tests/flow/test_lost_hosts.py has it."""
 
-from collections.abc import Collection
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -9,6 +9,7 @@ from controlplane.domain.errors import StoreError
 from controlplane.fleet.host.downtime import LONGEST_GAP, WRITE_INTERVAL, Downtime
 from controlplane.fleet.host.state import HostState
 from controlplane.storage.tables.fleet import AgentRow
+from controlplane.storage.tables.hosts import note_downtime, note_report
 from tests.support.fake_clock import FakeClock
 
 LOST_AFTER = 3600.0
@@ -21,17 +22,11 @@ class Written:
         self.fails = False
         self.asked: list[str] = []
 
-    async def note_heard(self, _: str, __: int) -> None:
-        self._ask("heard")
-
-    async def count_silence(self, _: str, silent_ms: int) -> None:
-        self._ask(f"silent {silent_ms // 1000}")
-
-    async def lose(self, _: str, __: Collection[str], ___: int) -> None:
-        self._ask("lost")
-
-    def _ask(self, what: str) -> None:
-        self.asked.append(what)
+    async def run(self, transaction: Callable[..., None], _: str, *args: Any) -> None:
+        if transaction is note_downtime:
+            self.asked.append(f"silent {int(args[0])}")
+        else:
+            self.asked.append("heard" if transaction is note_report else "lost")
         if self.fails:
             raise StoreError("the disk is full")
 

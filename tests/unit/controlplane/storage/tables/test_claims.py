@@ -11,15 +11,15 @@ from controlplane.domain.contract import Claim
 from controlplane.domain.errors import ConflictError, StoppedDuringStartError
 from controlplane.storage.engine.store import Actor, Database, Store
 from controlplane.storage.tables.claims import (
-    ClaimStore,
     FailedClaim,
     NewClaim,
     StandbyTakenError,
     check_standby,
+    held_claim,
 )
-from controlplane.storage.tables.players import PlayerStore
+from controlplane.storage.tables.players import join
 from controlplane.storage.tables.session_rows import Attempt, id_of
-from controlplane.storage.tables.sessions import NewSession, SessionStore
+from controlplane.storage.tables.sessions import NewSession, request_stop, reserve
 from tiltyard.contract import Identity, Resources
 
 STANDBY = Attempt("standby", "h", "192.0.2.1")
@@ -34,7 +34,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
         "INSERT INTO account(name, created_ms) VALUES ('alice', 0)",
         "INSERT INTO agent(name, address) VALUES ('h', 'unix:/h')",
     ):
-        await store.run(lambda db, sql=sql: db.execute(sql))  # type: ignore[misc]
+        await store.run(Database.execute, sql)
     yield store
     await store.close()
 
@@ -55,64 +55,62 @@ async def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
 
 
 async def test_a_standby_whose_outcome_is_unknown_is_never_claimed_again(store: Store) -> None:
-    sessions = SessionStore(store)
-    await sessions.reserve_session(warm("first"))
-    await sessions.reserve_session(cold("first"), FailedClaim("first", STANDBY, unanswered=True))
+    await store.run(reserve, warm("first"))
+    await store.run(reserve, cold("first"), FailedClaim("first", STANDBY, unanswered=True))
     with pytest.raises(StandbyTakenError):
-        await sessions.reserve_session(warm("second"))
+        await store.run(reserve, warm("second"))
 
 
 @pytest.mark.parametrize("session_id", ["standby", "other"])
 async def test_a_standby_is_one_sessions_whatever_ids_they_have(
     store: Store, session_id: str
 ) -> None:
-    sessions = SessionStore(store)
-    await sessions.reserve_session(warm("first"))
+    await store.run(reserve, warm("first"))
     with pytest.raises(StandbyTakenError):
-        await sessions.reserve_session(warm(session_id))
+        await store.run(reserve, warm(session_id))
     with pytest.raises(ConflictError):
-        await sessions.reserve_session(cold("standby"))
+        await store.run(reserve, cold("standby"))
     with pytest.raises(StandbyTakenError):  # its id is a session's
-        await sessions.reserve_session(warm("second", Attempt("first", "h", "")))
+        await store.run(reserve, warm("second", Attempt("first", "h", "")))
 
 
 async def test_a_standby_of_a_host_that_was_removed_cannot_be_claimed(store: Store) -> None:
     await rows(store, "UPDATE agent SET removed_ms=1")
     with pytest.raises(StandbyTakenError):
-        await SessionStore(store).reserve_session(warm("x"))
+        await store.run(reserve, warm("x"))
 
 
 @pytest.mark.parametrize("next_id", ["x", "y"])
 async def test_a_failed_claim_gives_way_and_keeps_the_players_of_its_id(
     store: Store, next_id: str
 ) -> None:
-    sessions, failed = SessionStore(store), FailedClaim("x", STANDBY, unanswered=False)
-    await sessions.reserve_session(warm("x"))
-    assert await PlayerStore(store).join("alice", "x", ["p"]) == ["p"]
-    await sessions.reserve_session(warm(next_id, Attempt("next", "h", "")), failed)
+    failed = FailedClaim("x", STANDBY, unanswered=False)
+    await store.run(reserve, warm("x"))
+    assert await join(store, "alice", "x", ["p"]) == ["p"]
+    await store.run(reserve, warm(next_id, Attempt("next", "h", "")), failed)
     kept = await rows(store, "SELECT id, internal_id, player_count FROM session")
     assert kept == [(next_id, "next", 1 if next_id == "x" else 0)]
     assert len(await rows(store, "SELECT 1 FROM player")) == kept[0][2]
-    await sessions.reserve_session(warm("z"))  # the standby is free
+    await store.run(reserve, warm("z"))  # the standby is free
 
 
 async def test_a_claim_that_is_to_be_stopped_gives_way_to_none(store: Store) -> None:
-    sessions, failed = SessionStore(store), FailedClaim("x", STANDBY, unanswered=False)
-    await sessions.reserve_session(warm("x"))
-    assert await sessions.request_stop("alice", "standby", ACTOR, 2) is not None
+    failed = FailedClaim("x", STANDBY, unanswered=False)
+    await store.run(reserve, warm("x"))
+    assert await store.run(request_stop, "alice", "standby", ACTOR, 2) is not None
     for new in (cold("x"), cold("y"), warm("x", Attempt("next", "h", ""))):
         with pytest.raises(StoppedDuringStartError):
-            await sessions.reserve_session(new, failed)
+            await store.run(reserve, new, failed)
     assert await rows(store, "SELECT id, internal_id FROM session") == [("x", "standby")]
 
 
 async def test_a_claim_of_a_session_that_is_to_be_stopped_is_not_made_again(store: Store) -> None:
-    await SessionStore(store).reserve_session(warm("x"))
-    held = await ClaimStore(store).held("h", STANDBY.internal_id)
+    await store.run(reserve, warm("x"))
+    held = await store.run(held_claim, "h", STANDBY.internal_id)
     assert held is not None
     assert (held.identity.session_id, held.again) == ("x", True)
-    assert await SessionStore(store).request_stop("alice", "x", ACTOR, 2) is not None
-    assert await ClaimStore(store).held("h", STANDBY.internal_id) is None
+    assert await store.run(request_stop, "alice", "x", ACTOR, 2) is not None
+    assert await store.run(held_claim, "h", STANDBY.internal_id) is None
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,9 @@ class _Stub:
 
         return call
 
-    def Watch(self, request: Any, timeout: float) -> Any:  # noqa: N802
+    def Watch(  # noqa: N802
+        self, request: Any, timeout: float, metadata: Any = None
+    ) -> Any:
         return _Stream(self._line.watch(request))
 
 

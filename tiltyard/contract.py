@@ -183,7 +183,7 @@ class SessionSpec:
         return self.network_mode is NetworkMode.HOST
 
     @property
-    def tells_no_secrets(self) -> Self:
+    def without_secrets(self) -> Self:
         """The spec without the caller's arguments and environment, for labels."""
         return replace(self, args=(), env={})
 

@@ -77,7 +77,7 @@ def encode_label(session: Session) -> str:
 
     It is what a session is rebuilt from when its directory is lost.
     """
-    return encode_session(session.with_changes(spec=session.spec.tells_no_secrets)).decode()
+    return encode_session(session.with_changes(spec=session.spec.without_secrets)).decode()
 
 
 def decode_label(labels: Mapping[str, str]) -> Session:

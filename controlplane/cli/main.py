@@ -67,16 +67,16 @@ def serve(path: Path) -> None:
         try:
             server.serve(config)
         except Exception as error:
-            if (cause := _told(error)) is not None:
+            if (cause := _cause(error)) is not None:
                 raise click.ClickException(cause) from error
             log.critical("unhandled exception", exc_info=error)
             raise SystemExit(1) from error
 
 
-def _told(error: Exception) -> str | None:
+def _cause(error: Exception) -> str | None:
     """Return one line if the operator can fix the error; None if there is a bug as well."""
     if isinstance(error, ExceptionGroup):
-        causes = [_told(each) for each in error.exceptions]
+        causes = [_cause(each) for each in error.exceptions]
         return None if None in causes else causes[0]
     return str(error) if isinstance(error, StoreError | OSError) else None
 

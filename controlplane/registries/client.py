@@ -48,19 +48,6 @@ A tag is one; some registries list each manifest, too, with a dozen.
 _MANIFESTS = ",".join((*INDEX_TYPES, *IMAGE_TYPES))
 
 DOCKER_HUB = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
-_API_HOSTS = dict.fromkeys(DOCKER_HUB, "registry-1.docker.io")
-_AUTH_HOSTS = dict.fromkeys(DOCKER_HUB, ("auth.docker.io",)) | {
-    "registry.gitlab.com": ("gitlab.com",)
-}
-"""Where well-known registries are asked, and where they have their tokens made."""
-
-
-def public_endpoint(registry: Registry) -> Endpoint:
-    """Give where a registry is asked by anybody, without a name. Pure."""
-    return Endpoint(
-        address=_API_HOSTS.get(registry.address, registry.address),
-        auth_hosts=_AUTH_HOSTS.get(registry.address, ()),
-    )
 
 
 class RegistryClient:

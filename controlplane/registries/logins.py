@@ -6,13 +6,18 @@ from dataclasses import replace
 from controlplane.domain.contract import RegistryLogin
 from controlplane.domain.errors import InvalidRequestError, StoreError, Violation
 from controlplane.pki.certificates import check_authorities
-from controlplane.registries.client import public_endpoint
 from controlplane.registries.endpoint import Endpoint, UnusableError
 from controlplane.registries.vault import Vault
 from controlplane.settings.registries import RegistryConfig
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.registries import Registry, at
 from tiltyard.runtime.tasks import Threads
+
+_AUTH_HOSTS = {
+    "registry-1.docker.io": ("auth.docker.io",),
+    "registry.gitlab.com": ("gitlab.com",),
+}
+"""Where well-known registries have their tokens made."""
 
 
 class Logins:
@@ -71,12 +76,11 @@ class Logins:
         Raises:
             UnusableError: Its password cannot be unsealed.
         """
-        public = public_endpoint(registry)
-        return replace(
-            public,
+        return Endpoint(
+            registry.address,
             username=registry.username,
             password=self._password(registry),
-            auth_hosts=(*public.auth_hosts, *registry.auth_hosts),
+            auth_hosts=(*_AUTH_HOSTS.get(registry.address, ()), *registry.auth_hosts),
             private=registry.private,
             ca=registry.ca,
         )

@@ -70,16 +70,16 @@ class Fleet:
         return self.control_plane.process.pid
 
     def until_converged(self) -> None:
-        """Wait until the control plane has heard of every session; TimeoutError."""
+        """Wait until the control plane knows every session; TimeoutError."""
         operator = ApiClient(self.control_plane.base_url, self.control_plane.operator_token)
         deadline = time.monotonic() + _CONVERGE_TIMEOUT
-        while (heard := _sessions_heard(operator)) != self._sessions:
+        while (found := _sessions_reported(operator)) != self._sessions:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{heard} of {self._sessions} sessions are heard of")
+                raise TimeoutError(f"{found} of {self._sessions} sessions are known")
             time.sleep(_LOOK)
 
     def restart(self) -> float:
-        """Restart the control plane; return the seconds from its launch until all is heard."""
+        """Restart the control plane; return the seconds until it knows them all."""
         self.control_plane.process.stop()
         begin = time.monotonic()
         self.control_plane.start()
@@ -87,7 +87,7 @@ class Fleet:
         return time.monotonic() - begin
 
     def idle(self, seconds: float) -> float:
-        """Tell how many cores it uses while nothing happens."""
+        """Return how many cores it uses while nothing happens."""
         time.sleep(min(_SETTLE_SECONDS, seconds))
         return cores_over(self.pid, seconds)
 
@@ -97,9 +97,9 @@ def a_fleet(agents: int, sessions_each: int, steps: Steps) -> Iterator[Fleet]:
     """Run a control plane with simulated hosts, and rows for all of their sessions."""
     with TemporaryDirectory(prefix="tiltyard-fleet-") as name:
         folder = Path(name)
-        told = simulated_agents.specs(folder, agents)
+        reported = simulated_agents.specs(folder, agents)
         regions = list(simulated_agents.REGIONS)
-        with ControlPlaneProcess(told, {}, regions=regions) as control_plane:
+        with ControlPlaneProcess(reported, {}, regions=regions) as control_plane:
             control_plane.process.start_timeout = _CONVERGE_TIMEOUT
             fleet = Fleet(control_plane, agents * sessions_each)
             key = control_plane.state_dir / "ticket.key"
@@ -111,7 +111,7 @@ def a_fleet(agents: int, sessions_each: int, steps: Steps) -> Iterator[Fleet]:
                 yield fleet
 
 
-def _sessions_heard(operator: ApiClient) -> int:
-    """Count the sessions of the hosts that have reconciled: whose rows are as they tell."""
+def _sessions_reported(operator: ApiClient) -> int:
+    """Count the sessions of the hosts that have reconciled: whose rows are as they report."""
     agents = operator.get("/operator/agent").expect(200).json()["agents"]
     return sum(agent["sessions"] for agent in agents if agent["state"] == "ready")

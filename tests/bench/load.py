@@ -215,8 +215,8 @@ async def _ask_all(
 
 
 def main() -> None:
-    told = json.load(sys.stdin)
-    load = asyncio.run(_ask_all(**told, endless="--endless" in sys.argv))
+    reported = json.load(sys.stdin)
+    load = asyncio.run(_ask_all(**reported, endless="--endless" in sys.argv))
     json.dump({"seconds": load.seconds, "times": load.times, "bodies": load.bodies}, sys.stdout)
 
 

@@ -35,10 +35,10 @@ class MemoryHost(AgentProcess):
         self.process.launch(command, lambda: accepts(self.socket))
 
     def kill_times(self) -> dict[str, float]:
-        """When each session's process was first told to end, in seconds of CLOCK_BOOTTIME."""
+        """When each session's process was first reported to end, in seconds of CLOCK_BOOTTIME."""
         lines = map(str.split, self.process.log.read_text().splitlines())
-        told = [line[1:] for line in lines if line[:1] == [_KILLED]]
-        return {internal_id: float(at) for internal_id, at in reversed(told)}
+        reported = [line[1:] for line in lines if line[:1] == [_KILLED]]
+        return {internal_id: float(at) for internal_id, at in reversed(reported)}
 
 
 class _Engine(FakeEngine):

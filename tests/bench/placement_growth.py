@@ -7,6 +7,7 @@ and in this process, where nothing else is under way.
 import asyncio
 import statistics
 import time
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -23,6 +24,7 @@ from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.fleet import AgentRow
 from controlplane.storage.tables.reports import Reports
 from tests.bench.report import Result
+from tests.unit.controlplane.domain.test_placement import HOST
 from tiltyard.contract import PortRequest, Protocol, Resources
 from tiltyard.runtime.clock import SystemClock
 
@@ -87,7 +89,7 @@ def _a_fleet(client: AgentClient, hosts: int, in_a_region: int) -> Fleet:
     )
     for number in range(hosts):
         name = f"host-{number}"
-        fleet.add(_row(name, _region(number // in_a_region)))
+        fleet.add(AgentRow(name, "unix:/a", _region(number // in_a_region), _POOL))
         link = fleet.host(name)
         assert link is not None
         images = ImagesReported((_IMAGE,), first=True, last=True)
@@ -105,26 +107,13 @@ def _region(number: int) -> str:
     return f"region-{number}"
 
 
-def _row(name: str, region: str) -> AgentRow:
-    return AgentRow(name, f"unix:/{name}.sock", region, _POOL)
-
-
 def _host(name: str, tenths_taken: int) -> HostReport:
-    return HostReport(
+    return replace(
+        HOST,
         agent_id=name,
-        version="1",
-        public_address="192.0.2.1",
-        latency_addresses=(),
         capacity=Resources(64 * 10**9, 256 * 2**30),
         reserved=Resources(tenths_taken * 6 * 10**9, tenths_taken * 24 * 2**30),
         free_sessions=900,
-        port_range_first=20000,
-        port_range_last=29999,
         free_tcp_ports=9000,
         free_udp_ports=9000,
-        images=frozenset(),
-        tls=False,
-        draining=False,
-        engine_available=True,
-        start_slots=8,
     )

@@ -1,4 +1,4 @@
-"""What a process has and uses, as the kernel tells of it."""
+"""What a process has and uses, by the kernel's account."""
 
 import os
 import time
@@ -8,7 +8,7 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def rss_mb(pid: int) -> float:
-    """Tell the resident memory of a process in MB (10^6 bytes)."""
+    """Return the resident memory of a process in MB (10^6 bytes)."""
     (line,) = (
         line
         for line in Path(f"/proc/{pid}/status").read_text().splitlines()
@@ -18,7 +18,7 @@ def rss_mb(pid: int) -> float:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Tell the processor time that a process has used, in its own name and the kernel's."""
+    """Return the processor time that a process has used, in its own name and the kernel's."""
     # The name of the program, which may hold anything, ends at the last parenthesis.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND

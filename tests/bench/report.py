@@ -24,7 +24,7 @@ _HEAD = "| figure | value | goal | date | commit |\n|---|---|---|---|---|\n"
 class Result:
     """One figure: a median where it was measured more than once.
 
-    `least` and `most` are what is promised of it; neither for what is told beside it.
+    `least` and `most` are what is promised of it; neither for what is reported beside it.
     """
 
     name: str
@@ -71,8 +71,8 @@ def with_figures(page: str, results: Sequence[Result], content: Mapping[str, Any
     rows = {line.split("`")[1]: line for line in old.splitlines() if line.startswith("| `")} | {
         one.name: _row(one, content["commit"]) for one in results
     }
-    machine = ", ".join(f"{name} {told}" for name, told in content["machine"].items())
-    versions = ", ".join(f"{name} {told}" for name, told in content["versions"].items())
+    machine = ", ".join(f"{name} {reported}" for name, reported in content["machine"].items())
+    versions = ", ".join(f"{name} {reported}" for name, reported in content["versions"].items())
     facts = f"- machine: {machine}\n- versions: {versions}\n"
     table = _HEAD + "\n".join(rows.values())
     return f"{before}{BEGIN}\n\n{facts}\n{table}\n\n{END}{after}"
@@ -80,9 +80,9 @@ def with_figures(page: str, results: Sequence[Result], content: Mapping[str, Any
 
 def _row(one: Result, commit: str) -> str:
     value = f"{one.value:.4g} {one.unit}"
-    told = f"**{value}**" if one.misses else value
+    reported = f"**{value}**" if one.misses else value
     today = datetime.now(tz=UTC).date().isoformat()
-    return f"| `{one.name}` | {told} | {one.goal} | {today} | {commit[:7]}{commit[40:]} |"
+    return f"| `{one.name}` | {reported} | {one.goal} | {today} | {commit[:7]}{commit[40:]} |"
 
 
 def table(results: Sequence[Result]) -> str:

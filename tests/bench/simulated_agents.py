@@ -1,6 +1,6 @@
 """Many hosts that only report: gRPC servers on unix sockets, in a few processes of their own.
 
-Each tells of the same number of running sessions and beats as an agent does. The sessions have
+Each reports the same number of running sessions and beats as an agent does. The sessions have
 tickets by the control plane's own key, so that it takes them for its own and writes their rows, as
 after the loss of its database. Nothing can be started on them.
 """
@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from agent.rpc.service import HEARTBEAT_SECONDS
 from controlplane.pki.tickets import TicketKey
 from tests.support.harness import AgentSpec, Process
 from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.agent.wire import identity_to_proto
 from tiltyard.contract import Identity
 from tiltyard.runtime.clock import SystemClock
 
@@ -82,12 +84,14 @@ class _Agent:
         name = _name(number)
         self._incarnation = str(uuid.uuid5(_INCARNATIONS, name))
         self._sequence = sessions
-        told = pb.SessionBatch(sessions=_sessions(number, sessions, key))
+        reported = pb.SessionBatch(
+            sessions=[_session(number, each, key) for each in range(sessions)]
+        )
         self._snapshot = [
             self._message(snapshot_begin=pb.SnapshotBegin()),
             self._message(images=pb.ImageBatch(images=[IMAGE], first=True, last=True)),
-            self._message(host=_host(number, told.sessions)),
-            self._message(sessions=told),
+            self._message(host=_host(number, reported.sessions)),
+            self._message(sessions=reported),
             self._message(snapshot_end=pb.SnapshotEnd(reconciled=True)),
         ]
         self._beat = self._message(heartbeat=pb.Heartbeat())
@@ -157,10 +161,6 @@ def _host(number: int, sessions: Sequence[pb.Session]) -> pb.Host:
     )
 
 
-def _sessions(agent: int, count: int, key: TicketKey) -> list[pb.Session]:
-    return [_session(agent, number, key) for number in range(count)]
-
-
 def _session(agent: int, number: int, key: TicketKey) -> pb.Session:
     name, address, port = session_id(agent, number), _address(agent), 20000 + number
     internal_id = str(uuid.uuid5(_INCARNATIONS, name))
@@ -168,20 +168,13 @@ def _session(agent: int, number: int, key: TicketKey) -> pb.Session:
     labels = {"mode": "ranked", "lobby": lobby}
     asked = (f"arena-{lobby}", f"v{lobby}", _region(agent), labels)
     identity = Identity(ACCOUNT, name, *asked)
+    ticket = key.ticket(_name(agent), internal_id, identity)
     names = {"SESSION_ID": name, "CONTAINER": name, "HOST": address, "IP": address}
     names |= {"PORT_UDP_7777": str(port), "PORT_TCP_7778": str(port)}
     session = pb.Session(
         format=1,
         internal_id=internal_id,
-        identity=pb.Identity(
-            account=identity.account,
-            session_id=identity.session_id,
-            application=identity.application,
-            tag=identity.tag,
-            location=identity.location,
-            labels=identity.labels,
-            ticket=bytes.fromhex(key.ticket(_name(agent), internal_id, identity)),
-        ),
+        identity=identity_to_proto(replace(identity, ticket=ticket)),
         image=IMAGE,
         state=pb.STATE_RUNNING,
         ports=[

@@ -1,4 +1,4 @@
-"""Those who follow for the benchmark tell how late each line came."""
+"""The readers of the benchmark measure how late each line came."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The callers tell whole answers from parts, and right ones from wrong ones."""
+"""The callers distinguish whole answers from parts, and right ones from wrong ones."""
 
 from collections.abc import Iterator
 

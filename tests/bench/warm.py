@@ -138,8 +138,8 @@ def _on_docker(deployment: Deployment, size: int) -> list[Result]:
     token = control_plane.tokens["default"]
     load = run_load(control_plane.base_url, [_CLAIM] * size, callers=1, token=token)
     client.request("DELETE", _POOL).expect(204)
-    for told in load.bodies:
-        client.delete_session(json.loads(told)["id"]).expect(204)
+    for reported in load.bodies:
+        client.delete_session(json.loads(reported)["id"]).expect(204)
     return [
         Result("warm.docker.p50_ms", percentile(load.times, 50), "ms"),
         Result("warm.docker.most_ms", max(load.times), "ms"),

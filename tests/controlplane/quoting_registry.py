@@ -35,7 +35,7 @@ CHALLENGES = (
     'Bearer realm="https://x:{0}@{0}/{0}"',
     'Bearer realm="{0}"',
 )
-"""What it answers to who is not, one after the other, with what the same one told it before."""
+"""What it answers to who is not, one after the other, with what the same one said before."""
 
 
 class QuotingRegistry:

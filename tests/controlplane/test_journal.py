@@ -1,4 +1,4 @@
-"""The control plane's own log: what callers send stays in fields, and is told quietly enough."""
+"""The control plane's own log: what callers send stays in fields, and repetitions are limited."""
 
 import asyncio
 import logging
@@ -108,12 +108,12 @@ async def test_requests_at_one_time_do_not_take_each_other_s_names(
         for account in ("alice", "bob")
     )
     answers = await asyncio.gather(*calls)
-    told = {
+    reported = {
         record.msg["request"]: (record.msg["account"], record.msg["error"])
         for record in caplog.records
         if isinstance(record.msg, Event) and record.msg["event"] == REFUSED
     }
-    assert len(told) == 20
+    assert len(reported) == 20
     for answer in answers:
-        account, error = told[answer.json["identifier"]]
+        account, error = reported[answer.json["identifier"]]
         assert f"'{account}-" in error

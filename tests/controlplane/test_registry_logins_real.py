@@ -121,7 +121,7 @@ async def test_a_tag_is_enabled_with_the_log_in_that_was_set(system: Configured)
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         ({"password": OTHER_PASSWORD}, "it refused the log-in"),
         ({"username": "nobody"}, "it refused the log-in"),
@@ -130,14 +130,14 @@ async def test_a_tag_is_enabled_with_the_log_in_that_was_set(system: Configured)
         ({"private": False}, "it cannot be reached"),
     ],
 )
-async def test_a_log_in_that_does_not_do_is_told_without_its_secret(
-    system: Configured, change: dict[str, Any], told: str
+async def test_a_log_in_that_does_not_do_is_reported_without_its_secret(
+    system: Configured, change: dict[str, Any], reported: str
 ) -> None:
     await with_application(system)
     assert (await system.set(**{**system.login, **change})).status == 204
     answer = await system.enable_tag()
     assert_error(answer, 503)
-    assert answer.json["details"] == f"cannot ask registry 'own': {told}"
+    assert answer.json["details"] == f"cannot ask registry 'own': {reported}"
     assert not await system.works()
 
 

@@ -6,7 +6,6 @@ A thread does the writing: who reads standard error may stand still, and the pro
 import logging
 import os
 import queue
-import select
 import threading
 import time
 import traceback
@@ -144,17 +143,9 @@ class LineWriter(logging.Handler):
         rest = f"{text}\n".encode()
         try:
             while rest:
-                try:
-                    rest = rest[os.write(self._descriptor, rest) :]
-                except BlockingIOError:  # another user of the file has set that
-                    self._until_taken()
-        except OSError:  # the reader has closed it
+                rest = rest[os.write(self._descriptor, rest) :]
+        except OSError:  # the reader has closed it, or is full and does not block
             self._left_out += 1
-
-    def _until_taken(self) -> None:
-        reader = select.poll()
-        reader.register(self._descriptor, select.POLLOUT)
-        reader.poll()
 
 
 @contextmanager

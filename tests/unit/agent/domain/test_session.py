@@ -120,8 +120,8 @@ def test_an_environment_is_measured_as_it_is_expanded(
             check_environment(caller, injected)
 
 
-def test_the_spec_for_labels_tells_no_secrets() -> None:
+def test_the_spec_for_labels_without_secrets() -> None:
     spec = dataclasses.replace(a_spec(), args=("--password=x",), env={"KEY": "secret"})
-    assert not spec.tells_no_secrets.args
-    assert not spec.tells_no_secrets.env
-    assert spec.tells_no_secrets.identity == spec.identity
+    assert not spec.without_secrets.args
+    assert not spec.without_secrets.env
+    assert spec.without_secrets.identity == spec.identity

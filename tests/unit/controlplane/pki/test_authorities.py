@@ -1,6 +1,7 @@
 """Two authorities at once: what is read, who signs, who is trusted, and what is kept."""
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -113,7 +114,8 @@ async def test_what_is_trusted_is_kept_or_has_not_changed(issuer: Issuer, tmp_pa
     assert fingerprints(again.authorities) == fingerprints(made)
     await again.close()
     caller = issuer.caller
-    issuer._path = tmp_path / "authority.pem" / "no folder"
+    await asyncio.to_thread(shutil.rmtree, tmp_path)
+    await asyncio.to_thread(tmp_path.touch)
     with pytest.raises(StoreError, match="cannot write"):
         await issuer.trust(made.finished())
     assert issuer.authorities is made

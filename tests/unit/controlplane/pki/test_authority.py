@@ -1,11 +1,11 @@
 """What the authority signs, and what it does not."""
 
+import asyncio
 import contextlib
 import ssl
 import stat
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -216,12 +216,10 @@ async def test_the_authority_is_made_once_for_its_owner_alone(tmp_path: Path) ->
     assert (await opened(path)).authority.fingerprint == first.authority.fingerprint
 
 
-def test_two_that_make_it_at_once_have_the_same(tmp_path: Path) -> None:
+async def test_two_that_make_it_at_once_have_the_same(tmp_path: Path) -> None:
     path = tmp_path / "authority.pem"
-    with ThreadPoolExecutor(8) as pool:
-        issuers = [Issuer(path, SystemClock()) for _ in range(8)]
-        made = list(pool.map(lambda issuer: issuer._open(0).current.fingerprint, issuers))
-    assert len(set(made)) == 1
+    made = await asyncio.gather(*(opened(path) for _ in range(8)))
+    assert len({issuer.authority.fingerprint for issuer in made}) == 1
 
 
 async def test_a_lost_authority_is_not_replaced_in_silence(tmp_path: Path) -> None:
@@ -236,7 +234,9 @@ async def test_a_lost_authority_is_not_replaced_in_silence(tmp_path: Path) -> No
     [b"", b"no key", None],
     ids=["empty", "no key", "no text"],
 )
-async def test_a_damaged_authority_is_told_and_stays(tmp_path: Path, text: bytes | None) -> None:
+async def test_a_damaged_authority_is_reported_and_stays(
+    tmp_path: Path, text: bytes | None
+) -> None:
     path = tmp_path / "authority.pem"
     if text is None:  # the key of one and the certificate of another
         text = Authority.create(NOW).to_pem().partition(b"-----BEGIN CERT")[0]

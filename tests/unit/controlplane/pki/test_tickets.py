@@ -77,7 +77,7 @@ async def test_the_key_is_made_once_and_is_its_owners_alone(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("damaged", [b"", b"short", bytes(33)])
-async def test_a_damaged_key_is_told_and_not_replaced(tmp_path: Path, damaged: bytes) -> None:
+async def test_a_damaged_key_is_reported_and_not_replaced(tmp_path: Path, damaged: bytes) -> None:
     path = tmp_path / "ticket.key"
     path.write_bytes(damaged)
     with pytest.raises(StoreError, match="is damaged"):

@@ -26,9 +26,7 @@ from controlplane.registries.login import read_challenges, read_token
         (['realm="r"'], {}),
     ],
 )
-def test_challenges_are_told_apart(
-    headers: list[str], challenges: dict[str, dict[str, str]]
-) -> None:
+def test_challenges_are_read(headers: list[str], challenges: dict[str, dict[str, str]]) -> None:
     assert read_challenges(headers) == challenges
 
 
@@ -38,8 +36,11 @@ def test_challenges_are_bounded_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "seconds"),
+    ("reported", "seconds"),
     [(None, 60.0), (0, 60.0), (300, 300.0), ("300", 300.0), (1e9, 3600.0), (-5, -5.0)],
 )
-def test_a_token_is_good_for_an_hour_at_most(told: object, seconds: float) -> None:
-    assert read_token(json.dumps({"token": "t", "expires_in": told}).encode()) == ("t", seconds)
+def test_a_token_is_good_for_an_hour_at_most(reported: object, seconds: float) -> None:
+    assert read_token(json.dumps({"token": "t", "expires_in": reported}).encode()) == (
+        "t",
+        seconds,
+    )

@@ -105,7 +105,7 @@ async def test_who_asks_while_a_list_is_read_joins(source: Source) -> None:
     assert source.read == [(HUB, "game"), (HUB, "other")]
 
 
-async def test_a_failure_is_told_to_all_and_forgotten(source: Source) -> None:
+async def test_a_failure_is_reported_to_all_and_forgotten(source: Source) -> None:
     source.go_on.clear()
     source.fails = True
     asking = [asyncio.create_task(source.lists.newest_first(HUB, "game")) for _ in range(2)]

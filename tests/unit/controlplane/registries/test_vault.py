@@ -95,8 +95,8 @@ def test_a_key_that_others_may_read_gets_another_mode(
     for _ in range(2):
         assert loaded(path).unseal(*WHOSE, sealed) == PASSWORD
         assert path.stat().st_mode & 0o777 == 0o600
-    told = f"others could read or write a file: it has mode 0600 now path={path}"
-    assert [record.getMessage() for record in caplog.records] == [told]
+    reported = f"others could read or write a file: it has mode 0600 now path={path}"
+    assert [record.getMessage() for record in caplog.records] == [reported]
 
 
 def test_another_s_key_opens_nothing(path: Path, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_key_that_is_lost_under_way_comes_back(path: Path) -> None:
     assert (again.unseal(*WHOSE, old), again.unseal(*WHOSE, new)) == (PASSWORD, "another")
 
 
-def test_a_key_that_cannot_be_read_or_made_is_told(
+def test_a_key_that_cannot_be_read_or_made_is_reported(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path.mkdir(parents=True)

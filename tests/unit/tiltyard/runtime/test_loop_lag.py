@@ -1,4 +1,4 @@
-"""An event loop that is held up, as it tells of itself."""
+"""The lag of an event loop that is held up."""
 
 import asyncio
 import time

@@ -21,7 +21,7 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]
         yield manager
 
 
-def test_it_is_told_of_the_beginning_and_the_end(manager: Manager) -> None:
+def test_reports_the_beginning_and_the_end(manager: Manager) -> None:
     notifier = Notifier(Supervision(manager.address))
     notifier.ready()
     notifier.stopping()
@@ -32,11 +32,11 @@ async def test_it_hears_twice_in_each_span_that_the_event_loop_turns(manager: Ma
     clock = FakeClock()
     notifier = Notifier(Supervision(manager.address, 10.0), clock.sleep)
     beating = asyncio.create_task(notifier.beat(), name="beating")
-    told = []
+    reported = []
     for seconds in (0, 4.9, 0.1, 5):
         await clock.advance(seconds)
-        told.append(manager.heard())
-    assert told == [["WATCHDOG=1"], [], ["WATCHDOG=1"], ["WATCHDOG=1"]]
+        reported.append(manager.heard())
+    assert reported == [["WATCHDOG=1"], [], ["WATCHDOG=1"], ["WATCHDOG=1"]]
     beating.cancel()
     await asyncio.gather(beating, return_exceptions=True)
 
@@ -50,15 +50,15 @@ async def test_who_is_followed_serves_turns_and_stops(manager: Manager) -> None:
     serving.set()
     assert [await manager.next() for _ in range(3)] == ["READY=1", "WATCHDOG=1", "WATCHDOG=1"]
     stopping.set()
-    while (told := await manager.next()) == "WATCHDOG=1":
+    while (reported := await manager.next()) == "WATCHDOG=1":
         pass
-    assert told == "STOPPING=1"
+    assert reported == "STOPPING=1"
     assert await manager.next() == "WATCHDOG=1"  # its stop may take longer than the span
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
 
 
-async def test_nobody_is_told_where_nobody_asks(caplog: pytest.LogCaptureFixture) -> None:
+async def test_nothing_is_sent_without_a_service_manager(caplog: pytest.LogCaptureFixture) -> None:
     serving = asyncio.Event()
     serving.set()
     notifier = Notifier(Supervision())

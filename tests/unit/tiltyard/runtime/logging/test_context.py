@@ -6,21 +6,23 @@ from tiltyard.runtime.logging.events import bind, bound, task_context, unbind
 
 
 async def test_a_task_carries_what_is_its_own() -> None:
-    async def told() -> tuple[str, str]:
+    async def reported() -> tuple[str, str]:
         return bound("request"), bound("session")
 
     async def all_of_it() -> None:
         bind(request="r", session="other")
-        of_the_request = asyncio.create_task(told(), name="a")
-        own = asyncio.create_task(told(), name="b", context=task_context(session="s"))
-        kept = asyncio.create_task(told(), name="c", context=task_context("request", session="s"))
+        of_the_request = asyncio.create_task(reported(), name="a")
+        own = asyncio.create_task(reported(), name="b", context=task_context(session="s"))
+        kept = asyncio.create_task(
+            reported(), name="c", context=task_context("request", session="s")
+        )
         unbind("session")
         assert [await each for each in (of_the_request, own, kept)] == [
             ("r", "other"),
             ("", "s"),
             ("r", "s"),
         ]
-        assert await told() == ("r", "")
+        assert await reported() == ("r", "")
 
     await asyncio.create_task(all_of_it(), name="request")
-    assert await told() == ("", "")
+    assert await reported() == ("", "")

@@ -53,7 +53,9 @@ def test_other_handlers_get_the_record_as_it_was(caplog: pytest.LogCaptureFixtur
     assert "theirs" not in LineFormatter("logfmt", journald=False).format(record)
 
 
-def test_who_reads_late_holds_up_nobody_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_reader_holds_up_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(output, "MOST_WAITING", 100)
     monkeypatch.setattr(output, "LAST_SECONDS", 30.0)
     pipe = Pipe()
@@ -65,23 +67,9 @@ def test_who_reads_late_holds_up_nobody_and_is_told(monkeypatch: pytest.MonkeyPa
         os.close(pipe.theirs)
         found = [read(one, "logfmt") for one in reading.result()]
     came = [one for one in found if one["event"] == "it came"]
-    told = [int(one["left_out"]) for one in found if one["event"] == "not read in time"]
+    reported = [int(one["left_out"]) for one in found if one["event"] == "not read in time"]
     assert 100 <= len(came) < 1_000
-    assert len(came) + sum(told) == 2_000
-
-
-def test_who_has_the_file_not_block_loses_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "LAST_SECONDS", 30.0)
-    pipe = Pipe()
-    os.set_blocking(pipe.theirs, False)
-    with ThreadPoolExecutor(1) as pool:
-        with written("info", "json", descriptor=pipe.theirs):
-            for _ in range(1_000):  # a pipe holds 64 KiB
-                log.info("it came", error="x" * 200)
-            reading = pool.submit(pipe.lines)
-        os.close(pipe.theirs)
-        found = [read(one, "json")["event"] for one in reading.result()]
-    assert found == ["it came"] * 1_000
+    assert len(came) + sum(reported) == 2_000
 
 
 def test_who_never_reads_does_not_hold_up_the_end_of_the_program() -> None:

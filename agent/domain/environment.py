@@ -19,7 +19,7 @@ def injected_environment(
 ) -> dict[str, str]:
     """Return the variables that describe the container to itself."""
     values = {"SESSION_ID": session_id, "CONTAINER": session_id, "HOST": host, "IP": host}
-    return _named(prefixes, values | {_port(port): str(port.told) for port in ports})
+    return _named(prefixes, values | {_port(port): str(port.own) for port in ports})
 
 
 def longest_injected(

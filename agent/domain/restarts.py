@@ -24,16 +24,3 @@ def remaining_delay(delay: float, ended_for: float) -> float:
     At least the first delay: a start that could not be tried is tried again after it.
     """
     return min(delay, max(FIRST_DELAY_SECONDS, delay - ended_for))
-
-
-def delay_after_refusals(count: int) -> float:
-    """Seconds to wait once the engine has refused a start so often in a row, from 1 on."""
-    return min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0 ** (count - 1))
-
-
-def should_restart(*, wanted: bool, exit_code: int | None, stopping: bool) -> bool:
-    """True for a failure of a session with `restart` that was not stopped.
-
-    An unknown exit code counts as a failure.
-    """
-    return wanted and not stopping and exit_code != 0

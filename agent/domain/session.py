@@ -47,7 +47,7 @@ class Port:
     inner: int = 0
 
     @property
-    def told(self) -> int:
+    def own(self) -> int:
         """The port in the process's environment, which it binds in the host's network."""
         return self.inner or self.host
 
@@ -121,11 +121,11 @@ class Standby:
 class Claim:
     """That a standby was claimed: by which `request`, in JSON.
 
-    `told` is true once session.json has it, and the signal was sent.
+    `notified` is true once session.json has it, and the signal was sent.
     """
 
     request: str
-    told: bool = False
+    notified: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,7 @@ def _bound_on_host(pid: int, ports: Sequence[Port]) -> bool:
     """Check the ports of the process's environment; TLS ports on loopback."""
     group = group_of(pid)
     return all(
-        is_bound_by(group, port.protocol, port.told, loopback=port.tls, most=MOST_SOCKETS)
+        is_bound_by(group, port.protocol, port.own, loopback=port.tls, most=MOST_SOCKETS)
         for port in ports
     )
 

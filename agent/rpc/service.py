@@ -287,7 +287,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         """A snapshot for a new watcher."""
         told = [
             session
-            for session in self._parts.sessions.settled()
+            for session in self._parts.sessions.started()
             if not (session.state.ended and session.sequence <= acked)
         ]
         reconciled = self._parts.sessions.reconciled

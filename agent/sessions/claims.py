@@ -9,7 +9,7 @@ only writer of its record:
     claim.signalled  → the caller has its answer
 
 From `claim.recorded` on it is claimed, whatever ends the agent: the next run of it goes on from
-there, and a game may get its signal twice. That a game without a signal was told is not written.
+there, and a game may get its signal twice. Of a game without a signal that is not written.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ async def claim(life: Life, request: ClaimRequest) -> None:
         pending = life.begin_claim(request)
     else:
         _check_whose(session.spec.identity, request)
-        if session.claim is None or session.claim.told or not _runs(life):
+        if session.claim is None or session.claim.notified or not _runs(life):
             return
         pending = life.begin_claim(request)  # recorded, but the game was not notified
     error = await asyncio.shield(pending.answer)
@@ -75,17 +75,17 @@ async def notify_game(runtime: Runtime, life: Life) -> None:
     session = life.session
     if session.standby is None or session.claim is None:
         return
-    if session.claim.told:
+    if session.claim.notified:
         life.answer_claim(None)  # a repeated one that came before that was recorded
         return
     signal, process = session.standby.claim_signal, session.process
-    told = await life.publish()
+    notified = await life.publish()
     await runtime.failpoint("claim.published")
-    if told and signal and process is not None:
+    if notified and signal and process is not None:
         await ending.send_signal(runtime, session, process, signal)
     await runtime.failpoint("claim.signalled")
     life.answer_claim(None)
-    session = life.session.with_changes(claim=Claim(session.claim.request, told))
+    session = life.session.with_changes(claim=Claim(session.claim.request, notified))
     if signal:
         await life.save(session)
     else:  # the next run of the agent publishes it again, and the game reads the same
@@ -103,7 +103,7 @@ def checked_request(text: str) -> str:
 
 def _check_whose(identity: Identity, request: ClaimRequest) -> None:
     if not identity.names_the_same(request.identity):
-        raise StandbyNotClaimableError("it is somebody else's")
+        raise StandbyNotClaimableError("it is another session's")
 
 
 def _runs(life: Life) -> bool:
@@ -117,17 +117,16 @@ def _check_claimable(life: Life, request: ClaimRequest) -> None:
     if request.again:
         return
     if session.standby is not None and session.standby.in_doubt:
-        raise StandbyNotClaimableError("it may be somebody's already")
+        raise StandbyNotClaimableError("it may be claimed already")
     if session.ready_time is None:
         raise StandbyNotClaimableError("it is not ready")
 
 
 def _claimed(runtime: Runtime, session: Session, request: ClaimRequest) -> Session:
     """The session that a standby becomes; its process keeps the environment that it has."""
-    standby = session.standby and replace(session.standby, in_doubt=False)
     return session.with_changes(
         spec=replace(session.spec, identity=request.identity, ttl=request.ttl),
-        standby=standby,
+        standby=session.standby and replace(session.standby, in_doubt=False),
         claim=Claim(request.request),
         deadline=None if request.ttl is None else deadline_by(runtime.clock, request.ttl),
         injected_env=injected_environment(

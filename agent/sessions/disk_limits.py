@@ -17,7 +17,7 @@ from agent.domain.session import Session
 from agent.kernel.disks import Disks
 from agent.sessions.manager import SessionManager
 from agent.sessions.runtime import Runtime
-from tiltyard.contract import State
+from tiltyard.contract import EndReason, State
 from tiltyard.runtime.clock import rest_after
 from tiltyard.runtime.logging.events import get_logger
 
@@ -125,7 +125,9 @@ class DiskLimits:
                 written=written,
                 limit=limit,
             )
-            self._sessions.end_beyond_disk(session.internal_id)
+            life = self._sessions.find(session.internal_id)
+            if life is not None and not life.session.state.ended:
+                self._sessions.end(life, EndReason.DISK)
 
     def _limit(self, session: Session) -> int:
         """Bytes that a session may write; 0 for no limit."""

@@ -179,8 +179,8 @@ def _reason(session: Session, container: Container | None) -> EndReason:
 def _oom_killed(session: Session, container: Container) -> bool:
     """True if the run was OOM-killed.
 
-    An engine may be told of the end before it is told of the want, and then never says so; the
-    kernel's own count is gone when the run was too short to be looked at.
+    An engine may learn of the end before the cause, and then never reports it; the kernel's own
+    count is gone when the run was too short to be sampled.
     """
     killed = signal_of(container.exit_code) == SIGKILL
     return container.oom_killed or (killed and bool(session.run_usage.oom_kills))

@@ -183,8 +183,8 @@ def _log_change(before: Session, after: Session) -> None:
         return
     if after.state is State.RUNNING and before.state is State.CREATED:
         seconds = (after.start_time or after.create_time) - after.create_time
-        told = log.bind(seconds=seconds, image=after.spec.image, **_named(after))
-        told.info("standby started" if after.is_standby else "session started")
+        named = log.bind(seconds=seconds, image=after.spec.image, **_named(after))
+        named.info("standby started" if after.is_standby else "session started")
         unbind("request")  # what comes from now on is not its work
     elif after.state is State.RUNNING:
         log.info("session restarted", count=after.restart_count, session=after.internal_id)

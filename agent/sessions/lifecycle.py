@@ -9,7 +9,7 @@ from typing import Any
 
 from agent.domain import restarts
 from agent.domain.deadlines import deadline_by
-from agent.domain.engine import Container, ContainerStatus
+from agent.domain.engine import Container, ContainerStatus, container_name
 from agent.domain.errors import (
     AgentError,
     DiskFullError,
@@ -23,7 +23,7 @@ from agent.sessions.life import Life
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
 from tiltyard.contract import EndReason, State
-from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS, BackOff
+from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS, BackOff, pause
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import first_completed
 
@@ -73,7 +73,9 @@ class Lifecycle:
         elif not session.state.ended:
             found = await starting.as_found(self._runtime, session, container)
             life.apply(found)
-            if container is not None and starting.has_restarted(found, container):
+            restarting = found.state is State.RESTARTING
+            if restarting and container and (container.start_time or 0) > found.since:
+                # It was started again, and nobody recorded that.
                 again = starting.running_again(self._runtime, life.session, container)
                 await life.save(again)
             same_boot = session.boot_id in {"", self._runtime.clock.boot_id}
@@ -147,11 +149,12 @@ class Lifecycle:
         if container is not None and container.process is not None:
             # Somebody else started it again; it is still this session.
             await runtime.forget_flows(session.ports)
-            await life.save(starting.with_next_run(session, container))
-        elif container is not None and restarts.should_restart(
-            wanted=session.restarts,
-            exit_code=container.exit_code,
-            stopping=life.stop_reason is not None,
+            await life.save(session.with_next_run(container.process, container.address))
+        elif (
+            container is not None
+            and session.restarts
+            and life.stop_reason is None
+            and container.exit_code != 0  # an unknown one counts as a failure
         ):
             now = runtime.clock.time()
             ran_for = (container.end_time or now) - (session.start_time or 0)
@@ -194,7 +197,7 @@ class Lifecycle:
         may_pass = isinstance(error, PortTakenError | EngineError | DiskFullError)
         if may_pass and self._refusals < restarts.TRIES:
             log.warning("cannot restart yet", error=str(error))
-            delay = restarts.delay_after_refusals(self._refusals)
+            delay = pause(self._refusals, first=1.0, longest=restarts.LONGEST_DELAY_SECONDS)
             await self._unless_stopped(self._runtime.clock.sleep(delay))
             return
         self._life.note(detail=f"cannot restart: {error}")
@@ -212,7 +215,7 @@ class Lifecycle:
         container = await ending.ended_container(runtime, life.session)
         if container is not None and container.process is not None:
             # It runs after all, as after a restart whose answer was lost: end that process.
-            await life.save(starting.with_next_run(life.session, container))
+            await life.save(life.session.with_next_run(container.process, container.address))
         else:
             await self._finish(container)
 
@@ -261,7 +264,8 @@ class Lifecycle:
         life, back_off = self._life, BackOff(self._runtime.clock)
         while True:
             try:
-                await starting.undo(self._runtime, life.session)
+                await self._runtime.engine.remove(container_name(life.session.internal_id))
+                await self._runtime.records.delete(life.session.internal_id)
                 break
             except AgentError as trouble:
                 log.warning("cannot undo yet", error=str(trouble))

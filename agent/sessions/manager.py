@@ -100,7 +100,7 @@ class SessionManager:
         if life is not None and not life.started:
             self.tombstones.note(internal_id)  # before it is gone
         if life is not None and not life.session.state.ended:
-            self._end(life, reason)
+            self.end(life, reason)
             await life.wait_for(lambda session: session.state.ended)
         if life is None or life.removed.is_set():
             await self.tombstones.bury(internal_id)
@@ -123,16 +123,12 @@ class SessionManager:
         return life
 
     def all(self) -> list[Session]:
-        """All sessions by creation, those whose start has not settled included."""
+        """All sessions by creation, those that are starting included."""
         return sorted(self.each(), key=lambda session: (session.create_time, session.internal_id))
 
     def each(self) -> Iterator[Session]:
         """All sessions, in no order."""
         return (life.session for life in self._lives.values() if not life.removed.is_set())
-
-    def ended(self) -> list[Session]:
-        """All sessions that have ended, in no order."""
-        return [each.session for each in self._lives.values() if each.session.state.ended]
 
     def standbys(self) -> list[Life]:
         """All that nobody has claimed, ended ones and those in doubt included, in no order."""
@@ -146,18 +142,16 @@ class SessionManager:
             for life in self._lives.values()
         )
 
-    def settled(self) -> list[Session]:
-        """All sessions whose start has succeeded, by their sequence: what watchers are told."""
+    def started(self) -> list[Session]:
+        """All sessions whose start has succeeded, by their sequence."""
         return sorted(
             (life.session for life in self._lives.values() if life.started),
             key=lambda session: session.sequence,
         )
 
     def starting(self) -> tuple[str, ...]:
-        """Internal ids of those that hold a reservation, and whose start has not settled."""
-        held = (
-            self._reservations.capacity.holders
-        )  # and not those that have ended, which may be many
+        """Internal ids of those that hold a reservation and are starting."""
+        held = self._reservations.capacity.holders  # not all sessions, of which many have ended
         return tuple(i for i in held if i in self._lives and not self._lives[i].started)
 
     # -- for the daemon ------------------------------------------------------------------------
@@ -185,19 +179,9 @@ class SessionManager:
             lifecycle = Lifecycle(self._runtime, self._reservations, life)
             self._own(life, partial(lifecycle.run_adopted, container))
 
-    def knows(self, internal_id: str) -> bool:
-        """True for a session that this agent answers for."""
-        return internal_id in self._lives
-
-    def looks_after(self, internal_id: str) -> bool:
-        """True while a session's task sees for itself what becomes of its container."""
-        life = self._lives.get(internal_id)
-        return life is not None and not life.session.state.ended
-
-    def is_over(self, internal_id: str) -> bool:
-        """True for a session that has ended and left no process."""
-        life = self._lives.get(internal_id)
-        return life is not None and life.started and not life.session.holds_reservation
+    def find(self, internal_id: str) -> Life | None:
+        """A session that this agent answers for, a failed start that is being undone included."""
+        return self._lives.get(internal_id)
 
     async def keep_deadlines(self) -> None:
         """End sessions whose lifetime is over, and those of a drain at its deadline, for ever."""
@@ -218,13 +202,13 @@ class SessionManager:
             if life is not None:
                 log.info("lifetime is over", session=internal_id)
                 self._runtime.metrics.lifetime_over(life.session, self._runtime.clock)
-                self._end(life, EndReason.TTL)
+                self.end(life, EndReason.TTL)
 
-    def end_beyond_disk(self, internal_id: str) -> None:
-        """End a session that has written more than its limit of disk; nothing if it has ended."""
-        life = self._lives.get(internal_id)
-        if life is not None and not life.session.state.ended:
-            self._end(life, EndReason.DISK)
+    def end(self, life: Life, reason: EndReason) -> None:
+        """Have a session end; before the engine has answered, by what its record says."""
+        life.ask_stop(reason)
+        if life.session.process is not None and not self.reconciled:
+            self.resume(life, None)
 
     async def set_drain(self, order: DrainOrder) -> tuple[float | None, int]:
         """Begin or call off a drain, and have every game read of it in its session.json.
@@ -254,7 +238,7 @@ class SessionManager:
         for life in self._lives.values():
             if not life.session.state.ended:
                 log.info("ended by a drain", session=life.session.internal_id)
-                self._end(life, EndReason.DRAIN)
+                self.end(life, EndReason.DRAIN)
         self._reservations.drain.renew()
 
     async def forget(self, internal_id: str) -> None:
@@ -294,12 +278,6 @@ class SessionManager:
         self._own(life, Lifecycle(self._runtime, self._reservations, life).run_new)
         self._runtime.feed.host_changed()
         return life
-
-    def _end(self, life: Life, reason: EndReason) -> None:
-        """Have a session end; before the engine has answered, by what its record tells."""
-        life.ask_stop(reason)
-        if life.session.process is not None and not self.reconciled:
-            self.resume(life, None)
 
     def _own(self, life: Life, run: Callable[[], Coroutine[None, None, None]]) -> None:
         internal_id = life.session.internal_id

@@ -38,20 +38,20 @@ async def watch(runtime: Runtime, life: Life, process: Process) -> None:
 
 
 async def _ready(runtime: Runtime, session: Session, process: Process) -> None:
-    wait, told = FIRST_SECONDS, ""
+    wait, reported = FIRST_SECONDS, ""
     while session.ports:
         began = runtime.clock.monotonic()
         try:
             if await runtime.engine.has_bound(process, session.spec.network_mode, session.ports):
                 return
         except AgentError as error:
-            if str(error) != told:
+            if str(error) != reported:
                 log.warning(
-                    "cannot tell whether it is ready",
+                    "cannot see whether it is ready",
                     session=session.internal_id,
                     error=str(error),
                 )
-            told = str(error)
+            reported = str(error)
         took = runtime.clock.monotonic() - began
         await runtime.clock.sleep(max(wait, rest_after(took, LONGEST_SECONDS)))
         wait = min(wait * GROWTH, LONGEST_SECONDS)

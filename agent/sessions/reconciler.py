@@ -1,7 +1,7 @@
 """Records against the engine: adoption at the start, then orphans, retention and images.
 
 Events are hints and the engine's list is the truth, so a pass over everything runs every
-PASS_SECONDS whatever was heard. Only containers that carry this agent's id are ever touched.
+PASS_SECONDS in any case. Only containers that carry this agent's id are ever touched.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ log = get_logger(__name__)
 
 PASS_SECONDS = 10.0
 PASS_APART_SECONDS = 1.0
-"""Between two passes, however much is heard."""
+"""Between two passes, however many events arrive."""
 ORPHAN_GRACE_SECONDS = 60.0
 """How long a container without a record is left alone: its creation may be in progress."""
 REMOVED_AT_ONCE = 4
@@ -38,7 +38,7 @@ One that cannot be removed holds its turn as long as the engine holds up the cal
 class Reconciler:
     """Compares what is recorded with what is there, at the start and for ever after.
 
-    `learn` is told what the engine is whenever it answers again, `rules` say what is kept.
+    `learn` gets the engine's description whenever it answers again, `rules` say what is kept.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Reconciler:
         self._removals = asyncio.Semaphore(REMOVED_AT_ONCE)
         self._stuck: set[str] = set()
         """Sessions of which something could not be removed the last time."""
-        self._heard = asyncio.Event()
+        self._hint = asyncio.Event()
         self.engine_available = False
         """True when the engine answered the last pass."""
 
@@ -72,7 +72,7 @@ class Reconciler:
         """Adopt as soon as the engine answers, then pass over everything again and again."""
         back_off = BackOff(self._runtime.clock)
         while True:
-            self._heard.clear()
+            self._hint.clear()
             try:
                 with self._runtime.metrics.reconciling(self._runtime.clock):
                     await self.pass_once()
@@ -85,26 +85,28 @@ class Reconciler:
             else:
                 back_off.reset()
                 await self._runtime.clock.sleep(PASS_APART_SECONDS)
-                await self._until_heard(PASS_SECONDS - PASS_APART_SECONDS)
+                rest = self._runtime.clock.sleep(PASS_SECONDS - PASS_APART_SECONDS)
+                await first_completed(self._hint.wait(), rest, "next-pass")
 
     async def listen(self) -> None:
         """Have a pass made soon after somebody touched a container that no task looks after.
 
-        One is made after each subscription, too: what happened before it, nobody was told of.
+        One is made after each subscription, too: there are no events of what happened before it.
         """
         runtime, back_off = self._runtime, BackOff(self._runtime.clock)
         while True:
             try:
                 async with runtime.engine.events(runtime.settings.agent_id) as changed:
-                    self._heard.set()
+                    self._hint.set()
                     async for internal_id in changed:
                         back_off.reset()
-                        if not self._sessions.looks_after(internal_id):
-                            self._heard.set()
+                        life = self._sessions.find(internal_id)
+                        if life is None or life.session.state.ended:
+                            self._hint.set()
             except AgentError as error:
-                log.debug("cannot hear the engine's events", error=str(error))
+                log.debug("cannot read the engine's events", error=str(error))
             except Exception:
-                log.exception("the engine's events cannot be heard by a defect")
+                log.exception("the engine's events cannot be read by a defect")
             await back_off.wait()
 
     async def close(self) -> None:
@@ -122,23 +124,19 @@ class Reconciler:
         listed = await self._runtime.engine.list(self._runtime.settings.agent_id)
         containers = [found for found in listed if LABEL_SESSION in found.labels]
         self._set_available(available=True)
-        trouble = await self._refresh_images()
+        trouble = None
+        try:
+            await self._images.refresh()
+        except AgentError as error:  # it must not keep sessions from being adopted
+            trouble = error
         if not self._sessions.reconciled:
             await self._recovery.adopt(containers)
         self._reap(containers)
-        self._settle_with_the_dead(containers)
+        self._end_leftovers(containers)
         await self._retain()
         await self._recovery.sweep(self._runtime.clock.time() - self._rules.log_seconds)
         if trouble is not None:
             raise trouble
-
-    async def _refresh_images(self) -> AgentError | None:
-        """Read what images there are; a failure must not keep sessions from being adopted."""
-        try:
-            await self._images.refresh()
-        except AgentError as error:
-            return error
-        return None
 
     async def settled(self) -> None:
         """Return when nothing that was found to do is under way."""
@@ -149,7 +147,9 @@ class Reconciler:
         """Remove containers of the agent without a session, once they are old enough."""
         now = self._runtime.clock.monotonic()
         unknown = [
-            found for found in containers if not self._sessions.knows(found.labels[LABEL_SESSION])
+            found
+            for found in containers
+            if self._sessions.find(found.labels[LABEL_SESSION]) is None
         ]
         self._orphans = {
             found.container: self._orphans.get(found.container, now) for found in unknown
@@ -161,13 +161,13 @@ class Reconciler:
                 log.warning("removing what no session answers for", container=found.name)
                 self._do(found.container, self._runtime.engine.remove(found.container))
 
-    def _settle_with_the_dead(self, containers: list[Container]) -> None:
+    def _end_leftovers(self, containers: list[Container]) -> None:
         """End what runs again although its session has ended; keep what was given up too early."""
         for found in containers:
             internal_id = found.labels[LABEL_SESSION]
-            if not self._sessions.is_over(internal_id):
+            life = self._sessions.find(internal_id)
+            if life is None or not life.started or life.session.holds_reservation:
                 continue
-            life = self._sessions.life(internal_id)
             if found.process is not None:
                 log.warning("killing what has ended", container=found.name, session=internal_id)
                 self._do(found.container, self._runtime.engine.kill(found.container, "SIGKILL"))
@@ -179,9 +179,10 @@ class Reconciler:
 
     async def _retain(self) -> None:
         """Remove what has been kept for long enough, or what room is needed for."""
-        runtime, disks, told = self._runtime, self._disks, self._disks.warnings
+        runtime, disks, before = self._runtime, self._disks, self._disks.warnings
         await runtime.records.run(disks.look)
-        ended = retention.with_ages(self._sessions.ended(), runtime.clock)
+        over = [each for each in self._sessions.each() if each.state.ended]
+        ended = retention.with_ages(over, runtime.clock)
         for _, session in ended:
             if session.internal_id in runtime.records.unrecorded and cleanup.is_at_rest(session):
                 life = self._sessions.life(session.internal_id)
@@ -198,7 +199,7 @@ class Reconciler:
             self._remove(found, internal_id, partial(cleanup.drop_log, runtime, life))
         for internal_id in found.sessions:
             self._remove(found, internal_id, partial(self._sessions.forget, internal_id))
-        if disks.warnings != told:
+        if disks.warnings != before:
             runtime.feed.host_changed()
 
     def _remove(
@@ -236,10 +237,6 @@ class Reconciler:
             log.warning("a chore failed, and comes again", error=str(error))
         except Exception:
             log.exception("a chore failed by a defect")
-
-    async def _until_heard(self, seconds: float) -> None:
-        """Wait for a hint, at most so long."""
-        await first_completed(self._heard.wait(), self._runtime.clock.sleep(seconds), "next-pass")
 
     def _set_available(self, *, available: bool, why: str = "") -> None:
         if available != self.engine_available:

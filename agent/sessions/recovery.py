@@ -51,7 +51,7 @@ class Recovery:
         self._resume(by_session)
         for internal_id, found in by_session.items():
             started = found.status is not ContainerStatus.CREATED
-            if started and not self._sessions.knows(internal_id):
+            if started and self._sessions.find(internal_id) is None:
                 await self._rebuild(internal_id, found)
         self._resume(by_session)
         for life in self._sessions.lives:
@@ -75,7 +75,7 @@ class Recovery:
 
     async def sweep(self, before: float) -> None:
         """Remove directories without a good record that nothing has written to since `before`."""
-        lost = [each for each in self._damaged if not self._sessions.knows(each)]
+        lost = [each for each in self._damaged if self._sessions.find(each) is None]
         self._damaged = await self._runtime.records.delete_old(lost, before)
 
     def _resume(self, by_session: dict[str, Container]) -> None:

@@ -1,4 +1,4 @@
-"""The start of a session, step by step, and its undoing."""
+"""The start of a session, step by step."""
 
 import contextlib
 import random
@@ -65,7 +65,7 @@ async def start(
 
     Raises:
         StartQueueFullError: Before anything is done.
-        AgentError: What the engine or the disk refuse; then `undo` must be called.
+        AgentError: What the engine or the disk refuse; then the start must be undone.
     """
     async with _slot(runtime, reservations.start_slots, session):
         await step("start.reserved")
@@ -100,11 +100,6 @@ def running(
     )
 
 
-def has_restarted(session: Session, container: Container) -> bool:
-    """True when a failed session's container was started again, and nobody recorded that."""
-    return session.state is State.RESTARTING and (container.start_time or 0) > session.since
-
-
 async def as_found(runtime: Runtime, session: Session, container: Container | None) -> Session:
     """A live session, given its container as the engine has it when its agent comes back.
 
@@ -122,14 +117,9 @@ async def as_found(runtime: Runtime, session: Session, container: Container | No
     return session.with_changes(process=process)
 
 
-def with_next_run(session: Session, container: Container) -> Session:
-    """The session in its state once somebody has started its container again."""
-    return session.with_next_run(container.process, container.address)
-
-
 def running_again(runtime: Runtime, session: Session, container: Container) -> Session:
     """The session as it is once its container has been started again."""
-    return with_next_run(session, container).to(
+    return session.with_next_run(container.process, container.address).to(
         State.RUNNING,
         at=container.start_time or runtime.clock.time(),
         start_time=container.start_time,
@@ -177,16 +167,6 @@ async def start_again(runtime: Runtime, session: Session) -> Container | None:
     except AgentError as error:
         log.warning("restarted, how is not known", session=session.internal_id, error=str(error))
         return None
-
-
-async def undo(runtime: Runtime, session: Session) -> None:
-    """Remove the container and the directory of a failed start.
-
-    Raises:
-        AgentError: The engine cannot, or the disk fails.
-    """
-    await runtime.engine.remove(container_name(session.internal_id))
-    await runtime.records.delete(session.internal_id)
 
 
 @contextlib.asynccontextmanager

@@ -67,7 +67,7 @@ class WarmPools:
         self._setbacks: dict[str, Setback] = {}
         self._refusals: dict[str, str] = {}
         self.warnings: tuple[str, ...] = ()
-        """Which pools are not full for a cause that somebody should know, as of the last look."""
+        """Which pools are not full, and why, as of the last look."""
 
     # -- for callers ---------------------------------------------------------------------------
 
@@ -86,13 +86,28 @@ class WarmPools:
         await self._orders.finish(self._set(order), f"warm-pool-{order.pool}")
 
     async def claim(self, internal_id: str, request: ClaimRequest) -> Session:
-        """Have a standby become a session, and return it once its game was told.
+        """Have a standby become a session, and return it once its game was notified.
 
         Raises:
             AgentError: What ClaimSession of agent.proto names.
         """
+        reconciled = self._sessions.reconciled
         with self._runtime.metrics.starting(Start.WARM, self._runtime.clock):
-            return await self._claim(internal_id, request)
+            try:
+                life = self._sessions.life(internal_id)
+            except SessionNotFoundError:
+                if not reconciled:
+                    raise NotReconciledError from None
+                raise StandbyNotClaimableError("it is unknown") from None
+            if life.session.standby is None:
+                raise StandbyNotClaimableError("it never was one")
+            if life.session.is_standby and not reconciled:
+                raise NotReconciledError
+            draining = self._reservations.drain.now.draining
+            if life.session.is_standby and draining and not request.again:
+                raise DrainingError
+            await claims.claim(life, request)
+            return life.session
 
     @property
     def pools(self) -> tuple[WarmPool, ...]:
@@ -106,7 +121,7 @@ class WarmPools:
     # -- for the daemon ------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Remember what was asked, before anything is served."""
+        """Load what was asked, before anything is served."""
         self._pools = await self._runtime.records.load_pools()
 
     async def run(self) -> None:
@@ -120,7 +135,9 @@ class WarmPools:
                 await self._runtime.clock.sleep(PASS_SECONDS)
             took = self._runtime.clock.monotonic() - began
             await self._runtime.clock.sleep(rest_after(took, PASS_SECONDS))
-            wait = self._runtime.clock.sleep(self._seconds_to_next())
+            now = self._runtime.clock.monotonic()
+            due = [each.until - now for each in self._setbacks.values() if each.until > now]
+            wait = self._runtime.clock.sleep(min([PASS_SECONDS, *due]))
             await first_completed(changed.wait(), wait, "warm-pools-look")
 
     def look(self) -> None:
@@ -129,7 +146,9 @@ class WarmPools:
             return
         if not self._found:
             found = self._sessions.standbys()
-            self._standbys = {life.session.internal_id: life for life in found if _is_ours(life)}
+            self._standbys = {
+                life.session.internal_id: life for life in found if life.session.is_given_back
+            }
             self._found = True
         self._take_stock()
         wanted = self._plan(cramped=())
@@ -147,23 +166,6 @@ class WarmPools:
         await asyncio.gather(self._ends.close(), self._orders.close())
 
     # -- inside --------------------------------------------------------------------------------
-
-    async def _claim(self, internal_id: str, request: ClaimRequest) -> Session:
-        reconciled = self._sessions.reconciled
-        try:
-            life = self._sessions.life(internal_id)
-        except SessionNotFoundError:
-            raise (
-                StandbyNotClaimableError("it is unknown") if reconciled else NotReconciledError()
-            ) from None
-        if life.session.standby is None:
-            raise StandbyNotClaimableError("it never was one")
-        if life.session.is_standby and not reconciled:
-            raise NotReconciledError
-        if life.session.is_standby and self._reservations.drain.now.draining and not request.again:
-            raise DrainingError
-        await claims.claim(life, request)
-        return life.session
 
     async def _set(self, order: WarmPool) -> None:
         async with self._ordering:
@@ -191,7 +193,7 @@ class WarmPools:
         return [
             life
             for life in self._standbys.values()
-            if _is_ours(life)
+            if life.session.is_given_back
             and not life.session.state.ended
             and not life.stop_asked.is_set()
             and not life.removed.is_set()
@@ -231,7 +233,8 @@ class WarmPools:
         session, pool = life.session, _pool_of(life)
         kept = self._failed.get(pool)
         if session.internal_id != kept and session.stop_reason is None:
-            self._set_back(life, _end_of(session))
+            how = session.detail or f"code {session.exit_code}"
+            self._set_back(life, f"it ended by itself: {session.end_reason}, {how}")
             self._failed[pool] = session.internal_id
             life = self._standbys.get(kept or "", life)
         asked = self._pools.get(pool)
@@ -299,44 +302,19 @@ class WarmPools:
             await back_off.wait()
 
     def _warnings(self) -> tuple[str, ...]:
-        causes = [(pool, cause) for pool in self.pools if (cause := self._cause(pool.pool))]
-        if not causes:
-            return ()
+        recent = self._runtime.clock.monotonic() - restarts.STEADY_SECONDS
+        causes = {pool: each.cause for pool, each in self._setbacks.items() if each.until > recent}
+        causes |= self._refusals
         ready = Counter(
             _pool_of(life) for life in self._live() if life.session.ready_time is not None
         )
         return tuple(
-            f"warm pool {pool.pool}: {ready[pool.pool]} of {pool.size} ready: {cause}"
-            for pool, cause in causes
-            if ready[pool.pool] < pool.size
+            f"warm pool {each.pool}: {ready[each.pool]} of {each.size} ready: {causes[each.pool]}"
+            for each in self.pools
+            if each.pool in causes and ready[each.pool] < each.size
         )
-
-    def _cause(self, pool: str) -> str:
-        setback, now = self._setbacks.get(pool), self._runtime.clock.monotonic()
-        if pool in self._refusals:
-            return self._refusals[pool]
-        recent = setback is not None and now - setback.until < restarts.STEADY_SECONDS
-        return setback.cause if setback is not None and recent else ""
-
-    def _seconds_to_next(self) -> float:
-        now = self._runtime.clock.monotonic()
-        due = [found.until - now for found in self._setbacks.values() if found.until > now]
-        return min([PASS_SECONDS, *due])
-
-
-def _is_ours(life: Life) -> bool:
-    return life.session.is_given_back
 
 
 def _pool_of(life: Life) -> str:
     standby = life.session.standby
     return standby.pool if standby is not None else ""
-
-
-def _end_of(session: Session) -> str:
-    """How a standby ended that nobody told to end."""
-    reason = session.end_reason.value if session.end_reason else "ended"
-    code = "" if session.exit_code is None else f", code {session.exit_code}"
-    return f"it ended by itself: {reason}{code}" + (
-        f": {session.detail}" if session.detail else ""
-    )

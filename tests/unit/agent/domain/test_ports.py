@@ -134,12 +134,12 @@ def test_a_tls_port_in_the_network_of_the_host_takes_two() -> None:
     pool = PortPool(20000, 20003)
     tls = PortRequest(7778, Protocol.TCP, tls=True, pinned=20002)
     [port] = pool.reserve("a", [tls], in_host=True)
-    assert (port.host, port.inner, port.told) == (20002, 20000, 20000)
+    assert (port.host, port.inner, port.own) == (20002, 20000, 20000)
     with pytest.raises(NoFreePortError):
         pool.reserve("b", [PortRequest(n, Protocol.TCP, tls=True) for n in (1, 2)], in_host=True)
     assert pool.free(Protocol.TCP) == 2
     [alone] = pool.reserve("c", [PortRequest(7778, Protocol.TCP, tls=True)])
-    assert (alone.inner, alone.told) == (0, alone.host)
+    assert (alone.inner, alone.own) == (0, alone.host)
     pool.release("a")
     again = PortPool(20000, 20003)
     again.adopt("a", (port,))

@@ -1,9 +1,7 @@
 from dataclasses import replace
 
-import pytest
-
 from agent.domain.deadlines import Deadlines, deadline_by, due_by
-from agent.domain.restarts import next_delay, should_restart
+from agent.domain.restarts import next_delay
 from tests.support.fakes import FakeClock
 
 
@@ -16,23 +14,6 @@ def test_the_delay_doubles_from_one_second_to_sixty() -> None:
 
 def test_a_process_that_ran_long_begins_at_the_first_delay() -> None:
     assert next_delay(60.0, ran_for=3600) == 1.0
-
-
-@pytest.mark.parametrize(
-    ("wanted", "exit_code", "stopping", "answer"),
-    [
-        (True, 1, False, True),
-        (True, 137, False, True),
-        (True, None, False, True),
-        (True, 0, False, False),
-        (True, 1, True, False),
-        (False, 1, False, False),
-    ],
-)
-def test_failures_alone_are_restarted(
-    *, wanted: bool, exit_code: int | None, stopping: bool, answer: bool
-) -> None:
-    assert should_restart(wanted=wanted, exit_code=exit_code, stopping=stopping) is answer
 
 
 def test_on_the_same_boot_the_wall_clock_does_not_matter() -> None:

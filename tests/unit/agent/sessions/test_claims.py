@@ -79,8 +79,8 @@ async def test_a_claimed_standby_is_a_session_of_its_claimant(
     await settle()
     claim = agent.sessions.life(session.internal_id).session.claim
     assert claim is not None
-    assert claim.told
-    assert recorded(agent, session).claim == replace(claim, told=False)  # there is no signal
+    assert claim.notified
+    assert recorded(agent, session).claim == replace(claim, notified=False)  # there is no signal
 
 
 async def test_a_repeat_answers_the_session(agent: Agent) -> None:
@@ -260,7 +260,7 @@ async def test_an_agent_that_ends_at_any_step_of_a_claim(host: Host, step: str) 
             assert told(agent, found)["standby"]
         else:
             assert told(agent, found)["id"] == "m1"
-            with pytest.raises(StandbyNotClaimableError, match="somebody else's"):
+            with pytest.raises(StandbyNotClaimableError, match="another session's"):
                 await agent.warm_pools.claim(standby.internal_id, a_claim("m2", again=True))
         again = await agent.warm_pools.claim(standby.internal_id, a_claim(ttl=600.0, again=True))
         assert again.deadline is not None
@@ -278,7 +278,7 @@ async def test_a_repeat_while_it_is_recorded_that_the_game_was_told_has_its_answ
     saving, go_on, save = asyncio.Event(), asyncio.Event(), agent.records.save
 
     async def slowly(session: Session) -> None:
-        if session.claim is not None and session.claim.told:
+        if session.claim is not None and session.claim.notified:
             saving.set()
             await go_on.wait()
         await save(session)
@@ -324,7 +324,7 @@ async def test_without_its_directory_a_standby_is_in_doubt(host: Host, *, claime
             assert found.standby is not None
             assert found.standby.in_doubt
             assert len(ready(agent)) == 2  # it does not count: it may be somebody's
-            with pytest.raises(StandbyNotClaimableError, match="somebody's already"):
+            with pytest.raises(StandbyNotClaimableError, match="claimed already"):
                 await agent.warm_pools.claim(standby.internal_id, a_claim("m2"))
             await ordered(agent, a_pool(0, revision=agent.warm_pools.pools[0].revision + 1))
             assert agent.sessions.life(standby.internal_id).session.state is State.RUNNING
@@ -335,7 +335,7 @@ async def test_without_its_directory_a_standby_is_in_doubt(host: Host, *, claime
         assert (again.spec.identity.session_id, again.is_standby) == ("m1", False)
         assert again.process == standby.process
     async with host() as agent:
-        with pytest.raises(StandbyNotClaimableError, match="somebody else's"):
+        with pytest.raises(StandbyNotClaimableError, match="another session's"):
             await agent.warm_pools.claim(standby.internal_id, a_claim("m2"))
 
 

@@ -129,7 +129,7 @@ async def test_undoing_goes_on_when_the_engine_cannot_help_at_once(agent: Agent)
     with pytest.raises(EngineTimeoutError):
         await agent.sessions.start(an_id(), a_spec())
     assert not agent.nothing_is_held()
-    assert agent.sessions.settled() == []
+    assert agent.sessions.started() == []
     await agent.clock.advance(31)
     await until(lambda: agent.sessions.all() == [])
     await assert_nothing_is_left(agent)

@@ -117,7 +117,7 @@ async def test_f21_a_session_is_told_once_the_flows_to_its_ports_are_forgotten(
     start = asyncio.create_task(agent.sessions.start(an_id(), a_spec(network_mode=mode)))
     await agent.steps.reached("flows")
     assert engine.calls[-1][0] == "start"
-    assert agent.sessions.settled() == []
+    assert agent.sessions.started() == []
     assert not start.done()
     agent.steps.release("flows")
     session = await start

@@ -43,7 +43,7 @@ async def test_a_kill_at_any_step_of_a_start_leaves_all_of_it_or_nothing(
         assert agent.sessions.reconciled
         found = await host.engine.list(agent.runtime.settings.agent_id)
         if step in {"start.started", "start.saved"}:
-            assert [session.state for session in agent.sessions.settled()] == [State.RUNNING]
+            assert [session.state for session in agent.sessions.started()] == [State.RUNNING]
             assert len(found) == 1
         else:
             await until(lambda: agent.sessions.all() == [])

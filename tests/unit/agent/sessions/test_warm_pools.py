@@ -164,7 +164,7 @@ async def test_a_pool_that_crashes_again_and_again_does_not_spin(
             for each in ready(agent):
                 crash(agent, each)
             await settle()
-            ended = [each for each in agent.sessions.ended() if each.is_standby]
+            ended = [each for each in agent.sessions.each() if each.state.ended]
             assert len(ended) == 1  # of all that crashed the last one is kept, for its log
             await clock.advance(delay - 0.5)
             assert standbys(agent) == []

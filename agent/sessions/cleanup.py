@@ -4,30 +4,59 @@ The log is sealed, then the container is removed, then the log. A session has on
 a time, and none once it was forgotten; what was broken off is done again, from the record.
 """
 
+import contextlib
+
 from agent.domain.engine import name_of
-from agent.domain.session import Session
+from agent.domain.errors import AgentError, ContainerGoneError, DiskFullError, EngineError
 from agent.kernel.disks import Disks
-from agent.sessions import ending
+from agent.logs import reading as logs
 from agent.sessions.life import Life
 from agent.sessions.runtime import Runtime
+from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 
+SEAL_TRIES = 5
+"""How often the engine may fail to read a log before its rest counts as lost: half a minute."""
+
 
 async def seal(runtime: Runtime, disks: Disks, life: Life) -> None:
-    """Take the log into the host's keeping, however long that takes."""
+    """Take the log into the host's keeping, however long that takes.
+
+    One that the engine fails to read SEAL_TRIES times is kept as far as it could be read. Those
+    that found no room try again one at a time, so that not all take room and none has enough.
+    """
+    back_off, failures, internal_id = BackOff(runtime.clock), 0, life.session.internal_id
+    alone: contextlib.AbstractAsyncContextManager[None] = contextlib.nullcontext()
+    sealed = None
     try:
-        sealed = await ending.seal_log(runtime, disks, life.session)
+        while sealed is None:
+            try:
+                async with alone:
+                    size = await logs.seal(
+                        runtime.engine,
+                        runtime.records,
+                        life.session,
+                        runtime.failpoint,
+                        partly=failures >= SEAL_TRIES,
+                    )
+                runtime.metrics.sealed_bytes.inc(size)
+                sealed = True
+            except ContainerGoneError:
+                sealed = False
+            except AgentError as error:
+                failures += isinstance(error, EngineError)
+                alone = (
+                    disks.sealing if isinstance(error, DiskFullError) else contextlib.nullcontext()
+                )
+                disks.lacks_room(internal_id, error)
+                log.warning("cannot seal the log", session=internal_id, error=str(error))
+                await back_off.wait()
         await runtime.failpoint("log.sealed")
     finally:
-        disks.found_room(life.session.internal_id)
+        disks.found_room(internal_id)
     await life.save(life.session.with_changes(log_sealed=sealed, container_removed=not sealed))
-
-
-def is_at_rest(session: Session) -> bool:
-    """Return whether the task of an ended session, which writes its record, has finished."""
-    return session.process is None and (session.log_sealed or session.container_removed)
 
 
 async def record(life: Life) -> None:

@@ -110,24 +110,15 @@ class DiskLimits:
             pass  # its own task sees to that
         except AgentError as error:  # what is not known ends no session
             log.warning("what it wrote is not known", session=internal_id, error=str(error))
-        else:
-            self._judge(session, written)
+        limit = self._limit(session)
+        if limit and written > limit:
+            log.warning("ended by its limit of disk", session=internal_id, written=written)
+            life = self._sessions.find(internal_id)
+            if life is not None and not life.session.state.ended:
+                self._sessions.end(life, EndReason.DISK)
         now = runtime.clock.monotonic()
         look = self._looks[internal_id] = _Look(now, now - began, written, free)
         return look
-
-    def _judge(self, session: Session, written: int) -> None:
-        limit = self._limit(session)
-        if limit and written > limit:
-            log.warning(
-                "ended by its limit of disk",
-                session=session.internal_id,
-                written=written,
-                limit=limit,
-            )
-            life = self._sessions.find(session.internal_id)
-            if life is not None and not life.session.state.ended:
-                self._sessions.end(life, EndReason.DISK)
 
     def _limit(self, session: Session) -> int:
         """Bytes that a session may write; 0 for no limit."""

@@ -1,17 +1,14 @@
 """The end of a session: asked for, seen at the process, confirmed by the engine, recorded."""
 
-import contextlib
 from signal import SIGKILL
 
 from agent.domain.engine import Container, name_of
-from agent.domain.errors import AgentError, ContainerGoneError, DiskFullError, EngineError
+from agent.domain.errors import AgentError, ContainerGoneError
 from agent.domain.history import Run, signal_of, with_run
 from agent.domain.session import Process, Session
-from agent.kernel.disks import Disks
-from agent.logs import reading as logs
 from agent.sessions.runtime import Runtime
 from tiltyard.contract import EndReason, State
-from tiltyard.runtime.back_off import RETRY_FIRST_SECONDS, BackOff
+from tiltyard.runtime.back_off import RETRY_FIRST_SECONDS
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import first_completed
 
@@ -22,8 +19,6 @@ KILL_SECONDS = 10.0
 CONFIRM_SECONDS = 30.0
 """How long the engine may call a container running whose process is gone."""
 CONFIRM_STEP_SECONDS = 0.02
-SEAL_TRIES = 5
-"""How often the engine may fail to read a log before its rest counts as lost: half a minute."""
 
 
 async def end_process(runtime: Runtime, session: Session, process: Process) -> bool:
@@ -138,34 +133,6 @@ def ended(session: Session, container: Container | None, *, now: float) -> Sessi
         end_reason=_reason(session, container if known else None),
         detail=detail,
     )
-
-
-async def seal_log(runtime: Runtime, disks: Disks, session: Session) -> bool:
-    """Take the log into the host's keeping, however long that takes; False when it is gone.
-
-    One that the engine fails to read SEAL_TRIES times is kept as far as it could be read. Those
-    that found no room try again one at a time, so that not all take room and none has enough.
-    """
-    back_off, failures = BackOff(runtime.clock), 0
-    turn: contextlib.AbstractAsyncContextManager[None] = contextlib.nullcontext()
-    while True:
-        try:
-            final = failures >= SEAL_TRIES
-            async with turn:
-                sealed = await logs.seal(
-                    runtime.engine, runtime.records, session, runtime.failpoint, partly=final
-                )
-        except ContainerGoneError:
-            return False
-        except AgentError as error:
-            failures += isinstance(error, EngineError)
-            turn = disks.sealing if isinstance(error, DiskFullError) else contextlib.nullcontext()
-            disks.lacks_room(session.internal_id, error)
-            log.warning("cannot seal the log", session=session.internal_id, error=str(error))
-            await back_off.wait()
-        else:
-            runtime.metrics.sealed_bytes.inc(sealed)
-            return True
 
 
 def _reason(session: Session, container: Container | None) -> EndReason:

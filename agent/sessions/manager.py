@@ -130,11 +130,6 @@ class SessionManager:
         """All sessions, in no order."""
         return (life.session for life in self._lives.values() if not life.removed.is_set())
 
-    def standbys(self) -> list[Life]:
-        """All that nobody has claimed, ended ones and those in doubt included, in no order."""
-        lives = self._lives.values()
-        return [each for each in lives if each.session.is_standby and not each.removed.is_set()]
-
     def uses_image(self, image: str) -> bool:
         """True while a session that has not ended, or a container that is kept, is of an image."""
         return any(

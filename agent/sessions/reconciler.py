@@ -184,7 +184,9 @@ class Reconciler:
         over = [each for each in self._sessions.each() if each.state.ended]
         ended = retention.with_ages(over, runtime.clock)
         for _, session in ended:
-            if session.internal_id in runtime.records.unrecorded and cleanup.is_at_rest(session):
+            unrecorded = session.internal_id in runtime.records.unrecorded
+            sealed = session.log_sealed or session.container_removed
+            if unrecorded and sealed and session.process is None:  # its own task has finished
                 life = self._sessions.life(session.internal_id)
                 self._do(session.internal_id, cleanup.record(life))
         shortage = disks.take_shortage()

@@ -145,7 +145,7 @@ class WarmPools:
         if not self._sessions.reconciled:
             return
         if not self._found:
-            found = self._sessions.standbys()
+            found = self._sessions.lives
             self._standbys = {
                 life.session.internal_id: life for life in found if life.session.is_given_back
             }

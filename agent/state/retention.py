@@ -50,20 +50,9 @@ class Due:
 
 
 def with_ages(ended: Iterable[Session], clock: HostClock) -> list[tuple[float, Session]]:
-    """Ended sessions, each with how many seconds ago it ended.
-
-    Boot time decides on the boot on which it did, after that the wall clock.
-    """
-    found = []
-    for session in ended:
-        since = session.kept_since
-        if since is None:
-            now = clock.time()
-            seconds = now - (session.end_time or now)
-        else:
-            seconds = clock.boottime() - due_by(clock, since)
-        found.append((seconds, session))
-    return found
+    """Ended sessions, each with how many seconds ago it ended."""
+    now = clock.boottime()
+    return [(now - due_by(clock, each.kept_since), each) for each in ended if each.kept_since]
 
 
 def fair_order(oldest_first: Iterable[Session]) -> list[str]:

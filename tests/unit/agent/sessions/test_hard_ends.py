@@ -12,7 +12,8 @@ from agent.domain.errors import (
 )
 from agent.domain.session import Process, Session
 from agent.logs.reading import UNREADABLE
-from agent.sessions.ending import KILL_SECONDS, SEAL_TRIES
+from agent.sessions.cleanup import SEAL_TRIES
+from agent.sessions.ending import KILL_SECONDS
 from agent.state.drain import DrainOrder
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until, until_sealed

@@ -165,7 +165,8 @@ class Engine(Interface):
     """A container engine. Every call has a deadline of its own.
 
     All methods raise EngineUnavailableError, EngineTimeoutError (the outcome is unknown: read
-    again) and EngineError; further errors are named with each.
+    again) and EngineError, those of one container but `remove` ContainerGoneError; further errors
+    are named with each.
     """
 
     async def info(self) -> EngineInfo:
@@ -190,16 +191,11 @@ class Engine(Interface):
         Raises:
             PortTakenError: Another process has one of its ports.
             ImageCannotRunError: Its program cannot be started.
-            ContainerGoneError: There is none of this name.
         """
         ...
 
     async def inspect(self, container: str) -> Container:
-        """Describe one container by id or name.
-
-        Raises:
-            ContainerGoneError: There is none.
-        """
+        """Describe one container by id or name."""
         ...
 
     async def list(self, agent_id: str) -> list[Container]:
@@ -210,18 +206,11 @@ class Engine(Interface):
         """Bytes that a container wrote: its own layer, and the volumes that its image declares.
 
         The engine walks all of its files, so it may take long.
-
-        Raises:
-            ContainerGoneError: There is none.
         """
         ...
 
     async def kill(self, container: str, signal: str) -> None:
-        """Send a signal, `SIGTERM` or `SIGKILL`; nothing happens to one that does not run.
-
-        Raises:
-            ContainerGoneError: There is none.
-        """
+        """Send a signal, `SIGTERM` or `SIGKILL`; nothing happens to one that does not run."""
         ...
 
     async def remove(self, container: str) -> None:
@@ -267,7 +256,6 @@ class Engine(Interface):
         Without, a response may restart once.
 
         Raises:
-            ContainerGoneError: There is none.
             EngineUnavailableError: It is read for longer than `longest` seconds. Files that the
                 engine has dropped keep their room on its disk until then.
         """
@@ -281,7 +269,6 @@ class Engine(Interface):
         The engine holds the container's lock while the body is unread: read at full speed.
 
         Raises:
-            ContainerGoneError: There is none.
             PathNotFoundError: It has no such file or folder.
         """
         ...

@@ -1,9 +1,7 @@
 """The host ports of a range, and who holds them. Pure: whether others have a port is asked.
 
-Free ports queue: the next one taken is the one that has been free longest. So a port returns
-within 180 s of its release only when no other port is free, without
-a timer. One that another process uses goes to the end of the queue. TCP and UDP are
-separate spaces.
+Free ports queue: the next one taken is the one that has been free longest, so that a port returns
+soon after its release only when no other is free. One that another process uses goes to the end.
 """
 
 from collections import Counter

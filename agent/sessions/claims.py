@@ -29,11 +29,8 @@ from tiltyard.contract import Identity, State
 async def claim(life: Life, request: ClaimRequest) -> None:
     """Make a session of `request` of a running standby, or join such a claim.
 
-    It returns once that is recorded and the game has been notified, or cannot be.
-
-    Raises:
-        StandbyNotClaimableError: It is another's, or not ready, or has ended.
-        DiskFullError: It cannot be recorded.
+    It returns once that is recorded and the game has been notified, or cannot be. Raises
+    StandbyNotClaimableError, and DiskFullError when it cannot be recorded.
     """
     pending, session = life.pending_claim, life.session
     if pending is not None:

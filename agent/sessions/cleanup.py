@@ -67,11 +67,7 @@ async def record(life: Life) -> None:
 
 
 async def remove_container(runtime: Runtime, life: Life) -> None:
-    """Remove the container of a session whose log is sealed.
-
-    Raises:
-        AgentError: The engine cannot.
-    """
+    """Remove the container of a session whose log is sealed."""
     async with life.cleanup_lock:
         if life.session.container_removed or life.removed.is_set():
             return
@@ -81,11 +77,7 @@ async def remove_container(runtime: Runtime, life: Life) -> None:
 
 
 async def drop_log(runtime: Runtime, life: Life) -> None:
-    """Remove the log of a session whose container is gone.
-
-    Raises:
-        DiskFullError: It cannot be removed.
-    """
+    """Remove the log of a session whose container is gone."""
     async with life.cleanup_lock:
         if life.removed.is_set():
             return
@@ -96,9 +88,7 @@ async def drop_log(runtime: Runtime, life: Life) -> None:
 async def take_back(runtime: Runtime, disks: Disks, life: Life, container: str) -> None:
     """Keep a container, by its id, that turned up after it was given up.
 
-    An engine may come back from a reboot without some of what it had, and then find it. The log
-    is sealed as after any end; a container whose log was sealed before is of no more use. Raises
-    the engine's errors.
+    An engine may come back from a reboot without some of what it had, and then find it.
     """
     session = life.session
     if session.log_sealed:

@@ -64,9 +64,8 @@ async def end_of(runtime: Runtime, process: Process) -> None:
 async def ended_container(runtime: Runtime, session: Session) -> Container | None:
     """The container once the engine has seen that its process ended; None when it is gone.
 
-    A container with a live process was started again by somebody else. One that the engine calls
-    running without a process for CONFIRM_SECONDS is answered as it is. An engine that does not
-    answer is asked again: how a process ended is unknown until then.
+    A container with a live process was started again by others. One that the engine calls running
+    without a process for CONFIRM_SECONDS is returned as it is.
     """
     name, clock = name_of(session), runtime.clock
     step, first_lie = CONFIRM_STEP_SECONDS, None
@@ -88,10 +87,7 @@ async def ended_container(runtime: Runtime, session: Session) -> Container | Non
 
 
 def failed(session: Session, container: Container | None, *, delay: float, now: float) -> Session:
-    """The session as it is once a run has failed, and it is to start again after `delay` seconds.
-
-    `container` is as the engine describes it, None when it does not.
-    """
+    """The session once a run has failed, and it is to start again after `delay` seconds."""
     end_time = container.end_time if container and container.end_time else now
     exit_code = container.exit_code if container else None
     oom_killed = container is not None and _oom_killed(session, container)
@@ -108,10 +104,9 @@ def failed(session: Session, container: Container | None, *, delay: float, now: 
 
 
 def ended(session: Session, container: Container | None, *, now: float) -> Session:
-    """The session as it is once its container has ended for good.
+    """The session once its container has ended for good.
 
-    Dead rather than exited when there is nothing to ask: no container, or one that the engine
-    does not let go of.
+    Dead rather than exited without a container, or with one that the engine does not let go of.
     """
     if container is None:
         detail = session.detail or "its container vanished"

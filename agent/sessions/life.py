@@ -76,11 +76,7 @@ class Life:
         return self._session.state is not State.CREATED
 
     async def wait_started(self) -> None:
-        """Return when the start has succeeded.
-
-        Raises:
-            AgentError: What it failed with.
-        """
+        """Return when the start has succeeded; raise what it failed with."""
         await self._start_finished.wait()
         if self.start_error is not None:
             raise self.start_error

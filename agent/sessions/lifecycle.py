@@ -96,23 +96,20 @@ class Lifecycle:
 
     async def _stay(self) -> None:
         """Continue until the session has ended and is sealed, also after an internal error."""
+        life = self._life
         while True:
             try:
-                await self._live_and_seal()
+                while not life.session.state.ended:
+                    await self._live_on()
+                if life.session.process is not None:
+                    await self._outlive(life.session.process)
+                if not (life.session.log_sealed or life.session.container_removed):
+                    await cleanup.seal(self._runtime, self._reservations.disks, life)
             except Exception:
                 log.exception("a step failed by a defect")
                 await self._runtime.clock.sleep(RETRY_LONGEST_SECONDS)
             else:
                 return
-
-    async def _live_and_seal(self) -> None:
-        life = self._life
-        while not life.session.state.ended:
-            await self._live_on()
-        if life.session.process is not None:
-            await self._outlive(life.session.process)
-        if not (life.session.log_sealed or life.session.container_removed):
-            await cleanup.seal(self._runtime, self._reservations.disks, life)
 
     async def _live_on(self) -> None:
         """Do what the state asks for, until the next one."""

@@ -40,10 +40,7 @@ CLOSE_SECONDS = 5.0
 
 
 class SessionManager:
-    """Starts, stops and knows the sessions of a host.
-
-    An RPC never owns work: it starts or joins a session's task here, and waits.
-    """
+    """Starts, stops and knows the sessions of a host; a caller only waits for a session's task."""
 
     def __init__(self, runtime: Runtime, reservations: Reservations) -> None:
         self._runtime = runtime
@@ -62,8 +59,7 @@ class SessionManager:
     async def start(self, internal_id: str, spec: SessionSpec) -> Session:
         """Start a session, or join the start of this id, and return it once it runs.
 
-        Raises:
-            AgentError: What StartSession of agent.proto names.
+        Raises what StartSession of agent.proto names.
         """
         life = self._find(internal_id)
         if life is None:
@@ -81,13 +77,11 @@ class SessionManager:
     def start_standby(self, pool: WarmPool) -> Life:
         """Begin the start of a standby in a start slot that is held for it, and return its life.
 
-        Raises:
-            AgentError: What admission refuses.
+        Raises what admission refuses.
         """
         internal_id = str(uuid.uuid4())
-        spec = pool.spec_for(internal_id)
         with self._runtime.metrics.refusals(Start.STANDBY):
-            return self._begin(internal_id, spec, pool.standby)
+            return self._begin(internal_id, pool.spec_for(internal_id), pool.standby)
 
     async def stop(self, internal_id: str, reason: EndReason, *, discard: bool = False) -> Session:
         """Have a session end and return it once it has; `discard` removes all that is left of it.
@@ -112,11 +106,7 @@ class SessionManager:
         return life.session
 
     def life(self, internal_id: str) -> Life:
-        """Return a session to wait on.
-
-        Raises:
-            SessionNotFoundError: The id is unknown.
-        """
+        """Return a session to wait on; SessionNotFoundError when the id is unknown."""
         life = self._find(internal_id)
         if life is None:
             raise SessionNotFoundError(internal_id)
@@ -209,17 +199,12 @@ class SessionManager:
         """Begin or call off a drain, and have every game read of it in its session.json.
 
         Returns when the host will be empty at the latest, in Unix time, None when nothing says so,
-        and how many sessions it has.
-
-        Raises:
-            StaleRevisionError: The order that holds is newer.
-            DiskFullError: It cannot be written.
+        and how many sessions it has. Raises StaleRevisionError and DiskFullError.
         """
-        drain = self._reservations.drain
         # A caller that goes away must not leave it half done, nor two write at one time.
         await self._drains.finish(self._set_drain(order), "drain")
         live = [each for each in self.all() if not (each.state.ended or each.is_given_back)]
-        return drain.empty_time(live), len(live)
+        return self._reservations.drain.empty_time(live), len(live)
 
     async def _set_drain(self, order: DrainOrder) -> None:
         async with self._drain_lock:

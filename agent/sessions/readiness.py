@@ -1,8 +1,4 @@
-"""When players can reach a session: once its processes have bound every port that it declares.
-
-Each run of a session is watched from its start; what has been seen is recorded, so that an agent
-that was restarted continues for those that are not ready yet, and leaves the others alone.
-"""
+"""When players can reach a session: once its processes have bound every port that it declares."""
 
 from agent.domain.errors import AgentError
 from agent.domain.session import Process, Session
@@ -31,9 +27,8 @@ async def watch(runtime: Runtime, life: Life, process: Process) -> None:
     if session.ready_time is not None:
         return
     name = f"ready-{session.internal_id}"
-    if await first_completed(
-        _ready(runtime, session, process), _over(runtime, life, process), name
-    ):
+    over = first_completed(ending.end_of(runtime, process), life.stop_asked.wait(), f"{name}-over")
+    if await first_completed(_ready(runtime, session, process), over, name):
         await life.save(session.with_changes(ready_time=runtime.clock.time()))
 
 
@@ -55,8 +50,3 @@ async def _ready(runtime: Runtime, session: Session, process: Process) -> None:
         took = runtime.clock.monotonic() - began
         await runtime.clock.sleep(max(wait, rest_after(took, LONGEST_SECONDS)))
         wait = min(wait * GROWTH, LONGEST_SECONDS)
-
-
-async def _over(runtime: Runtime, life: Life, process: Process) -> None:
-    name = f"over-{life.session.internal_id}"
-    await first_completed(ending.end_of(runtime, process), life.stop_asked.wait(), name)

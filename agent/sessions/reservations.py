@@ -23,11 +23,7 @@ class StartSlots(FairSlots):
         self.slots = slots
 
     async def acquire(self, account: str, within: float | None = None) -> None:
-        """Take a slot, waiting for one up to `within` seconds.
-
-        Raises:
-            StartQueueFullError: None was free in time.
-        """
+        """Take a slot; StartQueueFullError when none is free within `within` seconds."""
         if self.take():
             return
         try:
@@ -58,8 +54,7 @@ class Reservations:
     def take(self, session: Session) -> Session:
         """Reserve all that a new session needs, in one step of the event loop, or nothing.
 
-        Raises:
-            AgentError: What StartSession of agent.proto names for a host that cannot take it.
+        Raises what StartSession of agent.proto names for a host that cannot take it.
         """
         spec = session.spec
         if self.drain.now.draining:
@@ -82,11 +77,7 @@ class Reservations:
         self.capacity.adopt(session.internal_id, session.spec.reservation, session.gpu_ids)
 
     def swap_ports(self, session: Session) -> Session:
-        """Exchange a session's ports for others.
-
-        Raises:
-            NoFreePortError: There are no others; it holds none then.
-        """
+        """Exchange a session's ports for others; NoFreePortError when there are none."""
         self.ports.release(session.internal_id)
         return self._with_ports(session)
 

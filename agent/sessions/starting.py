@@ -45,11 +45,7 @@ Step = Callable[[str], Awaitable[None]]
 
 
 def check_spec(settings: HostSettings, spec: SessionSpec) -> None:
-    """Check the environment before anything is reserved.
-
-    Raises:
-        InvalidArgumentError: It is too long, or sets what the host sets.
-    """
+    """Check the environment before anything is reserved; raises InvalidArgumentError."""
     injected = longest_injected(
         settings.env_prefixes, spec.identity.session_id, settings.public_address, spec.ports
     )
@@ -61,11 +57,8 @@ async def start(
 ) -> Session:
     """Record, create and start a session that holds its reservation; returns it running.
 
-    A process that has ended by the time of the return counts as started.
-
-    Raises:
-        StartQueueFullError: Before anything is done.
-        AgentError: What the engine or the disk refuse; then the start must be undone.
+    A process that has ended by the time of the return counts as started. Raises what the engine
+    and the disk refuse, and StartQueueFullError; then the start must be undone.
     """
     async with _slot(runtime, reservations.start_slots, session):
         await step("start.reserved")
@@ -129,14 +122,7 @@ def running_again(runtime: Runtime, session: Session, container: Container) -> S
 
 
 async def start_container(runtime: Runtime, name: str) -> Container:
-    """Start a container, again and again for a moment while the firewall is in others' hands.
-
-    Returns it as it is then.
-
-    Raises:
-        FirewallFailedError: After FIREWALL_TRIES.
-        AgentError: What else the engine refuses.
-    """
+    """Start a container; try FIREWALL_TRIES times while others hold the firewall."""
     wait = FIREWALL_FIRST_SECONDS
     for _ in range(FIREWALL_TRIES - 1):
         try:
@@ -149,11 +135,7 @@ async def start_container(runtime: Runtime, name: str) -> Container:
 
 
 async def start_again(runtime: Runtime, session: Session) -> Container | None:
-    """Start an ended session's container once more; None when how that went is not known yet.
-
-    Raises:
-        AgentError: What the engine refuses it for.
-    """
+    """Start an ended session's container once more; None when how that went is not known yet."""
     try:
         await start_container(runtime, name_of(session))
     except (EngineUnavailableError, EngineTimeoutError, FirewallFailedError) as error:

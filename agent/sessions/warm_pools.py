@@ -74,10 +74,7 @@ class WarmPools:
     async def set(self, order: WarmPool) -> None:
         """Keep this number of standbys of a pool, also after a restart of the agent.
 
-        Raises:
-            StaleRevisionError: The order that holds is newer.
-            InvalidArgumentError: Its id is not valid, or no standby of it could ever be of use.
-            DiskFullError: It cannot be written.
+        Raises what SetWarmPool of agent.proto names.
         """
         checked_id(order.pool, "pool_id")
         if order.spec is not None:
@@ -88,8 +85,7 @@ class WarmPools:
     async def claim(self, internal_id: str, request: ClaimRequest) -> Session:
         """Have a standby become a session, and return it once its game was notified.
 
-        Raises:
-            AgentError: What ClaimSession of agent.proto names.
+        Raises what ClaimSession of agent.proto names.
         """
         reconciled = self._sessions.reconciled
         with self._runtime.metrics.starting(Start.WARM, self._runtime.clock):

@@ -56,11 +56,10 @@ class HostDrain:
         self._take(await self._records.load_drain())
 
     async def set(self, order: DrainOrder) -> bool:
-        """Begin or call off a drain.
+        """Begin or call off a drain; False when nothing changed.
 
-        Revision 0 is of somebody on the host: it takes the place of what holds, until the control
-        plane asks for something else. Another is idempotent. False when nothing changed. Raises
-        StaleRevisionError and DiskFullError.
+        Revision 0 is of an operator on the host and holds until the control plane's next order.
+        Raises StaleRevisionError and DiskFullError.
         """
         revision, known = order.revision, self.now.revision
         if 0 < revision < known:

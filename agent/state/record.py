@@ -52,10 +52,8 @@ F = TypeVar("F", bound="Closable")
 
 THREADS = 4
 """Enough that one slow flush does not block the others; more do not help a disk."""
-
 PUBLIC_FORMAT = 1
 """Of session.json. Games are rarely rebuilt: incremented only with a major version."""
-
 STOPPED = "stopped-"
 """Begins the name of a file that says what a session was stopped for."""
 
@@ -73,10 +71,7 @@ def decode_session(data: bytes) -> Session:
 
 
 def encode_label(session: Session) -> str:
-    """The record for the container's label, as of its creation, without what may be secret.
-
-    It is what a session is rebuilt from when its directory is lost.
-    """
+    """The record for the container's label, without what may be secret."""
     return encode_session(session.with_changes(spec=session.spec.without_secrets)).decode()
 
 
@@ -199,8 +194,7 @@ class Records:
     async def open(self) -> str:
         """Make what is missing, empty the spool, and return the agent's id.
 
-        Raises:
-            RuntimeError: Another agent runs on this directory, or a newer one has.
+        RuntimeError when another agent runs on this directory, or a newer one has.
         """
         return await self.run(self._open)
 

@@ -231,15 +231,16 @@ class FakeEngine:
         self._lost[call] += 1
 
     def end(self, container: str, exit_code: int, *, oom: bool = False) -> None:
-        """Let the process of a running container end."""
+        """Let the process of a running container end, or the engine see that it was lost."""
         held = self._find(container)
-        assert held.process is not None, f"{container} does not run"
+        assert held.status is ContainerStatus.RUNNING, f"{container} does not run"
         process, held.process = held.process, None
         held.status, held.end_time = ContainerStatus.ENDED, self._clock.time()
         held.exit_code, held.oom_killed = exit_code, oom
         self._free_ports(held)
         held.poke()
-        self._ends.pop(process).set()
+        if process is not None:
+            self._ends.pop(process).set()
         self._tell(held)
 
     def write_files(self, container: str, size: int) -> None:

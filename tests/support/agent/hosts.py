@@ -13,7 +13,7 @@ from agent.domain.capacity import Capacity
 from agent.domain.deadlines import Deadlines
 from agent.domain.host_report import HostReport
 from agent.domain.ports import PortPool
-from agent.domain.session import Port
+from agent.domain.session import Port, Session
 from agent.domain.steps import STEPS
 from agent.images.images import Images
 from agent.kernel.disks import Disks
@@ -22,6 +22,7 @@ from agent.metrics.instruments import Metrics
 from agent.network.tls_certificate import CertificateFiles
 from agent.network.tls_ports import TlsPorts
 from agent.rpc.service import AgentService, Services
+from agent.sessions.life import Life
 from agent.sessions.manager import SessionManager
 from agent.sessions.reconciler import Reconciler
 from agent.sessions.recovery import Recovery
@@ -30,12 +31,12 @@ from agent.sessions.runtime import HostSettings, Runtime
 from agent.sessions.warm_pools import WarmPools
 from agent.settings.policy import Policy
 from agent.state.drain import HostDrain
-from agent.state.record import Records
+from agent.state.record import Records, decode_session
 from agent.state.retention import Rules
 from tests.support.agent.cgroups import FakeCgroups
-from tests.support.agent.samples import IMAGE, MEBIBYTE
+from tests.support.agent.samples import IMAGE, MEBIBYTE, a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
-from tiltyard.contract import Protocol, Resources
+from tiltyard.contract import EndReason, Protocol, Resources, State
 
 
 def nobody_else(_protocol: Protocol, _port: int) -> bool:
@@ -43,7 +44,7 @@ def nobody_else(_protocol: Protocol, _port: int) -> bool:
     return True
 
 
-async def let_go(work: asyncio.Task[None]) -> None:
+async def let_go(work: asyncio.Task[Any]) -> None:
     """Have a program end, unless the test did so, and wait until it has let go of everything.
 
     To cancel it a second time would break that off.
@@ -122,6 +123,36 @@ class Agent:
             metrics=self.runtime.metrics,
         )
         return AgentService(services)
+
+    def now(self, internal_id: str) -> Session:
+        """A session as it stands."""
+        return self.sessions.life(internal_id).session
+
+    def recorded(self, internal_id: str) -> Session:
+        """A session as its record has it."""
+        return decode_session((self.records.directory(internal_id) / "record.json").read_bytes())
+
+    async def reached(self, internal_id: str, state: State | None = None) -> Life:
+        """Wait until a session is in a state, or has ended."""
+        life = self.sessions.life(internal_id)
+        await life.wait_for(lambda now: now.state.ended if state is None else now.state is state)
+        return life
+
+    async def ended(self) -> Session:
+        """A session that was stopped, and whose log is sealed."""
+        session = await self.sessions.start(an_id(), a_spec())
+        await self.sessions.stop(session.internal_id, EndReason.STOPPED)
+        await until_sealed(self, session.internal_id)
+        return self.now(session.internal_id)
+
+    @contextlib.asynccontextmanager
+    async def timed(self) -> AsyncIterator[None]:
+        """Have deadlines kept meanwhile."""
+        keeper = asyncio.create_task(self.sessions.keep_deadlines(), name="deadlines")
+        try:
+            yield
+        finally:
+            await let_go(keeper)
 
     async def ready(self, internal_id: str) -> None:
         """Wait until a session is ready: for the time being nothing more of it is recorded."""

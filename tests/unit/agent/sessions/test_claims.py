@@ -23,7 +23,7 @@ from agent.domain.steps import CLAIM_STEPS
 from agent.sessions.claims import checked_request
 from agent.sessions.life import ClaimRequest
 from agent.state.drain import DrainOrder
-from agent.state.record import Records, decode_session
+from agent.state.record import Records
 from tests.support.agent.hosts import Agent, Host
 from tests.support.agent.pools import a_claim, a_pool, kept_full, ordered, ready, standbys, told
 from tests.support.agent.samples import a_spec, an_id
@@ -44,11 +44,6 @@ def claiming(
 ) -> asyncio.Task[Session]:
     claim = agent.warm_pools.claim(standby.internal_id, request or a_claim())
     return asyncio.create_task(claim, name="claim")
-
-
-def recorded(agent: Agent, session: Session) -> Session:
-    path = agent.records.directory(session.internal_id) / "record.json"
-    return decode_session(path.read_bytes())
 
 
 def signals(agent: Agent, session: Session) -> int:
@@ -77,10 +72,12 @@ async def test_a_claimed_standby_is_a_session_of_its_claimant(
     assert (read["standby"], read["request"]) == (False, {"map": "ü"})
     assert read["expire_time"] == round((now + 600) * 1000)
     await settle()
-    claim = agent.sessions.life(session.internal_id).session.claim
+    claim = agent.now(session.internal_id).claim
     assert claim is not None
     assert claim.notified
-    assert recorded(agent, session).claim == replace(claim, notified=False)  # there is no signal
+    assert agent.recorded(session.internal_id).claim == replace(
+        claim, notified=False
+    )  # there is no signal
 
 
 async def test_a_repeat_answers_the_session(agent: Agent) -> None:
@@ -113,8 +110,10 @@ async def test_of_fifty_callers_one_gets_the_standby(agent: Agent) -> None:
     [won] = [each for each in answers if isinstance(each, Session)]
     refused = [each for each in answers if isinstance(each, StandbyNotClaimableError)]
     assert len(refused) == 49
-    found = agent.sessions.life(standby.internal_id).session
-    assert found.spec.identity == recorded(agent, found).spec.identity == won.spec.identity
+    found = agent.now(standby.internal_id)
+    assert (
+        found.spec.identity == agent.recorded(found.internal_id).spec.identity == won.spec.identity
+    )
     assert told(agent, found)["id"] == won.spec.identity.session_id
 
 
@@ -152,7 +151,7 @@ async def test_what_ends_cannot_be_claimed(agent: Agent, *, stopped: bool) -> No
         agent.engine.end(name, 0)
         await stopping
     await settle()
-    assert agent.sessions.life(standby.internal_id).session.is_standby
+    assert agent.now(standby.internal_id).is_standby
 
 
 async def test_a_drained_host_hands_out_none_but_repeats(agent: Agent) -> None:
@@ -163,7 +162,7 @@ async def test_a_drained_host_hands_out_none_but_repeats(agent: Agent) -> None:
     found = await agent.warm_pools.claim(standby.internal_id, a_claim(again=True))
     assert told(agent, found)["draining"]
     async with kept_full(agent):
-        assert agent.sessions.life(standby.internal_id).session.state is State.RUNNING
+        assert agent.now(standby.internal_id).state is State.RUNNING
 
 
 async def test_what_is_being_claimed_is_not_stopped_as_too_many(agent: Agent) -> None:
@@ -176,7 +175,7 @@ async def test_what_is_being_claimed_is_not_stopped_as_too_many(agent: Agent) ->
         agent.steps.release("claim.begun")
         assert (await claim).state is State.RUNNING
         await settle()
-        assert agent.sessions.life(standby.internal_id).session.stop_reason is None
+        assert agent.now(standby.internal_id).stop_reason is None
 
 
 async def test_a_claim_that_cannot_be_recorded_is_none(
@@ -254,7 +253,7 @@ async def test_an_agent_that_ends_at_any_step_of_a_claim(host: Host, step: str) 
     await host.clock.advance(60)
     async with host() as agent:
         await settle()
-        found = agent.sessions.life(standby.internal_id).session
+        found = agent.now(standby.internal_id)
         assert found.is_standby == (step == "claim.begun")
         if found.is_standby:
             assert told(agent, found)["standby"]
@@ -319,7 +318,7 @@ async def test_without_its_directory_a_standby_is_in_doubt(host: Host, *, claime
         await agent.records.delete(standby.internal_id)
     for _ in range(2):  # also when it has a record again
         async with host() as agent, kept_full(agent):
-            found = agent.sessions.life(standby.internal_id).session
+            found = agent.now(standby.internal_id)
             assert (found.is_standby, found.state) == (True, State.RUNNING)
             assert found.standby is not None
             assert found.standby.in_doubt
@@ -327,7 +326,7 @@ async def test_without_its_directory_a_standby_is_in_doubt(host: Host, *, claime
             with pytest.raises(StandbyNotClaimableError, match="claimed already"):
                 await agent.warm_pools.claim(standby.internal_id, a_claim("m2"))
             await ordered(agent, a_pool(0, revision=agent.warm_pools.pools[0].revision + 1))
-            assert agent.sessions.life(standby.internal_id).session.state is State.RUNNING
+            assert agent.now(standby.internal_id).state is State.RUNNING
             revision = agent.warm_pools.pools[0].revision + 1
             await ordered(agent, a_pool(1, revision=revision))
     async with host() as agent:
@@ -347,7 +346,7 @@ async def test_who_is_in_doubt_can_be_removed_and_is_left_alone_by_a_drain(host:
         await ordered(agent, a_pool(0, revision=2))
         assert await agent.sessions.set_drain(DrainOrder(1, draining=True)) == (None, 1)
         await settle()
-        assert agent.sessions.life(standby.internal_id).session.state is State.RUNNING
+        assert agent.now(standby.internal_id).state is State.RUNNING
         await agent.sessions.stop(standby.internal_id, EndReason.STOPPED, discard=True)
         assert agent.sessions.all() == []
 

@@ -7,24 +7,16 @@ import pytest
 from agent.sessions import cleanup
 from agent.sessions.reconciler import REMOVED_AT_ONCE
 from tests.faults.memory_host import assert_survived
-from tests.support.agent.hosts import Agent, assert_nothing_is_left, until_sealed
-from tests.support.agent.samples import a_spec, an_id
+from tests.support.agent.hosts import Agent, assert_nothing_is_left
 from tests.support.fake_clock import settle
 from tiltyard.contract import EndReason
-
-
-async def _ended(agent: Agent) -> str:
-    session = await agent.sessions.start(an_id(), a_spec())
-    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-    await until_sealed(agent, session.internal_id)
-    return session.internal_id
 
 
 async def test_containers_that_are_due_at_one_time_leave_the_engine_free_for_starts(
     agent: Agent,
 ) -> None:
     for _ in range(2 * REMOVED_AT_ONCE + 1):
-        await _ended(agent)
+        await agent.ended()
     await agent.clock.advance(4 * 3600)
     agent.engine.hold("remove")
     await agent.reconciler.pass_once()
@@ -39,7 +31,7 @@ async def test_containers_that_are_due_at_one_time_leave_the_engine_free_for_sta
 async def test_a_session_is_discarded_once_its_log_is_removed_and_not_meanwhile(
     agent: Agent, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    internal_id = await _ended(agent)
+    internal_id = (await agent.ended()).internal_id
     life = agent.sessions.life(internal_id)
     await cleanup.remove_container(agent.runtime, life)
     real, slow = agent.records.drop_log, asyncio.Event()

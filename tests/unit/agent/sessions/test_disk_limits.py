@@ -8,10 +8,10 @@ from pathlib import Path
 
 from agent.domain.engine import container_name
 from agent.domain.errors import EngineTimeoutError
-from agent.domain.session import MEBIBYTE, Session
+from agent.domain.session import MEBIBYTE
 from agent.kernel.disks import Disk, Disks
 from agent.sessions.disk_limits import LOOK_LONGEST_SECONDS, LOOK_SECONDS, DiskLimits
-from tests.support.agent.hosts import Agent, Host
+from tests.support.agent.hosts import Agent, Host, let_go
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import settle
 from tiltyard.contract import EndReason, State
@@ -31,8 +31,7 @@ async def watched(agent: Agent, limit: int = HOSTS_LIMIT) -> AsyncIterator[None]
     try:
         yield
     finally:
-        watch.cancel()
-        await asyncio.gather(watch, return_exceptions=True)
+        await let_go(watch)
 
 
 async def started(agent: Agent, written: int = 0, *, limit: int = 0, restart: bool = True) -> str:
@@ -43,14 +42,10 @@ async def started(agent: Agent, written: int = 0, *, limit: int = 0, restart: bo
     return session.internal_id
 
 
-def now(agent: Agent, internal_id: str) -> Session:
-    return agent.sessions.life(internal_id).session
-
-
 def looks(agent: Agent) -> list[str]:
     """The sessions whose containers were measured, in order."""
     names = {
-        now(agent, each.internal_id).container: each.internal_id for each in agent.sessions.all()
+        agent.now(each.internal_id).container: each.internal_id for each in agent.sessions.all()
     }
     return [names[subject] for call, subject in agent.engine.calls if call == "written_bytes"]
 
@@ -66,11 +61,11 @@ async def test_a_session_beyond_its_limit_ends_and_its_neighbours_do_not(agent: 
     async with watched(agent):
         await agent.clock.advance(2 * LOOK_SECONDS)
     for internal_id in (own, default):
-        ended = now(agent, internal_id)
+        ended = agent.now(internal_id)
         assert (ended.state, ended.end_reason) == (State.EXITED, EndReason.DISK)
         assert ended.restart_count == 0
         assert "limit of disk" in ended.detail
-    assert {now(agent, each).state for each in spared} == {State.RUNNING}
+    assert {agent.now(each).state for each in spared} == {State.RUNNING}
 
 
 async def test_without_limits_nobody_is_looked_at(agent: Agent) -> None:
@@ -86,9 +81,9 @@ async def test_what_the_engine_does_not_tell_ends_nobody(agent: Agent) -> None:
     async with watched(agent):
         await agent.clock.advance(LOOK_SECONDS + 2)
         assert looks(agent) == [internal_id]
-        assert now(agent, internal_id).state is State.RUNNING
+        assert agent.now(internal_id).state is State.RUNNING
         await agent.clock.advance(LOOK_SECONDS + 2)
-        assert now(agent, internal_id).end_reason is EndReason.DISK
+        assert agent.now(internal_id).end_reason is EndReason.DISK
 
 
 async def test_a_container_that_takes_long_to_look_at_is_looked_at_less_often(
@@ -148,8 +143,7 @@ async def test_a_session_that_waits_for_its_restart_ends_too(agent: Agent) -> No
         agent.engine.hold("start")
         agent.engine.end(container_name(internal_id), 1)
         await agent.clock.advance(2 * LOOK_SECONDS)
-        assert now(agent, internal_id).state is State.RESTARTING
+        assert agent.now(internal_id).state is State.RESTARTING
         agent.engine.release("start")
-        life = agent.sessions.life(internal_id)
-        await life.wait_for(lambda session: session.state.ended)
+        life = await agent.reached(internal_id)
     assert life.session.end_reason is EndReason.DISK

@@ -1,10 +1,8 @@
 """A host that is drained: what it takes, what its games read, and what it stops when."""
 
 import asyncio
-import contextlib
 import itertools
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -13,7 +11,7 @@ from agent.domain.errors import DrainingError, InvalidArgumentError, StaleRevisi
 from agent.domain.session import Session
 from agent.rpc import wire
 from agent.state.drain import DrainOrder
-from tests.support.agent.hosts import Agent, Host, until
+from tests.support.agent.hosts import Agent, Host, let_go, until
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fakes import FakeClock
 from tiltyard.agent.v1 import agent_pb2 as pb
@@ -29,16 +27,6 @@ def _told(agent: Agent, session: Session) -> tuple[Any, Any]:
 
 def _drained(agent: Agent) -> bool:
     return agent.reservations.drain.now.draining
-
-
-@contextlib.asynccontextmanager
-async def _timed(agent: Agent) -> AsyncIterator[None]:
-    keeper = asyncio.create_task(agent.sessions.keep_deadlines(), name="deadlines")
-    try:
-        yield
-    finally:
-        keeper.cancel()
-        await asyncio.gather(keeper, return_exceptions=True)
 
 
 async def test_a_drained_host_takes_no_new_session_until_that_is_called_off(agent: Agent) -> None:
@@ -77,13 +65,12 @@ async def test_what_is_left_after_the_deadline_is_stopped(agent: Agent, clock: F
     restarted = await agent.sessions.start(an_id(), a_spec(restart=True))
     session = await agent.sessions.start(an_id(), a_spec())
     await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=60))
-    async with _timed(agent):
+    async with agent.timed():
         await clock.advance(59)
-        assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
+        assert agent.now(session.internal_id).state is State.RUNNING
         await clock.advance(1)
         for each in (restarted, session):
-            life = agent.sessions.life(each.internal_id)
-            await life.wait_for(lambda now: now.state.ended)
+            life = await agent.reached(each.internal_id)
             assert (life.session.state, life.session.end_reason) == (
                 State.EXITED,
                 EndReason.DRAIN,
@@ -98,14 +85,14 @@ async def test_the_deadline_passes_while_the_agent_is_away_and_the_wall_clock_ju
         await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=60))
     await host.clock.advance(30)
     host.clock.jump(86400)
-    async with host() as agent, _timed(agent):
+    async with host() as agent, agent.timed():
         with pytest.raises(DrainingError):
             await agent.sessions.start(an_id(), a_spec())
         await host.clock.advance(29)
-        assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
+        assert agent.now(session.internal_id).state is State.RUNNING
     host.clock.jump(-10 * 86400)
     await host.clock.advance(60)
-    async with host() as agent, _timed(agent):
+    async with host() as agent, agent.timed():
         life = agent.sessions.life(session.internal_id)
         await host.clock.advance(1)
         await life.wait_for(lambda now: now.state.ended)
@@ -118,15 +105,14 @@ async def test_a_session_that_turns_up_after_the_deadline_is_stopped_too(host: H
         await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=60))
         await agent.lose_record(session.internal_id)
     await host.clock.advance(61)
-    async with host(reconcile=False) as agent, _timed(agent):
+    async with host(reconcile=False) as agent, agent.timed():
         await host.clock.advance(
             1
         )  # the deadline has passed before anything is known of the session
         await agent.pass_over()
-        assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
+        assert agent.now(session.internal_id).state is State.RUNNING
         await host.clock.advance(10)
-        life = agent.sessions.life(session.internal_id)
-        await life.wait_for(lambda now: now.state.ended)
+        life = await agent.reached(session.internal_id)
         assert life.session.end_reason is EndReason.DRAIN
 
 
@@ -206,8 +192,7 @@ async def test_a_caller_that_goes_away_leaves_no_order_half_done(agent: Agent) -
         agent.sessions.set_drain(DrainOrder(1, draining=True)), name="order"
     )
     await asyncio.sleep(0)
-    order.cancel()
-    await asyncio.gather(order, return_exceptions=True)
+    await let_go(order)
     await until(lambda: _drained(agent))
     await until(lambda: _told(agent, session) == (True, None))
     assert (await agent.records.load_drain()).draining

@@ -36,7 +36,7 @@ async def test_a_game_that_ignores_sigterm_is_killed_after_the_grace_period(agen
     agent.engine.ignores_sigterm.add(f"tiltyard-{session.internal_id}")
     stopper = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))
     await agent.clock.advance(9)
-    assert agent.sessions.life(session.internal_id).session.state is State.SHUTTINGDOWN
+    assert agent.now(session.internal_id).state is State.SHUTTINGDOWN
     assert not stopper.done()
     await agent.clock.advance(2)
     assert (await stopper).exit_code == 137
@@ -113,10 +113,7 @@ async def test_an_end_that_cannot_be_waited_for_is_no_end(
     failures = [EngineTimeoutError("inspect")]
 
     async def failing(process: Process) -> None:
-        if (
-            failures
-            and agent.sessions.life(session.internal_id).session.state is not State.RUNNING
-        ):
+        if failures and agent.now(session.internal_id).state is not State.RUNNING:
             raise failures.pop()
         await wait_end(process)
 
@@ -174,7 +171,7 @@ async def test_an_ended_container_and_later_the_session_itself_are_forgotten(age
     await agent.clock.advance(4 * 3600 + 1)
     await agent.pass_over()
     assert await agent.engine.list(agent.runtime.settings.agent_id) == []
-    assert agent.sessions.life(session.internal_id).session.log_sealed
+    assert agent.now(session.internal_id).log_sealed
     await agent.clock.advance(7 * 86400)
     await agent.pass_over()
     await assert_nothing_is_left(agent)

@@ -37,7 +37,7 @@ async def _assert_alone(agent: Agent, session: Session) -> None:
     assert container.container == session.container
     assert container.name == container_name(session.internal_id)
     assert [_named(told) for told in agent.sessions.all()] == [_named(session)]
-    assert set(agent.engine._published) == {(p.protocol.value, p.host) for p in session.ports}
+    assert set(agent.engine.published) == {(p.protocol.value, p.host) for p in session.ports}
     pool = agent.reservations.ports
     for port in session.ports:
         assert pool.free(port.protocol) == pool.last - pool.first
@@ -130,7 +130,7 @@ async def test_f14_a_removal_whose_answer_is_lost_is_told_when_it_is_known(agent
     agent.engine.answer_lost_next("remove")
     with pytest.raises(EngineTimeoutError):
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
-    assert not agent.sessions.life(session.internal_id).session.container_removed
+    assert not agent.now(session.internal_id).container_removed
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
     await assert_nothing_is_left(agent)
 

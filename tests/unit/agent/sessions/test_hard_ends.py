@@ -10,24 +10,23 @@ from agent.domain.errors import (
     EngineUnavailableError,
     SessionNotFoundError,
 )
-from agent.domain.session import Process, Session
+from agent.domain.session import Process
 from agent.logs.reading import UNREADABLE
 from agent.sessions.cleanup import SEAL_TRIES
 from agent.sessions.ending import KILL_SECONDS
 from agent.state.drain import DrainOrder
 from tests.faults.memory_host import assert_survived
-from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until, until_sealed
+from tests.support.agent.hosts import (
+    Agent,
+    Host,
+    assert_nothing_is_left,
+    let_go,
+    until,
+    until_sealed,
+)
 from tests.support.agent.samples import a_spec, an_id
 from tiltyard.contract import EndReason, State
 from tiltyard.runtime.back_off import RETRY_FIRST_SECONDS
-
-
-def _now(agent: Agent, internal_id: str) -> Session:
-    return agent.sessions.life(internal_id).session
-
-
-def _held_ports(agent: Agent) -> bool:
-    return not agent.nothing_is_held()
 
 
 async def test_a_due_lifetime_ends_the_process_while_the_engine_does_not_answer(
@@ -38,11 +37,11 @@ async def test_a_due_lifetime_ends_the_process_while_the_engine_does_not_answer(
     agent.engine.unavailable = True
     await agent.clock.advance(61)
     agent.sessions.end_due()
-    await until(lambda: session.process not in agent.engine._ends)
-    assert _now(agent, session.internal_id).state is State.SHUTTINGDOWN
+    await until(lambda: session.process not in agent.engine.living)
+    assert agent.now(session.internal_id).state is State.SHUTTINGDOWN
     agent.engine.unavailable = False
     await agent.clock.advance(2)
-    ended = _now(agent, session.internal_id)
+    ended = agent.now(session.internal_id)
     assert (ended.state, ended.exit_code) == (State.EXITED, 143)
     assert ended.end_reason is EndReason.TTL
 
@@ -64,11 +63,11 @@ async def test_f09_an_end_that_is_due_comes_while_the_engine_hangs_since_the_sta
             agent.sessions.end_due()
         await until(lambda: due.process not in host.engine.living)
         assert not agent.sessions.reconciled
-        assert _now(agent, due.internal_id).state is State.SHUTTINGDOWN
+        assert agent.now(due.internal_id).state is State.SHUTTINGDOWN
         host.engine.unavailable = False
         await agent.pass_over()
         await host.clock.advance(2)
-        ended = _now(agent, due.internal_id)
+        ended = agent.now(due.internal_id)
         assert (ended.state, ended.exit_code, ended.end_reason) == (State.EXITED, 143, reason)
         if reason is EndReason.STOPPED:
             await stop
@@ -91,7 +90,7 @@ async def test_f09_of_another_boot_no_process_is_touched_before_the_engine_tells
         host.engine.unavailable = False
         await agent.pass_over()
         await host.clock.advance(2)
-        assert _now(agent, session.internal_id).end_reason is EndReason.TTL
+        assert agent.now(session.internal_id).end_reason is EndReason.TTL
         await assert_survived(agent)
 
 
@@ -108,7 +107,7 @@ async def test_a_kill_that_cannot_be_sent_proves_nothing(
     stop = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))
     for _ in range(5):
         await agent.clock.advance(KILL_SECONDS)
-    assert _now(agent, session.internal_id).state is State.SHUTTINGDOWN
+    assert agent.now(session.internal_id).state is State.SHUTTINGDOWN
     agent.engine.unavailable = False
     await agent.clock.advance(KILL_SECONDS)
     await agent.clock.advance(KILL_SECONDS)
@@ -127,11 +126,11 @@ async def test_what_a_process_that_cannot_be_killed_uses_stays_held(host: Host) 
             await host.clock.advance(KILL_SECONDS)
         with pytest.raises(CannotKillError):
             await stop
-        assert _now(agent, internal_id).state is State.DEAD
-        assert _held_ports(agent)
+        assert agent.now(internal_id).state is State.DEAD
+        assert not agent.nothing_is_held()
     # The next run of the agent knows, too.
     async with host() as agent:
-        assert _held_ports(agent)
+        assert not agent.nothing_is_held()
         await host.clock.advance(KILL_SECONDS)
         with pytest.raises(CannotKillError):
             await agent.sessions.stop(internal_id, EndReason.STOPPED)
@@ -152,8 +151,8 @@ async def test_a_log_that_cannot_be_read_to_its_end_is_kept_as_far_as_it_can(age
     agent.engine.break_log(name, 2, broken, times=SEAL_TRIES + 1)
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     await agent.clock.advance(RETRY_FIRST_SECONDS)
-    assert not _now(agent, session.internal_id).log_sealed
-    while not _now(agent, session.internal_id).log_sealed:
+    assert not agent.now(session.internal_id).log_sealed
+    while not agent.now(session.internal_id).log_sealed:
         await agent.clock.advance(RETRY_FIRST_SECONDS)
     sealed = agent.records.log_path(session.internal_id).read_bytes()
     assert sealed == b"one\ntwo\n" + UNREADABLE % str(broken).encode()
@@ -165,7 +164,7 @@ async def test_a_log_that_fails_once_within_is_sealed_whole(agent: Agent) -> Non
     agent.engine.write_log(name, b"one\ntwo\n")
     agent.engine.break_log(name, 1, EngineError("logs", "unexpected number of bytes"))
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-    while not _now(agent, session.internal_id).log_sealed:
+    while not agent.now(session.internal_id).log_sealed:
         await agent.clock.advance(RETRY_FIRST_SECONDS)
     assert agent.records.log_path(session.internal_id).read_bytes() == b"one\ntwo\n"
 
@@ -190,8 +189,7 @@ async def test_a_discard_goes_on_when_nobody_waits_any_more(agent: Agent) -> Non
         agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
     )
     await agent.engine.held("remove")
-    asked.cancel()
-    await asyncio.gather(asked, return_exceptions=True)
+    await let_go(asked)
     agent.engine.release("remove")
     await until(lambda: agent.directories() == [])
     await assert_nothing_is_left(agent)
@@ -207,8 +205,8 @@ async def test_a_container_whose_start_is_unknown_keeps_its_ports_until_it_is_re
     agent.engine.fail_next("remove", EngineUnavailableError("gone"))
     with pytest.raises(EngineUnavailableError):
         await agent.sessions.start(an_id(), a_spec())
-    assert _held_ports(agent)
-    assert agent.engine.all
+    assert not agent.nothing_is_held()
+    assert agent.engine.containers(agent.runtime.settings.agent_id)
     await agent.clock.advance(1)
     await until(agent.nothing_is_held)
     await assert_nothing_is_left(agent)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent.sessions import life
-from tests.support.agent.hosts import Host
+from tests.support.agent.hosts import Host, let_go
 from tests.support.agent.samples import a_spec, an_id
 from tiltyard.contract import EndReason
 from tiltyard.runtime.logging.events import Event, bind
@@ -34,8 +34,7 @@ async def test_an_engine_that_is_down_fills_no_log(
             for session in sessions:
                 agent.sessions.life(session.internal_id).ask_stop(EndReason.STOPPED)
             await host.clock.advance(300)
-            reconciling.cancel()
-            await asyncio.gather(reconciling, return_exceptions=True)
+            await let_go(reconciling)
     finally:
         logging.getLogger().removeHandler(keep)
     assert len(caplog.records) > 45, "there is nothing to keep quiet"

@@ -22,7 +22,7 @@ from agent.domain.errors import (
     SpecConflictError,
 )
 from agent.domain.steps import START_STEPS
-from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until
+from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, let_go, until
 from tests.support.agent.samples import a_spec, an_id
 from tiltyard.contract import EndReason, PortRequest, Protocol, SessionSpec, State
 
@@ -66,8 +66,7 @@ async def test_a_cancelled_wait_at_any_step_leaves_no_orphan(agent: Agent, step:
     agent.steps.hold(step)
     caller = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
     await agent.steps.reached(step)
-    caller.cancel()
-    await asyncio.gather(caller, return_exceptions=True)
+    await let_go(caller)
     agent.steps.release(step)
     session = await agent.sessions.start(internal_id, a_spec())
     assert session.state is State.RUNNING
@@ -135,21 +134,16 @@ async def test_undoing_goes_on_when_the_engine_cannot_help_at_once(agent: Agent)
     await assert_nothing_is_left(agent)
 
 
-async def test_a_pinned_port_that_somebody_else_uses_is_refused(agent: Agent) -> None:
-    agent.engine.occupy("udp", 20050)
-    with pytest.raises(PortTakenError):
-        await agent.sessions.start(
-            an_id(), a_spec(ports=(PortRequest(7777, Protocol.UDP, pinned=20050),))
-        )
-    await assert_nothing_is_left(agent)
-
-
-async def test_ports_all_used_by_others_are_refused_with_nothing_left(host: Host) -> None:
+@pytest.mark.parametrize("pinned", [0, 20001])
+async def test_ports_that_others_use_are_refused_with_nothing_left(
+    host: Host, pinned: int
+) -> None:
     for port in range(20000, 20003):
         host.engine.occupy("udp", port)
+    request = PortRequest(7777, Protocol.UDP, pinned=pinned)
     async with host(ports=(20000, 20002)) as agent:
         with pytest.raises(PortTakenError):
-            await agent.sessions.start(an_id(), a_spec())
+            await agent.sessions.start(an_id(), a_spec(ports=(request,)))
         await assert_nothing_is_left(agent)
 
 
@@ -178,14 +172,6 @@ async def test_an_environment_that_expands_too_far_is_refused(
     with pytest.raises(InvalidArgumentError, match=r"^cannot accept env: "):
         await agent.sessions.start(an_id(), _expanding(variables, references))
     await assert_nothing_is_left(agent)
-
-
-@pytest.mark.parametrize(("variables", "references"), [(1, 127), (8, 120)])
-async def test_an_environment_that_just_fits_starts(
-    agent: Agent, variables: int, references: int
-) -> None:
-    session = await agent.sessions.start(an_id(), _expanding(variables, references))
-    assert session.state is State.RUNNING
 
 
 @pytest.mark.parametrize(

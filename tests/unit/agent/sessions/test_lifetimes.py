@@ -19,16 +19,12 @@ HOUR = 3600
 async def test_a_short_lifetime_is_kept_that_began_while_the_next_one_was_far_away(
     agent: Agent, clock: FakeClock
 ) -> None:
-    keeper = asyncio.create_task(agent.sessions.keep_deadlines(), name="deadlines")
-    try:
+    async with agent.timed():
         await agent.sessions.start(an_id(), a_spec(ttl=10.0 * HOUR))
         await clock.advance(60)  # the keeper sleeps
         session = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
         await clock.advance(61)
-        assert agent.sessions.life(session.internal_id).session.stop_reason is EndReason.TTL
-    finally:
-        keeper.cancel()
-        await asyncio.gather(keeper, return_exceptions=True)
+        assert agent.now(session.internal_id).stop_reason is EndReason.TTL
 
 
 @pytest.mark.parametrize("jump", [-HOUR, HOUR])

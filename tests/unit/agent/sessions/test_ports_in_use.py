@@ -15,7 +15,7 @@ from agent.domain.errors import (
 )
 from agent.domain.session import Session
 from agent.sessions.starting import FIREWALL_TRIES
-from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until
+from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, let_go, until
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import EndReason, NetworkMode, PortRequest, Protocol, State
@@ -162,12 +162,10 @@ async def test_f21_what_a_killed_agent_left_to_do_is_done_by_the_next(
             host.engine.end(f"tiltyard-{internal_id}", 1)
             await host.clock.advance(1)
         await agent.steps.reached("flows")
-        start.cancel()
-        await asyncio.gather(start, return_exceptions=True)
+        await let_go(start)
     async with host() as agent:
         await host.clock.advance(1)
-        life = agent.sessions.life(internal_id)
-        await life.wait_for(lambda now: now.state is State.RUNNING)
+        life = await agent.reached(internal_id, State.RUNNING)
         assert agent.flows_forgotten == [life.session.ports]
 
 
@@ -176,7 +174,7 @@ async def test_adoption_leaves_the_flows_of_players_alone(host: Host) -> None:
         session = await play(agent)
     async with host() as agent:
         await host.clock.advance(0)
-        assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
+        assert agent.now(session.internal_id).state is State.RUNNING
         assert agent.flows_forgotten == []
 
 

@@ -9,16 +9,10 @@ from agent.domain.engine import container_name
 from agent.domain.errors import EngineError
 from agent.domain.session import Session
 from agent.sessions.readiness import LONGEST_SECONDS
-from agent.state.record import decode_session
 from tests.support.agent.hosts import Agent, Host, until
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import EndReason, State
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
 
 
 @pytest.fixture
@@ -43,15 +37,11 @@ def is_ready(session: Session) -> bool:
     return session.ready_time is not None
 
 
-def recorded(agent: Agent, internal_id: str) -> Session:
-    return decode_session((agent.records.directory(internal_id) / "record.json").read_bytes())
-
-
 async def test_it_is_ready_once_its_ports_are_bound(host: Host) -> None:
     async with host() as agent:
         internal_id = await started(agent)
         await host.clock.advance(100)
-        session = agent.sessions.life(internal_id).session
+        session = agent.now(internal_id)
         assert (session.state, session.ready_time) == (State.RUNNING, None)
         with agent.runtime.feed.subscribe() as subscription:
             host.engine.bind(container_name(internal_id))
@@ -61,8 +51,8 @@ async def test_it_is_ready_once_its_ports_are_bound(host: Host) -> None:
         assert told.ready_time is not None
         assert bound_time <= told.ready_time <= bound_time + LONGEST_SECONDS
         assert told.sequence > session.sequence
-        assert recorded(agent, internal_id).ready_time == told.ready_time
-        assert agent.sessions.life(internal_id).session == told
+        assert agent.recorded(internal_id).ready_time == told.ready_time
+        assert agent.now(internal_id) == told
 
 
 async def test_what_binds_soon_is_seen_soon(host: Host) -> None:
@@ -105,7 +95,7 @@ async def test_each_run_becomes_ready(host: Host) -> None:
         host.engine.binds_at_once = False
         host.engine.end(container_name(internal_id), 1)
         await host.clock.advance(30)
-        again = agent.sessions.life(internal_id).session
+        again = agent.now(internal_id)
         assert (again.restart_count, again.ready_time) == (1, None)
         host.engine.bind(container_name(internal_id))
         await host.clock.advance(LONGEST_SECONDS)
@@ -136,8 +126,8 @@ async def test_a_restarted_agent_goes_on_for_those_that_are_not_ready(
         await until(lambda: bool(looked))
         await host.clock.advance(10)
         assert known.process not in looked
-        assert agent.sessions.life(early).session.ready_time == known.ready_time
-        assert agent.sessions.life(late).session.ready_time is None
+        assert agent.now(early).ready_time == known.ready_time
+        assert agent.now(late).ready_time is None
         host.engine.bind(container_name(late))
         await host.clock.advance(LONGEST_SECONDS)
         session = await becomes(agent, late, is_ready)

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import shutil
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -19,7 +18,7 @@ from agent.domain.session import Session
 from agent.domain.steps import REMOVAL_STEPS, RESTART_STEPS
 from agent.state.record import Records
 from agent.state.tombstones import Tombstones
-from tests.support.agent.hosts import Agent, Host, until, until_sealed
+from tests.support.agent.hosts import Agent, Host, let_go, until
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import EndReason, State
@@ -50,13 +49,6 @@ def _lists(engine: FakeEngine) -> int:
     return sum(call == "list" for call, _ in engine.calls)
 
 
-async def _ended(agent: Agent) -> Session:
-    session = await agent.sessions.start(an_id(), a_spec())
-    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-    await until_sealed(agent, session.internal_id)
-    return agent.sessions.life(session.internal_id).session
-
-
 async def _runs(agent: Agent, session: Session) -> bool:
     found = await agent.engine.list(agent.runtime.settings.agent_id)
     return any(each.name == _name(session) and each.process for each in found)
@@ -65,7 +57,7 @@ async def _runs(agent: Agent, session: Session) -> bool:
 async def test_f46_an_ended_session_that_somebody_starts_again_is_killed_at_once(
     agent: Agent, clock: FakeClock
 ) -> None:
-    session = await _ended(agent)
+    session = await agent.ended()
     async with _looked_after(agent):
         await until(lambda: ("events", "") in agent.engine.calls)
         await agent.engine.start(_name(session))
@@ -73,14 +65,14 @@ async def test_f46_an_ended_session_that_somebody_starts_again_is_killed_at_once
         await until(lambda: ("kill", session.container) in agent.engine.calls)
         await agent.reconciler.settled()
     assert not await _runs(agent, session)
-    assert agent.sessions.life(session.internal_id).session == session
+    assert agent.now(session.internal_id) == session
     assert agent.nothing_is_held()
 
 
 async def test_f12_what_no_event_tells_of_is_found_by_the_next_pass(
     agent: Agent, clock: FakeClock
 ) -> None:
-    session = await _ended(agent)
+    session = await agent.ended()
     agent.engine.hold("events")  # subscribed to, and silent
     async with _looked_after(agent):
         await agent.engine.held("events")
@@ -98,7 +90,7 @@ async def test_f12_what_no_event_tells_of_is_found_by_the_next_pass(
 async def test_f13_what_happens_between_a_list_and_the_subscription_is_not_missed(
     agent: Agent, clock: FakeClock
 ) -> None:
-    session = await _ended(agent)
+    session = await agent.ended()
     agent.engine.hold("events")
     async with _looked_after(agent):
         await agent.engine.held("events")
@@ -147,12 +139,11 @@ async def test_f46_a_renamed_container_is_still_the_session(host: Host) -> None:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
         host.engine.rename(_name(session), "mine-now")
         host.engine.end("mine-now", 1)
-        life = agent.sessions.life(session.internal_id)
-        await life.wait_for(lambda now: now.state is State.RESTARTING)
+        life = await agent.reached(session.internal_id, State.RESTARTING)
         await host.clock.advance(1)
         await life.wait_for(lambda now: now.restart_count == 1)
     async with host() as agent:
-        assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
+        assert agent.now(session.internal_id).state is State.RUNNING
         stopped = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
         assert (stopped.state, stopped.exit_code) == (State.EXITED, 143)
 
@@ -160,8 +151,7 @@ async def test_f46_a_renamed_container_is_still_the_session(host: Host) -> None:
 async def test_f46_a_container_that_somebody_removes_is_a_dead_session(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     await agent.engine.remove(_name(session))
-    life = agent.sessions.life(session.internal_id)
-    await life.wait_for(lambda now: now.state.ended)
+    life = await agent.reached(session.internal_id)
     assert (life.session.state, life.session.detail) == (State.DEAD, "its container vanished")
     await agent.pass_over()
     assert agent.nothing_is_held()
@@ -170,7 +160,7 @@ async def test_f46_a_container_that_somebody_removes_is_a_dead_session(agent: Ag
 async def test_f10_an_orphan_that_hangs_the_engine_holds_up_nothing_else(host: Host) -> None:
     async with host() as agent:
         orphan = await agent.sessions.start(an_id(), a_spec())
-        kept = await _ended(agent)
+        kept = await agent.ended()
         await Tombstones(agent.records, host.clock).bury(orphan.internal_id)
         await agent.records.delete(orphan.internal_id)
     async with host() as agent:
@@ -192,28 +182,28 @@ async def test_f10_an_orphan_that_hangs_the_engine_holds_up_nothing_else(host: H
 async def test_a_chore_that_fails_is_done_by_a_later_pass(
     agent: Agent, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    session = await _ended(agent)
+    session = await agent.ended()
     await clock.advance(4 * 3600)
     agent.engine.fail_next("remove", EngineTimeoutError("remove"))
     await agent.pass_over()
     assert "remove" in caplog.text
-    assert not agent.sessions.life(session.internal_id).session.container_removed
+    assert not agent.now(session.internal_id).container_removed
     await agent.pass_over()
-    assert agent.sessions.life(session.internal_id).session.container_removed
+    assert agent.now(session.internal_id).container_removed
 
 
 async def test_f03_a_kill_while_an_old_container_is_removed_leaves_nothing_of_it(
     host: Host,
 ) -> None:
     async with host() as agent:
-        session = await _ended(agent)
+        session = await agent.ended()
         await host.clock.advance(4 * 3600)
         agent.steps.hold("container.removed")
         await agent.reconciler.pass_once()
         await agent.steps.reached("container.removed")
     async with host() as agent:
         await agent.pass_over()
-        assert agent.sessions.life(session.internal_id).session.container_removed
+        assert agent.now(session.internal_id).container_removed
         assert await host.engine.list(agent.runtime.settings.agent_id) == []
 
 
@@ -225,8 +215,7 @@ async def test_f03_a_kill_during_a_restart_neither_doubles_nor_forgets_it(
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
         agent.steps.hold(step)
         host.engine.end(_name(session), 1)
-        life = agent.sessions.life(session.internal_id)
-        await life.wait_for(lambda now: now.state is State.RESTARTING)
+        life = await agent.reached(session.internal_id, State.RESTARTING)
         await host.clock.advance(1)
         await agent.steps.reached(step)
         process = (await host.engine.inspect(_name(session))).process
@@ -243,14 +232,13 @@ async def test_f03_a_kill_while_a_session_is_discarded_leaves_nothing_that_start
     host: Host, step: str
 ) -> None:
     async with host() as agent:
-        session = await _ended(agent)
+        session = await agent.ended()
         agent.steps.hold(step)
         asked = asyncio.create_task(
             agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
         )
         await agent.steps.reached(step)
-        asked.cancel()
-        await asyncio.gather(asked, return_exceptions=True)
+        await let_go(asked)
     async with host() as agent:
         # A caller without an answer repeats the call.
         with contextlib.suppress(SessionNotFoundError):
@@ -265,7 +253,7 @@ async def test_directories_without_a_good_record_go_with_the_logs_of_their_time(
     host: Host,
 ) -> None:
     async with host() as agent:
-        kept = await _ended(agent)
+        kept = await agent.ended()
         lost, young = an_id(), an_id()
         for internal_id in (lost, young):
             agent.records.directory(internal_id).mkdir()
@@ -286,7 +274,7 @@ async def test_images_that_cannot_be_listed_keep_no_session_from_being_adopted(h
         with pytest.raises(EngineTimeoutError):
             await agent.reconciler.pass_once()
         assert agent.sessions.reconciled
-        assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
+        assert agent.now(session.internal_id).state is State.RUNNING
 
 
 async def test_f35_a_full_disk_and_a_lost_record_keep_nobody_from_being_adopted(
@@ -298,7 +286,7 @@ async def test_f35_a_full_disk_and_a_lost_record_keep_nobody_from_being_adopted(
     monkeypatch.setattr(Records, "create", _refuse)
     async with host() as agent:
         for session in (lost, good):
-            found = agent.sessions.life(session.internal_id).session
+            found = agent.now(session.internal_id)
             assert (found.state, found.process) == (State.RUNNING, session.process)
 
 
@@ -332,7 +320,7 @@ async def test_a_container_that_the_engine_does_not_name_for_a_moment_is_not_dea
         await agent.recovery.adopt([])  # as a list says that misses it
         for _ in range(50):
             await asyncio.sleep(0)
-        found = agent.sessions.life(session.internal_id).session
+        found = agent.now(session.internal_id)
         assert (found.state, found.process) == (State.RUNNING, session.process)
         await agent.pass_over()
         assert await _runs(agent, session)
@@ -355,8 +343,7 @@ async def test_a_stop_is_heard_while_a_restart_waits_for_its_turn(host: Host) ->
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
         await agent.reservations.start_slots.acquire("alice")
         host.engine.end(_name(session), 1)
-        life = agent.sessions.life(session.internal_id)
-        await life.wait_for(lambda now: now.state is State.RESTARTING)
+        await agent.reached(session.internal_id, State.RESTARTING)
         await host.clock.advance(1)
         stopped = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
         assert (stopped.state, stopped.restart_count) == (State.EXITED, 0)
@@ -385,17 +372,18 @@ async def test_of_two_containers_that_name_one_session_its_own_counts(host: Host
     for listed in ([own, twin], [twin, own]):
         async with host(reconcile=False) as agent:
             await agent.recovery.adopt(listed)
-            found = agent.sessions.life(session.internal_id).session
+            found = agent.now(session.internal_id)
             assert (found.container, found.process) == (own.container, own.process)
 
 
-async def test_a_game_whose_label_nobody_can_read_is_left_alone(host: Host) -> None:
-    async with host() as agent:
-        session = await agent.sessions.start(an_id(), a_spec())
-        directory = agent.records.directory(session.internal_id)
-        held = host.engine._find(_name(session))
-        held.spec = replace(held.spec, record=held.spec.record.replace('"internal_id"', '"x"'))
-    await asyncio.to_thread(shutil.rmtree, directory)
+async def test_a_game_whose_label_cannot_be_read_is_left_alone(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("agent.sessions.starting.encode_label", lambda _: "{}")
+        async with host() as agent:
+            session = await agent.sessions.start(an_id(), a_spec())
+            await agent.lose_record(session.internal_id)
     async with host() as agent:
         for _ in range(3):
             await host.clock.advance(61)

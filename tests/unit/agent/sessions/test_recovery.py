@@ -8,7 +8,7 @@ from agent.domain.errors import EngineUnavailableError, PortTakenError, SessionN
 from agent.domain.steps import START_STEPS, STOP_STEPS
 from agent.state.tombstones import Tombstones
 from tests.faults.memory_host import assert_survived
-from tests.support.agent.hosts import Host, an_agent, until
+from tests.support.agent.hosts import Host, an_agent, let_go, until
 from tests.support.agent.samples import a_spec, an_id
 from tiltyard.contract import EndReason, PortRequest, Protocol, State
 
@@ -19,7 +19,7 @@ async def test_a_running_session_is_adopted_as_it_was(host: Host) -> None:
         agent_id = agent.runtime.settings.agent_id
     async with host() as agent:
         assert agent.runtime.settings.agent_id == agent_id
-        after = agent.sessions.life(before.internal_id).session
+        after = agent.now(before.internal_id)
         assert after.with_changes(sequence=before.sequence) == before
         assert agent.reservations.capacity.reserved == before.spec.reservation
         assert before.deadline is not None
@@ -37,8 +37,7 @@ async def test_a_kill_at_any_step_of_a_start_leaves_all_of_it_or_nothing(
         agent.steps.hold(step)
         starter = asyncio.create_task(agent.sessions.start(internal_id, a_spec(ttl=60.0)))
         await agent.steps.reached(step)
-        starter.cancel()
-        await asyncio.gather(starter, return_exceptions=True)
+        await let_go(starter)
     async with host() as agent:
         assert agent.sessions.reconciled
         found = await host.engine.list(agent.runtime.settings.agent_id)
@@ -63,8 +62,7 @@ async def test_a_kill_at_any_step_of_a_stop_still_ends_it(host: Host, step: str)
         agent.steps.hold(step)
         stopper = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))
         await agent.steps.reached(step)
-        stopper.cancel()
-        await asyncio.gather(stopper, return_exceptions=True)
+        await let_go(stopper)
     async with host() as agent:
         life = agent.sessions.life(session.internal_id)
         await life.wait_for(lambda now: now.log_sealed)
@@ -103,8 +101,7 @@ async def test_a_lifetime_that_ran_out_meanwhile_ends_the_session_on_return(host
     await host.clock.advance(3600)
     async with host() as agent:
         agent.sessions.end_due()
-        life = agent.sessions.life(session.internal_id)
-        await life.wait_for(lambda now: now.state.ended)
+        life = await agent.reached(session.internal_id)
         assert life.session.end_reason is EndReason.TTL
 
 
@@ -123,8 +120,7 @@ async def test_f45_after_a_reboot_what_asks_for_restarts_starts_again_and_the_re
     host.clock.reboot()
     async with host() as agent:
         for session, state in ((ended, State.EXITED), (vanished, State.DEAD)):
-            life = agent.sessions.life(session.internal_id)
-            await life.wait_for(lambda now: now.state.ended)
+            life = await agent.reached(session.internal_id)
             assert (life.session.state, life.session.end_reason) == (
                 state,
                 EndReason.HOST_RESTART,
@@ -179,7 +175,7 @@ async def test_a_stop_before_the_engine_answers_is_carried_out_when_it_does(host
     async with host(reconcile=False) as agent:
         with pytest.raises(EngineUnavailableError):
             await agent.pass_over()
-        assert agent.sessions.life(session.internal_id).session.state is State.RUNNING
+        assert agent.now(session.internal_id).state is State.RUNNING
         stopper = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))
         await asyncio.sleep(0)
         host.engine.unavailable = False
@@ -206,8 +202,7 @@ async def test_f06_a_lost_or_damaged_record_is_rebuilt_from_the_container(
                     path.write_bytes(path.read_bytes().replace(b'"internal_id"', b'"x"'))
     host.engine.end(f"tiltyard-{ended.internal_id}", 7)
     async with host() as agent:
-        life = agent.sessions.life(lost.internal_id)
-        await life.wait_for(lambda now: now.state is State.RUNNING)
+        life = await agent.reached(lost.internal_id, State.RUNNING)
         assert life.session.ports == lost.ports
         assert life.session.process == lost.process
         assert life.session.spec.identity == lost.spec.identity
@@ -238,15 +233,13 @@ async def test_f06_an_older_record_makes_no_second_copy_of_what_runs(
         started = await starter
         copies["running"] = path.read_bytes()
         host.engine.end(f"tiltyard-{internal_id}", 1)
-        life = agent.sessions.life(internal_id)
-        await life.wait_for(lambda now: now.state is State.RESTARTING)
+        life = await agent.reached(internal_id, State.RESTARTING)
         await host.clock.advance(1)
         await life.wait_for(lambda now: now.state is State.RUNNING)
         now_running = life.session.process
     path.write_bytes(copies[copied])
     async with host() as agent:
-        life = agent.sessions.life(internal_id)
-        await life.wait_for(lambda now: now.state is State.RUNNING)
+        life = await agent.reached(internal_id, State.RUNNING)
         assert (life.session.process, life.session.ports) == (now_running, started.ports)
         assert len(await host.engine.list(agent.runtime.settings.agent_id)) == 1
         stopped = await agent.sessions.stop(internal_id, EndReason.STOPPED)

@@ -14,7 +14,7 @@ from agent.domain.session import TRANSITIONS, Moment, Session
 from agent.logs import report
 from agent.logs.report import SEAL_WAIT_SECONDS, TAIL_BYTES, Tail, read_tail
 from agent.state.record import encode_session
-from tests.support.agent.hosts import Agent, Host
+from tests.support.agent.hosts import Agent, Host, let_go
 from tests.support.agent.samples import a_session, a_spec, an_id
 from tiltyard.contract import EndReason, State
 
@@ -154,8 +154,7 @@ async def test_usage_of_a_run_whose_group_is_gone_is_the_last_sample(agent: Agen
     agent.cgroups.remove(session.process)
     agent.engine.end(f"tiltyard-{session.internal_id}", 0)
     assert (await sealed(agent, session.internal_id)).run_usage == Usage(7, 9)
-    sampling.cancel()
-    await asyncio.gather(sampling, return_exceptions=True)
+    await let_go(sampling)
 
 
 async def test_usage_at_a_stop_outlives_a_kill_of_the_agent(host: Host) -> None:

@@ -96,8 +96,7 @@ async def test_time_without_an_agent_is_not_time_that_the_game_ran(host: Host) -
     host.engine.end(container_name(session.internal_id), 1)
     await host.clock.advance(2 * restarts.STEADY_SECONDS)
     async with host() as agent:
-        life = agent.sessions.life(session.internal_id)
-        await life.wait_for(lambda now: now.state is State.RESTARTING)
+        life = await agent.reached(session.internal_id, State.RESTARTING)
         assert life.session.restart_delay == 2
 
 

@@ -5,21 +5,13 @@ import asyncio
 import pytest
 
 from agent.domain import restarts
-from agent.domain.engine import ContainerStatus, container_name
+from agent.domain.engine import container_name
 from agent.domain.errors import DiskFullError, EngineTimeoutError
 from agent.domain.session import Process
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import Agent, until
 from tests.support.agent.samples import a_spec, an_id
 from tiltyard.contract import EndReason, State
-
-
-def _notice(agent: Agent, name: str) -> None:
-    """Let the engine see that a process has ended, as it does a moment after the kernel."""
-    held = agent.engine._find(name)
-    held.status, held.exit_code = ContainerStatus.ENDED, 1
-    held.end_time = agent.clock.time()
-    agent.engine._free_ports(held)
 
 
 async def test_a_game_that_fails_before_its_restart_is_looked_at_is_restarted_again(
@@ -36,7 +28,7 @@ async def test_a_game_that_fails_before_its_restart_is_looked_at_is_restarted_ag
     agent.steps.release("restart.started")
     await agent.clock.advance(0.1)
     assert life.session.state is State.RESTARTING
-    _notice(agent, name)
+    agent.engine.end(name, 1)
     await agent.clock.advance(1)
     await life.wait_for(lambda now: len(now.failed_runs) == 2)
     await agent.clock.advance(2)

@@ -1,17 +1,14 @@
 """Sessions of an earlier boot, whose lifetimes go by a wall clock that may be wrong or be set."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
 from agent.domain.deadlines import HELD_SECONDS
 from agent.state.drain import DrainOrder
-from tests.support.agent.hosts import Agent, Host, an_agent
+from tests.support.agent.hosts import Agent, Host
 from tests.support.agent.samples import a_spec, an_id
-from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import EndReason
 
 LIFETIME, DAY = 120, 86_400
@@ -34,25 +31,12 @@ async def left(request: pytest.FixtureRequest, host: Host) -> tuple[str, EndReas
 
 
 @contextlib.asynccontextmanager
-async def _back(folder: Path, engine: FakeEngine, clock: FakeClock) -> AsyncIterator[Agent]:
-    async with an_agent(folder, engine, clock) as agent:
-        keeper = asyncio.create_task(agent.sessions.keep_deadlines(), name="deadlines")
-        try:
-            yield agent
-        finally:
-            keeper.cancel()
-            await asyncio.gather(keeper, return_exceptions=True)
-
-
-@contextlib.asynccontextmanager
-async def _back_while_held(
-    folder: Path, engine: FakeEngine, clock: FakeClock
-) -> AsyncIterator[Agent]:
+async def _back_while_held(host: Host) -> AsyncIterator[Agent]:
     """Have a clock that is a day ahead and not synchronised, a second before that counts."""
-    clock.synchronised = False
-    clock.jump(DAY)
-    async with _back(folder, engine, clock) as agent:
-        await clock.advance(HELD_SECONDS - UP - 1)
+    host.clock.synchronised = False
+    host.clock.jump(DAY)
+    async with host() as agent, agent.timed():
+        await host.clock.advance(HELD_SECONDS - UP - 1)
         yield agent
 
 
@@ -60,7 +44,7 @@ async def test_a_lifetime_waits_until_the_clock_is_synchronised(
     host: Host, left: tuple[str, EndReason]
 ) -> None:
     internal_id, reason = left
-    async with _back_while_held(host.folder, host.engine, host.clock) as agent:
+    async with _back_while_held(host) as agent:
         life = agent.sessions.life(internal_id)
         assert life.session.stop_reason is None
         [warning] = agent.runtime.deadlines.warnings
@@ -78,7 +62,7 @@ async def test_a_lifetime_waits_ten_minutes_at_most(
     host: Host, left: tuple[str, EndReason]
 ) -> None:
     internal_id, reason = left
-    async with _back_while_held(host.folder, host.engine, host.clock) as agent:
+    async with _back_while_held(host) as agent:
         life = agent.sessions.life(internal_id)
         assert life.session.stop_reason is None
         await host.clock.advance(2)
@@ -90,7 +74,7 @@ async def test_a_lifetime_follows_the_clock_when_it_is_set(
 ) -> None:
     internal_id, reason = left
     host.clock.jump(-DAY)
-    async with _back(host.folder, host.engine, host.clock) as agent:
+    async with host() as agent, agent.timed():
         life = agent.sessions.life(internal_id)
         await host.clock.advance(2 * LIFETIME)
         assert life.session.stop_reason is None
@@ -102,7 +86,7 @@ async def test_a_lifetime_follows_the_clock_when_it_is_set(
 async def test_a_lifetime_of_this_boot_does_not_wait(host: Host) -> None:
     host.clock.reboot()
     host.clock.synchronised = False
-    async with _back(host.folder, host.engine, host.clock) as agent:
+    async with host() as agent, agent.timed():
         session = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
         host.clock.jump(-DAY)
         await host.clock.advance(60)

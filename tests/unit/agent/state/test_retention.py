@@ -110,7 +110,7 @@ async def test_a_storm_of_one_account_leaves_what_is_kept_of_another(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retention, "ENDED_KEPT", 3)
-    quiet = await _ended(agent)
+    quiet = (await agent.ended()).internal_id
     spec = a_spec()
     for _ in range(4):
         await agent.clock.advance(1)
@@ -143,6 +143,8 @@ def test_nothing_is_left_when_neither_container_nor_log_could_go() -> None:
 
 def test_nothing_waits_for_the_room_of_containers_that_cannot_be_removed() -> None:
     one_disk = Shortage(containers=True, logs=True, shared=True)
+    found = gone((3, an_ended("a")), (2, without_container("b")), shortage=one_disk)
+    assert (found.containers, found.logs) == (("a",), ())
     stuck, old = an_ended("stuck"), without_container("old")
     found = due([(3, stuck), (2, old)], RULES, one_disk, lambda _: False, {"stuck"})
     assert (found.containers, found.logs) == (("stuck",), ("old",))
@@ -160,23 +162,16 @@ def test_what_could_not_be_removed_gives_way_to_the_next(
     assert due(ended, RULES, engines, lambda _: False, {"stuck"}).containers == ("next",)
 
 
-async def _ended(agent: Agent) -> str:
-    session = await agent.sessions.start(an_id(), a_spec())
-    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-    await until_sealed(agent, session.internal_id)
-    return session.internal_id
-
-
 @pytest.mark.parametrize("jump", [YEAR, -YEAR])
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_f26_a_jump_of_the_wall_clock_neither_removes_nor_keeps_anything(
     host: Host, jump: float, restarted: bool
 ) -> None:
     async with host() as agent:
-        internal_id = await _ended(agent)
+        internal_id = (await agent.ended()).internal_id
         host.clock.jump(jump)
         await agent.pass_over()
-        assert not agent.sessions.life(internal_id).session.container_removed
+        assert not agent.now(internal_id).container_removed
         if not restarted:
             await _goes_in_its_time(agent, internal_id)
     if restarted:
@@ -186,14 +181,14 @@ async def test_f26_a_jump_of_the_wall_clock_neither_removes_nor_keeps_anything(
 
 async def test_after_a_reboot_the_wall_clock_decides(host: Host) -> None:
     async with host() as agent:
-        internal_id = await _ended(agent)
+        internal_id = (await agent.ended()).internal_id
     await host.clock.advance(3 * HOUR)
     host.clock.reboot()
     async with host() as agent:
-        assert not agent.sessions.life(internal_id).session.container_removed
+        assert not agent.now(internal_id).container_removed
         await host.clock.advance(HOUR)
         await agent.pass_over()
-        assert agent.sessions.life(internal_id).session.container_removed
+        assert agent.now(internal_id).container_removed
 
 
 async def _goes_in_its_time(agent: Agent, internal_id: str) -> None:

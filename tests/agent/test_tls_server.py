@@ -3,9 +3,7 @@
 import asyncio
 import os
 import socket
-import ssl
 import time
-import warnings
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -150,48 +148,6 @@ async def test_a_caller_of_another_name_has_no_method_at_all(agent: Listening) -
             call = getattr(stub, method)(getattr(pb, f"{method}Request")(), timeout=DEADLINE)
             assert await call.code() is grpc.StatusCode.PERMISSION_DENIED, method
             assert "control plane" in await call.details()
-
-
-async def test_plain_text_is_refused(agent: Listening) -> None:
-    async with grpc.aio.insecure_channel(agent.config.rpc_listen) as channel:
-        stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
-        with pytest.raises(grpc.aio.AioRpcError) as error:
-            await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)
-    assert error.value.code() is grpc.StatusCode.UNAVAILABLE
-
-
-@pytest.mark.parametrize(
-    ("version", "accepted"),
-    [(ssl.TLSVersion.TLSv1_1, False), (ssl.TLSVersion.TLSv1_2, True)],
-    ids=["1.1", "1.2"],
-)
-async def test_tls_1_1_is_refused(
-    agent: Listening, tmp_path: Path, version: ssl.TLSVersion, *, accepted: bool
-) -> None:
-    """Even with the right certificate. That 1.2 is taken shows that the version is the cause."""
-
-    def connect() -> str | None:
-        pem = tmp_path / "caller.pem"
-        pem.write_bytes(CALLER.key + CALLER.certificate)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.load_verify_locations(cadata=OURS.certificate.decode())
-        context.load_cert_chain(pem)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            context.set_ciphers("ALL:@SECLEVEL=0")
-            context.minimum_version = context.maximum_version = version
-        host, _, port = agent.config.rpc_listen.partition(":")
-        with (
-            socket.create_connection((host, int(port)), DEADLINE) as wire,
-            context.wrap_socket(wire, server_hostname=HOST) as secured,
-        ):
-            return secured.version()
-
-    if accepted:
-        assert await asyncio.to_thread(connect) == "TLSv1.2"
-        return
-    with pytest.raises(OSError):  # noqa: PT011 - an SSLError, or the reset that comes before it
-        await asyncio.to_thread(connect)
 
 
 async def test_a_host_that_is_enrolled_later_needs_no_restart(

@@ -1,11 +1,9 @@
 """Whose ports are bound, asked of this machine's kernel."""
 
 import asyncio
-import ctypes
 import os
 import socket
-import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +21,6 @@ from agent.network.socket_diag import BoundSocket, group_of, is_bound_by, socket
 from tests.support.harness import free_port
 from tiltyard.contract import NetworkMode, Protocol
 
-CAPABILITY_VERSION_3 = 0x20080522
 KINDS = {Protocol.UDP: socket.SOCK_DGRAM, Protocol.TCP: socket.SOCK_STREAM}
 ADDRESSES = {"0.0.0.0": True, "::": True, "127.0.0.1": False, "::1": False}
 
@@ -226,31 +223,3 @@ def test_only_the_sockets_of_its_group_count_where_groups_are_known(
 
 def test_a_process_that_is_gone_has_no_group() -> None:
     assert group_of(2**22 - 1) is None
-
-
-def without_capabilities(work: Callable[[], None]) -> None:
-    """Do something on a thread that may nothing, and fail as it does."""
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        libc = ctypes.CDLL(None, use_errno=True)
-        header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
-        try:
-            assert libc.capset(header, (ctypes.c_uint32 * 6)()) == 0
-            work()
-        except BaseException as error:  # noqa: BLE001  # for the test's own thread
-            failed.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if failed:
-        raise failed[0]
-
-
-def test_it_takes_no_capability() -> None:
-    def work() -> None:
-        with bound(Protocol.UDP, "0.0.0.0") as port:
-            assert [found.port for found in sockets_on(Protocol.UDP, port)] == [port]
-
-    without_capabilities(work)

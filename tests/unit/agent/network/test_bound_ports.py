@@ -10,26 +10,6 @@ from hypothesis import strategies as st
 from agent.network.bound_ports import bound_ports, is_reachable, sockets_in_use
 from tiltyard.contract import Protocol
 
-UDP = """\
-   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops
- 3382: 00000000:1E61 00000000:0000 07 00000000:00000000 00:00000000 00000000  1000        0 7990072 2 00000000bba8fe74 0
-10280: 0100007F:7149 00000000:0000 07 00000000:00000000 00:00000000 00000000  1000        0 7990901 2 000000002a261df8 0
-10281: 020011AC:714A 08080808:0035 01 00000000:00000000 00:00000000 00000000  1000        0 7990902 2 000000002a261df9 0
-10282: 020011AC:714B 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 7990903 2 000000002a261dfa 3
-"""  # noqa: E501  # as the kernel writes it
-"""Of Linux 6.18: the wildcard, loopback, connected to somebody, and an address."""
-
-TCP6 = """\
-  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
-   0: 00000000000000000000000000000000:1E62 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 7990073 1 000000002c52e965 100 0 0 10 0
-   1: 00000000000000000000000001000000:1E63 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 7990074 1 000000002c52e966 100 0 0 10 0
-   2: 0000000000000000FFFF00000100007F:1E64 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 7990075 1 000000002c52e967 100 0 0 10 0
-   3: 0000000000000000FFFF0000020011AC:1E65 0000000000000000FFFF000001001FAC:CF10 01 00000000:00000000 00:00000000 00000000  1000        0 7990076 1 000000002c52e968 20 4 30 10 -1
-   4: 0000000000000000FFFF0000020011AC:1E66 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 7990077 1 000000002c52e969 100 0 0 10 0
-   5: 0000000000000000FFFF0000020011AC:1E67 0000000000000000FFFF000001001FAC:CF10 06 00000000:00000000 03:000016CC 00000000     0        0 0 3 00000000821f3bae
-"""  # noqa: E501  # as the kernel writes it
-"""The wildcard of both families, ::1, 127.0.0.1 mapped, a connection, an address, TIME_WAIT."""
-
 SOCKSTAT = """\
 sockets: used 162
 TCP: inuse 3 orphan 0 tw 2 alloc 12 mem 1
@@ -41,23 +21,6 @@ FRAG: inuse 0 memory 0
 SOCKSTAT6 = (
     "TCP6: inuse 7\nUDP6: inuse 0\nUDPLITE6: inuse 0\nRAW6: inuse 0\nFRAG6: inuse 0 memory 0\n"
 )
-
-little_endian = pytest.mark.skipif(sys.byteorder != "little", reason="captured on little-endian")
-
-
-@little_endian
-def test_udp_ports_are_those_of_sockets_that_anybody_may_send_to() -> None:
-    assert bound_ports(UDP, Protocol.UDP) == {0x1E61, 0x714B}
-
-
-@little_endian
-def test_tcp_ports_are_those_of_sockets_that_listen() -> None:
-    assert bound_ports(TCP6, Protocol.TCP) == {0x1E62, 0x1E66}
-
-
-def test_a_table_without_sockets_has_no_ports() -> None:
-    for table in ("", UDP.partition("\n")[0], TCP6.partition("\n")[0]):
-        assert bound_ports(table, Protocol.UDP) == bound_ports(table, Protocol.TCP) == set()
 
 
 def test_numbers_of_sockets_are_those_of_their_own_line() -> None:

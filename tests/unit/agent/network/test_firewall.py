@@ -356,83 +356,32 @@ def test_a_tool_that_fails_is_named(
     assert named in done.stderr
 
 
-class WatchedFirewall(Firewall):
-    """A firewall that a test describes."""
-
-    def __init__(self) -> None:
-        super().__init__(PLAN)
-        self.found: list[str] = []
-        self.led: frozenset[tuple[Protocol, int]] | None = frozenset()
-        self.failure = ""
-
-    def problems(self) -> list[str]:
-        if self.failure:
-            raise FirewallError(self.failure)
-        return self.found
-
-    def led_ports(self, version: int) -> frozenset[tuple[Protocol, int]] | None:
-        assert version == 4
-        return self.led
-
-
-@dataclasses.dataclass
-class Watched:
-    firewall: WatchedFirewall
-    watch: FirewallWatch
-    published: set[tuple[Protocol, int]]
-    told: list[tuple[str, ...]]
-
-
-@pytest.fixture
-async def watched() -> Any:
-    firewall, told = WatchedFirewall(), []
-    published: set[tuple[Protocol, int]] = set()
+async def test_rules_that_cannot_be_checked_are_reported_until_they_can(tools: Tools) -> None:
+    notified: list[None] = []
     watch = FirewallWatch(
-        firewall,
+        Firewall(PLAN),
         FakeClock(),
         version=4,
-        published=lambda: frozenset(published),
-        notify=lambda: told.append(watch.warnings),
+        published=lambda: frozenset((Protocol.UDP, 20000 + n) for n in range(8)),
+        notify=lambda: notified.append(None),
     )
-    yield Watched(firewall, watch, published, told)
+    tools.answers = [(4, "you must be root")]
+    await watch.look()
+    [warning] = watch.warnings
+    assert "you must be root" in warning
+    applied = "".join(
+        f"-A {chain} {rule}\n" for chain, ours in rules(PLAN, 4).items() for rule in ours
+    )
+    parents = f"-A INPUT -j {INPUT_CHAIN}\n-A FORWARD -j {FORWARD_CHAIN}\n"
+    sound = [(0, f"*filter\n{parents}{applied}COMMIT\n"), (0, DOCKER)]
+    tools.answers = [*sound, *sound]
+    await watch.look()
+    assert watch.warnings == ()  # sessions whose rules are gone may have ended just now
+    await watch.look()
+    warning = "".join(watch.warnings)
+    assert "udp 20000, udp 20002, udp 20003, udp 20004, udp 20005 and 2 more" in warning
+    assert len(notified) == 3
     await watch.close()
-
-
-async def test_rules_that_are_gone_are_told_until_they_are_back(watched: Watched) -> None:
-    await watched.watch.look()
-    assert watched.told == []
-    watched.firewall.found = ["IPv4: INPUT does not ask TILTYARD-INPUT first"]
-    await watched.watch.look()
-    await watched.watch.look()
-    [[warning]] = watched.told
-    assert "firewall apply" in warning
-    assert watched.firewall.found[0] in warning
-    watched.firewall.failure = "you must be root"
-    await watched.watch.look()
-    assert "you must be root" in watched.watch.warnings[0]
-    watched.firewall.failure, watched.firewall.found = "", []
-    await watched.watch.look()
-    assert watched.told[2:] == [()]
-
-
-async def test_a_session_whose_rule_is_gone_is_told_at_the_second_look(
-    watched: Watched,
-) -> None:
-    watched.published.update((Protocol.UDP, 20000 + n) for n in range(7))
-    watched.firewall.led = frozenset({(Protocol.UDP, 20000)})
-    await watched.watch.look()
-    assert watched.told == []  # it may have ended just now
-    await watched.watch.look()
-    [[warning]] = watched.told
-    assert "udp 20001, udp 20002, udp 20003, udp 20004, udp 20005 and 1 more" in warning
-    watched.firewall.led = None  # an engine that keeps its rules elsewhere
-    await watched.watch.look()
-    assert watched.told[1:] == [()]
-    watched.firewall.led = frozenset()
-    await watched.watch.look()
-    watched.published.clear()
-    await watched.watch.look()
-    assert len(watched.told) == 2
 
 
 def test_ports_of_bridge_sessions_that_run_are_published() -> None:

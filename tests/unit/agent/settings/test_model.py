@@ -5,7 +5,7 @@ from click.testing import CliRunner
 
 from agent.cli.main import main
 from agent.settings.model import AgentConfig, load_config
-from tiltyard.runtime.settings import EXIT_CONFIG, SettingsError
+from tiltyard.runtime.settings import SettingsError
 
 BASE = 'public_address = "192.0.2.1"\n'
 
@@ -40,19 +40,14 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("max_sessions = 0\n", "max_sessions"),
         ("cpu = nan\n", "cpu"),
-        ("ram = 0\n", "ram"),
         ("artifact_spool_bytes = 100000000\n", "artifact_spool_bytes"),
-        ('port_range = "20000"\n', "port_range"),
         ('port_range = "30000-20000"\n', "port_range"),
-        ('port_range = "80-90"\n', "port_range"),
         ('port_range = "60000-70000"\n', "port_range"),
         ('state_dir = "relative"\n', "state_dir"),
         ('bind_address = "localhost"\n', "bind_address"),
         ('latency_addresses = ["::1"]\n', "latency_addresses"),
         ('env_prefixes = ["A B"]\n', "env_prefixes"),
-        ("stop_grace = -1\n", "stop_grace"),
     ],
 )
 def test_a_mistake_is_named(tmp_path: Path, text: str, named: str) -> None:
@@ -75,13 +70,6 @@ def test_the_environment_knows_every_setting() -> None:
                     f"TILTYARD_AGENT_{key.upper()}": "\0",
                 },
             )
-
-
-def test_a_policy_that_is_missing_is_a_mistake(tmp_path: Path) -> None:
-    lost = written(tmp_path, f'policy = "{tmp_path}/none.toml"\n')
-    refused = CliRunner().invoke(main, ["config", "check", "--config", str(lost)])
-    assert refused.exit_code == EXIT_CONFIG
-    assert "policy: cannot read" in refused.output
 
 
 def test_a_command_without_an_agent_says_so_in_one_line(tmp_path: Path) -> None:

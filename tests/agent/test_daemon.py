@@ -11,49 +11,42 @@ from typing import Any
 import grpc
 import pytest
 
-from agent.app.daemon import Daemon, _bounded
+from agent.app.daemon import _bounded
 from agent.images.images import Images
 from agent.kernel.clock import SystemHostClock
-from agent.settings.model import AgentConfig
 from agent.state.record import Records
-from tests.support.agent.hosts import let_go, nobody_else
 from tests.support.agent.samples import IMAGE, an_id
+from tests.support.agent.served import WholeAgent
 from tests.support.fakes import FakeEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
-from tiltyard.runtime.tasks import first_completed
 
 DEADLINE = 20.0
 CLOCK = SystemHostClock()
 
 
-def _config(folder: Path, state: str = "state") -> AgentConfig:
-    return AgentConfig(
+def an_agent(folder: Path, engine: FakeEngine, state: str = "state") -> WholeAgent:
+    return WholeAgent(
+        folder / "run",
+        "agent",
+        engine=engine,
         state_dir=folder / state,
-        socket=folder / "run" / "agent.sock",
-        public_address="192.0.2.1",
-        metrics_listen="",
         cpu=1000,
         ram=1024 * 1024,
         stop_grace=0.05,
-        firewall_bridges=(),
     )
 
 
 @contextlib.asynccontextmanager
-async def _served(
-    config: AgentConfig, engine: FakeEngine
-) -> AsyncIterator[tuple[Any, asyncio.Task[None]]]:
+async def serving(folder: Path, engine: FakeEngine) -> AsyncIterator[tuple[Any, WholeAgent]]:
     """An agent that serves, and a stub that speaks to it."""
-    daemon = Daemon(config, engine, CLOCK, nobody_else)
-    work = asyncio.create_task(daemon.run(), name="agent")
-    if not await first_completed(daemon.serving.wait(), asyncio.wait({work}), "serving"):
-        await work  # it tells why
+    agent = an_agent(folder, engine)
+    await agent.start()
     try:
-        async with grpc.aio.insecure_channel(f"unix:{config.socket}") as channel:
-            yield agent_pb2_grpc.AgentServiceStub(channel), work
+        async with grpc.aio.insecure_channel(agent.address) as channel:
+            yield agent_pb2_grpc.AgentServiceStub(channel), agent
     finally:
-        await let_go(work)
+        await agent.stop()
 
 
 async def _reconciled(stub: Any) -> None:
@@ -71,32 +64,30 @@ def engine() -> FakeEngine:
 async def test_the_socket_is_for_its_owner_and_group_alone(
     tmp_path: Path, engine: FakeEngine
 ) -> None:
-    config = _config(tmp_path)
-    async with _served(config, engine):
-        assert stat.S_IMODE(config.socket.stat().st_mode) == 0o660
-        assert stat.S_IMODE(config.socket.parent.stat().st_mode) & 0o007 == 0
+    async with serving(tmp_path, engine) as (_, agent):
+        assert stat.S_IMODE(agent.config.socket.stat().st_mode) == 0o660
+        assert stat.S_IMODE(agent.config.socket.parent.stat().st_mode) & 0o007 == 0
 
 
 async def test_a_second_agent_leaves_the_socket_of_the_first_alone(
     tmp_path: Path, engine: FakeEngine
 ) -> None:
-    config = _config(tmp_path)
-    async with _served(config, engine) as (stub, _):
+    async with serving(tmp_path, engine) as (stub, _):
         with pytest.raises(RuntimeError, match="another agent serves on"):
-            await Daemon(_config(tmp_path, "other"), engine, CLOCK, nobody_else).run()
+            await an_agent(tmp_path, engine, "other").start()
         await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)
 
 
 async def test_a_socket_that_a_killed_agent_left_is_replaced(
     tmp_path: Path, engine: FakeEngine
 ) -> None:
-    config = _config(tmp_path)
-    config.socket.parent.mkdir()
+    path = an_agent(tmp_path, engine).config.socket
+    path.parent.mkdir()
     with socket.socket(socket.AF_UNIX) as killed:
-        killed.bind(str(config.socket))
+        killed.bind(str(path))
         killed.listen()
-    assert config.socket.exists()
-    async with _served(config, engine) as (stub, _):
+    assert path.exists()
+    async with serving(tmp_path, engine) as (stub, _):
         await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)
 
 
@@ -104,7 +95,7 @@ async def test_a_silent_stream_beats(
     tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent.rpc.service.HEARTBEAT_SECONDS", 0.01)
-    async with _served(_config(tmp_path), engine) as (stub, _):
+    async with serving(tmp_path, engine) as (stub, _):
         await _reconciled(stub)
         watch = stub.Watch(pb.WatchRequest(), timeout=DEADLINE)
         while (await watch.read()).WhichOneof("event") != "snapshot_end":
@@ -119,15 +110,15 @@ async def test_an_agent_that_stops_ends_its_streams(
 ) -> None:
     monkeypatch.setattr("agent.app.daemon.GRACE_SECONDS", 20.0)
     monkeypatch.setattr("agent.app.daemon.STAGE_SECONDS", 25.0)
-    async with _served(_config(tmp_path), engine) as (stub, work):
+    async with serving(tmp_path, engine) as (stub, agent):
         await _reconciled(stub)
         watch = stub.Watch(pb.WatchRequest(), timeout=DEADLINE)
         await watch.read()
-        work.cancel()
+        stopping = asyncio.create_task(agent.stop(), name="stopping")
         while await watch.read() is not grpc.aio.EOF:
             continue
         assert await watch.code() is grpc.StatusCode.OK  # told to go, not cut off
-        await asyncio.gather(work, return_exceptions=True)
+        await stopping
 
 
 @pytest.mark.parametrize("part", ["engine", "images", "records"])
@@ -153,20 +144,19 @@ async def test_a_part_that_does_not_let_go_holds_up_the_stop_of_the_agent_for_a_
 
     monkeypatch.setattr(hung, "close", hang)
     monkeypatch.setattr("agent.app.daemon._bounded", hasty)
-    async with _served(_config(tmp_path), engine) as (stub, work):
+    async with serving(tmp_path, engine) as (stub, agent):
         await _reconciled(stub)
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
+        await agent.stop()
     assert f"a part did not stop in time part={part} seconds=" in caplog.text
     monkeypatch.undo()
-    async with _served(_config(tmp_path), engine) as (stub, _):  # all others did
+    async with serving(tmp_path, engine) as (stub, _):  # all others did
         await _reconciled(stub)
 
 
 async def test_the_host_names_what_it_has_counted_before_it_tells_of_it(
     tmp_path: Path, engine: FakeEngine
 ) -> None:
-    async with _served(_config(tmp_path), engine) as (stub, _):
+    async with serving(tmp_path, engine) as (stub, _):
         await _reconciled(stub)
         watch: Any = stub.Watch(pb.WatchRequest(), timeout=DEADLINE)
         told: set[str] = set()
@@ -199,7 +189,7 @@ async def test_the_host_names_what_it_has_counted_before_it_tells_of_it(
 
 
 async def test_a_page_of_large_sessions_fits_a_message(tmp_path: Path, engine: FakeEngine) -> None:
-    async with _served(_config(tmp_path), engine) as (stub, _):
+    async with serving(tmp_path, engine) as (stub, _):
         await _reconciled(stub)
         ids = [an_id() for _ in range(8)]
         for internal_id in ids:

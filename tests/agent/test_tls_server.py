@@ -13,12 +13,10 @@ from typing import Any
 import grpc
 import pytest
 
-from agent.app.daemon import Daemon
-from agent.kernel.clock import SystemHostClock
 from agent.rpc.identity import FILE, Identity
 from agent.rpc.tls_server import MAX_CONNECTIONS, NETWORK_OPTIONS, Certificates
-from agent.settings.model import AgentConfig
-from tests.support.agent.hosts import let_go, nobody_else, until
+from tests.support.agent.hosts import until
+from tests.support.agent.served import WholeAgent
 from tests.support.certificates import CALLS, CONTROL_PLANE, SERVES, Party, Signer, self_signed
 from tests.support.fakes import FakeEngine
 from tests.support.harness import free_port
@@ -29,7 +27,6 @@ HOST = "one.agent.tiltyard.internal"
 URI = "tiltyard://agent/one"
 DEADLINE = 20.0
 TOO_MANY = MAX_CONNECTIONS + 8
-CLOCK = SystemHostClock()
 
 OURS = Signer.new("ours")
 CALLER = OURS.sign(CALLS, [CONTROL_PLANE])
@@ -40,14 +37,12 @@ def an_identity(life: timedelta = timedelta(hours=1)) -> Identity:
     return Identity(party.key, party.certificate, OURS.certificate)
 
 
-class Listening:
+class Listening(WholeAgent):
     """An agent that serves on a port."""
 
-    def __init__(self, config: AgentConfig, daemon: Daemon, work: asyncio.Task[None]) -> None:
-        self.config = config
-        self.work = work
-        self.daemon = daemon
-        self.identity_file = config.state_dir / FILE
+    @property
+    def identity_file(self) -> Path:
+        return self.config.state_dir / FILE
 
     @asynccontextmanager
     async def called_by(
@@ -82,23 +77,15 @@ class Listening:
 async def listening(
     folder: Path, engine: FakeEngine, *, enrolled: bool, port: int | None = None
 ) -> AsyncIterator[Listening]:
-    config = AgentConfig(
-        state_dir=folder / "state",
-        socket=folder / "agent.sock",
-        rpc_listen=f"127.0.0.1:{port or free_port()}",
-        public_address="192.0.2.1",
-        metrics_listen="",
-        firewall_bridges=(),
-    )
+    address = f"127.0.0.1:{port or free_port()}"
+    agent = Listening(folder, "agent", engine=engine, rpc_listen=address)
     if enrolled:
-        await asyncio.to_thread(an_identity().save, config.state_dir / FILE)
-    daemon = Daemon(config, engine, CLOCK, nobody_else)
-    work = asyncio.create_task(daemon.run(), name="agent")
-    await daemon.serving.wait()
+        await asyncio.to_thread(an_identity().save, agent.identity_file)
+    await agent.start()
     try:
-        yield Listening(config, daemon, work)
+        yield agent
     finally:
-        await let_go(work)
+        await agent.stop()
 
 
 @pytest.fixture(autouse=True)
@@ -206,10 +193,11 @@ async def test_an_agent_that_stops_lets_its_watchers_go(
         watch = stub.Watch(pb.WatchRequest(), timeout=DEADLINE)
         while not (await watch.read()).HasField("heartbeat"):
             pass
-        agent.work.cancel()
+        stopping = asyncio.create_task(agent.stop(), name="stopping")
         while await watch.read() is not grpc.aio.EOF:
             pass
         assert await watch.code() is grpc.StatusCode.OK
+        await stopping
 
 
 async def test_a_damaged_identity_leaves_the_last_one_in_use(

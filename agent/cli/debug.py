@@ -1,8 +1,4 @@
-"""The debug commands, which call one agent over its socket.
-
-With `--json`, what is one thing is one JSON document, and a list is one object a line. Messages of
-the agent are in the names and forms of agent.proto.
-"""
+"""The debug commands, which call one agent over its socket."""
 
 import codecs
 import json

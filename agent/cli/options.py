@@ -1,8 +1,4 @@
-"""Common parts of commands: options, agent client, settings, errors.
-
-Commands that talk to the socket are used all the time and start fast: what only the others need is
-imported when one of them is called.
-"""
+"""Common parts of commands; what not all of them need is imported when they are called."""
 
 import contextlib
 import sys

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 from agent.client.agent_client import AgentClient, ClientError
 from agent.docker import sdk as docker_sdk
-from agent.docker.dockerd import peer_pid
+from agent.docker.answers import OPEN_LISTENER, open_listeners
+from agent.docker.dockerd import daemon_pid, known_settings, peer_pid
 from agent.docker.errors import Call
 from agent.doctor.facts import (
     AgentFacts,
@@ -24,6 +25,7 @@ from agent.doctor.facts import (
     ProcessFacts,
     Unknown,
 )
+from agent.doctor.host_checks import is_world_accessible
 from agent.doctor.host_facts import (
     disk_facts,
     dockerd_facts,
@@ -43,6 +45,8 @@ from tiltyard.contract import Protocol
 
 ANSWER_SECONDS = 5.0
 """Timeout of each call to the engine, all of which are cheap."""
+EXPOSURE_SECONDS = 3.0
+"""Timeout of each call to the engine when the agent starts."""
 GATHER_SECONDS = 20.0
 """Timeout of all parts: the slowest makes four calls, or runs two tools."""
 
@@ -83,11 +87,7 @@ def gather(config: AgentConfig, *, seconds: float = GATHER_SECONDS) -> Facts:
 
 
 def engine_facts(socket: Path, seconds: float) -> EngineFacts:
-    """Query Docker Engine, with a timeout per call.
-
-    Raises:
-        AgentError: It does not answer.
-    """
+    """Query Docker Engine, with a timeout per call; raises AgentError."""
     clients = docker_sdk.Clients(str(socket))
     try:
         with docker_sdk.translated(Call("info"), lambda: None):
@@ -112,12 +112,33 @@ def engine_facts(socket: Path, seconds: float) -> EngineFacts:
         clients.close()
 
 
-def agent_facts(socket: Path) -> AgentFacts:
-    """Query the agent, and the kernel about its process.
+def exposure(docker_socket: Path) -> str:
+    """Describe how anyone could start containers, and so be root of this host. Blocks.
 
-    Raises:
-        ClientError: It does not answer.
+    The agent does not start then, since its policy and its limits would not hold. Empty if nothing
+    is known: of an engine that does not answer, its settings alone count.
     """
+    try:
+        socket = file_facts(docker_socket)
+    except OSError:
+        socket = None
+    if socket is not None and is_world_accessible(socket):
+        return (
+            f"{docker_socket} is open to everybody on this host, who are root by it: "
+            f"chmod 0660 {docker_socket}"
+        )
+    try:
+        info = engine_facts(docker_socket, EXPOSURE_SECONDS).info
+    except AgentError:
+        info = {}
+    addresses = open_listeners(info, known_settings(daemon_pid(str(docker_socket))))
+    if not addresses:
+        return ""
+    return f"Docker Engine serves anyone on {', '.join(addresses)}; {OPEN_LISTENER}"
+
+
+def agent_facts(socket: Path) -> AgentFacts:
+    """Query the agent, and the kernel about its process; raises ClientError."""
     with AgentClient(socket) as agent:
         answer = agent.host()
         held = frozenset(_held_ports(agent))

@@ -1,8 +1,4 @@
-"""What is counted and timed as it happens, for one agent; state is read by `metrics_endpoint`.
-
-All label values come from enums and from names in this program: nothing that a caller sends. So
-the number of series is bounded by itself.
-"""
+"""What is counted and timed as it happens; all label values come from this program."""
 
 import contextlib
 import enum

@@ -1,20 +1,18 @@
 """Whether a session's processes have bound its ports: seen from outside, no game has to say so.
 
-The cost of a check is bounded for any game. For each page of /proc/<pid>/net/udp the
-kernel starts again at its first socket, so reading a whole table takes time quadratic in its
-sockets. sock_diag would list a single port, but its socket must be opened within the container's
-network, which takes CAP_SYS_ADMIN; the agent does not have that. So a table is read page by page
-until every port is found, and up to a number of sockets.
+Reading a table in /proc/<pid>/net takes time quadratic in its sockets, so that is bounded.
+sock_diag would list a single port, but within a container's network it takes CAP_SYS_ADMIN.
 """
 
+import re
+import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from agent.domain.session import Port, Process
 from agent.kernel.processes import live_process
-from agent.network.bound_ports import TooManySocketsError, bound_ports, sockets_in_use
-from agent.network.socket_diag import group_of, is_bound_by
+from agent.network.socket_diag import TooManySocketsError, group_of, is_bound_by, is_reachable
 from tiltyard.contract import NetworkMode, Protocol
 from tiltyard.runtime.tasks import Threads
 
@@ -28,6 +26,17 @@ _FAMILIES = ("", "6")
 """Ends of the names of files about IPv4 and IPv6."""
 _READ_BYTES = 1 << 16
 """More than the kernel gives at once, which is a page."""
+
+
+_STATES = {Protocol.TCP: "0A", Protocol.UDP: "07"}
+"""TCP_LISTEN and TCP_CLOSE of the kernel's net/tcp_states.h."""
+_SOCKET = re.compile(
+    r"^ *\d+: ([0-9A-F]{8}|[0-9A-F]{32}):([0-9A-F]{4}) [0-9A-F]+:[0-9A-F]{4} ([0-9A-F]{2}) ",
+    re.MULTILINE,
+)
+"""Local address and port, those of the other side, and the state."""
+_IN_USE = r"^{}: inuse (\d+)"
+_WORD_DIGITS = 8
 
 
 class Bindings:
@@ -115,3 +124,37 @@ def _pages(path: Path) -> Iterator[str]:
                 yield (lines + end).decode("ascii")
     except (FileNotFoundError, ProcessLookupError):
         return
+
+
+def bound_ports(
+    table: str, protocol: Protocol, wanted: Container[int] = range(1 << 16)
+) -> frozenset[int]:
+    """Those of the wanted ports that players can reach, by lines of `udp`, `udp6`, `tcp`, `tcp6`.
+
+    The address of a socket is read only where its port is wanted.
+    """
+    return frozenset(
+        number
+        for address, port, state in _SOCKET.findall(table)
+        if state == _STATES[protocol]
+        and (number := int(port, 16)) in wanted
+        and is_reachable(_address(address))
+    )
+
+
+def sockets_in_use(counts: str, table: str) -> int:
+    """How many sockets a table has, by the text of `sockstat` or `sockstat6`.
+
+    The kernel goes through all of the machine's connections to write `tcp` for a container, and
+    has these numbers at hand.
+    """
+    found = re.search(_IN_USE.format(table.upper()), counts, re.MULTILINE)
+    return 0 if found is None else int(found[1])
+
+
+def _address(digits: str) -> bytes:
+    """The bytes of an address; the kernel writes each word of 4 as its own byte order has it."""
+    return b"".join(
+        int(digits[at : at + _WORD_DIGITS], 16).to_bytes(4, sys.byteorder)
+        for at in range(0, len(digits), _WORD_DIGITS)
+    )

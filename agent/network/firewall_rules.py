@@ -1,13 +1,8 @@
 """The firewall rules that keep sessions from their host and its network. Pure.
 
-Packets of sessions are identified by their bridge. DOCKER-USER alone is not sufficient: it
-sees what is forwarded, and what goes to an address of the host passes INPUT.
-Both chains accept replies to flows from outside and what the settings allow, reject what sessions
-must not reach, and leave everything else to the rules after them. Traffic between sessions is
-rejected as well: where bridges have IPv6, older engines do so for IPv4 alone.
-
-Each rule carries a mark in its comment: a hash of it and of all before it in its chain. Versions
-of iptables print the same rule in different words, so it is the marks that are compared.
+Packets of sessions are identified by their bridge; those to the host pass INPUT, others
+DOCKER-USER. Each rule carries a mark in its comment, a hash of it and of all before it in its
+chain: versions of iptables print the same rule in different words, so the marks are compared.
 """
 
 import hashlib

@@ -1,8 +1,6 @@
 """Checks periodically that the firewall rules of sessions are in place.
 
-Other programs may flush the rules: `iptables -F`, a reload of another firewall. The agent has no
-privilege to fix that: it warns, and `tiltyard-agent firewall apply` fixes it. Rules of Docker
-Engine are restored by Docker Engine.
+Other programs may flush them. The agent has no privilege to fix that, so it warns.
 """
 
 from collections.abc import Callable, Iterable

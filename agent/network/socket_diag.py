@@ -1,10 +1,10 @@
 """Who has a port of the host's own network, asked of the kernel.
 
-Sessions in the host's network share it with every process of the machine. The kernel says of a
-socket in which control group it was made, and each container has one of its own. This takes no
-capability, unlike the open files of others' processes in /proc, which take CAP_SYS_PTRACE.
+The kernel says of a socket in which control group it was made, and each container has one of its
+own. This takes no capability, unlike the open files of processes in /proc.
 """
 
+import ipaddress
 import socket
 import struct
 from collections.abc import Iterator
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.network import netlink
-from agent.network.bound_ports import TooManySocketsError, is_local, is_reachable
 from tiltyard.contract import Protocol
 
 ANSWER_SECONDS = 2.0
@@ -36,6 +35,13 @@ _ADDRESS_BYTES = {socket.AF_INET: 4, socket.AF_INET6: 16}
 _PROC = Path("/proc")
 _CGROUP_ROOTS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
 """Where version 2 is mounted: alone, or beside version 1."""
+
+
+class TooManySocketsError(OSError):
+    """A look ended without a result: there are more sockets than one look may read."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"its network has more than {most} sockets")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,3 +115,18 @@ def group_of(pid: int) -> int | None:
         with suppress(OSError):
             return (root / path).stat().st_ino
     return None
+
+
+def is_reachable(address: bytes) -> bool:
+    """False for a loopback address, given its 4 or 16 bytes."""
+    return not _ip(address).is_loopback
+
+
+def is_local(address: bytes) -> bool:
+    """True where 127.0.0.1 is reached, where the agent passes on what came to a TLS port."""
+    return _ip(address).is_unspecified or _ip(address) == ipaddress.ip_address("127.0.0.1")
+
+
+def _ip(address: bytes) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    ip = ipaddress.ip_address(address)
+    return (ip.ipv4_mapped or ip) if isinstance(ip, ipaddress.IPv6Address) else ip

@@ -37,7 +37,7 @@ class Pair:
     signature: Signature
 
     def is_valid(self, now: float) -> bool:
-        """True while clients take it."""
+        """Return whether clients accept it."""
         return self.begin_time <= now <= self.expire_time
 
 
@@ -78,11 +78,7 @@ class CertificateFiles:
 
 
 def _context() -> ssl.SSLContext:
-    """TLS 1.2 and later; without SNI, ALPN and renegotiation.
-
-    Many players end the connection without ending TLS: that is an end of their side as well, after
-    which they still hear the game.
-    """
+    """TLS 1.2 and later, without renegotiation; an end of the connection ends TLS as well."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_IGNORE_UNEXPECTED_EOF

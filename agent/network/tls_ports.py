@@ -1,10 +1,8 @@
 """TLS ports: the agent ends TLS on the host port and passes plaintext on to the session.
 
-The container's port is not published. The agent dials the container's own address on its bridge,
-which is another after each start of the container and stays over restarts of the engine with
-live-restore; in the host's network, the inner port on 127.0.0.1 in the process environment. A port
-is listened on from before its container is made until its session has ended, and so is nobody
-else's meanwhile. Connections end with the agent's process.
+The agent dials the container's own address on its bridge, which changes with each start, or in the
+host's network the inner port on 127.0.0.1. It listens from before the container is made until the
+session has ended. Connections end with the agent's process.
 """
 
 import asyncio

@@ -1,9 +1,7 @@
 """One player's connection: TLS is ended here, and plaintext passed on in both directions.
 
-Each direction holds one piece of CHUNK_BYTES and reads the next when that is written, so that a
-slow reader slows the writer and takes no memory. Each ends by itself: what a player has yet to
-send arrives when the game has ended its side, and the other way about. asyncio's own TLS cannot do
-that: it takes the end of one direction for the end of both.
+Each direction holds one piece of CHUNK_BYTES, so that a slow reader slows the writer, and ends by
+itself. asyncio's own TLS takes the end of one direction for the end of both.
 """
 
 import asyncio

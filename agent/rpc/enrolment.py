@@ -1,8 +1,7 @@
 """Enrolling this host: a one-time token and a signing request for a certificate.
 
-The token ends with the fingerprint of the control plane's authority. It is not sent to a server
-before the authority was compared with that, and the connection by which it goes is one that the
-authority's own enrolment listener answers: no host's certificate has its name.
+The token ends with the fingerprint of the control plane's authority, and is sent only to the
+enrolment listener of that authority: no host's certificate has its name.
 """
 
 from __future__ import annotations

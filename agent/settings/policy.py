@@ -1,8 +1,7 @@
 """What this host does for its control plane, and no more: the host's own policy file.
 
-The control plane may be taken over; then it can order what this file allows, on this host. What is
-never allowed needs no key: the contract has no word for a privileged container, a mount of the
-host's files, a device or a command in a container.
+A control plane that is taken over can order no more on this host than this file allows. Privileged
+containers, mounts of the host's files and devices are not in the contract at all.
 """
 
 import stat

@@ -21,10 +21,9 @@ from click.testing import CliRunner, Result
 from agent.cli.main import main
 from agent.doctor import gather as gathering
 from agent.doctor.diagnosis import diagnose
-from agent.doctor.exposure import exposure
 from agent.doctor.facts import AgentFacts, DiskFacts, EngineFacts, FileFacts, KernelFacts, Unknown
 from agent.doctor.findings import Level, warn
-from agent.doctor.gather import gather
+from agent.doctor.gather import exposure, gather
 from agent.doctor.host_facts import disk_facts, file_facts, kernel_facts, port_list
 from agent.settings.model import AgentConfig
 from tests.support.agent.samples import a_spec, an_id
@@ -263,7 +262,7 @@ async def test_an_engine_that_does_not_answer_does_not_keep_the_agent_from_start
     tmp_path: Path, engine_socket: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert await asyncio.to_thread(exposure, tmp_path / "none.sock") == ""
-    monkeypatch.setattr("agent.doctor.exposure.ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr("agent.doctor.gather.EXPOSURE_SECONDS", 0.1)
     engine_socket.answer("GET /version", engine_socket.hang)
     assert await asyncio.to_thread(exposure, engine_socket.socket) == ""
     engine_socket.let_go()

@@ -16,8 +16,13 @@ from agent.domain.session import (
 )
 from agent.kernel.processes import live_process
 from agent.network.bindings import MOST_SOCKETS, Bindings
-from agent.network.bound_ports import TooManySocketsError
-from agent.network.socket_diag import BoundSocket, group_of, is_bound_by, sockets_on
+from agent.network.socket_diag import (
+    BoundSocket,
+    TooManySocketsError,
+    group_of,
+    is_bound_by,
+    sockets_on,
+)
 from tests.support.harness import free_port
 from tiltyard.contract import NetworkMode, Protocol
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.network.bound_ports import bound_ports, is_reachable, sockets_in_use
+from agent.network.bindings import bound_ports, sockets_in_use
+from agent.network.socket_diag import is_reachable
 from tiltyard.contract import Protocol
 
 SOCKSTAT = """\

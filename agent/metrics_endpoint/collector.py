@@ -20,6 +20,12 @@ from tiltyard.runtime.bounded_names import BoundedNames
 
 _PREFIX = "tiltyard_agent_"
 _CORE = 10**9
+_SESSIONS = "Sessions, ended ones that are kept included."
+_STANDBYS = {
+    "wanted": "Desired standbys of the host's warm pools.",
+    "ready": "Standbys that can be claimed.",
+    "unready": "Standbys that are not ready yet, or on their way out.",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -48,56 +54,37 @@ class HostState(Collector):
         yield from self._work()
 
     def _sessions(self, report: HostReport) -> Iterator[Metric]:
-        found: Counter[tuple[str, State]] = Counter()
-        starting: Counter[str] = Counter()
-        ready: Counter[str] = Counter()
-        wanted: Counter[str] = Counter()
+        sessions: Counter[tuple[str, str]] = Counter()
+        standbys: Counter[tuple[str, str]] = Counter()
         for session in self.sessions.each():
             application = session.spec.identity.application
-            if not session.is_standby:
-                found[application, session.state] += 1
-            elif _is_ready(session):
-                ready[application] += 1
-            elif not session.state.ended:
-                starting[application] += 1
+            if session.is_standby:
+                standbys[application, _kind(session)] += 1
+            else:
+                sessions[application, session.state.value] += 1
         for pool in report.warm_pools:
             if pool.spec is not None:
-                wanted[pool.spec.identity.application] += pool.size
-        present = {name for name, _ in found} | {*wanted, *ready, *starting}
-        self._names.keep({(name,) for name in present})
-        yield self._by_state(found)
-        text = "Desired standbys of the host's warm pools."
-        yield self._by_application("standbys_wanted", text, wanted, wanted | ready | starting)
-        text = "Standbys that can be claimed."
-        yield self._by_application("standbys_ready", text, ready, wanted | ready | starting)
-        text = "Standbys that are not ready yet, or on their way out."
-        yield self._by_application("standbys_unready", text, starting, wanted | ready | starting)
-
-    def _label(self, application: str) -> str:
-        [label] = self._names.label((application,))
-        return label
-
-    def _by_state(self, found: Counter[tuple[str, State]]) -> Metric:
-        totals: dict[str, Counter[State]] = {}
-        for (application, state), count in found.items():
-            totals.setdefault(self._label(application), Counter())[state] += count
-        labels = ("application", "state")
-        family = _gauge("sessions", "Sessions, ended ones that are kept included.", labels)
-        for application in sorted(totals):
+                standbys[pool.spec.identity.application, "wanted"] += pool.size
+        self._names.keep({(application,) for application, _ in (*sessions, *standbys)})
+        family = _gauge("sessions", _SESSIONS, ("application", "state"))
+        for application, counts in self._by_application(sessions):
             for state in State:
-                family.add_metric((application, state.value), totals[application][state])
-        return family
+                family.add_metric((application, state.value), counts[state.value])
+        yield family
+        for kind, text in _STANDBYS.items():
+            family = _gauge(f"standbys_{kind}", text, ("application",))
+            for application, counts in self._by_application(standbys):
+                family.add_metric((application,), counts[kind])
+            yield family
 
     def _by_application(
-        self, name: str, text: str, counts: Counter[str], names: Iterable[str]
-    ) -> Metric:
-        totals: Counter[str] = Counter()
-        for application in names:
-            totals[self._label(application)] += counts[application]
-        family = _gauge(name, text, ("application",))
-        for application in sorted(totals):
-            family.add_metric((application,), totals[application])
-        return family
+        self, found: Counter[tuple[str, str]]
+    ) -> Iterable[tuple[str, Counter[str]]]:
+        totals: dict[str, Counter[str]] = {}
+        for (application, kind), count in found.items():
+            [label] = self._names.label((application,))
+            totals.setdefault(label, Counter())[kind] += count
+        return sorted(totals.items())
 
     def _capacity(self, report: HostReport) -> Iterator[Metric]:
         total, reserved = report.capacity, report.reserved
@@ -183,10 +170,12 @@ def _build(report: HostReport) -> Iterator[Metric]:
     yield from (build, engine)
 
 
-def _is_ready(session: Session) -> bool:
-    """True for a standby that a claim can have."""
+def _kind(session: Session) -> str:
+    """`ready` for a standby that a claim can have."""
+    if session.state.ended:
+        return "ended"
     runs = session.state is State.RUNNING and session.ready_time is not None
-    return runs and session.is_given_back
+    return "ready" if runs and session.is_given_back else "unready"
 
 
 def _gauge(name: str, text: str, labels: tuple[str, ...]) -> GaugeMetricFamily:

@@ -147,19 +147,8 @@ async def test_ended_sessions_are_listed_when_asked_for(host: Served, engine: Fa
     assert cells(await host.ok("sessions", "--all"))[1][:2] == [FIRST, "exited: oom, code 137"]
 
 
-@pytest.mark.parametrize("given", [FIRST, "1", HOSTILE])
-async def test_a_session_is_found_by_any_of_its_names(host: Served, given: str) -> None:
-    await host.sessions.start(FIRST, named(HOSTILE if given == HOSTILE else "m1"))
-    await host.sessions.start(SECOND, named("m2"))
-    assert json.loads(await host.ok("inspect", "--json", given))["internal_id"] == FIRST
-    lines = cells(await host.ok("inspect", given))
-    assert ["internal_id", FIRST] in lines
-    assert ["identity.session_id", SHOWN if given == HOSTILE else "m1"] in lines
-
-
-@pytest.mark.parametrize("given", ["", HOSTILE, "x" * 100_000])
-async def test_what_names_no_session_is_told_in_one_line(host: Served, given: str) -> None:
-    refused = await host.run("inspect", given)
+async def test_what_names_no_session_is_told_in_one_line(host: Served) -> None:
+    refused = await host.run("inspect", HOSTILE)
     assert refused.exit_code == 1
     assert refused.stdout == ""
     assert refused.stderr.startswith("tiltyard-agent: there is no session '")
@@ -167,13 +156,8 @@ async def test_what_names_no_session_is_told_in_one_line(host: Served, given: st
     assert refused.stderr.removesuffix("\n").isprintable()
 
 
-@pytest.mark.parametrize(
-    "arguments", [("inspect", "\udcff"), ("pull", "\udcff"), ("artifact", "m1", "/\udcff")]
-)
-async def test_bytes_that_are_no_text_are_a_mistake_in_the_command(
-    host: Served, arguments: tuple[str, ...]
-) -> None:
-    refused = await host.run(*arguments)
+async def test_bytes_that_are_no_text_are_a_mistake_in_the_command(host: Served) -> None:
+    refused = await host.run("inspect", "\udcff")
     assert refused.exit_code == 2
     assert "it is not UTF-8" in refused.stderr
 
@@ -190,25 +174,18 @@ async def test_texts_of_callers_do_not_steer_the_terminal(host: Served) -> None:
         assert json.dumps(HOSTILE) in raw
 
 
-async def test_a_log_is_printed_as_the_game_wrote_it(host: Served, engine: FakeEngine) -> None:
-    await host.sessions.start(FIRST, named("m1"))
-    engine.write_log(container_name(FIRST), b"\x1b[31mhot\xff\n")
-    result = await host.run("logs", "m1")
-    assert result.stdout_bytes == b"\x1b[31mhot\xff\n"
-
-
 async def test_a_log_is_followed_to_the_end_of_the_session(
     host: Served, engine: FakeEngine
 ) -> None:
     await host.sessions.start(FIRST, named("m1"))
-    engine.write_log(container_name(FIRST), b"one\n")
+    engine.write_log(container_name(FIRST), b"\x1b[31mhot\xff\n")
     engine.hold("logs")
     following = asyncio.create_task(host.run("logs", "-f", "m1"), name="following")
     await engine.held("logs")
     engine.write_log(container_name(FIRST), b"two\n")
     engine.release("logs")
     engine.end(container_name(FIRST), 0)
-    assert (await following).stdout == "one\ntwo\n"
+    assert (await following).stdout_bytes == b"\x1b[31mhot\xff\ntwo\n"
 
 
 async def test_at_a_terminal_a_log_does_not_steer_it(
@@ -299,9 +276,6 @@ async def test_a_pull_that_is_refused_is_told_in_one_line(
     assert refused.exit_code == 1
     assert refused.stderr.startswith("tiltyard-agent: REGISTRY_UNAVAILABLE: ")
     assert SHOWN in refused.stderr
-    assert refused.stderr.count("\n") == 1
-    refused = await host.run("pull", "game:latest")
-    assert refused.stderr.startswith("tiltyard-agent: INVALID_ARGUMENT: ")
     assert refused.stderr.count("\n") == 1
 
 

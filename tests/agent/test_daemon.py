@@ -91,20 +91,6 @@ async def test_a_socket_that_a_killed_agent_left_is_replaced(
         await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)
 
 
-async def test_a_silent_stream_beats(
-    tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("agent.rpc.service.HEARTBEAT_SECONDS", 0.01)
-    async with serving(tmp_path, engine) as (stub, _):
-        await _reconciled(stub)
-        watch = stub.Watch(pb.WatchRequest(), timeout=DEADLINE)
-        while (await watch.read()).WhichOneof("event") != "snapshot_end":
-            continue
-        beats = [(await watch.read()).WhichOneof("event") for _ in range(3)]
-        assert beats == ["heartbeat"] * 3
-        watch.cancel()
-
-
 async def test_an_agent_that_stops_ends_its_streams(
     tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

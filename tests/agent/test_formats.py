@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from agent.domain.engine import LABEL_RECORD, ContainerSpec, container_name
+from agent.domain.engine import ContainerSpec, container_name
 from agent.domain.errors import SessionStoppedError
 from agent.domain.session import (
     Deadline,
@@ -23,7 +23,7 @@ from agent.domain.session import (
 )
 from agent.rpc.identity import FILE, Identity
 from agent.state.drain import DrainOrder
-from agent.state.record import decode_label, decode_session, encode_session
+from agent.state.record import decode_session, encode_session
 from tests.agent.writing import BURIED, ENDED, MARKED, RESTARTING, RUNNING, WRITTEN, write
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import an_agent, until_sealed
@@ -84,16 +84,10 @@ def _kept(written: Any, read: Any) -> bool:
     return bool(written == read)
 
 
-@pytest.mark.parametrize("internal_id", [RUNNING, RESTARTING, ENDED, MARKED])
+@pytest.mark.parametrize("internal_id", [RUNNING, RESTARTING, ENDED])
 def test_nothing_of_a_record_is_lost_on_the_way(written: Path, internal_id: str) -> None:
     data = _record(written, internal_id).read_bytes()
     assert _kept(json.loads(data), json.loads(encode_session(decode_session(data))))
-
-
-def test_nothing_of_a_label_is_lost_on_the_way(written: Path) -> None:
-    label = (written / "label.json").read_text()
-    session = decode_label({LABEL_RECORD: label})
-    assert _kept(json.loads(label), json.loads(encode_session(session)))
 
 
 def test_a_record_says_what_it_was_written_for(written: Path) -> None:

@@ -28,7 +28,6 @@ from tests.support.agent.hosts import Agent, Host
 from tests.support.agent.pools import a_claim, a_pool, kept_full, ordered, ready, standbys, told
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import settle
-from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import EndReason, State
 
 
@@ -51,12 +50,10 @@ def signals(agent: Agent, session: Session) -> int:
     return list(agent.engine.calls).count(("kill", session.container))
 
 
-async def test_a_claimed_standby_is_a_session_of_its_claimant(
-    agent: Agent, clock: FakeClock
-) -> None:
+async def test_a_claimed_standby_is_a_session_of_its_claimant(agent: Agent) -> None:
     standby = await a_standby(agent, args=("--pool",), restart=True)
-    await clock.advance(100)
-    now = clock.time()
+    await agent.clock.advance(100)
+    now = agent.clock.time()
     session = await agent.warm_pools.claim(standby.internal_id, a_claim(ttl=600.0))
     assert (session.internal_id, session.process) == (standby.internal_id, standby.process)
     assert (session.ports, session.create_time) == (standby.ports, standby.create_time)
@@ -117,9 +114,9 @@ async def test_of_fifty_callers_one_gets_the_standby(agent: Agent) -> None:
     assert told(agent, found)["id"] == won.spec.identity.session_id
 
 
-async def test_what_cannot_be_claimed(agent: Agent, engine: FakeEngine) -> None:
+async def test_what_cannot_be_claimed(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
-    engine.binds_at_once = False
+    agent.engine.binds_at_once = False
     async with kept_full(agent):
         await ordered(agent, a_pool(1))
     [unready] = standbys(agent)
@@ -227,7 +224,7 @@ async def test_the_signal_comes_once_the_file_can_be_read(agent: Agent) -> None:
 
 
 async def test_an_engine_that_is_away_does_not_keep_the_signal(
-    agent: Agent, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     standby = await a_standby(agent, claim_signal="SIGUSR1")
     sent = []
@@ -235,8 +232,8 @@ async def test_an_engine_that_is_away_does_not_keep_the_signal(
     async def signal_process(process: object, signal: str) -> None:
         sent.append((process, signal))
 
-    engine.fail_next("kill", EngineUnavailableError("it restarts"))
-    monkeypatch.setattr(engine, "signal_process", signal_process)
+    agent.engine.fail_next("kill", EngineUnavailableError("it restarts"))
+    monkeypatch.setattr(agent.engine, "signal_process", signal_process)
     await agent.warm_pools.claim(standby.internal_id, a_claim())
     assert sent == [(standby.process, "SIGUSR1")]
 

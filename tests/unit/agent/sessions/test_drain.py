@@ -13,7 +13,6 @@ from agent.rpc import wire
 from agent.state.drain import DrainOrder
 from tests.support.agent.hosts import Agent, Host, let_go, until
 from tests.support.agent.samples import a_spec, an_id
-from tests.support.fakes import FakeClock
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.contract import EndReason, State
 
@@ -40,10 +39,10 @@ async def test_a_drained_host_takes_no_new_session_until_that_is_called_off(agen
     assert (await agent.sessions.start(an_id(), a_spec())).state is State.RUNNING
 
 
-async def test_games_are_told_in_their_file(agent: Agent, clock: FakeClock) -> None:
+async def test_games_are_told_in_their_file(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     assert _told(agent, session) == (False, None)
-    end = clock.time() + 600
+    end = agent.clock.time() + 600
     await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=600))
     assert _told(agent, session) == (True, round(end * 1000))
     await agent.sessions.set_drain(DrainOrder(2, draining=False))
@@ -61,14 +60,14 @@ async def test_a_game_that_starts_meanwhile_is_told_too(agent: Agent, step: str)
     assert _told(agent, await starter) == (True, None)
 
 
-async def test_what_is_left_after_the_deadline_is_stopped(agent: Agent, clock: FakeClock) -> None:
+async def test_what_is_left_after_the_deadline_is_stopped(agent: Agent) -> None:
     restarted = await agent.sessions.start(an_id(), a_spec(restart=True))
     session = await agent.sessions.start(an_id(), a_spec())
     await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=60))
     async with agent.timed():
-        await clock.advance(59)
+        await agent.clock.advance(59)
         assert agent.now(session.internal_id).state is State.RUNNING
-        await clock.advance(1)
+        await agent.clock.advance(1)
         for each in (restarted, session):
             life = await agent.reached(each.internal_id)
             assert (life.session.state, life.session.end_reason) == (
@@ -116,14 +115,12 @@ async def test_a_session_that_turns_up_after_the_deadline_is_stopped_too(host: H
         assert life.session.end_reason is EndReason.DRAIN
 
 
-async def test_it_says_when_the_host_is_empty_at_the_latest(
-    agent: Agent, clock: FakeClock
-) -> None:
+async def test_it_says_when_the_host_is_empty_at_the_latest(agent: Agent) -> None:
     revisions = itertools.count(1)
 
     async def drained(deadline: float | None = None) -> tuple[float | None, int]:
         """How many seconds from now the host is empty, and its sessions."""
-        set_drain, now = agent.sessions.set_drain, clock.time()
+        set_drain, now = agent.sessions.set_drain, agent.clock.time()
         empty, live = await set_drain(
             DrainOrder(next(revisions), draining=True, remaining=deadline)
         )

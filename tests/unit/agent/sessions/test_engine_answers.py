@@ -16,7 +16,7 @@ from agent.domain.errors import (
 from agent.domain.session import Session
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until, until_sealed
 from tests.support.agent.samples import IMAGE, a_spec, an_id
-from tests.support.fakes import FakeClock, FakeEngine
+from tests.support.fakes import FakeEngine
 from tiltyard.contract import EndReason, Resources, State
 
 
@@ -62,7 +62,7 @@ async def test_f14_a_start_whose_answer_is_lost_is_read_again_and_goes_on(
 
 
 async def test_f14_a_create_that_took_place_after_it_was_read_again_leaves_nothing(
-    agent: Agent, clock: FakeClock
+    agent: Agent,
 ) -> None:
     """The engine still carries out what nobody waits for any more."""
     internal_id = an_id()
@@ -71,7 +71,7 @@ async def test_f14_a_create_that_took_place_after_it_was_read_again_leaves_nothi
         await agent.sessions.start(internal_id, a_spec())
     await _create_behind_its_back(agent, internal_id)
     await agent.pass_over()
-    await clock.advance(61)
+    await agent.clock.advance(61)
     await agent.pass_over()
     await assert_nothing_is_left(agent)
 
@@ -104,15 +104,15 @@ async def test_f14_an_agent_killed_over_a_lost_answer_leaves_one_container_or_no
 
 @pytest.mark.parametrize("signal", ["SIGTERM", "SIGKILL"])
 async def test_f14_a_kill_whose_answer_is_lost_ends_the_session_once(
-    agent: Agent, clock: FakeClock, signal: str
+    agent: Agent, signal: str
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     if signal == "SIGKILL":
         agent.engine.ignores_sigterm.add(name_of(session))
         stop = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))
-        await clock.advance(agent.runtime.settings.stop_grace / 2)
+        await agent.clock.advance(agent.runtime.settings.stop_grace / 2)
         agent.engine.answer_lost_next("kill")
-        await clock.advance(agent.runtime.settings.stop_grace)
+        await agent.clock.advance(agent.runtime.settings.stop_grace)
         ended = await stop
     else:
         agent.engine.answer_lost_next("kill")
@@ -135,15 +135,13 @@ async def test_f14_a_removal_whose_answer_is_lost_is_told_when_it_is_known(agent
     await assert_nothing_is_left(agent)
 
 
-async def test_f14_an_undoing_whose_answer_is_lost_gives_everything_back(
-    agent: Agent, clock: FakeClock
-) -> None:
+async def test_f14_an_undoing_whose_answer_is_lost_gives_everything_back(agent: Agent) -> None:
     agent.engine.fail_next("start", EngineError("start", "no space"))
     agent.engine.answer_lost_next("remove")
     with pytest.raises(EngineError):
         await agent.sessions.start(an_id(), a_spec())
     assert not agent.nothing_is_held()  # whether the container is gone is not known yet
-    await clock.advance(31)
+    await agent.clock.advance(31)
     await assert_nothing_is_left(agent)
 
 

@@ -10,35 +10,34 @@ from agent.sessions.ending import CONFIRM_SECONDS
 from agent.state.record import Records
 from tests.support.agent.hosts import Agent, Host
 from tests.support.agent.samples import a_spec, an_id
-from tests.support.fakes import FakeClock
 from tiltyard.contract import EndReason, State
 
 HOUR = 3600
 
 
 async def test_a_short_lifetime_is_kept_that_began_while_the_next_one_was_far_away(
-    agent: Agent, clock: FakeClock
+    agent: Agent,
 ) -> None:
     async with agent.timed():
         await agent.sessions.start(an_id(), a_spec(ttl=10.0 * HOUR))
-        await clock.advance(60)  # the keeper sleeps
+        await agent.clock.advance(60)  # the keeper sleeps
         session = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
-        await clock.advance(61)
+        await agent.clock.advance(61)
         assert agent.now(session.internal_id).stop_reason is EndReason.TTL
 
 
 @pytest.mark.parametrize("jump", [-HOUR, HOUR])
 async def test_an_end_is_confirmed_for_as_long_whatever_the_wall_clock_does(
-    agent: Agent, clock: FakeClock, jump: int
+    agent: Agent, jump: int
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     life = agent.sessions.life(session.internal_id)
     agent.engine.lose_process(session.container)  # the engine calls it running
-    await clock.advance(CONFIRM_SECONDS / 2)
-    clock.jump(jump)
-    await clock.advance(CONFIRM_SECONDS / 2 - 2)
+    await agent.clock.advance(CONFIRM_SECONDS / 2)
+    agent.clock.jump(jump)
+    await agent.clock.advance(CONFIRM_SECONDS / 2 - 2)
     assert not life.session.state.ended
-    await clock.advance(4)
+    await agent.clock.advance(4)
     assert life.session.state is State.DEAD
 
 

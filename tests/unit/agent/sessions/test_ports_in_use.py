@@ -17,7 +17,6 @@ from agent.domain.session import Session
 from agent.sessions.starting import FIREWALL_TRIES
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, let_go, until
 from tests.support.agent.samples import a_spec, an_id
-from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import EndReason, NetworkMode, PortRequest, Protocol, State
 
 UDP = PortRequest(7777, Protocol.UDP)
@@ -110,13 +109,13 @@ async def test_the_queue_of_ports_is_the_same_after_a_restart(host: Host) -> Non
 
 @pytest.mark.parametrize("mode", NetworkMode)
 async def test_f21_a_session_is_told_once_the_flows_to_its_ports_are_forgotten(
-    agent: Agent, engine: FakeEngine, mode: NetworkMode
+    agent: Agent, mode: NetworkMode
 ) -> None:
     """In the host's network, too: a flow may still lead to the container that had the port."""
     agent.steps.hold("flows")
     start = asyncio.create_task(agent.sessions.start(an_id(), a_spec(network_mode=mode)))
     await agent.steps.reached("flows")
-    assert engine.calls[-1][0] == "start"
+    assert agent.engine.calls[-1][0] == "start"
     assert agent.sessions.started() == []
     assert not start.done()
     agent.steps.release("flows")
@@ -124,22 +123,18 @@ async def test_f21_a_session_is_told_once_the_flows_to_its_ports_are_forgotten(
     assert agent.flows_forgotten == [session.ports]
 
 
-async def test_f21_a_start_whose_answer_was_lost_forgets_them_too(
-    agent: Agent, engine: FakeEngine
-) -> None:
-    engine.answer_lost_next("start")
+async def test_f21_a_start_whose_answer_was_lost_forgets_them_too(agent: Agent) -> None:
+    agent.engine.answer_lost_next("start")
     session = await play(agent)
     assert agent.flows_forgotten == [session.ports]
 
 
-async def test_f21_a_restart_forgets_them_before_it_is_told(
-    agent: Agent, engine: FakeEngine, clock: FakeClock
-) -> None:
+async def test_f21_a_restart_forgets_them_before_it_is_told(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     life = agent.sessions.life(session.internal_id)
     agent.steps.hold("flows")
-    engine.end(name_of(session), 1)
-    await clock.advance(1)
+    agent.engine.end(name_of(session), 1)
+    await agent.clock.advance(1)
     await agent.steps.reached("flows")
     assert life.session.state is State.RESTARTING
     agent.steps.release("flows")
@@ -212,50 +207,46 @@ def test_a_failure_of_the_firewall_is_told_from_others(text: str) -> None:
     assert not isinstance(other, FirewallFailedError)
 
 
-async def test_f23_a_start_is_tried_again_after_growing_waits(
-    agent: Agent, engine: FakeEngine, clock: FakeClock
-) -> None:
+async def test_f23_a_start_is_tried_again_after_growing_waits(agent: Agent) -> None:
     for _ in range(FIREWALL_TRIES - 1):
-        engine.fail_next("start", FirewallFailedError("start", "iptables failed"))
-    begin = clock.monotonic()
+        agent.engine.fail_next("start", FirewallFailedError("start", "iptables failed"))
+    begin = agent.clock.monotonic()
     start = asyncio.create_task(play(agent))
     moments = []
     for number in range(1, FIREWALL_TRIES + 1):
-        while [call for call, _ in engine.calls].count("start") < number:
-            await clock.advance(0.01)
-        moments.append(clock.monotonic() - begin)
+        while [call for call, _ in agent.engine.calls].count("start") < number:
+            await agent.clock.advance(0.01)
+        moments.append(agent.clock.monotonic() - begin)
     session = await start
     assert session.state is State.RUNNING
     waits = [later - sooner for sooner, later in itertools.pairwise(moments)]
     for wait, mean in zip(waits, (0.2, 0.4, 0.8), strict=True):
         assert 0.5 * mean - 0.02 <= wait <= 1.5 * mean + 0.02
-    assert [call for call, _ in engine.calls].count("create") == 1
+    assert [call for call, _ in agent.engine.calls].count("create") == 1
 
 
-async def test_f23_waits_of_starts_differ(
-    agent: Agent, engine: FakeEngine, clock: FakeClock
-) -> None:
+async def test_f23_waits_of_starts_differ(agent: Agent) -> None:
     for _ in range(4):
-        engine.fail_next("start", FirewallFailedError("start", "iptables failed"))
+        agent.engine.fail_next("start", FirewallFailedError("start", "iptables failed"))
     starts = [asyncio.create_task(play(agent)) for _ in range(4)]
     seen = set()
     while not all(start.done() for start in starts):
-        await clock.advance(0.001)
-        seen.add([call for call, _ in engine.calls].count("start"))
+        await agent.clock.advance(0.001)
+        seen.add([call for call, _ in agent.engine.calls].count("start"))
     assert len(seen) > 2  # not all of them at one moment
     await asyncio.gather(*starts)
 
 
 async def test_f23_a_firewall_that_stays_broken_is_a_refusal_that_leaves_nothing(
-    agent: Agent, engine: FakeEngine, clock: FakeClock
+    agent: Agent,
 ) -> None:
     for _ in range(FIREWALL_TRIES):
-        engine.fail_next("start", FirewallFailedError("start", "iptables failed"))
+        agent.engine.fail_next("start", FirewallFailedError("start", "iptables failed"))
     start = asyncio.create_task(play(agent))
-    await clock.advance(3)
+    await agent.clock.advance(3)
     with pytest.raises(FirewallFailedError):
         await start
-    assert [call for call, _ in engine.calls].count("start") == FIREWALL_TRIES
+    assert [call for call, _ in agent.engine.calls].count("start") == FIREWALL_TRIES
     await assert_nothing_is_left(agent)
 
 
@@ -263,16 +254,16 @@ async def test_f23_a_firewall_that_stays_broken_is_a_refusal_that_leaves_nothing
     "error", [FirewallFailedError("start", "iptables failed"), EngineUnavailableError("gone")]
 )
 async def test_f23_a_restart_that_the_host_cannot_do_now_is_done_later(
-    agent: Agent, engine: FakeEngine, clock: FakeClock, error: AgentError
+    agent: Agent, error: AgentError
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     life = agent.sessions.life(session.internal_id)
     for _ in range(3 * FIREWALL_TRIES):
-        engine.fail_next("start", error)
-    engine.end(name_of(session), 1)
-    await clock.advance(3)
+        agent.engine.fail_next("start", error)
+    agent.engine.end(name_of(session), 1)
+    await agent.clock.advance(3)
     assert life.session.state.value == "restarting"
-    await clock.advance(60)
+    await agent.clock.advance(60)
     assert life.session.state.value == "running"
     assert life.session.restart_count == 1
     assert agent.flows_forgotten == [session.ports] * 2

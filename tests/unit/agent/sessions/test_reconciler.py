@@ -20,7 +20,7 @@ from agent.state.record import Records
 from agent.state.tombstones import Tombstones
 from tests.support.agent.hosts import Agent, Host, let_go, until
 from tests.support.agent.samples import a_spec, an_id
-from tests.support.fakes import FakeClock, FakeEngine
+from tests.support.fakes import FakeEngine
 from tiltyard.contract import EndReason, State
 
 WEEK = 7 * 86400
@@ -55,13 +55,13 @@ async def _runs(agent: Agent, session: Session) -> bool:
 
 
 async def test_f46_an_ended_session_that_somebody_starts_again_is_killed_at_once(
-    agent: Agent, clock: FakeClock
+    agent: Agent,
 ) -> None:
     session = await agent.ended()
     async with _looked_after(agent):
         await until(lambda: ("events", "") in agent.engine.calls)
         await agent.engine.start(_name(session))
-        await clock.advance(1)  # less than the ten seconds between two passes
+        await agent.clock.advance(1)  # less than the ten seconds between two passes
         await until(lambda: ("kill", session.container) in agent.engine.calls)
         await agent.reconciler.settled()
     assert not await _runs(agent, session)
@@ -69,26 +69,24 @@ async def test_f46_an_ended_session_that_somebody_starts_again_is_killed_at_once
     assert agent.nothing_is_held()
 
 
-async def test_f12_what_no_event_tells_of_is_found_by_the_next_pass(
-    agent: Agent, clock: FakeClock
-) -> None:
+async def test_f12_what_no_event_tells_of_is_found_by_the_next_pass(agent: Agent) -> None:
     session = await agent.ended()
     agent.engine.hold("events")  # subscribed to, and silent
     async with _looked_after(agent):
         await agent.engine.held("events")
         await until(lambda: _lists(agent.engine) == 2)
         await agent.engine.start(_name(session))
-        await clock.advance(1)
-        await clock.advance(8)
+        await agent.clock.advance(1)
+        await agent.clock.advance(8)
         assert await _runs(agent, session)
-        await clock.advance(1)
+        await agent.clock.advance(1)
         await until(lambda: ("kill", session.container) in agent.engine.calls)
         await agent.reconciler.settled()
     assert not await _runs(agent, session)
 
 
 async def test_f13_what_happens_between_a_list_and_the_subscription_is_not_missed(
-    agent: Agent, clock: FakeClock
+    agent: Agent,
 ) -> None:
     session = await agent.ended()
     agent.engine.hold("events")
@@ -97,38 +95,36 @@ async def test_f13_what_happens_between_a_list_and_the_subscription_is_not_misse
         await until(lambda: _lists(agent.engine) == 2)
         await agent.engine.start(_name(session))  # listed before, not subscribed yet
         agent.engine.release("events")
-        await clock.advance(1)
+        await agent.clock.advance(1)
         await until(lambda: ("kill", session.container) in agent.engine.calls)
         await agent.reconciler.settled()
     assert not await _runs(agent, session)
 
 
 async def test_a_broken_stream_of_events_is_opened_again_and_followed_by_a_pass(
-    agent: Agent, clock: FakeClock
+    agent: Agent,
 ) -> None:
     async with _looked_after(agent):
         await until(lambda: ("events", "") in agent.engine.calls)
-        await clock.advance(0)  # all is quiet: it listens
+        await agent.clock.advance(0)  # all is quiet: it listens
         agent.engine.unavailable = True
         agent.engine.unavailable = False
         agent.engine.calls.clear()
         while ("events", "") not in agent.engine.calls:
-            await clock.advance(0.5)
+            await agent.clock.advance(0.5)
         agent.engine.calls.clear()
         while not _lists(agent.engine):
-            await clock.advance(0.5)
+            await agent.clock.advance(0.5)
 
 
-async def test_events_of_sessions_that_live_are_no_reason_for_a_pass(
-    agent: Agent, clock: FakeClock
-) -> None:
+async def test_events_of_sessions_that_live_are_no_reason_for_a_pass(agent: Agent) -> None:
     async with _looked_after(agent):
         await until(lambda: ("events", "") in agent.engine.calls)
-        await clock.advance(1)
+        await agent.clock.advance(1)
         await until(lambda: _lists(agent.engine) == 3)  # the first, its own, the subscription's
         for _ in range(5):
             await agent.sessions.start(an_id(), a_spec())
-        await clock.advance(5)
+        await agent.clock.advance(5)
         for _ in range(100):
             await asyncio.sleep(0)
         assert _lists(agent.engine) == 3
@@ -180,10 +176,10 @@ async def test_f10_an_orphan_that_hangs_the_engine_holds_up_nothing_else(host: H
 
 
 async def test_a_chore_that_fails_is_done_by_a_later_pass(
-    agent: Agent, clock: FakeClock, caplog: pytest.LogCaptureFixture
+    agent: Agent, caplog: pytest.LogCaptureFixture
 ) -> None:
     session = await agent.ended()
-    await clock.advance(4 * 3600)
+    await agent.clock.advance(4 * 3600)
     agent.engine.fail_next("remove", EngineTimeoutError("remove"))
     await agent.pass_over()
     assert "remove" in caplog.text
@@ -351,14 +347,12 @@ async def test_a_stop_is_heard_while_a_restart_waits_for_its_turn(host: Host) ->
         assert (await agent.sessions.start(an_id(), a_spec())).state is State.RUNNING
 
 
-async def test_f11_a_restart_that_the_engine_only_imagines_ends_dead(
-    agent: Agent, clock: FakeClock
-) -> None:
+async def test_f11_a_restart_that_the_engine_only_imagines_ends_dead(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     agent.engine.lose_process(_name(session))
     life = agent.sessions.life(session.internal_id)
     while not life.session.state.ended:
-        await clock.advance(5)
+        await agent.clock.advance(5)
     assert life.session.state is State.DEAD
     assert life.session.restart_count == 0
 
@@ -398,7 +392,6 @@ async def test_a_game_whose_label_cannot_be_read_is_left_alone(
 
 async def test_a_pass_that_meets_a_defect_is_made_again(
     agent: Agent,
-    clock: FakeClock,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -411,5 +404,5 @@ async def test_a_pass_that_meets_a_defect_is_made_again(
             await until(lambda: "by a defect" in caplog.text)
             patch.undo()
             before = _lists(agent.engine)
-            await clock.advance(31)
+            await agent.clock.advance(31)
             await until(lambda: _lists(agent.engine) > before)

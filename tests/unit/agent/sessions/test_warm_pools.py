@@ -27,7 +27,6 @@ from tests.support.agent.pools import (
 )
 from tests.support.agent.samples import IMAGE, a_spec, an_id
 from tests.support.fake_clock import settle
-from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import EndReason, PortRequest, Protocol, Resources, State
 from tiltyard.runtime.clock import DUTY_CYCLE
 
@@ -54,10 +53,10 @@ async def test_a_pool_is_full_as_soon_as_it_is_set(agent: Agent) -> None:
         assert agent.runtime.deadlines.next_due() is None
 
 
-async def test_a_standby_has_no_lifetime(agent: Agent, clock: FakeClock) -> None:
+async def test_a_standby_has_no_lifetime(agent: Agent) -> None:
     async with kept_full(agent):
         await ordered(agent, a_pool(1, ttl=60.0))
-        await clock.advance(120)
+        await agent.clock.advance(120)
         agent.sessions.end_due()
         [standby] = ready(agent)
         assert (standby.deadline, standby.spec.ttl) == (None, None)
@@ -76,17 +75,15 @@ async def test_it_is_full_again_after_a_claim_and_after_an_end(agent: Agent) -> 
         assert second.internal_id not in agent.directories()  # it left nothing
 
 
-async def test_of_a_newer_spec_each_replaces_one_as_it_becomes_ready(
-    agent: Agent, engine: FakeEngine
-) -> None:
+async def test_of_a_newer_spec_each_replaces_one_as_it_becomes_ready(agent: Agent) -> None:
     async with kept_full(agent):
         await ordered(agent, a_pool(4))
-        engine.binds_at_once = False
+        agent.engine.binds_at_once = False
         await ordered(agent, a_pool(4, revision=2, args=("--new",)))
         assert revisions(agent) == [1, 1, 1, 1]
         for replaced in range(1, 5):
             [coming] = [each for each in standbys(agent) if each.ready_time is None]
-            engine.bind(container_name(coming.internal_id))
+            agent.engine.bind(container_name(coming.internal_id))
             await agent.clock.advance(3)
             assert revisions(agent) == [1] * (4 - replaced) + [2] * replaced
         assert len(standbys(agent)) == 4
@@ -137,9 +134,7 @@ async def test_standbys_leave_half_of_the_slots_to_players(host: Host) -> None:
         assert len(ready(agent)) == 8
 
 
-async def test_a_crashed_standby_is_replaced_and_not_restarted(
-    agent: Agent, clock: FakeClock, engine: FakeEngine
-) -> None:
+async def test_a_crashed_standby_is_replaced_and_not_restarted(agent: Agent) -> None:
     async with kept_full(agent):
         await ordered(agent, a_pool(2, restart=True))
         crashed, kept = ready(agent)
@@ -151,13 +146,11 @@ async def test_a_crashed_standby_is_replaced_and_not_restarted(
         )
         life = agent.sessions.life(crashed.internal_id)  # it is kept, for its log
         assert (life.session.state, life.session.restart_count) == (State.EXITED, 0)
-        await clock.advance(1)
+        await agent.clock.advance(1)
         assert len(ready(agent)) == 2
 
 
-async def test_a_pool_that_crashes_again_and_again_does_not_spin(
-    agent: Agent, clock: FakeClock
-) -> None:
+async def test_a_pool_that_crashes_again_and_again_does_not_spin(agent: Agent) -> None:
     async with kept_full(agent):
         await ordered(agent, a_pool(3))
         for delay in (1, 2, 4, 8, 16, 32, 60, 60):
@@ -166,25 +159,23 @@ async def test_a_pool_that_crashes_again_and_again_does_not_spin(
             await settle()
             ended = [each for each in agent.sessions.each() if each.state.ended]
             assert len(ended) == 1  # of all that crashed the last one is kept, for its log
-            await clock.advance(delay - 0.5)
+            await agent.clock.advance(delay - 0.5)
             assert standbys(agent) == []
-            await clock.advance(0.5)
+            await agent.clock.advance(0.5)
             assert len(ready(agent)) == 3
         await ordered(agent, NOBODY)
         await assert_nothing_is_left(agent)
 
 
-async def test_what_the_engine_refuses_is_tried_again_later(
-    agent: Agent, clock: FakeClock, engine: FakeEngine
-) -> None:
+async def test_what_the_engine_refuses_is_tried_again_later(agent: Agent) -> None:
     async with kept_full(agent):
         for _ in range(3):
-            engine.fail_next("create", EngineError("create", "no"))
+            agent.engine.fail_next("create", EngineError("create", "no"))
         await ordered(agent, a_pool(1))
         for seconds in (1, 2, 4):
             assert standbys(agent) == []
             assert "cannot create: no" in agent.warm_pools.warnings[0]
-            await clock.advance(seconds)
+            await agent.clock.advance(seconds)
         assert (len(ready(agent)), agent.warm_pools.warnings) == (1, ())
         assert agent.directories() == [ready(agent)[0].internal_id]
 
@@ -199,12 +190,12 @@ async def test_a_pool_that_the_policy_forbids_is_said_once(host: Host) -> None:
         assert agent.runtime.feed.sequence == sequence
 
 
-async def test_another_spec_is_tried_at_once(agent: Agent, engine: FakeEngine) -> None:
+async def test_another_spec_is_tried_at_once(agent: Agent) -> None:
     async with kept_full(agent):
-        engine.cannot_run.add(IMAGE)
+        agent.engine.cannot_run.add(IMAGE)
         await ordered(agent, a_pool(1))
         assert ready(agent) == []
-        engine.cannot_run.clear()
+        agent.engine.cannot_run.clear()
         await ordered(agent, a_pool(1, revision=2, args=("--fixed",)))
         assert (len(ready(agent)), agent.warm_pools.warnings) == (1, ())
 
@@ -293,15 +284,13 @@ async def test_an_image_is_in_use_while_a_pool_is_to_start_from_it(agent: Agent)
     assert not agent.warm_pools.uses_image(IMAGE)
 
 
-async def test_a_standby_that_cannot_be_removed_is_removed_later(
-    agent: Agent, engine: FakeEngine, clock: FakeClock
-) -> None:
+async def test_a_standby_that_cannot_be_removed_is_removed_later(agent: Agent) -> None:
     async with kept_full(agent):
         await ordered(agent, a_pool(1))
-        engine.fail_next("remove", EngineError("remove", "no"))
+        agent.engine.fail_next("remove", EngineError("remove", "no"))
         await ordered(agent, NOBODY)
         assert len(agent.directories()) == 1
-        await clock.advance(1)
+        await agent.clock.advance(1)
         await assert_nothing_is_left(agent)
 
 
@@ -309,20 +298,20 @@ async def test_a_standby_that_cannot_be_removed_is_removed_later(
     ("took", "rest"), [(1.0, DUTY_CYCLE), (30.0, PASS_SECONDS)], ids=["long", "stood-still"]
 )
 async def test_looks_that_take_long_leave_the_loop_to_others(
-    agent: Agent, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, took: float, rest: float
+    agent: Agent, monkeypatch: pytest.MonkeyPatch, took: float, rest: float
 ) -> None:
     looks = 0
 
     def look() -> None:
         nonlocal looks
         looks += 1
-        clock._monotonic += took
+        agent.clock._monotonic += took
 
     monkeypatch.setattr(agent.warm_pools, "look", look)
     async with kept_full(agent):
         assert looks == 1
         agent.runtime.feed.host_changed()
-        await clock.advance(rest - 0.1)
+        await agent.clock.advance(rest - 0.1)
         assert looks == 1
-        await clock.advance(0.1)
+        await agent.clock.advance(0.1)
         assert looks == 2

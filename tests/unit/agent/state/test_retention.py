@@ -152,9 +152,7 @@ def test_nothing_waits_for_the_room_of_containers_that_cannot_be_removed() -> No
     assert (found.containers, found.nothing_left) == (("stuck",), True)
 
 
-def test_what_could_not_be_removed_gives_way_to_the_next(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_could_not_be_removed_gives_way_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "SPARED_AT_ONCE", 1)
     ended = [(3, an_ended("stuck")), (2, an_ended("next"))]
     engines = Shortage(containers=True)

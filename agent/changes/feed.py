@@ -69,12 +69,8 @@ class Feed:
         self.incarnation = str(uuid.uuid4())
         self.sequence = 0
         self._subscriptions: set[Subscription] = set()
-        self._changed = asyncio.Event()
-
-    @property
-    def next_change(self) -> asyncio.Event:
+        self.next_change = asyncio.Event()
         """Set on the next change; waiters then re-read the state."""
-        return self._changed
 
     @property
     def watchers(self) -> int:
@@ -84,8 +80,8 @@ class Feed:
     def stamp(self) -> int:
         """Count one change."""
         self.sequence += 1
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self.next_change.set()
+        self.next_change = asyncio.Event()
         return self.sequence
 
     def session_changed(self, session: Session) -> None:

@@ -45,7 +45,7 @@ class Life:
     def __init__(self, runtime: Runtime, reservations: Reservations, session: Session) -> None:
         self._runtime = runtime
         self._reservations = reservations
-        self._session = session
+        self.session = session
         self._changed = asyncio.Event()
         self._start_finished = asyncio.Event()
         if self.started:
@@ -66,14 +66,9 @@ class Life:
         """True while a dead session's process survives SIGKILL."""
 
     @property
-    def session(self) -> Session:
-        """The session as it stands."""
-        return self._session
-
-    @property
     def started(self) -> bool:
         """True once the start has succeeded; a session that never did is reported to nobody."""
-        return self._session.state is not State.CREATED
+        return self.session.state is not State.CREATED
 
     async def wait_started(self) -> None:
         """Return when the start has succeeded; raise what it failed with."""
@@ -83,7 +78,7 @@ class Life:
 
     async def wait_for(self, reached: Callable[[Session], bool]) -> None:
         """Return when the session is as asked, or is removed."""
-        while not reached(self._session) and not self.removed.is_set():
+        while not reached(self.session) and not self.removed.is_set():
             await self._changed.wait()
 
     # -- requests ------------------------------------------------------------------------------
@@ -121,40 +116,40 @@ class Life:
 
     def apply(self, session: Session) -> None:
         """Replace the session by what is recorded, stamp its sequence and notify the watchers."""
-        self._runtime.metrics.session_changed(self._session, session)
-        _log_change(self._session, session)
-        self._session = session.with_changes(sequence=self._runtime.feed.stamp())
-        self._reservations.tls_ports.follow(self._session)
+        self._runtime.metrics.session_changed(self.session, session)
+        _log_change(self.session, session)
+        self.session = session.with_changes(sequence=self._runtime.feed.stamp())
+        self._reservations.tls_ports.follow(self.session)
         if session.state is not State.RUNNING:
             ended = StandbyNotClaimableError("it has ended") if session.is_standby else None
             self.answer_claim(ended)
         self._wake_waiters()
         if self.started:
-            self._runtime.feed.session_changed(self._session)
+            self._runtime.feed.session_changed(self.session)
 
     def note(self, **changes: object) -> None:
         """Change what is recorded with the next change."""
-        self._session = self._session.with_changes(**changes)
+        self.session = self.session.with_changes(**changes)
 
     async def publish(self) -> bool:
         """Write the session.json that the game reads; False when the disk is full."""
         try:
-            await self._runtime.records.publish(self._session, self._reservations.drain.now)
+            await self._runtime.records.publish(self.session, self._reservations.drain.now)
         except DiskFullError as error:
             log.warning(
-                "cannot write session.json", session=self._session.internal_id, error=str(error)
+                "cannot write session.json", session=self.session.internal_id, error=str(error)
             )
             return False
         return True
 
     def arm(self) -> None:
         """Have the session come due when its lifetime is over."""
-        if self._session.deadline is not None:
-            self._runtime.deadlines.arm(self._session.internal_id, self._session.deadline)
+        if self.session.deadline is not None:
+            self._runtime.deadlines.arm(self.session.internal_id, self.session.deadline)
 
     def release(self) -> None:
         """Free what it holds of the host."""
-        self._reservations.release(self._session.internal_id)
+        self._reservations.release(self.session.internal_id)
 
     def finish_start(self, error: AgentError | None = None) -> None:
         """Wake those who wait for the start; the first error counts."""

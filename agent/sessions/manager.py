@@ -1,6 +1,7 @@
 """All sessions of a host, and the owner of every session's task."""
 
 import asyncio
+import re
 import uuid
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
@@ -10,12 +11,12 @@ from agent.domain.engine import Container
 from agent.domain.errors import (
     AgentError,
     CannotKillError,
+    InvalidArgumentError,
     NotReconciledError,
     SessionNotFoundError,
     SessionStoppedError,
     SpecConflictError,
 )
-from agent.domain.internal_id import checked_id
 from agent.domain.pools import WarmPool
 from agent.domain.session import Session, Standby
 from agent.metrics.instruments import Start
@@ -32,11 +33,21 @@ from tiltyard.runtime.tasks import TaskOwner
 
 log = get_logger(__name__)
 
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""Ids may name files, folders and containers."""
+
 LONGEST_SLEEP_SECONDS = 1.0
 """A deadline set meanwhile is at least a minute away; a suspended machine wakes late."""
 
 CLOSE_SECONDS = 5.0
 """How long session tasks may take to let go; containers outlive the agent, so they need little."""
+
+
+def checked_id(text: str, field: str = "internal_id") -> str:
+    """Validate an id; raises InvalidArgumentError, which names the field."""
+    if not _UUID.fullmatch(text):
+        raise InvalidArgumentError(field, "it is not a lower-case UUID")
+    return text
 
 
 class SessionManager:

@@ -19,14 +19,13 @@ from agent.domain.errors import (
     StaleRevisionError,
     StandbyNotClaimableError,
 )
-from agent.domain.internal_id import checked_id
 from agent.domain.pools import WarmPool, taken
 from agent.domain.session import Session
 from agent.domain.standby_plan import Holding, Plan, Setback, plan, set_back
 from agent.metrics.instruments import Start
 from agent.sessions import claims
 from agent.sessions.life import ClaimRequest, Life
-from agent.sessions.manager import SessionManager
+from agent.sessions.manager import SessionManager, checked_id
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
 from agent.sessions.starting import check_spec

@@ -126,26 +126,14 @@ class Records:
 
     def __init__(self, state_dir: Path) -> None:
         self._root = state_dir
+        self.tombstones_dir = state_dir / "tombstones"
+        self.pools_dir = state_dir / "pools"
+        self.spool_dir = state_dir / "spool"
         self._threads = Threads(THREADS, "records")
         self._readers: Counter[str] = Counter()
         self.unrecorded: set[str] = set()
         """Sessions whose newest change found no room, by internal id."""
         self._locked: IO[bytes] | None = None
-
-    @property
-    def tombstones_dir(self) -> Path:
-        """Where stops are remembered that came before their start."""
-        return self._root / "tombstones"
-
-    @property
-    def pools_dir(self) -> Path:
-        """Where it is kept which standbys the host is to have."""
-        return self._root / "pools"
-
-    @property
-    def spool_dir(self) -> Path:
-        """Where artifacts wait for their reader."""
-        return self._root / "spool"
 
     def directory(self, internal_id: str) -> Path:
         """The directory of a session."""

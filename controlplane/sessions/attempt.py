@@ -171,12 +171,7 @@ class Attempts:
     def _note_refusal(
         self, link: Host, owner: Owner, session_id: str, error: AgentRefusedError
     ) -> None:
-        """Note why a host did not start a session, and avoid the host if it may be at fault.
-
-        Raises:
-            ImageCannotRunError: No host can start it.
-            InvalidRequestError: No host accepts it.
-        """
+        """Note why a host did not start a session, and avoid the host if it may be at fault."""
         if error.agent_reason is ErrorReason.IMAGE_CANNOT_RUN:
             raise ImageCannotRunError(error.text) from error
         if error.agent_reason is ErrorReason.INVALID_ARGUMENT:

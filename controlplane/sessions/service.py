@@ -174,11 +174,7 @@ class Sessions:
         return await self._store.run(request_stop, caller.account, name, caller.actor, now)
 
     async def _until(self, reached: asyncio.Event, deadline: float) -> None:
-        """Wait for a step of a start.
-
-        Raises:
-            HostUnavailableError: It was not reached by the deadline.
-        """
+        """Wait for a step of a start."""
         release_slot()
         try:
             async with timeout(deadline - self._clock.monotonic(), self._clock):

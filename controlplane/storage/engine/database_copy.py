@@ -78,11 +78,7 @@ def _leave_wal(connection: sqlite3.Connection) -> None:
 
 
 def _check(connection: sqlite3.Connection) -> int:
-    """Return the number of a database's schema.
-
-    Raises:
-        StoreError: It is damaged, or another program's.
-    """
+    """Return the number of a database's schema."""
     found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
     if found != "ok":
         raise StoreError(f"the database is damaged: {found}")

@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from controlplane.domain.errors import (
     ConflictError,
@@ -28,10 +29,8 @@ _COLUMNS = (
     "account, name, registry, repository, tag_keep, network_mode, node_pool, regions, limits,"
     " reservation, ports, disk_bytes"
 )
-_VALUES = (
-    ":account, :name, :registry, :repository, :tag_keep, :network_mode, :node_pool, :regions,"
-    " :limits, :reservation, :ports, :disk_bytes"
-)
+_VALUES = ", ".join(f":{column}" for column in _COLUMNS.split(", "))
+_AS_JSON = ("regions", "limits", "reservation", "ports")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,44 +181,18 @@ def _is_known(db: Database, kind: str, name: str) -> bool:
     return db.execute(sql, (name,)).fetchone() is not None
 
 
-def _row(application: Application) -> dict[str, str | int]:
+def _row(application: Application) -> dict[str, Any]:
     """Give the values of `_COLUMNS`."""
-    return {
-        "account": application.account,
-        "name": application.name,
-        "registry": application.registry,
-        "repository": application.repository,
-        "tag_keep": application.tag_keep,
-        "network_mode": application.network_mode,
-        "node_pool": application.node_pool,
-        "regions": json.dumps(application.regions),
-        "limits": json.dumps(asdict(application.limits)),
-        "reservation": json.dumps(asdict(application.reservation)),
-        "ports": json.dumps([asdict(port) for port in application.ports]),
-        "disk_bytes": application.disk_bytes,
-    }
+    fields = asdict(application)
+    return fields | {name: json.dumps(fields[name]) for name in _AS_JSON}
 
 
-def _application(
-    row: tuple[str, str, str, str, int, str, str, str, str, str, str, int],
-) -> Application:
-    account, name, registry, repository, tag_keep, network_mode, node_pool = row[:7]
-    regions, limits, reservation, ports = (json.loads(text) for text in row[7:11])
-    return Application(
-        account,
-        name,
-        registry,
-        repository,
-        tag_keep,
-        NetworkMode(network_mode),
-        node_pool,
-        tuple(regions),
-        Resources(**limits),
-        Resources(**reservation),
-        tuple(_port(port) for port in ports),
-        row[11],
-    )
-
-
-def _port(fields: dict[str, object]) -> PortRequest:
-    return PortRequest(**{**fields, "protocol": Protocol(fields["protocol"])})  # type: ignore[arg-type]
+def _application(row: tuple[Any, ...]) -> Application:
+    fields = dict(zip(_COLUMNS.split(", "), row, strict=True))
+    fields |= {name: json.loads(fields[name]) for name in _AS_JSON}
+    fields |= {name: Resources(**fields[name]) for name in ("limits", "reservation")}
+    ports = [{**port, "protocol": Protocol(port["protocol"])} for port in fields["ports"]]
+    fields["ports"] = tuple(PortRequest(**port) for port in ports)
+    fields["regions"] = tuple(fields["regions"])
+    fields["network_mode"] = NetworkMode(fields["network_mode"])
+    return Application(**fields)

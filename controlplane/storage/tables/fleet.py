@@ -101,12 +101,7 @@ def declare(
             " region=excluded.region, node_pool=excluded.node_pool, removed_ms=NULL, id=NULL,"
             " certificate_serial=NULL, certificate_expire_ms=NULL, revoked_ms=NULL,"
             " authority=NULL, trusts_former=0",
-            {
-                "name": agent.name,
-                "address": agent.address,
-                "region": agent.region,
-                "node_pool": agent.node_pool,
-            },
+            agent.model_dump(),
         )
 
 

@@ -143,16 +143,8 @@ def remove(db: Database, name: str, actor: Actor, now: float) -> None:
 def _registry(row: tuple[Any, ...]) -> Registry:
     """Read a row of `_COLUMNS`."""
     name, address, aliases, username, sealed, auth_hosts, private, ca = row
-    return Registry(
-        name,
-        address,
-        tuple(json.loads(aliases)),
-        username,
-        sealed or b"",
-        tuple(json.loads(auth_hosts)),
-        bool(private),
-        ca,
-    )
+    names, hosts = tuple(json.loads(aliases)), tuple(json.loads(auth_hosts))
+    return Registry(name, address, names, username, sealed or b"", hosts, bool(private), ca)
 
 
 def _write(db: Database, registry: Registry) -> None:
@@ -190,16 +182,7 @@ def declare(db: Database, entries: Iterable[RegistryConfig], sealed: Mapping[str
             image would be looked for at another place than its tag was enabled at.
     """
     declared = {
-        entry.name: Registry(
-            entry.name,
-            entry.address,
-            entry.aliases,
-            entry.username,
-            sealed.get(entry.name, b""),
-            entry.auth_hosts,
-            entry.private,
-            entry.ca,
-        )
+        entry.name: Registry(**entry.model_dump(), ca=entry.ca, sealed=sealed.get(entry.name, b""))
         for entry in entries
     }
     made = [each for name, each in find(db).items() if name not in declared]

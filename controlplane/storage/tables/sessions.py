@@ -1,7 +1,7 @@
 """Sessions in the database, as callers ask for them. What agents report is `reports.py`."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from controlplane.domain.contract import Port
@@ -70,6 +70,9 @@ class Session:
     ended: float | None
     detail: str
     player_count: int
+
+
+_FIELDS = [field.name for field in fields(Session)]
 
 
 def reserve(db: Database, new: NewSession, failed: FailedClaim | None = None) -> None:
@@ -257,26 +260,12 @@ def _row(new: NewSession) -> dict[str, Any]:
 
 def session_of(row: tuple[Any, ...]) -> Session:
     """Make a session of a row of `COLUMNS`."""
-    return Session(
-        account=row[0],
-        id=row[1],
-        internal_id=row[2],
-        agent=row[3],
-        confirmed=bool(row[4]),
-        state=State(row[5]),
-        application=row[6],
-        tag=row[7],
-        location=row[8],
-        host=row[9],
-        ports=tuple(
-            Port(p["container"], Protocol(p["protocol"]), p["host"], p["tls"])
-            for p in json.loads(row[10])
-        ),
-        labels=row[11],
-        external_id=row[12],
-        injected_env=row[13],
-        created=from_ms(row[14]),
-        ended=from_ms(row[15]),
-        detail=row[16],
-        player_count=row[17],
+    values = dict(zip(_FIELDS, row, strict=True))
+    values["confirmed"] = bool(values["confirmed"])
+    values["state"] = State(values["state"])
+    values["ports"] = tuple(
+        Port(p["container"], Protocol(p["protocol"]), p["host"], p["tls"])
+        for p in json.loads(values["ports"])
     )
+    values |= {"created": from_ms(values["created"]), "ended": from_ms(values["ended"])}
+    return Session(**values)

@@ -218,15 +218,6 @@ def _insert(
 
 def _token(row: tuple[Any, ...]) -> Token:
     token_id, account, name, scopes, parent, created, expire, used, address, revoked = row
-    return Token(
-        token_id,
-        account,
-        name,
-        tuple(json.loads(scopes)),
-        parent,
-        created=from_ms(created),
-        expire=from_ms(expire),
-        last_used=from_ms(used),
-        last_used_address=address,
-        revoked=from_ms(revoked),
-    )
+    times = from_ms(created), from_ms(expire), from_ms(used)
+    names = tuple(json.loads(scopes))
+    return Token(token_id, account, name, names, parent, *times, address, from_ms(revoked))

@@ -3,7 +3,7 @@
 import json
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from controlplane.domain.errors import ConflictError, NotFoundError
@@ -136,19 +136,10 @@ def _remove(db: Database, where: str, values: dict[str, str], actor: Actor, now:
     return len(removed)
 
 
-def _row(pool: WarmPool) -> dict[str, str | int]:
-    return {
-        "account": pool.account,
-        "application": pool.application,
-        "location": pool.location,
-        "size": pool.size,
-        "enabled": pool.enabled,
-        "env": json.dumps(dict(pool.env)),
-        "args": json.dumps(pool.args),
-        "labels": json.dumps(dict(pool.labels)),
-        "claim_signal": pool.claim_signal,
-        "id": str(uuid.uuid4()),
-    }
+def _row(pool: WarmPool) -> dict[str, Any]:
+    fields = asdict(pool)
+    texts = {name: json.dumps(fields[name]) for name in ("env", "args", "labels")}
+    return fields | texts | {"id": str(uuid.uuid4())}
 
 
 def pool_of(row: tuple[Any, ...]) -> WarmPool:

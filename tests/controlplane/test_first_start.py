@@ -60,13 +60,6 @@ def test_a_left_over_file_is_replaced(config: Config) -> None:
     _assert_tokens_work(config)
 
 
-def test_a_second_start_changes_nothing(config: Config) -> None:
-    first_start(config)
-    before = _kept(config).read_bytes()
-    first_start(config)
-    assert _kept(config).read_bytes() == before
-
-
 @pytest.mark.parametrize("moment", ["before the draft", "before the commit", "before the rename"])
 async def test_a_first_start_that_breaks_off_is_taken_up_again(
     config: Config, moment: str

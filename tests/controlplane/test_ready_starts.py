@@ -66,12 +66,6 @@ async def test_the_answer_comes_when_the_ports_are_bound(system: System) -> None
     assert [port["container"] for port in answer.json["ports"]] == [7777, 7778]
 
 
-async def test_what_is_ready_at_once_is_answered_at_once(system: System) -> None:
-    system.agent.binds_at_once = True
-    answer = await start(system, "match")
-    assert (answer.status, answer.headers[APPLIED]) == (201, "wait=ready")
-
-
 async def test_without_the_preference_nothing_is_waited_for(system: System) -> None:
     for headers in ({}, {"Prefer": "wait=60"}, {"Prefer": "return=minimal; wait=ready"}):
         body = {"location": "local", "image": "game"}
@@ -112,13 +106,6 @@ async def test_a_host_that_enrols_again_meanwhile_is_waited_for(system: System) 
     assert not starting.done()
     system.agent.bind(internal_id)
     assert (await starting).status == 201
-
-
-async def test_a_stop_meanwhile_ends_the_wait(system: System) -> None:
-    starting = begin(system, "match")
-    await running(system, "match")
-    assert (await system.call("DELETE", "/session/match")).status == 204
-    assert_error(await starting, 504)
 
 
 async def test_a_run_that_failed_does_not_count(system: System) -> None:

@@ -1,7 +1,6 @@
 """What is forgotten or removed goes a portion at a time; hosts' clocks have no say in it."""
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,6 @@ from controlplane.storage.tables import audit, session_rows, tokens, unanswered
 from controlplane.storage.tables.accounts import remove_portion
 from controlplane.storage.tables.session_rows import PORTION
 from tests.support.controlplane.system import System, assert_error
-from tiltyard.agent.v1 import agent_pb2
-from tiltyard.runtime.clock import unix_ms
 
 
 @pytest.fixture
@@ -198,42 +195,3 @@ async def test_a_new_account_of_the_name_has_nothing_of_the_old_one(broken_off: 
     assert listed.json == {"sessions": []}
     assert_error(await broken_off.call("GET", "/session"), 401)
     assert_error(await create(broken_off), 409)
-
-
-LONG_AGO, FAR_AHEAD = 1, 200_000_000_000
-"""Seconds since the epoch."""
-
-
-def end(system: System, seconds: int) -> None:
-    (session,) = system.agent.live
-    session.end_time.seconds = seconds
-    reason = agent_pb2.END_REASON_EXITED
-    system.agent.change(session.internal_id, state=agent_pb2.STATE_EXITED, end_reason=reason)
-
-
-@pytest.mark.parametrize("wrong", [LONG_AGO, FAR_AHEAD])
-async def test_a_hosts_clock_has_no_say_in_when_a_session_ended(
-    system: System, wrong: int
-) -> None:
-    await system.make_application()
-    assert (await system.start(id="s")).status == 201
-    end(system, wrong)
-    await system.becomes("s", "exited")
-    ((created, ended),) = await system.rows("SELECT created_ms, ended_ms FROM session")
-    assert created <= ended <= unix_ms(system.control_plane._clock)
-
-
-async def test_an_adopted_session_was_not_created_ahead(system: System) -> None:
-    await system.make_application()
-    assert (await system.start(id="s")).status == 201
-    await system.stop_serving()
-    database = sqlite3.connect(system.config.database, isolation_level=None)
-    database.execute("DELETE FROM session")
-    database.close()
-    system.agent.live[0].create_time.seconds += 3600  # within what its ticket covers
-    await system.serve()
-    await system.becomes("s", "running")
-    end(system, FAR_AHEAD)
-    await system.becomes("s", "exited")
-    ((created, ended),) = await system.rows("SELECT created_ms, ended_ms FROM session")
-    assert created <= ended <= unix_ms(system.control_plane._clock)

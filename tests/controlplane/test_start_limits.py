@@ -164,10 +164,6 @@ class Regions(System):
         # The host's stream and everything else keep the real time.
         self.control_plane._starts._clock = self.starts_clock
 
-    @property
-    def buckets(self) -> set[tuple[str, str]]:
-        return set(self.control_plane._starts.rate._buckets)
-
 
 @pytest.fixture
 async def regions(tmp_path: Path) -> AsyncIterator[Regions]:
@@ -212,13 +208,6 @@ async def test_a_burst_is_what_passes_and_retry_after_is_true(regions: Regions) 
     )
 
 
-async def test_a_start_that_was_tried_in_vain_is_in_the_audit_once(regions: Regions) -> None:
-    regions.agents[0].before_start = refusing("NO_CAPACITY")
-    assert (await regions.start(id="x")).status == 420
-    sql = "SELECT kind FROM event WHERE object='x' ORDER BY sequence"
-    assert await regions.rows(sql) == [("session.reserved",), ("session.not_started",)]
-
-
 async def test_a_second_attempt_is_the_same_start_in_the_audit(tmp_path: Path) -> None:
     async with System(tmp_path, agents=2) as system:
         system.prefer(system.agents[0])
@@ -256,14 +245,3 @@ async def test_accounts_and_regions_have_buckets_of_their_own(regions: Regions) 
             )
             assert _statuses(answers) == {201: BURST, 420: CALLERS - BURST}
     assert [len(agent.live) for agent in regions.agents] == [2 * BURST, 2 * BURST]
-
-
-async def test_invented_places_make_no_buckets(regions: Regions) -> None:
-    await regions.make_application(name="here", tag=None, regions=["local"])
-    places = [{"location": f"invented-{number}"} for number in range(CALLERS)]
-    places += [{"location": "elsewhere", "image": "here"}, {"image": "none"}]
-    answers = await asyncio.gather(*(regions.start(**place) for place in places))
-    assert _statuses(answers) == {404: len(places)}
-    assert regions.buckets == set()
-    assert (await regions.start()).status == 201
-    assert regions.buckets == {("alice", "local")}

@@ -1,7 +1,6 @@
 """Starts and stops that meet: the row names one attempt at most, and no stop is lost."""
 
 import asyncio
-import gc
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,6 @@ import grpc
 import pytest
 
 from controlplane.domain.errors import StoreError
-from controlplane.sessions.start_request import StartRequest
-from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.reports import Reports
 from controlplane.storage.tables.sessions import end_attempt, free
 from tests.controlplane.test_stop_races import Gate
@@ -63,35 +60,6 @@ async def test_a_delete_whose_caller_hangs_up_during_a_start_still_stops_it(
         assert not system.agent.live
 
 
-async def test_a_start_that_is_refused_after_its_caller_hung_up_is_no_defect(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    gc.collect()
-    caplog.clear()  # of what earlier tests left
-    async with System(tmp_path) as system:
-        await system.make_application()
-        gate, asked, refuse = asyncio.Event(), asyncio.Event(), refusing("IMAGE_CANNOT_RUN")
-
-        async def slow(request: Any, context: Any) -> None:
-            asked.set()
-            await gate.wait()
-            await refuse(request, context)
-
-        system.agent.before_start = slow
-        caller = Caller("alice", "token", frozenset())
-        request = StartRequest(location="local", image="game", id="x")
-        starts = system.control_plane._starts
-        start = asyncio.create_task(starts.start(caller, request))
-        await asked.wait()
-        start.cancel()
-        await asyncio.gather(start, return_exceptions=True)
-        del start  # it still has what the caller waited for
-        gate.set()
-        await eventually(lambda: not starts._tasks)
-    gc.collect()
-    assert not [record for record in caplog.records if record.name == "asyncio"]
-
-
 async def test_a_refused_attempt_is_not_the_rows_while_the_start_waits(pair: System) -> None:
     """Else a snapshot without it would free the id under the start."""
     first, second = pair.agents
@@ -113,25 +81,6 @@ async def test_a_refused_attempt_is_not_the_rows_while_the_start_waits(pair: Sys
     second.change_host(start_slots=8)
     assert (await post).status == 201
     assert [session.identity.session_id for session in second.live] == ["x"]
-
-
-async def test_the_end_of_a_given_up_attempt_is_not_the_sessions(pair: System) -> None:
-    first, second = pair.agents
-    first.after_start = refusing("ENGINE_TIMEOUT")
-    post = asyncio.create_task(pair.start(id="x"))
-
-    async def given_up() -> bool:
-        return await attempts(pair) == [(None, None)]
-
-    await eventually(given_up)
-    await eventually(lambda: not first.live)  # it is stopped as unanswered
-    assert await pair.status_of("x") == "created"
-    second.change_host(start_slots=8)
-    assert (await post).status == 201
-    assert await pair.status_of("x") == "running"
-    assert len(second.live) == 1
-    assert (await pair.call("DELETE", "/session/x")).status == 204
-    await pair.nothing_is_left()
 
 
 async def test_a_snapshot_does_not_free_the_id_of_a_start_between_two_hosts(

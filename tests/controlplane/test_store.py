@@ -2,7 +2,6 @@
 
 import asyncio
 import sqlite3
-import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
@@ -14,19 +13,6 @@ from controlplane.domain.errors import ConflictError, StoreError
 from controlplane.storage.engine.migrations import MIGRATIONS, migrate
 from controlplane.storage.engine.store import Store, queue_as
 from tests.support.controlplane.system import PATIENCE
-
-WRITE_AND_DIE = """
-import asyncio, os, pathlib, sys
-from controlplane.storage.engine.store import Store
-
-async def main():
-    store = Store(pathlib.Path(sys.argv[1]))
-    await store.open()
-    await store.run(lambda db: db.execute("INSERT INTO region(name) VALUES ('kept')"))
-    os._exit(7)  # nothing is closed
-
-asyncio.run(main())
-"""
 
 
 @pytest.fixture
@@ -52,14 +38,6 @@ async def _names(store: Store) -> list[str]:
 
 def _files(folder: Path) -> list[str]:
     return [file.name for file in folder.iterdir()]
-
-
-async def test_settings_that_durability_needs(store: Store) -> None:
-    def pragmas(db: Database) -> list[object]:
-        names = ("journal_mode", "synchronous", "foreign_keys")
-        return [db.execute(f"PRAGMA {name}").fetchone()[0] for name in names]
-
-    assert await store.run(pragmas) == ["wal", 2, 1]
 
 
 async def test_a_failing_function_undoes_only_itself(store: Store) -> None:
@@ -120,16 +98,6 @@ async def test_a_cancelled_caller_leaves_no_transaction_open(store: Store) -> No
     gate.set()
     await store.run(lambda db: _insert(db, "next"))
     assert await _names(store) == ["next", "slow"]
-
-
-async def test_what_resolved_survives_a_crash(tmp_path: Path) -> None:
-    path = tmp_path / "state" / "crash.db"
-    child = await asyncio.create_subprocess_exec(sys.executable, "-c", WRITE_AND_DIE, str(path))
-    assert await child.wait() == 7
-    reopened = Store(path)
-    await reopened.open()
-    assert await _names(reopened) == ["kept"]
-    await reopened.close()
 
 
 async def test_closing_finishes_what_was_sent(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import sqlite3
 import threading
-import time
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -11,16 +10,12 @@ from typing import Any
 import pytest
 
 from controlplane.app.control_plane import ControlPlane
-from controlplane.applications.applications import ApplicationEdit
-from controlplane.background.upkeep import INTERVAL
 from controlplane.domain.errors import StoreError
 from controlplane.domain.tokens import ACCOUNT_SCOPES
 from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.applications import edit as edit_application
 from controlplane.storage.tables.tags import enable_tag
 from tests.support.controlplane.system import System, eventually
 from tests.support.controlplane.transactions import Go, intercept
-from tests.support.fake_clock import FakeClock
 
 ALICE = Caller("alice", "test", ACCOUNT_SCOPES)
 
@@ -38,26 +33,6 @@ async def test_a_locked_database_ends_serve_and_leaves_no_thread(
         other.close()
         assert "store" not in {thread.name for thread in threading.enumerate()}
         await system.serve()
-
-
-async def test_a_failure_to_forget_ended_sessions_is_tried_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with System(tmp_path) as system:
-        await system.make_application()
-        await system.start(id="s")
-        await system.call("DELETE", "/session/s")
-        await system.rows("UPDATE session SET ended_ms=1")
-        await system.rows(
-            "CREATE TRIGGER keep BEFORE DELETE ON session BEGIN SELECT RAISE(ABORT, 'no'); END"
-        )
-        system.clock = clock = FakeClock(time.time())
-        await system.restart()
-        await clock.leap(INTERVAL)
-        assert caplog.text.count("kind=ended sessions") == 2
-        await system.rows("DROP TRIGGER keep")
-        await clock.leap(INTERVAL)
-        assert not await system.rows("SELECT 1 FROM session")
 
 
 async def test_a_host_whose_images_could_not_be_compared_is_looked_at_again(
@@ -95,21 +70,6 @@ async def test_hosts_pull_a_tag_whose_caller_hung_up(
         digest = system.registry.push("studio/game", "v1")
         tags = system.control_plane._services.tags
         await _hang_up(system, monkeypatch, enable_tag, tags.enable(ALICE, "game", "v1"))
-        image = f"{system.registry.address}/studio/game@{digest}"
-        await eventually(lambda: system.has("a0", image))
-
-
-async def test_hosts_follow_an_edit_whose_caller_hung_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with System(tmp_path) as system:
-        await system.make_application(tag=None, regions=["elsewhere"])
-        digest = system.registry.push("studio/game", "v1")
-        applications = system.control_plane._services.applications
-        body = {"tag": "v1"}
-        assert (await system.call("POST", "/application/game/tags", json=body)).status == 204
-        edit = applications.edit(ALICE, "game", ApplicationEdit(regions=("local",)))
-        await _hang_up(system, monkeypatch, edit_application, edit)
         image = f"{system.registry.address}/studio/game@{digest}"
         await eventually(lambda: system.has("a0", image))
 

@@ -1,8 +1,7 @@
 """Claims in the database: which standbys they may take, and which claims are made again."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,19 +23,6 @@ from tiltyard.contract import Identity, Resources
 
 STANDBY = Attempt("standby", "h", "192.0.2.1")
 ACTOR = Actor("token")
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    store = Store(tmp_path / "controlplane.db")
-    await store.open()
-    for sql in (
-        "INSERT INTO account(name, created_ms) VALUES ('alice', 0)",
-        "INSERT INTO agent(name, address) VALUES ('h', 'unix:/h')",
-    ):
-        await store.run(Database.execute, sql)
-    yield store
-    await store.close()
 
 
 def cold(session_id: str) -> NewSession:

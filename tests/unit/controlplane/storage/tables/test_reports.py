@@ -1,0 +1,162 @@
+"""What is made of sessions that hosts report: which row is whose, and what is to be stopped."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controlplane.domain.contract import HostSession
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.reports import Evaluation, Reports, Superseded, Verdict
+from tests.unit.controlplane.fleet.host.test_state import SESSION
+from tiltyard.contract import EndReason, Identity, State
+
+NOW = 100.0
+X = replace(SESSION, identity=Identity("alice", "x", "game", "v1", "local", ticket="good"))
+LIVE = "SELECT agent, internal_id FROM session WHERE ended_ms IS NULL"
+
+
+async def report(store: Store, agent: str, *sessions: HostSession) -> Evaluation:
+    reports = Reports(
+        store, is_ours=lambda _, session: session.identity.ticket == "good", keep_ended=50.0
+    )
+    return await reports.write(agent, sessions, NOW)
+
+
+async def verdict(store: Store, agent: str, session: HostSession) -> Verdict:
+    return (await report(store, agent, session)).verdicts[session.internal_id]
+
+
+async def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
+    return await store.run(lambda db: db.execute(sql).fetchall())
+
+
+def attempt(internal_id: str, create_ms: int, **changes: Any) -> HostSession:
+    return replace(X, internal_id=internal_id, create_ms=create_ms, **changes)
+
+
+def ended(session: HostSession, end_ms: int | None) -> HostSession:
+    return replace(session, state=State.EXITED, end_reason=EndReason.EXITED, end_ms=end_ms)
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [(attempt("b", 2000), attempt("a", 3000)), (attempt("a", 3000), attempt("b", 3000))],
+    ids=["later", "higher id"],
+)
+@pytest.mark.parametrize("newer_first", [True, False])
+async def test_of_two_sessions_with_one_id_the_later_start_stays(
+    store: Store, older: HostSession, newer: HostSession, newer_first: bool
+) -> None:
+    for agent, session in (("g", newer), ("h", older)) if newer_first else (("h", older),):
+        found = await report(store, agent, session)
+    if newer_first:
+        assert found.verdicts == {older.internal_id: Verdict.STOP}
+    else:
+        found = await report(store, "g", newer)
+        assert found.superseded == [Superseded("h", older.internal_id)]
+    assert await rows(store, LIVE) == [("g", newer.internal_id)]
+    owed = "SELECT agent, internal_id FROM unanswered WHERE stopped_ms IS NULL"
+    assert await rows(store, owed) == [("h", older.internal_id)]
+    [(data,)] = await rows(store, "SELECT data FROM event WHERE kind='session.duplicate'")
+    assert json.loads(data) == {
+        "stopped": {"agent": "h", "internal_id": older.internal_id},
+        "kept": {"agent": "g", "internal_id": newer.internal_id},
+    }
+
+
+async def test_a_session_whose_id_is_being_started_waits(store: Store) -> None:
+    await report(store, "h", X)
+    await rows(store, "UPDATE session SET confirmed=0")
+    other = attempt("other", 9000)
+    assert await verdict(store, "g", other) is Verdict.WAIT
+    await rows(store, "DELETE FROM session")
+    assert await verdict(store, "g", other) is Verdict.KEEP
+
+
+async def test_an_ended_row_never_comes_back(store: Store) -> None:
+    await report(store, "h", X)
+    await report(store, "h", ended(X, 99_000))
+    assert await verdict(store, "h", X) is Verdict.STOP
+    assert await verdict(store, "g", attempt("later", 9000)) is Verdict.STOP
+    assert await rows(store, LIVE) == []
+
+
+async def test_a_remembered_session_gives_way_to_a_live_one(store: Store) -> None:
+    assert await verdict(store, "h", ended(attempt("old", 2000), 99_000)) is Verdict.KEEP
+    assert await rows(store, "SELECT state FROM session") == [("exited",)]
+    assert await verdict(store, "g", attempt("new", 3000)) is Verdict.KEEP
+    assert await rows(store, LIVE) == [("g", "new")]
+
+
+@pytest.mark.parametrize("session", [attempt("i", 2000, end_ms=1), attempt("i", 1, end_ms=99_000)])
+async def test_what_ended_long_ago_or_under_another_account_is_not_remembered(
+    store: Store, session: HostSession
+) -> None:
+    assert await verdict(store, "h", ended(session, session.end_ms)) is Verdict.KEEP
+    assert await rows(store, "SELECT 1 FROM session") == []
+
+
+@pytest.mark.parametrize("end_ms", [None, 1, 10**12])
+@pytest.mark.parametrize("create_ms", [2000, 99_500, 10**12])
+async def test_a_hosts_clock_does_not_decide_when_a_session_ended(
+    store: Store, create_ms: int, end_ms: int | None
+) -> None:
+    session = attempt("i", create_ms)
+    await report(store, "h", session)
+    await report(store, "h", ended(session, end_ms))
+    ((created, end),) = await rows(store, "SELECT created_ms, ended_ms FROM session")
+    assert created <= end <= NOW * 1000
+
+
+async def test_what_an_account_had_that_was_removed_is_stopped(store: Store) -> None:
+    await rows(store, "UPDATE account SET removed_ms=1")
+    assert await verdict(store, "h", X) is Verdict.STOP
+
+
+async def test_an_agent_speaks_only_for_what_was_placed_on_it(store: Store) -> None:
+    await report(store, "h", X)
+    assert await verdict(store, "g", X) is Verdict.UNCLAIMED
+    assert await verdict(store, "g", ended(X, 99_000)) is Verdict.KEEP
+    assert await rows(store, LIVE) == [("h", "i")]
+    await rows(store, "INSERT INTO unanswered(internal_id, agent, created_ms) VALUES ('o','h',0)")
+    forged = attempt("o", 2000, identity=replace(X.identity, ticket=""))
+    assert await verdict(store, "g", forged) is Verdict.UNCLAIMED
+    assert await verdict(store, "h", forged) is Verdict.STOP
+
+
+async def test_a_session_is_of_its_row_whatever_its_host_reports(store: Store) -> None:
+    await report(store, "h", X)
+    await report(store, "h", ended(replace(X, identity=replace(X.identity, account="bob")), None))
+    events = await rows(store, "SELECT account, object FROM event WHERE kind='session.ended'")
+    assert events == [("alice", "x")]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"state": State.RESTARTING},
+        {"host": "192.0.2.9"},
+        {"ports": ()},
+        {"injected_env": {"b": "2", "a": "1"}},
+        {"create_ms": 7},
+        {"exit_code": 3},
+        {"detail": "it waits"},
+    ],
+    ids="".join,
+)
+async def test_what_is_reported_again_is_written_only_where_it_differs(
+    store: Store, change: dict[str, Any]
+) -> None:
+    await report(store, "h", X)
+    before = await rows(store, "SELECT * FROM session")
+    await rows(store, "CREATE TABLE written (number INTEGER)")
+    trigger = "CREATE TRIGGER t AFTER UPDATE ON session BEGIN INSERT INTO written VALUES (1); END"
+    await rows(store, trigger)
+    await report(store, "h", replace(X, **change))
+    assert len(await rows(store, "SELECT 1 FROM written")) == len(change)
+    assert (await rows(store, "SELECT * FROM session") != before) is bool(change)
+    [(env,)] = await rows(store, "SELECT injected_env FROM session")
+    assert env == json.dumps(dict(change.get("injected_env", {})), sort_keys=True)

@@ -44,7 +44,6 @@ from controlplane.registries.client import RegistryClient
 from controlplane.registries.logins import Logins
 from controlplane.registries.vault import Vault
 from controlplane.sessions.claim import Claims
-from controlplane.sessions.players import Players
 from controlplane.sessions.service import Sessions
 from controlplane.sessions.start import Starts
 from controlplane.sessions.wait_ready import ReadyStarts
@@ -185,7 +184,6 @@ class ControlPlane:
             ready_starts=self._ready_starts,
             sessions=self._sessions,
             all_sessions=AllSessions(store, self._sessions),
-            players=Players(store, reach),
             fleet=self.fleet,
             store=store,
             fleet_admin=FleetAdmin(

@@ -5,7 +5,7 @@ accounts whose removal broke off. Once an hour.
 from controlplane.domain.errors import StoreError
 from controlplane.settings.model import Config
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables import accounts, audit, session_rows, tokens, unanswered
+from controlplane.storage.tables import accounts, audit, session_rows, tokens
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 
@@ -28,7 +28,7 @@ class Upkeep:
         self._clock = clock
         ended = config.ended_retention_days * DAY
         self._kinds = {
-            "unanswered starts": (unanswered.remove_stopped, ended),
+            "unanswered starts": (session_rows.remove_stopped, ended),
             "ended sessions": (session_rows.remove_ended, ended),
             "ended tokens": (tokens.remove_ended, ENDED_TOKENS_KEPT),
             "the audit": (audit.remove_old, config.audit_retention_days * DAY),

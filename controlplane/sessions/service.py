@@ -1,7 +1,7 @@
-"""Sessions: reading, stopping, logs, reports and artifacts. Starting is `start.py`."""
+"""Sessions: reading, players, stopping, logs, reports, artifacts. Starting is `start.py`."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 
@@ -23,8 +23,9 @@ from controlplane.http.request_slots import release_slot
 from controlplane.sessions.start import Starts
 from controlplane.sessions.under_way import Start
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables import players, session_lists
+from controlplane.storage.tables import session_lists
 from controlplane.storage.tables.accounts import Caller
+from controlplane.storage.tables.players import describe, join, leave, leave_all
 from controlplane.storage.tables.session_lists import SessionFilter
 from controlplane.storage.tables.sessions import Session, read_session, request_stop
 from tiltyard.contract import ErrorReason, State
@@ -92,11 +93,41 @@ class Sessions:
         Raises:
             NotFoundError: The account has none of that id.
         """
-        found = await players.describe(self._store, caller.account, session_id)
+        found = await describe(self._store, caller.account, session_id)
         if found is None:
             raise NotFoundError("session", session_id)
-        session, joined = found
-        return self.shown(session), joined
+        session, players = found
+        return self.shown(session), players
+
+    async def join(self, caller: Caller, session_id: str, players: Sequence[str]) -> list[str]:
+        """Join players to a session and return all who are joined, in the order of joining.
+
+        Idempotent: who is joined already keeps the place.
+
+        Raises:
+            NotFoundError: The account has no session of that id that has not ended.
+            InvalidRequestError: It would have too many players; none of these joined.
+        """
+        joined = await join(self._store, caller.account, session_id, players)
+        await self._reach("players.joined")
+        return joined
+
+    async def leave(self, caller: Caller, session_id: str | None, players: Sequence[str]) -> int:
+        """Take players out of a session and return how many are left in it. Idempotent.
+
+        The session may have ended, while it is known. Without one they leave every live session
+        of the account, and the count is of those that they left.
+
+        Raises:
+            NotFoundError: The account has no such session; or, without one, none of the players
+                is joined to a live session.
+        """
+        if session_id is None:
+            left = await self._store.run(leave_all, caller.account, players)
+        else:
+            left = await self._store.run(leave, caller.account, session_id, players)
+        await self._reach("players.left")
+        return left
 
     async def find(self, wanted: SessionFilter) -> AsyncGenerator[list[ShownSession], None]:
         """Read sessions, at most AT_ONCE at a time; without `ended_too` only those that play."""

@@ -9,7 +9,7 @@ import pytest
 from sqlite_utils import Database
 
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables import audit, session_rows, tokens, unanswered
+from controlplane.storage.tables import audit, session_rows, tokens
 from controlplane.storage.tables.accounts import remove_portion
 from controlplane.storage.tables.session_rows import PORTION
 from tests.support.controlplane.system import System, assert_error
@@ -71,7 +71,7 @@ async def test_ended_sessions_go_in_portions_with_their_players(
         2 * PORTION,
     )
     changes = Changes(system, monkeypatch)
-    for remove in (unanswered.remove_stopped, session_rows.remove_ended):
+    for remove in (session_rows.remove_stopped, session_rows.remove_ended):
         await system.control_plane._store.run_in_portions(remove, 0.1)
     monkeypatch.undo()
     # A session goes whole: what lists show of it fits its players as long as it is there.
@@ -107,7 +107,7 @@ async def test_what_is_old_is_found_without_looking_at_what_is_young(system: Sys
         for module in (session_rows, tokens):
             module.remove_ended(db, 0.005)
         audit.remove_old(db, 0.005)
-        unanswered.remove_stopped(db, 0.005)
+        session_rows.remove_stopped(db, 0.005)
         db.conn.set_trace_callback(None)
         found = [db.execute(f"EXPLAIN QUERY PLAN {sql}") for sql in traced if sql[:2] != "--"]
         return [row[3] for rows in found for row in rows]

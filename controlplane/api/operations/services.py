@@ -21,7 +21,6 @@ from controlplane.operators.fleet import FleetAdmin
 from controlplane.operators.placement import Explanations
 from controlplane.operators.rotation import Rotation
 from controlplane.operators.sessions import AllSessions
-from controlplane.sessions.players import Players
 from controlplane.sessions.service import Sessions
 from controlplane.sessions.start import Starts
 from controlplane.sessions.wait_ready import ReadyStarts
@@ -48,7 +47,6 @@ class Services:
     ready_starts: ReadyStarts
     sessions: Sessions
     all_sessions: AllSessions
-    players: Players
     fleet: Fleet
     store: Store
     fleet_admin: FleetAdmin

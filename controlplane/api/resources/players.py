@@ -45,8 +45,8 @@ async def join_players(request: web.Request, body: JoinBody) -> Answer[PlayerCou
 
     Idempotent. The answer has all players who are joined after the call, in the order of joining.
     """
-    players = services_of(request).players
-    joined = await players.join(caller_of(request), body.session, body.players)
+    sessions = services_of(request).sessions
+    joined = await sessions.join(caller_of(request), body.session, body.players)
     return Answer({"count": len(joined), "players": joined})
 
 
@@ -57,6 +57,6 @@ async def leave_players(request: web.Request, body: LeaveBody) -> Answer[PlayerC
     Idempotent. Without `session` they leave every live session that they are joined to. The
     answer has the players of the call, and how many are left in the sessions that they left.
     """
-    players = services_of(request).players
-    left = await players.leave(caller_of(request), body.session, body.players)
+    sessions = services_of(request).sessions
+    left = await sessions.leave(caller_of(request), body.session, body.players)
     return Answer({"count": left, "players": body.players})

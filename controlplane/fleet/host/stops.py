@@ -8,8 +8,7 @@ from controlplane.fleet.host.delivery import Deliveries
 from controlplane.fleet.host.state import HostState
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.reports import Reports
-from controlplane.storage.tables.session_rows import end_session, has_row
-from controlplane.storage.tables.unanswered import note_stopped
+from controlplane.storage.tables.session_rows import end_session, has_row, note_stopped
 from tiltyard.contract import EndReason, ErrorReason, State
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.failpoints import Reach

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from controlplane.domain.contract import Claim, Port
 from controlplane.domain.errors import StoppedDuringStartError
 from controlplane.storage.engine.store import ITSELF, Actor, Database, record_event
-from controlplane.storage.tables.session_rows import Attempt, remove_labels
-from controlplane.storage.tables.unanswered import note_unanswered
+from controlplane.storage.tables.session_rows import Attempt, note_unanswered, remove_labels
 from tiltyard.contract import Identity
 
 

@@ -24,13 +24,14 @@ from enum import Enum, auto
 from controlplane.domain.contract import HostSession
 from controlplane.storage.engine.store import Actor, Database, Store, record_event
 from controlplane.storage.tables.session_rows import (
+    add_labels,
     end_missing,
+    is_unanswered,
     lose_sessions,
+    note_unanswered,
     ports_json,
     remove_labels,
-    replace_labels,
 )
-from controlplane.storage.tables.unanswered import is_unanswered, note_unanswered
 from tiltyard.contract import State
 from tiltyard.runtime.clock import to_ms
 
@@ -255,7 +256,8 @@ def _take_row(db: Database, by: _Reporter, session: HostSession) -> None:
             "ended": session.state.ended,
         },
     )
-    replace_labels(db, identity.account, identity.session_id, identity.labels)
+    remove_labels(db, identity.account, identity.session_id)
+    add_labels(db, identity.account, identity.session_id, identity.labels)
 
 
 def _write(db: Database, by: _Reporter, session: HostSession, before: list[object]) -> None:

@@ -1,7 +1,7 @@
-"""What writes and removes rows of sessions for several stores, within a transaction.
+"""Rows of sessions as several modules write, find and remove them.
 
 The two ids that callers know a session by, the labels by which live ones are found, ends that no
-host reports, and the removal of what is old, a portion at a time, so that others have their turn.
+host reports, attempts and claims that a host did not answer, and the removal of what is old.
 """
 
 import json
@@ -11,7 +11,6 @@ from typing import Any
 
 from controlplane.domain.contract import Port
 from controlplane.storage.engine.store import ITSELF, Database, record_event
-from controlplane.storage.tables.unanswered import TO_STOP, note_stopped, note_unanswered
 from tiltyard.contract import EndReason, State
 from tiltyard.runtime.clock import to_ms
 
@@ -75,12 +74,6 @@ def remove_labels(db: Database, account: str, session_id: str) -> None:
     )
 
 
-def replace_labels(db: Database, account: str, session_id: str, labels: Mapping[str, str]) -> None:
-    """Have a session found by these labels and no others."""
-    remove_labels(db, account, session_id)
-    add_labels(db, account, session_id, labels)
-
-
 def end_session(
     db: Database, agent: str, internal_id: str, *, state: State, reason: EndReason, now: float
 ) -> None:
@@ -111,7 +104,7 @@ def live_on(db: Database, agent: str) -> list[str]:
 def to_stop(db: Database, agent: str) -> list[str]:
     """Read what is still to be stopped on a host: unanswered starts and remembered stops."""
     rows = db.execute(
-        f"{TO_STOP}"  # noqa: S608
+        "SELECT internal_id FROM unanswered WHERE agent=:agent AND stopped_ms IS NULL"
         " UNION SELECT internal_id FROM session WHERE agent=:agent AND ended_ms IS NULL"
         " AND stop_requested_ms IS NOT NULL",
         {"agent": agent},
@@ -181,6 +174,42 @@ def drop_starts(db: Database, agent: str, now: float) -> None:
     """Free the starts on a host that no task makes any more."""
     begun = "SELECT internal_id FROM session WHERE agent=? AND ended_ms IS NULL AND NOT confirmed"
     end_all_missing(db, agent, [row[0] for row in db.execute(begun, (agent,))], now)
+
+
+def note_unanswered(db: Database, agent: str, internal_id: str, now: float) -> None:
+    """Note that whatever comes of an attempt or claim is to be stopped. Idempotent.
+
+    Nothing of it is kept, and no standby among them is claimed again.
+    """
+    db.execute(
+        "INSERT OR IGNORE INTO unanswered(internal_id, agent, created_ms)"
+        " VALUES (:internal_id, :agent, :now)",
+        {"internal_id": internal_id, "agent": agent, "now": to_ms(now)},
+    )
+
+
+def is_unanswered(db: Database, agent: str, internal_id: str) -> bool:
+    """Return whether an attempt on the host of an agent was noted."""
+    sql = "SELECT 1 FROM unanswered WHERE internal_id=:internal_id AND agent=:agent"
+    return db.execute(sql, {"internal_id": internal_id, "agent": agent}).fetchone() is not None
+
+
+def note_stopped(db: Database, agent: str, now: float, internal_id: str | None = None) -> None:
+    """Note that nothing can come of an attempt any more; without one, of any on the host."""
+    db.execute(
+        "UPDATE unanswered SET stopped_ms=:now WHERE agent=:agent AND stopped_ms IS NULL"
+        " AND internal_id=coalesce(:internal_id, internal_id)",
+        {"internal_id": internal_id, "agent": agent, "now": to_ms(now)},
+    )
+
+
+def remove_stopped(db: Database, before: float) -> int:
+    """Remove a portion of what was stopped before a time; return how many."""
+    return db.execute(
+        "DELETE FROM unanswered WHERE internal_id IN"
+        " (SELECT internal_id FROM unanswered WHERE stopped_ms < :before LIMIT :portion)",
+        {"before": to_ms(before), "portion": PORTION},
+    ).rowcount
 
 
 def remove_sessions(db: Database, condition: str, value: int | str) -> int:

@@ -20,9 +20,9 @@ from controlplane.storage.tables.session_rows import (
     add_labels,
     find_session,
     id_of,
+    note_unanswered,
     ports_json,
 )
-from controlplane.storage.tables.unanswered import note_unanswered
 from tiltyard.contract import ErrorReason, Identity, Protocol, Resources, State
 from tiltyard.runtime.clock import from_ms, to_ms
 

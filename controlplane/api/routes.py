@@ -150,10 +150,10 @@ def _pattern(path: str) -> str:
 def _guarded(route: Route, slots: RequestSlots) -> Handler:
     """Put the token, a slot of its account and the scope before the handler."""
     scope = route.scope
-    if scope is None:
-        return _unguarded(route)
 
     async def handle(request: web.Request) -> web.StreamResponse:
+        if scope is None:
+            return await route.handler.run(request, await route.handler.read(request))
         slot = await _take_slot(request, slots)
         try:
             _check_scope(request, scope)
@@ -167,13 +167,6 @@ def _guarded(route: Route, slots: RequestSlots) -> Handler:
             return await route.handler.run(request, taken)
         finally:
             slot.release()
-
-    return handle
-
-
-def _unguarded(route: Route) -> Handler:
-    async def handle(request: web.Request) -> web.StreamResponse:
-        return await route.handler.run(request, await route.handler.read(request))
 
     return handle
 

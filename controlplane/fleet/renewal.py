@@ -140,14 +140,16 @@ class Renewal:
 
     async def _renew_own(self) -> bool:
         try:
-            with self._metrics.renewal("controlplane") as renewal:
-                renewal.happened = await self._issuer.renew_own()
+            renewed = await self._issuer.renew_own()
         except (OSError, ValueError) as error:  # a full disk, or a clock beyond its end
+            self._metrics.renewals.labels("controlplane", "failed").inc()
             log.error(  # noqa: TRY400 - the text says it all
                 "cannot renew the control plane's own certificates", error=str(error)
             )
             return False
-        return renewal.happened
+        if renewed:
+            self._metrics.renewals.labels("controlplane", "renewed").inc()
+        return renewed
 
     def _warn_of_end(self) -> None:
         if self._issuer.authority.is_ending(self._clock.time()):
@@ -162,9 +164,10 @@ class Renewal:
 
     async def _renew(self, host: Host) -> None:
         try:
-            with self._metrics.renewal("agent"):
-                await self._certificates.renew(host)
+            await self._certificates.renew(host)
+            self._metrics.renewals.labels("agent", "renewed").inc()
         except _FAILURES as error:
+            self._metrics.renewals.labels("agent", "failed").inc()
             name, expire_ms = host.name, host.row.certificate_expire_ms or 0
             if expire_ms <= to_ms(self._clock.time()):
                 log.error(  # noqa: TRY400 - the text says it all
@@ -200,9 +203,10 @@ class Renewal:
     async def _move(self, host: Host) -> None:
         name = host.name
         try:
-            with self._metrics.renewal("agent"):
-                await self._certificates.move(host)
+            await self._certificates.move(host)
+            self._metrics.renewals.labels("agent", "renewed").inc()
         except _FAILURES as error:
+            self._metrics.renewals.labels("agent", "failed").inc()
             cause, pause = str(error), MOVE_AGAIN
             if isinstance(error, AgentRefusedError):
                 cause, pause = error.text, REFUSED_AGAIN

@@ -1,7 +1,4 @@
-"""The certificate that the API is served with, read again when its files have changed.
-
-Connections that are open keep theirs; handshakes that begin have the newest.
-"""
+"""The certificate that the API is served with, read again when its files have changed."""
 
 import ssl
 from pathlib import Path

@@ -1,10 +1,7 @@
 """The edge of the HTTP API: what happens to a connection before, between and after its requests.
 
-aiohttp alone keeps slow clients for ever and answers what its parser
-refuses in its own words, quoting the input. Here every connection has deadlines and counts
-against caps (3.6), and every refusal is an ErrorResponse. The hooks are asyncio's protocol
-callbacks and the public methods of aiohttp's RequestHandler; its queue of parsed messages, read
-in one place, is the only private part.
+aiohttp alone keeps slow clients for ever, and quotes what its parser refuses. Here every
+connection has deadlines and counts against caps, and every refusal is an ErrorResponse.
 """
 
 import asyncio
@@ -64,10 +61,7 @@ class Limits:
 
 
 class Refusal(web.Response):
-    """An ErrorResponse from before the application; it ends the connection.
-
-    The application's signals do not run for it, so it carries all headers and sends itself.
-    """
+    """An ErrorResponse from before the application, whose signals do not run for it."""
 
     def __init__(self, path: str, identifier: str, status: int, details: str) -> None:
         message = {400: "bad request", 503: "service unavailable"}.get(status, "internal error")
@@ -304,7 +298,8 @@ class Edge:
             return _refuse(request, 400, "the version is neither HTTP/1.0 nor HTTP/1.1")
         if request.headers.get("Expect", "100-continue").lower() != "100-continue":
             return _refuse(request, 400, "the only expectation that is known is 100-continue")
-        caller, peer = request.remote or "", request.transport and _peer(request.transport)
+        caller, wire = request.remote or "", request.transport
+        peer = wire and str((wire.get_extra_info("peername") or ("",))[0])
         if not peer or caller == peer:
             return await self._handle(request)
         if not self._gate.take(caller):
@@ -328,7 +323,3 @@ def _refuse(
         error=details,
     )
     return Refusal(request.raw_path if path is None else path, identifier, status, details)
-
-
-def _peer(transport: asyncio.BaseTransport) -> str:
-    return str((transport.get_extra_info("peername") or ("",))[0])

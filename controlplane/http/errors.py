@@ -55,7 +55,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class BrokenBodyError(TimeoutError):
-    """A body that is malformed or did not come in time; `api/edge.py` raises it in the reader.
+    """A body that is malformed or did not come in time.
 
     aiohttp takes a TimeoutError, and no other, as the end of a body that is not read any more.
     """
@@ -146,10 +146,7 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
 
 
 def break_off(request: web.Request, what: str) -> None:
-    """Break the connection off while an error is handled, once the header is out.
-
-    So no reader takes a part for all. `what` was being sent, for the log.
-    """
+    """Break the connection off while an error is handled, so no reader takes a part for all."""
     log.warning("answer broken off", part=what, exc_info=True)  # noqa: LOG014 - see above
     if request.transport is not None:
         request.transport.abort()

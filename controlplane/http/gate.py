@@ -1,7 +1,6 @@
 """The gate of the HTTP API: limits of connections, and the address of a caller behind a proxy.
 
-Caps connections, in total and per address. What is over a cap is
-closed at once: an answer would cost the TLS handshake that the cap is there to save.
+What is over a cap is closed at once: an answer would cost the TLS handshake that it saves.
 """
 
 import asyncio
@@ -125,10 +124,7 @@ class _Accepted(socket.socket):
 
 
 class _Listener(socket.socket):
-    """A listening socket that closes at once what the gate does not admit.
-
-    asyncio accepts through this method, so that the caps hold before a TLS handshake is paid for.
-    """
+    """A listening socket that closes at once what the gate does not admit."""
 
     gate: Gate
 
@@ -145,10 +141,7 @@ class _Listener(socket.socket):
 
 
 async def listen(host: str, port: int, gate: Gate) -> list[_Listener]:
-    """Listen on every address of a host; `localhost` may have two, and one may be unusable.
-
-    An empty one means every address of the machine.
-    """
+    """Listen on every usable address of a host; an empty one means all of the machine."""
     found: list[_Listener] = []
     failed: OSError | None = None
     loop = asyncio.get_running_loop()
@@ -170,11 +163,7 @@ async def listen(host: str, port: int, gate: Gate) -> list[_Listener]:
 
 
 def _ip(text: str) -> IPv4Address | IPv6Address:
-    """Read an address as peers and proxies write it: with a zone, a port or brackets, or mapped.
-
-    Raises:
-        ValueError: It is none.
-    """
+    """Read an address as it may be written: with a zone, a port or brackets, or mapped."""
     if text.startswith("["):
         text = text[1:].partition("]")[0]
     elif text.count(":") == 1:

@@ -1,10 +1,8 @@
 """Slots for requests: how many of one account are worked on at a time.
 
 The event loop and the database are shared by all accounts, so an account that floods the API is
-held back here: its further requests wait for one of its own to end. While several accounts call,
-fewer of each are worked on, since all that is under way delays every call a little. A request that
-waits for something else than this process, such as a host, a registry or a reader, gives its slot
-to the next; such waits have limits of their own.
+held back here: its further requests wait for one of its own to end. A request that waits for
+something else than this process (a host, a registry, a reader) gives its slot to the next.
 """
 
 from collections.abc import Callable

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from time import perf_counter
 
 from controlplane.domain.errors import (
@@ -55,13 +54,6 @@ class AgentCalls:
                 self._seconds.labels(method).observe(perf_counter() - began)
 
 
-@dataclass(slots=True)
-class Renewal:
-    """A try to renew a certificate; it did not happen where nothing was due."""
-
-    happened: bool = True
-
-
 _BREAKS = {
     TimeoutError: "timeout",
     AgentNewerError: "newer",
@@ -87,27 +79,15 @@ class FleetMetrics:
         )
         for reason in _BREAKS.values():
             self._breaks.labels(reason)
-        self._renewals = make.counter(
+        self.renewals = make.counter(
             "certificate_renewals_total",
             "Tries to renew a certificate, of an agent or the control plane's own.",
             *("certificate", "result"),
         )
         for certificate in ("agent", "controlplane"):
             for result in ("renewed", "failed"):
-                self._renewals.labels(certificate, result)
+                self.renewals.labels(certificate, result)
 
     def broke(self, error: Exception) -> None:
         """Count a stream that broke."""
         self._breaks.labels(_BREAKS[type(error)]).inc()
-
-    @contextmanager
-    def renewal(self, certificate: str) -> Iterator["Renewal"]:
-        """Count a try to renew a certificate, the agent's or the controlplane's."""
-        renewal = Renewal()
-        try:
-            yield renewal
-        except Exception:
-            self._renewals.labels(certificate, "failed").inc()
-            raise
-        if renewal.happened:
-            self._renewals.labels(certificate, "renewed").inc()

@@ -1,9 +1,7 @@
 """How instruments are made: with the program's prefix, in a registry or in none.
 
-Each part of the program is given its own instruments, and nothing else of this package. One that
-is made without a registry is shown nowhere, for parts that stand alone. Labels have values from
-fixed sets, so that no metric grows with what callers or hosts send: names of accounts and
-applications are labels in `live.py` alone, where they are bounded.
+Labels have values from fixed sets, so that no metric grows with what callers or hosts send: names
+of accounts and applications are labels in `live.py` alone, where they are bounded.
 """
 
 from collections.abc import Mapping

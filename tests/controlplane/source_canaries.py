@@ -89,7 +89,6 @@ class Trial:
     def __init__(self, doors: Doors, canaries: Canaries) -> None:
         self._doors = doors
         self._canaries = canaries
-        self.tried = 0
 
     async def as_callers(self, text: str) -> Seen:
         """Name a source as callers do."""
@@ -98,7 +97,6 @@ class Trial:
         if put.status == 204:
             await self._doors.tag("v1")
         await self._doors.tag(text)
-        self.tried += 3
         return self._canaries.take()
 
     async def as_operators(self, text: str) -> Seen:
@@ -112,7 +110,6 @@ class Trial:
             if (await door(text)).status == 204:
                 answer = await self._doors.enable_there(repository)
                 assert answer.status == 503, (text, answer.text)
-            self.tried += 1
         return self._canaries.take()
 
     async def control(self) -> dict[str, Seen]:
@@ -131,9 +128,7 @@ async def run(folder: Path) -> dict[str, Any]:
         trial = Trial(Doors(system), canaries)
         callers = {text: await trial.as_callers(text) for text in STRINGS}
         operators = {text: await trial.as_operators(text) for text in STRINGS}
-        tried = trial.tried
         return {
-            "tried": tried,
             "callers": {text: seen for text, seen in callers.items() if seen},
             "operators": {text: seen for text, seen in operators.items() if seen},
             "control": await trial.control(),

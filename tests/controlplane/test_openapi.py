@@ -6,7 +6,6 @@ import os
 import re
 import sys
 from collections.abc import AsyncIterator, Iterator
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +53,6 @@ def test_every_route_is_described_with_its_scope_and_errors() -> None:
         assert ("requestBody" in operation) == (route.handler.body is not None)
         assert operation["summary"]
         assert not operation["summary"].endswith(".")
-
-
-def test_operations_have_names_of_their_own() -> None:
-    names = [route.handler.name for route in ROUTES]
-    assert len(set(names)) == len(names)
 
 
 def test_every_reference_leads_somewhere() -> None:
@@ -109,24 +103,12 @@ def test_optional_properties_have_no_default_of_null() -> None:
     assert '"default": null' not in json.dumps(DOCUMENT)
 
 
-class _Links(HTMLParser):
-    """Collects what a page loads."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.found += [value or "" for name, value in attributes if name in {"src", "href"}]
-
-
 async def test_the_page_loads_only_what_is_served_here(system: System) -> None:
     page = await system.call("GET", "/docs", token="none")
     assert page.status == 200
-    links = _Links()
-    links.feed(page.text)
-    assert "docs/swagger-ui-bundle.js" in links.found
-    for link in links.found:
+    links = re.findall('(?:src|href)="([^"]*)"', page.text)
+    assert "docs/swagger-ui-bundle.js" in links
+    for link in links:
         answer = await system.call("GET", f"/{link}", token="none")
         assert answer.status == 200
         assert answer.body

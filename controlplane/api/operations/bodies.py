@@ -47,11 +47,7 @@ async def read_body(request: web.Request, model: type[_Body]) -> _Body:
 
 
 def parse_body(body: bytes, model: type[_Body]) -> _Body:
-    """Validate a body.
-
-    Raises:
-        InvalidRequestError: As `read_body`.
-    """
+    """Validate a body as `read_body` does."""
     try:
         return model.model_validate(read_json(body))
     except ValidationError as error:

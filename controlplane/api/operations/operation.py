@@ -1,7 +1,5 @@
 """Routes, and what a handler takes and answers, read off its signature.
 
-The server and the OpenAPI document read the same.
-
 A handler is `async def name(request, body: SomeBody, query: SomeQuery) -> Answer[SomeShape]`; it
 takes `body` and `query` only where the call has them, and gets them read and checked. `None` in
 place of an answer is a 204. Its docstring is the call's summary and description.

@@ -1,7 +1,6 @@
 """What a caller would like of an answer: the `Prefer` header of RFC 7240. Pure.
 
-What is not known or cannot be done is ignored, never refused (RFC 7240, section 2); an answer says
-by `Preference-Applied` what was done.
+What is not known or cannot be done is ignored, never refused (section 2).
 """
 
 import re

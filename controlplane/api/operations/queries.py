@@ -39,9 +39,6 @@ Integer = Annotated[int, BeforeValidator(_integer)]
 UpTo1000 = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_integer)]
 """An integer that is read, then bounded: in this order pydantic's schema has the bounds, too."""
 
-PageLimit = UpTo1000
-"""How many entries a page holds at most."""
-
 PageBefore = Annotated[int, Field(ge=0, le=2**63 - 1), BeforeValidator(_integer)]
 """Where the last page ended."""
 
@@ -58,9 +55,8 @@ Record = Annotated[
 class Query(BaseModel):
     """The query of a call.
 
-    Fields in `deep` are deep objects: they are read from `name[key]=value`, one level deep and
-    no deeper. What stands in `refused` would be ignored like any unknown parameter, but that
-    would give another answer than the caller asked for.
+    Fields in `deep` are read from `name[key]=value`, one level deep. What stands in `refused` is
+    not ignored like other unknown parameters.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)

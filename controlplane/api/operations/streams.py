@@ -65,11 +65,7 @@ async def _send(
     passed: Counter,
     first_wait: float | None = None,
 ) -> web.StreamResponse:
-    """Wait for the first chunk, at most `first_wait` seconds, then send the header and the rest.
-
-    A failure after the header, or the end of the caller's token, breaks the connection off, so
-    that no reader takes a part for all.
-    """
+    """Wait at most `first_wait` seconds for a chunk, then send the header and all of them."""
     release_slot()
     try:
         async with aclosing(chunks), services_of(request).streams.opened(caller_of(request)):

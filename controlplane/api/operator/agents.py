@@ -1,6 +1,5 @@
 """Agents, for operators."""
 
-from collections.abc import Collection
 from typing import Annotated
 
 from aiohttp import web
@@ -27,9 +26,7 @@ from controlplane.operators.agents import AgentState, ShownAgent
 from controlplane.storage.tables.enrolment import Place
 from tiltyard.contract import ErrorReason
 
-
-def _first_images(images: Collection[str]) -> list[str]:
-    return sorted(images)[:1000]
+_Images = Annotated[list[str], BeforeValidator(lambda found: sorted(found)[:1000])]
 
 
 class HostResources(Shown):
@@ -144,7 +141,9 @@ class ListedAgent(Shown):
     reserved: HostResources | None = at("host.reserved", None)
     sessions: int | None = at("live_sessions")
     free_sessions: int | None = at("host.free_sessions", None)
-    images: Annotated[list[str], BeforeValidator(_first_images)] | None = at("host.images", None)
+    images: Annotated[list[str], BeforeValidator(lambda found: sorted(found)[:1000])] | None = at(
+        "host.images", None
+    )
     image_count: Count | None = at("host.images", None)
 
 

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from controlplane.api.operations.fields import Text
 from controlplane.api.operations.operation import Listing, Paged, operation
-from controlplane.api.operations.queries import PageBefore, PageLimit, Query
+from controlplane.api.operations.queries import PageBefore, Query, UpTo1000
 from controlplane.api.operations.services import services_of
 from controlplane.api.operations.shown import Maybe, Millis, Shown, at
 from controlplane.storage.tables.audit import AuditFilter, find
@@ -24,12 +24,7 @@ class AuditQuery(Query):
     object: Text | None = None
     token: Text | None = None
     before: PageBefore | None = None
-    limit: PageLimit = 100
-
-    def page(self) -> AuditFilter:
-        """Translate into the store's terms; one line more shows whether there is a next page."""
-        same = self.model_dump(exclude={"limit", "token"})
-        return AuditFilter(limit=self.limit + 1, actor=self.token, **same)
+    limit: UpTo1000 = 100
 
 
 class AuditEvent(Shown):
@@ -52,7 +47,10 @@ class AuditEvent(Shown):
 @operation(key="events", beside=Paged)
 async def list_audit(request: web.Request, query: AuditQuery) -> Listing[AuditEvent]:
     """List what was changed, newest first."""
-    lines = await services_of(request).store.read(find, query.page())
+    same = query.model_dump(exclude={"limit", "token"})
+    # One line more shows whether there is a next page.
+    wanted = AuditFilter(limit=query.limit + 1, actor=query.token, **same)
+    lines = await services_of(request).store.read(find, wanted)
     shown = lines[: query.limit]
     before = shown[-1].sequence if len(lines) > query.limit else None
     return Listing(shown, AuditEvent.show, {"before": before})

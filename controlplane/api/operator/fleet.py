@@ -23,10 +23,6 @@ class NodePoolBody(Body):
     strategy: Annotated[Strategy, Field(strict=False)] | None = None
     hostNetwork: bool | None = None  # noqa: N815  # the interface's style
 
-    def rules(self) -> NodePoolRules:
-        """Translate into the use case's terms."""
-        return NodePoolRules(self.strategy or Strategy.PACKED, bool(self.hostNetwork))
-
 
 class ListedRegion(Shown):
     """A region; `declared` by the settings file, and how many agents and applications use it."""
@@ -97,7 +93,8 @@ async def set_node_pool(request: web.Request, body: NodePoolBody) -> None:
     network.
     """
     name = request.match_info["nodePool"]
-    await services_of(request).fleet_admin.set_node_pool(caller_of(request), name, body.rules())
+    rules = NodePoolRules(body.strategy or Strategy.PACKED, bool(body.hostNetwork))
+    await services_of(request).fleet_admin.set_node_pool(caller_of(request), name, rules)
 
 
 @operation()

@@ -16,7 +16,6 @@ from controlplane.api.operator.agents import HostResources, ListedPull, ListedSt
 from controlplane.domain.explanation import Candidate, describe
 from controlplane.domain.placement import Obstacle, ObstacleKind, Strategy, fullness
 from controlplane.fleet.host.images import Pull
-from controlplane.operators.placement import ExplainedPlacement
 from controlplane.sessions.start_request import Pin
 from tiltyard.contract import Protocol
 
@@ -33,14 +32,6 @@ class PlacementQuery(Query):
     location: Text
     version: str | None = None
     ports: Annotated[dict[PortKey, HostPort], Field(max_length=MAX_KEYS)] | None = None
-
-    def pins(self) -> dict[str, Pin]:
-        """Translate into the use case's terms, by their names in the query."""
-        found = {}
-        for key, host in (self.ports or {}).items():
-            container, _, protocol = key.partition("/")
-            found[f"ports[{key}]"] = Pin(int(container), host, Protocol(protocol))
-        return found
 
 
 class ShownObstacle(TypedDict):
@@ -104,13 +95,13 @@ async def explain_placement(request: web.Request, query: PlacementQuery) -> List
     `image` is the application's name and `account` whose it is; `ports[7777/udp]=25000` pins a
     host port. Nothing is reserved.
     """
+    pins = {}
+    for key, host in (query.ports or {}).items():
+        container, _, protocol = key.partition("/")
+        pins[f"ports[{key}]"] = Pin(int(container), host, Protocol(protocol))
     found = await services_of(request).explanations.explain(
-        query.account, query.image, query.location, query.version or None, query.pins()
+        query.account, query.image, query.location, query.version or None, pins
     )
-    return _shown(found)
-
-
-def _shown(found: ExplainedPlacement) -> Listing[ExplainedHost]:
     application, pulls = found.application, found.pulls
     rest = {
         "account": application.account,

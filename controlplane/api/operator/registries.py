@@ -61,18 +61,6 @@ class RegistryBody(Body):
             raise ValueError("needs a username")
         return password
 
-    def registry(self, name: str) -> Registry:
-        """Translate into the use case's terms, but for the password."""
-        return Registry(
-            name,
-            self.address,
-            tuple(self.aliases or ()),
-            username=self.username or "",
-            auth_hosts=tuple(self.authHosts or ()),
-            private=bool(self.private),
-            ca=self.ca or "",
-        )
-
 
 class ListedRegistry(Shown):
     """A registry; `declared` by the settings file, and how many applications use it.
@@ -110,7 +98,15 @@ async def set_registry(request: web.Request, body: RegistryBody) -> None:
     only for the username, address and `ca` that it was given for, for no more `authHosts`, and not
     when `private` is switched on.
     """
-    registry = body.registry(request.match_info["registry"])
+    registry = Registry(
+        request.match_info["registry"],
+        body.address,
+        tuple(body.aliases or ()),
+        username=body.username or "",
+        auth_hosts=tuple(body.authHosts or ()),
+        private=bool(body.private),
+        ca=body.ca or "",
+    )
     admin = services_of(request).fleet_admin
     await admin.set_registry(caller_of(request), registry, body.password)
 

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from controlplane.api.operations.fields import Text
 from controlplane.api.operations.operation import Listing, Paged, operation
-from controlplane.api.operations.queries import Flag, PageBefore, PageLimit, Query
+from controlplane.api.operations.queries import Flag, PageBefore, Query, UpTo1000
 from controlplane.api.operations.services import caller_of, services_of
 from controlplane.api.resources.session_bodies import ListedSession, listed_session
 from controlplane.fleet.fleet import Fleet
@@ -23,12 +23,7 @@ class AllSessionsQuery(Query):
     image: Text | None = None
     all: Flag = False
     before: PageBefore | None = None
-    limit: PageLimit = 100
-
-    def page(self) -> PageFilter:
-        """Translate into the use case's terms."""
-        same = self.model_dump(exclude={"all", "image"})
-        return PageFilter(ended_too=self.all, application=self.image, **same)
+    limit: UpTo1000 = 100
 
 
 class AccountsSession(ListedSession):
@@ -48,7 +43,9 @@ async def list_all_sessions(
 ) -> Listing[AccountsSession]:
     """List the sessions of every account: all that have not ended, or `all` that are known."""
     services = services_of(request)
-    page = await services.all_sessions.page(query.page())
+    same = query.model_dump(exclude={"all", "image"})
+    wanted = PageFilter(ended_too=query.all, application=query.image, **same)
+    page = await services.all_sessions.page(wanted)
     show = partial(_listed, fleet=services.fleet)
     return Listing(page.sessions, show, {"before": page.next_before})
 

@@ -45,10 +45,6 @@ class LimitsBody(ResourcesBody):
 
     disk: Annotated[float, Field(ge=1, le=1_000_000_000)] | None = None
 
-    def disk_bytes(self) -> int:
-        """Bytes that a session may write; 0 for the limit of its host."""
-        return round((self.disk or 0) * MEBI)
-
 
 class PortBindingBody(Body):
     """A port that the application listens on."""
@@ -69,10 +65,6 @@ class PortBindingBody(Body):
         if tls and info.data.get("protocol") == "udp":
             raise ValueError("needs protocol tcp")
         return tls
-
-    def port(self) -> PortRequest:
-        """Translate into the use case's terms."""
-        return PortRequest(self.requested, Protocol(self.protocol), self.tls)
 
 
 def _each_once(ports: list[PortBindingBody]) -> list[PortBindingBody]:
@@ -125,8 +117,10 @@ class ApplicationEditBody(Body):
             regions=None if self.regions is None else tuple(dict.fromkeys(self.regions)),
             limits=None if self.limits is None else self.limits.resources(),
             reservation=None if self.reservation is None else self.reservation.resources(),
-            ports=None if self.ports is None else tuple(port.port() for port in self.ports),
-            disk_bytes=None if self.limits is None else self.limits.disk_bytes(),
+            ports=None
+            if self.ports is None
+            else tuple(PortRequest(p.requested, Protocol(p.protocol), p.tls) for p in self.ports),
+            disk_bytes=None if self.limits is None else round((self.limits.disk or 0) * MEBI),
         )
 
 

@@ -23,7 +23,6 @@ from controlplane.domain.durations import parse_duration
 from controlplane.domain.status import SessionStatus
 from controlplane.sessions.service import ShownSession
 from controlplane.sessions.start_request import Pin, StartRequest
-from controlplane.storage.tables.session_lists import SessionFilter
 from tiltyard.contract import Protocol
 from tiltyard.runtime.clock import to_ms
 
@@ -34,10 +33,6 @@ class PortBody(Body):
     container: PortNumber
     host: PortNumber
     type: Literal["tcp", "udp"] | None = None
-
-    def pin(self) -> Pin:
-        """Translate into the use case's terms."""
-        return Pin(self.container, self.host, Protocol(self.type) if self.type else None)
 
 
 class StartBody(Body):
@@ -68,7 +63,10 @@ class StartBody(Body):
             version=self.version or None,
             ttl=None if self.ttl is None else parse_duration(self.ttl),
             external_id=self.external_id or "",
-            pins=tuple(port.pin() for port in self.ports or ()),
+            pins=tuple(
+                Pin(port.container, port.host, Protocol(port.type) if port.type else None)
+                for port in self.ports or ()
+            ),
         )
 
 
@@ -95,21 +93,6 @@ class SessionsQuery(Query):
     host: str | None = None
     playerCount: PlayerBounds | None = None  # noqa: N815  # the interface's name
     filter: Record | None = None
-
-    def sessions_of(self, account: str) -> SessionFilter:
-        """Translate into the use case's terms."""
-        players = self.playerCount or PlayerBounds()
-        return SessionFilter(
-            account=account,
-            ended_too=self.all,
-            location=self.location,
-            application=self.image,
-            tag=self.tag,
-            host=self.host,
-            labels=self.filter or {},
-            more_players_than=players.gt,
-            fewer_players_than=players.lt,
-        )
 
 
 class StartedPort(Shown):

@@ -10,12 +10,14 @@ from controlplane.api.operations.services import SERVICES, caller_of, services_o
 from controlplane.api.resources.session_bodies import (
     DescribedSession,
     ListedSession,
+    PlayerBounds,
     SessionsQuery,
     StartBody,
     StartedSession,
     described_session,
     listed_session,
 )
+from controlplane.storage.tables.session_lists import SessionFilter
 
 
 @operation(
@@ -52,7 +54,18 @@ async def end_waits(app: web.Application) -> None:
 @operation(key="sessions")
 async def list_sessions(request: web.Request, query: SessionsQuery) -> Listing[ListedSession]:
     """List the sessions of the account: those that play, or `all` that are known."""
-    wanted = query.sessions_of(caller_of(request).account)
+    players = query.playerCount or PlayerBounds()
+    wanted = SessionFilter(
+        account=caller_of(request).account,
+        ended_too=query.all,
+        location=query.location,
+        application=query.image,
+        tag=query.tag,
+        host=query.host,
+        labels=query.filter or {},
+        more_players_than=players.gt,
+        fewer_players_than=players.lt,
+    )
     found = services_of(request).sessions.find(wanted)
     return Listing(found, listed_session)
 

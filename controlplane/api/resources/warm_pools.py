@@ -30,20 +30,6 @@ class WarmPoolBody(Body):
     labels: Labels | None = None
     claimSignal: ClaimSignal | None = None  # noqa: N815  # the name in JSON
 
-    def pool(self, account: str, application: str, location: str) -> WarmPool:
-        """Translate into the use case's terms."""
-        return WarmPool(
-            account=account,
-            application=application,
-            location=location,
-            size=self.size,
-            enabled=self.enabled is not False,
-            env=self.env or {},
-            args=tuple(self.args or ()),
-            labels=self.labels or {},
-            claim_signal=self.claimSignal or "",
-        )
-
 
 class ListedWarmPool(Shown):
     """A warm pool; `size` standbys are wanted, `ready` can be claimed now."""
@@ -63,7 +49,18 @@ class ListedWarmPool(Shown):
 async def set_warm_pool(request: web.Request, body: WarmPoolBody) -> None:
     """Set the warm pool of an application in a region; it replaces the whole pool."""
     caller = caller_of(request)
-    pool = body.pool(caller.account, *_place(request))
+    image, location = _place(request)
+    pool = WarmPool(
+        account=caller.account,
+        application=image,
+        location=location,
+        size=body.size,
+        enabled=body.enabled is not False,
+        env=body.env or {},
+        args=tuple(body.args or ()),
+        labels=body.labels or {},
+        claim_signal=body.claimSignal or "",
+    )
     await services_of(request).warm_pools.set(caller, pool)
 
 

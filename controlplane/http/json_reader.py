@@ -56,12 +56,13 @@ def _check(value: Any) -> None:
     pending = [(value, 1)]
     while pending:
         item, level = pending.pop()
-        if isinstance(item, str) and _NOT_TEXT.search(item):
+        text = item if isinstance(item, str) else "".join(item) if isinstance(item, dict) else ""
+        if _NOT_TEXT.search(text):
             raise ValueError("holds NUL or a lone surrogate in a string")
         if isinstance(item, dict | list):
             if level > MAX_NESTING:
                 raise ValueError(_TOO_DEEP)
-            children = [*item, *item.values()] if isinstance(item, dict) else item
+            children = item.values() if isinstance(item, dict) else item
             pending.extend((child, level + 1) for child in children)
 
 

@@ -122,7 +122,7 @@ async def test_a_registry_that_is_gone_is_503(system: System) -> None:
     assert_error(answer, 503)
 
 
-async def test_a_silent_registry_is_504(system: System) -> None:
+async def test_an_unresponsive_registry_is_504(system: System) -> None:
     await system.make_application(tag=None)
     system.registry.silent = True
     answer = await system.call("POST", "/application/game/tags", json={"tag": "v1"})

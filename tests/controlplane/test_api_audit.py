@@ -163,8 +163,8 @@ async def test_a_failed_authentication_is_in_the_log_and_not_in_the_audit(
     for token in (bad, "nonsense-of-mine"):
         answer = await system.call("GET", "/session", token=token, headers=FORWARDED)
         assert_error(answer, 401)
-        told = f"request={answer.json['identifier']}"
-        assert any("status=401" in line and told in line for line in caplog.messages)
+        reported = f"request={answer.json['identifier']}"
+        assert any("status=401" in line and reported in line for line in caplog.messages)
         assert f"address={ADDRESS} status=401" in caplog.text
         assert token not in caplog.text
     assert await audit(system) == before

@@ -146,16 +146,19 @@ async def test_an_answer_that_is_no_list_is_a_failure_of_the_registry(
 
 
 @pytest.mark.parametrize(
-    ("status", "told"), [(302, "302"), (401, "log-in"), (403, "403"), (429, "429"), (500, "500")]
+    ("status", "text"),
+    [(302, "302"), (401, "log-in"), (403, "403"), (429, "429"), (500, "500")],
 )
-async def test_a_registry_that_fails_is_told(system: System, status: int, told: str) -> None:
+async def test_a_registry_that_fails_is_named_in_the_answer(
+    system: System, status: int, text: str
+) -> None:
     system.registry.status = status
     answer = await system.call("GET", PATH)
     assert_error(answer, 503)
-    assert told in answer.json["details"]
+    assert text in answer.json["details"]
 
 
-async def test_where_a_registry_is_is_told_to_the_log_alone(
+async def test_the_address_of_a_registry_is_in_the_log_alone(
     system: System, caplog: pytest.LogCaptureFixture
 ) -> None:
     await system.registry.stop()
@@ -226,7 +229,7 @@ async def test_a_registry_that_always_has_a_next_page_is_left(system: System) ->
     assert await _versions(system) == ["v1"]
 
 
-async def test_a_silent_registry_is_left_in_time(
+async def test_an_unresponsive_registry_is_left_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("controlplane.registries.http.TIMEOUT", ClientTimeout(total=None))

@@ -56,7 +56,7 @@ async def test_a_refused_start_goes_to_the_next_host(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("silent", [True, False])
-async def test_at_most_three_hosts_that_do_not_tell_are_tried(
+async def test_at_most_three_hosts_that_do_not_answer_are_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: bool
 ) -> None:
     # So short that the time for a start is not what ends it.
@@ -271,7 +271,7 @@ async def test_a_session_that_is_stored_as_ended_and_absent_returns_its_ports(
         assert (await system.start(ports=pins)).status == 201
 
 
-async def test_what_an_agent_was_told_to_discard_returns_its_ports(tmp_path: Path) -> None:
+async def test_what_an_agent_was_ordered_to_discard_returns_its_ports(tmp_path: Path) -> None:
     async with System(tmp_path, start_timeout=1.6) as system:
         await system.make_application()
         system.agent.after_start = system.agent.hang
@@ -283,7 +283,7 @@ async def test_what_an_agent_was_told_to_discard_returns_its_ports(tmp_path: Pat
         assert system.agent.sessions == {}
 
 
-async def test_a_silent_host_is_unreachable_and_its_stop_remembered(tmp_path: Path) -> None:
+async def test_an_unresponsive_host_is_unreachable_and_its_stop_remembered(tmp_path: Path) -> None:
     async with System(tmp_path, unreachable_after=0.2, placement_silence=0.1) as system:
         system.agent.beat = 0.02
         await system.agent.restart()

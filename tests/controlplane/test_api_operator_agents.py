@@ -81,10 +81,10 @@ async def test_an_agent_is_shown_with_its_host(system: Operated) -> None:
     busy, idle = sorted(system.agents, key=lambda agent: not agent.live)
     busy.change_host(draining=True, version="1.2.3", engine_available=False)
 
-    async def told() -> bool:
+    async def reported() -> bool:
         return bool((await system.agents_by_name())[busy.name]["draining"])
 
-    await eventually(told)
+    await eventually(reported)
     before = unix_ms(system.control_plane._clock) - 60_000
     shown = (await system.ask("GET", f"/{busy.name}")).json
     assert before < shown.pop("heard") <= unix_ms(system.control_plane._clock)
@@ -150,7 +150,9 @@ async def test_the_state_of_an_agent_says_why_no_session_is_placed_on_its_host(
     await system.reaches("a1", "silent")
 
 
-async def test_an_agent_that_was_not_heard_since_the_start_is_connecting(system: Operated) -> None:
+async def test_an_agent_without_a_report_since_the_start_is_connecting(
+    system: Operated,
+) -> None:
     await system.agent.stop()
     await system.restart()
     await system.add_agent("never")
@@ -431,7 +433,7 @@ def _beating_fast(system: Operated) -> Operated:
     return system
 
 
-async def test_an_agent_that_was_silent_for_too_long_is_lost_until_it_is_heard(
+async def test_an_agent_that_is_unresponsive_for_too_long_is_lost_until_it_reports(
     tmp_path: Path,
 ) -> None:
     async with _beating_fast(Operated(tmp_path, **SHORT_SPANS)) as system:

@@ -1,4 +1,4 @@
-"""GET /operator/placement and its command: what is told is what a start does."""
+"""GET /operator/placement and its command: what is reported is what a start does."""
 
 import asyncio
 import json
@@ -122,7 +122,7 @@ async def test_all_that_keeps_a_session_from_a_host_at_once(system: Explained) -
     assert_error(await system.start(ports=PINNED), 420)
 
 
-async def test_a_host_that_was_never_heard_and_one_that_fell_silent(tmp_path: Path) -> None:
+async def test_a_host_that_never_reported_and_one_that_stopped_reporting(tmp_path: Path) -> None:
     async with Explained(tmp_path, placement_silence=0.1) as system:
         await system.make_application()
         await system.add_agent("late")
@@ -274,20 +274,20 @@ async def test_the_command_shows_the_hosts_and_why_not(system: Explained) -> Non
         assert (await system.run(*command, "--port", port)).exit_code == 2
 
 
-async def test_the_command_tells_what_became_of_a_pull(system: Explained) -> None:
+async def test_the_command_shows_what_became_of_a_pull(system: Explained) -> None:
     for agent in system.agents:
         agent.before_pull = refusing("REGISTRY_UNAVAILABLE", "no such host")
     system.registry.push("studio/game", "v2")
     await system.call("POST", "/application/game/tags", json={"tag": "v2"})
     command = ("placement", "game", "local", "--account", "alice", "--version", "v2")
 
-    async def told() -> bool:
+    async def reported() -> bool:
         shown = await system.ok(*command)
         return (
             "has not pulled the image; its pull is failed: " in shown and "no such host" in shown
         )
 
-    await eventually(told)
+    await eventually(reported)
 
 
 async def test_addresses_that_do_not_answer_are_left_out_and_the_region_stays(

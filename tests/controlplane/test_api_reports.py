@@ -144,7 +144,7 @@ async def test_an_unknown_session_has_none(system: System) -> None:
         ("UNIMPLEMENTED", 503),
     ],
 )
-async def test_a_refused_report_is_told(system: System, reason: str, status: int) -> None:
+async def test_a_refused_report_is_an_error(system: System, reason: str, status: int) -> None:
     await end(system)
     system.agent.before_report = refusing(reason)
     assert_error(await system.call("GET", "/session/s/report"), status)

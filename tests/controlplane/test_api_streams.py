@@ -72,7 +72,7 @@ async def test_a_follower_does_not_hold_up_the_end_of_the_process(system: System
         ("NO_CAPACITY", 503),
     ],
 )
-async def test_a_refused_log_is_told(
+async def test_a_refused_log_is_an_error(
     system: System, monkeypatch: pytest.MonkeyPatch, reason: str, status: int
 ) -> None:
     monkeypatch.setattr("controlplane.api.operations.streams.FIRST_BYTE_WAIT", None)
@@ -121,7 +121,7 @@ async def test_an_artifact_comes_after_the_end(system: System) -> None:
         ("DISK_FULL", 503),
     ],
 )
-async def test_a_refused_artifact_is_told_before_the_first_byte(
+async def test_a_refused_artifact_is_an_error_before_the_first_byte(
     system: System, reason: str, status: int
 ) -> None:
     await system.call("DELETE", "/session/s")

@@ -326,7 +326,7 @@ async def test_tls_serves_with_1_2_at_least(
         assert "Cipher is ECDHE" in await openssl(old.replace("-tls1_1", "-tls1_2"))
 
 
-def test_a_certificate_that_cannot_be_used_is_told(tmp_path: Path, tls: dict[str, str]) -> None:
+def test_a_certificate_that_cannot_be_used_is_named(tmp_path: Path, tls: dict[str, str]) -> None:
     settings = tmp_path / "controlplane.toml"
 
     def load(certificate: str, key: str) -> Config:
@@ -348,7 +348,7 @@ def test_a_certificate_that_cannot_be_used_is_told(tmp_path: Path, tls: dict[str
 
 
 @pytest.mark.parametrize("bad", ["x", "10.0.0.1/8", "10.0.0.0/33", ""])
-def test_a_proxy_that_is_none_is_told(bad: str) -> None:
+def test_a_proxy_that_is_none_is_reported(bad: str) -> None:
     with pytest.raises(ValidationError, match="behind_proxy"):
         Config(behind_proxy=(bad,))
 

@@ -102,7 +102,7 @@ async def test_requests_are_counted_by_route_and_status(system: Scraped) -> None
     assert scrape.sum("http_requests_in_progress") == 0
 
 
-async def test_a_request_under_way_and_one_whose_caller_hangs_up_are_told(
+async def test_a_request_under_way_and_one_whose_caller_hangs_up_are_counted(
     system: Scraped,
 ) -> None:
     system.agent.before_start = system.agent.hang
@@ -218,11 +218,11 @@ async def test_refusals_are_counted_by_their_reason(system: Scraped) -> None:
     system.agent.before_start = refusing("IMAGE_CANNOT_RUN")
     assert (await system.start()).status == 420
     scrape = await system.scrape()
-    told = {
+    reported = {
         reason: scrape.sum("start_refusals_total", reason=reason)
         for reason in scrape.values("start_refusals", "reason")
     }
-    assert {reason: count for reason, count in told.items() if count} == {
+    assert {reason: count for reason, count in reported.items() if count} == {
         "conflict": 1,
         "not_found": 1,
         "no_room": 1,
@@ -276,7 +276,7 @@ async def test_who_waits_in_line_is_counted(system: Scraped) -> None:
 # ---- the fleet
 
 
-async def test_sessions_and_room_are_told_as_they_are(system: Scraped) -> None:
+async def test_sessions_and_room_are_shown_as_they_are(system: Scraped) -> None:
     before = await system.scrape()
     await system.start(id="s")
     await system.start(id="t")
@@ -296,7 +296,7 @@ async def test_sessions_and_room_are_told_as_they_are(system: Scraped) -> None:
     await system.shows(lambda s: s.sum("sessions", **labels, state="running") == 1)
 
 
-async def test_agents_are_told_by_their_state(tmp_path: Path) -> None:
+async def test_agents_are_counted_by_their_state(tmp_path: Path) -> None:
     async with Scraped(tmp_path, agents=3, unreachable_after=2.0, placement_silence=2.0) as system:
         for agent in system.agents:
             agent.beat = 0.05
@@ -348,7 +348,7 @@ async def test_an_overcommitted_host_takes_no_capacity_from_others(
         assert scrape.sum("free_memory_bytes") == 64 * 1024**3
 
 
-async def test_what_is_nobodys_is_told_apart(system: Scraped) -> None:
+async def test_what_is_nobodys_is_counted_apart(system: Scraped) -> None:
     await system.start()
     (link,) = system.control_plane.fleet.hosts
     await system.shows(lambda s: s.sum("sessions") == 1)
@@ -358,7 +358,7 @@ async def test_what_is_nobodys_is_told_apart(system: Scraped) -> None:
     assert scrape.sum("sessions") == 0
 
 
-async def test_pulls_that_fail_are_told(system: Scraped) -> None:
+async def test_pulls_that_fail_are_counted(system: Scraped) -> None:
     system.agent.before_pull = refusing("REGISTRY_UNAVAILABLE")
     system.registry.push("studio/game", "v2")
     await system.call("POST", "/application/game/tags", json={"tag": "v2"})
@@ -371,7 +371,7 @@ async def test_pulls_that_fail_are_told(system: Scraped) -> None:
 # ---- the program itself
 
 
-async def test_the_database_is_told(system: Scraped, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_database_is_measured(system: Scraped, monkeypatch: pytest.MonkeyPatch) -> None:
     before = await system.scrape()
     await system.start()
     await system.call("GET", "/session?all=true")
@@ -423,13 +423,13 @@ async def test_the_page_has_every_metric_with_its_type_and_labels(system: Scrape
     await system.call("PUT", "/warm-pool/game/local", json={"size": 1})
     await system.shows(lambda s: s.sum("standbys_ready") == 1)
     await system.start()
-    told = {}
+    reported = {}
     for family in (await system.scrape()).families.values():
         if not family.name.startswith(PROCESS):
             name = f"{family.name}_total" if family.type == "counter" else family.name
             labels = {label for sample in family.samples for label in sample.labels} - {"le"}
-            told[name] = family.type, labels or page.get(name, ("", set()))[1]
-    assert told == page
+            reported[name] = family.type, labels or page.get(name, ("", set()))[1]
+    assert reported == page
 
 
 async def test_10000_applications_and_hostile_names_stay_few_series(system: Scraped) -> None:
@@ -454,15 +454,15 @@ async def test_10000_applications_and_hostile_names_stay_few_series(system: Scra
         assert len(scrape.values("sessions", "application")) == MAX_NAMES + 1
         assert len(scrape.families[f"{PREFIX}sessions"].samples) == (MAX_NAMES + 1) * 6
         assert scrape.sum("sessions", account="alice", application="game") == 1
-        told = scrape.sum("sessions", application=OTHER)
-        assert told == 10_000 + len(hostile) - (MAX_NAMES - 1)
+        reported = scrape.sum("sessions", application=OTHER)
+        assert reported == 10_000 + len(hostile) - (MAX_NAMES - 1)
         assert scrape.sum("sessions") == 10_001 + len(hostile)
     finally:
         fleet.remove("crowded")
     assert len((await system.scrape()).families[f"{PREFIX}sessions"].samples) == 6
 
 
-async def test_nothing_secret_and_no_session_is_told(system: Scraped) -> None:
+async def test_nothing_secret_and_no_session_is_shown(system: Scraped) -> None:
     await system.start(id="a-session-id", env={"KEY": "a-secret"})
     await system.call("GET", "/session/a-session-id")
     await system.call("GET", "/session?token=in-the-query", token="a-bad-token")

@@ -21,8 +21,8 @@ from tiltyard.runtime.logging.events import get_logger
 log = get_logger(__name__)
 
 LIVE_BYTES = LOG_BYTES // 2
-"""So much of a log is streamed by the engine as it is written: it comes of one file, and so does
-what was read ahead, less than a MiB. Beyond, a follower asks for what is new, step by step."""
+"""What the engine streams as it is written: one file, with what is read ahead, less than a MiB.
+Beyond, a follower asks for what is new, step by step."""
 TAIL_PIECES = 1000
 """How far back a step asks at least; a thousand lines take the engine 14 ms."""
 
@@ -31,8 +31,8 @@ STEP_ANSWER_SECONDS = 60.0
 """How long one answer is read at most: what a slow reader has open takes room though dropped."""
 
 READ_TRIES = 5
-"""How often in a row an engine may fail to read on before the log counts as damaged: one that
-begins a new file at that moment may fail (26.1), and reads it a second later."""
+"""Failures in a row after which a log counts as damaged: an engine that begins a new file at that
+moment may fail (26.1)."""
 
 MISSING = b"[tiltyard: what was written here was dropped before it could be read]\n"
 """The line in place of output that a follower was too slow for."""
@@ -56,9 +56,8 @@ class Follower:
     async def read_on(self, *, live: bool) -> AsyncGenerator[bytes]:
         """Yield what is new. With `live` wait for more until the run ends, while that is sound.
 
-        An engine that goes away ends it, to be called again, and so does one that fails within the
-        log, for READ_TRIES times without anything new. One that fails at first is an error. Raises
-        LogGoneError and what else the engine fails with.
+        An engine that goes away or fails within the log ends it, to be called again, READ_TRIES
+        times without anything new. Raises LogGoneError and the engine's errors, at first at once.
         """
         self.complete = False
         try:

@@ -1,15 +1,16 @@
 """The output of sessions: served from the engine while they live, from a sealed file afterwards.
 
-The engine captures. Once a container has ended, and before
-anything may remove it, its log is read once into the session's directory.
+The engine captures. Once a container has ended, and before anything may remove it, its log is read
+once into the session's directory.
 """
 
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from typing import Protocol
 
 from agent.domain.engine import Engine, name_of
-from agent.domain.errors import DiskFullError, EngineError, LogGoneError
+from agent.domain.errors import DiskFullError, EngineError, LogGoneError, ReadersBusyError
+from agent.domain.fair_share import exceeds_share
 from agent.domain.session import Session
 from agent.logs.follower import Follower
 from agent.logs.sealed import SealedLog
@@ -21,11 +22,48 @@ from tiltyard.runtime.tasks import first_completed
 CHUNK_BYTES = 256 * 1024
 """What one message carries: 860 MB/s measured, against 200 with 16 KiB."""
 
+EACH_HOST = 64
+"""Followers and other readers at one time, each; an account may have as many as are left for
+others. For a follower the engine has an inotify instance of root's open, by default of 128."""
+EACH_SESSION = 16
+
 STEP_SECONDS = 1.0
 """How long a follower without notifications waits before it polls."""
 
 UNREADABLE = b"\n[tiltyard: the rest of this log was lost: %s]\n"
 """The last line of a log that the engine could not read to its end."""
+
+
+class LogReaders:
+    """Counts who reads logs, followers and others apart; for one event loop."""
+
+    def __init__(self) -> None:
+        self._followed: list[Session] = []
+        self._read: list[Session] = []
+
+    @contextmanager
+    def taken(self, session: Session, *, follow: bool) -> Iterator[None]:
+        """Take a slot until the block is left.
+
+        Raises:
+            ReadersBusyError: None is free.
+        """
+        what, slots = ("followers", self._followed) if follow else ("readers", self._read)
+        account = session.spec.identity.account
+        mine = sum(each.spec.identity.account == account for each in slots)
+        if sum(each.internal_id == session.internal_id for each in slots) >= EACH_SESSION:
+            raise ReadersBusyError(f"this session has {EACH_SESSION} {what} already")
+        if len(slots) >= EACH_HOST:
+            raise ReadersBusyError(f"the host has {len(slots)} {what} already")
+        if exceeds_share(mine, 1, len(slots), EACH_HOST):
+            raise ReadersBusyError(
+                f"the account has {mine} {what} on the host, the others are kept for others"
+            )
+        slots.append(session)
+        try:
+            yield
+        finally:
+            slots.remove(session)
 
 
 class Followed(Protocol):

@@ -22,7 +22,6 @@ from agent.domain.session import Session
 from agent.images.images import Images
 from agent.logs import reading as logs
 from agent.logs import report
-from agent.logs.readers import LogReaders
 from agent.metrics.instruments import Metrics
 from agent.rpc import wire
 from agent.rpc.identity import HostIdentity
@@ -64,7 +63,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
 
     def __init__(self, services: Services) -> None:
         self._parts = services
-        self._log_readers = LogReaders()
+        self._log_readers = logs.LogReaders()
         self.metrics, self.clock = services.metrics, services.clock
 
     @answers

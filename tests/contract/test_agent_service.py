@@ -330,7 +330,7 @@ async def test_followers_of_logs_are_limited_by_session_account_and_host(
 async def test_readers_that_do_not_follow_are_limited_too(
     stub: Any, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.logs.readers.EACH_SESSION", 2)
+    monkeypatch.setattr("agent.logs.reading.EACH_SESSION", 2)
     follow, _ = await followers(stub, engine, "acme", 0)
     engine.write_log(f"tiltyard-{follow.internal_id}", bytes(16_000_000))
     once = pb.StreamLogsRequest(internal_id=follow.internal_id)

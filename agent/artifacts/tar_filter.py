@@ -25,9 +25,8 @@ _END = bytes(2 * BLOCK_BYTES)
 class TarLimits:
     """What one archive may be; ArtifactTooLargeError beyond it.
 
-    `total_bytes` of uncompressed tar, counted as the engine sends it and as
-    it is passed on; a size that a header announces counts at once. `entries` with those dropped,
-    `depth` in components, `name_bytes` as Linux limits a path.
+    `total_bytes` of uncompressed tar, as the engine sends it and as it is passed on; a size in a
+    header counts at once. `entries` with those dropped, `depth` in components.
     """
 
     total_bytes: int = 100_000_000

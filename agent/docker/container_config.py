@@ -106,7 +106,7 @@ def _resources(spec: ContainerSpec, cpus: int, nofile: int | None) -> dict[str, 
 
 
 def _storage(disk_bytes: int) -> dict[str, Any]:
-    """Bound the layer above the limit, so that the session is ended and says why."""
+    """Bound the layer above the limit, so that the session is ended with its reason."""
     return {"StorageOpt": {"size": str(disk_bytes + max(disk_bytes // 8, _SLACK_BYTES))}}
 
 

@@ -28,8 +28,8 @@ _OPEN_FILES = re.compile(r"^Max open files +\S+ +(\S+)", re.MULTILINE)
 def daemon_pid(socket_path: str) -> int | None:
     """The daemon behind a socket; None if it cannot be determined.
 
-    Under systemd the socket's peer may be systemd itself, which made it; the pid file speaks only
-    for the daemon of the default socket.
+    Under systemd the socket's peer may be systemd itself; the pid file is that of the default
+    socket's daemon.
     """
     found = [peer_pid(socket_path)]
     if socket_path in _DEFAULT_SOCKETS:
@@ -104,7 +104,7 @@ def settings_of(arguments: Sequence[str]) -> dict[str, Any]:
 def open_hosts(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """TCP addresses that a daemon with these settings serves without certificates of callers.
 
-    Callers are verified with `tls` unless `tlsverify` says otherwise. An address without a scheme
+    Callers are verified with `tls` unless `tlsverify` is false. An address without a scheme
     is a TCP address.
     """
     tls = _is_true(settings.get("tls", False)) or "tlsverify" in settings

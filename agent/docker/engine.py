@@ -47,7 +47,7 @@ class DockerEngine(DockerStreams):
         self.clock = clock or SystemClock()
         self._timeouts = timeouts or Timeouts()
         super().__init__(
-            socket_path, silence=self._timeouts.stream, pull_silence=self._timeouts.pull
+            socket_path, read_timeout=self._timeouts.stream, pull_timeout=self._timeouts.pull
         )
         self._calls = EngineCalls()
         self._bindings = Bindings()

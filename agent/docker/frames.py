@@ -16,9 +16,9 @@ _LONGEST_FRAME = 2**20
 """The engine's are a little longer than LONGEST_PIECE_BYTES."""
 _SPACE, _NEWLINE = b" \n"
 _SYSTEM = 3
-"""Frames of this kind carry the engine's own words about the log, without a time."""
-_MAX_WORDS = 4096
-"""Bytes kept of the engine's own words."""
+"""Frames of this kind carry the engine's own messages about the log, without a time."""
+_MAX_MESSAGES = 4096
+"""Bytes kept of the engine's own messages."""
 
 
 class Demultiplexer:
@@ -35,7 +35,7 @@ class Demultiplexer:
         self._rest = b""
         self._within_line: set[int] = set()
         """Streams whose line continues in their next piece."""
-        self._words = bytearray()
+        self._messages = bytearray()
 
     @property
     def between_frames(self) -> bool:
@@ -44,8 +44,8 @@ class Demultiplexer:
 
     @property
     def complaint(self) -> str:
-        """What the engine said about the log itself, as when it cannot be read to its end."""
-        return self._words.decode(errors="replace").strip()
+        """The engine's error about the log itself, as when it cannot be read to its end."""
+        return self._messages.decode(errors="replace").strip()
 
     def feed(self, data: bytes) -> list[LogPiece]:
         """Take in bytes and return what they complete; ValueError when these are no frames."""
@@ -62,7 +62,7 @@ class Demultiplexer:
             if end > size:
                 break
             if kind == _SYSTEM:
-                self._words += data[payload:end][: _MAX_WORDS - len(self._words)]
+                self._messages += data[payload:end][: _MAX_MESSAGES - len(self._messages)]
             else:
                 text = payload + _TIME_BYTES + 1
                 if text > end or data[text - 1] != _SPACE:

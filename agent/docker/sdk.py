@@ -48,7 +48,7 @@ OWN_NETWORK = "tiltyard0"
 
 MIN_API = "1.41"
 _MAX_API = "1.47"
-"""API versions of Docker Engine: 20.10 speaks the first, 28.5 both."""
+"""API versions of Docker Engine: 20.10 has the first, 28.5 both."""
 _ICC = "com.docker.network.bridge.enable_icc"
 _BRIDGE_NAME = "com.docker.network.bridge.name"
 
@@ -135,7 +135,7 @@ def find_out(clients: Clients, seconds: float) -> EngineFacts:
     reply = first.version(api_version=False)
     spoken = reply["ApiVersion"]
     if _number(spoken) < _number(MIN_API):
-        raise EngineError("info", f"the engine speaks API {spoken}, and {MIN_API} is needed")
+        raise EngineError("info", f"the engine has API {spoken}, and {MIN_API} is needed")
     version = min(spoken, _MAX_API, key=_number)
     client = clients.mine(version, seconds)
     daemon = daemon_pid(clients.socket_path)
@@ -236,7 +236,7 @@ def start(api: docker.APIClient, container: str) -> Container:
 
 
 def inspect(api: docker.APIClient, container: str) -> Container:
-    """Describe a container by what the engine and the kernel say of it."""
+    """Describe a container by the engine and the kernel."""
     answer = api.inspect_container(container)
     pid = pid_of(answer)
     return container_of(answer, None if pid is None else live_process(pid))

@@ -50,14 +50,14 @@ T = TypeVar("T")
 class DockerStreams:
     """Streams from the daemon at a unix socket, each on a connection of its own.
 
-    `silence` and `pull_silence` are timeouts between reads, in seconds; streams that wait for a
-    container or for events have none.
+    `read_timeout` and `pull_timeout` are seconds between reads; streams that wait for a container
+    or for events have none.
     """
 
-    def __init__(self, socket_path: str, *, silence: float, pull_silence: float) -> None:
+    def __init__(self, socket_path: str, *, read_timeout: float, pull_timeout: float) -> None:
         self._socket_path = socket_path
-        self._silence = silence
-        self._pull_silence = pull_silence
+        self._read_timeout = read_timeout
+        self._pull_timeout = pull_timeout
         self._session: aiohttp.ClientSession | None = None
 
     def logs(
@@ -77,7 +77,7 @@ class DockerStreams:
             f"/containers/{quote(container, safe='')}/logs",
             params,
             _pieces,
-            silence=None if follow else self._silence,
+            read_timeout=None if follow else self._read_timeout,
             longest=longest,
         )
 
@@ -90,7 +90,7 @@ class DockerStreams:
             f"/containers/{quote(container, safe='')}/archive",
             {"path": path},
             _body,
-            silence=self._silence,
+            read_timeout=self._read_timeout,
             read_ahead=_ARCHIVE_AHEAD,
         )
 
@@ -107,7 +107,7 @@ class DockerStreams:
             {"fromImage": image},
             _steps,
             method="POST",
-            silence=self._pull_silence,
+            read_timeout=self._pull_timeout,
             headers={} if credentials is None else _login(image, credentials),
         )
 
@@ -119,7 +119,7 @@ class DockerStreams:
             "label": [f"{LABEL_AGENT}={agent_id}"],
         }
         params = {"filters": json.dumps(filters)}
-        return self._open(Call("events"), "/events", params, _sessions, silence=None)
+        return self._open(Call("events"), "/events", params, _sessions, read_timeout=None)
 
     async def close(self) -> None:
         """Close the open streams."""
@@ -136,13 +136,13 @@ class DockerStreams:
         items: Callable[[Call, aiohttp.ClientResponse], AsyncGenerator[T]],
         *,
         method: str = "GET",
-        silence: float | None,
+        read_timeout: float | None,
         longest: float | None = None,
         headers: Mapping[str, str] | None = None,
         read_ahead: int = _READ_AHEAD,
     ) -> AsyncIterator[AsyncIterator[T]]:
         """Open what `items` reads; after `longest` seconds it ends, with or without a reader."""
-        timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=silence)
+        timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=read_timeout)
         with _translated(call):
             response = await self._connections().request(
                 method,

@@ -31,7 +31,7 @@ PULL_SECONDS = 1800.0
 """How long a pull may take: 10 GB at 45 Mbit/s. A trickle would hold a slot for ever."""
 
 LONGEST_REPOSITORY = 255
-"""The control plane takes no longer ones; engines that count the host in say so themselves."""
+"""The control plane takes no longer ones."""
 
 _REPOSITORY = re.compile(
     r"(?:/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)+@sha256:[0-9a-f]{64}", re.ASCII

@@ -31,7 +31,7 @@ class SystemHostClock(SystemClock):
         return self._boot_id
 
     def is_synchronised(self) -> bool:
-        """What adjtimex(2) says; False where it may not be called."""
+        """The result of adjtimex(2); False where it may not be called."""
         try:
             return kernel_is_synchronised()
         except OSError:
@@ -58,13 +58,7 @@ class _Timex(ctypes.Structure):
 
 
 def kernel_is_synchronised() -> bool:
-    """Return whether the kernel counts the wall clock as synchronised.
-
-    Reads only, so it needs no privilege but the system call itself.
-
-    Raises:
-        OSError: The kernel does not say.
-    """
+    """Return whether the kernel counts the wall clock as synchronised; may raise OSError."""
     timex = _Timex()
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.adjtimex(ctypes.byref(timex)) < 0:

@@ -1,4 +1,3 @@
-import io
 import subprocess
 import tarfile
 from dataclasses import replace
@@ -349,9 +348,3 @@ def test_gnu_tar_unpacks_it_without_a_word(archive: Path, tmp_path: Path) -> Non
     assert (done.returncode, done.stderr, done.stdout) == (0, b"", b"")
     assert content_of(unpacked) == CONTENT
     assert (unpacked / "data" / "again").samefile(unpacked / "data" / "plain")
-
-
-def test_python_unpacks_it_as_harmless_data(archive: Path, tmp_path: Path) -> None:
-    with tarfile.open(fileobj=io.BytesIO(archive.read_bytes())) as tar:
-        tar.extractall(tmp_path / "unpacked", filter="data")
-    assert content_of(tmp_path / "unpacked") == CONTENT

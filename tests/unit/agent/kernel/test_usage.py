@@ -156,8 +156,3 @@ async def test_a_number_that_falls_is_not_believed(
     await meter.read(ONE)
     cgroups.use(ONE, cpu_seconds=2, memory_bytes=6)
     assert await meter.read(ONE) == Usage(3, 6)
-
-
-async def test_what_nobody_watches_is_not_known(meter: UsageMeter, cgroups: FakeCgroups) -> None:
-    cgroups.use(ONE, cpu_seconds=3, memory_bytes=5)
-    assert await meter.read(ONE) == Usage()

@@ -83,10 +83,10 @@ class KilledAgent(Agent):
         request = pb.StopSessionRequest(internal_id=session.internal_id)
         return self._stub.StopSession.future(request, timeout=PATIENCE)
 
-    def following(self, session: pb.Session) -> Any:
+    def following(self, session: pb.Session, timeout: float | None = PATIENCE) -> Any:
         """The call that reads a log as it is written."""
         request = pb.StreamLogsRequest(internal_id=session.internal_id, follow=True)
-        return self._stub.StreamLogs(request, timeout=PATIENCE)
+        return self._stub.StreamLogs(request, timeout=timeout)
 
     def until_sealed(self, session: pb.Session) -> pb.Session:
         """The session once it has ended and its log is in the host's keeping."""

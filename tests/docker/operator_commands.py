@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from tests.support.api_client import ApiClient
 from tests.support.harness import ROOT, AgentProcess, ControlPlaneProcess
 
-_TIMEOUT = 30.0
+_TIMEOUT = 50.0
 """Seconds in which a command has come to its end."""
 
 
@@ -45,17 +47,23 @@ class Operator:
         return bool(self.shown(name)["state"] == "ready")
 
 
-def run(command: list[str], *, typed: str = "") -> str:
-    """Run a command to its end; what it printed."""
+def run(
+    command: list[str],
+    *,
+    typed: str = "",
+    folder: Path = ROOT,
+    environment: Mapping[str, str] | None = None,
+) -> str:
+    """Run a command to its good end; what it printed."""
     done = subprocess.run(
         command,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=folder,
+        env=environment or {**os.environ, "PYTHONPATH": str(ROOT)},
         input=typed,
         capture_output=True,
         text=True,
         timeout=_TIMEOUT,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

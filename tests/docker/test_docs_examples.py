@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.demo_game import UDP_PORT, Image
+from tests.docker.operator_commands import run
 from tests.docker.stack import Stack, a_stack, eventually
 from tests.support.deployment import REGION, REGISTRY_NAME, application
 from tests.support.doc_examples import ROOT, examples
@@ -70,18 +71,7 @@ class Shell:
 
     def run(self, command: list[str], typed: str = "") -> str:
         """Run a program to its good end; what it printed."""
-        done = subprocess.run(
-            command,
-            cwd=self.folder,
-            env=self.environment,
-            input=typed,
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        return run(command, typed=typed, folder=self.folder, environment=self.environment)
 
     def example(self, name: str, *arguments: str, typed: str = "") -> str:
         """Run one of docs/examples as its own first line says."""

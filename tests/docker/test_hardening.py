@@ -14,7 +14,8 @@ import pytest
 
 from agent.docker.container_config import PIDS_LIMIT
 from agent.docker.dockerd import grantable_nofile
-from tests.docker.machine import FIRST, Agent, Machine, a_machine, ports_of
+from tests.docker.killed_agent import KilledAgent
+from tests.docker.machine import FIRST, Machine, a_machine, ports_of
 from tests.docker.stack import PATIENCE, eventually
 from tests.faults.real_host import remove_container
 from tests.support.agent.tars import Entry, tar_of
@@ -48,7 +49,7 @@ class Prison:
     """An agent on an engine of its own, with images of the program that looks around."""
 
     machine: Machine
-    agent: Agent
+    agent: KilledAgent
     build: Build
 
     def held(self, *orders: str, image: str = "", **asked: Any) -> pb.Session:
@@ -123,13 +124,13 @@ def build(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.fixture(scope="module")
-def agent(machine: Machine) -> Iterator[Agent]:
-    with Agent(machine, ports=9) as agent:
+def agent(machine: Machine) -> Iterator[KilledAgent]:
+    with KilledAgent(machine, ports=9) as agent:
         yield agent
 
 
 @pytest.fixture
-def prison(machine: Machine, agent: Agent, build: Build) -> Iterator[Prison]:
+def prison(machine: Machine, agent: KilledAgent, build: Build) -> Iterator[Prison]:
     yield Prison(machine, agent, build)
     for container in agent.containers():
         remove_container(container, volumes=True)
@@ -212,7 +213,7 @@ def test_a_container_has_the_limits_that_were_asked_for(prison: Prison) -> None:
 def test_f30_a_fork_bomb_stays_within_its_limit_and_ends_when_told(
     machine: Machine, build: Build
 ) -> None:
-    with Agent(machine, ports=2, first=FIRST + 100, stop_grace=1) as agent:
+    with KilledAgent(machine, ports=2, first=FIRST + 100, stop_grace=1) as agent:
         prison = Prison(machine, agent, build)
         session = prison.held("deaf", "bomb", memory_bytes=2**28)  # processes take memory, too
         current = prison.cgroup(session, "pids/pids.current", "pids.current")
@@ -285,19 +286,13 @@ def test_a_volume_of_an_image_is_a_folder_of_the_container_and_goes_with_it(
     eventually(lambda: found in prison.container(session).logs(), "it finds what it wrote")
     assert len(volumes.list()) == 1
     prison.agent.end(session)
-    assert {"data/own", "data/mark"} <= set(artifact(prison.agent, session, "/data"))
+    packed = b"".join(piece.data for piece in prison.agent.fetch(session, "/data"))
+    with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+        assert {"data/own", "data/mark"} <= set(tar.getnames())
     prison.agent.settings["container_retention_hours"] = 0
     prison.agent.restart()
     eventually(lambda: volumes.list() == [], "the volume went with its container")
     assert prison.agent.containers() == []
-
-
-def artifact(agent: Agent, session: pb.Session, path: str) -> list[str]:
-    """Names in the archive of a path."""
-    request = pb.FetchArtifactRequest(internal_id=session.internal_id, path=path)
-    pieces = agent._stub.FetchArtifact(request, timeout=PATIENCE)
-    with tarfile.open(fileobj=io.BytesIO(b"".join(piece.data for piece in pieces))) as tar:
-        return tar.getnames()
 
 
 @pytest.mark.parametrize(

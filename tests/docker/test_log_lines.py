@@ -8,13 +8,13 @@ import pytest
 from agent.domain.engine import LOG_BYTES
 from agent.logs.follower import MISSING
 from agent.logs.sealed import DROPPED
-from tests.docker.machine import Agent, Machine
+from tests.docker.killed_agent import KilledAgent
+from tests.docker.machine import Machine
 from tests.docker.stack import Stack, eventually
 from tests.docker.test_log_faults import sealed, written
 from tests.docker.test_sessions import numbered
 from tests.faults.invariants import log_violations
 from tests.faults.plugin import Rounds
-from tiltyard.agent.v1 import agent_pb2 as pb
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 
@@ -86,13 +86,12 @@ def test_f31_a_line_of_a_gigabyte_harms_nobody(stack: Stack, rounds: Rounds) -> 
 def test_f07_a_log_that_is_followed_while_the_engine_goes_away_has_each_line_once(
     machine: Machine, rounds: Rounds, quietly: bool
 ) -> None:
-    with Agent(machine, ports=3) as agent:
+    with KilledAgent(machine, ports=3) as agent:
         session = agent.play("--lines-per-second", "300")
-        request = pb.StreamLogsRequest(internal_id=session.internal_id, follow=True)
         told = bytearray()
 
         def follow() -> None:
-            for answer in agent._stub.StreamLogs(request):
+            for answer in agent.following(session, timeout=None):
                 told.extend(answer.data)
 
         follower = threading.Thread(target=follow, name="follower")
@@ -113,5 +112,4 @@ def test_f07_a_log_that_is_followed_while_the_engine_goes_away_has_each_line_onc
         assert numbers == sorted(set(numbers))
         assert MISSING not in told
         assert log_violations(session.internal_id, bytes(told), may_lack=ends) == []
-        again = b"".join(one.data for one in agent._stub.StreamLogs(request))
-        assert again == bytes(told)
+        assert b"".join(one.data for one in agent.following(session)) == bytes(told)

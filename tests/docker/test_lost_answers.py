@@ -9,8 +9,9 @@ import pytest
 
 from tests.demo_game import Image
 from tests.docker.engine_proxy import EngineProxy
+from tests.docker.killed_agent import KilledAgent
 from tests.docker.machine import Agent, Machine, Player, port_of
-from tests.docker.stack import PATIENCE, a_stack, eventually
+from tests.docker.stack import a_stack, eventually
 from tests.support.chaos_registry import ChaosRegistry
 from tests.support.deployment import APPLICATION, REGION
 from tests.support.harness import Registry
@@ -36,7 +37,7 @@ def proxy(machine: Machine) -> Iterator[EngineProxy]:
 
 @pytest.fixture
 def agent(machine: Machine, proxy: EngineProxy) -> Iterator[Agent]:
-    agent = Agent(machine, ports=4)
+    agent = KilledAgent(machine, ports=4)
     agent.settings["docker_socket"] = str(proxy.socket)
     with agent:
         yield agent
@@ -83,7 +84,7 @@ def test_f14_a_start_whose_answer_is_lost_is_one_container_that_serves(
 
 
 def test_f14_a_kill_and_a_removal_whose_answers_are_lost_are_done_once(
-    proxy: EngineProxy, agent: Agent
+    proxy: EngineProxy, agent: KilledAgent
 ) -> None:
     session, other = agent.play(restart=True), agent.play()
     proxy.lose_answer("POST /containers/[^/]+/kill$")
@@ -92,11 +93,10 @@ def test_f14_a_kill_and_a_removal_whose_answers_are_lost_are_done_once(
     assert (found.state, found.end_reason) == (pb.STATE_EXITED, pb.END_REASON_STOPPED)
     assert found.restart_count == 0
     proxy.lose_answer("DELETE /containers/")
-    discard = pb.StopSessionRequest(internal_id=session.internal_id, discard=True)
     with pytest.raises(grpc.RpcError) as error:
-        agent._stub.StopSession(discard, timeout=PATIENCE)
+        agent.discard(session)
     assert error.value.code() is grpc.StatusCode.UNAVAILABLE
-    agent._stub.StopSession(discard, timeout=PATIENCE)
+    agent.discard(session)
     assert len(agent.containers()) == 1
     agent.assert_ports_agree(other)
 

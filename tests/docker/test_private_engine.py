@@ -1,17 +1,14 @@
 """The engine of a test's own: apart from the machine's, and gone without a trace."""
 
 import subprocess
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-import docker
 import pytest
-from docker.models.containers import Container
 
-from tests.demo_game import TCP_PORT, UDP_PORT, build_image
-from tests.demo_game.player import tcp_greeting, udp_round_trip
-from tests.support.harness import Registry
+from tests.demo_game import UDP_PORT
+from tests.demo_game.player import udp_round_trip
+from tests.docker.machine import Machine
 from tests.support.private_engine import PrivateEngine, cgroups
 from tests.support.real_engine import accepts
 
@@ -49,60 +46,33 @@ def shim_sockets(engine: PrivateEngine) -> list[Path]:
     return [Path(path.read_text().removeprefix("unix://")) for path in addresses]
 
 
-class Game:
-    """The demo game on a private engine."""
-
-    def __init__(self, engine: PrivateEngine, client: docker.DockerClient) -> None:
-        self.engine, self.client = engine, client
-        with Registry(engine.host_address) as registry:
-            image = build_image(engine.socket, registry.address)
-            client.images.pull(image.reference)
-            self.container: Container = client.containers.create(
-                image.reference, ports={f"{UDP_PORT}/udp": None, f"{TCP_PORT}/tcp": None}
-            )
-        self.container.start()
-
-    def plays(self) -> int:
-        """Play a round; return the game's process."""
-        self.container.reload()
-        udp_round_trip(self.engine.engine_address, self._host_port(f"{UDP_PORT}/udp"))
-        tcp_greeting(self.engine.engine_address, self._host_port(f"{TCP_PORT}/tcp"))
-        return int(self.container.attrs["State"]["Pid"])
-
-    def _host_port(self, port: str) -> int:
-        published = self.container.ports[port]
-        assert published
-        return int(published[0]["HostPort"])
-
-
-@pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
-
-
-def started(stack: ExitStack, engine: PrivateEngine) -> Game:
-    stack.enter_context(engine)
-    client = docker.DockerClient(base_url=f"unix://{engine.socket}", timeout=30)
-    stack.enter_context(closing(client))
-    return Game(engine, client)
-
-
-def test_a_game_outlives_its_engine_and_ends_with_the_context(stack: ExitStack) -> None:
+def test_a_game_outlives_its_engine_and_ends_with_the_context() -> None:
     engine = PrivateEngine()
-    game = started(stack, engine)
-    process = game.plays()
-    engine.kill()
-    engine.start()
-    assert game.plays() == process
-    engine.stop()
-    engine.start()
-    assert game.plays() == process
-    assert len(traces(engine)) > 5
-    sockets = shim_sockets(engine)
-    assert sockets
-    assert all(map(accepts, sockets))
-    stack.close()
+    with ExitStack() as stack:
+        machine = Machine(stack.enter_context(engine))
+        stack.enter_context(closing(machine.client))
+        published = {f"{UDP_PORT}/udp": None}
+        container = machine.client.containers.run(machine.image, detach=True, ports=published)
+
+        def plays() -> int:
+            """Play a round; return the game's process."""
+            container.reload()
+            bound = container.ports[f"{UDP_PORT}/udp"]
+            assert bound
+            udp_round_trip(engine.engine_address, int(bound[0]["HostPort"]))
+            return int(container.attrs["State"]["Pid"])
+
+        process = plays()
+        engine.kill()
+        engine.start()
+        assert plays() == process
+        engine.stop()
+        engine.start()
+        assert plays() == process
+        assert len(traces(engine)) > 5
+        sockets = shim_sockets(engine)
+        assert sockets
+        assert all(map(accepts, sockets))
     assert traces(engine) == []
     assert not any(path.exists() for path in sockets)
 

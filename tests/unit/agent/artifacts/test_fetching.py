@@ -15,7 +15,6 @@ from agent.artifacts.spool_room import RoomLimits
 from agent.artifacts.tar_filter import TarLimits
 from agent.domain.errors import (
     ArtifactTooLargeError,
-    ContainerGoneError,
     DiskFullError,
     EngineTimeoutError,
     InvalidArgumentError,
@@ -103,15 +102,6 @@ async def test_names_begin_with_the_last_component(agent: Agent) -> None:
 def test_a_path_that_no_file_can_have_is_refused(path: str) -> None:
     with pytest.raises(InvalidArgumentError):
         checked_path(path)
-
-
-async def test_absent_paths_and_containers_are_told_apart(agent: Agent) -> None:
-    name = await ended(agent, {})
-    with pytest.raises(PathNotFoundError):
-        await fetched(artifacts(agent), name, "/none")
-    await agent.engine.remove(name)
-    with pytest.raises(ContainerGoneError):
-        await fetched(artifacts(agent), name, "/none")
 
 
 async def test_too_much_is_refused_before_the_first_byte(agent: Agent) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -62,19 +62,6 @@ READS: dict[str, tuple[str, Ask]] = {
     "info": ("GET /info", lambda engine: engine.info()),
 }
 CALLS = CHANGES | READS
-
-
-@pytest.fixture
-async def script(tmp_path: Path) -> AsyncIterator[ScriptedEngine]:
-    engine = ScriptedEngine(tmp_path)
-    async with engine.serving():
-        yield engine
-
-
-@pytest.fixture
-async def engine(script: ScriptedEngine) -> AsyncIterator[DockerEngine]:
-    async with an_engine(script) as made:
-        yield made
 
 
 def startable(script: ScriptedEngine, *names: str) -> None:

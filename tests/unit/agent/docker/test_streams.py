@@ -4,8 +4,7 @@ import asyncio
 import base64
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -30,20 +29,6 @@ from tests.support.agent.scripted_engine import (
     refuses,
     streams,
 )
-
-
-@pytest.fixture
-async def script(tmp_path: Path) -> AsyncIterator[ScriptedEngine]:
-    engine = ScriptedEngine(tmp_path)
-    async with engine.serving():
-        yield engine
-
-
-@pytest.fixture
-async def engine(script: ScriptedEngine) -> AsyncIterator[DockerEngine]:
-    async with an_engine(script) as made:
-        yield made
-
 
 STREAMS: dict[str, tuple[str, Callable[[DockerEngine], Any]]] = {
     "logs": ("GET /containers/x/logs", lambda engine: engine.logs("x", follow=True)),
@@ -71,13 +56,6 @@ async def test_an_engine_that_vanishes_ends_a_stream_with_an_error(
             async for item in items:
                 seen.append(item)  # noqa: PERF401 - what came before the error counts
     assert len(seen) == 1
-
-
-@pytest.mark.parametrize("stream", STREAMS)
-async def test_no_engine_and_no_stream(tmp_path: Path, stream: str) -> None:
-    async with an_engine(ScriptedEngine(tmp_path)) as engine:
-        with pytest.raises(EngineUnavailableError):
-            await drained(STREAMS[stream][1](engine))
 
 
 @pytest.mark.parametrize("stream", ["logs", "events"])

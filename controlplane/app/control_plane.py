@@ -244,14 +244,6 @@ class ControlPlane:
             await self._issuer.close()
             await self._store.close()
 
-    async def initialise_with(self, tokens: InitialTokens) -> bool:
-        """Make the database with these tokens; False when it has others."""
-        await self._store.open()
-        try:
-            return await self._accounts.initialise_with(tokens)
-        finally:
-            await self._store.close()
-
     async def serve(self, stopping: asyncio.Event) -> None:
         """Serve until `stopping` is set or a process-critical loop fails."""
         try:

@@ -1,13 +1,11 @@
 """Accounts: the caller of a request, and what the first start makes."""
 
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from controlplane.domain.errors import UnauthorizedError
-from controlplane.domain.tokens import mint, parse, restore
+from controlplane.domain.tokens import mint, parse
 from controlplane.metrics.http import HttpMetrics
 from controlplane.storage.engine.store import Store, queue_as
 from controlplane.storage.tables import accounts
@@ -26,30 +24,6 @@ class InitialTokens:
     def to_json(self) -> str:
         """Write them as `init --json` prints them."""
         return json.dumps({"accounts": self.accounts, "operator_token": self.operator_token})
-
-    def save(self, path: Path) -> None:
-        """Write them, for certain, to a file that only its owner can read."""
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            os.fchmod(file.fileno(), 0o600)
-            file.write(self.to_json() + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-
-    @classmethod
-    def load(cls, path: Path) -> "InitialTokens | None":
-        """Read what `save` wrote; None when there is no file or it was not finished."""
-        try:
-            found = json.loads(path.read_text("utf-8"))
-            return cls(found["accounts"], found["operator_token"])
-        except (FileNotFoundError, ValueError):
-            return None
-
-
-def first_tokens(account: str) -> InitialTokens:
-    """Make new tokens for an account and the operator."""
-    return InitialTokens({account: mint().text}, mint().text)
 
 
 class Accounts:
@@ -97,9 +71,3 @@ class Accounts:
         if await self._store.run(create, operator, now, another=another):
             made.operator_token = operator.text
         return made
-
-    async def initialise_with(self, tokens: InitialTokens) -> bool:
-        """Make the accounts with these tokens; False when there are others. Idempotent."""
-        first = {name: restore(text) for name, text in tokens.accounts.items()}
-        operator, now = restore(tokens.operator_token or ""), self._clock.time()
-        return await self._store.run(accounts.create_first, first, operator, now)

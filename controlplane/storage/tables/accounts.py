@@ -1,7 +1,6 @@
 """Accounts in the database, their callers, and what operators do with them."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,7 +19,6 @@ from controlplane.storage.tables.quota_use import POOLS, has_account
 from controlplane.storage.tables.session_rows import PORTION, remove_sessions
 from controlplane.storage.tables.tokens import (
     GOOD,
-    INITIALISER,
     insert_token,
     remove_tokens,
 )
@@ -92,20 +90,6 @@ def create_operator_token(db: Database, token: NewToken, now: float, *, another:
     if another:
         insert_token(db, None, token, OPERATOR_SCOPES, now, name=f"init-{token.token_id}")
     return another
-
-
-def create_first(
-    db: Database, accounts: Mapping[str, NewToken], operator: NewToken, now: float
-) -> bool:
-    """Make accounts and tokens unless there is a token; return whether these are there now."""
-    stored = dict(db.execute("SELECT id, secret_hash FROM token"))
-    if stored:
-        tokens = (*accounts.values(), operator)
-        return all(stored.get(t.token_id) == t.secret_hash for t in tokens)
-    for name, token in accounts.items():
-        create_account(db, name, token, INITIALISER, now)
-    insert_token(db, None, operator, OPERATOR_SCOPES, now)
-    return True
 
 
 def create_account(

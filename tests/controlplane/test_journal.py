@@ -1,9 +1,7 @@
 """The control plane's own log: what callers send stays in fields, and repetitions are limited."""
 
-import asyncio
 import logging
 import os
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -11,7 +9,6 @@ import pytest
 
 from controlplane.cli.server import LIMITED
 from controlplane.http.errors import REFUSED
-from controlplane.sessions.start import NOT_STARTED
 from tests.support.controlplane.system import System, eventually
 from tests.support.log_lines import logfmt
 from tiltyard.runtime.logging.events import Event
@@ -56,19 +53,6 @@ async def test_who_asks_for_what_is_not_there_fills_no_log_and_hides_nobody(
     assert [line["status"] for line in refused] == ["404"] * AT_ONCE + ["401"]
 
 
-async def test_who_starts_more_than_is_allowed_fills_no_log(
-    tmp_path: Path, output: Callable[[str], Callable[[], list[dict[str, str]]]]
-) -> None:
-    async with System(tmp_path, start_rate=0.001, start_burst=1) as system:
-        await system.make_application()
-        end = output("info")
-        for _ in range(5 * AT_ONCE):
-            await system.call("POST", "/session", json={"location": "local", "image": "game"})
-    events = Counter(line["event"] for line in end())
-    assert events["session started"] == 1
-    assert events[NOT_STARTED] == events[REFUSED] == AT_ONCE
-
-
 async def test_requests_that_succeed_and_hosts_that_are_well_say_nothing(
     system: System, output: Callable[[str], Callable[[], list[dict[str, str]]]]
 ) -> None:
@@ -96,24 +80,3 @@ async def test_a_request_answered_at_debug_has_what_it_was(
     assert line["request"] == answer.headers["X-Request-Id"]
     assert (line["method"], line["path"], line["status"]) == ("GET", "/session", 200)
     assert line["account"] == "alice"
-
-
-async def test_requests_at_one_time_do_not_take_each_other_s_names(
-    system: System, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    calls = (
-        system.call("GET", f"/session/{account}-{number}", account=account)
-        for number in range(10)
-        for account in ("alice", "bob")
-    )
-    answers = await asyncio.gather(*calls)
-    reported = {
-        record.msg["request"]: (record.msg["account"], record.msg["error"])
-        for record in caplog.records
-        if isinstance(record.msg, Event) and record.msg["event"] == REFUSED
-    }
-    assert len(reported) == 20
-    for answer in answers:
-        account, error = reported[answer.json["identifier"]]
-        assert f"'{account}-" in error

@@ -237,9 +237,8 @@ def test_every_command_is_documented_and_every_documented_one_is_there() -> None
 
 async def test_a_command_at_a_shell(system: Operated) -> None:
     """A process of its own: the token comes on standard input, and is in no argument."""
-    process = await shell(
-        system, "region list --token-file -", stdin=system.operator_token.encode()
-    )
+    url, token = system.control_plane.base_url, system.operator_token.encode()
+    process = await shell(url, "region list --token-file -", stdin=token)
     assert process == (0, (await system.ok("region", "list")).encode(), b"")
 
 
@@ -247,14 +246,12 @@ async def test_a_closed_pipe_is_no_failure_to_tell(system: Operated) -> None:
     for number in range(3):
         await system.ok("region", "create", "x" * 100 + str(number))
     command = f"{sys.executable} -m controlplane region list --token-file - | head -c 1; exit 0"
-    status, output, errors = await shell(
-        system, command, stdin=system.operator_token.encode(), whole=True
-    )
-    assert (status, output, errors) == (0, b"N", b"")
+    url, token = system.control_plane.base_url, system.operator_token.encode()
+    assert await shell(url, command, stdin=token, whole=True) == (0, b"N", b"")
 
 
 async def shell(
-    system: System, command: str, *, stdin: bytes, whole: bool = False
+    url: str, command: str, *, stdin: bytes, whole: bool = False
 ) -> tuple[int | None, bytes, bytes]:
     line = command if whole else f"{sys.executable} -m controlplane {command}"
     process = await asyncio.create_subprocess_shell(
@@ -262,11 +259,7 @@ async def shell(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={
-            **os.environ,
-            "PYTHONPATH": ".",
-            "TILTYARD_URL": system.control_plane.base_url,
-        },
+        env={**os.environ, "PYTHONPATH": ".", "TILTYARD_URL": url},
     )
     output, errors = await process.communicate(stdin)
     return process.returncode, output, errors

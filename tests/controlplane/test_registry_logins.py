@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,11 @@ import pytest
 from controlplane.domain.contract import RegistryLogin
 from controlplane.domain.errors import StoreError
 from controlplane.registries.endpoint import Endpoint
+from controlplane.registries.logins import Logins
+from controlplane.registries.vault import Vault
 from controlplane.settings.model import Config
 from controlplane.settings.registries import RegistryConfig
+from controlplane.storage.engine.store import Store
 from controlplane.storage.tables import registries
 from tests.support.authority import AUTHORITY
 from tests.support.controlplane.system import Answer, System, assert_error
@@ -50,13 +54,29 @@ class Configured(System):
         rows: dict[str, dict[str, Any]] = {r["name"]: r for r in answer.json["registries"]}
         return rows[name]
 
+    @asynccontextmanager
+    async def logins(self) -> AsyncIterator[tuple[Store, Logins]]:
+        """Open the state beside the control plane."""
+        store = Store(self.config.database)
+        await store.open()
+        logins = Logins(store, Vault(self.key))
+        try:
+            await logins.start(())
+            yield store, logins
+        finally:
+            await logins.close()
+            await store.close()
+
     async def endpoint(self, name: str = "own") -> Endpoint:
-        row = await self.control_plane._store.run(registries.get, name)
-        assert row is not None
-        return self.control_plane._logins.endpoint_of(row)
+        async with self.logins() as (store, logins):
+            row = await store.run(registries.get, name)
+            assert row is not None
+            assert PASSWORD not in repr(row)
+            return logins.endpoint_of(row)
 
     async def login(self, image: str = IMAGE) -> RegistryLogin | None:
-        return await self.control_plane._logins.login_for(image)
+        async with self.logins() as (_, logins):
+            return await logins.login_for(image)
 
     async def events(self) -> list[str]:
         sql = "SELECT data FROM event WHERE kind='registry.set' ORDER BY sequence"
@@ -80,7 +100,6 @@ async def test_a_log_in_is_kept_and_shown_without_its_password(system: Configure
         used = {"aliases": [], "declared": False, "applications": 0}
         assert shown == {"name": "own", **KEPT, **more, **used}
         await system.restart()
-    assert PASSWORD not in repr(await system.control_plane._store.run(registries.get, "own"))
     assert PASSWORD not in repr(await system.login())
 
 

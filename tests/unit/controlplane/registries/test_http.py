@@ -36,7 +36,7 @@ class Server:
 
     async def start(self, stack: AsyncExitStack) -> None:
         app = web.Application()
-        app.router.add_get("/v2/{rest:.*}", self._registry)
+        app.router.add_get("/v2/{rest:.*}", self.answer)
         app.router.add_get("/token", self._make_token)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
@@ -53,7 +53,7 @@ class Server:
         self.asked.append((request.path, dict(request.query), header))
         return header
 
-    async def _registry(self, request: web.Request) -> web.Response:
+    async def answer(self, request: web.Request) -> web.Response:
         header = self._note(request)
         if self.accepts(header):
             return web.Response(text="here")
@@ -309,7 +309,7 @@ async def test_no_redirect_is_followed(
         location = f"http://127.0.0.1:{canary.port}/"
         return web.Response(status=307, headers={"Location": location})
 
-    server._registry = redirect  # type: ignore[method-assign]  # before it is mounted
+    server.answer = redirect  # type: ignore[method-assign]  # before it is mounted
     await server.start(stack)
     assert (await ask(http, server)).status == 307
     assert canary.connections == 0

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -10,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.domain.errors import ImageRefusedError
-from controlplane.registries import manifests
 from controlplane.registries.endpoint import UnusableError
 from controlplane.registries.manifests import (
     MAX_CONFIG_BYTES,
@@ -290,6 +290,6 @@ _BENT = st.builds(
 def test_reading_ends_in_one_of_three_ways(content: bytes, kind: str) -> None:
     with suppress(ImageRefusedError, UnusableError):
         found = check_manifest(content, kind, LIMIT)
-        assert all(manifests._DIGEST.match(digest) for digest in found)
+        assert all(re.fullmatch(r"sha(256|512):[0-9a-f]+", digest) for digest in found)
     with suppress(ImageRefusedError, UnusableError):
         check_listed(content, kind, LIMIT)

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import threading
 from collections.abc import AsyncIterator
 from itertools import pairwise
 
@@ -55,20 +54,6 @@ def test_versions_are_ordered_as_people_do() -> None:
     assert natural_order("v1.010") == natural_order("v01.10")
 
 
-async def test_a_list_is_sorted_on_a_thread_of_its_own(
-    source: Source, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    threads = []
-
-    def order(text: str) -> str:
-        threads.append(threading.current_thread().name)
-        return natural_order(text)
-
-    monkeypatch.setattr(tag_lists, "natural_order", order)
-    assert await source.lists.newest_first(HUB, "game") == ("v10", "v9", "v1")
-    assert set(threads) == {"tag lists_0"}
-
-
 async def test_a_list_is_kept_for_a_moment(source: Source) -> None:
     await source.lists.newest_first(HUB, "game")
     source.tags = ["v11"]
@@ -116,13 +101,3 @@ async def test_a_failure_is_reported_to_all_and_forgotten(source: Source) -> Non
     source.fails = False
     assert len(await source.lists.newest_first(HUB, "game")) == 3
     assert len(source.read) == 2
-
-
-async def test_closing_ends_what_is_read(source: Source) -> None:
-    source.go_on.clear()
-    asking = asyncio.create_task(source.lists.newest_first(HUB, "game"))
-    await asyncio.sleep(0)
-    await source.lists.close()
-    with pytest.raises(asyncio.CancelledError):
-        await asking
-    await source.lists.close()

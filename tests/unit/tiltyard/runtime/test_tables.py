@@ -7,11 +7,9 @@ from tiltyard.runtime.tables import cores, sheet, size, span, table
     ("seconds", "shown"),
     [
         (0, "0 s"),
-        (0.4, "0 s"),
         (-0.4, "0 s"),
         (59.6, "1 min"),
         (61, "1 min 1 s"),
-        (3600, "1 h"),
         (3605, "1 h"),
         (7500, "2 h 5 min"),
         (90_000, "1 d 1 h"),

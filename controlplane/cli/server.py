@@ -1,11 +1,20 @@
-"""`serve` and `init`. Imported for these commands alone, since it takes longer than a call."""
+"""The commands on the machine of the control plane; importing this takes longer than a call."""
 
 import asyncio
 import gc
+import os
 import signal
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
 
 from controlplane.app.control_plane import DEFAULT_ACCOUNT, ControlPlane
+from controlplane.backups.backup import back_up, write_backup
+from controlplane.backups.restore import restore
 from controlplane.catalog.accounts import InitialTokens
+from controlplane.cli.console import remark
 from controlplane.domain.errors import StoreError
 from controlplane.http.errors import REFUSED
 from controlplane.sessions.start import NOT_STARTED
@@ -16,6 +25,8 @@ from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.systemd import Notifier, read_supervision
 
 log = get_logger(__name__)
+
+_STREAM = Path("-")
 
 LIMITED = frozenset({REFUSED, NOT_STARTED})
 """Events below warning level that callers can cause at any rate."""
@@ -70,6 +81,45 @@ def initialise(
     with using(config.state_dir):
         making = control_plane.initialise(names, new_operator_token=new_operator_token)
         return asyncio.run(making)
+
+
+def write_backup_of(config: Config, target: Path, *, force: bool) -> None:
+    """Make a backup, with a message on standard error.
+
+    Raises:
+        click.ClickException: It could not be made.
+    """
+    now = datetime.now(UTC)
+    try:
+        if target != _STREAM:
+            back_up(config, target, now, replace=force)
+        elif sys.stdout.isatty():
+            raise click.UsageError("a backup holds keys and is not text: use a pipe or a file")
+        else:
+            with os.fdopen(os.dup(1), "wb") as stream:
+                write_backup(config, stream, now)
+    except (StoreError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    remark(f"backed up {config.state_dir}")
+
+
+def restore_from(config: Config, source: Path, *, force: bool) -> None:
+    """Restore a backup.
+
+    Raises:
+        click.ClickException: It could not be restored.
+    """
+    if source == _STREAM and sys.stdin.isatty():
+        raise click.UsageError("there is no backup on standard input")
+    try:
+        with os.fdopen(os.dup(0), "rb") if source == _STREAM else source.open("rb") as file:
+            restored = restore(config, file, datetime.now(UTC), replace=force)
+    except (StoreError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"restored the backup of {restored.taken}")
+    if restored.replaced is not None:
+        click.echo(f"the files that it replaced are in {restored.replaced}")
+    click.echo("create newer accounts again with `init --account NAME` before the next start")
 
 
 async def _serve(config: Config) -> None:

@@ -1,8 +1,7 @@
 """`python -m tests.bench.followers URL TOKEN SESSION COUNT SECONDS`: many who follow one log.
 
 Prints, as JSON, for each line that the game wrote while all were there, the seconds from the time
-in it until the last of them had it. They have a process of their own, and speak HTTP by hand, so
-that they take as little as possible of what is measured.
+in it until the last of them had it. They have a process of their own.
 """
 
 import asyncio
@@ -12,13 +11,11 @@ import sys
 import time
 from collections import defaultdict
 from datetime import datetime
-from urllib.parse import quote, urlsplit
 
+import aiohttp
 import click
 
-# The frames of HTTP's chunks stand between lines: of a live log the agent sends whole ones.
 _LINE = re.compile(rb"(\d{6,}) (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z) tick\n")
-_READ_BYTES = 2**16
 _LATE_SECONDS = 20.0
 """How long they stay for what was written within the time."""
 
@@ -31,38 +28,33 @@ class _Follower:
         """Unix times, by the number of a line and the time in it."""
         self.began = asyncio.Event()
 
-    async def follow(self, address: str, request: bytes) -> None:
+    async def follow(self, client: aiohttp.ClientSession, session: str) -> None:
         """Read until cancelled; ConnectionError when the stream ends before."""
-        host, _, port = address.partition(":")
-        reader, writer = await asyncio.open_connection(host, int(port))
-        try:
-            writer.write(request)
-            head = await reader.readuntil(b"\r\n\r\n")
-            if b" 200 " not in head.partition(b"\r\n")[0]:
-                raise ConnectionError(head.decode(errors="replace"))
+        query = {"id": session, "follow": "true"}
+        async with client.get("/logs", params=query, raise_for_status=True) as answer:
             rest = b""
-            while data := await reader.read(_READ_BYTES):
+            async for data in answer.content.iter_any():
                 now = time.time()
                 rest += data
                 for found in _LINE.finditer(rest):
                     self.had[found[1], found[2]] = now
                 rest = rest[rest.rfind(b"\n") + 1 :]
                 self.began.set()
-        finally:
-            writer.close()
         raise ConnectionError("the stream has ended")
 
 
-async def lags(url: str, token: str, session: str, count: int, seconds: float) -> list[float]:
+async def _lags(url: str, token: str, session: str, count: int, seconds: float) -> list[float]:
     """Follow a session with `count` readers for `seconds`; return the lags of its lines."""
-    address = urlsplit(url).netloc
-    request = (
-        f"GET /logs?id={quote(session, safe='')}&follow=true HTTP/1.1\r\n"
-        f"Host: {address}\r\nAuthorization: Bearer {token}\r\n\r\n"
-    ).encode()
     followers = [_Follower() for _ in range(count)]
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(each.follow(address, request)) for each in followers]
+    headers = {"Authorization": f"Bearer {token}"}
+    unlimited, forever = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(total=None)
+    async with (
+        aiohttp.ClientSession(
+            url, headers=headers, connector=unlimited, timeout=forever
+        ) as client,
+        asyncio.TaskGroup() as group,
+    ):
+        tasks = [group.create_task(each.follow(client, session)) for each in followers]
         for each in followers:
             await each.began.wait()
         begin = time.time()
@@ -92,11 +84,7 @@ def _written(line: tuple[bytes, bytes]) -> float:
     return datetime.fromisoformat(line[1].decode()).timestamp()
 
 
-def main() -> None:
-    """Follow, and print the lags."""
-    url, token, session, count, seconds = sys.argv[1:]
-    click.echo(json.dumps(asyncio.run(lags(url, token, session, int(count), float(seconds)))))
-
-
 if __name__ == "__main__":
-    main()
+    url, token, session, count, seconds = sys.argv[1:]
+    found = asyncio.run(_lags(url, token, session, int(count), float(seconds)))
+    click.echo(json.dumps(found))

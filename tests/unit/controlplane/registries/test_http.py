@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import logging
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
@@ -176,25 +175,6 @@ async def test_a_refusal_of_a_token_is_404(
     for more in ({}, {"username": "robot", "password": "s3cret"}):
         assert (await ask(http, server, **more)).status == 404
         assert (await ask(http, server, **more)).status == 404  # with the token that is known
-
-
-@pytest.mark.parametrize(("status", "logged"), [(403, True), (404, False)])
-async def test_a_log_in_that_may_not_pull_is_logged(
-    http: RegistryHttp,
-    server: Server,
-    caplog: pytest.LogCaptureFixture,
-    status: int,
-    logged: bool,
-) -> None:
-    caplog.set_level(logging.WARNING)
-    server.refusal, server.accepts = status, lambda _: False
-    await ask(http, server)
-    assert caplog.records == []
-    await ask(http, server, username="robot", password="s3cret")
-    reported = f"registry={server.address} status={status} scope={SCOPE}"
-    assert [reported in record.getMessage() for record in caplog.records] == [True] * logged
-    assert "t1" not in caplog.text
-    assert "s3cret" not in caplog.text
 
 
 async def test_no_token_without_a_name_is_404(http: RegistryHttp, server: Server) -> None:

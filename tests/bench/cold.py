@@ -9,9 +9,10 @@ import json
 import socket
 import statistics
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -71,18 +72,14 @@ def measure(effort: int, steps: Steps) -> list[Result]:
             parallel = bench.at_once(at_once, max(1, effort * TIMES // 100))
         return [
             *_figures("bridge", bridge),
-            Result(
-                "cold.first_udp.ms", statistics.median(udp for _, udp in bridge["session"]), "ms"
-            ),
+            Result("cold.first_udp.ms", _median(bridge["session"], 1), "ms"),
             *_figures("host", host),
             *parallel,
         ]
 
 
 def _figures(mode: str, times: _Times) -> list[Result]:
-    session, api = (
-        statistics.median(each[0] for each in times[way]) for way in ("session", "api")
-    )
+    session, api = _median(times["session"], 0), _median(times["api"], 0)
     return [
         Result(f"cold.{mode}.session_ms", session, "ms"),
         Result(f"cold.{mode}.engine_ms", api, "ms"),
@@ -131,19 +128,17 @@ class _Bench:
 
     def at_once(self, count: int, times: int) -> list[Result]:
         """Ask for many at once, and have the engine make as many, at several concurrencies."""
-        sessions: list[float] = []
-        engines: dict[int, list[float]] = {width: [] for width in WIDTHS}
-        for _ in range(times):
-            sessions.append(self._many_sessions(count))
-            for width, taken in engines.items():
-                taken.append(self._many_containers(count, width))
-        medians = {width: statistics.median(taken) for width, taken in engines.items()}
+        ways: dict[str, Callable[[], float]] = {"sessions": partial(self._many_sessions, count)}
+        for width in WIDTHS:
+            ways[str(width)] = partial(self._many_containers, count, width)
+        taken = in_turn(times, ways)
+        medians = {way: statistics.median(each) for way, each in taken.items()}
+        ours = medians.pop("sessions")
         best = min(medians, key=medians.__getitem__)
-        ours = statistics.median(sessions)
         return [
             Result("cold.parallel.sessions_s", ours, "s"),
             Result("cold.parallel.engine_s", medians[best], "s"),
-            Result("cold.parallel.engine_width", best, "at once"),
+            Result("cold.parallel.engine_width", int(best), "at once"),
             Result("cold.parallel.ratio", medians[best] / ours, "x", least=0.95),
         ]
 

@@ -35,7 +35,7 @@ class MemoryHost(AgentProcess):
         self.process.launch(command, lambda: accepts(self.socket))
 
     def kill_times(self) -> dict[str, float]:
-        """When each session's process was first reported to end, in seconds of CLOCK_BOOTTIME."""
+        """When each session's process was first signalled, in seconds of CLOCK_BOOTTIME."""
         lines = map(str.split, self.process.log.read_text().splitlines())
         reported = [line[1:] for line in lines if line[:1] == [_KILLED]]
         return {internal_id: float(at) for internal_id, at in reversed(reported)}

@@ -1,4 +1,4 @@
-"""Lifetimes: how long after its deadline a session's process is reported to end.
+"""Lifetimes: how long after its deadline a session's process is signalled.
 
 The agent is the real one with the machine's clocks, in a process of its own; its engine is in
 memory, so that nothing but the agent takes time. Deadlines are read from the sessions' records.

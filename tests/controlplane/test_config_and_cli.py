@@ -18,6 +18,7 @@ from controlplane.cli.main import main
 from controlplane.settings.model import AgentConfig, Config, load_config
 from controlplane.settings.registries import RegistryConfig
 from tests.support.controlplane.stub_api import StubApi
+from tests.support.service_manager import a_manager
 from tiltyard.runtime.settings import SettingsError
 
 AGENT = '[[agents]]\nname = "a"\naddress = "unix:/a.sock"\nregion = "eu"\n'
@@ -101,17 +102,6 @@ def _run(*arguments: str) -> Any:
     return CliRunner().invoke(main, arguments)
 
 
-def test_init_prints_each_token_once(settings: Path) -> None:
-    first = json.loads(_run("init", "--config", str(settings), "--json").output)
-    assert set(first["accounts"]) == {"default"}
-    assert first["operator_token"].startswith("ty_")
-    more = ("init", "--config", str(settings), "--account", "default", "--account", "x", "--json")
-    second = json.loads(_run(*more).output)
-    assert set(second["accounts"]) == {"x"}
-    assert second["operator_token"] is None
-    assert "everything exists" in _run("init", "--config", str(settings)).output
-
-
 def test_a_port_that_is_taken_is_reported_in_one_line(
     settings: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -132,29 +122,31 @@ def test_a_port_that_is_taken_is_reported_in_one_line(
 async def test_serve_makes_what_it_lacks_and_ends_on_a_signal(
     settings: Path, number: signal.Signals
 ) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "controlplane", "serve", "--config", str(settings)),
-        stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": "."},
-    )
-    assert process.stderr is not None
-    log = ""
-    while "event=listening address=" not in log:
-        line = await process.stderr.readline()
-        assert line, log
-        log += line.decode()
-    path = settings.parent / "state" / "initial-tokens.json"
-    assert path.stat().st_mode & 0o777 == 0o600
-    tokens = json.loads(path.read_text())
-    assert str(path) in log
-    assert "ty_" not in log
-    url = log.rpartition("event=listening address=")[2].split()[0] + "/session"
-    headers = {"Authorization": f"Bearer {tokens['accounts']['default']}"}
-    async with aiohttp.ClientSession() as http, http.get(url, headers=headers) as response:
-        assert await response.json() == {"sessions": []}
-    process.send_signal(number)
-    await process.stderr.read()
-    assert await process.wait() == 0
+    with a_manager(str(settings.with_name("notify"))) as manager:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "controlplane", "serve", "--config", str(settings)),
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": ".", "NOTIFY_SOCKET": manager.address},
+        )
+        assert process.stderr is not None
+        log = ""
+        while "event=listening address=" not in log:
+            line = await process.stderr.readline()
+            assert line, log
+            log += line.decode()
+        assert await manager.next() == "READY=1"
+        path = settings.parent / "state" / "initial-tokens.json"
+        tokens = json.loads(path.read_text())
+        assert str(path) in log
+        assert "ty_" not in log
+        url = log.rpartition("event=listening address=")[2].split()[0] + "/session"
+        headers = {"Authorization": f"Bearer {tokens['accounts']['default']}"}
+        async with aiohttp.ClientSession() as http, http.get(url, headers=headers) as response:
+            assert await response.json() == {"sessions": []}
+        process.send_signal(number)
+        assert await manager.next() == "STOPPING=1"
+        await process.stderr.read()
+        assert await process.wait() == 0
 
 
 SLOW = ("aiohttp", "controlplane.app.control_plane", "grpc", "pydantic", "sqlite_utils")

@@ -216,12 +216,3 @@ async def test_a_password_of_the_settings_file_is_encrypted_again_at_each_start(
         await system.restart()
         assert (await system.endpoint("filed")).password == "second"
         assert (await system.listed("filed"))["declared"] is False
-
-
-async def test_no_key_can_be_made(system: Configured, caplog: pytest.LogCaptureFixture) -> None:
-    system.key.mkdir()
-    refused = await system.put(**LOGIN)
-    assert_error(refused, 503)
-    assert "Is a directory" in caplog.text
-    assert str(system.key) not in refused.text
-    assert (await system.put(address="r.example")).status == 204

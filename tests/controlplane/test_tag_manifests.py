@@ -50,7 +50,7 @@ def image_of(system: System, digest: str) -> str:
 
 
 async def refused(system: System, why: str) -> None:
-    """Check that the tag is not enabled, and why, and that the host was reported nothing."""
+    """Check that the tag is not enabled, and why, and that the host received nothing."""
     answer = await enable(system)
     assert_error(answer, 422, "tag")
     assert why in answer.json["violations"][0]["description"]

@@ -1,22 +1,20 @@
 """The client of one agent: protobuf ends here, and in `wire.py`.
 
-Every call has a deadline. A failure with a reason is an answer (AgentRefusedError); one without,
-such as a passed deadline or a broken connection, says nothing about what the agent did
-(AgentSilentError).
+A failure with a reason is an answer (AgentRefusedError); one without, such as a passed deadline or
+a broken connection, says nothing about what the agent did (AgentSilentError).
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
-from controlplane.agent_rpc.channel import Credentials, open_channel
 from controlplane.agent_rpc.wire import (
     NewerFormatError,
     claim_out,
@@ -33,6 +31,7 @@ from controlplane.domain.contract import (
     Claim,
     Drain,
     RegistryLogin,
+    SessionReport,
     StandbyOrder,
     WatchMessage,
 )
@@ -41,7 +40,6 @@ from controlplane.domain.errors import (
     AgentRefusedError,
     AgentSilentError,
 )
-from controlplane.domain.session_report import SessionReport
 from controlplane.http.request_slots import release_slot
 from controlplane.metrics.agents import AgentCalls
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
@@ -71,20 +69,42 @@ PULL_TIMEOUT = 1900.0
 REMOVE_TIMEOUT = 90.0
 """The engine has 60 s for it, and may be asked for another thing first."""
 
-DRAIN_TIMEOUT = 15.0
-"""A host may have a thousand sessions, each with a file of its own that says so."""
+ORDER_TIMEOUT = 15.0
+"""An agent makes a key, or writes to its disk: a file for each of a thousand drained sessions."""
 
-SET_POOL_TIMEOUT = 10.0
-"""An agent writes an order to its disk; what comes of it goes on by itself."""
+MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 
-RENEW_TIMEOUT = 15.0
-"""An agent makes a key, or writes a certificate to its disk."""
+OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    # A connection whose other end is gone is found within 8 s.
+    ("grpc.keepalive_time_ms", 4_000),
+    ("grpc.keepalive_timeout_ms", 4_000),
+    ("grpc.http2.ping_timeout_ms", 4_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    # A host that is back is found within a second; an attempt to connect has 2 s.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 2_000),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.enable_retries", 0),
+    ("grpc.use_local_subchannel_pool", 1),  # else a new channel may get a closed one's connection
+)
 
 MakeTicket = Callable[[str, Identity], str]
 """Makes the ticket of a session on the agent's host, by its internal id and identity."""
 
 _T = TypeVar("_T")
 _HUNG_UP = "the control plane has hung up on the agent"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """How we show ourselves to an agent and know it, as PEM texts; `host` is its DNS name."""
+
+    authority: bytes = field(repr=False)
+    certificate: bytes = field(repr=False)
+    key: bytes = field(repr=False)
+    host: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +125,9 @@ class AgentClient:
         calls: AgentCalls | None = None,
         make_ticket: MakeTicket | None = None,
     ) -> None:
-        """Name the agent's address, such as `unix:/run/tiltyard/agent.sock`; dials lazily.
+        """Dial an address lazily, such as `unix:/run/tiltyard/agent.sock`.
 
-        Over a network by mutual TLS, with `credentials`. Every session that is started or claimed
-        gets the ticket that `make_ticket` makes.
+        Over a network by mutual TLS, with `credentials`.
         """
         self._address = address
         self._calls = calls or AgentCalls()
@@ -125,10 +144,7 @@ class AgentClient:
         return bool(self._under_way)
 
     def redial(self, credentials: Credentials | None = None) -> None:
-        """Make new calls on a new connection, with other credentials where some are given.
-
-        Those under way go on with theirs.
-        """
+        """Make new calls on a new connection, with other credentials where some are given."""
         self._left.add(self._channel)
         self._close_if_unused(self._channel)
         self._dial(credentials or self._credentials)
@@ -208,16 +224,16 @@ class AgentClient:
 
     async def set_drain(self, drain: Drain, now_ms: int) -> None:
         """Have the host take no new sessions, or some again. Idempotent. Raises as `watch`."""
-        await self._call("SetDrain", drain_out(drain, now_ms), DRAIN_TIMEOUT, _done)
+        await self._call("SetDrain", drain_out(drain, now_ms), ORDER_TIMEOUT, _done)
 
     async def set_warm_pool(self, order: StandbyOrder) -> None:
         """Set the standbys that the host keeps of a pool. Idempotent. Raises as `watch`."""
-        await self._call("SetWarmPool", standby_order_out(order), SET_POOL_TIMEOUT, _done)
+        await self._call("SetWarmPool", standby_order_out(order), ORDER_TIMEOUT, _done)
 
     async def ask_for_request(self) -> Asked:
         """Have the agent make a key and ask for a certificate. Raises as `watch`."""
         request = agent_pb2.RenewCertificateRequest()
-        return await self._call("RenewCertificate", request, RENEW_TIMEOUT, _asked)
+        return await self._call("RenewCertificate", request, ORDER_TIMEOUT, _asked)
 
     async def install(self, certificate: bytes = b"", authorities: bytes = b"") -> None:
         """Have the agent install the certificate for its key, and trust others. Idempotent.
@@ -227,7 +243,7 @@ class AgentClient:
         request = agent_pb2.RenewCertificateRequest(
             certificate=certificate, authorities=authorities
         )
-        asked = await self._call("RenewCertificate", request, RENEW_TIMEOUT, _asked)
+        asked = await self._call("RenewCertificate", request, ORDER_TIMEOUT, _asked)
         if authorities and not asked.takes_authorities:
             raise AgentRefusedError(ErrorReason.UNIMPLEMENTED, "it takes no authorities")
 
@@ -302,7 +318,7 @@ class AgentClient:
 
     def _dial(self, credentials: Credentials | None) -> None:
         self._credentials = credentials
-        self._channel = open_channel(self._address, credentials)
+        self._channel = _open_channel(self._address, credentials)
         self._stub = agent_pb2_grpc.AgentServiceStub(self._channel)
 
 
@@ -368,3 +384,16 @@ def _translated() -> Iterator[None]:
         raise AgentNewerError(str(error)) from error
     except (KeyError, ValueError) as error:
         raise AgentSilentError(f"the agent sent what cannot be read: {error}") from error
+
+
+def _open_channel(address: str, credentials: Credentials | None) -> grpc.aio.Channel:
+    """Make a channel to an agent: by mutual TLS with credentials, else in clear; dials lazily."""
+    if credentials is None:
+        return grpc.aio.insecure_channel(address, options=OPTIONS)
+    shown = grpc.ssl_channel_credentials(
+        credentials.authority, credentials.key, credentials.certificate
+    )
+    # Its certificate is for this name, wherever the agent is reached.
+    options = (*OPTIONS, ("grpc.ssl_target_name_override", credentials.host))
+    # The scheme keeps a host from being one itself: `unix:7444` is a socket here otherwise.
+    return grpc.aio.secure_channel(f"dns:///{address}", shown, options=options)

@@ -1,9 +1,9 @@
 """How agents are dialled: by unix socket where the settings declare them, else by mutual TLS."""
 
+from dataclasses import dataclass
 from functools import partial
 
-from controlplane.agent_rpc.channel import Credentials
-from controlplane.agent_rpc.client import AgentClient
+from controlplane.agent_rpc.client import AgentClient, Credentials
 from controlplane.metrics.agents import AgentCalls
 from controlplane.pki.authority import agent_host
 from controlplane.pki.issuer import Issuer
@@ -11,23 +11,21 @@ from controlplane.pki.tickets import TicketKey
 from controlplane.storage.tables.fleet import AgentRow
 
 
+@dataclass(frozen=True, slots=True)
 class Dialler:
     """Makes the clients of agents, with the certificates that the issuer has now.
 
     What a client starts or claims on its host has a ticket of the key.
     """
 
-    def __init__(
-        self, issuer: Issuer, ticket_key: TicketKey, calls: AgentCalls | None = None
-    ) -> None:
-        self._issuer = issuer
-        self._ticket_key = ticket_key
-        self._calls = calls
+    issuer: Issuer
+    ticket_key: TicketKey
+    calls: AgentCalls | None = None
 
     def client(self, row: AgentRow) -> AgentClient:
         """Make the client of an agent."""
-        make_ticket = partial(self._ticket_key.ticket, row.name)
-        return AgentClient(row.address, self.credentials(row), self._calls, make_ticket)
+        make_ticket = partial(self.ticket_key.ticket, row.name)
+        return AgentClient(row.address, self.credentials(row), self.calls, make_ticket)
 
     def credentials(self, row: AgentRow) -> Credentials | None:
         """Give what an enrolled agent is dialled with: its name and no other's is accepted.
@@ -37,9 +35,9 @@ class Dialler:
         """
         if row.id is None:
             return None
-        caller = self._issuer.caller_of(row.authority)
+        caller = self.issuer.caller_of(row.authority)
         return Credentials(
-            authority=self._issuer.authorities.trusted,
+            authority=self.issuer.authorities.trusted,
             certificate=caller.certificate,
             key=caller.key,
             host=agent_host(row.id),

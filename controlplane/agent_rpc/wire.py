@@ -10,13 +10,16 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from controlplane.domain.contract import (
     Claim,
     Drain,
+    FailedRun,
     HostReport,
     HostReported,
     HostSession,
     ImagesReported,
+    Moment,
     PoolOnHost,
     Port,
     RegistryLogin,
+    SessionReport,
     SessionsReported,
     SnapshotBegin,
     SnapshotEnd,
@@ -24,7 +27,6 @@ from controlplane.domain.contract import (
     WatchEvent,
     WatchMessage,
 )
-from controlplane.domain.session_report import FailedRun, Moment, SessionReport
 from tiltyard.agent.v1 import agent_pb2
 from tiltyard.agent.wire import (
     END_REASONS,

@@ -18,7 +18,6 @@ from controlplane.catalog.open_streams import OpenStreams
 from controlplane.domain.start_rate import StartRate
 from controlplane.domain.steps import STEPS
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host.certificates import HostCertificates
 from controlplane.fleet.pinger import Pinger
 from controlplane.fleet.queue import HostQueue
 from controlplane.fleet.renewal import Renewal
@@ -155,11 +154,14 @@ class ControlPlane:
             metrics=metrics.starts,
         )
         self._enrolment = Enrolment(store, self.fleet, self._issuer, clock)
-        certificates = HostCertificates(
-            store, issuer=self._issuer, dialler=dialler, clock=clock, reach=reach
-        )
         self.renewal = Renewal(
-            certificates, self.fleet, self._issuer, dialler, clock, metrics=metrics.fleet
+            store,
+            self.fleet,
+            issuer=self._issuer,
+            dialler=dialler,
+            clock=clock,
+            metrics=metrics.fleet,
+            reach=reach,
         )
         declared = Declared.in_config(config)
         self._services = Services(

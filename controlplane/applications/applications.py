@@ -82,21 +82,17 @@ class ApplicationEdit:
         return merged
 
 
+@dataclass(frozen=True, slots=True)
 class Applications:
-    """Use cases on applications."""
+    """Use cases on applications.
 
-    def __init__(
-        self,
-        store: Store,
-        allows: AllowsNetwork,
-        changed: Callable[[], None],
-        clock: Clock,
-    ) -> None:
-        """Call `changed` when hosts may have to have other images, or other standbys."""
-        self._store = store
-        self._allows = allows
-        self._changed = changed
-        self._clock = clock
+    `changed` is called when hosts may have to have other images, or other standbys.
+    """
+
+    store: Store
+    allows: AllowsNetwork
+    changed: Callable[[], None]
+    clock: Clock
 
     async def create(self, caller: Caller, application: Application) -> None:
         """Make an application of the caller's account.
@@ -108,29 +104,24 @@ class Applications:
             ConflictError: The account has an application of that name, or too many.
         """
         wrong = []
-        if not self._allows(application.node_pool, application.network_mode):
+        if not self.allows(application.node_pool, application.network_mode):
             wrong.append(_NO_HOST_NETWORK)
-        registry = await self._store.look(registries.get, application.registry)
+        registry = await self.store.look(registries.get, application.registry)
         if registry is not None:
             repository = local_repository(registry, application.repository)
             if repository is None:
                 wrong.append(_NOT_A_REPOSITORY)
             application = replace(application, repository=repository or application.repository)
-        now = self._clock.time()
-        await self._store.run(applications.create, application, caller.actor, now, wrong)
+        now = self.clock.time()
+        await self.store.run(applications.create, application, caller.actor, now, wrong)
 
     async def edit(self, caller: Caller, name: str, edit: ApplicationEdit) -> None:
         """Change an application of the caller's account.
 
         Running sessions, and starts under way, keep what they began with. Enabled tags stay, and
-        each goes on naming the digest, registry and repository that it was enabled with:
-
-        - Another registry or repository is where the *next* enabling looks. Until then starts run
-          the images they ran before; enabling a tag of the same name replaces the old one.
-        - In other regions or another node pool the hosts begin to pull the enabled tags at once.
-          As with a new tag, starts there are 404 until a first host has one; regions that stay,
-          in the same node pool, are not disturbed.
-        - A region that is taken away takes its warm pool along.
+        name the digest, registry and repository that they were enabled with. Hosts of other
+        regions or another node pool begin to pull them at once. A region that is removed takes its
+        warm pool along.
 
         Raises:
             NotFoundError: The account has none of that name, or the edit names a registry, node
@@ -138,14 +129,14 @@ class Applications:
             InvalidRequestError: The merged application does not fit.
             QuotaExceededError: Its warm pools would hold more than the account's quota allows.
         """
-        known = await self._store.look(registries.find)
-        await self._store.run_then(
-            lambda _: self._changed(),
+        known = await self.store.look(registries.find)
+        await self.store.run_then(
+            lambda _: self.changed(),
             applications.edit,
             (caller.account, name),
-            lambda current: edit.applied_to(current, known, self._allows),
+            lambda current: edit.applied_to(current, known, self.allows),
             caller.actor,
-            self._clock.time(),
+            self.clock.time(),
         )
 
     async def get(self, caller: Caller, name: str) -> Application:
@@ -154,7 +145,7 @@ class Applications:
         Raises:
             NotFoundError: The account has none of that name.
         """
-        application = await self._store.look(applications.get, caller.account, name)
+        application = await self.store.look(applications.get, caller.account, name)
         if application is None:
             raise NotFoundError("application", name)
         return application
@@ -165,7 +156,7 @@ class Applications:
         Raises:
             NotFoundError: The account has none of that name.
         """
-        found = await self._store.look(applications.tagged, caller.account, name)
+        found = await self.store.look(applications.tagged, caller.account, name)
         if found is None:
             raise NotFoundError("application", name)
         return found
@@ -178,14 +169,14 @@ class Applications:
             InvalidRequestError: Its node pool does not allow the host's network any more.
         """
         application, tags = await self.tagged(caller, name)
-        if not self._allows(application.node_pool, application.network_mode):
+        if not self.allows(application.node_pool, application.network_mode):
             text = f"node pool {application.node_pool} does not allow the host's network"
             raise InvalidRequestError((Violation("image", text),))
         return application, tags
 
     def all_of(self, caller: Caller) -> AsyncGenerator[list[Application], None]:
         """Read all applications of the caller's account by name, some at a time."""
-        return applications.all_of(self._store, caller.account)
+        return applications.all_of(self.store, caller.account)
 
 
 def local_repository(registry: Registry, repository: str) -> str | None:

@@ -1,6 +1,7 @@
 """Where an application can be played: regions with room for it, or with a ready standby."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TypeVar
 
 from controlplane.applications.applications import Applications
@@ -18,24 +19,19 @@ from tiltyard.runtime.clock import Clock
 _T = TypeVar("_T")
 
 
+@dataclass(frozen=True, slots=True)
 class Locations:
-    """Use cases on regions and the tags that their hosts have."""
+    """Use cases on regions and the tags that their hosts have.
 
-    def __init__(
-        self,
-        applications: Applications,
-        fleet: Fleet,
-        standbys: StandbyPools,
-        *,
-        patience: float,
-        clock: Clock,
-    ) -> None:
-        """Wait at most `patience` seconds for hosts that could change an answer."""
-        self._applications = applications
-        self._fleet = fleet
-        self._standbys = standbys
-        self._patience = patience
-        self._clock = clock
+    Calls wait at most `patience` seconds for hosts that could change an answer.
+    """
+
+    applications: Applications
+    fleet: Fleet
+    standbys: StandbyPools
+    _: KW_ONLY
+    patience: float
+    clock: Clock
 
     async def has_tag(self, caller: Caller, region: str, name: str, version: str) -> bool:
         """Return whether a healthy host of the region has pulled an enabled tag.
@@ -47,16 +43,16 @@ class Locations:
         """
         if not TAG.match(version):
             raise BadRequestError((Violation("version", "cannot be a tag"),))
-        application, tags = await self._applications.tagged(caller, name)
+        application, tags = await self.applications.tagged(caller, name)
         if region not in application.regions:
             raise NotFoundError("region", region)
         images = [tag.image for tag in tags if tag.name == version]
         place = (region, application.node_pool)
 
         def is_on_a_host() -> bool:
-            found = any(self._fleet.has_image(*place, image) for image in images)
+            found = any(self.fleet.has_image(*place, image) for image in images)
             if images and not found:
-                self._fleet.unreported.check([place])
+                self.fleet.unreported.check([place])
             return found
 
         return await self._when_known(is_on_a_host, [place], images)
@@ -70,8 +66,8 @@ class Locations:
             NotFoundError: The application is unknown.
             HostsNotReportedError: A host that has not reported may have room in another region.
         """
-        application, tags = await self._applications.tagged(caller, name)
-        if not self._fleet.node_pools.allows(application.node_pool, application.network_mode):
+        application, tags = await self.applications.tagged(caller, name)
+        if not self.fleet.node_pools.allows(application.node_pool, application.network_mode):
             return {}
         places = [(region, application.node_pool) for region in application.regions]
 
@@ -79,7 +75,7 @@ class Locations:
             found = self._with_room(caller.account, application, tags)
             missing = [place for place in places if place[0] not in found]
             if tags:
-                self._fleet.unreported.check(missing, taking=True)
+                self.fleet.unreported.check(missing, taking=True)
             return found
 
         return await self._when_known(look, places, [tag.image for tag in tags])
@@ -87,8 +83,8 @@ class Locations:
     async def _when_known(
         self, look: Callable[[], _T], places: Sequence[Place], images: Sequence[str]
     ) -> _T:
-        deadline = self._clock.monotonic() + self._patience
-        return await self._fleet.unreported.wait_for(
+        deadline = self.clock.monotonic() + self.patience
+        return await self.fleet.unreported.wait_for(
             look, places=places, images=images, deadline=deadline
         )
 
@@ -100,9 +96,9 @@ class Locations:
         for region in application.regions:
             for tag in tags:
                 wanted = Wanted(tag.image, application.reservation, ports)
-                links = self._fleet.hosts_with_room(region, application.node_pool, wanted)
+                links = self.fleet.hosts_with_room(region, application.node_pool, wanted)
                 for link in links:
                     found.setdefault(region, {}).update(dict.fromkeys(link.latency.answering))
-            for link in self._standbys.ready_hosts(account, application.name, region):
+            for link in self.standbys.ready_hosts(account, application.name, region):
                 found.setdefault(region, {}).update(dict.fromkeys(link.latency.answering))
         return {region: tuple(addresses) for region, addresses in found.items()}

@@ -1,6 +1,7 @@
 """Tags: enabling one, and choosing the one that a session runs."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from controlplane.applications.applications import Applications
 from controlplane.domain.errors import (
@@ -24,31 +25,20 @@ from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tags:
-    """Use cases on tags."""
+    """Use cases on tags.
 
-    def __init__(
-        self,
-        *,
-        applications: Applications,
-        store: Store,
-        fleet: Fleet,
-        changed: Callable[[], None],
-        resolver: RegistryClient,
-        clock: Clock,
-        reach: Reach = no_failpoint,
-    ) -> None:
-        """Call `changed` when hosts may have to have other images, or other standbys.
+    `changed` is called when hosts may have to have other images, or other standbys.
+    """
 
-        `reach` is called at the named steps of `domain/steps.py`.
-        """
-        self._applications = applications
-        self._store = store
-        self._fleet = fleet
-        self._changed = changed
-        self._resolver = resolver
-        self._clock = clock
-        self._reach = reach
+    applications: Applications
+    store: Store
+    fleet: Fleet
+    changed: Callable[[], None]
+    resolver: RegistryClient
+    clock: Clock
+    reach: Reach = no_failpoint
 
     async def enable(self, caller: Caller, application_name: str, tag: str) -> None:
         """Make a tag the newest of an application and have its hosts pull it.
@@ -65,13 +55,13 @@ class Tags:
         for _ in range(2):
             application, registry = await self._source(caller, application_name)
             found = await self._resolve(registry, application.repository, tag)
-            await self._reach("tag.resolved")
-            now = self._clock.time()
+            await self.reach("tag.resolved")
+            now = self.clock.time()
             key = (application.account, application.name)
-            if await self._store.run_then(
-                lambda _: self._changed(), enable_tag, key, found, caller.actor, now
+            if await self.store.run_then(
+                lambda _: self.changed(), enable_tag, key, found, caller.actor, now
             ):
-                await self._reach("tag.enabled")
+                await self.reach("tag.enabled")
                 return
             # The registry took its time, and the application's images are elsewhere now.
         raise RegistryUnavailableError(application.registry, "it was changed meanwhile")
@@ -87,7 +77,7 @@ class Tags:
             RegistryTimeoutError: The registry does not answer.
         """
         application, registry = await self._source(caller, application_name)
-        tags = await self._resolver.tags(registry, application.repository)
+        tags = await self.resolver.tags(registry, application.repository)
         first = (page - 1) * page_size
         return list(tags[first : first + page_size])
 
@@ -114,65 +104,52 @@ class Tags:
 
         def look() -> tuple[Tag, TiltyardError | None]:
             try:
-                return self._pulled(application, tags, region, version), None
+                return self.preferred(application, tags, region, version, is_final=True), None
             except (NotFoundError, HostsNotReportedError) as error:
                 if not is_served():
                     raise
                 return Tag(version or "", "", ""), error
 
-        return await self._fleet.unreported.wait_for(
+        return await self.fleet.unreported.wait_for(
             look,
             places=[(region, application.node_pool)],
             images=[tag.image for tag in tags],
             deadline=deadline,
         )
 
-    def _pulled(
-        self, application: Application, tags: Sequence[Tag], region: str, version: str | None
-    ) -> Tag:
-        tag, pulled = self._choose(application, tags, region, version, is_final=True)
-        if not pulled:
-            raise NotFoundError("tag", version or "any")
-        return tag
-
     def preferred(
-        self, application: Application, tags: Sequence[Tag], region: str, version: str | None
-    ) -> tuple[Tag, bool]:
-        """Give the tag as `choose` does, and whether a host has pulled it; else the newest one.
-
-        Hosts that have not reported yet count as hosts without it.
-
-        Raises:
-            NotFoundError: It is not enabled.
-        """
-        return self._choose(application, tags, region, version, is_final=False)
-
-    def _choose(
         self,
         application: Application,
         tags: Sequence[Tag],
         region: str,
         version: str | None,
         *,
-        is_final: bool,
-    ) -> tuple[Tag, bool]:
+        is_final: bool = False,
+    ) -> Tag:
+        """Return the tag as `choose` does, else the newest one, unless the choice `is_final`.
+
+        Raises:
+            NotFoundError: It is not enabled, or `is_final` and no host has pulled it.
+            HostsNotReportedError: If `is_final`: it depends on hosts that have not reported.
+        """
         named = [tag for tag in tags if version in {None, tag.name}]
         if not named:
             raise NotFoundError("tag", version or "any")
         place = (region, application.node_pool)
         # A drained host that has not reported cannot run a tag, but may have it.
-        looks = ((self._fleet.can_run_image, True), (self._fleet.has_image, False))
-        for on_a_host, taking in looks:
+        for usable in (True, False):
             for tag in named:
-                if on_a_host(*place, tag.image):
-                    return tag, True
+                if self.fleet.has_image(*place, tag.image, usable=usable):
+                    return tag
                 if is_final:
-                    self._fleet.unreported.check([place], taking=taking)
-        return named[0], False
+                    self.fleet.unreported.check([place], taking=usable)
+        if is_final:
+            raise NotFoundError("tag", version or "any")
+        return named[0]
 
     async def _resolve(self, registry: Registry, repository: str, name: str) -> Tag:
         try:
-            digest = await self._resolver.resolve(registry, repository, name)
+            digest = await self.resolver.resolve(registry, repository, name)
         except ImageRefusedError as error:
             raise InvalidRequestError((Violation("tag", f"its image {error}"),)) from None
         if digest is None:
@@ -182,8 +159,8 @@ class Tags:
     async def _source(self, caller: Caller, name: str) -> tuple[Application, Registry]:
         """Read an application, and the registry that it names."""
         for _ in range(2):
-            application = await self._applications.get(caller, name)
-            registry = await self._store.look(registries.get, application.registry)
+            application = await self.applications.get(caller, name)
+            registry = await self.store.look(registries.get, application.registry)
             if registry is not None:
                 return application, registry
             # Between the two reads the application was given another registry, and this one

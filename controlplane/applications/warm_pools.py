@@ -20,6 +20,7 @@ class ShownPool:
     ready: int
 
 
+@dataclass(frozen=True, slots=True)
 class WarmPools:
     """Use cases on warm pools.
 
@@ -27,10 +28,9 @@ class WarmPools:
     that region, the pool goes with it.
     """
 
-    def __init__(self, store: Store, standbys: StandbyPools, clock: Clock) -> None:
-        self._store = store
-        self._standbys = standbys
-        self._clock = clock
+    store: Store
+    standbys: StandbyPools
+    clock: Clock
 
     async def set(self, caller: Caller, pool: WarmPool) -> None:
         """Make a pool of the caller's account, or replace it whole. Idempotent.
@@ -41,14 +41,14 @@ class WarmPools:
             ConflictError: The account has too many pools.
             QuotaExceededError: The pool does not fit in the quota of cores or memory.
         """
-        now = self._clock.time()
-        await self._store.run_then(self._changed, warm_pools.put, pool, caller.actor, now)
+        now = self.clock.time()
+        await self.store.run_then(self._changed, warm_pools.put, pool, caller.actor, now)
 
     async def all_of(self, caller: Caller) -> AsyncGenerator[list[ShownPool], None]:
         """Read all pools of the caller's account, a few at a time."""
-        async with aclosing(warm_pools.all_of(self._store, caller.account)) as portions:
+        async with aclosing(warm_pools.all_of(self.store, caller.account)) as portions:
             async for pools in portions:
-                yield [ShownPool(pool, self._standbys.ready(pool.id)) for pool in pools]
+                yield [ShownPool(pool, self.standbys.ready(pool.id)) for pool in pools]
 
     async def remove(self, caller: Caller, application: str, location: str) -> None:
         """Remove a pool of the caller's account.
@@ -56,9 +56,9 @@ class WarmPools:
         Raises:
             NotFoundError: There is none.
         """
-        now = self._clock.time()
+        now = self.clock.time()
         place = (caller.account, application, location)
-        await self._store.run_then(self._changed, warm_pools.remove, place, caller.actor, now)
+        await self.store.run_then(self._changed, warm_pools.remove, place, caller.actor, now)
 
     def _changed(self, _: None) -> None:
-        self._standbys.look()
+        self.standbys.look()

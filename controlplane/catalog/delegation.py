@@ -22,20 +22,17 @@ class Delegated:
     lifetime: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
 class Delegation:
     """Use cases on tokens made from tokens, and on tokens that operators make and end.
 
     Calls for operators do not check it: the API has checked that the caller is one.
     """
 
-    def __init__(
-        self, store: Store, streams: OpenStreams, clock: Clock, reach: Reach = no_failpoint
-    ) -> None:
-        """Call `reach` at the named steps of `domain/steps.py`."""
-        self._store = store
-        self._streams = streams
-        self._clock = clock
-        self._reach = reach
+    store: Store
+    streams: OpenStreams
+    clock: Clock
+    reach: Reach = no_failpoint
 
     async def make(self, caller: Caller, wanted: Delegated) -> NewToken:
         """Make a token of the caller's account, whose text is stored nowhere.
@@ -51,9 +48,9 @@ class Delegation:
         lacking = sorted(scope for scope in wanted.scopes if not grants(caller.scopes, scope))
         if lacking:
             raise CannotDelegateError(", ".join(lacking))
-        token, now = mint(), self._clock.time()
-        await self._store.run(tokens.make, caller.actor, token, _request(wanted, now), now)
-        await self._reach("token.made")
+        token, now = mint(), self.clock.time()
+        await self.store.run(tokens.make, caller.actor, token, _request(wanted, now), now)
+        await self.reach("token.made")
         return token
 
     async def make_for(self, caller: Caller, account: str, wanted: Delegated) -> NewToken:
@@ -66,15 +63,15 @@ class Delegation:
             ConflictError: A good token of the account has the name, or it has too many.
             UnauthorizedError: The caller's token was revoked meanwhile.
         """
-        token, now = mint(), self._clock.time()
+        token, now = mint(), self.clock.time()
         request = _request(wanted, now)
-        await self._store.run(tokens.make_for, account, caller.actor, token, request, now)
+        await self.store.run(tokens.make_for, account, caller.actor, token, request, now)
         return token
 
     async def all(self, account: str | None, *, ended_too: bool) -> list[Token]:
         """Read the tokens of an account, of operators ("") or of all (None), for an operator."""
-        now = self._clock.time()
-        return await self._store.read(tokens.find, account, now, ended_too=ended_too)
+        now = self.clock.time()
+        return await self.store.read(tokens.find, account, now, ended_too=ended_too)
 
     async def revoke(self, caller: Caller, token_id: str) -> list[str]:
         """End a token of any account, and all that were made from it, for an operator.
@@ -85,9 +82,9 @@ class Delegation:
         Raises:
             NotFoundError: There is no such token.
         """
-        then, now = self._streams.end_of, self._clock.time()
-        ended = await self._store.run_then(then, tokens.revoke, token_id, caller.actor, now)
-        await self._reach("token.revoked")
+        then, now = self.streams.end_of, self.clock.time()
+        ended = await self.store.run_then(then, tokens.revoke, token_id, caller.actor, now)
+        await self.reach("token.revoked")
         return ended
 
 

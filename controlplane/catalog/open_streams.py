@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from controlplane.domain.errors import UnauthorizedError
 from controlplane.storage.engine.store import Store
@@ -21,13 +21,13 @@ class _Stream:
     timeout: asyncio.Timeout
 
 
+@dataclass(slots=True)
 class OpenStreams:
     """Knows by which task and for which token each stream is sent."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
-        self._open: set[_Stream] = set()
+    store: Store
+    clock: Clock
+    _open: set[_Stream] = field(default_factory=set)
 
     @property
     def count(self) -> int:
@@ -71,10 +71,10 @@ class OpenStreams:
 
     async def _check(self, caller: Caller) -> None:
         """Ask once more: an end that came before the stream was known here has passed it by."""
-        if not await self._store.run(is_good, caller.token_id, self._clock.time()):
+        if not await self.store.run(is_good, caller.token_id, self.clock.time()):
             raise UnauthorizedError
 
     def _seconds_left(self, caller: Caller) -> float | None:
         if caller.expire is None:
             return None
-        return max(0.0, caller.expire - self._clock.time())
+        return max(0.0, caller.expire - self.clock.time())

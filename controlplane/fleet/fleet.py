@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from random import Random
 
 from controlplane.agent_rpc.client import AgentClient
-from controlplane.domain.contract import Drain, HostSession, RegistryLogin
+from controlplane.domain.contract import HostSession, RegistryLogin
 from controlplane.domain.explanation import Explanation, explain
 from controlplane.domain.placement import (
     HostView,
@@ -193,39 +193,24 @@ class Fleet:
         host = self._hosts.get(agent or "")
         return host is not None and host.draining
 
-    def order_drain(self, agent: str, drain: Drain) -> None:
-        """Have a host told an order that is in the database; placement goes by it at once."""
-        host = self._hosts.get(agent)
-        if host is not None:
-            host.drain_orders.order(drain)
-
-    async def drain_acknowledged(self, agent: str, timeout: float) -> None:
-        """Wait until a responsive host has acknowledged its orders, at most `timeout` seconds."""
-        host = self._hosts.get(agent)
-        if host is None:
-            return
-        if self.silent_seconds(host) <= self.placement_silence:
-            await host.drain_orders.acknowledged(timeout)
-
     def look_at_images(self) -> None:
         """Compare what images every host has with what is wanted, soon."""
         for host in self.hosts:
             host.images.look()
 
-    def has_image(self, region: str, node_pool: str, image: str) -> bool:
+    def has_image(self, region: str, node_pool: str, image: str, *, usable: bool = False) -> bool:
         """Return whether a host of a region and node pool that is in reach has pulled an image.
 
-        It may be draining or full: that is no room (420), not a missing tag (404).
+        It may be draining or full, which is no room (420), not a missing tag (404), unless it has
+        to be `usable`: to take sessions.
         """
         return any(
-            image in view.host.images and view.silent_seconds <= self.unreachable_after
-            for view in self._views(region, node_pool)
-        )
-
-    def can_run_image(self, region: str, node_pool: str, image: str) -> bool:
-        """Return whether a host that takes sessions has pulled an image."""
-        return any(
-            image in view.host.images and is_usable(view, self.placement_silence)
+            image in view.host.images
+            and (
+                is_usable(view, self.placement_silence)
+                if usable
+                else view.silent_seconds <= self.unreachable_after
+            )
             for view in self._views(region, node_pool)
         )
 
@@ -242,7 +227,7 @@ class Fleet:
     def explain(
         self, region: str, node_pool: str, wanted: Wanted, network_mode: NetworkMode
     ) -> Explanation:
-        """Tell of each host of a region and node pool what `take_host` would make of it."""
+        """Explain what `take_host` would do with each host of a region and node pool."""
         now, allowed = self._listening.now(), self.node_pools.allows(node_pool, network_mode)
 
         def seen(host: Host) -> HostView | ObstacleKind:
@@ -288,22 +273,22 @@ class Fleet:
         return host
 
     def hopeless(
-        self, region: str, node_pool: str, wishes: Iterable[tuple[Wanted, frozenset[str]]]
+        self,
+        region: str,
+        node_pool: str,
+        asked: Iterable[tuple[Wanted, frozenset[str]]],
+        *,
+        reported_only: bool = False,
     ) -> set[tuple[Wanted, frozenset[str]]]:
-        """Give those for whom no host has room, not even once the starts under way have ended.
+        """Return those for whom no host has room, not even once the starts under way have ended.
 
-        A wish is what is wanted, and the agents that are not asked again. A host that has not
-        reported since this process started may have room.
+        Each is what is wanted, and the agents that are not asked again. A host that has not
+        reported since this process started may have room, unless only those that have reported
+        count.
         """
-        if self.unreported.count([(region, node_pool)], taking=True):
+        if not reported_only and self.unreported.count([(region, node_pool)], taking=True):
             return set()
-        return self.without_room(region, node_pool, wishes)
-
-    def without_room(
-        self, region: str, node_pool: str, wishes: Iterable[tuple[Wanted, frozenset[str]]]
-    ) -> set[tuple[Wanted, frozenset[str]]]:
-        """As `hopeless`, but only hosts that have reported count."""
-        left = set(wishes)
+        left = set(asked)
         for view in self._views(region, node_pool):
             left = {
                 (wanted, refused)
@@ -318,12 +303,12 @@ class Fleet:
         """Show a host as placement sees it now; None where nothing of it could be used."""
         return host.view(self._listening.now())
 
-    def fitting(self, host: Host, wishes: Iterable[Wanted]) -> list[Wanted]:
-        """Give those of these that this one host has room for now."""
+    def fitting(self, host: Host, asked: Iterable[Wanted]) -> set[Wanted]:
+        """Return those of these that this one host has room for now."""
         view = self.view(host)
         if view is None or host.removed:
-            return []
-        return [wanted for wanted in wishes if has_room(view, wanted, self.placement_silence)]
+            return set()
+        return {wanted for wanted in asked if has_room(view, wanted, self.placement_silence)}
 
     def give_back(self, host: Host, internal_id: str) -> None:
         """Return what an attempt holds."""

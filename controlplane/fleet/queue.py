@@ -1,9 +1,8 @@
 """Choosing a host for a start, and the queue of those that have to wait for a start slot.
 
-A host begins a limited number of starts at once; more would only slow each of them down. A start
-that finds room but no slot waits in the queue of its region and node pool, which is fair between
-accounts. A slot that becomes free is given to that queue in the same step of the event loop, so no
-later start takes it.
+A start that finds room but no slot waits in the queue of its region and node pool, which is fair
+between accounts. A slot that becomes free is given to that queue in the same step of the event
+loop, so no later start takes it.
 """
 
 import asyncio
@@ -112,7 +111,7 @@ class HostQueue:
         finally:
             queue.remove(ask)
         if not ask.given.done():
-            if self._fleet.without_room(*ask.place, [(ask.wanted, ask.refused)]):
+            if self._fleet.hopeless(*ask.place, [(ask.wanted, ask.refused)], reported_only=True):
                 self._fleet.unreported.check([ask.place], taking=True)
             why, cause = "the time for a start is over", NoCapacityCause.OUT_OF_TIME
             raise NoCapacityError(ask.place[0], why, RETRY_AFTER, cause)
@@ -158,7 +157,7 @@ class HostQueue:
         """Give the free slots of a host to what waits for them."""
         queue = self._queues.get((host.row.region, host.row.node_pool))
         while queue is not None and queue.waiting and host.has_start_slot:
-            fitting = set(self._fleet.fitting(host, queue.wanted))
+            fitting = self._fleet.fitting(host, queue.wanted)
             ask = queue.pop(host.name, fitting) if fitting else None
             if ask is None:
                 return

@@ -1,22 +1,28 @@
 """Certificates are renewed when two thirds of their life are over: ours, and those of agents.
 
-An agent makes a fresh key for each, so that none lives longer than its certificate. Streams that
-are open go on; the next connection has the new one. Hosts whose certificate is of another
-authority than the current one are moved to it as soon as they are heard.
+An agent makes a new key for each. Open streams go on; the next connection has the new certificate.
+Hosts whose certificate is of another authority than the current one are moved to it, in two steps,
+each of which can be repeated: a host installs a certificate of the current authority and trusts
+both; then, called with one of the current authority on a new connection, it drops the other. So it
+can be called at every moment, whatever response was lost.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 from controlplane.agent_rpc.dialling import Dialler
 from controlplane.domain.errors import AgentRefusedError, AgentSilentError, StoreError
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host.certificates import HostCertificates
 from controlplane.fleet.host.host import Host
 from controlplane.metrics.agents import FleetMetrics
+from controlplane.pki.authority import Issued
 from controlplane.pki.issuer import Issuer
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.enrolment import renewed, trusts_one_authority
+from tiltyard.contract import ErrorReason
 from tiltyard.runtime.clock import Clock, to_ms
+from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import first_completed
 
@@ -31,61 +37,51 @@ MOVE_INTERVAL = 2.0
 MOVE_AGAIN = 5.0
 """Seconds until a host is asked again that could not be moved."""
 
-REFUSED_AGAIN = 60.0
-"""The same for one that refused, unless its agent was restarted."""
-
 CALL_OTHERWISE = 5.0
 """Seconds for which a silent host is called with one certificate before another is tried."""
 
 AT_ONCE = 16
 """Agents that are renewed at the same time."""
 
+OLD_AGENT = "its agent is of an older version: upgrade it, or enrol the host again"
+
 _FAILURES = (AgentRefusedError, AgentSilentError, ValueError, StoreError)
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """Why a host could not be moved, by which incarnation of its agent, and when to ask again.
+@dataclass(slots=True)
+class Renewal:
+    """Renews the certificates of a fleet, and moves it to the current authority.
 
-    That is monotonic time.
+    What concerns one host raises AgentRefusedError, AgentSilentError, ValueError or StoreError
+    when it was not carried out, or may not have been; it can be repeated.
     """
 
-    cause: str
-    incarnation: str
-    again_at: float
+    store: Store
+    fleet: Fleet
+    _: KW_ONLY
+    issuer: Issuer
+    dialler: Dialler
+    clock: Clock
+    metrics: FleetMetrics
+    reach: Reach = no_failpoint
+    _woken: asyncio.Event = field(default_factory=asyncio.Event)
+    _causes: dict[str, str] = field(default_factory=dict)
+    """Why hosts could not be moved."""
+    _again_at: dict[str, float] = field(default_factory=dict)
+    """When they are asked again, in monotonic time."""
+    _as_current: set[str] = field(default_factory=set)
+    """Unresponsive hosts that are called as if they had moved."""
+    _called_otherwise_at: float = field(init=False)
 
-
-class Renewal:
-    """Looks after the certificates of a fleet."""
-
-    def __init__(
-        self,
-        certificates: HostCertificates,
-        fleet: Fleet,
-        issuer: Issuer,
-        dialler: Dialler,
-        clock: Clock,
-        *,
-        metrics: FleetMetrics | None = None,
-    ) -> None:
-        self._certificates = certificates
-        self._fleet = fleet
-        self._issuer = issuer
-        self._dialler = dialler
-        self._clock = clock
-        self._metrics = metrics or FleetMetrics()
-        self._woken = asyncio.Event()
-        self._failures: dict[str, _Failure] = {}
-        self._as_current: set[str] = set()
-        """Silent hosts that are called as if they had moved."""
-        self._called_otherwise_at = clock.monotonic()
+    def __post_init__(self) -> None:
+        self._called_otherwise_at = self.clock.monotonic()
 
     async def run(self) -> None:
         """Renew what is due and move who is to move, now and then, until cancelled."""
         while True:
             await self.renew()
-            looked_at = self._clock.monotonic()
-            while (left := looked_at + INTERVAL - self._clock.monotonic()) > 0:
+            looked_at = self.clock.monotonic()
+            while (left := looked_at + INTERVAL - self.clock.monotonic()) > 0:
                 await self._wait(min(left, MOVE_INTERVAL) if self.unmoved() else left)
                 await self.move()
 
@@ -94,82 +90,81 @@ class Renewal:
         if await self._renew_own():
             self.redial()
         self._warn_of_end()
-        due = [host for host in self._fleet.hosts if self._is_due(host)]
-        await _in_turn(due, self._renew, "renew the certificate of")
+        due = [host for host in self.fleet.hosts if self._is_due(host)]
+        await _for_each(due, self._renew, "renew the certificate of")
 
     def unmoved(self) -> list[Host]:
         """Give the enrolled hosts that are not with the current authority alone."""
-        return [host for host in self._fleet.hosts if not self._certificates.is_moved(host)]
+        return [host for host in self.fleet.hosts if not self.is_moved(host)]
 
     def cause(self, host: Host) -> str:
-        """Say why a host could not be moved last; "" when that is not known."""
-        failure = self._failures.get(host.name)
-        return failure.cause if failure is not None else ""
+        """Return why a host could not be moved; "" when that is not known."""
+        return self._causes.get(host.name, "")
 
     async def move(self) -> None:
         """Move the hosts that are to move and are heard."""
         unmoved = self.unmoved()
         names = {host.name for host in unmoved}
-        self._failures = {n: found for n, found in self._failures.items() if n in names}
+        self._causes = {name: cause for name, cause in self._causes.items() if name in names}
         self._as_current &= names
-        if self._clock.monotonic() - self._called_otherwise_at >= CALL_OTHERWISE:
-            self._called_otherwise_at = self._clock.monotonic()
-            self._call_otherwise([host for host in unmoved if not self._is_heard(host)])
-        await _in_turn([host for host in unmoved if self._may_move(host)], self._move, "move")
+        if self.clock.monotonic() - self._called_otherwise_at >= CALL_OTHERWISE:
+            self._called_otherwise_at = self.clock.monotonic()
+            self._call_otherwise([host for host in unmoved if not self._is_responsive(host)])
+        await _for_each([host for host in unmoved if self._may_move(host)], self._move, "move")
 
     def look_again(self) -> None:
-        """Have a look taken at once, as when a rotation has begun."""
-        self._failures.clear()
+        """Move hosts at once, as when a rotation has begun."""
+        self._again_at.clear()
         self._woken.set()
 
     def redial(self) -> None:
         """Make new calls to enrolled agents with what we are and trust now."""
-        for host in self._fleet.hosts:
+        for host in self.fleet.hosts:
             if host.row.id is not None:
                 self._redial(host)
 
     def _redial(self, host: Host) -> None:
         row = host.row
         if row.name in self._as_current:
-            row = replace(row, authority=self._issuer.authority.fingerprint)
-        host.client.redial(self._dialler.credentials(row))
+            row = replace(row, authority=self.issuer.authority.fingerprint)
+        host.client.redial(self.dialler.credentials(row))
 
     async def _wait(self, seconds: float) -> None:
-        await first_completed(self._woken.wait(), self._clock.sleep(seconds), "renewal-look")
+        await first_completed(self._woken.wait(), self.clock.sleep(seconds), "renewal-look")
         self._woken.clear()
 
     async def _renew_own(self) -> bool:
         try:
-            renewed = await self._issuer.renew_own()
+            is_new = await self.issuer.renew_own()
         except (OSError, ValueError) as error:  # a full disk, or a clock beyond its end
-            self._metrics.renewals.labels("controlplane", "failed").inc()
+            self.metrics.renewals.labels("controlplane", "failed").inc()
             log.error(  # noqa: TRY400 - the text says it all
                 "cannot renew the control plane's own certificates", error=str(error)
             )
             return False
-        if renewed:
-            self._metrics.renewals.labels("controlplane", "renewed").inc()
-        return renewed
+        if is_new:
+            self.metrics.renewals.labels("controlplane", "renewed").inc()
+        return is_new
 
     def _warn_of_end(self) -> None:
-        if self._issuer.authority.is_ending(self._clock.time()):
+        if self.issuer.authority.is_ending(self.clock.time()):
             log.warning("the authority ends within a year: `authority rotate` replaces it")
 
     def _is_due(self, host: Host) -> bool:
         row = host.row
-        authority = self._issuer.authorities.of(row.authority)
+        authority = self.issuer.authorities.of(row.authority)
         return row.certificate_expire_ms is not None and authority.is_due(
-            row.certificate_expire_ms / 1000, self._clock.time()
+            row.certificate_expire_ms / 1000, self.clock.time()
         )
 
     async def _renew(self, host: Host) -> None:
         try:
-            await self._certificates.renew(host)
-            self._metrics.renewals.labels("agent", "renewed").inc()
+            await self.renew_host(host)
+            self.metrics.renewals.labels("agent", "renewed").inc()
         except _FAILURES as error:
-            self._metrics.renewals.labels("agent", "failed").inc()
+            self.metrics.renewals.labels("agent", "failed").inc()
             name, expire_ms = host.name, host.row.certificate_expire_ms or 0
-            if expire_ms <= to_ms(self._clock.time()):
+            if expire_ms <= to_ms(self.clock.time()):
                 log.error(  # noqa: TRY400 - the text says it all
                     "its certificate has expired: enrol it again", agent=name
                 )
@@ -182,48 +177,99 @@ class Renewal:
         A database from the middle of a rotation does not say who has moved since. Who is being
         called may be about to answer, and must be called the same way.
         """
-        if self._issuer.authorities.former is None:
+        if self.issuer.authorities.former is None:
             return
         for host in silent:
             if not host.client.is_calling:
                 self._as_current ^= {host.name}
                 self._redial(host)
 
-    def _is_heard(self, host: Host) -> bool:
-        return self._fleet.silent_seconds(host) <= self._fleet.unreachable_after
+    def _is_responsive(self, host: Host) -> bool:
+        return self.fleet.silent_seconds(host) <= self.fleet.unreachable_after
 
     def _may_move(self, host: Host) -> bool:
-        if not self._is_heard(host):
-            return False
-        failure = self._failures.get(host.name)
-        if failure is None or failure.incarnation != host.incarnation:
-            return True
-        return self._clock.monotonic() >= failure.again_at
+        is_due = self.clock.monotonic() >= self._again_at.get(host.name, 0.0)
+        return is_due and self._is_responsive(host)
 
     async def _move(self, host: Host) -> None:
         name = host.name
         try:
-            await self._certificates.move(host)
-            self._metrics.renewals.labels("agent", "renewed").inc()
+            await self.move_host(host)
+            self.metrics.renewals.labels("agent", "renewed").inc()
         except _FAILURES as error:
-            self._metrics.renewals.labels("agent", "failed").inc()
-            cause, pause = str(error), MOVE_AGAIN
-            if isinstance(error, AgentRefusedError):
-                cause, pause = error.text, REFUSED_AGAIN
-            again_at = self._clock.monotonic() + pause
+            self.metrics.renewals.labels("agent", "failed").inc()
+            cause = error.text if isinstance(error, AgentRefusedError) else str(error)
             if self.cause(host) != cause:
                 log.warning("cannot move to the current authority", agent=name, error=cause)
-            self._failures[name] = _Failure(cause, host.incarnation, again_at)
+            self._causes[name] = cause
+            self._again_at[name] = self.clock.monotonic() + MOVE_AGAIN
+
+    def is_moved(self, host: Host) -> bool:
+        """Return whether a host trusts the current authority alone, or is not enrolled."""
+        row = host.row
+        current = self.issuer.authority.fingerprint
+        return row.id is None or (row.authority == current and not row.trusts_former)
+
+    async def renew_host(self, host: Host) -> None:
+        """Give a host another certificate of the authority that it has."""
+        asked, row = await host.client.ask_for_request(), host.row
+        assert row.id is not None, "only an enrolled agent's certificate expires"
+        issued = self.issuer.sign_agent(asked.request, row.id, row.authority)
+        await host.client.install(issued.certificate)
+        await self._note(host, issued, trusts_former=row.trusts_former)
+        log.info("certificate renewed", agent=row.name)
+
+    async def move_host(self, host: Host) -> None:
+        """Bring a host to the current authority."""
+        if host.row.authority != self.issuer.authority.fingerprint:
+            await self._give(host)
+        if host.row.trusts_former:
+            await self._drop_former(host)
+        log.info("moved to the current authority", agent=host.name)
+
+    async def _give(self, host: Host) -> None:
+        asked, row = await host.client.ask_for_request(), host.row
+        if not asked.takes_authorities:
+            raise AgentRefusedError(ErrorReason.UNIMPLEMENTED, OLD_AGENT)
+        assert row.id is not None, "only an enrolled agent belongs to an authority"
+        authorities = self.issuer.authorities
+        issued = self.issuer.sign_agent(asked.request, row.id)
+        await host.client.install(issued.certificate, authorities.trusted)
+        await self.reach("authority.installed")
+        await self._note(host, issued, trusts_former=int(authorities.former is not None))
+        host.client.redial(self.dialler.credentials(host.row))
+        await self.reach("authority.moved")
+
+    async def _drop_former(self, host: Host) -> None:
+        authority, row = self.issuer.authority, host.row
+        await host.client.install(authorities=authority.certificate)
+        await self.reach("authority.dropped")
+        if row.authority == authority.fingerprint and row.id is not None:
+            await self.store.run(trusts_one_authority, row.id)
+            host.row = replace(host.row, trusts_former=0)
+
+    async def _note(self, host: Host, issued: Issued, *, trusts_former: int) -> None:
+        """Write what a host has by now; what could not be written is done again."""
+        row = replace(
+            host.row,
+            certificate_expire_ms=to_ms(issued.expire),
+            authority=issued.authority,
+            trusts_former=trusts_former,
+        )
+        await self.store.run(renewed, row, issued.serial, self.clock.time())
+        host.row = row
 
 
-async def _in_turn(hosts: list[Host], work: Callable[[Host], Awaitable[None]], doing: str) -> None:
+async def _for_each(
+    hosts: list[Host], work: Callable[[Host], Awaitable[None]], doing: str
+) -> None:
     """Do something with each host, with a bounded number at the same time."""
     slots = asyncio.Semaphore(AT_ONCE)
 
-    async def turn(host: Host) -> None:
+    async def bounded(host: Host) -> None:
         async with slots:
             await work(host)
 
     async with asyncio.TaskGroup() as group:
         for host in hosts:
-            group.create_task(turn(host), name=f"{doing} {host.name}")
+            group.create_task(bounded(host), name=f"{doing} {host.name}")

@@ -1,9 +1,8 @@
 """Hosts that have not reported since this process started, and the calls that wait for them.
 
-Until the first snapshot of a host has been read, nothing is known of its images, its room and its
-standbys. An answer that such a host could change is not given: its call waits until the host has
-reported, was removed, or has been unresponsive for `unreachable_after`. Once every host has
-reported this costs a call one look-up. Hosts that are added later are not waited for.
+An answer that such a host could change is not given: its call waits until the host has reported
+its first snapshot, was removed, or has been unresponsive for `unreachable_after`. Hosts that are
+added later are not waited for.
 """
 
 import asyncio
@@ -27,35 +26,24 @@ _T = TypeVar("_T")
 class _Wait:
     places: frozenset[Place]
     images: Collection[str]
-    over: asyncio.Future[None] = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future()
-    )
+    over: asyncio.Event = field(default_factory=asyncio.Event)
 
 
+@dataclass(slots=True, kw_only=True)
 class UnreportedHosts:
     """Owns the set of hosts that have not reported, which only shrinks."""
 
-    def __init__(
-        self,
-        *,
-        unreachable_after: Callable[[], float],
-        listened: Callable[[], float],
-        clock: Clock,
-    ) -> None:
-        """Wait for hosts while `listened` counts fewer than `unreachable_after` seconds.
-
-        `listened` gives the seconds for which this program has read what hosts send.
-        """
-        self._unreachable_after = unreachable_after
-        self._listened = listened
-        self._clock = clock
-        self._hosts: dict[Place, set[Host]] = {}
-        self._began = 0.0
-        self._waits: set[_Wait] = set()
+    unreachable_after: Callable[[], float]
+    listened: Callable[[], float]
+    """Returns the seconds for which this program has read what hosts send."""
+    clock: Clock
+    _hosts: dict[Place, set[Host]] = field(default_factory=dict)
+    _began: float = 0.0
+    _waits: set[_Wait] = field(default_factory=set)
 
     def begin(self, hosts: Iterable[Host]) -> None:
         """Wait for these hosts from now on, except those that were given up as lost."""
-        self._began = self._listened()
+        self._began = self.listened()
         for host in hosts:
             if host.lost_ms is None:
                 self._hosts.setdefault(_place(host), set()).add(host)
@@ -78,7 +66,7 @@ class UnreportedHosts:
         is_last = not self.count([place], taking=True)
         for wait in self._waits:
             if place in wait.places and (is_last or not images.isdisjoint(wait.images)):
-                _end(wait)
+                wait.over.set()
 
     def count(self, places: Iterable[Place], *, taking: bool = False) -> int:
         """Count the hosts that are waited for; with `taking`, only those that are not drained."""
@@ -123,7 +111,7 @@ class UnreportedHosts:
             try:
                 return evaluate()
             except HostsNotReportedError:
-                left = deadline - self._clock.monotonic()
+                left = deadline - self.clock.monotonic()
                 if left <= 0:
                     raise
                 await self._next(_Wait(at, images), min(left, self._seconds_left()))
@@ -132,21 +120,16 @@ class UnreportedHosts:
         release_slot()
         self._waits.add(wait)
         try:
-            async with timeout(seconds, self._clock):
-                await wait.over
+            async with timeout(seconds, self.clock):
+                await wait.over.wait()
         except TimeoutError:
             pass
         finally:
             self._waits.discard(wait)
 
     def _seconds_left(self) -> float:
-        return self._unreachable_after() - (self._listened() - self._began)
+        return self.unreachable_after() - (self.listened() - self._began)
 
 
 def _place(host: Host) -> Place:
     return host.row.region, host.row.node_pool
-
-
-def _end(wait: _Wait) -> None:
-    if not wait.over.done():
-        wait.over.set_result(None)

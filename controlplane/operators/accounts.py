@@ -1,6 +1,7 @@
 """Accounts as operators make, limit and remove them."""
 
 from collections.abc import Callable, Collection
+from dataclasses import KW_ONLY, dataclass
 
 from controlplane.catalog.open_streams import OpenStreams
 from controlplane.domain.errors import ConflictError
@@ -12,26 +13,22 @@ from controlplane.storage.tables.accounts import Account, Caller
 from tiltyard.runtime.clock import Clock
 
 
+@dataclass(frozen=True, slots=True)
 class AccountAdmin:
-    """Use cases on whole accounts; the API has checked that the caller may."""
+    """Use cases on whole accounts; the API has checked that the caller may.
 
-    def __init__(
-        self,
-        store: Store,
-        streams: OpenStreams,
-        clock: Clock,
-        *,
-        removed: Callable[[], object],
-    ) -> None:
-        """Call `removed` when an account is gone with its warm pools."""
-        self._removed = removed
-        self._store = store
-        self._streams = streams
-        self._clock = clock
+    `removed` is called when an account is gone with its warm pools.
+    """
+
+    store: Store
+    streams: OpenStreams
+    clock: Clock
+    _: KW_ONLY
+    removed: Callable[[], object]
 
     async def all(self) -> list[Account]:
         """Read all accounts with what they may hold and what they do."""
-        return await self._store.read(accounts.find)
+        return await self.store.read(accounts.find)
 
     async def create(self, caller: Caller, name: str, quota: Quota) -> NewToken:
         """Make an account and return its first token, whose text is stored nowhere.
@@ -41,10 +38,10 @@ class AccountAdmin:
         Raises:
             ConflictError: There is an account of that name.
         """
-        token, now = mint(), self._clock.time()
-        await self._store.run_in_portions(accounts.remove_portion, name)
+        token, now = mint(), self.clock.time()
+        await self.store.run_in_portions(accounts.remove_portion, name)
         create = accounts.create_account
-        if not await self._store.run(create, name, token, caller.actor, now, quota):
+        if not await self.store.run(create, name, token, caller.actor, now, quota):
             raise ConflictError("an account of that name exists already")
         return token
 
@@ -54,9 +51,7 @@ class AccountAdmin:
         Raises:
             NotFoundError: There is no such account.
         """
-        await self._store.run(
-            accounts.replace_quota, name, quota, caller.actor, self._clock.time()
-        )
+        await self.store.run(accounts.replace_quota, name, quota, caller.actor, self.clock.time())
 
     async def remove(self, caller: Caller, name: str) -> None:
         """Remove an account with all that is its own; its tokens end at once.
@@ -68,10 +63,10 @@ class AccountAdmin:
             NotFoundError: There is no such account.
             ConflictError: A session of it lives.
         """
-        now = self._clock.time()
-        await self._store.run_then(self._end_streams, accounts.remove, name, caller.actor, now)
-        await self._store.run_in_portions(accounts.remove_portion, name)
+        now = self.clock.time()
+        await self.store.run_then(self._end_streams, accounts.remove, name, caller.actor, now)
+        await self.store.run_in_portions(accounts.remove_portion, name)
 
     def _end_streams(self, token_ids: Collection[str]) -> None:
-        self._streams.end_of(token_ids)
-        self._removed()
+        self.streams.end_of(token_ids)
+        self.removed()

@@ -1,6 +1,6 @@
 """Agents as operators see and remove them."""
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from functools import partial
 
@@ -74,29 +74,22 @@ class ShownAgent:
     revoked_ms: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
 class Agents:
     """Use cases on agents; the API has checked that the caller may."""
 
-    def __init__(
-        self,
-        store: Store,
-        fleet: Fleet,
-        *,
-        standbys: StandbyPools,
-        declared: frozenset[str],
-        clock: Clock,
-    ) -> None:
-        self._store = store
-        self._fleet = fleet
-        self._standbys = standbys
-        self._declared = declared
-        self._clock = clock
+    store: Store
+    fleet: Fleet
+    _: KW_ONLY
+    standbys: StandbyPools
+    declared: frozenset[str]
+    clock: Clock
 
     async def all(self) -> list[ShownAgent]:
         """Show all agents by name, also those that were revoked."""
-        gone = await self._store.read(revoked)
+        gone = await self.store.read(revoked)
         shown = {agent.row.name: self._revoked(agent) for agent in gone}
-        shown |= {host.name: self._shown(host) for host in self._fleet.hosts}
+        shown |= {host.name: self._shown(host) for host in self.fleet.hosts}
         return [shown[name] for name in sorted(shown)]
 
     async def get(self, name: str) -> ShownAgent:
@@ -105,10 +98,10 @@ class Agents:
         Raises:
             NotFoundError: There is none of that name.
         """
-        host = self._fleet.host(name)
+        host = self.fleet.host(name)
         if host is not None:
             return self._shown(host)
-        for agent in await self._store.read(revoked):
+        for agent in await self.store.read(revoked):
             if agent.row.name == name:
                 return self._revoked(agent)
         raise NotFoundError("agent", name)
@@ -122,7 +115,7 @@ class Agents:
             NotFoundError: There is no agent of that name.
             ConflictError: It was revoked.
         """
-        now_ms = to_ms(self._clock.time())
+        now_ms = to_ms(self.clock.time())
         deadline_ms = None if seconds is None else now_ms + seconds * 1000
         return await self._order(caller, name, draining=True, deadline_ms=deadline_ms)
 
@@ -133,13 +126,20 @@ class Agents:
     async def _order(
         self, caller: Caller, name: str, *, draining: bool, deadline_ms: int | None
     ) -> ShownAgent:
-        host = self._fleet.host(name)
+        host, fleet = self.fleet.host(name), self.fleet
         known_revision = 0 if host is None else host.drain.revision
         order = DrainOrder(name, draining, deadline_ms, known_revision)
-        then, now = partial(self._fleet.order_drain, name), self._clock.time()
-        await self._store.run_then(then, order_drain, order, caller.actor, now)
-        await self._fleet.drain_acknowledged(name, ORDER_WAIT)
+        now = self.clock.time()
+        await self.store.run_then(partial(self._send, name), order_drain, order, caller.actor, now)
+        host = fleet.host(name)
+        if host is not None and fleet.silent_seconds(host) <= fleet.placement_silence:
+            await host.drain_orders.acknowledged(ORDER_WAIT)
         return await self.get(name)
+
+    def _send(self, name: str, drain: Drain) -> None:
+        host = self.fleet.host(name)
+        if host is not None:
+            host.drain_orders.order(drain)
 
     async def remove(self, caller: Caller, name: str) -> None:
         """Remove an agent: no session is placed on it from now on, and it is not dialled.
@@ -151,23 +151,23 @@ class Agents:
             ConflictError: The settings file declares it, or it has live sessions, starts whose
                 end is unknown, or standbys, which would never end.
         """
-        check_undeclared("agent", name, self._declared)
-        if self._fleet.is_responsive(name) and self._fleet.standbys.pools_on(name):
+        check_undeclared("agent", name, self.declared)
+        if self.fleet.is_responsive(name) and self.fleet.standbys.pools_on(name):
             raise ConflictError(f"the agent {name!r} keeps standbys: drain its host first")
-        now = self._clock.time()
-        await self._store.run_then(
-            lambda _: self._fleet.remove(name), remove_agent, name, caller.actor, now
+        now = self.clock.time()
+        await self.store.run_then(
+            lambda _: self.fleet.remove(name), remove_agent, name, caller.actor, now
         )
 
     def _shown(self, host: Host) -> ShownAgent:
-        silent = self._fleet.silent_seconds(host)
+        silent = self.fleet.silent_seconds(host)
         heard_ms = host.row.heard_ms
         if host.reported_at is not None:
-            heard_ms = to_ms(self._clock.time() - silent)
+            heard_ms = to_ms(self.clock.time() - silent)
         return ShownAgent(
             row=host.row,
-            declared=host.name in self._declared,
-            state=state_of(self._fleet, host),
+            declared=host.name in self.declared,
+            state=state_of(self.fleet, host),
             host=host.report,
             live_sessions=host.live_sessions,
             heard_ms=heard_ms,
@@ -176,11 +176,11 @@ class Agents:
             drain_pending=host.drain_pending,
             lost_ms=host.lost_ms,
             pulls=host.images.pulls,
-            warm_pools=self._standbys.kept_on(host),
+            warm_pools=self.standbys.kept_on(host),
             latency_ms=host.latency.ms,
             silent_addresses=list(host.latency.silent),
             unclaimed=sorted(host.unclaimed),
-            start_failures=host.failures.known(self._fleet.now()),
+            start_failures=host.failures.known(self.fleet.now()),
         )
 
     def _revoked(self, agent: RevokedAgent) -> ShownAgent:
@@ -202,24 +202,16 @@ class Agents:
 
 def state_of(fleet: Fleet, host: Host) -> AgentState:
     """Return the state of an agent that is followed."""
-    if host.is_newer:
-        return AgentState.NEWER
-    if host.lost_ms is not None:
-        return AgentState.LOST
-    if not host.reconciled or host.report is None:
-        return AgentState.CONNECTING
-    if not fleet.is_responsive(host.name):
-        return AgentState.UNREACHABLE
-    if fleet.silent_seconds(host) > fleet.placement_silence:
-        return AgentState.SILENT
-    return _state_of_host(host.report, is_failing=host.failures.is_failing(fleet.now()))
-
-
-def _state_of_host(host: HostReport, *, is_failing: bool) -> AgentState:
-    if host.draining:
-        return AgentState.DRAINING
-    if not host.engine_available:
-        return AgentState.ENGINE_UNAVAILABLE
-    if host.disk_full:
-        return AgentState.DISK_FULL
-    return AgentState.FAILING if is_failing else AgentState.READY
+    report = host.report
+    conditions = (
+        (AgentState.NEWER, host.is_newer),
+        (AgentState.LOST, host.lost_ms is not None),
+        (AgentState.CONNECTING, not host.reconciled or report is None),
+        (AgentState.UNREACHABLE, not fleet.is_responsive(host.name)),
+        (AgentState.SILENT, fleet.silent_seconds(host) > fleet.placement_silence),
+        (AgentState.DRAINING, host.draining),
+        (AgentState.ENGINE_UNAVAILABLE, report is not None and not report.engine_available),
+        (AgentState.DISK_FULL, report is not None and report.disk_full),
+        (AgentState.FAILING, host.failures.is_failing(fleet.now())),
+    )
+    return next((state for state, holds in conditions if holds), AgentState.READY)

@@ -1,11 +1,10 @@
 """Enrolling hosts: tokens for one host each, and certificates for those that bring one.
 
-The text of a token goes on with the fingerprint of the authority, by which the host knows to whom
-it may send the rest.
+The text of a token ends with the fingerprint of the authority: the host sends it to no other.
 """
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from controlplane.domain.errors import (
     ConflictError,
@@ -70,20 +69,20 @@ class Enrolled:
     issued: Issued
 
 
+@dataclass(frozen=True, slots=True)
 class Enrolment:
     """Use cases of operators, who have been checked, and of hosts, who have not."""
 
-    def __init__(self, store: Store, fleet: Fleet, issuer: Issuer, clock: Clock) -> None:
-        self._store = store
-        self._fleet = fleet
-        self._issuer = issuer
-        self._clock = clock
-        self._rate = StartRate(TRIES_PER_SECOND, TRIES_AT_ONCE)
+    store: Store
+    fleet: Fleet
+    issuer: Issuer
+    clock: Clock
+    rate: StartRate = field(default_factory=lambda: StartRate(TRIES_PER_SECOND, TRIES_AT_ONCE))
 
     @property
     def authority(self) -> bytes:
         """The authority's certificate as PEM text."""
-        return self._issuer.authority.certificate
+        return self.issuer.authority.certificate
 
     async def make_token(self, caller: Caller, place: Place) -> EnrolmentToken:
         """Make a token that enrols one new host of a region and node pool.
@@ -91,10 +90,10 @@ class Enrolment:
         Raises:
             NotFoundError: There is no such region or node pool.
         """
-        token, now = mint(), self._clock.time()
+        token, now = mint(), self.clock.time()
         expire = now + TOKEN_LIFE
-        await self._store.run(enrolment.make_token, token, place, caller.actor, now, expire)
-        text = f"{token.text}.{self._issuer.authority.fingerprint}"
+        await self.store.run(enrolment.make_token, token, place, caller.actor, now, expire)
+        text = f"{token.text}.{self.issuer.authority.fingerprint}"
         return EnrolmentToken(text, token.token_id, expire)
 
     async def make_token_again(self, caller: Caller, agent: str) -> EnrolmentToken:
@@ -103,7 +102,7 @@ class Enrolment:
         Raises:
             NotFoundError: No such agent is enrolled.
         """
-        return await self.make_token(caller, await self._store.run(enrolment.place_of, agent))
+        return await self.make_token(caller, await self.store.run(enrolment.place_of, agent))
 
     async def enrol(self, wanted: EnrolmentRequest, address: str) -> Enrolled:
         """Enrol a host, whose request came from an address, and dial it from now on.
@@ -114,7 +113,7 @@ class Enrolment:
             InvalidRequestError: What it asks for is not what the token is for, or not signed.
             ConflictError: Another agent has its name.
         """
-        retry_after = self._rate.take(address, "", self._clock.monotonic())
+        retry_after = self.rate.take(address, "", self.clock.monotonic())
         if retry_after is not None:
             raise TooManyRequestsError(retry_after)
         presented = parse(wanted.token)
@@ -134,9 +133,9 @@ class Enrolment:
             expire=issued.expire,
             authority=issued.authority,
         )
-        now = self._clock.time()
+        now = self.clock.time()
         try:
-            row = await self._store.run_then(
+            row = await self.store.run_then(
                 self._follow, enrolment.enrol, presented, newcomer, address, now
             )
         except (UnauthorizedError, InvalidRequestError, ConflictError) as error:
@@ -152,9 +151,9 @@ class Enrolment:
             NotFoundError: There is none of that name.
             ConflictError: It has no certificate.
         """
-        now = self._clock.time()
-        await self._store.run_then(
-            lambda _: self._fleet.remove(name), enrolment.revoke, name, caller.actor, now
+        now = self.clock.time()
+        await self.store.run_then(
+            lambda _: self.fleet.remove(name), enrolment.revoke, name, caller.actor, now
         )
 
     def _signed(self, wanted: EnrolmentRequest, agent_id: str, address: str) -> Issued:
@@ -166,7 +165,7 @@ class Enrolment:
         if not wanted.address:
             violations.append(Violation("address", "must be given"))
         try:
-            issued = self._issuer.sign_agent(wanted.request.encode(), agent_id)
+            issued = self.issuer.sign_agent(wanted.request.encode(), agent_id)
         except UnfitRequestError as error:
             violations.append(Violation("request", str(error)))
         if violations:
@@ -176,5 +175,5 @@ class Enrolment:
         return issued
 
     def _follow(self, row: AgentRow) -> None:
-        self._fleet.remove(row.name)  # it may enrol again
-        self._fleet.add(row)
+        self.fleet.remove(row.name)  # it may enrol again
+        self.fleet.add(row)

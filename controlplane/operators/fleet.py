@@ -3,7 +3,7 @@
 What the settings file declares is there after every start, so only the file can take it away.
 """
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Self
 
 from controlplane.domain.errors import ConflictError, InvalidRequestError, Violation
@@ -41,27 +41,20 @@ class Declared:
         )
 
 
+@dataclass(frozen=True, slots=True)
 class FleetAdmin:
     """Use cases on what the fleet is made of; the API has checked that the caller may."""
 
-    def __init__(
-        self,
-        store: Store,
-        fleet: Fleet,
-        *,
-        logins: Logins,
-        declared: Declared,
-        clock: Clock,
-    ) -> None:
-        self._store = store
-        self._fleet = fleet
-        self._logins = logins
-        self.declared = declared
-        self._clock = clock
+    store: Store
+    fleet: Fleet
+    _: KW_ONLY
+    logins: Logins
+    declared: Declared
+    clock: Clock
 
     async def regions(self) -> list[Region]:
         """Read all regions by name."""
-        return await self._store.read(rows.counted_regions)
+        return await self.store.read(rows.counted_regions)
 
     async def create_region(self, caller: Caller, name: str) -> None:
         """Make a region. Idempotent.
@@ -70,7 +63,7 @@ class FleetAdmin:
             InvalidRequestError: Nothing may be called so.
         """
         _check_name("region", name)
-        await self._store.run(rows.create_region, name, caller.actor, self._clock.time())
+        await self.store.run(rows.create_region, name, caller.actor, self.clock.time())
 
     async def remove_region(self, caller: Caller, name: str) -> None:
         """Remove a region.
@@ -80,12 +73,12 @@ class FleetAdmin:
             ConflictError: The settings file declares it, or an agent or application uses it.
         """
         check_undeclared("region", name, self.declared.regions)
-        now = self._clock.time()
-        await self._store.run(rows.remove_region, name, caller.actor, now)
+        now = self.clock.time()
+        await self.store.run(rows.remove_region, name, caller.actor, now)
 
     async def node_pools(self) -> list[NodePool]:
         """Read all node pools by name."""
-        return await self._store.read(rows.node_pools)
+        return await self.store.read(rows.node_pools)
 
     async def set_node_pool(self, caller: Caller, name: str, rules: NodePoolRules) -> None:
         """Make a node pool, or change its rules from the next start on. Idempotent.
@@ -96,9 +89,9 @@ class FleetAdmin:
             InvalidRequestError: Nothing may be called so.
         """
         _check_name("nodePool", name)
-        now = self._clock.time()
-        await self._store.run_then(
-            lambda _: self._fleet.node_pools.set(name, rules),
+        now = self.clock.time()
+        await self.store.run_then(
+            lambda _: self.fleet.node_pools.set(name, rules),
             rows.set_node_pool,
             name,
             rules,
@@ -114,9 +107,9 @@ class FleetAdmin:
             ConflictError: The settings file declares it, or an agent or application uses it.
         """
         check_undeclared("node pool", name, self.declared.node_pools)
-        now = self._clock.time()
-        await self._store.run_then(
-            lambda _: self._fleet.node_pools.drop(name),
+        now = self.clock.time()
+        await self.store.run_then(
+            lambda _: self.fleet.node_pools.drop(name),
             rows.remove_node_pool,
             name,
             caller.actor,
@@ -125,7 +118,7 @@ class FleetAdmin:
 
     async def registries(self) -> list[CountedRegistry]:
         """Read all registries by name."""
-        return await self._store.read(registries.counted)
+        return await self.store.read(registries.counted)
 
     async def set_registry(self, caller: Caller, wanted: Registry, password: str | None) -> None:
         """Make or replace a registry. Idempotent.
@@ -142,8 +135,8 @@ class FleetAdmin:
         """
         _check_name("registry", wanted.name)
         check_undeclared("registry", wanted.name, self.declared.registries)
-        ready = await self._logins.ready(wanted, password)
-        await self._store.run(registries.put, ready, caller.actor, self._clock.time())
+        ready = await self.logins.ready(wanted, password)
+        await self.store.run(registries.put, ready, caller.actor, self.clock.time())
 
     async def remove_registry(self, caller: Caller, name: str) -> None:
         """Remove a registry.
@@ -153,7 +146,7 @@ class FleetAdmin:
             ConflictError: The settings file declares it, or an application uses it.
         """
         check_undeclared("registry", name, self.declared.registries)
-        await self._store.run(registries.remove, name, caller.actor, self._clock.time())
+        await self.store.run(registries.remove, name, caller.actor, self.clock.time())
 
 
 def check_undeclared(kind: str, name: str, declared: frozenset[str]) -> None:

@@ -29,13 +29,13 @@ class ExplainedPlacement:
     pulls: Mapping[str, Pull]
 
 
+@dataclass(frozen=True, slots=True)
 class Explanations:
     """Use cases on why sessions are placed where they are."""
 
-    def __init__(self, store: Store, tags: Tags, fleet: Fleet) -> None:
-        self._store = store
-        self._tags = tags
-        self._fleet = fleet
+    store: Store
+    tags: Tags
+    fleet: Fleet
 
     async def explain(
         self,
@@ -55,17 +55,17 @@ class Explanations:
                 or the tag is not enabled.
             InvalidRequestError: A pin does not fit the application.
         """
-        found = await self._store.look(tagged, account, name)
+        found = await self.store.look(tagged, account, name)
         if found is None:
             raise NotFoundError("application", name)
         application, tags = found
         ports = pinned_ports(application.ports, tuple(pins.values()), tuple(pins))
         if location not in application.regions:
             raise NotFoundError("region", location)
-        tag, _ = self._tags.preferred(application, tags, location, version)
+        tag = self.tags.preferred(application, tags, location, version)
         owner = (account, name)
         wanted = Wanted(tag.image, application.reservation, ports, owner)
-        explanation = self._fleet.explain(
+        explanation = self.fleet.explain(
             location, application.node_pool, wanted, application.network_mode
         )
         return ExplainedPlacement(
@@ -77,7 +77,7 @@ class Explanations:
         )
 
     def _pulls_of(self, image: str, explanation: Explanation) -> dict[str, Pull]:
-        hosts = (self._fleet.host(candidate.agent) for candidate in explanation.candidates)
+        hosts = (self.fleet.host(candidate.agent) for candidate in explanation.candidates)
         return {
             host.name: pull
             for host in hosts

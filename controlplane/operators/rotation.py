@@ -1,13 +1,12 @@
 """Replacing the authority of a deployment while its hosts play.
 
 A rotation makes a new authority, and both are trusted while hosts move (`fleet/renewal.py`); it is
-finished when the former one is dropped. What was begun is in the file of the authorities, and
-which host has moved in the database, so that a control plane that was killed goes on.
+finished when the former one is dropped. A control plane that was killed goes on with it.
 """
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 
 from controlplane.agent_rpc.dialling import Dialler
 from controlplane.domain.errors import ConflictError, TiltyardError
@@ -51,35 +50,26 @@ class RotationStatus:
     waiting: list[Waiting]
 
 
+@dataclass(frozen=True, slots=True)
 class Rotation:
     """Use cases on the authority; the API has checked that the caller may."""
 
-    def __init__(
-        self,
-        store: Store,
-        fleet: Fleet,
-        *,
-        issuer: Issuer,
-        dialler: Dialler,
-        renewal: Renewal,
-        clock: Clock,
-        reach: Reach = no_failpoint,
-    ) -> None:
-        self._store = store
-        self._fleet = fleet
-        self._issuer = issuer
-        self._dialler = dialler
-        self._renewal = renewal
-        self._clock = clock
-        self._reach = reach
-        self._turn = asyncio.Lock()
-        self._changes = TaskOwner[None](TiltyardError)
+    store: Store
+    fleet: Fleet
+    _: KW_ONLY
+    issuer: Issuer
+    dialler: Dialler
+    renewal: Renewal
+    clock: Clock
+    reach: Reach = no_failpoint
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _changes: TaskOwner[None] = field(default_factory=lambda: TaskOwner(TiltyardError))
 
     def status(self) -> RotationStatus:
         """Return how far the hosts have come."""
-        waiting = [Waiting(host, self._why(host)) for host in self._renewal.unmoved()]
-        enrolled = sum(host.row.id is not None for host in self._fleet.hosts)
-        authorities = self._issuer.authorities
+        waiting = [Waiting(host, self._why(host)) for host in self.renewal.unmoved()]
+        enrolled = sum(host.row.id is not None for host in self.fleet.hosts)
+        authorities = self.issuer.authorities
         return RotationStatus(authorities.current, authorities.former, enrolled, waiting)
 
     async def rotate(self, caller: Caller, *, compromised: bool) -> RotationStatus:
@@ -110,17 +100,17 @@ class Rotation:
         await self._changes.finish(work, "change of the authority")
 
     async def _rotate(self, caller: Caller, *, compromised: bool) -> None:
-        async with self._turn:
-            authorities = self._issuer.authorities
+        async with self._lock:
+            authorities = self.issuer.authorities
             if authorities.former is None or compromised:
-                made = authorities.rotated(self._clock.time())
+                made = authorities.rotated(self.clock.time())
                 await self._begin(made.finished() if compromised else made, caller)
 
     async def _give_up_former(self, caller: Caller, *, force: bool) -> None:
-        async with self._turn:
-            authorities = self._issuer.authorities
+        async with self._lock:
+            authorities = self.issuer.authorities
             if authorities.former is not None:
-                left = self._renewal.unmoved()
+                left = self.renewal.unmoved()
                 if left and not force:
                     raise ConflictError(
                         f"{len(left)} hosts have not moved to the new authority, the first of"
@@ -130,45 +120,42 @@ class Rotation:
                 await self._finish(authorities.finished(), caller, left)
 
     async def _begin(self, made: Authorities, caller: Caller) -> None:
-        compromised, now = made.former is None, self._clock.time()
+        compromised, now = made.former is None, self.clock.time()
         fingerprint = made.current.fingerprint
-        await self._store.run(rotated, fingerprint, caller.actor, now, compromised=compromised)
-        await self._issuer.trust(made)
+        await self.store.run(rotated, fingerprint, caller.actor, now, compromised=compromised)
+        await self.issuer.trust(made)
         if compromised:
-            self._hang_up([host for host in self._fleet.hosts if host.row.id is not None])
+            self._hang_up([host for host in self.fleet.hosts if host.row.id is not None])
         else:
-            self._renewal.redial()
-        self._renewal.look_again()
-        await self._reach("authority.rotated")
-        await self._issuer.show_current()
+            self.renewal.redial()
+        self.renewal.look_again()
+        await self.reach("authority.rotated")
+        await self.issuer.show_current()
 
     async def _finish(self, kept: Authorities, caller: Caller, left: list[Host]) -> None:
         names = [host.name for host in left]
-        fingerprint, now = kept.current.fingerprint, self._clock.time()
+        fingerprint, now = kept.current.fingerprint, self.clock.time()
         event, actor = "authority.finished", caller.actor
-        await self._store.run(record_event, now, event, "", actor, fingerprint, left=names)
-        await self._issuer.trust(kept)
-        self._renewal.redial()
+        await self.store.run(record_event, now, event, "", actor, fingerprint, left=names)
+        await self.issuer.trust(kept)
+        self.renewal.redial()
         self._hang_up(left)
-        await self._reach("authority.finished")
-        await self._issuer.show_current()
+        await self.reach("authority.finished")
+        await self.issuer.show_current()
 
     def _hang_up(self, hosts: list[Host]) -> None:
-        """End what goes on with hosts that are no longer believed to be who they were.
-
-        In the same step of the event loop: else an impostor could be signed for by the next one.
-        """
+        """End the calls to hosts that are not trusted any more, without waiting."""
         if hosts:
             log.warning("hosts are not trusted any more, and must enrol again", count=len(hosts))
         for host in hosts:
-            host.client.hang_up(self._dialler.credentials(host.row))
+            host.client.hang_up(self.dialler.credentials(host.row))
 
     def _why(self, host: Host) -> str:
-        trusted = {authority.fingerprint for authority in self._issuer.authorities}
+        trusted = {authority.fingerprint for authority in self.issuer.authorities}
         if host.row.authority not in trusted:
             return ENROL_AGAIN
-        if (host.row.certificate_expire_ms or 0) <= to_ms(self._clock.time()):
+        if (host.row.certificate_expire_ms or 0) <= to_ms(self.clock.time()):
             return EXPIRED
-        if self._fleet.silent_seconds(host) > self._fleet.unreachable_after:
+        if self.fleet.silent_seconds(host) > self.fleet.unreachable_after:
             return SILENT
-        return self._renewal.cause(host) or MOVING
+        return self.renewal.cause(host) or MOVING

@@ -16,17 +16,17 @@ class ShownPage:
     next_before: int | None
 
 
+@dataclass(frozen=True, slots=True)
 class AllSessions:
     """Use cases on sessions of any account; the API has checked that the caller may."""
 
-    def __init__(self, store: Store, sessions: Sessions) -> None:
-        self._store = store
-        self._sessions = sessions
+    store: Store
+    sessions: Sessions
 
     async def page(self, wanted: PageFilter) -> ShownPage:
         """Read a page of sessions: all that have not ended, and on demand those that have."""
-        page = await self._store.read(find_page, wanted)
-        shown = [self._sessions.shown(session) for session in page.sessions]
+        page = await self.store.read(find_page, wanted)
+        shown = [self.sessions.shown(session) for session in page.sessions]
         return ShownPage(shown, page.next_before)
 
     async def stop(self, caller: Caller, account: str, session_id: str) -> None:
@@ -37,4 +37,4 @@ class AllSessions:
             ConflictError: It has ended.
             HostUnavailableError: Its host does not answer; the stop is remembered.
         """
-        await self._sessions.stop(replace(caller, account=account), session_id)
+        await self.sessions.stop(replace(caller, account=account), session_id)

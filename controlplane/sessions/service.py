@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 
+from controlplane.domain.contract import SessionReport
 from controlplane.domain.errors import (
     AgentRefusedError,
     AgentSilentError,
@@ -15,7 +16,6 @@ from controlplane.domain.errors import (
     NotFoundError,
     TiltyardError,
 )
-from controlplane.domain.session_report import SessionReport
 from controlplane.domain.status import DEFAULT_LIST, SessionStatus, shown_status
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host

@@ -8,8 +8,8 @@ from agent.domain.session import Moment, Session
 from agent.logs.report import Tail
 from agent.rpc import wire
 from controlplane.agent_rpc import wire as controlplane_wire
-from controlplane.domain.session_report import FailedRun, SessionReport
-from controlplane.domain.session_report import Moment as ToldMoment
+from controlplane.domain.contract import FailedRun, SessionReport
+from controlplane.domain.contract import Moment as ToldMoment
 from tests.support.agent.samples import a_spec, an_id
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.contract import EndReason, State

@@ -15,8 +15,7 @@ import grpc
 from grpc.aio import AioRpcError, Metadata
 
 from agent.rpc.service import AgentService
-from controlplane.agent_rpc.channel import Credentials
-from controlplane.agent_rpc.client import AgentClient, MakeTicket
+from controlplane.agent_rpc.client import AgentClient, Credentials, MakeTicket
 from tests.flow.virtual_time import VirtualLoop
 
 LATE = 3.0

@@ -85,7 +85,7 @@ async def test_certificates_are_renewed_and_no_stream_is_dropped(
         assert {host.name: await system.identity(host) for host in (first, second)} == before
         caplog.clear()
         moved = 21 * 24 * 3600
-        monkeypatch.setattr(plane.renewal, "_clock", AheadClock(wall_ahead=moved))
+        monkeypatch.setattr(plane.renewal, "clock", AheadClock(wall_ahead=moved))
         monkeypatch.setattr(plane._issuer, "_clock", AheadClock(wall_ahead=moved))
         # The hosts' clocks are not moved: what is signed then is not valid for them yet.
         monkeypatch.setattr(authority, "BACKDATED", timedelta(seconds=moved + 600))
@@ -120,11 +120,11 @@ async def test_an_agent_that_cannot_be_renewed_is_tried_again(
     before = await system.identity(second)
     await first.stop()
     plane = system.control_plane
-    monkeypatch.setattr(plane.renewal, "_clock", AheadClock(wall_ahead=21 * 24 * 3600))
+    monkeypatch.setattr(plane.renewal, "clock", AheadClock(wall_ahead=21 * 24 * 3600))
     await plane.renewal.renew()
     assert "cannot renew its certificate agent=host-1" in caplog.text
     assert await system.identity(second) != before
-    monkeypatch.setattr(plane.renewal, "_clock", AheadClock(wall_ahead=31 * 24 * 3600))
+    monkeypatch.setattr(plane.renewal, "clock", AheadClock(wall_ahead=31 * 24 * 3600))
     await plane.renewal.renew()
     assert "its certificate has expired: enrol it again agent=host-1" in caplog.text
 

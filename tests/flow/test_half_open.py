@@ -9,8 +9,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from controlplane.agent_rpc.channel import OPTIONS
-from controlplane.agent_rpc.client import AgentClient
+from controlplane.agent_rpc.client import OPTIONS, AgentClient
 from controlplane.domain.errors import AgentSilentError
 from controlplane.settings.model import Config
 from tests.support.agent.served import CLOCK, served
@@ -93,7 +92,7 @@ async def test_f41_a_host_is_heard_again_though_its_connection_is_dead(
     without_pings = tuple(
         each for each in OPTIONS if "ping" not in each[0] and "alive" not in each[0]
     )
-    monkeypatch.setattr("controlplane.agent_rpc.channel.OPTIONS", without_pings)
+    monkeypatch.setattr("controlplane.agent_rpc.client.OPTIONS", without_pings)
     system = Relayed(tmp_path)
     system.agent.beat = 0.1
     socket = Path(system.agent.address.removeprefix("unix:"))

@@ -15,6 +15,7 @@ from cryptography import x509
 from agent.rpc.enrolment import NotEnrolledError
 from agent.rpc.identity import Identity
 from agent.rpc.service import AgentService
+from controlplane.fleet.renewal import Renewal
 from controlplane.pki.authorities import Authorities
 from controlplane.pki.authority import AUTHORITY_LIFE, agent_host
 from controlplane.storage.tables.accounts import Caller
@@ -228,7 +229,7 @@ async def test_an_agent_of_an_older_version_is_named_and_goes_on_with_the_former
     # What is due meanwhile is renewed by the authority that it knows.
     plane = system.control_plane
     [link] = plane.fleet.hosts
-    await plane.renewal._certificates.renew(link)
+    await plane.renewal.renew_host(link)
     renewed = await system.identity(host)
     assert renewed.certificate != before.certificate
     assert renewed.authority == before.authority
@@ -271,13 +272,12 @@ async def test_an_answer_that_is_lost_leaves_a_host_that_can_be_called(
     host = await system.joined("host-1")
     await system.make_game()
     former = a_caller(system.signer())
-    certificates = system.control_plane.renewal._certificates
 
     async def lose(*_: object, **__: object) -> None:
         raise ValueError("lost")
 
     with monkeypatch.context() as patched:
-        patched.setattr(certificates, "_note", lose)
+        patched.setattr(Renewal, "_note", lose)
         await system.rotate()
 
         async def has_moved() -> bool:

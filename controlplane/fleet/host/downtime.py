@@ -1,8 +1,7 @@
 """For how long one host was unresponsive while this control plane listened, over its restarts.
 
-It is counted by the monotonic clock from one try to reach the host to the next, and written now
-and then. What passes while nobody listens, since the control plane is down or stands still, does
-not count. After `lost_after` seconds what lives there is given up.
+Time in which the control plane is down or stalled does not count. After `lost_after` seconds what
+lives on the host is given up.
 """
 
 from dataclasses import dataclass, field

@@ -8,15 +8,12 @@ from random import Random
 
 from controlplane.agent_rpc.client import AgentClient
 from controlplane.domain.contract import RegistryLogin
-from controlplane.fleet.host.claim_replay import ClaimReplay
 from controlplane.fleet.host.delivery import Deliveries
 from controlplane.fleet.host.downtime import Downtime
-from controlplane.fleet.host.drain import DrainOrders
 from controlplane.fleet.host.images import Images
-from controlplane.fleet.host.pool_orders import PoolOrders
+from controlplane.fleet.host.orders import ClaimReplay, DrainOrders, PoolOrders, Stops
 from controlplane.fleet.host.standbys import Standbys
 from controlplane.fleet.host.state import HostState
-from controlplane.fleet.host.stops import Stops
 from controlplane.fleet.host.watch import Watch
 from controlplane.metrics.agents import FleetMetrics
 from controlplane.storage.engine.store import Store

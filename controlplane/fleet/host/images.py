@@ -1,15 +1,15 @@
 """The images of one host: pulls what is missing, removes what is not wanted any more.
 
-What is wanted is compared again whenever the host reports other images, a tag is enabled or some
-time has passed, so a host that joins later catches up by itself. Only images that once stood for
-a tag are removed, and only where the host finds that nothing uses them.
+Both are compared again whenever the host reports other images, a tag is enabled or some time has
+passed. Only images that once stood for a tag are removed, and only if nothing on the host uses
+them.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from random import Random
 
@@ -40,6 +40,9 @@ MAX_PULLS = 2
 """Of one host at a time: more would only share its network and disk."""
 
 
+_NOTHING = HostImages(frozenset(), frozenset())
+
+
 class PullState(StrEnum):
     """The state of a pull. A queued one waits for others on its host."""
 
@@ -65,36 +68,29 @@ class Pull:
         return self.image.partition("/")[0]
 
 
+@dataclass(slots=True)
 class Images:
     """Owns the pulls and removals of one host."""
 
-    def __init__(
-        self,
-        host: HostState,
-        store: Store,
-        *,
-        login_for: Callable[[str], Awaitable[RegistryLogin | None]],
-        is_responsive: Callable[[], bool],
-        clock: Clock,
-        random: Random,
-    ) -> None:
-        """`login_for` returns what an image's registry asks for."""
-        self._host = host
-        self._store = store
-        self._login_for = login_for
-        self._is_responsive = is_responsive
-        self._clock = clock
-        self._random = random
-        self._images = HostImages(frozenset(), frozenset())
-        self._stale = True
-        self._present: frozenset[str] = frozenset()
-        self._pulls: dict[str, Pull] = {}
-        self._removals: frozenset[str] = frozenset()
-        self._running = TaskOwner[None]()
-        self._wake, self._reported = asyncio.Event(), asyncio.Event()
-        self._places = asyncio.Semaphore(MAX_PULLS)
-        self._place_of_suspects = asyncio.Semaphore(1)
-        """For pulls that may well fail: a registry that hangs must not hold up others (F43)."""
+    host: HostState
+    store: Store
+    _: KW_ONLY
+    login_for: Callable[[str], Awaitable[RegistryLogin | None]]
+    """Returns what an image's registry asks for."""
+    is_responsive: Callable[[], bool]
+    clock: Clock
+    random: Random
+    _images: HostImages = _NOTHING
+    _stale: bool = True
+    _present: frozenset[str] = frozenset()
+    _pulls: dict[str, Pull] = field(default_factory=dict)
+    _removals: frozenset[str] = frozenset()
+    _running: TaskOwner[None] = field(default_factory=TaskOwner)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _reported: asyncio.Event = field(default_factory=asyncio.Event)
+    _places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_PULLS))
+    _place_of_suspects: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+    """For pulls that may well fail: a registry that hangs must not hold up others (F43)."""
 
     @property
     def pulls(self) -> list[Pull]:
@@ -143,18 +139,18 @@ class Images:
                 continue
             back_off.reset()
             self._adjust()
-            limit = self._clock.sleep(REVIEW_INTERVAL)
+            limit = self.clock.sleep(REVIEW_INTERVAL)
             if not await first_completed(
-                self._wake.wait(), limit, f"images-look-{self._host.name}"
+                self._wake.wait(), limit, f"images-look-{self.host.name}"
             ):
                 self._stale = True
 
     async def _compare(self) -> None:
         """Read what is wanted; what changes meanwhile is read again."""
         self._stale = False
-        row = self._host.row
+        row = self.host.row
         try:
-            self._images = await self._store.run(
+            self._images = await self.store.run(
                 images_of, row.region, row.node_pool, self._now_present()
             )
         except StoreError:
@@ -176,7 +172,7 @@ class Images:
             self._begin(image, self._remove(image))
 
     def _begin(self, image: str, work: Coroutine[None, None, None]) -> None:
-        self._running.start(work, f"image {image} on {self._host.name}", key=image)
+        self._running.start(work, f"image {image} on {self.host.name}", key=image)
 
     async def _pull(self, pull: Pull) -> None:
         """Pull until the host reports the image."""
@@ -193,7 +189,7 @@ class Images:
             if pull.state is PullState.FAILED:
                 await back_off.wait()
             else:
-                await self._clock.sleep(REPORT_WAIT)
+                await self.clock.sleep(REPORT_WAIT)
 
     def _is_suspect(self, pull: Pull) -> bool:
         """Return whether it has failed, or another one from its registry has."""
@@ -204,8 +200,8 @@ class Images:
         await self._until_responsive()
         pull.state = PullState.PULLING
         try:
-            login = await self._login_for(pull.image)
-            async with aclosing(self._host.client.pull_image(pull.image, login)) as steps:
+            login = await self.login_for(pull.image)
+            async with aclosing(self.host.client.pull_image(pull.image, login)) as steps:
                 async for progress in steps:
                     pull.state = PullState.QUEUED if progress.waiting else PullState.PULLING
                     pull.progress = progress
@@ -215,7 +211,7 @@ class Images:
             log.log(level, "pull failed", image=pull.image, error=cause)
             pull.state, pull.cause = PullState.FAILED, cause
             pull.failures += 1
-            pull.failed_ms = to_ms(self._clock.time())
+            pull.failed_ms = to_ms(self.clock.time())
         else:
             log.info("image pulled", image=pull.image)
 
@@ -225,14 +221,14 @@ class Images:
         while True:
             await self._until_responsive()
             try:
-                await self._host.client.remove_image(image)
+                await self.host.client.remove_image(image)
             except (AgentRefusedError, AgentSilentError) as error:
                 level = logging.DEBUG if _is_in_use(error) else logging.WARNING
                 log.log(level, "image not removed", image=image, error=str(error))
             await back_off.wait()
 
     def _can_call(self) -> bool:
-        return self._host.report is not None and self._is_responsive()
+        return self.host.report is not None and self.is_responsive()
 
     async def _until_responsive(self) -> None:
         while not self._can_call():
@@ -240,10 +236,10 @@ class Images:
             await self._reported.wait()
 
     def _now_present(self) -> frozenset[str]:
-        return frozenset() if self._host.report is None else self._host.report.images
+        return frozenset() if self.host.report is None else self.host.report.images
 
     def _back_off(self) -> BackOff:
-        return BackOff(self._clock, self._random, first=FIRST_WAIT, longest=LONGEST_WAIT)
+        return BackOff(self.clock, self.random, first=FIRST_WAIT, longest=LONGEST_WAIT)
 
 
 def _is_in_use(error: Exception) -> bool:

@@ -1,7 +1,6 @@
 """A monotonic clock that stands still while this program does.
 
-A host is silent only while somebody listens. When the event loop was held up, or the process was
-stopped, what hosts have said meanwhile still waits to be read: that time is nobody's silence.
+When the event loop was stalled, reports of hosts wait to be read: that time is no host's downtime.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ class ListeningClock:
         self._looked_at = clock.monotonic()
 
     def now(self) -> float:
-        """Tell how long this program has listened."""
+        """Return for how many seconds this program has listened."""
         return self._counted + min(self._clock.monotonic() - self._looked_at, LONGEST)
 
     def look(self) -> None:
@@ -42,10 +41,7 @@ class ListeningClock:
 
 @asynccontextmanager
 async def listening_timeout(seconds: float, listened: Callable[[], float]) -> AsyncIterator[None]:
-    """Raise TimeoutError after `seconds` in which this program was not stalled.
-
-    As asyncio.timeout does by any clock; `listened` tells how long that has been.
-    """
+    """Raise TimeoutError after `seconds` in which this program `listened`."""
     loop, until = asyncio.get_running_loop(), listened() + seconds
     timer: asyncio.TimerHandle
 

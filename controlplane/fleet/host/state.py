@@ -1,9 +1,8 @@
 """One host in the control plane's memory: what it reported, and the starts in flight to it.
 
 Choosing a host takes the reservation, the pins and one start slot here, in the same step of the
-event loop, so that fifty callers at once do not all pick the same host. They return when the host
-refuses, or when the Watch sequence passes the started session: from then on the host's own numbers
-include it.
+event loop. They return when the host refuses, or when the Watch sequence passes the started
+session: from then on the host's own numbers include it.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -69,10 +68,7 @@ class HostState:
     def __init__(
         self, row: AgentRow, client: AgentClient, standbys: Standbys | None = None
     ) -> None:
-        """Know nothing yet of the agent in `row`, which `client` dials.
-
-        `standbys` is told of those that the host reports.
-        """
+        """Make the host of the agent in `row`, which `client` dials."""
         self.name = row.name
         self.row = row
         self.client = client
@@ -129,28 +125,28 @@ class HostState:
 
     @property
     def draining(self) -> bool:
-        """True when the host takes no new sessions, or is still to hear that it takes none."""
+        """True when the host takes no new sessions, or an order to drain is pending."""
         return self.drain.draining if self.report is None else self.report.draining
 
     @property
     def drain_pending(self) -> bool:
-        """True until the host has said that it has heard the newest order."""
-        heard = Drain() if self.report is None else self.report.drain
-        return heard.revision < self.drain.revision
+        """True until the host has reported the newest order."""
+        reported = Drain() if self.report is None else self.report.drain
+        return reported.revision < self.drain.revision
 
     @property
     def live_sessions(self) -> int:
-        """How many sessions are known to live here, those that are nobody's included."""
+        """How many sessions live here, those of no account included."""
         return sum(1 for _ in self.live())
 
     def live(self) -> Iterator[HostSession]:
-        """Give the sessions that are known to live here, in the same step of the event loop."""
+        """Return the sessions that live here, in the same step of the event loop."""
         for seen in self._sessions.values():
             if not seen.session.state.ended and not seen.session.is_standby:
                 yield seen.session
 
     def silent_seconds(self, now: float) -> float:
-        """Return for how long the host was not heard; for ever when it never was."""
+        """Return for how long the host has not reported; infinite when it never did."""
         return float("inf") if self.reported_at is None else now - self.reported_at
 
     @property
@@ -159,10 +155,7 @@ class HostState:
         return self.report is not None and len(self.starting) < self.report.start_slots
 
     def view(self, now: float, owner: Owner = ("", "")) -> HostView | None:
-        """Show the host to placement; None before it has reported, or while it is too new.
-
-        `owner` is the application that a host is wanted for.
-        """
+        """Show the host to an application; None before it has reported, or while it is newer."""
         if self.report is None or not self.reconciled or self.is_newer:
             return None
         starts = [start for start in self._in_flight.values() if not start.is_counted]
@@ -212,7 +205,7 @@ class HostState:
         return seen.session if seen is not None else None
 
     def apply(self, message: WatchMessage, now: float) -> None:
-        """Take in one message of the Watch stream.
+        """Apply one message of the Watch stream.
 
         Raises:
             AgentExcessError: It has more than a host can have; all that it reported is forgotten.
@@ -247,7 +240,7 @@ class HostState:
             raise AgentExcessError(f"cannot follow the host: it reports over {bound} {what}")
 
     def order_drain(self, drain: Drain) -> None:
-        """Note an order that the host is still to hear: to drain it holds from now on."""
+        """Note an order that is pending: to drain it holds from now on."""
         self.drain = drain
         if self.report is not None:
             self._take_host(self.report)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from random import Random
 
 from controlplane.domain.contract import (
@@ -20,13 +21,11 @@ from controlplane.domain.errors import (
     AgentSilentError,
     StoreError,
 )
-from controlplane.fleet.host.claim_replay import ClaimReplay
 from controlplane.fleet.host.delivery import FIRST_RETRY
 from controlplane.fleet.host.downtime import Downtime
-from controlplane.fleet.host.drain import DrainOrders
+from controlplane.fleet.host.orders import ClaimReplay, DrainOrders, Stops
 from controlplane.fleet.host.stall_aware_clock import listening_timeout
 from controlplane.fleet.host.state import HostState
-from controlplane.fleet.host.stops import Stops
 from controlplane.metrics.agents import FleetMetrics
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.reports import Reports, Verdict
@@ -50,63 +49,47 @@ CLAIM_INTERVAL = 10.0
 """Seconds between two looks whether what is nobody's has an account by now."""
 
 
+@dataclass(slots=True)
 class Watch:
     """Reads the stream of one host."""
 
-    def __init__(
-        self,
-        host: HostState,
-        store: Store,
-        reports: Reports,
-        *,
-        stops: Stops,
-        drain_orders: DrainOrders,
-        downtime: Downtime,
-        claims: ClaimReplay,
-        clock: Clock,
-        listened: Callable[[], float],
-        random: Random,
-        stop_elsewhere: Callable[[str, str], object],
-        metrics: FleetMetrics,
-    ) -> None:
-        """`listened` returns for how many seconds this program has read what hosts send.
-
-        `stop_elsewhere` stops a session on any host, by its agent and internal id.
-        """
-        self._host = host
-        self._store = store
-        self._reports = reports
-        self._stops = stops
-        self._drain_orders = drain_orders
-        self._downtime = downtime
-        self._claims = claims
-        self._clock = clock
-        self._listened = listened
-        self._random = random
-        self._stop_elsewhere = stop_elsewhere
-        self._metrics = metrics
-        self._snapshot: set[str] | None = None
-        self._snapshot_began = 0.0
-        self._waiting: dict[str, HostSession] = {}
-        """Sessions of ids whose start has no outcome yet: evaluated with every message."""
-        self._claims_at = 0.0
-        self._acked = 0
+    host: HostState
+    store: Store
+    reports: Reports
+    _: KW_ONLY
+    stops: Stops
+    drain_orders: DrainOrders
+    downtime: Downtime
+    claims: ClaimReplay
+    clock: Clock
+    listened: Callable[[], float]
+    """Returns for how many seconds this program has read what hosts send."""
+    random: Random
+    stop_elsewhere: Callable[[str, str], object]
+    """Stops a session on any host, by its agent and internal id."""
+    metrics: FleetMetrics
+    _snapshot: set[str] | None = field(init=False, default=None)
+    _snapshot_began: float = field(init=False, default=0.0)
+    _waiting: dict[str, HostSession] = field(init=False, default_factory=dict)
+    """Sessions of ids whose start has no outcome yet: evaluated with every message."""
+    _claims_at: float = field(init=False, default=0.0)
+    _acked: int = field(init=False, default=0)
 
     async def run(self) -> None:
         """Follow the host for ever, dialling again whenever the stream breaks."""
-        host, logged = self._host, ""
-        back_off = BackOff(self._clock, self._random, first=FIRST_RETRY, longest=MAX_DIAL_BACK_OFF)
-        self._downtime.begin()
+        host, logged = self.host, ""
+        back_off = BackOff(self.clock, self.random, first=FIRST_RETRY, longest=MAX_DIAL_BACK_OFF)
+        self.downtime.begin()
         while True:
             reported_at, pause = host.reported_at, 0.0
             try:
                 await self._follow(back_off)
             except TimeoutError as error:
-                self._metrics.broke(error)
+                self.metrics.broke(error)
                 why = f"nothing came for {MESSAGE_TIMEOUT:g} s"
                 host.client.redial()  # the connection may be a dead one, which takes long to show
             except (AgentRefusedError, AgentSilentError, StoreError) as error:
-                self._metrics.broke(error)
+                self.metrics.broke(error)
                 why, pause = str(error), PAUSES.get(type(error), 0.0)
                 host.is_newer = isinstance(error, AgentNewerError)
                 if host.is_newer:
@@ -114,18 +97,18 @@ class Watch:
             if why != logged or reported_at != host.reported_at:
                 log.log(logging.WARNING if pause else logging.INFO, "stream broke", error=why)
             logged, host.tried = why, True
-            await self._downtime.missed()
+            await self.downtime.missed()
             if pause:
-                await self._clock.sleep(pause)
+                await self.clock.sleep(pause)
             else:
                 await back_off.wait()
 
     async def _follow(self, back_off: BackOff) -> None:
         self._snapshot = None
-        stream = self._host.client.watch(self._host.incarnation, self._acked)
+        stream = self.host.client.watch(self.host.incarnation, self._acked)
         try:
             while True:
-                async with listening_timeout(MESSAGE_TIMEOUT, self._listened):
+                async with listening_timeout(MESSAGE_TIMEOUT, self.listened):
                     message = await anext(stream)
                 await self._take_in(message)
                 back_off.reset()
@@ -133,84 +116,84 @@ class Watch:
             await stream.aclose()
 
     async def _take_in(self, message: WatchMessage) -> None:
-        if message.incarnation != self._host.incarnation:
+        if message.incarnation != self.host.incarnation:
             self._acked = 0
-        self._host.apply(message, self._listened())
-        await self._downtime.reported()
+        self.host.apply(message, self.listened())
+        await self.downtime.reported()
         event = message.event
         if isinstance(event, SnapshotBegin):
-            self._snapshot, self._snapshot_began = set(), self._clock.monotonic()
+            self._snapshot, self._snapshot_began = set(), self.clock.monotonic()
         elif isinstance(event, SessionsReported):
             await self._take_in_sessions(event.sessions)
         elif isinstance(event, SnapshotEnd):
             await self._end_snapshot(event)
         elif isinstance(event, HostReported):
-            await self._drain_orders.reported(reconnected=self._snapshot is not None)
+            await self.drain_orders.reported(reconnected=self._snapshot is not None)
         if self._snapshot is None:
             if pending := self._pending():
                 await self._write(pending)
             self._acked = message.sequence
         if isinstance(event, SessionsReported | SnapshotEnd | HostReported | ImagesReported):
-            self._host.notify()
+            self.host.notify()
 
     async def _take_in_sessions(self, sessions: Sequence[HostSession]) -> None:
         if self._snapshot is not None:
             self._snapshot.update(session.internal_id for session in sessions)
-            self._host.check_sessions(len(self._snapshot))
+            self.host.check_sessions(len(self._snapshot))
         await self._write(sessions)
         for session in sessions:
             if session.state.ended:
-                self._host.forget(session)
+                self.host.forget(session)
 
     async def _write(self, sessions: Sequence[HostSession]) -> None:
-        name, now = self._host.name, self._clock.time()
-        evaluation = await self._reports.write(name, sessions, now, self._host.under_way)
+        name, now = self.host.name, self.clock.time()
+        evaluation = await self.reports.write(name, sessions, now, self.host.under_way)
         for session in sessions:
             internal_id = session.internal_id
             verdict = evaluation.verdicts.get(internal_id)
             self._waiting.pop(internal_id, None)
             if verdict is Verdict.KEEP:  # its account may be known by now
-                self._host.unclaimed.discard(internal_id)
+                self.host.unclaimed.discard(internal_id)
             if verdict is Verdict.WAIT:
                 self._waiting[internal_id] = session
             elif verdict in {Verdict.STOP, Verdict.STOP_REQUESTED}:
-                self._stops.start(internal_id)
+                self.stops.start(internal_id)
             elif verdict is Verdict.CLAIM:
-                self._claims.start(internal_id)
+                self.claims.start(internal_id)
             elif verdict is Verdict.UNCLAIMED:
                 self._leave_alone(internal_id)
         for superseded in evaluation.superseded:
-            self._stop_elsewhere(superseded.agent, superseded.internal_id)
+            self.stop_elsewhere(superseded.agent, superseded.internal_id)
 
     def _pending(self) -> tuple[HostSession, ...]:
         """Return what to evaluate again: what waits, and now and then what is nobody's."""
-        now, unclaimed = self._clock.monotonic(), []
-        if self._host.unclaimed and now >= self._claims_at:
+        now, unclaimed = self.clock.monotonic(), []
+        if self.host.unclaimed and now >= self._claims_at:
             self._claims_at = now + CLAIM_INTERVAL
-            unclaimed = [self._host.session(each) for each in self._host.unclaimed]
+            unclaimed = [self.host.session(each) for each in self.host.unclaimed]
         return (*self._waiting.values(), *(session for session in unclaimed if session))
 
     def _leave_alone(self, internal_id: str) -> None:
-        if not self._host.unclaimed:
+        if not self.host.unclaimed:
             log.warning(
                 "no valid ticket or account: nobody's, it is left alone", session=internal_id
             )
-        self._host.unclaimed.add(internal_id)
+        self.host.unclaimed.add(internal_id)
 
     async def _end_snapshot(self, event: SnapshotEnd) -> None:
         present, self._snapshot = self._snapshot or set(), None
         if not event.reconciled:
             return
-        name = self._host.name
-        expected = await self._store.look(live_on, name)
-        missing = [i for i in expected if i not in present and self._host.is_gone(i)]
-        await self._store.run(end_all_missing, name, missing, self._clock.time())
-        self._host.drop_absent(present)
+        name = self.host.name
+        expected = await self.store.look(live_on, name)
+        missing = [i for i in expected if i not in present and self.host.is_gone(i)]
+        await self.store.run(end_all_missing, name, missing, self.clock.time())
+        self.host.drop_absent(present)
         self._waiting = {i: s for i, s in self._waiting.items() if i in present}
-        for internal_id in await self._store.look(to_stop, name):
-            self._stops.start(internal_id)
-        if not self._host.reconciled:
+        for internal_id in await self.store.look(to_stop, name):
+            self.stops.start(internal_id)
+        if not self.host.reconciled:
             log.info("reconciled", sessions=len(present))
-        self._host.reconciled = True
-        self._metrics.snapshot_seconds.observe(self._clock.monotonic() - self._snapshot_began)
-        self._host.tried = True
+        self.host.reconciled = True
+        self.metrics.snapshot_seconds.observe(self.clock.monotonic() - self._snapshot_began)
+        self.host.tried = True

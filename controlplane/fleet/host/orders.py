@@ -1,0 +1,259 @@
+"""Orders to one host that outlive a call: stops, drains, standbys to keep, and claims made again.
+
+Each is sent until the host has answered it.
+"""
+
+import asyncio
+from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
+
+from controlplane.domain.contract import Drain, PoolOnHost, StandbyOrder
+from controlplane.domain.errors import AgentRefusedError
+from controlplane.fleet.host.delivery import Deliveries
+from controlplane.fleet.host.state import HostState
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.claims import held_claim
+from controlplane.storage.tables.hosts import learn_drain
+from controlplane.storage.tables.reports import Reports
+from controlplane.storage.tables.session_rows import end_session, has_row, note_stopped
+from tiltyard.contract import EndReason, ErrorReason, SessionSpec, State
+from tiltyard.runtime.clock import Clock, to_ms
+from tiltyard.runtime.failpoints import Reach
+from tiltyard.runtime.logging.events import get_logger
+
+log = get_logger(__name__)
+
+STOP_TIMEOUT = 60.0
+"""Longer than a host's grace period; a stop that takes longer is asked for again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stops:
+    """Stops sessions of one host for certain."""
+
+    host: HostState
+    store: Store
+    reports: Reports
+    deliveries: Deliveries
+    _: KW_ONLY
+    clock: Clock
+    reach: Reach
+
+    def start(self, internal_id: str) -> "asyncio.Task[bool]":
+        """Stop a session; the task's result is False when its process cannot be killed."""
+        return self.deliveries.get("stop", internal_id) or self.deliveries.start(
+            "stop",
+            internal_id,
+            attempt=partial(self._stop, internal_id),
+            failed=partial(log.warning, "cannot stop a session", session=internal_id),
+        )
+
+    async def _stop(self, internal_id: str) -> bool:
+        agent = self.host.name
+        discard = not await self.store.look(has_row, internal_id)
+        try:
+            answer = await self.host.client.stop_session(
+                internal_id, STOP_TIMEOUT, discard=discard
+            )
+        except AgentRefusedError as error:
+            if error.agent_reason is ErrorReason.CANNOT_KILL:
+                log.warning("cannot stop a session", session=internal_id, error=str(error))
+                return False
+            if error.agent_reason is not ErrorReason.SESSION_NOT_FOUND:
+                raise
+            state, reason, now = State.EXITED, EndReason.STOPPED, self.clock.time()
+            await self.store.run(
+                end_session, agent, internal_id, state=state, reason=reason, now=now
+            )
+            self.host.drop(internal_id)
+        else:
+            await self.reach("stop.answered")
+            await self.reports.write(agent, (answer.session,), self.clock.time())
+            await self.reach("stop.written")
+            if answer.session.state.ended:
+                self.host.forget(answer.session)
+        self.host.notify()
+        await self.store.run(note_stopped, agent, self.clock.time(), internal_id)
+        return True
+
+
+@dataclass(slots=True)
+class DrainOrders:
+    """Owns the orders to drain one host or not.
+
+    The order with the highest revision holds. One that was given on the host itself has the
+    revision of the control plane's order before it: it is learned and not undone. So is one with a
+    higher revision than is stored: the database is older than that order.
+    """
+
+    host: HostState
+    store: Store
+    deliveries: Deliveries
+    clock: Clock
+    _stored: Drain = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._stored = self.host.drain
+
+    async def reported(self, *, reconnected: bool) -> None:
+        """Learn the order that the host just reported, or send it the one that it lacks.
+
+        When it `reconnected`, a call from before may hang on a dead connection.
+
+        Raises:
+            StoreError: It cannot be written.
+        """
+        learned = self.host.drain
+        if learned != self._stored:
+            await self.store.run(learn_drain, self.host.name, learned)
+            log.info("learned of its drain", draining=learned.draining)
+            if self._stored.revision <= learned.revision:  # else there was an order meanwhile
+                self._stored = learned
+        if self.host.drain_pending:
+            self._send(again=reconnected)
+
+    def order(self, drain: Drain) -> None:
+        """Send the host an order that is in the database, however long that takes."""
+        self._stored = drain
+        self.host.order_drain(drain)
+        self.host.notify()
+        self._send()
+
+    async def acknowledged(self, timeout: float) -> None:
+        """Wait until the host has acknowledged its orders, at most `timeout` seconds."""
+        task = self.deliveries.get("drain")
+        if task is not None:
+            await asyncio.wait({task}, timeout=timeout)
+
+    def _send(self, *, again: bool = False) -> None:
+        if again or self.deliveries.get("drain") is None:
+            failed = partial(log.warning, "cannot set its drain")
+            self.deliveries.start("drain", attempt=self._attempt, failed=failed)
+
+    async def _attempt(self) -> None:
+        """Send the newest order until no newer one is pending."""
+        while self.host.drain_pending:
+            order = self.host.drain
+            await self.host.client.set_drain(order, to_ms(self.clock.time()))
+            self.host.acknowledge_drain(order)
+            self.host.notify()
+            if self.host.report is None:
+                return  # what it reports first tells whether more is pending
+
+
+AT_ONCE = 4
+"""Orders on their way to one host: each is a write to its disk."""
+
+_UNKNOWN = PoolOnHost(0, 0)
+
+
+@dataclass(slots=True)
+class PoolOrders:
+    """Owns the orders about the warm pools of one host."""
+
+    host: HostState
+    deliveries: Deliveries
+    clock: Clock
+    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    _newest: dict[str, StandbyOrder] = field(default_factory=dict)
+    _acknowledged: dict[str, tuple[str, int]] = field(default_factory=dict)
+
+    @property
+    def pools(self) -> set[str]:
+        """The pools that the host keeps, or was ordered to keep or to end."""
+        report = self.host.report
+        return self._newest.keys() | (report.warm_pools.keys() if report else set())
+
+    def size(self, pool_id: str) -> int:
+        """Return the share of a pool: as ordered, unless the host reports a later order."""
+        known, newest = self._known(pool_id), self._newest.get(pool_id)
+        return known.size if newest is None or known.revision > newest.revision else newest.size
+
+    def set(self, pool_id: str, size: int, spec: SessionSpec | None, claim_signal: str) -> None:
+        """Order standbys, unless that is the newest order, and send what the host has not taken.
+
+        Revisions are the wall time where it is higher, so that they are past those of another
+        control plane, also of one whose database was lost.
+        """
+        known, newest = self._known(pool_id), self._newest.get(pool_id)
+        if newest is None and not size and not known.size:
+            return
+        last = max(known.revision, newest.revision if newest else 0)
+        if newest != StandbyOrder(pool_id, last, size, spec, claim_signal):
+            revision = max(to_ms(self.clock.time()), last + 1)
+            self._newest[pool_id] = StandbyOrder(pool_id, revision, size, spec, claim_signal)
+        if self._pending(pool_id) and self.deliveries.get("pool", pool_id) is None:
+            self.deliveries.start(
+                "pool",
+                pool_id,
+                attempt=partial(self._attempt, pool_id),
+                failed=partial(log.warning, "cannot order standbys of a pool", pool=pool_id),
+            )
+
+    def _known(self, pool_id: str) -> PoolOnHost:
+        report = self.host.report
+        return _UNKNOWN if report is None else report.warm_pools.get(pool_id, _UNKNOWN)
+
+    def _pending(self, pool_id: str) -> StandbyOrder | None:
+        """Return the newest order unless the host has it; forget one that ended its pool there."""
+        order = self._newest.get(pool_id)
+        if order is None or self.host.report is None or self.host.removed:
+            return None
+        if self._known(pool_id).revision >= order.revision:
+            if not order.size:
+                del self._newest[pool_id]
+            return None
+        is_acknowledged = self._acknowledged.get(pool_id) == (
+            self.host.incarnation,
+            order.revision,
+        )
+        return None if is_acknowledged else order
+
+    async def _attempt(self, pool_id: str) -> None:
+        while (order := self._pending(pool_id)) is not None:
+            incarnation = self.host.incarnation
+            async with self._slots:
+                await self.host.client.set_warm_pool(order)
+            self._acknowledged[pool_id] = incarnation, order.revision
+
+
+CLAIM_TIMEOUT = 10.0
+"""A host writes the claim to its disk, and the file that tells the game."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimReplay:
+    """Makes claims again that the database holds and the host does not know.
+
+    A control plane that died after it wrote a claim leaves such a one, and so does a host that
+    lost the record of a claimed standby.
+    """
+
+    host: HostState
+    store: Store
+    reports: Reports
+    deliveries: Deliveries
+    clock: Clock
+
+    def start(self, internal_id: str) -> None:
+        """Claim a standby again until it is a session, or is gone. Idempotent."""
+        if self.deliveries.get("claim", internal_id) is None:
+            self.deliveries.start(
+                "claim",
+                internal_id,
+                attempt=partial(self._attempt, internal_id),
+                failed=partial(log.warning, "cannot claim again yet", session=internal_id),
+            )
+
+    async def _attempt(self, internal_id: str) -> None:
+        """Make the claim once if the host still lacks it."""
+        name, seen = self.host.name, self.host.session(internal_id)
+        if seen is None or not seen.is_standby or internal_id in self.host.under_way:
+            return
+        claim = await self.store.look(held_claim, name, internal_id)
+        if claim is None:
+            return
+        answer = await self.host.client.claim_session(claim, CLAIM_TIMEOUT)
+        session = self.host.answered(internal_id, answer)
+        await self.reports.write(name, (session,), self.clock.time())
+        log.info("claimed again", session=internal_id)

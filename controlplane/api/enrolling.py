@@ -98,15 +98,14 @@ def _enrolling(enrolment: Enrolment) -> Handler:
             region=body.region,
             node_pool=body.nodePool,
         )
-        enrolled = await enrolment.enrol(wanted, request.remote or "")
-        row = enrolled.row
+        row, issued = await enrolment.enrol(wanted, request.remote or "")
         answer = {
             "format": FORMAT,
             "id": row.id or "",
             "name": row.name,
             "region": row.region,
             "nodePool": row.node_pool,
-            "certificate": enrolled.issued.certificate.decode(),
+            "certificate": issued.certificate.decode(),
             "authority": authority,
         }
         return web.json_response(answer, status=201)

@@ -62,14 +62,6 @@ class EnrolmentRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Enrolled:
-    """An agent and its certificate."""
-
-    row: AgentRow
-    issued: Issued
-
-
-@dataclass(frozen=True, slots=True)
 class Enrolment:
     """Use cases of operators, who have been checked, and of hosts, who have not."""
 
@@ -104,7 +96,7 @@ class Enrolment:
         """
         return await self.make_token(caller, await self.store.run(enrolment.place_of, agent))
 
-    async def enrol(self, wanted: EnrolmentRequest, address: str) -> Enrolled:
+    async def enrol(self, wanted: EnrolmentRequest, address: str) -> tuple[AgentRow, Issued]:
         """Enrol a host, whose request came from an address, and dial it from now on.
 
         Raises:
@@ -142,7 +134,7 @@ class Enrolment:
             log.warning(_REFUSED, address=address, error=str(error))
             raise
         log.info("agent enrolled", agent=row.name, address=address)
-        return Enrolled(row, issued)
+        return row, issued
 
     async def revoke(self, caller: Caller, name: str) -> None:
         """Trust an agent no more: hang up on it, and take what runs there for lost. Idempotent.

@@ -13,7 +13,7 @@ from controlplane.fleet.host.stall_aware_clock import (
     listening_timeout,
 )
 from tests.support.controlplane.system import System, eventually
-from tests.support.fake_clock import AheadClock, FakeClock
+from tests.support.fake_clock import FakeClock
 
 
 def test_it_stands_still_while_nobody_looks() -> None:
@@ -38,19 +38,6 @@ async def test_a_time_out_counts_what_was_listened() -> None:
             await asyncio.sleep(0.05)
             listened = 0.01
             await asyncio.Event().wait()
-
-
-async def test_a_control_plane_that_stood_still_goes_on_at_once(tmp_path: Path) -> None:
-    system = System(tmp_path, placement_silence=5.0)
-    system.clock = clock = AheadClock()
-    async with system:
-        await system.make_application()
-        assert (await system.start(id="x")).status == 201
-        system.agent.beat = 3600.0
-        system.agent.change_host(free_sessions=5)
-        clock.monotonic_ahead = 3600.0  # it stood still
-        assert (await system.start(id="y")).status == 201
-        assert await system.status_of("x") == "running"
 
 
 async def test_a_stalled_control_plane_does_not_reconnect(

@@ -1,18 +1,15 @@
 """How much is read of warm pools, whose env, args and labels may be large, and where."""
 
-import asyncio
-import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlite_utils import Database
 
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.standby_orders import WantedPool
 from controlplane.storage.tables.standby_orders import wanted as wanted_pools
-from tests.support.controlplane.system import PATIENCE, System
+from tests.support.controlplane.system import System
 
 REGIONS = ("a", "b", "c", "d", "e")
 
@@ -39,33 +36,16 @@ async def store(system: System) -> AsyncIterator[Store]:
     await opened.close()
 
 
-async def test_plans_read_beside_the_transactions_and_only_what_was_changed(
-    system: System, store: Store
-) -> None:
+async def test_only_pools_that_were_changed_are_read_again(system: System, store: Store) -> None:
     for region in REGIONS[:3]:
         await put(system, region)
     await put(system, "d", size=0)
     await put(system, "e", enabled=False)
     large: list[str] = []
-    began, gate = threading.Event(), threading.Event()
-
-    def hold(_: Database) -> None:
-        began.set()
-        assert gate.wait(PATIENCE)
 
     async def wanted(known: dict[str, WantedPool]) -> dict[str, WantedPool]:
         large.clear()
-        holding = asyncio.create_task(store.run(hold))
-        assert await asyncio.to_thread(began.wait, PATIENCE)
-        try:
-            async with asyncio.timeout(PATIENCE):
-                found = await wanted_pools(store, known)
-        finally:
-            gate.set()
-            await holding
-            began.clear()
-            gate.clear()
-        return {each.pool.location: each for each in found}
+        return {each.pool.location: each for each in await wanted_pools(store, known)}
 
     def by_id(found: dict[str, WantedPool]) -> dict[str, WantedPool]:
         return {each.pool.id: each for each in found.values()}

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from controlplane.domain.errors import AgentRefusedError
 from controlplane.domain.start_failures import FIRST_PAUSE, LONGEST_PAUSE, MOST, StartFailures
 from tests.support.controlplane.fake_agent import FakeAgent, refusing
@@ -61,23 +63,19 @@ async def test_a_start_that_every_host_fails_names_the_reason(tmp_path: Path) ->
             assert failure["avoidedUntil"] == failure["failed"] + FIRST_PAUSE * 1000
 
 
-async def test_a_refusal_by_policy_is_named_and_avoids_nobody(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("reason", "details"),
+    [("NOT_ALLOWED", "this host's policy forbids it"), ("NO_CAPACITY", "no host has room")],
+)
+async def test_a_refusal_is_named_and_avoids_no_host(
+    tmp_path: Path, reason: str, details: str
+) -> None:
     async with System(tmp_path) as system:
         await system.make_application()
-        system.agent.before_start = refusing("NOT_ALLOWED", "this host's policy forbids it")
+        system.agent.before_start = refusing(reason, details)
         answer = await system.start()
         assert_error(answer, 420)
-        assert "this host's policy forbids it" in answer.json["details"]
-        assert (await ask(system, "agent/a0"))["startFailures"] == []
-
-
-async def test_lack_of_room_is_no_failure(tmp_path: Path) -> None:
-    async with System(tmp_path) as system:
-        await system.make_application()
-        system.agent.before_start = refusing("NO_CAPACITY")
-        answer = await system.start()
-        assert_error(answer, 420)
-        assert "no host has room" in answer.json["details"]
+        assert details in answer.json["details"]
         assert (await ask(system, "agent/a0"))["startFailures"] == []
 
 

@@ -724,16 +724,6 @@ async def test_a_claim_of_a_control_plane_that_is_gone_is_made(system: System) -
     assert system.agent.claimed[1].internal_id != standby.internal_id
 
 
-async def test_a_held_standby_that_is_gone_leaves_no_session(system: System) -> None:
-    await keep(system)
-    (standby, *_) = system.agent.standbys
-    system.agent.end(standby.internal_id)
-    system.agent.lose(standby.internal_id)
-    await claim_and_die(system, standby.internal_id)
-    assert_error(await system.call("GET", "/session/match"), 404)
-    await nothing_is_held_that_nobody_owns(system)
-
-
 async def test_a_standby_that_a_row_holds_is_nobody_elses(system: System) -> None:
     """Though its host, which has not heard of the claim yet, says that it is ready."""
     await keep(system, size=1)

@@ -1,18 +1,19 @@
 """The rules of node pools in memory: how each fills its hosts, and what its sessions may use."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from controlplane.domain.placement import NodePoolRules, Strategy
 from tiltyard.contract import NetworkMode
 
 
+@dataclass(slots=True)
 class NodePools:
     """The rules of each node pool, as the store has them or as they were set since."""
 
-    def __init__(self, host_network_pools: frozenset[str] = frozenset()) -> None:
-        """In `host_network_pools` the host's network is allowed whatever the store says."""
-        self._host_network_pools = host_network_pools
-        self._rules: dict[str, NodePoolRules] = {}
+    host_network_pools: frozenset[str] = frozenset()
+    """Pools in which the host's network is allowed whatever the store says."""
+    _rules: dict[str, NodePoolRules] = field(default_factory=dict)
 
     def load(self, rules: Mapping[str, NodePoolRules]) -> None:
         """Take in the rules that the store has."""
@@ -35,4 +36,4 @@ class NodePools:
         rules = self._rules.get(name)
         if network_mode is not NetworkMode.HOST or rules is None:
             return True
-        return rules.host_network or name in self._host_network_pools
+        return rules.host_network or name in self.host_network_pools

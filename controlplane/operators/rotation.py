@@ -5,7 +5,6 @@ finished when the former one is dropped. A control plane that was killed goes on
 """
 
 import asyncio
-from collections.abc import Coroutine
 from dataclasses import KW_ONLY, dataclass, field
 
 from controlplane.agent_rpc.dialling import Dialler
@@ -13,7 +12,6 @@ from controlplane.domain.errors import ConflictError, TiltyardError
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
 from controlplane.fleet.renewal import Renewal
-from controlplane.pki.authorities import Authorities
 from controlplane.pki.authority import Authority
 from controlplane.pki.issuer import Issuer
 from controlplane.storage.engine.store import Store, record_event
@@ -81,7 +79,9 @@ class Rotation:
         Raises:
             StoreError: The new one cannot be kept; nothing has changed.
         """
-        await self._to_the_end(self._rotate(caller, compromised=compromised))
+        await self._changes.finish(
+            self._rotate(caller, compromised=compromised), "rotation of the authority"
+        )
         return self.status()
 
     async def finish(self, caller: Caller, *, force: bool) -> RotationStatus:
@@ -92,56 +92,46 @@ class Rotation:
                 have to.
             StoreError: It cannot be kept; nothing has changed.
         """
-        await self._to_the_end(self._give_up_former(caller, force=force))
+        await self._changes.finish(self._finish(caller, force=force), "end of the rotation")
         return self.status()
-
-    async def _to_the_end(self, work: Coroutine[None, None, None]) -> None:
-        """Do something whole, also when the caller goes meanwhile."""
-        await self._changes.finish(work, "change of the authority")
 
     async def _rotate(self, caller: Caller, *, compromised: bool) -> None:
         async with self._lock:
             authorities = self.issuer.authorities
-            if authorities.former is None or compromised:
-                made = authorities.rotated(self.clock.time())
-                await self._begin(made.finished() if compromised else made, caller)
+            if authorities.former is not None and not compromised:
+                return
+            made = authorities.rotated(self.clock.time())
+            made = made.finished() if compromised else made
+            fingerprint, now = made.current.fingerprint, self.clock.time()
+            await self.store.run(rotated, fingerprint, caller.actor, now, compromised=compromised)
+            await self.issuer.trust(made)
+            if compromised:
+                self._hang_up([host for host in self.fleet.hosts if host.row.id is not None])
+            else:
+                self.renewal.redial()
+            self.renewal.look_again()
+            await self.reach("authority.rotated")
+            await self.issuer.show_current()
 
-    async def _give_up_former(self, caller: Caller, *, force: bool) -> None:
+    async def _finish(self, caller: Caller, *, force: bool) -> None:
         async with self._lock:
-            authorities = self.issuer.authorities
-            if authorities.former is not None:
-                left = self.renewal.unmoved()
-                if left and not force:
-                    raise ConflictError(
-                        f"{len(left)} hosts have not moved to the new authority, the first of"
-                        f" them {left[0].row.name!r}: wait for them, or force it and enrol them"
-                        " again"
-                    )
-                await self._finish(authorities.finished(), caller, left)
-
-    async def _begin(self, made: Authorities, caller: Caller) -> None:
-        compromised, now = made.former is None, self.clock.time()
-        fingerprint = made.current.fingerprint
-        await self.store.run(rotated, fingerprint, caller.actor, now, compromised=compromised)
-        await self.issuer.trust(made)
-        if compromised:
-            self._hang_up([host for host in self.fleet.hosts if host.row.id is not None])
-        else:
+            if self.issuer.authorities.former is None:
+                return
+            left, kept = self.renewal.unmoved(), self.issuer.authorities.finished()
+            if left and not force:
+                raise ConflictError(
+                    f"{len(left)} hosts have not moved to the new authority, the first of them"
+                    f" {left[0].row.name!r}: wait for them, or force it and enrol them again"
+                )
+            names = [host.name for host in left]
+            fingerprint, now = kept.current.fingerprint, self.clock.time()
+            event, actor = "authority.finished", caller.actor
+            await self.store.run(record_event, now, event, "", actor, fingerprint, left=names)
+            await self.issuer.trust(kept)
             self.renewal.redial()
-        self.renewal.look_again()
-        await self.reach("authority.rotated")
-        await self.issuer.show_current()
-
-    async def _finish(self, kept: Authorities, caller: Caller, left: list[Host]) -> None:
-        names = [host.name for host in left]
-        fingerprint, now = kept.current.fingerprint, self.clock.time()
-        event, actor = "authority.finished", caller.actor
-        await self.store.run(record_event, now, event, "", actor, fingerprint, left=names)
-        await self.issuer.trust(kept)
-        self.renewal.redial()
-        self._hang_up(left)
-        await self.reach("authority.finished")
-        await self.issuer.show_current()
+            self._hang_up(left)
+            await self.reach("authority.finished")
+            await self.issuer.show_current()
 
     def _hang_up(self, hosts: list[Host]) -> None:
         """End the calls to hosts that are not trusted any more, without waiting."""

@@ -62,7 +62,7 @@ class Claims:
         link = None if taken is None else self._fleet.host(taken.agent)
         if taken is None or link is None:
             return None
-        link.begin_claim(taken.standby.internal_id)
+        link.claiming.add(taken.standby.internal_id)
         return HeldStandby(link, taken, pool)
 
     def set_aside(self, held: HeldStandby, outcome: Outcome) -> None:
@@ -72,7 +72,7 @@ class Claims:
 
     def keep(self, held: HeldStandby) -> None:
         """Leave a standby to its host; it is claimed no more."""
-        held.link.end_claim(held.standby.internal_id)
+        held.link.claiming.discard(held.standby.internal_id)
 
     def release(self, held: HeldStandby, refused: NothingStarted | None = None) -> None:
         """Have a standby that was not claimed be ready for others.

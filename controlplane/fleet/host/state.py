@@ -101,7 +101,8 @@ class HostState:
         """Of a set that is being reported; it counts once it is complete."""
         self._sessions: dict[str, _Seen] = {}
         self._in_flight: dict[str, _InFlight] = {}
-        self._claiming: set[str] = set()
+        self.claiming: set[str] = set()
+        """Standbys of which a task of this process handles what becomes of them."""
 
     def notify(self) -> None:
         """Notify the listeners that the host, or what is held of it, changed."""
@@ -116,7 +117,7 @@ class HostState:
     @property
     def under_way(self) -> frozenset[str]:
         """The attempts and the claims that a task of this process makes here and is to settle."""
-        return self.starting | self._claiming
+        return self.starting | self.claiming
 
     @property
     def in_flight(self) -> int:
@@ -175,14 +176,6 @@ class HostState:
     def hold(self, internal_id: str, wanted: Wanted) -> None:
         """Take the reservation, the pins and a start slot for an attempt."""
         self._in_flight[internal_id] = _InFlight(wanted.reservation, wanted.ports)
-
-    def begin_claim(self, internal_id: str) -> None:
-        """Leave what becomes of a standby to the task that claims it."""
-        self._claiming.add(internal_id)
-
-    def end_claim(self, internal_id: str) -> None:
-        """Take what becomes of a standby back from its task."""
-        self._claiming.discard(internal_id)
 
     def give_back(self, internal_id: str) -> None:
         """Return what an attempt that came to nothing holds. Idempotent."""

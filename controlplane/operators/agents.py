@@ -15,8 +15,7 @@ from controlplane.operators.fleet import check_undeclared
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.enrolment import RevokedAgent, revoked
-from controlplane.storage.tables.fleet import AgentRow, remove_agent
-from controlplane.storage.tables.hosts import DrainOrder, order_drain
+from controlplane.storage.tables.fleet import AgentRow, DrainOrder, order_drain, remove_agent
 from tiltyard.runtime.clock import Clock, to_ms
 
 ORDER_WAIT = 2.0

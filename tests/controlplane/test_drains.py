@@ -10,7 +10,7 @@ import pytest
 from controlplane.agent_rpc.wire import MAX_REVISION, watch_message_in
 from controlplane.domain.contract import Drain, HostReported
 from controlplane.storage.engine.store import Actor
-from controlplane.storage.tables.hosts import DrainOrder, order_drain
+from controlplane.storage.tables.fleet import DrainOrder, order_drain
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2

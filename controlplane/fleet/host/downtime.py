@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from controlplane.domain.errors import StoreError
 from controlplane.fleet.host.state import HostState
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.hosts import lose, note_downtime, note_report
+from controlplane.storage.tables.fleet import lose, note_downtime, note_report
 from tiltyard.runtime.clock import Clock, to_ms
 from tiltyard.runtime.logging.events import get_logger
 

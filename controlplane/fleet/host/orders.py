@@ -13,7 +13,7 @@ from controlplane.fleet.host.delivery import Deliveries
 from controlplane.fleet.host.state import HostState
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.claims import held_claim
-from controlplane.storage.tables.hosts import learn_drain
+from controlplane.storage.tables.fleet import learn_drain
 from controlplane.storage.tables.reports import Reports
 from controlplane.storage.tables.session_rows import end_session, has_row, note_stopped
 from tiltyard.contract import EndReason, ErrorReason, SessionSpec, State

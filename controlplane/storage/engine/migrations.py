@@ -5,8 +5,7 @@ from sqlite_utils import Database
 from controlplane.domain.errors import StoreError
 
 _FIRST = """
--- Accounts and tokens. A removed account is gone for every caller; what it had is removed in
--- portions, and its row last.
+-- A removed account is gone for every caller; its row goes last.
 CREATE TABLE account (
     name TEXT PRIMARY KEY,
     created_ms INTEGER NOT NULL,
@@ -36,8 +35,7 @@ CREATE INDEX token_by_revocation ON token(revoked_ms) WHERE revoked_ms IS NOT NU
 CREATE INDEX token_by_expiry ON token(expire_ms) WHERE expire_ms IS NOT NULL;
 CREATE INDEX unrevoked_token ON token(account, expire_ms) WHERE revoked_ms IS NULL;
 
--- Applications, their tags and warm pools, and the registries of their images. The password is
--- sealed with a key that is not in the database; NULL where there is no user name.
+-- The password is sealed with a key that is not in the database.
 CREATE TABLE registry (
     name TEXT PRIMARY KEY,
     address TEXT NOT NULL,
@@ -89,8 +87,7 @@ CREATE TABLE tag (
 -- Every image that ever stood for a tag: hosts are asked to remove those, and no other.
 CREATE TABLE image (reference TEXT PRIMARY KEY) STRICT;
 
--- What an account wants kept ready. Hosts know a pool by its `id`; `revision` grows with every
--- change of it.
+-- `revision` grows with every change.
 CREATE TABLE warm_pool (
     account TEXT NOT NULL,
     application TEXT NOT NULL,
@@ -107,14 +104,8 @@ CREATE TABLE warm_pool (
     FOREIGN KEY (account, application) REFERENCES application(account, name)
 ) STRICT;
 
--- Agents. One that was enrolled has an `id`, which its certificate names; one that the settings
--- declare has none. A revoked one stays until it is removed. A removed one is in no region and no
--- node pool: its row stays for the sessions that it had.
--- `authority` is the fingerprint of the authority that signed the certificate; `trusts_former` is
--- 1 while the host trusts the authority before it as well.
--- The newest order to drain the host has `drain_revision`, which the host keeps as well.
--- `heard_ms`, exact to a minute, is when the host last reported; `silent_ms` for how long it had
--- not since, while a control plane listened; `lost_ms` when its sessions were given up for that.
+-- A removed agent is in no region and no node pool: its row stays for the sessions that it had.
+-- `AgentRow` describes the rest.
 CREATE TABLE agent (
     name TEXT PRIMARY KEY,
     address TEXT NOT NULL,
@@ -147,13 +138,10 @@ CREATE TABLE enrolment_token (
     used_ms INTEGER
 ) STRICT;
 
--- Sessions, from the moment that the id is taken until they are forgotten. `agent` is NULL before
--- the first attempt; `confirmed` is 0 until an agent has reported that the attempt or the claimed
--- standby in `internal_id` runs. An account addresses a session by either of its ids.
+-- From the moment that the id is taken until the session is forgotten; see `Session`.
 -- `started_ms` is when the start began by the host's clock: of two sessions with one id the later
 -- one stays. `adopted_ended` is 1 for one that had ended before this database knew of it.
--- `claim` is the request to the host of a standby, as JSON, in case it has to be made again; NULL
--- for a cold start. `player_count` is the number of its rows in `player`.
+-- `claim` is the request to the host of a standby, as JSON, in case it has to be made again.
 CREATE TABLE session (
     number INTEGER PRIMARY KEY,
     account TEXT NOT NULL REFERENCES account(name),
@@ -186,8 +174,7 @@ CREATE TABLE session (
 ) STRICT;
 CREATE INDEX session_by_end ON session(ended_ms) WHERE ended_ms IS NOT NULL;
 CREATE INDEX session_by_account ON session(account);
--- Of live sessions alone, and small. The time of their end, which they have not, is a column of
--- these so that a query which asks for it needs nothing but the index.
+-- Of live sessions alone; with `ended_ms`, so that a query needs nothing but the index.
 CREATE INDEX live_session ON session(ended_ms) WHERE ended_ms IS NULL;
 CREATE INDEX live_session_by_account ON session(account, ended_ms) WHERE ended_ms IS NULL;
 CREATE INDEX live_session_by_agent ON session(agent, ended_ms) WHERE ended_ms IS NULL;

@@ -8,8 +8,7 @@ import pytest
 from controlplane.domain.errors import StoreError
 from controlplane.fleet.host.downtime import LONGEST_GAP, WRITE_INTERVAL, Downtime
 from controlplane.fleet.host.state import HostState
-from controlplane.storage.tables.fleet import AgentRow
-from controlplane.storage.tables.hosts import note_downtime, note_report
+from controlplane.storage.tables.fleet import AgentRow, note_downtime, note_report
 from tests.support.fake_clock import FakeClock
 
 LOST_AFTER = 3600.0

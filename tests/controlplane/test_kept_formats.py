@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from sqlite_utils import Database
 
-from controlplane.domain.errors import StoreError
 from controlplane.pki.authority import Authority
 from controlplane.pki.tickets import TicketKey
 from controlplane.registries.vault import Vault
@@ -60,16 +59,6 @@ def _migrated(path: Path) -> set[tuple[str, str, str]]:
 def test_a_kept_database_becomes_what_a_new_one_is(schema: str, tmp_path: Path) -> None:
     path = put_back(schema, tmp_path / "state")
     assert _migrated(path) == _migrated(tmp_path / "new.db")
-
-
-async def test_a_newer_database_is_left_as_it_is(tmp_path: Path) -> None:
-    path, newer = put_back(SCHEMAS[-1], tmp_path / "state"), len(MIGRATIONS) + 1
-    with closing(sqlite3.connect(path)) as database:
-        database.execute(f"PRAGMA user_version={newer}")
-    before = rows_of(path)
-    with pytest.raises(StoreError, match=f"its schema {newer} is newer"):
-        await _opened(path)
-    assert rows_of(path) == before
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from controlplane.settings.model import Config
 from tests.support.controlplane.fake_agent import Script, refusing
 from tests.support.controlplane.system import Answer, System, assert_error
 from tests.support.fake_clock import FakeClock
@@ -145,19 +144,12 @@ async def test_a_session_that_ends_by_itself_or_is_lost_gives_its_quota_back(
 # ---- start rates
 
 
-class Regions(System):
-    """A host in each of two regions, and a clock for the start rate that only the test moves."""
+class Bounded(System):
+    """A clock for the start rate that only the test moves."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder, agents=2, start_rate=RATE, start_burst=BURST)
+        super().__init__(folder, start_rate=RATE, start_burst=BURST)
         self.starts_clock = FakeClock(time.time())
-
-    @property
-    def config(self) -> Config:
-        config = super().config
-        here, there = config.agents
-        moved = there.model_copy(update={"region": "elsewhere"})
-        return config.model_copy(update={"agents": (here, moved)})
 
     async def serve(self) -> None:
         await super().serve()
@@ -166,44 +158,33 @@ class Regions(System):
 
 
 @pytest.fixture
-async def regions(tmp_path: Path) -> AsyncIterator[Regions]:
-    async with Regions(tmp_path) as running:
-        for account in ("alice", "bob"):
-            await running.make_application(
-                account=account, repository=f"studio/{account}", regions=["local", "elsewhere"]
-            )
+async def bounded(tmp_path: Path) -> AsyncIterator[Bounded]:
+    async with Bounded(tmp_path) as running:
+        await running.make_application()
         yield running
 
 
-async def test_a_burst_is_what_passes_and_retry_after_is_true(regions: Regions) -> None:
+async def test_a_burst_is_what_passes_and_retry_after_is_true(bounded: Bounded) -> None:
     ids = [f"s{number}" for number in range(CALLERS)]
-    answers = await _race(regions, ids)
+    answers = await _race(bounded, ids)
     assert _statuses(answers) == {201: BURST, 420: CALLERS - BURST}
     started = set(_started(answers))
-    for number in range(3):
-        for answer in answers:
-            if answer.status == 420:
-                assert_error(answer, 420)
-                assert answer.headers["Retry-After"] == str(WAIT)
-        refused = [name for name in ids if name not in started]
-        for seconds, left in ((0.5, "2"), (WAIT - 0.51, "1")):  # whole seconds, never too few
-            regions.starts_clock.stall(seconds)
-            early = await _race(regions, refused)
-            assert _statuses(early) == {420: CALLERS - BURST - number}
-            assert {answer.headers["Retry-After"] for answer in early} == {left}
-        regions.starts_clock.stall(0.01)
-        answers = await _race(regions, refused)
-        assert _statuses(answers) == {201: 1, 420: CALLERS - BURST - number - 1}
-        started |= set(_started(answers))
-    regions.starts_clock.stall(1000.0)
-    later = await _race(regions)
+    refused = [answer for answer in answers if answer.status == 420]
+    assert_error(refused[0], 420)
+    assert {answer.headers["Retry-After"] for answer in refused} == {str(WAIT)}
+    bounded.starts_clock.stall(WAIT)
+    answers = await _race(bounded, [name for name in ids if name not in started])
+    assert _statuses(answers) == {201: 1, 420: CALLERS - BURST - 1}
+    started |= set(_started(answers))
+    bounded.starts_clock.stall(1000.0)
+    later = await _race(bounded)
     # The audit has what was tried. Refusals cost nothing, so that they would fill it.
     tried = started | set(_started(later))
     sql = "SELECT object FROM event WHERE kind='session.reserved'"
-    assert sorted(row[0] for row in await regions.rows(sql)) == sorted(tried)
-    assert not await regions.rows("SELECT 1 FROM event WHERE kind='session.not_started'")
+    assert sorted(row[0] for row in await bounded.rows(sql)) == sorted(tried)
+    assert not await bounded.rows("SELECT 1 FROM event WHERE kind='session.not_started'")
     assert _statuses(later) == {201: BURST, 420: CALLERS - BURST}  # a bucket holds no more
-    assert {str(row[0]) for row in await regions.rows("SELECT id FROM session")} == (
+    assert {str(row[0]) for row in await bounded.rows("SELECT id FROM session")} == (
         started | set(_started(later))
     )
 
@@ -220,28 +201,14 @@ async def test_a_second_attempt_is_the_same_start_in_the_audit(tmp_path: Path) -
         assert await system.rows(sql) == [("session.reserved",), ("session.not_started",)]
 
 
-async def test_what_is_refused_before_the_rate_takes_nothing_of_it(regions: Regions) -> None:
-    assert (await regions.start(id="x")).status == 201
-    assert _statuses(await _race(regions, ["x"] * CALLERS)) == {409: CALLERS}
-    await _limit(regions, sessions=1)
-    assert _statuses(await _race(regions)) == {402: CALLERS}
+async def test_what_is_refused_before_the_rate_takes_nothing_of_it(bounded: Bounded) -> None:
+    assert (await bounded.start(id="x")).status == 201
+    assert _statuses(await _race(bounded, ["x"] * CALLERS)) == {409: CALLERS}
+    await _limit(bounded, sessions=1)
+    assert _statuses(await _race(bounded)) == {402: CALLERS}
     missing: list[dict[str, Any]] = [{"image": "none"}, {"version": "none"}, {"location": "none"}]
     bad: list[dict[str, Any]] = [{"ttl": "x"}, {"ports": [{"container": 1, "host": 1}]}]
     for fields in missing + bad:
-        assert (await regions.start(**fields)).status == (404 if fields in missing else 422)
-    await _limit(regions)
-    assert _statuses(await _race(regions)) == {201: BURST - 1, 420: CALLERS - BURST + 1}
-
-
-async def test_accounts_and_regions_have_buckets_of_their_own(regions: Regions) -> None:
-    for account in ("alice", "bob"):
-        for location in ("local", "elsewhere"):
-            body = {"location": location, "image": "game"}
-            answers = await asyncio.gather(
-                *(
-                    regions.call("POST", "/session", account=account, json=body)
-                    for _ in range(CALLERS)
-                )
-            )
-            assert _statuses(answers) == {201: BURST, 420: CALLERS - BURST}
-    assert [len(agent.live) for agent in regions.agents] == [2 * BURST, 2 * BURST]
+        assert (await bounded.start(**fields)).status == (404 if fields in missing else 422)
+    await _limit(bounded)
+    assert _statuses(await _race(bounded)) == {201: BURST - 1, 420: CALLERS - BURST + 1}

@@ -26,13 +26,13 @@ class InitialTokens:
         return json.dumps({"accounts": self.accounts, "operator_token": self.operator_token})
 
 
+@dataclass(frozen=True, slots=True)
 class Accounts:
     """Use cases on accounts."""
 
-    def __init__(self, store: Store, clock: Clock, metrics: HttpMetrics | None = None) -> None:
-        self._store = store
-        self._clock = clock
-        self._metrics = metrics or HttpMetrics()
+    store: Store
+    clock: Clock
+    metrics: HttpMetrics
 
     async def authenticate(self, token: str, address: str = "") -> Caller:
         """Find whose token this is, presented from an address.
@@ -46,10 +46,10 @@ class Accounts:
         presented, caller = parse(token), None
         if presented is not None:
             queue_as(f"token {presented.token_id}")
-            now = self._clock.time()
-            caller = await accounts.find_caller(self._store, presented, address, now)
+            now = self.clock.time()
+            caller = await accounts.find_caller(self.store, presented, address, now)
         if caller is None:
-            self._metrics.authentication_failures.inc()
+            self.metrics.authentication_failures.inc()
             raise UnauthorizedError
         queue_as(caller.account)
         return caller
@@ -61,13 +61,13 @@ class Accounts:
 
         `new_operator_token` makes an operator's token in any case.
         """
-        made, now = InitialTokens(), self._clock.time()
+        made, now = InitialTokens(), self.clock.time()
         for name in names:
             token = mint()
-            if await self._store.run(accounts.create_account, name, token, INITIALISER, now):
+            if await self.store.run(accounts.create_account, name, token, INITIALISER, now):
                 made.accounts[name] = token.text
         operator, another = mint(), new_operator_token
         create = accounts.create_operator_token
-        if await self._store.run(create, operator, now, another=another):
+        if await self.store.run(create, operator, now, another=another):
             made.operator_token = operator.text
         return made

@@ -97,8 +97,8 @@ class Obstacle(NamedTuple):
     """One thing that keeps a session from a host, with the figures that show it.
 
     `wanted` is more than `free`; `held` is how much more would be free without the starts that
-    are under way. Cores are billionths, memory is bytes. For a silent host these are the seconds
-    allowed and passed without a report, for a busy one the starts at a time and those under way.
+    are under way. Cores are billionths, memory is bytes. For an unresponsive host these are the
+    seconds allowed and passed, for a busy one the starts at a time and those under way.
     """
 
     kind: ObstacleKind

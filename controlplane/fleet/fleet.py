@@ -58,7 +58,7 @@ class Fleet:
         self._store = store
         self.reports = reports
         self.standbys = Standbys()
-        """Those of all hosts; who takes one claims it."""
+        """Those of all hosts."""
         self.placement_silence = placement_silence
         """Seconds of silence after which no session is placed on a host."""
         self.unreachable_after = unreachable_after
@@ -168,7 +168,7 @@ class Fleet:
         return self._listening.now()
 
     def silent_seconds(self, host: Host) -> float:
-        """Return for how long a host was silent while it was listened to."""
+        """Return for how long a host was unresponsive while this program listened."""
         return host.silent_seconds(self._listening.now())
 
     def is_responsive(self, agent: str | None) -> bool:

@@ -6,6 +6,7 @@ host costs at most a dozen echoes in an interval, whatever it announces.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import KW_ONLY, dataclass, field
 from random import Random
 
 from controlplane.fleet.fleet import Fleet
@@ -20,7 +21,7 @@ TIMEOUT = 1.0
 """Seconds for a reply: hosts that are farther away are useless for games."""
 
 LOOK = 1.0
-"""Seconds between two looks at who is due: a new host waits no longer."""
+"""Seconds between two looks for hosts that are due."""
 
 AT_ONCE = 64
 """Echoes under way at the same time."""
@@ -29,44 +30,37 @@ JITTER = 0.1
 """Part of the interval by which each wait differs, against a thundering herd."""
 
 
+@dataclass(slots=True)
 class Pinger:
     """Owns the measuring of a fleet."""
 
-    def __init__(
-        self,
-        fleet: Fleet,
-        *,
-        interval: float,
-        clock: Clock,
-        random: Random | None = None,
-        ping: Callable[[str, float], Awaitable[float | None]] = ping,
-    ) -> None:
-        """Ask every `interval` seconds, never when it is 0, by `ping`, as `icmp.ping` does."""
-        self._fleet = fleet
-        self._interval = interval
-        self._clock = clock
-        self._random = random or Random()  # noqa: S311  # spreads waits, no secret
-        self._ping = ping
-        self._slots = asyncio.Semaphore(AT_ONCE)
-        self._logged = ""
+    fleet: Fleet
+    _: KW_ONLY
+    interval: float
+    """Seconds between two measurements of a host; 0 for none."""
+    clock: Clock
+    random: Random = field(default_factory=Random)
+    ping: Callable[[str, float], Awaitable[float | None]] = ping
+    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    _logged: str = ""
 
     async def run(self) -> None:
         """Measure until cancelled; return at once when nothing is to be measured."""
-        if not self._interval:
+        if not self.interval:
             return
         async with asyncio.TaskGroup() as group:
             while True:
-                now = self._clock.monotonic()
-                for host in self._fleet.hosts:
+                now = self.clock.monotonic()
+                for host in self.fleet.hosts:
                     if self._is_due(host, now):
                         host.latency.due = float("inf")
                         group.create_task(self._measure(host), name=f"ping {host.name}")
-                await self._clock.sleep(LOOK)
+                await self.clock.sleep(LOOK)
 
     def _is_due(self, host: Host, now: float) -> bool:
         latency = host.latency
         return (
-            latency.due <= now and bool(latency.addresses) and self._fleet.is_responsive(host.name)
+            latency.due <= now and bool(latency.addresses) and self.fleet.is_responsive(host.name)
         )
 
     async def _measure(self, host: Host) -> None:
@@ -79,12 +73,12 @@ class Pinger:
                 self._log(f"cannot measure latency: {error}")
                 break
             self._log("")
-        wait = self._interval * (1 + JITTER * (2 * self._random.random() - 1))
-        host.latency.due = self._clock.monotonic() + wait
+        wait = self.interval * (1 + JITTER * (2 * self.random.random() - 1))
+        host.latency.due = self.clock.monotonic() + wait
 
     async def _echo(self, address: str) -> float | None:
         async with self._slots:
-            return await self._ping(address, TIMEOUT)
+            return await self.ping(address, TIMEOUT)
 
     def _log(self, text: str) -> None:
         """Log why nothing can be measured, once, and that it can again."""

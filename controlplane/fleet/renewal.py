@@ -29,7 +29,7 @@ from tiltyard.runtime.tasks import first_completed
 log = get_logger(__name__)
 
 INTERVAL = 600.0
-"""Seconds between two looks; who could not be renewed has ten days of them."""
+"""Seconds between two looks; a failed renewal can be repeated for ten days."""
 
 MOVE_INTERVAL = 2.0
 """Seconds between two looks for hosts that are to move to the current authority."""
@@ -38,7 +38,7 @@ MOVE_AGAIN = 5.0
 """Seconds until a host is asked again that could not be moved."""
 
 CALL_OTHERWISE = 5.0
-"""Seconds for which a silent host is called with one certificate before another is tried."""
+"""Seconds for which an unresponsive host is called with one certificate, before the other."""
 
 AT_ONCE = 16
 """Agents that are renewed at the same time."""
@@ -77,7 +77,7 @@ class Renewal:
         self._called_otherwise_at = self.clock.monotonic()
 
     async def run(self) -> None:
-        """Renew what is due and move who is to move, now and then, until cancelled."""
+        """Renew and move what is due, periodically, until cancelled."""
         while True:
             await self.renew()
             looked_at = self.clock.monotonic()
@@ -102,7 +102,7 @@ class Renewal:
         return self._causes.get(host.name, "")
 
     async def move(self) -> None:
-        """Move the hosts that are to move and are heard."""
+        """Move the hosts that have not moved and are responsive."""
         unmoved = self.unmoved()
         names = {host.name for host in unmoved}
         self._causes = {name: cause for name, cause in self._causes.items() if name in names}

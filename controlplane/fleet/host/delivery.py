@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TypeVar
 
@@ -20,14 +21,14 @@ MAX_BACK_OFF = 2.0
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
 class Deliveries:
     """Owns the calls that one host has not answered yet, at most one for each key."""
 
-    def __init__(self, agent: str, clock: Clock, random: Random) -> None:
-        self._agent = agent
-        self._clock = clock
-        self._random = random
-        self._tasks = TaskOwner[Any]()
+    agent: str
+    clock: Clock
+    random: Random
+    _tasks: TaskOwner[Any] = field(default_factory=TaskOwner)
 
     def get(self, *key: str) -> "asyncio.Task[Any] | None":
         """Return the task of a key while it runs."""
@@ -42,9 +43,9 @@ class Deliveries:
         """
         return self._tasks.start(
             self._repeat(attempt, failed),
-            f"{' '.join(key)} on {self._agent}",
+            f"{' '.join(key)} on {self.agent}",
             key=key,
-            context=task_context("request", "account", agent=self._agent),
+            context=task_context("request", "account", agent=self.agent),
         )
 
     async def close(self) -> None:
@@ -55,7 +56,7 @@ class Deliveries:
         self, attempt: Callable[[], Awaitable[T]], failed: Callable[..., object]
     ) -> T:
         logged = ""
-        back_off = BackOff(self._clock, self._random, first=FIRST_RETRY, longest=MAX_BACK_OFF)
+        back_off = BackOff(self.clock, self.random, first=FIRST_RETRY, longest=MAX_BACK_OFF)
         while True:
             try:
                 return await attempt()

@@ -58,7 +58,7 @@ class HostLatency:
 
     @property
     def answering(self) -> tuple[str, ...]:
-        """Those that are not known to be silent."""
+        """Those that may answer."""
         return tuple(a for a, found in self._addresses.items() if found.misses < MAX_MISSES)
 
     @property

@@ -138,7 +138,7 @@ class DrainOrders:
             self.host.acknowledge_drain(order)
             self.host.notify()
             if self.host.report is None:
-                return  # what it reports first tells whether more is pending
+                return  # its first report shows whether more is pending
 
 
 AT_ONCE = 4
@@ -218,7 +218,7 @@ class PoolOrders:
 
 
 CLAIM_TIMEOUT = 10.0
-"""A host writes the claim to its disk, and the file that tells the game."""
+"""A host writes the claim to its disk, and the file that the game reads."""
 
 
 @dataclass(frozen=True, slots=True)

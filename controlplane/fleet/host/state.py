@@ -42,7 +42,7 @@ MAX_SESSIONS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A session as it was last heard of, and from which incarnation."""
+    """A session as it was last reported, and by which incarnation."""
 
     session: HostSession
     incarnation: str
@@ -91,7 +91,7 @@ class HostState:
         self.drain = row.drain
         """The newest order to drain or not, given to us or on the host."""
         self.lost_ms = row.lost_ms
-        """When what lives on the silent host was given up; None when it was not."""
+        """When what lives on the unresponsive host was given up, if it was."""
         self.latency = HostLatency()
         self.failures = StartFailures()
         self.unclaimed: set[str] = set()
@@ -116,7 +116,7 @@ class HostState:
 
     @property
     def under_way(self) -> frozenset[str]:
-        """The attempts and the claims that a task of this process makes here and is to settle."""
+        """The attempts and the claims whose outcome a task of this process handles."""
         return self.starting | self.claiming
 
     @property

@@ -93,7 +93,7 @@ class Sessions:
         Raises:
             NotFoundError: The account has none of that id.
         """
-        found = await describe(self._store, caller.account, session_id)
+        found = await self._store.look(describe, caller.account, session_id)
         if found is None:
             raise NotFoundError("session", session_id)
         session, players = found
@@ -108,7 +108,7 @@ class Sessions:
             NotFoundError: The account has no session of that id that has not ended.
             InvalidRequestError: It would have too many players; none of these joined.
         """
-        joined = await join(self._store, caller.account, session_id, players)
+        joined = await self._store.run(join, caller.account, session_id, players)
         await self._reach("players.joined")
         return joined
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from controlplane.api.operations.fields import MAX_JSON_BYTES
-from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.players import FEW, MAX_PLAYERS
+from controlplane.storage.tables.players import MAX_PLAYERS
 from tests.support.controlplane.system import APPLICATION, Answer, System, assert_error
 
 
@@ -54,41 +53,15 @@ async def test_players_of_a_session_are_limited(system: System) -> None:
     assert (await join(system, "c")).json["players"][-1] == "c"
 
 
-async def test_few_players_and_more_are_in_the_order_of_joining(system: System) -> None:
-    await fill(system, FEW - 1)
-    expected = [f"p{number}" for number in range(1, FEW)]
+async def test_players_are_in_the_order_of_joining(system: System) -> None:
+    await fill(system, 3)
+    expected = [f"p{number}" for number in range(1, 4)]
     for name in ("b", "a", "b"):
         joined = (await join(system, name, "p1")).json
         expected += [] if name in expected else [name]
         assert (joined["count"], joined["players"]) == (len(expected), expected)
         described = (await system.call("GET", "/session/m")).json["players"]
         assert described == {"joined": expected, "joinedCount": len(expected)}
-
-
-async def test_a_join_answers_with_what_it_made(
-    system: System, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Others join and leave between the commit and the reading, where more than few are read."""
-    monkeypatch.setattr("controlplane.storage.tables.players.FEW", 0)
-    assert (await join(system, "a", "b")).status == 200
-    read, before = Store.read, [True]
-
-    async def late(*args: Any) -> Any:
-        if before.pop():
-            before.append(False)
-            assert (await join(system, "later")).status == 200
-            body = {"players": ["c", "b"]}
-            assert (await system.call("DELETE", "/session/player/leave", json=body)).status == 200
-            assert (await join(system, "c")).status == 200
-        elif not before:
-            before.append(False)
-        return await read(*args)
-
-    monkeypatch.setattr(Store, "read", late)
-    joined = await join(system, "d", "c")
-    assert joined.json == {"count": 3, "players": ["a", "d", "c"]}
-    monkeypatch.undo()
-    assert (await join(system, "a")).json["players"] == ["a", "d", "later", "c"]
 
 
 async def test_valid_tokens_of_an_account_are_limited(

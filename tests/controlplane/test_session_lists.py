@@ -335,7 +335,7 @@ async def test_counts_are_right_whatever_happens_at_once(store: Store, seed: int
             lambda: add(session_id),
             lambda: store.run(players.leave_all, "alice", some),
             lambda: store.run(players.leave, "alice", session_id, some),
-            lambda: players.join(store, "alice", session_id, some),
+            lambda: store.run(players.join, "alice", session_id, some),
         ]
         with suppress(ConflictError, NotFoundError):
             await chance.choices(deeds, weights=(1, 1, 2, 1, 3, 4))[0]()
@@ -358,7 +358,7 @@ async def test_counts_are_right_whatever_happens_at_once(store: Store, seed: int
 async def test_what_leaves_answer_is_what_is_left(store: Store) -> None:
     for session_id in ('a"b', "c"):
         await store.run(reserve, new_session(session_id))
-        await players.join(store, "alice", session_id, ["p", "q", "r"])
+        await store.run(players.join, "alice", session_id, ["p", "q", "r"])
     assert await store.run(players.leave, "alice", 'a"b', ["p", "x"]) == 2
     assert await store.run(players.leave, "alice", 'a"b', ["p"]) == 2
     assert await store.run(players.leave_all, "alice", ["q", "x"]) == 3

@@ -3,10 +3,9 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from controlplane.domain.errors import InvalidRequestError, NotFoundError, Violation
-from controlplane.storage.engine.store import Database, Store
+from controlplane.storage.engine.store import Database
 from controlplane.storage.tables.session_rows import id_of
 from controlplane.storage.tables.sessions import Session, read_session
 
@@ -21,70 +20,47 @@ _FULL = (
     " as JSON"
 )
 
-_MAX_ID_BYTES = 256 * len(r"\ud83c\udfae") + len('"", ')
-"""Of one id as JSON."""
-
-FEW = 100
-"""Players that are read where others wait: some 0.1 ms. More are read beside those."""
-
 _LIVE = "SELECT id FROM session WHERE account=:account AND ended_ms IS NULL"
-_JOINED = "SELECT sequence, player FROM player WHERE account=:account AND session=:session"
 _NAMED = "player IN (SELECT value FROM json_each(:players))"
 
 
-class _Joined(NamedTuple):
-    """The session, the number of the last player of all, and the players of a call with theirs."""
-
-    session_id: str
-    last: int
-    named: list[tuple[int, str]]
-
-
-async def describe(
-    store: Store, account: str, session_id: str
-) -> tuple[Session, list[str]] | None:
-    """Read a session by its id or internal id, with its players in the order of joining.
-
-    Few players are those of the moment as of which the session is read.
-    """
-    found = await store.look(_described, account, session_id)
-    if found is None:
-        return None
-    session, players = found
-    if players is None:
-        players = await store.read(joined, account, session.id)
-    return session, players
-
-
-def _described(
-    db: Database, account: str, session_id: str
-) -> tuple[Session, list[str] | None] | None:
+def describe(db: Database, account: str, session_id: str) -> tuple[Session, list[str]] | None:
+    """Read a session by its id or internal id, with its players in the order of joining."""
     session = read_session(db, account, session_id)
-    if session is None:
-        return None
-    return session, _few(db, account, session.id, session.player_count)
+    return None if session is None else (session, joined(db, account, session.id))
 
 
 def joined(db: Database, account: str, session_id: str) -> list[str]:
     """Read the players of a session in the order of joining."""
-    rows = db.execute(f"{_JOINED} ORDER BY sequence", {"account": account, "session": session_id})
-    return [player for _, player in rows]
+    sql = "SELECT player FROM player WHERE account=:account AND session=:session ORDER BY sequence"
+    rows = db.execute(sql, {"account": account, "session": session_id})
+    return [player for (player,) in rows]
 
 
-async def join(store: Store, account: str, session_id: str, players: Sequence[str]) -> list[str]:
+def join(db: Database, account: str, name: str, players: Sequence[str]) -> list[str]:
     """Add players that are not joined yet; return all that are, in the order of joining.
 
     Raises:
         NotFoundError: No session of that id or internal id lives.
         InvalidRequestError: It would have too many players; none of these joined.
     """
-    added = await store.run(_join, account, session_id, players)
-    if not isinstance(added, _Joined):
-        return added
-    # All of them are read beside the transactions. Who joined later is left out, and who of
-    # this call has left again stays in: the answer has what the call made.
-    found = await store.read(_joined_until, account, added.session_id, added.last)
-    return [player for _, player in sorted({*found, *added.named})]
+    session_id = id_of(db, account, name) or name
+    values = {"account": account, "session": session_id, "players": json.dumps(players)}
+    live = "SELECT 1 FROM session WHERE account=:account AND id=:session AND ended_ms IS NULL"
+    if not db.execute(live, values).fetchone():
+        raise NotFoundError("session", name)
+    inserted = db.execute(
+        "INSERT OR IGNORE INTO player(account, session, player)"
+        " SELECT :account, :session, value FROM json_each(:players) ORDER BY key",
+        values,
+    )
+    everyone = joined(db, account, session_id)
+    if inserted.rowcount and (
+        len(everyone) > MAX_PLAYERS or len(json.dumps(everyone)) > MAX_PLAYERS_BYTES
+    ):
+        raise InvalidRequestError((Violation("players", _FULL),))
+    _count(db, account, session_id, inserted.rowcount)
+    return everyone
 
 
 def leave(db: Database, account: str, session_id: str, players: Sequence[str]) -> int:
@@ -122,59 +98,6 @@ def leave_all(db: Database, account: str, players: Sequence[str]) -> int:
     if left is None:
         raise NotFoundError("player", players[0])
     return left
-
-
-def _join(db: Database, account: str, name: str, players: Sequence[str]) -> _Joined | list[str]:
-    """Add players, and return all that are joined where these are few."""
-    session_id = id_of(db, account, name) or name
-    values = {"account": account, "session": session_id, "players": json.dumps(players)}
-    live = db.execute(
-        "SELECT player_count FROM session"
-        " WHERE account=:account AND id=:session AND ended_ms IS NULL",
-        values,
-    ).fetchone()
-    if live is None:
-        raise NotFoundError("session", name)
-    before = db.execute(f"{_JOINED} AND {_NAMED}", values).fetchall()
-    new = len(set(players)) - len(before)
-    if new and not _have_room(db, account, session_id, live[0] + new, players):
-        raise InvalidRequestError((Violation("players", _FULL),))
-    inserted = db.execute(
-        "INSERT OR IGNORE INTO player(account, session, player)"
-        " SELECT :account, :session, value FROM json_each(:players) ORDER BY key",
-        values,
-    )
-    _count(db, account, session_id, inserted.rowcount)
-    few = _few(db, account, session_id, live[0] + inserted.rowcount)
-    if few is not None:
-        return few
-    named = db.execute(f"{_JOINED} AND {_NAMED}", values).fetchall()
-    last = db.execute("SELECT max(sequence) FROM player").fetchone()[0]
-    return _Joined(session_id, int(last), named)
-
-
-def _joined_until(db: Database, account: str, session_id: str, last: int) -> list[tuple[int, str]]:
-    values = {"account": account, "session": session_id, "last": last}
-    return db.execute(f"{_JOINED} AND sequence <= :last", values).fetchall()
-
-
-def _have_room(
-    db: Database, account: str, session_id: str, count: int, players: Sequence[str]
-) -> bool:
-    """Return whether a session may have `count` players once these have joined it."""
-    if count > MAX_PLAYERS:
-        return False
-    if count * _MAX_ID_BYTES <= MAX_PLAYERS_BYTES:
-        return True
-    others = joined(db, account, session_id)
-    return len(json.dumps(list({*others, *players}))) <= MAX_PLAYERS_BYTES
-
-
-def _few(db: Database, account: str, session_id: str, count: int) -> list[str] | None:
-    """Read `count` players in the order of joining; None where they are not few."""
-    if count > FEW:
-        return None
-    return joined(db, account, session_id) if count else []
 
 
 def _left(db: Database, account: str, session_ids: Sequence[str]) -> int | None:

@@ -72,7 +72,7 @@ async def test_a_failed_claim_gives_way_and_keeps_the_players_of_its_id(
 ) -> None:
     failed = FailedClaim("x", STANDBY, unanswered=False)
     await store.run(reserve, warm("x"))
-    assert await join(store, "alice", "x", ["p"]) == ["p"]
+    assert await store.run(join, "alice", "x", ["p"]) == ["p"]
     await store.run(reserve, warm(next_id, Attempt("next", "h", "")), failed)
     kept = await rows(store, "SELECT id, internal_id, player_count FROM session")
     assert kept == [(next_id, "next", 1 if next_id == "x" else 0)]

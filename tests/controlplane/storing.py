@@ -19,7 +19,7 @@ from typing import Any
 from tests.support.controlplane.enrolling import Enrolling
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.system import Answer
-from tiltyard.runtime.clock import unix_ms
+from tiltyard.runtime.clock import to_ms
 
 DATABASE = "database.sql"
 KEYS = ("authority.pem", "registry.key", "ticket.key")
@@ -77,7 +77,7 @@ async def _play(system: Enrolling) -> dict[str, Any]:
     started = system.agent.started[0]
     identity = started.spec.identity
     return {
-        "now_ms": unix_ms(system.control_plane._clock),
+        "now_ms": to_ms(system.control_plane._clock.time()),
         "tokens": tokens,
         "ticket": {
             "agent": "a0",

@@ -12,7 +12,7 @@ from sqlite_utils import Database
 from controlplane.storage.engine.store import Actor, record_event
 from controlplane.storage.tables.audit import PORTION, AuditFilter, page_query, remove_old
 from tests.support.controlplane.system import APPLICATION, System, assert_error, eventually
-from tiltyard.runtime.clock import unix_ms
+from tiltyard.runtime.clock import to_ms
 
 ADDRESS = "203.0.113.7"
 FORWARDED = {"X-Forwarded-For": f"6.6.6.6, {ADDRESS}"}
@@ -302,7 +302,7 @@ async def test_tokens_that_ended_a_week_ago_are_forgotten_with_their_children(
     system: System,
 ) -> None:
     scopes = ["token:write"]
-    now = unix_ms(system.control_plane._clock)
+    now = to_ms(system.control_plane._clock.time())
     made: dict[str, str] = {}
     for name in ("revoked", "expired", "lately", "good"):
         root = made[name] = await system.make_token(name=name, scopes=scopes)

@@ -14,7 +14,7 @@ from controlplane.storage.tables.sessions import begin_attempt
 from tests.support.controlplane.fake_agent import FakeAgent, refusing
 from tests.support.controlplane.system import PATIENCE, Answer, System, assert_error, eventually
 from tests.support.controlplane.transactions import Go, intercept
-from tiltyard.runtime.clock import unix_ms
+from tiltyard.runtime.clock import to_ms
 
 SHORT_SPANS: dict[str, Any] = {
     "placement_silence": 3.0,
@@ -85,9 +85,9 @@ async def test_an_agent_is_shown_with_its_host(system: Operated) -> None:
         return bool((await system.agents_by_name())[busy.name]["draining"])
 
     await eventually(reported)
-    before = unix_ms(system.control_plane._clock) - 60_000
+    before = to_ms(system.control_plane._clock.time()) - 60_000
     shown = (await system.ask("GET", f"/{busy.name}")).json
-    assert before < shown.pop("heard") <= unix_ms(system.control_plane._clock)
+    assert before < shown.pop("heard") <= to_ms(system.control_plane._clock.time())
     assert shown == {
         "name": busy.name,
         "address": busy.address,
@@ -442,7 +442,7 @@ async def test_an_agent_that_is_unresponsive_for_too_long_is_lost_until_it_repor
         await system.agent.stop()
         await system.reaches("a0", "lost")
         shown = (await system.ask("GET", "/a0")).json
-        assert shown["heard"] < shown["lost"] <= unix_ms(system.control_plane._clock)
+        assert shown["heard"] < shown["lost"] <= to_ms(system.control_plane._clock.time())
         assert shown["sessions"] == 0
         assert await system.status_of("x") == "dead"
         assert_error(await system.call("DELETE", "/session/x"), 409)

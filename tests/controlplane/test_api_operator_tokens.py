@@ -15,7 +15,7 @@ from controlplane.domain.tokens import ACCOUNT_SCOPES
 from controlplane.storage.tables import tokens
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tests.support.controlplane.transactions import Go, intercept
-from tiltyard.runtime.clock import unix_ms
+from tiltyard.runtime.clock import to_ms
 
 LIMIT = 64 * 1024
 LINE = b"line 1\n"
@@ -70,12 +70,12 @@ async def expire(system: System, token: str, at_ms: int) -> None:
 
 async def test_tokens_are_listed_with_everything_but_their_secret(system: System) -> None:
     clock = system.control_plane._clock
-    before = unix_ms(clock)
+    before = to_ms(clock.time())
     scopes = ["session:read", "logs:read"]
     token = await made(system, account="alice", name="ci", scopes=scopes, expires_after="1h")
     child = await system.make_token(name="child", scopes=["session:read"])
     (found,) = [t for t in await listed(system) if t["id"] == id_of(token)]
-    assert before <= found["created"] <= unix_ms(clock)
+    assert before <= found["created"] <= to_ms(clock.time())
     assert found["expires"] - found["created"] == 3600_000
     assert {k: v for k, v in found.items() if k not in {"created", "expires"}} == {
         "id": id_of(token),

@@ -11,7 +11,7 @@ import pytest
 from controlplane.domain.tokens import ACCOUNT_SCOPES, OPERATOR_SCOPES
 from controlplane.storage.tables.accounts import LAST_USED_STEP, Caller
 from tests.support.controlplane.system import Answer, System, assert_error
-from tiltyard.runtime.clock import unix_ms
+from tiltyard.runtime.clock import to_ms
 
 LIMIT = 64 * 1024
 OPERATOR = Caller("", "operator", OPERATOR_SCOPES)
@@ -104,7 +104,7 @@ async def test_scopes_that_are_not_held_are_403(system: System) -> None:
 
 
 async def test_a_child_never_outlives_its_maker(system: System) -> None:
-    before = unix_ms(system.control_plane._clock)
+    before = to_ms(system.control_plane._clock.time())
     maker = await system.make_token(name="maker", scopes=["token:write"], expires_after="0m")
     end = await _expire_ms(system, maker)
     assert end is not None
@@ -144,7 +144,7 @@ async def test_the_last_use_is_kept(system: System) -> None:
     token = await system.make_token(name="x", scopes=["session:read"])
     sql = "SELECT last_used_ms FROM token WHERE id=?"
     assert await system.rows(sql, _id(token)) == [(None,)]
-    before = unix_ms(system.control_plane._clock)
+    before = to_ms(system.control_plane._clock.time())
     await system.call("GET", "/session", token=token)
     used = (await system.rows(sql, _id(token)))[0][0]
     assert before <= used

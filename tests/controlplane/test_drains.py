@@ -14,7 +14,7 @@ from controlplane.storage.tables.fleet import DrainOrder, order_drain
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2
-from tiltyard.runtime.clock import unix_ms
+from tiltyard.runtime.clock import to_ms
 
 HOURS_2_MS = 2 * 3600 * 1000
 
@@ -71,9 +71,9 @@ async def test_a_drained_host_is_told_and_gets_nothing_until_that_is_called_off(
     system: Draining,
 ) -> None:
     assert (await system.start(id="x")).status == 201
-    before = unix_ms(system.control_plane._clock)
+    before = to_ms(system.control_plane._clock.time())
     shown = await system.drain(deadline="2h")
-    after = unix_ms(system.control_plane._clock)
+    after = to_ms(system.control_plane._clock.time())
     (told,) = system.agent.drains
     assert told.draining
     assert told.revision >= before

@@ -98,8 +98,3 @@ def from_ms(time: int | None) -> float | None: ...
 def from_ms(time: int | None) -> float | None:
     """Seconds of Unix time, which the rest of the program counts."""
     return None if time is None else time / 1000
-
-
-def unix_ms(clock: Clock) -> int:
-    """Whole milliseconds of Unix time now."""
-    return to_ms(clock.time())

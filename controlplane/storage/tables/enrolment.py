@@ -154,19 +154,13 @@ def enrol(
 
 def renewed(db: Database, row: AgentRow, serial: str, now: float) -> None:
     """Write which certificate an agent has installed, and which authorities it trusts."""
-    expire_ms, authority = row.certificate_expire_ms, row.authority
     changed = db.execute(
-        "UPDATE agent SET certificate_serial=:serial, certificate_expire_ms=:expire,"
-        " authority=:authority, trusts_former=:trusts_former WHERE id=:id",
-        {
-            "id": row.id,
-            "serial": serial,
-            "expire": expire_ms,
-            "authority": authority,
-            "trusts_former": row.trusts_former,
-        },
+        "UPDATE agent SET certificate_serial=:serial, authority=:authority,"
+        " certificate_expire_ms=:certificate_expire_ms, trusts_former=:trusts_former WHERE id=:id",
+        {**asdict(row), "serial": serial},
     )
     if changed.rowcount:
+        expire_ms, authority = row.certificate_expire_ms, row.authority
         data = {"serial": serial, "expires": expire_ms, "authority": authority}
         record_event(db, now, "agent.renewed", "", ITSELF, row.name, **data)
 

@@ -239,19 +239,13 @@ def _take_row(db: Database, by: _Reporter, session: HostSession) -> None:
         "UPDATE session SET internal_id=:internal_id, agent=:agent, application=:application,"
         " tag=:tag, location=:location, labels=:labels, external_id=:external_id,"
         " nano_cpus=:nano_cpus, memory_bytes=:memory_bytes, created_ms=:created, ended_ms=NULL,"
-        " adopted_ended=:ended WHERE account=:account AND id=:id",
+        " adopted_ended=:ended WHERE account=:account AND id=:session_id",
         {
-            "account": identity.account,
-            "id": identity.session_id,
+            **asdict(identity),
+            **asdict(session.reservation),
             "internal_id": session.internal_id,
             "agent": by.agent,
-            "application": identity.application,
-            "tag": identity.tag,
-            "location": identity.location,
             "labels": json.dumps(dict(identity.labels)),
-            "external_id": identity.external_id,
-            "nano_cpus": session.reservation.nano_cpus,
-            "memory_bytes": session.reservation.memory_bytes,
             "created": min(session.create_ms, to_ms(by.now)),
             "ended": session.state.ended,
         },

@@ -9,10 +9,9 @@ import uuid
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol as Interface
 
 from agent.docker.engine import DockerEngine
-from agent.domain.engine import Container, ContainerSpec, Engine, container_name
+from agent.domain.engine import Container, ContainerSpec, container_name
 from agent.domain.session import (
     Port,
     Process,
@@ -40,72 +39,9 @@ class Images:
         return f"{self.runs.partition('@')[0]}@sha256:{'0' * 64}"
 
 
-class Stage(Interface):
-    """An engine and the world around it."""
-
-    images: Images
-    agent_id: str
-    public_dir: Path
-
-    @property
-    def engine(self) -> Engine:
-        """What is tested."""
-
-    async def end(self, container: Container) -> None:
-        """Make the program end with EXIT_CODE."""
-
-    async def say(self, container: Container) -> None:
-        """Make the program write PAYLOAD."""
-
-    async def eat(self, container: Container) -> None:
-        """Make the program take more memory than it may."""
-
-    async def ready(self, container: Container, runs: int = 1) -> None:
-        """Return when the program has written `ready` in `runs` runs of its container."""
-
-    async def write_file(self, container: Container, size: int) -> None:
-        """Let the program write a file of this size."""
-
-    def occupied(self, protocol: Protocol) -> contextlib.AbstractContextManager[int]:
-        """A port that somebody else on the host has."""
-
-
-def spec(stage: Stage, **changes: object) -> ContainerSpec:
-    """A container of this stage's agent."""
-    plain = ContainerSpec(
-        internal_id=uuid.uuid4().hex,
-        agent_id=stage.agent_id,
-        image=stage.images.runs,
-        args=(),
-        env={"NAME": "a=b\nc"},
-        network_mode=NetworkMode.BRIDGE,
-        ports=(),
-        bind_address="127.0.0.1",
-        reservation=Resources(10**7, 16 * MEBIBYTE),
-        limits=Resources(10**9, 32 * MEBIBYTE),
-        public_dir=str(stage.public_dir),
-        record='{"format": 1}',
-    )
-    return replace(plain, **changes)  # type: ignore[arg-type]  # names are checked
-
-
-async def running(stage: Stage, **changes: object) -> Container:
-    """A container whose program has come up."""
-    wanted = spec(stage, **changes)
-    container = await stage.engine.create(wanted)
-    if isinstance(stage.engine, FakeEngine):
-        stage.engine.put_file(container, "/data/save.json", SAVE)
-        if "ignore-sigterm" in wanted.args:
-            stage.engine.ignores_sigterm.add(container_name(wanted.internal_id))
-    await stage.engine.start(container)
-    found = await stage.engine.inspect(container)
-    await stage.ready(found)
-    return found
-
-
 @dataclass
 class FakeStage:
-    """The fake and its controls."""
+    """The fake engine, and what is done to it from outside."""
 
     public_dir: Path
     engine: FakeEngine = field(default_factory=FakeEngine)
@@ -124,15 +60,19 @@ class FakeStage:
         self.engine.registry.add(self.images.absent)
 
     async def end(self, container: Container) -> None:
+        """Make the program end with EXIT_CODE."""
         self.engine.end(container.container, EXIT_CODE)
 
     async def say(self, container: Container) -> None:
+        """Make the program write PAYLOAD."""
         self.engine.write_log(container.container, PAYLOAD)
 
     async def eat(self, container: Container) -> None:
+        """Make the program take more memory than it may."""
         self.engine.end(container.container, 137, oom=True)
 
     async def ready(self, container: Container, runs: int = 1) -> None:
+        """Return when the program has written `ready` in `runs` runs of its container."""
         self.engine.write_log(container.container, b"ready\n")
 
     async def write_file(self, container: Container, size: int) -> None:
@@ -147,7 +87,7 @@ class FakeStage:
 
 @dataclass
 class DockerStage:
-    """The machine's engine, and signals to the programs in its containers."""
+    """The same with the machine's engine, by signals to the programs in its containers."""
 
     public_dir: Path
     engine: DockerEngine
@@ -192,6 +132,42 @@ def _signal(process: Process | None, number: signal.Signals) -> None:
     """Signal the first process of one of our containers, which forwards it to the program."""
     assert process is not None
     os.kill(process.pid, number)
+
+
+Stage = FakeStage | DockerStage
+
+
+def spec(stage: Stage, **changes: object) -> ContainerSpec:
+    """A container of this stage's agent."""
+    plain = ContainerSpec(
+        internal_id=uuid.uuid4().hex,
+        agent_id=stage.agent_id,
+        image=stage.images.runs,
+        args=(),
+        env={"NAME": "a=b\nc"},
+        network_mode=NetworkMode.BRIDGE,
+        ports=(),
+        bind_address="127.0.0.1",
+        reservation=Resources(10**7, 16 * MEBIBYTE),
+        limits=Resources(10**9, 32 * MEBIBYTE),
+        public_dir=str(stage.public_dir),
+        record='{"format": 1}',
+    )
+    return replace(plain, **changes)  # type: ignore[arg-type]  # names are checked
+
+
+async def running(stage: Stage, **changes: object) -> Container:
+    """A container whose program has come up."""
+    wanted = spec(stage, **changes)
+    container = await stage.engine.create(wanted)
+    if isinstance(stage.engine, FakeEngine):
+        stage.engine.put_file(container, "/data/save.json", SAVE)
+        if "ignore-sigterm" in wanted.args:
+            stage.engine.ignores_sigterm.add(container_name(wanted.internal_id))
+    await stage.engine.start(container)
+    found = await stage.engine.inspect(container)
+    await stage.ready(found)
+    return found
 
 
 async def cleared(stage: Stage) -> AsyncIterator[Stage]:

@@ -33,19 +33,12 @@ from tests.faults.records import recorded_sessions
 from tests.support.harness import AgentProcess
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
-from tiltyard.contract import State
+from tiltyard.agent.wire import STATES
 
 _DNAT = re.compile(r"-p (tcp|udp) .*--dport (\d+) -j DNAT")
 _PATIENCE = 30.0
 """Seconds in which whatever was broken has come to rest."""
-_STATES = {
-    pb.STATE_CREATED: State.CREATED,
-    pb.STATE_RUNNING: State.RUNNING,
-    pb.STATE_RESTARTING: State.RESTARTING,
-    pb.STATE_SHUTTINGDOWN: State.SHUTTINGDOWN,
-    pb.STATE_EXITED: State.EXITED,
-    pb.STATE_DEAD: State.DEAD,
-}
+_STATES = {number: state for state, number in STATES.items()}
 
 Traces = Mapping[str, frozenset[str]]
 

@@ -15,8 +15,7 @@ from agent.doctor.gather import exposure
 from agent.kernel.clock import SystemHostClock
 from agent.metrics.instruments import Metrics
 from agent.settings.model import AgentConfig
-from agent.state.owner_check import another_owner
-from agent.state.state_format import NewerStateError
+from agent.state.state_format import NewerStateError, another_owner
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.logging.output import written
 from tiltyard.runtime.settings import EXIT_CONFIG

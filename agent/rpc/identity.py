@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from agent.domain.errors import InvalidArgumentError
-from agent.state.disk import disk
+from agent.state.record import disk
 from tiltyard.runtime.atomic_file import write
 
 FILE = "identity.pem"

@@ -35,10 +35,10 @@ from typing import IO, ParamSpec, Protocol, TypeVar
 from pydantic import TypeAdapter
 
 from agent.domain.engine import LABEL_RECORD
+from agent.domain.errors import DiskFullError
 from agent.domain.pools import WarmPool
 from agent.domain.session import Deadline, Drain, Session
 from agent.state import state_format
-from agent.state.disk import disk
 from tiltyard.contract import EndReason
 from tiltyard.runtime.atomic_file import flush_folder, write
 from tiltyard.runtime.logging.events import get_logger
@@ -108,6 +108,15 @@ def public_view(session: Session, drain: Drain) -> bytes:
 
 def _expire_ms(deadline: Deadline | None) -> int | None:
     return None if deadline is None else round(deadline.expire_time * 1000)
+
+
+@contextlib.contextmanager
+def disk(path: Path) -> Iterator[None]:
+    """Turn the operating system's refusals into DiskFullError."""
+    try:
+        yield
+    except OSError as error:
+        raise DiskFullError(str(path), error.strerror or str(error)) from error
 
 
 class Closable(Protocol):

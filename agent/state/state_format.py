@@ -1,10 +1,13 @@
-"""Whether this agent can read what another version has left in the state directory.
+"""Whether this agent may use a state directory: its format, and whose it is.
 
-An agent that cannot does not start: it would take sessions for damaged, give away their ports, and
-remove what is theirs. They keep running.
+An agent that cannot read what a newer one wrote does not start: it would take sessions for
+damaged, give away their ports, and remove what is theirs. They keep running. Nor does one that
+root starts by hand on the directory of the service, which could not read what it would write.
 """
 
 import contextlib
+import os
+import pwd
 from pathlib import Path
 
 from tiltyard.runtime.atomic_file import write
@@ -44,3 +47,21 @@ def mark(root: Path) -> None:
     """
     with contextlib.suppress(OSError):
         write(root / FILE, b"%d\n" % FORMAT, 0o600)
+
+
+def another_owner(state_dir: Path) -> str:
+    """Say whose the folder is and what to do; nothing when it is ours or not there. Blocks."""
+    try:
+        owner = state_dir.stat().st_uid
+    except OSError:
+        return ""
+    if owner == os.geteuid():
+        return ""
+    try:
+        name = pwd.getpwuid(owner).pw_name
+    except KeyError:
+        name = f"the user {owner}"
+    return (
+        f"{state_dir} belongs to {name}, who could not read what would be written there: be that"
+        " user, as by `systemctl start tiltyard-agent`"
+    )

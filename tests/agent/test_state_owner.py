@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from agent.cli.main import main
-from agent.state.owner_check import another_owner
+from agent.state.state_format import another_owner
 from tiltyard.runtime.settings import EXIT_CONFIG
 
 pytestmark = pytest.mark.root

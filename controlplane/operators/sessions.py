@@ -25,9 +25,8 @@ class AllSessions:
 
     async def page(self, wanted: PageFilter) -> ShownPage:
         """Read a page of sessions: all that have not ended, and on demand those that have."""
-        page = await self.store.read(find_page, wanted)
-        shown = [self.sessions.shown(session) for session in page.sessions]
-        return ShownPage(shown, page.next_before)
+        found, next_before = await self.store.read(find_page, wanted)
+        return ShownPage([self.sessions.shown(session) for session in found], next_before)
 
     async def stop(self, caller: Caller, account: str, session_id: str) -> None:
         """End a session of an account as its own caller would; the audit names the operator.

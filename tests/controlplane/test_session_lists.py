@@ -419,7 +419,7 @@ async def test_a_list_that_fails_midway_is_broken_off(
     monkeypatch.setattr(many.control_plane._store, "read", failing)
     fails_at = 0
     assert_error(await many.call("GET", "/session?all=1"), 503)
-    fails_at, asked = 6, itertools.count()
+    fails_at, asked = 3, itertools.count()
     with pytest.raises((aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError)):
         await many.call("GET", "/session?all=1")
 

@@ -56,14 +56,6 @@ class PageFilter:
     application: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SessionPage:
-    """Sessions, newest first; `next_before` is None when there are no more."""
-
-    sessions: list[Session]
-    next_before: int | None
-
-
 async def find(store: Store, wanted: SessionFilter) -> AsyncGenerator[list[Session], None]:
     """Read sessions of an account in the order in which their ids were taken.
 
@@ -71,20 +63,24 @@ async def find(store: Store, wanted: SessionFilter) -> AsyncGenerator[list[Sessi
     that lists of other accounts come in between, and no long read keeps the write-ahead log from
     being emptied.
     """
-    after = None
-    while True:
-        upto, looked_at = await store.read(_portion_end, wanted, after)
-        if upto is not None:
-            found = await store.read(_listed, wanted, after, upto)
-            if found:
-                yield found
-            after = upto
-        if looked_at < PORTION:
-            return
+    after, looked_at = None, PORTION
+    while looked_at == PORTION:
+        found, after, looked_at = await store.read(_portion, wanted, after)
+        if found:
+            yield found
 
 
-def find_page(db: Database, wanted: PageFilter) -> SessionPage:
-    """Read a page.
+def _portion(
+    db: Database, wanted: SessionFilter, after: Place | None
+) -> tuple[list[Session], Place | None, int]:
+    """Read the sessions among the next PORTION rows, the last of these rows, and their number."""
+    upto, looked_at = db.execute(*portion_query(wanted, after)).fetchone()
+    rows = db.execute(*list_query(wanted, after, upto)) if looked_at else ()
+    return [session_of(row) for row in rows], upto, looked_at
+
+
+def find_page(db: Database, wanted: PageFilter) -> tuple[list[Session], int | None]:
+    """Read a page, newest first, and where the next one begins, None when there is none.
 
     The place of a session is its row's number: it grows with every id that is taken, and the
     indexes of live sessions keep its order.
@@ -92,20 +88,7 @@ def find_page(db: Database, wanted: PageFilter) -> SessionPage:
     found = db.execute(*page_query(wanted)).fetchall()
     shown = found[: wanted.limit]
     next_before = shown[-1][0] if len(found) > wanted.limit else None
-    return SessionPage([session_of(row[1:]) for row in shown], next_before)
-
-
-def _portion_end(
-    db: Database, wanted: SessionFilter, after: Place | None
-) -> tuple[Place | None, int]:
-    row: tuple[Place | None, int] = db.execute(*portion_query(wanted, after)).fetchone()
-    return row
-
-
-def _listed(
-    db: Database, wanted: SessionFilter, after: Place | None, upto: Place
-) -> list[Session]:
-    return [session_of(row) for row in db.execute(*list_query(wanted, after, upto))]
+    return [session_of(row[1:]) for row in shown], next_before
 
 
 def portion_query(wanted: SessionFilter, after: Place | None) -> Query:

@@ -90,7 +90,7 @@ class Attempts:
         self._metrics = metrics
 
     async def start(
-        self, start: Start, link: Host, internal_id: str, spec: SessionSpec, timeout: float
+        self, start: Start, host: Host, internal_id: str, spec: SessionSpec, timeout: float
     ) -> Outcome:
         """Have a host start a session.
 
@@ -103,33 +103,33 @@ class Attempts:
         owner = identity.account, identity.application
         try:
             with start.timing.phase(Phase.AGENT):
-                answer = await link.client.start_session(internal_id, spec, timeout)
+                answer = await host.client.start_session(internal_id, spec, timeout)
         except AgentRefusedError as error:
-            self._note_refusal(link, owner, start.id, error)
+            self._note_refusal(host, owner, start.id, error)
             return _refused(error, REFUSED_BY_ADMISSION)
         except AgentSilentError as error:
-            log.warning("start unknown", agent=link.name, session=internal_id, error=str(error))
-            link.in_doubt = True
+            log.warning("start unknown", agent=host.name, session=internal_id, error=str(error))
+            host.in_doubt = True
             return Unknown(error)
         await self._reach("start.answered")
         with start.timing.phase(Phase.CONFIRM):
-            confirmed = await self._confirm(start, link, answer, identity)
-        link.failures.note_success(owner)
+            confirmed = await self._confirm(start, host, answer, identity)
+        host.failures.note_success(owner)
         await self._reach("start.confirmed")
         return confirmed
 
-    async def claim(self, start: Start, link: Host, claim: Claim, timeout: float) -> Outcome:
+    async def claim(self, start: Start, host: Host, claim: Claim, timeout: float) -> Outcome:
         """Have a host make a session of a standby.
 
         Raises:
             StoreError: What the host answered cannot be written.
         """
         try:
-            answer = await link.client.claim_session(claim, timeout)
+            answer = await host.client.claim_session(claim, timeout)
         except (AgentRefusedError, AgentSilentError) as error:
             log.info(
                 "standby not claimed",
-                agent=link.name,
+                agent=host.name,
                 session=claim.internal_id,
                 error=str(error),
             )
@@ -137,17 +137,17 @@ class Attempts:
                 return _refused(error, NOTHING_CLAIMED)
             return Unknown(error)
         await self._reach("claim.answered")
-        confirmed = await self._confirm(start, link, answer, claim.identity)
+        confirmed = await self._confirm(start, host, answer, claim.identity)
         await self._reach("claim.confirmed")
         return confirmed
 
     async def _confirm(
-        self, start: Start, link: Host, answer: Answer, identity: Identity
+        self, start: Start, host: Host, answer: Answer, identity: Identity
     ) -> Confirmed:
         """Make the session be what its host answered; what is to end by now is stopped."""
-        internal_id, agent = answer.session.internal_id, link.name
-        session = link.answered(internal_id, answer)
-        link.notify()  # its slot is free for those who wait for one
+        internal_id, agent = answer.session.internal_id, host.name
+        session = host.answered(internal_id, answer)
+        host.notify()  # its slot is free for those who wait for one
         reports = self._fleet.reports
         evaluation = await reports.write(agent, (session,), self._clock.time())
         verdict = evaluation.verdicts[internal_id]
@@ -165,11 +165,11 @@ class Attempts:
             warm=bool(session.warm_pool_revision),
         )
         if session.state.ended:
-            link.forget(session)
+            host.forget(session)
         return Confirmed(session, verdict is Verdict.STOP_REQUESTED)
 
     def _note_refusal(
-        self, link: Host, owner: Owner, session_id: str, error: AgentRefusedError
+        self, host: Host, owner: Owner, session_id: str, error: AgentRefusedError
     ) -> None:
         """Note why a host did not start a session, and avoid the host if it may be at fault."""
         if error.agent_reason is ErrorReason.IMAGE_CANNOT_RUN:
@@ -178,8 +178,8 @@ class Attempts:
             raise InvalidRequestError((Violation("body", error.text),)) from error
         if error.agent_reason not in HOST_FAULTS:
             return
-        row, now = link.row, self._fleet.now()
-        failure = link.failures.note(owner, error, now, to_ms(self._clock.time()))
+        row, now = host.row, self._fleet.now()
+        failure = host.failures.note(owner, error, now, to_ms(self._clock.time()))
         self._metrics.failed(row.region, row.node_pool, error.agent_reason.value)
         log.warning(
             "start failed, the host is avoided",

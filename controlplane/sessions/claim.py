@@ -27,7 +27,7 @@ PoolAt = Callable[[str, str, str], WarmPool | None]
 class HeldStandby:
     """A standby that one start has taken: no other one has it until it is released."""
 
-    link: Host
+    host: Host
     taken: Taken
     pool: WarmPool
 
@@ -59,20 +59,20 @@ class Claims:
         if pool is None or request.pins:
             return None
         taken = self._fleet.standbys.take(pool.id, self._fleet.takes_claims)
-        link = None if taken is None else self._fleet.host(taken.agent)
-        if taken is None or link is None:
+        host = None if taken is None else self._fleet.host(taken.agent)
+        if taken is None or host is None:
             return None
-        link.claiming.add(taken.standby.internal_id)
-        return HeldStandby(link, taken, pool)
+        host.claiming.add(taken.standby.internal_id)
+        return HeldStandby(host, taken, pool)
 
     def set_aside(self, held: HeldStandby, outcome: Outcome) -> None:
         """Have the next claim ask another host, unless this standby alone was refused."""
         if not _is_its_own(outcome):
-            held.link.in_doubt = True
+            held.host.in_doubt = True
 
     def keep(self, held: HeldStandby) -> None:
         """Leave a standby to its host; it is claimed no more."""
-        held.link.claiming.discard(held.standby.internal_id)
+        held.host.claiming.discard(held.standby.internal_id)
 
     def release(self, held: HeldStandby, refused: NothingStarted | None = None) -> None:
         """Have a standby that was not claimed be ready for others.
@@ -81,10 +81,10 @@ class Claims:
         may have done by now.
         """
         self.keep(held)
-        link, taken = held.link, held.taken
-        seen = link.session(taken.standby.internal_id)
+        host, taken = held.host, held.taken
+        seen = host.session(taken.standby.internal_id)
         self._fleet.standbys.give_back(taken)
-        if seen is None or self._fleet.host(taken.agent) is not link:
+        if seen is None or self._fleet.host(taken.agent) is not host:
             return
         if not _is_its_own(refused) or seen is not taken.standby:
             self._fleet.standbys.note(taken.agent, seen)
@@ -100,7 +100,7 @@ def _is_its_own(outcome: Outcome | None) -> bool:
 def claim_of(plan: Plan, held: HeldStandby, actor: Actor) -> NewClaim:
     """Make the claim of a standby; without an id asked for, the session has the standby's."""
     application, request, standby = plan.application, plan.request, held.standby
-    host = held.link.report.public_address if held.link.report is not None else ""
+    address = held.host.report.public_address if held.host.report is not None else ""
     identity = Identity(
         account=application.account,
         session_id=request.id or standby.internal_id,
@@ -111,5 +111,5 @@ def claim_of(plan: Plan, held: HeldStandby, actor: Actor) -> NewClaim:
         external_id=request.external_id,
     )
     claim = Claim(standby.internal_id, identity, request.ttl, ignored_of_a_claim(request))
-    attempt = Attempt(standby.internal_id, held.link.name, host)
+    attempt = Attempt(standby.internal_id, held.host.name, address)
     return NewClaim(attempt, standby.ports, claim, actor)

@@ -223,8 +223,8 @@ class Sessions:
             NotFoundError: The account has none of that id, or the log is gone.
         """
         found = await self.get(caller, session_id)
-        link, internal_id = self._where(found, "log")
-        return _translated(link.client.stream_logs(internal_id, follow=follow), session_id)
+        host, internal_id = self._where(found, "log")
+        return _translated(host.client.stream_logs(internal_id, follow=follow), session_id)
 
     async def report(self, found: ShownSession) -> SessionReport:
         """Read how a session ended.
@@ -235,11 +235,11 @@ class Sessions:
             HostUnavailableError: Its host does not answer.
         """
         session = found.session
-        link, internal_id = self._where(found, "report")
+        host, internal_id = self._where(found, "report")
         if not session.state.ended:
             raise ConflictError("the session has not ended")
         with _translation(session.id):
-            return await link.client.get_report(internal_id)
+            return await host.client.get_report(internal_id)
 
     async def artifact(
         self, caller: Caller, session_id: str, path: str
@@ -251,15 +251,15 @@ class Sessions:
             ConflictError: It has not ended.
         """
         found = await self.get(caller, session_id)
-        link, internal_id = self._where(found, "artifact")
+        host, internal_id = self._where(found, "artifact")
         if not found.session.state.ended:
             raise ConflictError("the session has not ended")
-        return _translated(link.client.fetch_artifact(internal_id, path), session_id)
+        return _translated(host.client.fetch_artifact(internal_id, path), session_id)
 
     async def _stop_on_host(self, session: Session, deadline: float) -> None:
         """Join the fleet's stop of a session; it goes on when nobody waits any more."""
-        link, internal_id = self._where(self.shown(session), "host")
-        stop = self._fleet.stop_session(link.name, internal_id)
+        host, internal_id = self._where(self.shown(session), "host")
+        stop = self._fleet.stop_session(host.name, internal_id)
         release_slot()
         with suppress(TimeoutError):
             async with timeout(deadline - self._clock.monotonic(), self._clock):
@@ -273,7 +273,7 @@ class Sessions:
             session=internal_id,
             id=session.id,
             account=session.account,
-            agent=link.name,
+            agent=host.name,
         )
 
     async def _check_stopping(self, session: Session) -> None:
@@ -287,12 +287,12 @@ class Sessions:
         session = found.session
         if session.internal_id is None or session.agent is None:
             raise NotFoundError(what, session.id)
-        link = self._fleet.host(session.agent)
-        if link is None:
+        host = self._fleet.host(session.agent)
+        if host is None:
             raise NotFoundError(what, session.id)  # its host was removed and took it along
         if found.status is SessionStatus.SERVER_UNREACHABLE:
             raise HostUnavailableError("the host is out of reach")
-        return link, session.internal_id
+        return host, session.internal_id
 
     def shown(self, session: Session) -> ShownSession:
         """Put the status over a session that callers see now."""

@@ -280,7 +280,7 @@ class Starts:
         start.trial = trial = Trial(new.attempt, keep, is_unanswered=True)
         await self._reach("claim.attempted")
         timeout = self._timeout(start, CLAIM_SHARE)
-        outcome = await self._attempts.claim(start, held.link, new.claim, timeout)
+        outcome = await self._attempts.claim(start, held.host, new.claim, timeout)
         if isinstance(outcome, Confirmed):
             start.trial = None
             self._claims.keep(held)
@@ -314,15 +314,15 @@ class Starts:
         try:
             while unanswered < MAX_UNANSWERED:
                 internal_id = str(uuid.uuid4())
-                link = await self._next_host(start, plan, internal_id, refused)
-                outcome = await self._try_host(start, link, internal_id, spec)
+                host = await self._next_host(start, plan, internal_id, refused)
+                outcome = await self._try_host(start, host, internal_id, spec)
                 if isinstance(outcome, Confirmed):
                     return outcome
                 unanswered += isinstance(outcome, Unknown)
                 error = outcome.error
                 if isinstance(error, AgentRefusedError) and error.agent_reason not in LACK_OF_ROOM:
                     failure = error
-                refused |= {link.name}
+                refused |= {host.name}
             raise start.no_capacity(NoCapacityCause.HOSTS_SILENT, "the hosts do not answer")
         except NoCapacityError as error:
             if failure is None:
@@ -342,18 +342,18 @@ class Starts:
         place = start.request.location, plan.application.node_pool
         start.ask = Ask(place, start.account, plan.wanted, internal_id, refused)
         with start.timing.phase(Phase.QUEUE):
-            link = await self._queue.take_host(start.ask, left)
-        if link is None:
+            host = await self._queue.take_host(start.ask, left)
+        if host is None:
             raise StoppedDuringStartError
-        return link
+        return host
 
     async def _try_host(
-        self, start: Start, link: Host, internal_id: str, spec: SessionSpec
+        self, start: Start, host: Host, internal_id: str, spec: SessionSpec
     ) -> Outcome:
         """Make one attempt; one that failed is not the row's any more."""
-        host = link.report.public_address if link.report is not None else ""
-        attempt = Attempt(internal_id, link.name, host)
-        give_back = partial(self._fleet.give_back, link, internal_id)
+        address = host.report.public_address if host.report is not None else ""
+        attempt = Attempt(internal_id, host.name, address)
+        give_back = partial(self._fleet.give_back, host, internal_id)
         start.trial = trial = Trial(attempt, give_back)
         first_of = None if start.is_recorded else start.actor
         outcome: Outcome
@@ -368,7 +368,7 @@ class Starts:
             start.is_recorded = trial.is_unanswered = True
             await self._reach("start.attempted")
             timeout = self._timeout(start, CALL_SHARE)
-            outcome = await self._attempts.start(start, link, internal_id, spec, timeout)
+            outcome = await self._attempts.start(start, host, internal_id, spec, timeout)
         if not isinstance(outcome, Confirmed):
             trial.is_unanswered = isinstance(outcome, Unknown)
             await self._unanswered.end_attempt(start, trial)

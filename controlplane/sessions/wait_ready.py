@@ -138,7 +138,7 @@ class ReadyStarts:
                 async with timeout(left, self._clock):
                     await reported.wait()
 
-    def _wake(self, link: Host) -> None:
-        reported = self._reported.pop(link.name, None)
+    def _wake(self, host: Host) -> None:
+        reported = self._reported.pop(host.name, None)
         if reported is not None:
             reported.set()

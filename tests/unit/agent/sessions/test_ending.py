@@ -1,4 +1,4 @@
-"""Stops, ends, restarts and lifetimes, on a host whose engine and clock are in memory."""
+"""Stops, ends and restarts, also where the engine, the process or the log does not play along."""
 
 import asyncio
 
@@ -7,17 +7,32 @@ import pytest
 from agent.domain import restarts
 from agent.domain.errors import (
     AgentError,
+    CannotKillError,
     EngineError,
     EngineTimeoutError,
+    EngineUnavailableError,
     ImageCannotRunError,
     PortTakenError,
     SessionNotFoundError,
     SessionStoppedError,
 )
 from agent.domain.session import Process
-from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until_sealed
+from agent.logs.reading import UNREADABLE
+from agent.sessions.cleanup import SEAL_TRIES
+from agent.sessions.ending import KILL_SECONDS
+from agent.state.drain import DrainOrder
+from tests.faults.memory_host import assert_survived
+from tests.support.agent.hosts import (
+    Agent,
+    Host,
+    assert_nothing_is_left,
+    let_go,
+    until,
+    until_sealed,
+)
 from tests.support.agent.samples import a_spec, an_id
 from tiltyard.contract import EndReason, State
+from tiltyard.runtime.back_off import RETRY_FIRST_SECONDS
 
 
 async def test_a_discarded_session_leaves_nothing_and_cannot_start_again(agent: Agent) -> None:
@@ -171,4 +186,187 @@ async def test_an_ended_container_and_later_the_session_itself_are_forgotten(age
     assert agent.now(session.internal_id).log_sealed
     await agent.clock.advance(7 * 86400)
     await agent.pass_over()
+    await assert_nothing_is_left(agent)
+
+
+async def test_a_due_lifetime_ends_the_process_while_the_engine_does_not_answer(
+    agent: Agent,
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec(ttl=60))
+    assert session.process is not None
+    agent.engine.unavailable = True
+    await agent.clock.advance(61)
+    agent.sessions.end_due()
+    await until(lambda: session.process not in agent.engine.living)
+    assert agent.now(session.internal_id).state is State.SHUTTINGDOWN
+    agent.engine.unavailable = False
+    await agent.clock.advance(2)
+    ended = agent.now(session.internal_id)
+    assert (ended.state, ended.exit_code) == (State.EXITED, 143)
+    assert ended.end_reason is EndReason.TTL
+
+
+@pytest.mark.parametrize("reason", [EndReason.TTL, EndReason.DRAIN, EndReason.STOPPED])
+async def test_f09_an_end_that_is_due_comes_while_the_engine_hangs_since_the_start_of_the_agent(
+    host: Host, reason: EndReason
+) -> None:
+    async with host() as agent:
+        due = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
+        if reason is EndReason.DRAIN:
+            await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=50))
+    host.engine.unavailable = True
+    async with host(reconcile=False) as agent:
+        if reason is EndReason.STOPPED:
+            stop = asyncio.create_task(agent.sessions.stop(due.internal_id, reason))
+        else:
+            await host.clock.advance(61 if reason is EndReason.TTL else 51)
+            agent.sessions.end_due()
+        await until(lambda: due.process not in host.engine.living)
+        assert not agent.sessions.reconciled
+        assert agent.now(due.internal_id).state is State.SHUTTINGDOWN
+        host.engine.unavailable = False
+        await agent.pass_over()
+        await host.clock.advance(2)
+        ended = agent.now(due.internal_id)
+        assert (ended.state, ended.exit_code, ended.end_reason) == (State.EXITED, 143, reason)
+        if reason is EndReason.STOPPED:
+            await stop
+        await agent.sessions.set_drain(DrainOrder(2, draining=False))
+        await assert_survived(agent)
+
+
+async def test_f09_of_another_boot_no_process_is_touched_before_the_engine_tells_of_it(
+    host: Host,
+) -> None:
+    async with host() as agent:
+        session = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
+    host.clock.reboot()
+    await host.clock.advance(61)
+    host.engine.unavailable = True
+    async with host(reconcile=False) as agent:
+        agent.sessions.end_due()
+        await host.clock.advance(60)
+        assert session.process in host.engine.living
+        host.engine.unavailable = False
+        await agent.pass_over()
+        await host.clock.advance(2)
+        assert agent.now(session.internal_id).end_reason is EndReason.TTL
+        await assert_survived(agent)
+
+
+async def test_a_kill_that_cannot_be_sent_proves_nothing(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+
+    async def refused(process: Process, signal: str) -> None:
+        raise EngineError("kill", "the agent lacks CAP_KILL")
+
+    monkeypatch.setattr(agent.engine, "signal_process", refused)
+    agent.engine.unavailable = True
+    stop = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))
+    for _ in range(5):
+        await agent.clock.advance(KILL_SECONDS)
+    assert agent.now(session.internal_id).state is State.SHUTTINGDOWN
+    agent.engine.unavailable = False
+    await agent.clock.advance(KILL_SECONDS)
+    await agent.clock.advance(KILL_SECONDS)
+    assert (await stop).exit_code == 137
+
+
+async def test_what_a_process_that_cannot_be_killed_uses_stays_held(host: Host) -> None:
+    internal_id = an_id()
+    name = f"tiltyard-{internal_id}"
+    async with host() as agent:
+        await agent.sessions.start(internal_id, a_spec())
+        host.engine.ignores_sigterm.add(name)
+        host.engine.survives_sigkill.add(name)
+        stop = asyncio.create_task(agent.sessions.stop(internal_id, EndReason.STOPPED))
+        for _ in range(2):
+            await host.clock.advance(KILL_SECONDS)
+        with pytest.raises(CannotKillError):
+            await stop
+        assert agent.now(internal_id).state is State.DEAD
+        assert not agent.nothing_is_held()
+    # The next run of the agent knows, too.
+    async with host() as agent:
+        assert not agent.nothing_is_held()
+        await host.clock.advance(KILL_SECONDS)
+        with pytest.raises(CannotKillError):
+            await agent.sessions.stop(internal_id, EndReason.STOPPED)
+        host.engine.survives_sigkill.clear()
+        for _ in range(2):
+            await host.clock.advance(KILL_SECONDS)
+        await until(agent.nothing_is_held)
+        dead = await agent.sessions.stop(internal_id, EndReason.STOPPED)
+        assert (dead.state, dead.process) == (State.DEAD, None)
+        await until_sealed(agent, internal_id)
+
+
+async def test_a_log_that_cannot_be_read_to_its_end_is_kept_as_far_as_it_can(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    name = f"tiltyard-{session.internal_id}"
+    agent.engine.write_log(name, b"one\ntwo\nthree\n")
+    broken = EngineError("logs", "invalid header")
+    agent.engine.break_log(name, 2, broken, times=SEAL_TRIES + 1)
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    await agent.clock.advance(RETRY_FIRST_SECONDS)
+    assert not agent.now(session.internal_id).log_sealed
+    while not agent.now(session.internal_id).log_sealed:
+        await agent.clock.advance(RETRY_FIRST_SECONDS)
+    sealed = agent.records.log_path(session.internal_id).read_bytes()
+    assert sealed == b"one\ntwo\n" + UNREADABLE % str(broken).encode()
+
+
+async def test_a_log_that_fails_once_within_is_sealed_whole(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    name = f"tiltyard-{session.internal_id}"
+    agent.engine.write_log(name, b"one\ntwo\n")
+    agent.engine.break_log(name, 1, EngineError("logs", "unexpected number of bytes"))
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    while not agent.now(session.internal_id).log_sealed:
+        await agent.clock.advance(RETRY_FIRST_SECONDS)
+    assert agent.records.log_path(session.internal_id).read_bytes() == b"one\ntwo\n"
+
+
+async def test_a_log_that_cannot_be_opened_does_not_keep_its_container_for_ever(
+    agent: Agent,
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    for _ in range(SEAL_TRIES + 1):
+        agent.engine.fail_next("logs", EngineError("logs", "failed to get its reader"))
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    await agent.clock.advance(RETRY_FIRST_SECONDS * 2**SEAL_TRIES)
+    await until_sealed(agent, session.internal_id)
+    sealed = agent.records.log_path(session.internal_id).read_bytes()
+    assert sealed == UNREADABLE % b"cannot logs: failed to get its reader"
+
+
+async def test_a_discard_goes_on_when_nobody_waits_any_more(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    agent.engine.hold("remove")
+    asked = asyncio.create_task(
+        agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
+    )
+    await agent.engine.held("remove")
+    await let_go(asked)
+    agent.engine.release("remove")
+    await until(lambda: agent.directories() == [])
+    await assert_nothing_is_left(agent)
+    with pytest.raises(SessionNotFoundError):
+        await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
+
+
+async def test_a_container_whose_start_is_unknown_keeps_its_ports_until_it_is_removed(
+    agent: Agent,
+) -> None:
+    agent.engine.answer_lost_next("start")
+    agent.engine.fail_next("inspect", EngineUnavailableError("gone"))
+    agent.engine.fail_next("remove", EngineUnavailableError("gone"))
+    with pytest.raises(EngineUnavailableError):
+        await agent.sessions.start(an_id(), a_spec())
+    assert not agent.nothing_is_held()
+    assert agent.engine.containers(agent.runtime.settings.agent_id)
+    await agent.clock.advance(1)
+    await until(agent.nothing_is_held)
     await assert_nothing_is_left(agent)

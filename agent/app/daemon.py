@@ -33,7 +33,7 @@ from agent.network.port_probe import PortProbe
 from agent.network.tls_gate import Limits
 from agent.network.tls_ports import TlsPorts
 from agent.rpc.identity import HostIdentity
-from agent.rpc.service import AgentService, Services
+from agent.rpc.service import AgentService
 from agent.rpc.tls_server import GRACE_SECONDS, TlsServer, new_server
 from agent.sessions.disk_limits import DiskLimits
 from agent.sessions.manager import SessionManager
@@ -211,7 +211,7 @@ class Daemon:
     async def _served(self, runtime: Runtime, sessions: SessionManager) -> AsyncIterator[None]:
         server = new_server()
         identity = HostIdentity(self._config.state_dir, self._records.run, self._clock.time)
-        services = Services(
+        service = AgentService(
             sessions=sessions,
             warm_pools=self._warm_pools,
             images=self._images,
@@ -228,9 +228,7 @@ class Daemon:
             identity=identity,
             metrics=self._metrics,
         )
-        add_services = partial(
-            agent_pb2_grpc.add_AgentServiceServicer_to_server, AgentService(services)
-        )
+        add_services = partial(agent_pb2_grpc.add_AgentServiceServicer_to_server, service)
         add_services(server)
         self._tls_server = TlsServer(
             self._config.rpc_listen,

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from agent.cli.options import AS_JSON, CONFIG, EXIT_FAILED
-from agent.doctor.findings import Finding, Level
+from agent.doctor.facts import Finding, Level
 from tiltyard.runtime.tables import printable
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import grpc
@@ -45,12 +44,7 @@ class AgentClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self._channel.close()
         if isinstance(error, grpc.RpcError):
             raise ClientError(self._explain(error)) from error

@@ -9,9 +9,12 @@ from agent.doctor.facts import (
     CertificateFacts,
     DockerdFacts,
     FileFacts,
+    Finding,
     ProcessFacts,
+    bad,
+    ok,
+    warn,
 )
-from agent.doctor.findings import Finding, bad, ok, warn
 from agent.network.tls_certificate import WARNED_DAYS
 
 _CAPABILITIES = {"CAP_KILL": 5, "CAP_NET_ADMIN": 12}

@@ -5,8 +5,7 @@ from functools import partial
 from typing import TypeVar
 
 from agent.doctor import agent_checks, engine_checks, host_checks
-from agent.doctor.facts import AgentFacts, EngineFacts, Facts, Unknown
-from agent.doctor.findings import Finding, bad, warn
+from agent.doctor.facts import AgentFacts, EngineFacts, Facts, Finding, Unknown, bad, warn
 
 T = TypeVar("T")
 

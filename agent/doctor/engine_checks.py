@@ -4,8 +4,7 @@ import re
 
 from agent.docker.answers import ICC, NO_SECCOMP, OPEN_LISTENER, WANTED, open_listeners
 from agent.docker.dockerd import MAX_NOFILE
-from agent.doctor.facts import DockerdFacts, EngineFacts, Unknown
-from agent.doctor.findings import Finding, bad, ok, warn
+from agent.doctor.facts import DockerdFacts, EngineFacts, Finding, Unknown, bad, ok, warn
 
 _RESTART = "and restart Docker Engine once live-restore is on"
 _RUNC = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:-rc\.?(\d+))?(.*)")

@@ -3,8 +3,7 @@
 import stat
 
 from agent.doctor.agent_checks import mode_of
-from agent.doctor.facts import DiskFacts, FileFacts, HostPort, KernelFacts
-from agent.doctor.findings import Finding, bad, ok, warn
+from agent.doctor.facts import DiskFacts, FileFacts, Finding, HostPort, KernelFacts, bad, ok, warn
 from tiltyard.runtime.tables import size
 
 FEW_PORTS = 5

@@ -1,11 +1,11 @@
-"""Protobuf in, protobuf out: AgentService over the agent's parts.
+"""Protobuf in, protobuf out: AgentService over the agent's self.
 
 Handlers hold no `try`: the decorators of `statuses.py` turn errors into gRPC statuses.
 """
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from agent.artifacts.fetching import Artifacts, checked_path
@@ -41,9 +41,9 @@ PAGE_DEFAULT = 100
 PAGE_LARGEST = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Services:
-    """What the handlers speak to."""
+@dataclass(eq=False)
+class AgentService(agent_pb2_grpc.AgentServiceServicer):
+    """AgentService of agent.proto."""
 
     sessions: SessionManager
     warm_pools: WarmPools
@@ -56,25 +56,17 @@ class Services:
     describe_host: Callable[[], HostReport]
     identity: HostIdentity
     metrics: Metrics
-
-
-class AgentService(agent_pb2_grpc.AgentServiceServicer):
-    """AgentService of agent.proto."""
-
-    def __init__(self, services: Services) -> None:
-        self._parts = services
-        self._log_readers = logs.LogReaders()
-        self.metrics, self.clock = services.metrics, services.clock
+    _log_readers: logs.LogReaders = field(default_factory=logs.LogReaders, init=False)
 
     @answers
     async def GetHost(self, request: pb.GetHostRequest, context: Context) -> pb.GetHostResponse:
         """Return the state of the host."""
-        feed = self._parts.feed
+        feed = self.feed
         return pb.GetHostResponse(
-            host=wire.host_to_proto(self._parts.describe_host()),
+            host=wire.host_to_proto(self.describe_host()),
             incarnation=feed.incarnation,
             sequence=feed.sequence,
-            reconciled=self._parts.sessions.reconciled,
+            reconciled=self.sessions.reconciled,
         )
 
     @streams
@@ -82,7 +74,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         self, request: pb.WatchRequest, context: Context
     ) -> AsyncGenerator[pb.WatchResponse]:
         """Stream a snapshot, then changes."""
-        feed, clock = self._parts.feed, self._parts.clock
+        feed, clock = self.feed, self.clock
         acked = request.acked_sequence if request.incarnation == feed.incarnation else 0
         with feed.subscribe() as subscription:
             messages = self._snapshot(acked)
@@ -105,11 +97,11 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         self, request: pb.StartSessionRequest, context: Context
     ) -> pb.StartSessionResponse:
         """Start a session or join its start."""
-        session = await self._parts.sessions.start(
+        session = await self.sessions.start(
             request.internal_id, wire.spec_from_proto(request.spec)
         )
         return pb.StartSessionResponse(
-            session=wire.session_to_proto(session), incarnation=self._parts.feed.incarnation
+            session=wire.session_to_proto(session), incarnation=self.feed.incarnation
         )
 
     @answers
@@ -117,11 +109,11 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         self, request: pb.StopSessionRequest, context: Context
     ) -> pb.StopSessionResponse:
         """Stop a session and wait for its end."""
-        session = await self._parts.sessions.stop(
+        session = await self.sessions.stop(
             request.internal_id, _asked_reason(request.reason), discard=request.discard
         )
         return pb.StopSessionResponse(
-            session=wire.session_to_proto(session), incarnation=self._parts.feed.incarnation
+            session=wire.session_to_proto(session), incarnation=self.feed.incarnation
         )
 
     @answers
@@ -129,9 +121,9 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         self, request: pb.GetSessionRequest, context: Context
     ) -> pb.GetSessionResponse:
         """Read one session."""
-        session = self._parts.sessions.life(request.internal_id).session
+        session = self.sessions.life(request.internal_id).session
         return pb.GetSessionResponse(
-            session=wire.session_to_proto(session), incarnation=self._parts.feed.incarnation
+            session=wire.session_to_proto(session), incarnation=self.feed.incarnation
         )
 
     @answers
@@ -145,7 +137,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         after = wire.page_from_token(request.page_token)
         found = [
             session
-            for session in self._parts.sessions.all()
+            for session in self.sessions.all()
             if (session.create_time, session.internal_id) > after
             and not (request.live_only and session.state.ended)
         ]
@@ -155,7 +147,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
             next_page_token=wire.page_to_token(found[len(page) - 1])
             if len(page) < len(found)
             else "",
-            incarnation=self._parts.feed.incarnation,
+            incarnation=self.feed.incarnation,
         )
 
     @streams
@@ -163,11 +155,10 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         self, request: pb.StreamLogsRequest, context: Context
     ) -> AsyncGenerator[pb.StreamLogsResponse]:
         """Stream a session's output."""
-        life = self._parts.sessions.life(request.internal_id)
-        parts = self._parts
+        life = self.sessions.life(request.internal_id)
         follow = request.follow
         with self._log_readers.taken(life.session, follow=follow):
-            output = logs.read(parts.engine, parts.records, parts.clock, life, follow=follow)
+            output = logs.read(self.engine, self.records, self.clock, life, follow=follow)
             async with aclosing(output) as chunks:
                 async for chunk in chunks:
                     self.metrics.log_bytes.inc(len(chunk))
@@ -178,8 +169,8 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         self, request: pb.GetReportRequest, context: Context
     ) -> pb.GetReportResponse:
         """Read how a session ended."""
-        life = self._parts.sessions.life(request.internal_id)
-        found = await report.read(self._parts.records, self._parts.clock, life)
+        life = self.sessions.life(request.internal_id)
+        found = await report.read(self.records, self.clock, life)
         return wire.report_to_proto(*found)
 
     @answers
@@ -191,7 +182,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         It writes by itself, so that it knows how long a caller takes over a chunk.
         """
         path = checked_path(request.path)
-        session = self._parts.sessions.life(request.internal_id).session
+        session = self.sessions.life(request.internal_id).session
         if not session.state.ended:
             raise SessionLiveError(session.internal_id)
         container = name_of(session)
@@ -203,7 +194,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
             self.metrics.artifact_bytes.inc(len(chunk))
 
         account = session.spec.identity.account
-        await self._parts.artifacts.fetch(container, path, send, account=account)
+        await self.artifacts.fetch(container, path, send, account=account)
 
     @streams
     async def PullImage(
@@ -213,7 +204,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         credentials = None
         if request.HasField("credentials"):
             credentials = Credentials(request.credentials.username, request.credentials.password)
-        async with aclosing(self._parts.images.pull(request.image, credentials)) as steps:
+        async with aclosing(self.images.pull(request.image, credentials)) as steps:
             async for progress in steps:
                 yield wire.progress_to_proto(progress)
         yield pb.PullImageResponse(done=True)
@@ -223,11 +214,9 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         self, request: pb.ClaimSessionRequest, context: Context
     ) -> pb.ClaimSessionResponse:
         """Claim a standby."""
-        session = await self._parts.warm_pools.claim(
-            request.internal_id, wire.claim_from_proto(request)
-        )
+        session = await self.warm_pools.claim(request.internal_id, wire.claim_from_proto(request))
         return pb.ClaimSessionResponse(
-            session=wire.session_to_proto(session), incarnation=self._parts.feed.incarnation
+            session=wire.session_to_proto(session), incarnation=self.feed.incarnation
         )
 
     @streams
@@ -235,7 +224,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         self, request: pb.ListImagesRequest, context: Context
     ) -> AsyncGenerator[pb.ListImagesResponse]:
         """Read which images are on the host and on their way."""
-        images = self._parts.images
+        images = self.images
         for part in wire.images_to_proto(images.here, await images.sizes(), images.pulls):
             yield part
 
@@ -244,11 +233,11 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         self, request: pb.RemoveImageRequest, context: Context
     ) -> pb.RemoveImageResponse:
         """Remove an image that nothing uses."""
-        if self._parts.sessions.uses_image(request.image):
+        if self.sessions.uses_image(request.image):
             raise ImageInUseError(request.image, "a session uses it, or its container is kept")
-        if self._parts.warm_pools.uses_image(request.image):
+        if self.warm_pools.uses_image(request.image):
             raise ImageInUseError(request.image, "the standbys of a warm pool start from it")
-        await self._parts.images.remove(request.image)
+        await self.images.remove(request.image)
         return pb.RemoveImageResponse()
 
     @answers
@@ -256,14 +245,14 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         self, request: pb.SetWarmPoolRequest, context: Context
     ) -> pb.SetWarmPoolResponse:
         """Set what a warm pool is, and how large."""
-        await self._parts.warm_pools.set(wire.pool_from_proto(request))
+        await self.warm_pools.set(wire.pool_from_proto(request))
         return pb.SetWarmPoolResponse()
 
     @answers
     async def SetDrain(self, request: pb.SetDrainRequest, context: Context) -> pb.SetDrainResponse:
         """Begin or call off a drain."""
         order = wire.drain_order_from_proto(request)
-        empty_time, sessions = await self._parts.sessions.set_drain(order)
+        empty_time, sessions = await self.sessions.set_drain(order)
         response = pb.SetDrainResponse(sessions=sessions)
         if empty_time is not None:
             response.empty_time.FromNanoseconds(round(empty_time * 1e9))
@@ -274,7 +263,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         self, request: pb.RenewCertificateRequest, context: Context
     ) -> pb.RenewCertificateResponse:
         """Make a key and request a certificate, or install the one for it and the authorities."""
-        identity = self._parts.identity
+        identity = self.identity
         asked = b""
         if request.certificate or request.authorities:
             await identity.install(request.certificate, request.authorities)
@@ -286,10 +275,10 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         """A snapshot for a new watcher."""
         told = [
             session
-            for session in self._parts.sessions.started()
+            for session in self.sessions.started()
             if not (session.state.ended and session.sequence <= acked)
         ]
-        reconciled = self._parts.sessions.reconciled
+        reconciled = self.sessions.reconciled
         return [
             self._message(snapshot_begin=pb.SnapshotBegin()),
             *self._image_messages(),
@@ -309,12 +298,12 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         return news or [self._message(heartbeat=pb.Heartbeat())]
 
     def _image_messages(self) -> list[pb.WatchResponse]:
-        batches = wire.image_batches(self._parts.images.here)
+        batches = wire.image_batches(self.images.here)
         return [self._message(images=batch) for batch in batches]
 
     def _host_message(self, coming: tuple[Session, ...] = ()) -> pb.WatchResponse:
         """The host; its figures include the sessions that follow."""
-        host = wire.host_to_proto(self._parts.describe_host())
+        host = wire.host_to_proto(self.describe_host())
         host.starting.extend(session.internal_id for session in coming)
         return self._message(host=host)
 
@@ -324,7 +313,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         ]
 
     def _message(self, **event: Any) -> pb.WatchResponse:
-        feed = self._parts.feed
+        feed = self.feed
         return pb.WatchResponse(incarnation=feed.incarnation, sequence=feed.sequence, **event)
 
 

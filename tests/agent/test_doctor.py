@@ -21,8 +21,16 @@ from click.testing import CliRunner, Result
 from agent.cli.main import main
 from agent.doctor import gather as gathering
 from agent.doctor.diagnosis import diagnose
-from agent.doctor.facts import AgentFacts, DiskFacts, EngineFacts, FileFacts, KernelFacts, Unknown
-from agent.doctor.findings import Level, warn
+from agent.doctor.facts import (
+    AgentFacts,
+    DiskFacts,
+    EngineFacts,
+    FileFacts,
+    KernelFacts,
+    Level,
+    Unknown,
+    warn,
+)
 from agent.doctor.gather import exposure, gather
 from agent.doctor.host_facts import disk_facts, file_facts, kernel_facts, port_list
 from agent.settings.model import AgentConfig

@@ -21,7 +21,7 @@ from agent.kernel.usage import UsageMeter
 from agent.metrics.instruments import Metrics
 from agent.network.tls_certificate import CertificateFiles
 from agent.network.tls_ports import TlsPorts
-from agent.rpc.service import AgentService, Services
+from agent.rpc.service import AgentService
 from agent.sessions.life import Life
 from agent.sessions.manager import SessionManager
 from agent.sessions.reconciler import Reconciler
@@ -109,7 +109,7 @@ class Agent:
     ) -> AgentService:
         """What callers reach by gRPC, but for certificates; artifacts only if they are given."""
         nothing: Any = None
-        services = Services(
+        return AgentService(
             sessions=self.sessions,
             warm_pools=self.warm_pools,
             images=self.images,
@@ -122,7 +122,6 @@ class Agent:
             identity=nothing,
             metrics=self.runtime.metrics,
         )
-        return AgentService(services)
 
     def now(self, internal_id: str) -> Session:
         """A session as it stands."""

@@ -17,11 +17,12 @@ from agent.doctor.facts import (
     EngineFacts,
     Facts,
     FileFacts,
+    Finding,
     KernelFacts,
+    Level,
     ProcessFacts,
     Unknown,
 )
-from agent.doctor.findings import Finding, Level
 from agent.settings.model import AgentConfig
 from tiltyard.contract import Protocol
 

@@ -3,7 +3,7 @@
 import codecs
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ def sessions(socket: Path, *, everything: bool, as_json: bool) -> None:
     """List sessions, oldest first."""
     with asked(socket) as agent:
         found = agent.sessions(live_only=not everything)
-        _show_list(found, views.session_lines, as_json=as_json)
+        _show(found, views.session_lines, as_json=as_json)
 
 
 @click.command()
@@ -102,18 +102,7 @@ def images(socket: Path, *, as_json: bool) -> None:
     """List images, pulls in progress, and the number of sessions per image."""
     with asked(socket) as agent:
         found = views.images(agent.images(), agent.sessions(live_only=True))
-        _show_list(found, views.image_lines, as_json=as_json)
-
-
-@click.command()
-@SOCKET
-@click.argument("image", callback=_text)
-@AS_JSON
-def pull(socket: Path, image: str, *, as_json: bool) -> None:
-    """Pull an image by digest, without credentials; continues if the command is interrupted."""
-    with asked(socket) as agent:
-        for progress in agent.pull(image):
-            click.echo(json.dumps(progress) if as_json else views.pull_line(progress))
+        _show(found, views.image_lines, as_json=as_json)
 
 
 @click.command()
@@ -127,19 +116,19 @@ def stop(socket: Path, given: str, *, as_json: bool) -> None:
         _show(ended, views.message_lines, as_json=as_json)
 
 
-COMMANDS = (status, sessions, inspect, logs, report, artifact, images, pull, stop)
+COMMANDS = (status, sessions, inspect, logs, report, artifact, images, stop)
 
 
-def _show(message: Any, lines: Callable[[Any], list[str]], *, as_json: bool) -> None:
-    for line in [json.dumps(message, indent=2)] if as_json else lines(message):
-        click.echo(line)
-
-
-def _show_list(
-    messages: Iterable[Any], lines: Callable[[Iterable[Any]], list[str]], *, as_json: bool
-) -> None:
-    for line in map(json.dumps, messages) if as_json else lines(messages):
-        click.echo(line)
+def _show(found: Any, lines: Callable[[Any], list[str]], *, as_json: bool) -> None:
+    """Print one message, or a list with one JSON object a line."""
+    if not as_json:
+        texts: Iterable[str] = lines(found)
+    elif isinstance(found, Mapping):
+        texts = [json.dumps(found, indent=2)]
+    else:
+        texts = map(json.dumps, found)
+    for text in texts:
+        click.echo(text)
 
 
 def _to_terminal() -> Callable[[bytes], object]:

@@ -3,14 +3,12 @@
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from agent.cli.options import AS_JSON, CONFIG, EXIT_FAILED
-from agent.doctor.facts import Finding, Level
 from tiltyard.runtime.tables import printable
 
 
@@ -24,25 +22,21 @@ def doctor(path: Path | None, *, as_json: bool) -> None:
     """
     from agent.cli.settings import read_config
     from agent.doctor.diagnosis import diagnose
+    from agent.doctor.facts import Level
     from agent.doctor.gather import gather
 
     findings = diagnose(gather(read_config(path)))
-    well = all(finding.level is not Level.FAIL for finding in findings)
+    counts = Counter(finding.level for finding in findings)
     if as_json:
         shown = [{**asdict(finding), "level": finding.level.value} for finding in findings]
-        click.echo(json.dumps({"well": well, "findings": shown}, indent=2))
+        click.echo(json.dumps({"well": not counts[Level.FAIL], "findings": shown}, indent=2))
     else:
-        for line in _lines(findings):
-            click.echo(line)
-    if not well:
+        width = max(len(finding.check) for finding in findings)
+        for finding in findings:
+            name = f"{finding.level.value:4}  {finding.check:{width}}"
+            click.echo(f"{name}  {printable(finding.found)}")
+            if finding.hint:
+                click.echo(f"      hint: {printable(finding.hint)}")
+        click.echo(", ".join(f"{counts[level]} {level.value}" for level in Level))
+    if counts[Level.FAIL]:
         sys.exit(EXIT_FAILED)
-
-
-def _lines(findings: Sequence[Finding]) -> Iterator[str]:
-    width = max(len(finding.check) for finding in findings)
-    for finding in findings:
-        yield f"{finding.level.value:4}  {finding.check:{width}}  {printable(finding.found)}"
-        if finding.level is not Level.OK:
-            yield f"      hint: {printable(finding.hint)}"
-    counts = Counter(finding.level for finding in findings)
-    yield ", ".join(f"{counts[level]} {level.value}" for level in Level)

@@ -102,20 +102,13 @@ def image_lines(rows: Iterable[Row]) -> list[str]:
     )
 
 
-def pull_line(progress: Message) -> str:
-    """Show the progress of a pull."""
-    if progress["done"]:
-        return "done"
-    if progress["waiting"]:
-        return "waiting: other pulls are in progress"
-    layers = f"{progress['layers_done']} of {progress['layers']} layers"
-    return f"{layers}, {size(int(progress['received_bytes']))} received"
-
-
 def _image_state(row: Row) -> str:
     if row["here"]:
         return "here"
-    return "removed" if row["pull"] is None else f"on its way: {pull_line(row['pull'])}"
+    if row["pull"] is None:
+        return "removed"
+    layers = f"{row['pull']['layers_done']} of {row['pull']['layers']} layers"
+    return f"on its way: {layers}, {size(int(row['pull']['received_bytes']))} received"
 
 
 def _state_of(answer: Message) -> Iterator[str]:

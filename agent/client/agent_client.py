@@ -19,7 +19,6 @@ STOP_SECONDS = 60.0
 """Longer than any reasonable grace period; the stop continues after that."""
 IMAGES_SECONDS = 30.0
 """The agent queries the engine, which may hang; the response then lacks its data."""
-PULL_SECONDS = 3600.0
 READ_SECONDS = 900.0
 """For a log or an artifact, which the agent itself cuts off after 10 min."""
 
@@ -99,12 +98,6 @@ class AgentClient:
         for part in self._stub.ListImages(pb.ListImagesRequest(), timeout=IMAGES_SECONDS):
             found.MergeFrom(part)
         return _plain(found)
-
-    def pull(self, image: str) -> Iterator[dict[str, Any]]:
-        """Pull an image and yield its progress."""
-        request = pb.PullImageRequest(image=image)
-        for progress in self._stub.PullImage(request, timeout=PULL_SECONDS):
-            yield _plain(progress)
 
     def drain(self, *, remaining: int | None) -> dict[str, Any]:
         """Have the host take no new sessions, and stop what is left after a time, if given."""

@@ -21,6 +21,12 @@ from tiltyard.runtime.bounded_names import BoundedNames
 _PREFIX = "tiltyard_agent_"
 _CORE = 10**9
 _SESSIONS = "Sessions, ended ones that are kept included."
+_DISKS = {
+    "free_bytes": "Free bytes at the last look.",
+    "reserve_bytes": "Reserved bytes: with fewer free ones no session is started.",
+    "free_inodes": "Free inodes at the last look.",
+    "reserve_inodes": "Reserved inodes: with fewer free ones no session is started.",
+}
 _STANDBYS = {
     "wanted": "Desired standbys of the host's warm pools.",
     "ready": "Standbys that can be claimed.",
@@ -116,26 +122,12 @@ class HostState(Collector):
         if (ends := self.reservations.tls_ports.expire_time) is not None:
             text = "When the certificate of TLS ports ends, in Unix time."
             yield _one("tls_certificate_expiry_timestamp_seconds", text, ends)
-        free = _gauge("disk_free_bytes", "Free bytes at the last look.", ("path",))
-        reserve = _gauge(
-            "disk_reserve_bytes",
-            "Reserved bytes: with fewer free ones no session is started.",
-            ("path",),
-        )
-        free_inodes = _gauge("disk_free_inodes", "Free inodes at the last look.", ("path",))
-        reserve_inodes = _gauge(
-            "disk_reserve_inodes",
-            "Reserved inodes: with fewer free ones no session is started.",
-            ("path",),
-        )
-        for disk in self.reservations.disks.seen:
-            path = (str(disk.path),)
-            free.add_metric(path, disk.free_bytes)
-            reserve.add_metric(path, disk.reserve_bytes)
-            if disk.free_inodes is not None:
-                free_inodes.add_metric(path, disk.free_inodes)
-                reserve_inodes.add_metric(path, disk.reserve_inodes)
-        yield from (free, reserve, free_inodes, reserve_inodes)
+        for name, text in _DISKS.items():
+            family = _gauge(f"disk_{name}", text, ("path",))
+            for disk in self.reservations.disks.seen:
+                if disk.free_inodes is not None or "inodes" not in name:
+                    family.add_metric((str(disk.path),), getattr(disk, name))
+            yield family
 
     def _work(self) -> Iterator[Metric]:
         pulls = self.images.pulls.values()

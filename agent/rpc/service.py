@@ -1,4 +1,4 @@
-"""Protobuf in, protobuf out: AgentService over the agent's self.
+"""Protobuf in, protobuf out: AgentService over the agent's parts.
 
 Handlers hold no `try`: the decorators of `statuses.py` turn errors into gRPC statuses.
 """

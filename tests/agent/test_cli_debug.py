@@ -19,11 +19,11 @@ from agent.domain.engine import container_name
 from agent.network.tls_ports import TlsPorts
 from agent.state.drain import DrainOrder
 from tests.support.agent.pools import POOL, a_pool, standbys
-from tests.support.agent.samples import IMAGE, a_spec
+from tests.support.agent.samples import IMAGE, a_spec, an_id
 from tests.support.agent.served import Served, served
 from tests.support.fake_clock import settle
 from tests.support.fakes import FakeClock, FakeEngine
-from tiltyard.contract import Identity, PortRequest, Protocol
+from tiltyard.contract import Identity, PortRequest, Protocol, State
 
 FIRST = "11111111-0000-4000-8000-000000000000"
 SECOND = "22222222-0000-4000-8000-000000000000"
@@ -299,3 +299,36 @@ async def test_a_report_tells_how_a_session_ended(
     assert (lines["failed_runs[0].exit_code"], lines["timeline[2].state"]) == ("137", "restarting")
     told = json.loads(await host.ok("report", "--json", "m1"))
     assert (told["end_reason"], told["signal"]) == ("END_REASON_STOPPED", 9)
+
+
+async def test_an_empty_host_is_said_to_be_empty(host: Served) -> None:
+    assert await host.ok("drain") == "The host is empty.\n"
+    answer = json.loads(await host.ok("drain", "--json"))
+    assert answer["live_sessions"] == []
+
+
+async def test_a_drain_lists_what_remains_and_until_when(host: Served) -> None:
+    endless = await host.sessions.start(an_id(), a_spec())
+    lines = (await host.ok("drain")).splitlines()
+    assert lines[0] == "Sessions without a lifetime remain until they end by themselves."
+    assert lines[2].startswith(endless.internal_id)
+    lines = (await host.ok("drain", "--deadline", "2h")).splitlines()
+    assert lines[0] == "The host is empty by 2027-01-15 10:00:00Z at the latest."
+    assert len(lines) == 3
+    assert await host.ok("undrain") == ""
+    assert json.loads(await host.ok("undrain", "--json")) == {"sessions": 1}
+    again = await host.sessions.start(an_id(), a_spec())
+    assert again.state is State.RUNNING
+
+
+@pytest.mark.parametrize("text", ["", "1", "1h1h", "-5m", "٣m"])
+async def test_a_span_that_is_none_is_refused(host: Served, text: str) -> None:
+    result = await host.run("drain", "--deadline", text)
+    assert result.exit_code == 2
+    assert "has not the form 1h30m" in result.output
+
+
+async def test_a_deadline_is_at_most_a_year(host: Served) -> None:
+    result = await host.run("drain", "--deadline", "8760h1m")
+    assert result.exit_code == 2
+    assert "is longer than 8760 hours" in result.output

@@ -1,5 +1,6 @@
-"""What a newer agent wrote is neither misread nor lost."""
+"""State of a newer agent, or of another user, is neither misread nor lost."""
 
+import os
 import re
 import shutil
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.state.record import Records
-from agent.state.state_format import NewerStateError
+from agent.state.state_format import NewerStateError, another_owner
 from tests.agent.test_doctor import run
 from tests.agent.test_formats import FORMATS
 from tests.agent.writing import ENDED, RUNNING
@@ -75,3 +76,22 @@ async def test_damaged_files_do_not_keep_an_agent_from_starting(tmp_path: Path) 
     await records.open()
     assert (await records.load())[1] == [ENDED]
     await records.close()
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(("user", "name"), [(65534, "nobody"), (65533, "the user 65533")])
+def test_it_does_not_start_in_the_folder_of_another_user(
+    tmp_path: Path, user: int, name: str
+) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    os.chown(state, user, user)
+    refused = run(tmp_path, "serve")
+    assert refused.exit_code == EXIT_CONFIG
+    assert f"it does not start: {state} belongs to {name}, who could not read" in refused.stderr
+    assert list(state.iterdir()) == []
+
+
+@pytest.mark.root
+def test_a_folder_of_its_own_or_none_is_fine(tmp_path: Path) -> None:
+    assert another_owner(tmp_path) == another_owner(tmp_path / "none") == ""

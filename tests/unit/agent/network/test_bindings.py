@@ -4,22 +4,19 @@ import asyncio
 import ipaddress
 import os
 import socket
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from agent.domain.session import (
     Port,
     Process,
 )
 from agent.kernel.processes import live_process
-from agent.network.bindings import MOST_SOCKETS, Bindings, bound_ports, sockets_in_use
+from agent.network.bindings import MOST_SOCKETS, Bindings, sockets_in_use
 from agent.network.socket_diag import (
     BoundSocket,
     TooManySocketsError,
@@ -267,38 +264,3 @@ def test_numbers_of_sockets_are_those_of_their_own_line() -> None:
 )
 def test_players_do_not_come_by_loopback(address: str, *, reachable: bool) -> None:
     assert is_reachable(ipaddress.ip_address(address).packed) is reachable
-
-
-addresses = st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6))
-sockets = st.tuples(addresses, st.integers(0, 65535), st.integers(1, 12))
-
-
-def line(number: int, address: bytes, port: int, state: int) -> str:
-    """A socket as the kernel's udp4_format_sock and get_tcp6_sock write it."""
-    words = [address[at : at + 4] for at in range(0, len(address), 4)]
-    digits = "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)
-    other = "0" * len(digits)
-    rest = "00000000:00000000 00:00000000 00000000  1000        0 7990072 2 00000000bba8fe74 0"
-    return f"{number:5d}: {digits}:{port:04X} {other}:0000 {state:02X} {rest}\n"
-
-
-@given(st.lists(sockets))
-def test_every_socket_is_judged_by_its_own_line(
-    found: list[tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, int, int]],
-) -> None:
-    table = "  sl  local_address\n" + "".join(
-        line(number, address.packed, port, state)
-        for number, (address, port, state) in enumerate(found)
-    )
-    for protocol, wanted in ((Protocol.TCP, 10), (Protocol.UDP, 7)):
-        assert bound_ports(table, protocol) == {
-            port
-            for address, port, state in found
-            if state == wanted and is_reachable(address.packed)
-        }
-
-
-@given(st.text(), st.sampled_from(Protocol))
-def test_no_text_breaks_it(text: str, protocol: Protocol) -> None:
-    assert bound_ports(text, protocol) == set()
-    assert sockets_in_use(text, protocol.value) == 0

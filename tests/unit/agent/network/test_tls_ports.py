@@ -135,6 +135,11 @@ async def echo(made: socket.socket) -> None:
         await loop.sock_sendall(made, data)
 
 
+async def is_echoed(player: Player) -> None:
+    await player.send(b"x")
+    assert await player.exactly(1) == b"x"
+
+
 async def _received(made: socket.socket) -> bytes:
     parts = []
     while data := await asyncio.get_running_loop().sock_recv(made, 65536):
@@ -338,8 +343,7 @@ async def test_without_a_process_nothing_is_accepted(tmp_path: Path) -> None:
                 pass
         served.tls.follow(served.session)
         async with served.player() as player:
-            await player.send(b"x")
-            assert await player.exactly(1) == b"x"
+            await is_echoed(player)
 
 
 async def test_another_process_at_the_address_gets_nothing(tmp_path: Path) -> None:
@@ -394,8 +398,7 @@ async def test_connections_over_a_bound_are_closed(tmp_path: Path, bound: str) -
         await until(lambda: served.tls.connections == 1)
         async with served.player() as third:
             for player in (first, third):
-                await player.send(b"x")
-                assert await player.exactly(1) == b"x"
+                await is_echoed(player)
 
 
 def test_an_address_is_one_of_ipv4_and_a_network_of_ipv6() -> None:
@@ -417,8 +420,7 @@ async def test_the_oldest_handshake_makes_way_for_another(tmp_path: Path) -> Non
                 made = silent.enter_context(connection())
                 await loop.sock_connect(made, ("127.0.0.1", served.port))
             async with served.player() as player:
-                await player.send(b"x")
-                assert await player.exactly(1) == b"x"
+                await is_echoed(player)
                 assert served.tls.connections <= 3
 
 
@@ -547,8 +549,7 @@ async def test_a_session_from_before_has_its_port_as_soon_as_it_is_free(tmp_path
         await served.tls.look()
         assert not served.tls.warnings
         async with replace(served, session=session).player() as player:
-            await player.send(b"x")
-            assert await player.exactly(1) == b"x"
+            await is_echoed(player)
 
 
 async def test_the_end_of_a_session_ends_its_connections_and_frees_its_port(
@@ -556,8 +557,7 @@ async def test_the_end_of_a_session_ends_its_connections_and_frees_its_port(
 ) -> None:
     limits = Limits(linger=0.05)
     async with serving(tmp_path, echo, limits=limits) as served, served.player() as player:
-        await player.send(b"x")
-        assert await player.exactly(1) == b"x"
+        await is_echoed(player)
         served.tls.close(served.session.internal_id)
         with (
             socket.create_server(("127.0.0.1", served.port)),

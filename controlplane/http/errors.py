@@ -44,8 +44,7 @@ STATUSES: dict[Reason, tuple[int, str]] = {
     Reason.UNAVAILABLE: (503, "SERVICE_UNAVAILABLE"),
     Reason.TIMEOUT: (504, "GATEWAY_TIMEOUT"),
 }
-_OWN_CODES = {405: "METHOD_NOT_ALLOWED", 500: "INTERNAL_ERROR"}
-CODES = dict(STATUSES.values()) | _OWN_CODES
+CODES = dict(STATUSES.values()) | {405: "METHOD_NOT_ALLOWED", 500: "INTERNAL_ERROR"}
 _PHRASES = {420: "Capacity Unavailable"}
 _MAX_PATH = _MAX_DETAILS = 2048
 _RETRIED = NoCapacityError | HostBusyError | HostsNotReportedError | TooManyRequestsError

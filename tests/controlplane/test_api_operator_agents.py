@@ -21,23 +21,13 @@ SHORT_SPANS: dict[str, Any] = {
     "unreachable_after": 3.0,
     "lost_after": 3.5,
 }
-UNKNOWN_YET = {
-    "version": None,
-    "publicAddress": None,
-    "latencyAddresses": None,
-    "silentAddresses": None,
-    "latency": None,
-    "engineAvailable": None,
-    "engineVersion": None,
-    "runcVersion": None,
-    "kernelVersion": None,
-    "capacity": None,
-    "reserved": None,
-    "sessions": None,
-    "freeSessions": None,
-    "images": None,
-    "imageCount": None,
-}
+UNKNOWN_YET = dict.fromkeys(
+    (
+        *("version", "publicAddress", "latencyAddresses", "silentAddresses", "latency"),
+        *("engineAvailable", "engineVersion", "runcVersion", "kernelVersion", "capacity"),
+        *("reserved", "sessions", "freeSessions", "images", "imageCount"),
+    )
+)
 
 
 class Operated(System):
@@ -85,9 +75,9 @@ async def test_an_agent_is_shown_with_its_host(system: Operated) -> None:
         return bool((await system.agents_by_name())[busy.name]["draining"])
 
     await eventually(reported)
-    before = to_ms(system.control_plane._clock.time()) - 60_000
+    before = to_ms(system.clock.time()) - 60_000
     shown = (await system.ask("GET", f"/{busy.name}")).json
-    assert before < shown.pop("heard") <= to_ms(system.control_plane._clock.time())
+    assert before < shown.pop("heard") <= to_ms(system.clock.time())
     assert shown == {
         "name": busy.name,
         "address": busy.address,
@@ -442,7 +432,7 @@ async def test_an_agent_that_is_unresponsive_for_too_long_is_lost_until_it_repor
         await system.agent.stop()
         await system.reaches("a0", "lost")
         shown = (await system.ask("GET", "/a0")).json
-        assert shown["heard"] < shown["lost"] <= to_ms(system.control_plane._clock.time())
+        assert shown["heard"] < shown["lost"] <= to_ms(system.clock.time())
         assert shown["sessions"] == 0
         assert await system.status_of("x") == "dead"
         assert_error(await system.call("DELETE", "/session/x"), 409)

@@ -26,12 +26,6 @@ async def test_a_log_is_read_whole(system: System) -> None:
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
-async def test_an_empty_log_is_empty(system: System) -> None:
-    system.agent.logs = []
-    answer = await system.call("GET", "/logs?id=s")
-    assert (answer.status, answer.body) == (200, b"")
-
-
 async def test_a_follower_stays_until_the_end(system: System) -> None:
     url = system.control_plane.base_url + "/logs?id=s&follow=true"
     headers = {"Authorization": f"Bearer {system.tokens['alice']}"}

@@ -86,10 +86,6 @@ def refused(answer: RawAnswer | None, status: int, path: str) -> Any:
     return answer.json
 
 
-def test_the_documented_deadlines() -> None:
-    assert (Limits().header, Limits().body) == (10, 30)
-
-
 @pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\nHost"])
 async def test_headers_have_a_deadline(tmp_path: Path, limits: Any, sent: bytes) -> None:
     limits(header=SHORT)

@@ -20,6 +20,7 @@ from tests.support.controlplane.system import PATIENCE, Answer, System, assert_e
 from tiltyard.runtime.clock import SystemClock
 
 JOIN = ("PUT", "/session/player/join")
+GAME = "/application/game"
 
 
 class Instant(SystemClock):
@@ -117,29 +118,9 @@ async def test_one_more_than_may_wait_is_503_before_anything_but_401(tmp_path: P
         assert (await system.call("GET", "/session/m")).status == 200
 
 
-async def _start(system: Bounded) -> None:
-    await system.start()
-
-
-async def _stop(system: Bounded) -> None:
+async def _report(system: Bounded) -> Answer:
     await system.call("DELETE", "/session/m")
-
-
-async def _follow(system: Bounded) -> None:
-    await system.call("GET", "/logs?id=m&follow=true")
-
-
-async def _report(system: Bounded) -> None:
-    await system.call("DELETE", "/session/m")
-    await system.call("GET", "/session/m/report")
-
-
-async def _enable(system: Bounded) -> None:
-    await system.call("POST", "/application/game/tags", json={"tag": "v1"})
-
-
-async def _available(system: Bounded) -> None:
-    await system.call("GET", "/application/game/tags/available")
+    return await system.call("GET", "/session/m/report")
 
 
 class Held:
@@ -160,12 +141,12 @@ class Held:
 @pytest.mark.parametrize(
     ("call", "asked"),
     [
-        (_start, "before_start"),
-        (_stop, "before_stop"),
-        (_follow, "before_logs"),
+        (lambda s: s.start(), "before_start"),
+        (lambda s: s.call("DELETE", "/session/m"), "before_stop"),
+        (lambda s: s.call("GET", "/logs?id=m&follow=true"), "before_logs"),
         (_report, "before_report"),
-        (_enable, "registry"),
-        (_available, "registry"),
+        (lambda s: s.call("POST", f"{GAME}/tags", json={"tag": "v1"}), "registry"),
+        (lambda s: s.call("GET", f"{GAME}/tags/available"), "registry"),
     ],
 )
 async def test_a_call_that_waits_for_others_holds_no_slot(

@@ -24,6 +24,8 @@ from controlplane.http import application
 from tests.controlplane.hostile_strings import STRINGS
 from tests.support.controlplane.system import System
 
+COUNT, SEED = os.environ.get("COUNT", "200"), os.environ.get("SEED", "20261121")
+"""Examples of each call in each phase, and where they come from."""
 ROOT = Path(__file__).parents[2]
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 OPERATORS = re.compile("^/operator/")
@@ -54,7 +56,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(420 if "COUNT" not in os.environ else 0)
+@pytest.mark.timeout(1200 * max(1, int(COUNT) / 200))
 @pytest.mark.parametrize("who", ["account", "operator"])
 async def test_the_api_is_as_its_document_says(tmp_path: Path, served: Served, who: str) -> None:
     system = System(tmp_path, start_rate=1e6, start_burst=1_000_000)
@@ -64,7 +66,8 @@ async def test_the_api_is_as_its_document_says(tmp_path: Path, served: Served, w
         await _fill(system)
         code, output = await _schemathesis(system, tmp_path, who)
     assert code == 0, output
-
+    if int(COUNT) < 200:  # too few to reach everything
+        return
     mine = [one for one in routes.ROUTES if (who == "operator") == bool(OPERATORS.match(one.path))]
     lacking = [_name(route) for route in mine if not _succeeded(route, served)]
     assert lacking == [_name(route) for route in mine if (route.method, route.path) in NO_SUCCESS]
@@ -92,7 +95,7 @@ async def _schemathesis(system: System, folder: Path, who: str) -> tuple[int, st
         "run",
         f"{system.control_plane.base_url}/openapi.json",
         f"--{'include' if operator else 'exclude'}-path-regex={OPERATORS.pattern}",
-        f"--max-examples={os.environ.get('COUNT', '200')}",
+        f"--max-examples={COUNT}",
         "--no-color",
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), "TILTYARD_TOKEN": token},
@@ -115,7 +118,7 @@ def _config(folder: Path) -> Path:
     hostile = [text for text in STRINGS if len(text) < 1000 and text.isprintable()]
     config = folder / CONFIG.name
     config.write_text(
-        f"seed = {os.environ.get('SEED', '20261121')}\n{CONFIG.read_text()}\n"
+        f"seed = {SEED}\n{CONFIG.read_text()}\n"
         f"[dictionaries.hostile]\nvalues = {json.dumps(hostile, ensure_ascii=False)}\n"
     )
     return config

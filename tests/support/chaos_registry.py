@@ -14,7 +14,6 @@ from tests.support.registry_faults import Exchange, Fault, passes
 from tests.support.serving_thread import ServingThread
 
 BLOBS = "/blobs/"
-MANIFESTS = "/manifests/"
 
 _PATIENCE = 30.0
 """Seconds in which what a test waits for must have come about."""

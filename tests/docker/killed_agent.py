@@ -113,6 +113,21 @@ class KilledAgent(Agent):
         request = pb.FetchArtifactRequest(internal_id=session.internal_id, path=path)
         return self._stub.FetchArtifact(request, timeout=PATIENCE)
 
+    def pull(self, image: str) -> None:
+        for _ in self._stub.PullImage(pb.PullImageRequest(image=image), timeout=PATIENCE):
+            continue
+
+    def remove_image(self, image: str) -> None:
+        self._stub.RemoveImage(pb.RemoveImageRequest(image=image), timeout=PATIENCE)
+
+    def removing(self, image: str) -> Any:
+        """The call that removes an image, under way."""
+        return self._stub.RemoveImage.future(pb.RemoveImageRequest(image=image), timeout=PATIENCE)
+
+    def images(self) -> set[str]:
+        parts = self._stub.ListImages(pb.ListImagesRequest(), timeout=PATIENCE)
+        return {image.image for part in parts for image in part.images}
+
     def directories(self) -> set[str]:
         return {path.name for path in (self.state_dir / "sessions").iterdir()}
 

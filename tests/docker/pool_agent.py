@@ -59,14 +59,18 @@ class PoolAgent(KilledAgent):
 
     def claim(self, standby: pb.Session, session_id: str, *, again: bool = False) -> pb.Session:
         """Have a standby become a session."""
+        found: pb.Session = self.claiming(standby, session_id, again=again).result().session
+        return found
+
+    def claiming(self, standby: pb.Session, session_id: str, *, again: bool = False) -> Any:
+        """The call that claims a standby, under way."""
         request = pb.ClaimSessionRequest(
             internal_id=standby.internal_id,
             identity=pb.Identity(account="a", session_id=session_id, application="game", tag="v1"),
             request_json=json.dumps({"args": ["--ignored"], "labels": {"who": session_id}}),
             again=again,
         )
-        found: pb.Session = self._stub.ClaimSession(request, timeout=PATIENCE).session
-        return found
+        return self._stub.ClaimSession.future(request, timeout=PATIENCE)
 
     def heard_of_claim(self, session: pb.Session) -> list[str]:
         """What a game wrote about the signal of its claim, once it wrote anything."""

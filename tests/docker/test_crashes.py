@@ -22,12 +22,14 @@ import pytest
 
 from agent.domain import restarts
 from agent.domain.steps import STEPS
+from tests.demo_game import build_image
 from tests.docker.killed_agent import KilledAgent, or_else
 from tests.docker.machine import Machine
 from tests.docker.pool_agent import PoolAgent, reason, seen_by
 from tests.docker.stack import PATIENCE, eventually
 from tests.faults.plugin import Rounds
 from tests.support.agent.samples import an_id
+from tests.support.harness import Registry
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
@@ -213,6 +215,38 @@ def _spooled(agent: KilledAgent) -> int:
             if str(link.readlink()).startswith(f"{agent.state_dir}/spool/"):
                 sizes.append(link.stat().st_size)
     return max(sizes)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_f03_an_agent_killed_while_it_removes_an_image_knows_which_there_are(
+    machine: Machine, rounds: Rounds, chance: Random
+) -> None:
+    with (
+        Registry(machine.engine.host_address) as registry,
+        beside_others(machine) as agent,
+    ):
+        image = build_image(machine.engine.socket, registry.address, repository="pruned").reference
+        for _ in range(rounds(3, 30)):
+            agent.pull(image)
+            assert image in agent.images()
+            removing = agent.removing(image)
+            time.sleep(chance.uniform(0, 0.05))
+            agent.kill()
+            removing.exception(PATIENCE)
+            agent.come_back()
+            eventually(
+                lambda: (image in agent.images()) == _has(machine, image),
+                "it knows whether the image is there, which the engine may just be removing",
+            )
+            agent.remove_image(image)
+            assert image not in agent.images()
+
+
+def _has(machine: Machine, image: str) -> bool:
+    """Whether the engine lists an image; asked for each by itself, one might be gone by then."""
+    listed = machine.client.api.images()
+    return any(image in (each["RepoDigests"] or ()) for each in listed)
 
 
 @pytest.mark.slow

@@ -4,17 +4,13 @@ What callers and operators see of it is in test_f43_whole.py.
 """
 
 import asyncio
-import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import docker
 import pytest
 
-from agent.changes.feed import Feed
-from agent.docker.engine import DockerEngine
 from agent.domain.engine import Credentials
 from agent.domain.errors import (
     AgentError,
@@ -25,7 +21,16 @@ from agent.domain.errors import (
     RegistryTimeoutError,
     RegistryUnavailableError,
 )
-from agent.images.images import CONCURRENT_PULLS, Images
+from agent.images.images import CONCURRENT_PULLS
+from tests.docker.puller import (
+    PATIENCE,
+    Puller,
+    eventually,
+    pull,
+    pull_until_done,
+    puller,
+    pushed,
+)
 from tests.support.chaos_registry import ChaosRegistry
 from tests.support.controlplane.secured_registry import USER, SecuredRegistry
 from tests.support.harness import Registry
@@ -45,7 +50,6 @@ from tests.support.registry_faults import (
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root, pytest.mark.part_alone]
 
-PATIENCE = 30
 SOON = 1.0
 """Seconds after which a pull is given up that is not to come to an end."""
 IN_TIME = 5.0
@@ -57,84 +61,6 @@ DAEMON = {
     # A layer that hangs keeps its place among these until the registry hangs up.
     "max-concurrent-downloads": 40,
 }
-
-
-@dataclass
-class Puller:
-    """An agent's pulls, and what its engine's disk holds."""
-
-    engine: PrivateEngine
-    docker: DockerEngine
-
-    def images(self, timeout: float = PATIENCE) -> Images:
-        return Images(self.docker, Feed(), pull_timeout=timeout)
-
-    def kept(self) -> set[Path]:
-        """Layers, images and half of either."""
-        places = (
-            "tmp",
-            "overlay2",
-            "image/overlay2/layerdb/*",
-            "image/overlay2/imagedb/content/*",
-        )
-        return {found for place in places for found in self.engine.data_root.glob(f"{place}/*")}
-
-    async def until_kept(self, wanted: set[Path]) -> None:
-        """Wait until the disk holds this: the engine cleans up behind its answer."""
-        await eventually(lambda: self.kept() == wanted, lambda: f"{self.kept() ^ wanted} stays")
-
-    def run(self, image: PushedImage) -> None:
-        """Run an image, and remove the container."""
-        client = docker.DockerClient(base_url=f"unix://{self.engine.socket}", timeout=PATIENCE)
-        try:
-            made = client.containers.create(image.reference, ["--exit-after", "0.1"])
-            made.start()
-            assert made.wait(timeout=PATIENCE)["StatusCode"] == 0
-            made.remove()
-        finally:
-            client.close()
-
-
-@contextlib.asynccontextmanager
-async def puller(engine: PrivateEngine) -> AsyncIterator[Puller]:
-    running = DockerEngine(str(engine.socket))
-    try:
-        yield Puller(engine, running)
-    finally:
-        await running.close()
-
-
-async def eventually(condition: Callable[[], bool], otherwise: Callable[[], str]) -> None:
-    try:
-        async with asyncio.timeout(PATIENCE):
-            while not condition():
-                await asyncio.sleep(0.02)
-    except TimeoutError:
-        raise AssertionError(otherwise()) from None
-
-
-async def pull(
-    images: Images, image: PushedImage, credentials: Credentials | None = None
-) -> list[bool]:
-    """Pull to the end; tell at each step whether it waited."""
-    async with contextlib.aclosing(images.pull(image.reference, credentials)) as steps:
-        return [progress.waiting async for progress in steps]
-
-
-async def pull_until_done(images: Images, image: PushedImage) -> None:
-    """Pull as often as it takes, as a control plane does."""
-    async with asyncio.timeout(PATIENCE):
-        while image.reference not in images.here:
-            with contextlib.suppress(RegistryUnavailableError):
-                await pull(images, image)
-
-
-def pushed(
-    registry: Registry, chaos: ChaosRegistry, name: str, *, layers: int = 1, size: int = 100_000
-) -> PushedImage:
-    """Push an image with layers that no other has."""
-    more = [os.urandom(size) for _ in range(layers)]
-    return push_image(registry.address, f"f43/{name}", more=more).at(chaos.address)
 
 
 @pytest.fixture(scope="module")

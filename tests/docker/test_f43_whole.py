@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from tests.support.api_client import ApiClient
 from tests.support.chaos_registry import ChaosRegistry
 from tests.support.deployment import PATIENT, REGION, application
 from tests.support.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
-from tests.support.private_engine import PrivateEngine
+from tests.support.private_engine import PrivateEngine, small_disk
 from tests.support.pushed_image import PushedImage, push_image
 from tests.support.registry_faults import corrupts, hangs_half_way, waits
 
@@ -97,9 +98,11 @@ class Product:
 
 
 @pytest.fixture(scope="module")
-def product(registry: Registry) -> Iterator[Product]:
+def product(registry: Registry, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
+    folder = tmp_path_factory.mktemp("disk")
     with (
-        PrivateEngine() as engine,
+        small_disk(folder, 64) as disk,
+        PrivateEngine(data_root=disk) as engine,
         ChaosRegistry(registry.address, "127.0.0.1", engine.host_address) as chaos,
         AgentProcess(
             engine.socket, bind_address="0.0.0.0", public_address=engine.engine_address
@@ -162,6 +165,24 @@ def test_f43_a_hundred_starts_of_an_image_that_comes_make_one_pull(product: Prod
     product.until_there(image)
     assert product.start(image) == "v1"
     assert product.chaos.asked(image.layers[-1]) == 1
+
+
+def test_f43_a_full_disk_is_told_and_the_pull_goes_on_when_there_is_room(
+    product: Product,
+) -> None:
+    image = product.push("big", "v1", os.urandom(12_000_000))
+    product.make_application("big")
+    # What a try may still write is far less than what keeps sessions away, at any moment.
+    filler = product.engine.data_root / "filler"
+    filler.write_bytes(bytes(shutil.disk_usage(product.engine.data_root).free - 1_000_000))
+    product.enable(image)
+    product.until_failed(image, "no space left on device")
+    eventually(lambda: "disk_full" in product.obstacles(image), "the host is known to be full")
+    assert product.pulls()[image.reference]["cause"].startswith("disk_full")
+    filler.unlink()
+    product.until_there(image)
+    eventually(lambda: not product.obstacles(image), "the host takes sessions again")
+    assert product.start(image) == "v1"
 
 
 def test_f43_a_pull_whose_engine_goes_away_is_tried_again(product: Product) -> None:

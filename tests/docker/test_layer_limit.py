@@ -1,7 +1,9 @@
 """How many layers the engine chains: what the control plane takes as its bound."""
 
 import hashlib
+import io
 import json
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +12,6 @@ import pytest
 from docker.errors import ImageLoadError
 
 from controlplane.registries.manifests import MAX_LAYERS
-from tests.support.agent.tars import Entry, tar_of
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -25,7 +26,13 @@ def client(docker_engine: Path) -> Iterator[docker.DockerClient]:
 
 
 def archive(files: dict[str, bytes]) -> bytes:
-    return tar_of(Entry(name.encode(), content=content) for name, content in files.items())
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as tar:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+    return made.getvalue()
 
 
 def image_of(count: int) -> bytes:

@@ -89,6 +89,20 @@ def test_f48_a_chatty_game_never_waits_for_an_agent_that_is_stopped(
         assert_never_held_up(agent, session)
 
 
+@pytest.mark.timeout(600)
+def test_f48_a_chatty_game_never_waits_for_an_event_loop_that_is_blocked(
+    machine: Machine, rounds: Rounds
+) -> None:
+    with KilledAgent(machine, ports=3) as agent:
+        session = agent.play("--flood", str(FLOOD))
+        agent.break_at("start.created", "block")
+        wait_for_lines(agent, session, seconds=1)
+        for _ in range(rounds(1, 3)):
+            other = agent.play()  # is answered once the loop turns again
+            agent.discard(other)
+        assert_never_held_up(agent, session)
+
+
 def wait_for_lines(agent: KilledAgent, session: pb.Session, *, seconds: int) -> None:
     """Wait until the game has written what it writes in so long."""
     container = agent.container_of(session)

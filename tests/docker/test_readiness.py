@@ -149,3 +149,16 @@ def test_a_player_reaches_what_was_answered_as_ready(stack: Stack, image: str) -
     record = stack.record(made["id"])
     assert record["ready_time"] >= game_began(stack, image) + 0.6
     stack.client.delete_session(made["id"]).expect(204)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
+def test_a_restarted_agent_sees_what_is_bound_later(stack: Stack, mode: str) -> None:
+    args = ["udp", "::", port_name(mode)]
+    made = post(stack, f"binder-{mode}", args=args).expect(201).json()
+    stack.agent.kill()
+    stack.agent.start()
+    tell_to_bind(stack, made["id"])
+    eventually(lambda: ready_time(stack, made["id"]) is not None, "the agent has seen it")
+    eventually(lambda: stack.status(made["id"]) == "running", "the agent is back")
+    stack.client.delete_session(made["id"]).expect(204)

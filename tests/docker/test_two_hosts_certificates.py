@@ -2,6 +2,7 @@
 
 import itertools
 import ssl
+import sys
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPResponse
 
@@ -12,6 +13,7 @@ from cryptography import x509
 from agent.rpc.identity import FILE, Identity
 from tests.docker.long_streams import LongStreams
 from tests.docker.machine import Machine, Player
+from tests.docker.operator_commands import run
 from tests.docker.remote_hosts import (
     BOTH_WAYS,
     RPC_PORT,
@@ -182,4 +184,30 @@ def test_f42_the_authority_is_rotated_and_nothing_that_is_open_ends(machines: Ma
         assert far.games() == before
         far.restart()
         fleet.until_heard(far)
+        fleet.everything_runs_once()
+
+
+def test_f42_the_authority_is_replaced_while_games_are_played(machines: Machines) -> None:
+    with a_fleet(*machines, **SILENCE) as fleet:
+        kept = fleet.start(id="kept")
+        far = fleet.host_of(kept)
+        before, plane = far.games(), fleet.control_plane
+        stolen = a_caller(fleet)
+        assert admits(far, stolen)
+        with Player(far.machine, udp_port_of(kept)) as player:
+            plane.process.stop()
+            authority = plane.state_dir / "authority.pem"
+            authority.rename(plane.folder / "authority.old")
+            run([sys.executable, "-m", "controlplane", "init", "--config", str(plane.config)])
+            plane.start()
+            for host in fleet.hosts.values():
+                fleet.enrol(host, "--agent", host.name)
+            fleet.until_ready()
+            assert fleet.status("kept") == "running"
+            player.wait_for_more_answers("kept")
+        for host in fleet.hosts.values():
+            assert not admits(host, stolen)
+            assert admits(host, a_caller(fleet))
+        assert far.games() == before
+        fleet.start()
         fleet.everything_runs_once()

@@ -7,7 +7,9 @@ import random
 import tarfile
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
+import grpc
 import pytest
 
 from agent.artifacts.fetching import Artifacts, Patience, checked_path
@@ -24,14 +26,16 @@ from agent.domain.errors import (
     UnreadableTarError,
 )
 from agent.logs.reading import CHUNK_BYTES
-from tests.support.agent.hosts import Agent
+from tests.support.agent.hosts import Agent, until
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.agent.tars import Entry, folder, tar_of
+from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.agent.v1 import agent_pb2_grpc
 from tiltyard.contract import EndReason
 
 MEGABYTE = 10**6
-NOISE = random.Random(1).randbytes(MEGABYTE)
-"""It cannot be packed."""
+NOISE = random.Random(1).randbytes(20 * MEGABYTE)
+"""More than gRPC sends ahead of a reader, and it cannot be packed."""
 
 
 async def ended(agent: Agent, files: dict[str, bytes]) -> str:
@@ -189,23 +193,46 @@ async def test_f10_a_hung_archive_harms_only_itself(
     assert nothing_is_spooled(agent)
 
 
-@pytest.mark.parametrize("patience", [Patience(idle=0.1), Patience(serve=0.1)])
-async def test_a_reader_that_takes_nothing_or_leaves_loses_its_spool(
-    agent: Agent, patience: Patience
+@contextlib.asynccontextmanager
+async def served(
+    agent: Agent, artifacts: Artifacts, tmp_path: Path
+) -> AsyncIterator[agent_pb2_grpc.AgentServiceAsyncStub]:
+    """The agent's gRPC service with these artifacts."""
+    service = agent.service(lambda: pytest.fail("nobody asks"), artifacts)
+    server = grpc.aio.server()
+    agent_pb2_grpc.add_AgentServiceServicer_to_server(service, server)
+    server.add_insecure_port(f"unix:{tmp_path}/grpc.sock")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"unix:{tmp_path}/grpc.sock") as channel:
+        stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
+        yield stub
+    await server.stop(0)
+
+
+@pytest.mark.parametrize("patience", [Patience(idle=1.0), Patience(serve=1.0)])
+async def test_a_caller_that_reads_nothing_loses_its_spool(
+    agent: Agent, tmp_path: Path, patience: Patience
 ) -> None:
-    name, sent = await ended(agent, {"/x": NOISE}), asyncio.Event()
+    name = await ended(agent, {"/x": NOISE})
+    hasty = artifacts(agent, patience=patience)
+    request = pb.FetchArtifactRequest(internal_id=name.removeprefix("tiltyard-"), path="/x")
+    async with served(agent, hasty, tmp_path) as stub:
+        call: Any = stub.FetchArtifact(request, timeout=50)
+        assert (await call.read()).data
+        await until(lambda: nothing_is_spooled(agent))
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            while await call.read() is not grpc.aio.EOF:
+                pass
+        assert error.value.details() == str(ReaderTooSlowError())
 
-    async def send(_: bytes) -> None:
-        sent.set()
-        await asyncio.Event().wait()
 
-    with pytest.raises(ReaderTooSlowError):
-        await artifacts(agent, patience=patience).fetch(name, "/x", send, account="acme")
-    assert nothing_is_spooled(agent)
-    sent.clear()
-    leaving = asyncio.create_task(artifacts(agent).fetch(name, "/x", send, account="acme"))
-    await sent.wait()
-    assert not nothing_is_spooled(agent)
-    leaving.cancel()
-    await asyncio.gather(leaving, return_exceptions=True)
-    assert nothing_is_spooled(agent)
+async def test_a_caller_that_hangs_up_loses_its_spool(agent: Agent, tmp_path: Path) -> None:
+    name = await ended(agent, {"/x": NOISE})
+    parts = artifacts(agent)
+    request = pb.FetchArtifactRequest(internal_id=name.removeprefix("tiltyard-"), path="/x")
+    async with served(agent, parts, tmp_path) as stub:
+        call: Any = stub.FetchArtifact(request, timeout=50)
+        assert (await call.read()).data
+        assert not nothing_is_spooled(agent)
+        call.cancel()
+        await until(lambda: nothing_is_spooled(agent))

@@ -1,0 +1,80 @@
+"""The harness's Docker Engine: shared when it runs, started and stopped when it does not.
+
+What it starts here is a private one: a `dockerd` in front of the real one adds the options that
+keep it apart from the machine's.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import real_engine
+from tests.support.harness import ROOT, DockerEngine
+from tests.support.real_engine import engine_answers
+
+pytestmark = [pytest.mark.docker, pytest.mark.root]
+
+
+@pytest.fixture
+def no_engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder that stands for a machine without an engine, and without systemd."""
+    if Path("/run/systemd/system").is_dir():
+        pytest.xfail("with systemd the harness asks it for the machine's own engine")
+    program = shutil.which("dockerd")
+    assert program is not None
+    with tempfile.TemporaryDirectory(prefix="dockerd-") as name:  # short: sockets live in it
+        folder = Path(name)
+        wrapper = folder / "bin" / "dockerd"
+        wrapper.parent.mkdir()
+        options = (
+            f"--data-root {folder}/data --exec-root {folder}/exec --pidfile {folder}/pid "
+            f"--host unix://{folder}/sock"
+        )
+        # A network of its own: two engines in one would take each other's docker0 away.
+        wrapper.write_text(f'#!/bin/sh\nexec unshare --net {program} {options} "$@"\n')
+        wrapper.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
+        monkeypatch.setattr(real_engine, "SOCKET", folder / "sock")
+        monkeypatch.setattr(real_engine, "LOCK", folder / "lock")
+        monkeypatch.setattr(real_engine, "LOG", folder / "log" / "dockerd.log")
+        yield folder
+        subprocess.run(
+            ["umount", "--quiet", folder / "data"], check=False
+        )  # by dockerd, on itself
+
+
+def test_the_last_of_its_users_stops_the_engine_that_one_of_them_started(no_engine: Path) -> None:
+    first, second = DockerEngine(), DockerEngine()
+    with second:
+        pid = int((no_engine / "pid").read_text())
+        with first:
+            assert engine_answers(no_engine / "sock")
+        assert engine_answers(no_engine / "sock")
+    assert not engine_answers(no_engine / "sock")
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_starter_that_was_killed_leaves_the_engine_to_the_next_user(no_engine: Path) -> None:
+    starter = f"""
+import os, signal
+from pathlib import Path
+from tests.support import real_engine
+real_engine.SOCKET = Path({str(no_engine / "sock")!r})
+real_engine.LOCK = Path({str(no_engine / "lock")!r})
+real_engine.LOG = Path({str(no_engine / "log" / "dockerd.log")!r})
+with real_engine.DockerEngine():
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", starter], cwd=ROOT, check=False, timeout=50)
+    assert done.returncode == -signal.SIGKILL
+    with DockerEngine() as engine:
+        assert engine_answers(engine.socket)
+    assert not engine_answers(no_engine / "sock")

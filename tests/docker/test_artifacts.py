@@ -21,7 +21,10 @@ from agent.artifacts.spool_room import RoomLimits
 from agent.docker.engine import DockerEngine
 from agent.domain.errors import ArtifactTooLargeError, EngineTimeoutError, PathNotFoundError
 from agent.state.record import Records
-from tests.support.agent.tars import Entry, read, tar_of
+from tests.demo_game import Image
+from tests.support.agent.tars import Entry, folder, read, tar_of
+from tests.support.deployment import APPLICATION, PATIENT, REGION, application, enable_tag
+from tests.support.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
 
 pytestmark = [pytest.mark.docker, pytest.mark.root]
 
@@ -224,6 +227,19 @@ async def test_a_sparse_file_costs_no_reading(
     await engine.remove(container.name)  # its lock is free
 
 
+@pytest.mark.slow
+async def test_entries_are_counted(artifacts: Artifacts, make: MakeTree) -> None:
+    container = make("none")
+    files = [Entry(b"%06d" % number) for number in range(99_999)]
+    assert await asyncio.to_thread(container.put_archive, "/tree", tar_of(files))
+    found = await fetched(artifacts, container, "/tree")
+    assert len(found) == 512 * (100_000 + 2)
+    assert container.put_archive("/tree", tar_of([Entry(b"more")]))
+    with pytest.raises(ArtifactTooLargeError) as error:
+        await fetched(artifacts, container, "/tree")
+    assert error.value.what == "entries"
+
+
 async def test_a_reader_that_reads_nothing_holds_up_no_removal(
     engine: CountingEngine, artifacts: Artifacts, make: MakeTree
 ) -> None:
@@ -272,3 +288,82 @@ async def test_f10_an_archive_that_hangs_harms_only_its_container(
 
 
 # Through the public API, with both programs as processes.
+
+
+@pytest.fixture
+def stack(
+    docker_engine: Path, registry: Registry, demo_image: Image
+) -> Iterator[tuple[AgentProcess, ControlPlaneProcess]]:
+    with (
+        AgentProcess(docker_engine, cpu=4, ram=1024, artifact_spool_bytes=101 * MEGABYTE) as agent,
+        ControlPlaneProcess(
+            [AgentSpec("host-1", agent.address)], {"local": registry.address}, **PATIENT
+        ) as control_plane,
+    ):
+        client = control_plane.client()
+        client.post("/application", application()).expect(201)
+        enable_tag(client, APPLICATION, demo_image.tag)
+        yield agent, control_plane
+
+
+@pytest.fixture
+def ended(
+    stack: tuple[AgentProcess, ControlPlaneProcess], docker_engine: Path
+) -> Iterator[tuple[str, Any]]:
+    """The id of an ended session, and its container."""
+    agent, control_plane = stack
+    client = control_plane.client()
+    made = client.post("/session", {"location": REGION, "image": APPLICATION}).expect(201).json()
+    client.delete_session(made["id"]).expect(204)
+    engine = docker.DockerClient(f"unix://{docker_engine}", timeout=60)
+    agent_id = (agent.state_dir / "agent_id").read_text().strip()
+    label = f"io.tiltyard.agent={agent_id}"
+    [container] = engine.containers.list(all=True, filters={"label": label})
+    yield made["id"], container
+    container.remove(force=True)
+    engine.close()
+
+
+@pytest.mark.registry
+def test_what_callers_are_told(
+    stack: tuple[AgentProcess, ControlPlaneProcess], ended: tuple[str, Any]
+) -> None:
+    client, (session, container) = stack[1].client(), ended
+    tree = [
+        folder(b"tree"),
+        Entry(b"tree/setuid", content=b"x", mode=0o4755),
+        Entry(b"fifo", tarfile.FIFOTYPE),
+        Entry(b"big", content=bytes(100 * MEGABYTE)),
+    ]
+    assert container.put_archive("/data", tar_of(tree))
+    answer = client.get("/artifacts", session=session, path="/data/tree/").expect(200)
+    assert answer.headers["content-type"] == "application/x-tar"
+    assert "content-encoding" not in answer.headers
+    [_, setuid] = read(gzip.decompress(answer.body))
+    assert (setuid.name, setuid.mode) == (b"tree/setuid", 0o755)
+
+    for path in ("/data/none", "/data/fifo", "/data/tree/setuid/x", "/" + "x" * 256):
+        body = client.get("/artifacts", session=session, path=path).expect(404).json()
+        assert body["code"] == "RESOURCE_NOT_FOUND"
+    for path in ("/data/big", "/data", "/"):
+        body = client.get("/artifacts", session=session, path=path).expect(413).json()
+        assert body["code"] == "PAYLOAD_TOO_LARGE"
+        assert "100000000 bytes" in body["details"]
+    client.get("/artifacts", session=session, path="data").expect(422)
+
+
+@pytest.mark.registry
+@pytest.mark.slow
+def test_no_room_is_a_503_and_sigkill_leaves_no_spool(
+    stack: tuple[AgentProcess, ControlPlaneProcess], ended: tuple[str, Any]
+) -> None:
+    agent, control_plane = stack
+    client, (session, container) = control_plane.client(), ended
+    assert container.put_archive("/data", tar_of([Entry(b"noise", content=NOISE)]))
+    with client.stream("/artifacts", session=session, path="/data/noise", timeout=30):
+        refused = client.get("/artifacts", session=session, path="/data/noise").expect(503)
+        assert refused.headers["retry-after"] == "10"
+        assert "fill the disk space" in refused.json()["details"]
+        agent.kill()
+        assert list((agent.state_dir / "spool").iterdir()) == []
+    agent.start()

@@ -238,6 +238,20 @@ def test_sessions_reach_the_world_but_neither_their_host_nor_its_cloud(
     assert len(reached(engine.inside(), both(METADATA))) == 4
 
 
+@pytest.mark.slow
+def test_the_rules_are_the_same_however_often_and_outlive_the_engine(
+    site: Site, agent: Agent
+) -> None:
+    agent.play()
+    assert site.firewall("apply", agent.config).stdout == "rules added\n"
+    rules = site.rules()
+    assert site.firewall("apply", agent.config).stdout == "the rules are in place\n"
+    assert site.rules() == rules
+    site.machine.engine.kill()
+    site.machine.engine.start()
+    assert site.firewall("check", agent.config).stdout == "the rules are in place\n"
+
+
 def tools_within(command: list[str], variant: str, folder: Path) -> Path:
     """A folder with the iptables of one variant, which work within a namespace."""
     for tool in ("iptables", "ip6tables"):

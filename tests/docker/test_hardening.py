@@ -210,6 +210,16 @@ def test_a_container_has_the_limits_that_were_asked_for(prison: Prison) -> None:
     assert int(limit("cpu/cpu.shares", "cpu.weight")) <= 10  # by default it is 1024 or 100
 
 
+def test_memory_beyond_the_limit_ends_the_session(prison: Prison) -> None:
+    # It lives for about a second first: the agent is to find where the kernel counts for it.
+    session = prison.held("orphans", str(10 * PIDS_LIMIT), "eat")
+    eventually(
+        lambda: prison.agent.session(session).state == pb.STATE_EXITED, "it is out of memory"
+    )
+    ended = prison.agent.session(session)
+    assert (ended.exit_code, ended.end_reason) == (137, pb.END_REASON_OOM)
+
+
 def test_f30_a_fork_bomb_stays_within_its_limit_and_ends_when_told(
     machine: Machine, build: Build
 ) -> None:

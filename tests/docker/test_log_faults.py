@@ -1,6 +1,7 @@
 """Logs through the public API while agents are killed, disks are full and games flood."""
 
 import contextlib
+import http.client
 import json
 import threading
 from pathlib import Path
@@ -23,6 +24,10 @@ FREE_BYTES = 4 * 2**20
 """Left on the disk: enough for records, too little for the log."""
 
 
+def log_answers(stack: Stack, session_id: str) -> bool:
+    return stack.client.get("/logs", id=session_id).status == 200
+
+
 def sealed(stack: Stack) -> list[bool]:
     """For each session of the host, whether its log is sealed."""
     paths = (stack.agent.state_dir / "sessions").glob("*/record.json")
@@ -38,6 +43,54 @@ def written(pid: int) -> int:
 
 def whole_log(stack: Stack, session_id: str) -> list[int]:
     return numbered(stack.client.get("/logs", id=session_id).expect(200).body)
+
+
+@pytest.mark.slow
+def test_a_follower_is_cut_off_with_the_agent_and_reads_it_all_again(stack: Stack) -> None:
+    made = stack.start(args=["--lines-per-second", "200"])
+    for _ in range(3):
+        with stack.client.stream("/logs", id=made["id"], follow="true") as log:
+            seen = [log.readline() for _ in range(50)]
+            stack.agent.kill()
+            with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+                log.read()  # not an end that could be taken for that of the log
+        assert numbered(b"".join(seen)) == list(range(1, 51))
+        stack.agent.start()
+        eventually(lambda: log_answers(stack, made["id"]), "it is adopted")
+    with stack.client.stream("/logs", id=made["id"], follow="true") as log:
+        stack.client.delete_session(made["id"]).expect(204)
+        told = numbered(log.read())
+    assert told == list(range(1, len(told) + 1))
+    assert whole_log(stack, made["id"]) == told
+
+
+@pytest.mark.parametrize(
+    "step", ["log.copied", pytest.param("log.sealed", marks=pytest.mark.slow)]
+)
+def test_sigkill_of_the_agent_while_it_seals_a_log(
+    docker_engine: Path, registry: Registry, demo_image: Image, step: str
+) -> None:
+    with a_stack(docker_engine, registry, demo_image, failpoint=f"{step}:kill") as stack:
+        made = stack.start(args=["--lines-per-second", "500"])
+        with stack.client.stream("/logs", id=made["id"], follow="true") as log:
+            seen = numbered(b"".join(log.readline() for _ in range(200)))
+        for container in stack.containers().values():
+            container.kill("SIGTERM")
+        eventually(lambda: stack.agent.process.returncode == -9, f"killed at {step}")
+        stack.agent.kill()
+        assert sealed(stack) == [False]
+        assert len(stack.containers()) == 1
+        stack.agent.settings["failpoint"] = ""
+        stack.agent.start()
+        eventually(lambda: sealed(stack) == [True], "it is sealed after all")
+        for container in stack.containers().values():
+            container.remove()
+        eventually(lambda: log_answers(stack, made["id"]), "the host is back")
+        kept = stack.client.get("/logs", id=made["id"]).expect(200).body
+        assert kept.endswith(b" SIGTERM: saving\n")
+        told = numbered(kept)
+        assert told == list(range(1, len(told) + 1))
+        assert told[: len(seen)] == seen == list(range(1, 201))
 
 
 @pytest.mark.slow

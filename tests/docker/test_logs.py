@@ -13,7 +13,7 @@ import pytest
 
 from agent.docker import container_config
 from agent.docker.engine import DockerEngine
-from agent.domain.engine import ContainerSpec, LogPiece
+from agent.domain.engine import LOG_BYTES, ContainerSpec, LogPiece
 from agent.domain.errors import EngineError, LogGoneError
 from agent.domain.session import (
     Process,
@@ -23,6 +23,7 @@ from agent.kernel.clock import SystemHostClock
 from agent.logs import follower as log_follower
 from agent.logs import reading as logs
 from agent.logs.follower import MISSING, TAIL_PIECES
+from agent.logs.sealed import DROPPED
 from agent.state.record import Records
 from tests.demo_game import Image
 from tests.support.agent.samples import a_session
@@ -310,3 +311,25 @@ async def test_a_log_is_counted_as_the_engine_counts_it(
             root = Path(client.info()["DockerRootDir"])
         [file] = (root / "containers" / game.container / "local-logs").iterdir()
         assert file.stat().st_size <= counted <= file.stat().st_size * 1.05
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+async def test_a_log_that_is_too_long_is_sealed_with_a_line_that_says_so(
+    engine: DockerEngine, demo_image: Image, tmp_path: Path
+) -> None:
+    """With the engine's real files: more than two of them are written."""
+    records = Records(tmp_path / "state")
+    flood = ("--flood", "0", "--flood-bytes", str(2 * LOG_BYTES))
+    async with playing(engine, demo_image, tmp_path, *flood) as game:
+        await game.flooded()
+        await game.stop()
+        records.directory(game.session.internal_id).mkdir(parents=True)
+        await logs.seal(engine, records, game.session, lambda _: asyncio.sleep(0))
+        await records.close()
+    with records.log_path(game.session.internal_id).open("rb") as sealed:
+        assert sealed.readline().startswith(DROPPED.partition(b"%")[0])
+        told = numbers(sealed.read())
+        assert sealed.tell() <= 64 * 2**20
+    assert told == list(range(told[0], told[-1] + 1))
+    assert told[0] > 1

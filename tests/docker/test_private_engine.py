@@ -77,16 +77,6 @@ def test_a_game_outlives_its_engine_and_ends_with_the_context() -> None:
     assert not any(path.exists() for path in sockets)
 
 
-@pytest.mark.slow
-def test_what_hangs_or_is_paused_is_removed_as_well(stack: ExitStack) -> None:
-    engine = PrivateEngine()
-    game = started(stack, engine)
-    game.container.pause()
-    engine.pause()
-    stack.close()
-    assert traces(engine) == []
-
-
 def test_an_engine_that_cannot_start_leaves_nothing() -> None:
     engine = PrivateEngine({"no-such-setting": True})
     with pytest.raises(RuntimeError, match="no-such-setting"), engine:

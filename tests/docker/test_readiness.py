@@ -3,24 +3,28 @@
 import asyncio
 import signal
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from agent.domain.session import (
     Port,
     Process,
 )
+from agent.kernel.processes import live_process
 from agent.network.bindings import Bindings
+from agent.network.bound_ports import TooManySocketsError
 from tests.demo_game import TCP_PORT, UDP_PORT, Image
 from tests.demo_game.player import tcp_greeting, udp_round_trip
 from tests.docker.stack import Stack, a_stack, eventually
 from tests.support.api_client import Answer
 from tests.support.deployment import APPLICATION, REGION, application, enable_tag
-from tests.support.harness import Registry
+from tests.support.harness import Registry, free_port
 from tests.support.pushed_image import push_image
 from tiltyard.contract import NetworkMode, Protocol
 
@@ -43,7 +47,8 @@ def stack(
     command = ["gcc", "-static", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(program)]
     subprocess.run([*command, str(SOURCE)], check=True, timeout=60)
     push_image(registry.address, "binder", program=program.read_bytes())
-    with a_stack(docker_engine, registry, demo_image) as made:
+    listen = f"127.0.0.1:{free_port()}"
+    with a_stack(docker_engine, registry, demo_image, metrics_listen=listen) as made:
         games = [(f"binder-{mode}", "binder", mode, PORTS) for mode in MODES]
         both = application()["ports"]
         games.append((f"{APPLICATION}-host", "demo-game", "host", both))  # type: ignore[arg-type]
@@ -135,6 +140,47 @@ def test_it_is_ready_once_a_process_has_bound_and_not_before(
     stack.client.delete_session(made["id"]).expect(204)
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_what_is_bound_on_loopback_alone_is_not_ready(stack: Stack, mode: str) -> None:
+    args = ["udp", "127.0.0.1", port_name(mode)]
+    made = post(stack, f"binder-{mode}", args=args).expect(201).json()
+    tell_to_bind(stack, made["id"])
+    assert not is_bound(stack, made["id"])
+    assert ready_time(stack, made["id"]) is None
+    stack.client.delete_session(made["id"]).expect(204)
+
+
+def test_in_the_hosts_network_only_its_own_processes_count(stack: Stack) -> None:
+    args = ["udp", "0.0.0.0", port_name("host")]
+    first, second = (
+        post(stack, "binder-host", args=args).expect(201).json()["id"] for _ in range(2)
+    )
+    tell_to_bind(stack, first)
+    assert is_bound(stack, first)
+    assert not is_bound(stack, first, of=second)
+    for each in (first, second):
+        stack.client.delete_session(each).expect(204)
+
+
+def test_games_with_thousands_of_sockets_do_not_hold_up_their_neighbours(stack: Stack) -> None:
+    """Two that are never ready: one lacks its port, one has too many sockets."""
+    ids = []
+    for sockets in ("6000", "12000"):
+        args = ["--many", sockets, "udp", "0.0.0.0", str(UDP_PORT)]
+        made = post(stack, "binder-bridge", args=args).expect(201).json()
+        ids.append(made["id"])
+        until_said(container_of(stack, made["id"]), "waits")
+    answer = post(stack, APPLICATION, "wait=ready; wait=30", id="neighbour").expect(201)
+    assert answer.headers["preference-applied"] == "wait=ready"
+    with pytest.raises(TooManySocketsError):
+        is_bound(stack, ids[1])
+    assert not is_bound(stack, ids[0])
+    tell_to_bind(stack, ids[0])
+    eventually(lambda: ready_time(stack, ids[0]) is not None, "the agent has seen it")
+    for each in (*ids, "neighbour"):
+        stack.client.delete_session(each).expect(204)
+
+
 @pytest.mark.parametrize("image", [APPLICATION, f"{APPLICATION}-host"])
 def test_a_player_reaches_what_was_answered_as_ready(stack: Stack, image: str) -> None:
     """The first datagram is answered: it is not sent again within its time."""
@@ -148,7 +194,40 @@ def test_a_player_reaches_what_was_answered_as_ready(stack: Stack, image: str) -
     udp_round_trip(made["host"], ports[UDP_PORT])
     record = stack.record(made["id"])
     assert record["ready_time"] >= game_began(stack, image) + 0.6
+    for phase in ("queue", "create", "start", "ready"):
+        assert phase_count(stack, phase) >= 1, phase
     stack.client.delete_session(made["id"]).expect(204)
+
+
+def phase_count(stack: Stack, phase: str) -> float:
+    """How many starts the agent has timed so far, in a phase."""
+    address = stack.agent.settings["metrics_listen"]
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    [count] = [
+        sample.value
+        for family in families
+        for sample in family.samples
+        if sample.name == "tiltyard_agent_start_phase_duration_seconds_count"
+        and sample.labels == {"kind": "cold", "phase": phase}
+    ]
+    return float(count)
+
+
+def test_what_is_not_ready_in_time_is_ended(stack: Stack) -> None:
+    answer = post(
+        stack, prefer="wait=ready; wait=1", args=["--open-port-late", "1000"], id="never"
+    )
+    assert "not bound in time" in answer.expect(504).json()["details"]
+    assert stack.status("never") == "exited"
+    record = stack.record("never")
+    assert (record["end_reason"], record["ready_time"]) == ("stopped", None)
+    assert live_process(record_pid(stack, "never")) is None
+
+
+def record_pid(stack: Stack, session_id: str) -> int:
+    """The container's process as the engine remembers it; 0 once it has ended."""
+    return int(container_of(stack, session_id).attrs["State"]["Pid"]) or 2**22 - 1
 
 
 @pytest.mark.slow

@@ -66,3 +66,47 @@ def test_a_game_that_wants_too_much_memory_tells_so(stack: Stack) -> None:
             break
     assert (report["end_reason"], report["oomKilled"]) == ("oom", True)
     assert report["peakMemoryBytes"] > 20 * MEBIBYTE
+
+
+@pytest.mark.slow
+def test_a_crash_loop_tells_each_run_and_what_all_of_them_used(stack: Stack) -> None:
+    crash = ["--exit-after", "0.3", "--exit-code", "1"]
+    made = stack.start(args=crash, restart=True)
+    eventually(lambda: stack.record()["restart_count"] >= 2, "it is restarted")
+    used = stack.record()["earlier_usage"]["cpu_seconds"]
+    stack.agent.kill()  # what is recorded outlives it
+    stack.agent.start()
+    eventually(lambda: len(stack.record()["failed_runs"]) >= 3, "the next agent goes on")
+    stack.client.delete_session(made["id"]).expect(204)
+    report = report_of(stack, made["id"])
+    runs = report["failedRuns"]
+    assert report["restartCount"] >= 2
+    assert len(runs) in {report["restartCount"], report["restartCount"] + 1}
+    assert [run["delaySeconds"] for run in runs[:3]] == [1, 2, 4]
+    assert {run["exitCode"] for run in runs} == {1}
+    assert all(run["started"] < run["ended"] for run in runs)
+    assert statuses(report)[:3] == ["created", "running", "restarting"]
+    assert statuses(report)[-2:] == ["shuttingdown", "exited"]
+    assert report["cpuSeconds"] >= used - 1e-6 > 0
+    assert report["end_reason"] == "stopped"
+
+
+@pytest.mark.slow
+def test_a_report_outlives_its_container_and_a_kill_of_the_agent_while_it_is_sealed(
+    stack: Stack,
+) -> None:
+    made = stack.start()
+    stack.agent.settings |= {"failpoint": "log.sealed:kill", "container_retention_hours": 0}
+    stack.agent.restart()
+    stack.client.request("DELETE", f"/session/{made['id']}")
+    eventually(lambda: stack.agent.process.returncode == -9, "it is killed there")
+    stack.agent.kill()
+    [container] = stack.containers().values()
+    assert container.status == "exited"
+    stack.agent.settings["failpoint"] = ""
+    stack.agent.start()
+    eventually(lambda: stack.containers() == {}, "its container is removed")
+    report = report_of(stack, made["id"])
+    assert (report["end_reason"], report["exitCode"]) == ("stopped", 0), report["log"]
+    assert report["cpuSeconds"] > 0
+    assert report["log"].endswith("SIGTERM: saving\n")

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import socket
 import tarfile
 from pathlib import Path
 
@@ -10,8 +11,8 @@ import pytest
 
 from tests.demo_game import TCP_PORT, UDP_PORT, build_image
 from tests.demo_game.player import tcp_greeting, udp_round_trip
-from tests.docker.stack import PATIENCE, Stack
-from tests.support.deployment import REGION, application, enable_tag
+from tests.docker.stack import PATIENCE, Stack, eventually
+from tests.support.deployment import APPLICATION, REGION, application, enable_tag
 from tests.support.harness import Registry
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
@@ -59,6 +60,17 @@ def test_a_player_reaches_the_game_and_its_log_and_files_can_be_read(stack: Stac
     assert sealed.splitlines()[1:] == rest
 
 
+def test_a_game_that_ends_by_itself_leaves_its_exit_code(stack: Stack) -> None:
+    made = stack.start(args=["--exit-after", "0.2", "--exit-code", "7"])
+    eventually(lambda: stack.status(made["id"]) == "exited", "it ended by itself")
+    [directory] = stack.directories()
+    record = json.loads(
+        (stack.agent.state_dir / "sessions" / directory / "record.json").read_text()
+    )
+    assert record["exit_code"] == 7
+    assert record["end_reason"] == "exited"
+
+
 def test_f29_a_game_that_ignores_sigterm_is_killed(stack: Stack) -> None:
     made = stack.start(args=["--ignore-sigterm"], restart=True)
     with stack.client.stream("/logs", id=made["id"], follow="true", timeout=PATIENCE) as log:
@@ -71,6 +83,19 @@ def test_f29_a_game_that_ignores_sigterm_is_killed(stack: Stack) -> None:
     assert record["restart_count"] == 0
     [container] = stack.containers().values()
     assert container.attrs["State"]["ExitCode"] == 137
+
+
+@pytest.mark.slow
+def test_a_crash_loop_is_restarted_on_the_same_ports_until_it_is_stopped(stack: Stack) -> None:
+    made = stack.start(args=["--exit-after", "0.1", "--exit-code", "1"], restart=True)
+    eventually(lambda: stack.record()["restart_count"] >= 2, "it is restarted")
+    described = stack.client.get(f"/session/{made['id']}").expect(200).json()
+    assert sorted(described["port"].values()) == sorted(port["host"] for port in made["ports"])
+    stack.client.delete_session(made["id"]).expect(204)
+    count = stack.record()["restart_count"]
+    stack.agent.restart()
+    eventually(lambda: stack.status(made["id"]) == "exited", "it stays stopped")
+    assert stack.record()["restart_count"] == count
 
 
 def test_an_image_that_cannot_run_is_refused_and_leaves_nothing(
@@ -90,6 +115,71 @@ def test_an_image_that_cannot_run_is_refused_and_leaves_nothing(
     assert stack.client.get("/session", all="true").expect(200).json()["sessions"] == []
 
 
+def test_a_port_of_a_host_process_is_passed_over(stack: Stack) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 20000))
+        made = stack.start()
+    ports = {port["container"]: port["host"] for port in made["ports"]}
+    assert ports[UDP_PORT] > 20000  # the next one, or another if a start that was given up had it
+    udp_round_trip(made["host"], ports[UDP_PORT])
+    assert len(stack.containers()) == 1
+
+
+def test_ports_all_taken_are_a_420_that_leaves_nothing(stack: Stack) -> None:
+    stack.agent.settings["port_range"] = "21000-21000"
+    stack.agent.restart()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 21000))
+        eventually(
+            lambda: stack.client.get(f"/tag/{REGION}/{APPLICATION}/{stack.image.tag}").json()[
+                "exists"
+            ],
+            "the host is back",
+        )
+        answer = stack.client.post("/session", {"location": REGION, "image": APPLICATION})
+        answer.expect(420)
+        assert int(answer.headers["retry-after"]) >= 1
+    assert stack.containers() == {}
+    assert stack.directories() == set()
+
+
 def numbered(log: bytes) -> list[int]:
     lines = [LINE.fullmatch(line) for line in log.splitlines()]
     return [int(line[1]) for line in lines if line is not None]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_sigkill_of_the_agent_while_a_sixth_session_starts(stack: Stack) -> None:
+    """Five sessions live on as they were, and a caller is never told of the sixth."""
+    five = [stack.start(args=["--lines-per-second", "100"]) for _ in range(5)]
+    before = stack.pids()
+    assert len(before) == 5
+    for step in ("start.created", "start.saved"):  # test_crashes.py has every one
+        stack.agent.settings["failpoint"] = f"{step}:kill"
+        stack.agent.restart()
+        eventually(lambda: refused_and_killed(stack), f"killed at {step}")
+        stack.agent.kill()
+        stack.agent.settings["failpoint"] = ""
+        stack.agent.start()
+        eventually(lambda: set(stack.containers()) == set(before), f"no orphan after {step}")
+        assert stack.pids() == before, step
+    sessions = stack.client.get("/session").expect(200).json()["sessions"]
+    assert {session["id"] for session in sessions} == {made["id"] for made in five}
+    for made in five:
+        ports = {port["container"]: port["host"] for port in made["ports"]}
+        udp_round_trip(made["host"], ports[UDP_PORT])
+        with stack.client.stream("/logs", id=made["id"], follow="true", timeout=PATIENCE) as log:
+            stack.client.delete_session(made["id"]).expect(204)
+            numbers = numbered(log.read())
+        assert numbers == list(range(1, len(numbers) + 1))
+        sealed = numbered(stack.client.get("/logs", id=made["id"]).expect(200).body)
+        assert sealed == numbers
+    assert len(stack.directories()) == 5
+
+
+def refused_and_killed(stack: Stack) -> bool:
+    """Ask for a session until the agent has come so far as to kill itself over it."""
+    answer = stack.client.post("/session", {"location": REGION, "image": APPLICATION})
+    assert answer.status in {404, 420}  # 404 while no healthy host has the tag
+    return stack.agent.process.returncode == -9

@@ -1,15 +1,25 @@
 """Warm pools of one agent on a real engine: kept full, claimed once, and told to the game."""
 
 import shutil
+import time
 from collections.abc import Iterator
 
 import grpc
 import pytest
 
-from tests.docker.machine import Machine
+from tests.docker.machine import Machine, a_machine
 from tests.docker.pool_agent import PoolAgent, reason, seen_by
+from tests.docker.stack import eventually
+from tests.faults.plugin import Rounds
+from tiltyard.agent.v1 import agent_pb2 as pb
 
 pytestmark = [pytest.mark.docker, pytest.mark.root, pytest.mark.registry]
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Machine]:
+    with a_machine(live_restore=True) as machine:
+        yield machine
 
 
 @pytest.fixture
@@ -40,6 +50,65 @@ def test_a_claimed_game_reads_what_it_has_become_and_the_pool_is_full_again(
 
 
 @pytest.mark.slow
+def test_a_standby_that_crashes_is_replaced_and_never_restarted(agent: PoolAgent) -> None:
+    agent.keep(2, restart=True)
+    crashed, kept = agent.until_ready(2)
+    agent.container_of(crashed).kill()
+    eventually(lambda: crashed not in agent.standbys(), "it has ended")
+    found = agent.until_ready(2)
+    assert kept.internal_id in {each.internal_id for each in found}
+    assert crashed.internal_id not in {each.internal_id for each in found}
+    assert agent.session(crashed).restart_count == 0
+    agent.give_up()
+
+
+@pytest.mark.slow
+def test_a_pool_that_cannot_stay_up_backs_off_and_says_so(agent: PoolAgent) -> None:
+    agent.keep(1, "--crash-after", "0.2")
+    eventually(lambda: any("it ended by itself" in each for each in agent.warnings), "it says so")
+    begin, made = time.monotonic(), set()
+    while time.monotonic() - begin < 8:
+        made |= {each.internal_id for each in agent.standbys()}
+        time.sleep(0.02)
+    assert len(made) <= 5  # 1, 2, 4 s between them
+    agent.keep(1)
+    agent.until_ready(1)
+    agent.give_up()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_newer_spec_takes_the_place_of_the_older_while_the_pool_stays_full(
+    agent: PoolAgent,
+) -> None:
+    agent.keep(4)
+    agent.until_ready(4)
+    agent.keep(4, "--lines-per-second", "5")
+    least = 4
+    while {each.warm_pool_revision for each in agent.ready()} != {2}:
+        least = min(least, len(agent.ready()))
+    assert least == 4
+    agent.until_ready(4)
+    agent.give_up()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_pool_is_kept_full_while_it_is_claimed_empty(agent: PoolAgent, rounds: Rounds) -> None:
+    claimed: list[pb.Session] = []
+    agent.keep(8)
+    for _ in range(rounds(1, 4)):
+        standbys = agent.until_ready(8)
+        calls = [agent.claiming(each, each.internal_id[:8]) for each in standbys]
+        claimed += [call.result().session for call in calls]
+    agent.until_ready(8)
+    pids = {each.pid for each in claimed}
+    assert len(pids) == len(claimed)
+    assert {agent.session(each).pid for each in claimed} == pids
+    agent.give_up(*claimed)
+
+
+@pytest.mark.slow
 def test_what_was_claimed_before_its_directory_was_deleted_is_never_handed_out_again(
     agent: PoolAgent,
 ) -> None:
@@ -57,3 +126,16 @@ def test_what_was_claimed_before_its_directory_was_deleted_is_never_handed_out_a
     again = agent.claim(session, "m1", again=True)
     assert (again.pid, again.identity.session_id, again.in_doubt) == (session.pid, "m1", False)
     agent.give_up(session)
+
+
+@pytest.mark.slow
+def test_standbys_outlast_their_agent_and_a_drain_gives_them_back(agent: PoolAgent) -> None:
+    agent.keep(2)
+    before = {each.internal_id: each.pid for each in agent.until_ready(2)}
+    agent.come_back()
+    assert {each.internal_id: each.pid for each in agent.until_ready(2)} == before
+    agent.drain(draining=True)
+    eventually(lambda: not agent.containers(), "no container is left")
+    agent.drain(draining=False)
+    agent.until_ready(2)
+    agent.give_up()

@@ -4,6 +4,7 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,21 +27,36 @@ PORTS = [
 ]
 
 
+@dataclass
+class TlsStack:
+    """A stack whose host has a certificate."""
+
+    stack: Stack
+    folder: Path
+
+    def start(self, **body: object) -> dict[str, Any]:
+        return self.stack.start(**{"image": GAME, **body})
+
+    def renew(self) -> None:
+        """Put another certificate into place; the agent looks every 10 s."""
+        issue(AUTHORITY, self.folder)
+
+
 @pytest.fixture(scope="module")
-def stack(
+def tls_stack(
     docker_engine: Path,
     registry: Registry,
     demo_image: Image,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Stack]:
-    """A stack whose host has a certificate."""
-    files = issue(AUTHORITY, tmp_path_factory.mktemp("certificate"))
+) -> Iterator[TlsStack]:
+    folder = tmp_path_factory.mktemp("certificate")
+    files = issue(AUTHORITY, folder)
     named = {"tls_certificate": str(files.certificate), "tls_key": str(files.key)}
     with a_stack(docker_engine, registry, demo_image, **named) as stack:
         made = application(GAME, ports=PORTS)
         stack.client.post("/application", made).expect(201)
         enable_tag(stack.client, GAME, demo_image.tag)
-        yield stack
+        yield TlsStack(stack, folder)
 
 
 @contextlib.contextmanager
@@ -57,11 +73,24 @@ def playing(session: dict[str, Any]) -> Iterator[ssl.SSLSocket]:
         yield player
 
 
+def echoes(player: ssl.SSLSocket, text: bytes = b"are you there?") -> bool:
+    player.sendall(text)
+    heard = b""
+    while len(heard) < len(text) and (part := player.recv(65536)):
+        heard += part
+    return heard == text
+
+
+def serial(player: ssl.SSLSocket) -> str:
+    found = player.getpeercert()
+    assert found is not None
+    return str(found["serialNumber"])
+
+
 def serves(session: dict[str, Any]) -> bool:
     try:
         with playing(session) as player:
-            player.sendall(b"?")
-            return player.recv(1) == b"?"
+            return echoes(player)
     except OSError:
         return False
 
@@ -74,8 +103,9 @@ def has_ended(player: ssl.SSLSocket) -> bool:
         return True
 
 
-def test_a_session_with_a_tls_port_is_played_by_tls_alone(stack: Stack) -> None:
-    session = stack.start(image=GAME)
+def test_a_session_with_a_tls_port_is_played_by_tls_alone(tls_stack: TlsStack) -> None:
+    stack = tls_stack.stack
+    session = tls_stack.start()
     assert [(port["type"], port["container"]) for port in session["ports"]] == [
         ("tcp", TCP_PORT),
         ("udp", UDP_PORT),
@@ -96,13 +126,59 @@ def test_a_session_with_a_tls_port_is_played_by_tls_alone(stack: Stack) -> None:
         socket.create_connection(address, PATIENCE)
 
 
+@pytest.mark.slow
+def test_a_restarted_game_is_reached_at_the_same_port(tls_stack: TlsStack) -> None:
+    stack = tls_stack.stack
+    session = tls_stack.start(restart=True)
+    eventually(lambda: serves(session), "the game is reached")
+    with playing(session) as player:
+        [container] = [each for each in stack.containers().values() if each.status == "running"]
+        container.kill("SIGKILL")
+        assert has_ended(player)
+    eventually(lambda: serves(session), "the next run is reached")
+    assert stack.record(session["id"])["restart_count"] == 1
+    stack.client.delete_session(session["id"]).expect(204)
+
+
+def test_another_certificate_leaves_open_connections_alone(tls_stack: TlsStack) -> None:
+    session = tls_stack.start()
+    eventually(lambda: serves(session), "the game is reached")
+
+    def served_with() -> str:
+        with playing(session) as later:
+            return serial(later)
+
+    with playing(session) as player:
+        before = serial(player)
+        tls_stack.renew()
+        eventually(lambda: served_with() != before, "new connections have the new one")
+        assert echoes(player, b"still here")
+    tls_stack.stack.client.delete_session(session["id"]).expect(204)
+
+
+@pytest.mark.slow
+def test_an_agent_that_was_killed_serves_its_ports_again(tls_stack: TlsStack) -> None:
+    stack = tls_stack.stack
+    session = tls_stack.start()
+    eventually(lambda: serves(session), "the game is reached")
+    before = stack.pids()
+    with playing(session) as player:
+        stack.agent.kill()
+        assert has_ended(player)  # as the operations page says
+    stack.agent.start()
+    eventually(lambda: serves(session), "it is reached again")
+    assert stack.pids() == before
+    stack.client.delete_session(session["id"]).expect(204)
+
+
 def test_in_the_network_of_the_host_the_game_binds_the_port_that_it_is_told(
-    stack: Stack,
+    tls_stack: TlsStack,
 ) -> None:
+    stack = tls_stack.stack
     made = application("tls-host-game", ports=PORTS, networkMode="host")
     stack.client.post("/application", made).expect(201)
     enable_tag(stack.client, "tls-host-game", stack.image.tag)
-    session = stack.start(image="tls-host-game", args=["--ports-from-env"])
+    session = tls_stack.start(image="tls-host-game", args=["--ports-from-env"])
     eventually(lambda: serves(session), "the game is reached by TLS")
     [port, _] = stack.record(session["id"])["ports"]
     environment = stack.record(session["id"])["injected_env"]

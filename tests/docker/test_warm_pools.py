@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 
 POOL = f"/warm-pool/{APPLICATION}/{REGION}"
 CALLERS = 50
+LARGE = 20
 
 
 def keep(stack: Stack, size: int) -> None:
@@ -32,15 +33,19 @@ def ready(stack: Stack) -> int:
     return int(pool["ready"])
 
 
-def standbys(stack: Stack) -> set[str]:
-    """The internal ids of those that live and were not claimed, by the host's records."""
+def began_as_standbys(stack: Stack, *, claimed: bool) -> set[str]:
+    """The internal ids of those that live, and were claimed or not, by the host's records."""
     found = set()
     for path in (stack.agent.state_dir / "sessions").glob("*/record.json"):
         with contextlib.suppress(FileNotFoundError):  # it has just been forgotten
             record = json.loads(path.read_text("utf-8"))
-            if record["standby"] and not record["claim"] and not record["end_time"]:
+            if record["standby"] and bool(record["claim"]) == claimed and not record["end_time"]:
                 found.add(record["internal_id"])
     return found
+
+
+def standbys(stack: Stack) -> set[str]:
+    return began_as_standbys(stack, claimed=False)
 
 
 def at_once(stack: Stack, callers: int) -> list[Answer]:
@@ -89,6 +94,24 @@ def test_f18_of_fifty_callers_one_gets_the_last_standby(stack: Stack, rounds: Ro
             udp_round_trip(session["host"], port)
         eventually(lambda: ready(stack) == 1, "the pool is full again")
         end_all(stack, made)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_pool_of_twenty_is_kept_full_while_one_claims_it_empty(stack: Stack) -> None:
+    keep(stack, LARGE)
+    assert len(standbys(stack)) == LARGE
+    made = made_of([stack.client.post("/session", _body()) for _ in range(LARGE)])
+    assert len(made) == LARGE
+    warm = began_as_standbys(stack, claimed=True)
+    assert {session["id"] for session in made} == warm
+    eventually(lambda: ready(stack) == LARGE, "the pool is full again", patience=60)
+    again = standbys(stack)
+    assert len(again) == LARGE
+    more = made_of(at_once(stack, LARGE))
+    assert {session["id"] for session in more} == again
+    eventually(lambda: ready(stack) == LARGE, "the pool is full again", patience=60)
+    end_all(stack, made + more)
 
 
 def _body() -> dict[str, str]:

@@ -1,0 +1,198 @@
+"""Where sessions go on real hosts, and what an operator is told of it."""
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import pytest
+
+from tests.docker.machine import Machine
+from tests.docker.remote_hosts import (
+    BOTH_WAYS,
+    SILENCE,
+    TAG,
+    Fleet,
+    RemoteHost,
+    a_fleet,
+    remote_machines,
+    udp_port_of,
+)
+from tests.docker.stack import eventually
+from tests.support.api_client import Answer, ApiClient
+from tests.support.deployment import APPLICATION, REGION, application, enable_tag
+from tests.support.harness import Registry
+
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.registry,
+    pytest.mark.root,
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+]
+
+STARTS = 4
+WAITING, LATE = 16, 3
+
+Machines = tuple[list[Machine], str]
+
+
+@pytest.fixture(scope="module")
+def machines(registry: Registry) -> Iterator[Machines]:
+    with remote_machines(registry, 2) as made:
+        yield made
+
+
+def explained(fleet: Fleet, **asked: Any) -> dict[str, Mapping[str, Any]]:
+    """What the operator is told of each host, by its name."""
+    query = {"account": "default", "image": APPLICATION, "location": REGION, **asked}
+    told = fleet.operator.api.get("/operator/placement", **query).expect(200).json()
+    return {host["agent"]: host for host in told["hosts"]}
+
+
+def firsts(fleet: Fleet) -> set[str]:
+    """The hosts to one of which the next session goes."""
+    return {name for name, host in explained(fleet).items() if host["rank"] == 1}
+
+
+def obstacles(fleet: Fleet, name: str, **asked: Any) -> set[str]:
+    return {each["kind"] for each in explained(fleet, **asked)[name]["obstacles"]}
+
+
+@pytest.mark.parametrize(("strategy", "shares"), [("packed", [4]), ("spread", [2, 2])])
+def test_sessions_go_where_the_explanation_says(
+    machines: Machines, strategy: str, shares: list[int]
+) -> None:
+    # Without a latency, which may change between what is told and what is done.
+    with a_fleet(*machines, latency_interval=0.0) as fleet:
+        pool = {"strategy": strategy}
+        fleet.operator.api.put("/operator/node-pool/default", pool).expect(204)
+        taken: list[str] = []
+        for _ in range(STARTS):
+            expected = firsts(fleet)
+            taken.append(fleet.host_of(fleet.start()).name)
+            assert taken[-1] in expected
+        assert sorted(map(taken.count, set(taken))) == shares
+        fleet.everything_runs_once()
+
+
+@contextmanager
+def drained(fleet: Fleet, host: RemoteHost) -> Iterator[None]:
+    fleet.operator.run("agent", "drain", host.name)
+    yield
+    fleet.operator.run("agent", "undrain", host.name)
+
+
+@contextmanager
+def silent(_: Fleet, host: RemoteHost) -> Iterator[None]:
+    with host.cut_off(BOTH_WAYS):
+        yield
+
+
+@contextmanager
+def without_engine(_: Fleet, host: RemoteHost) -> Iterator[None]:
+    host.machine.engine.stop()
+    yield
+    host.machine.engine.start()
+
+
+@pytest.mark.parametrize(
+    ("trouble", "kind"),
+    [(drained, "draining"), (silent, "silent"), (without_engine, "engine_unavailable")],
+)
+def test_what_is_in_the_way_is_told_and_the_session_goes_elsewhere(
+    machines: Machines,
+    trouble: Callable[[Fleet, RemoteHost], AbstractContextManager[None]],
+    kind: str,
+) -> None:
+    with a_fleet(*machines, **SILENCE) as fleet:
+        full = fleet.host_of(fleet.start())
+        assert firsts(fleet) == {full.name}
+        other = fleet.other_than(full)
+        with trouble(fleet, full):
+            eventually(lambda: obstacles(fleet, full.name) == {kind}, "it is told")
+            assert firsts(fleet) == {other.name}
+            assert fleet.host_of(fleet.start()) is other
+        eventually(lambda: not obstacles(fleet, full.name), "it takes sessions again")
+        fleet.everything_runs_once()
+
+
+def test_a_port_that_one_host_has_free_is_had_there(machines: Machines) -> None:
+    with a_fleet(*machines) as fleet:
+        first = fleet.start()
+        port = udp_port_of(first)
+        asked = {"ports[7777/udp]": port}
+        full = fleet.host_of(first)
+        other = fleet.other_than(full)
+        assert obstacles(fleet, full.name, **asked) == {"port_taken"}
+        pins = [{"container": 7777, "host": port, "type": "udp"}]
+        assert fleet.host_of(fleet.start(ports=pins)) is other
+        for host in (full, other):
+            assert obstacles(fleet, host.name, **asked) == {"port_taken"}
+        refused = fleet.try_to_start(ports=pins).expect(420)
+        assert int(refused.headers["retry-after"]) >= 1
+
+
+def test_no_host_is_given_more_than_it_has(machines: Machines) -> None:
+    with a_fleet(*machines, agent={"cpu": 1}) as fleet:
+        half = application("half", reservation={"cpu": 0.5, "ram": 32})
+        fleet.client.post("/application", half).expect(201)
+        enable_tag(fleet.client, "half", TAG)
+        with ThreadPoolExecutor(2 * STARTS) as callers:
+            asked = {"location": REGION, "image": "half"}
+            answers = list(
+                callers.map(lambda _: fleet.client.post("/session", asked), range(2 * STARTS))
+            )
+        assert sorted(answer.status for answer in answers) == [201] * 4 + [420] * 4
+        for host in fleet.hosts.values():
+            assert obstacles(fleet, host.name, image="half") == {"cpu"}
+            assert len(host.games()) == 2
+
+
+def test_accounts_take_turns_for_the_start_slots_of_a_host(machines: Machines) -> None:
+    [machine, *_], registry = machines
+    with a_fleet([machine], registry, agent={"start_slots": 1}, start_timeout=60.0) as fleet:
+        other = fleet.control_plane.client("other")
+        other.post("/application", application()).expect(201)
+        enable_tag(other, APPLICATION, TAG)
+        asked = {"location": REGION, "image": APPLICATION}
+
+        def ask(session_id: str) -> Answer:
+            client = other if session_id.startswith("late") else fleet.client
+            body = {**asked, "id": session_id}
+            return client.request("POST", "/session", body=body, timeout=90).expect(201)
+
+        with ThreadPoolExecutor(WAITING + LATE) as callers:
+            with hanging(machine):  # the first has the slot until all are in the line
+                calls = [callers.submit(ask, f"early-{number}") for number in range(WAITING)]
+                eventually(lambda: known(fleet.client) == WAITING, "those are in the line")
+                calls += [callers.submit(ask, f"late-{number}") for number in range(LATE)]
+                eventually(lambda: known(other) == LATE, "and the others behind them")
+            for each in calls:
+                each.result()
+        order = begun(fleet)
+        # After the first, every second turn is theirs.
+        assert max(order.index(f"late-{number}") for number in range(LATE)) <= 2 * LATE, order
+        assert order[-1].startswith("early")
+
+
+@contextmanager
+def hanging(machine: Machine) -> Iterator[None]:
+    """Have the engine hang meanwhile."""
+    machine.engine.pause()
+    try:
+        yield
+    finally:
+        machine.engine.resume()
+
+
+def known(client: ApiClient) -> int:
+    """How many sessions an account has, those included whose starts wait."""
+    return len(client.get("/session", all="true").expect(200).json()["sessions"])
+
+
+def begun(fleet: Fleet) -> list[str]:
+    """Ids of all sessions whose containers were made, in the order of that."""
+    [host] = fleet.hosts.values()
+    sessions = sorted(host.watched.sessions(), key=lambda each: each.create_time)
+    return [each.spec.identity.session_id for each in sessions]

@@ -31,7 +31,7 @@ from tests.docker.puller import (
     puller,
     pushed,
 )
-from tests.support.chaos_registry import ChaosRegistry
+from tests.support.chaos_registry import BLOBS, MANIFESTS, ChaosRegistry
 from tests.support.controlplane.secured_registry import USER, SecuredRegistry
 from tests.support.harness import Registry
 from tests.support.private_engine import PrivateEngine, small_disk
@@ -41,11 +41,13 @@ from tests.support.registry_faults import (
     answers,
     breaks_off,
     corrupts,
+    delays,
     errs,
     hangs,
     hangs_half_way,
     resets,
     trickles,
+    waits,
 )
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root, pytest.mark.part_alone]
@@ -184,6 +186,52 @@ async def test_f43_pulls_that_hang_keep_their_slots_no_longer_than_their_deadlin
     for image in (*stuck, good):
         await patient.remove(image.reference)
     await host.until_kept(empty)
+
+
+async def test_f43_a_hundred_who_ask_for_an_image_get_one_download_of_each_blob(
+    host: Puller, registry: Registry, chaos: ChaosRegistry
+) -> None:
+    image = pushed(registry, chaos, "wanted", layers=6)
+    chaos.disturb(MANIFESTS, waits)
+    images = host.images()
+    callers = [asyncio.create_task(pull(images, image)) for _ in range(100)]
+    await asyncio.to_thread(chaos.wait_until_asked, MANIFESTS)
+    chaos.heal()
+    await asyncio.gather(*callers)
+    assert chaos.asked(image.digest) == 1
+    assert [chaos.asked(layer) for layer in image.layers[1:]] == [1] * 6
+    assert chaos.asked(image.layers[0]) <= 1  # the game itself may be there
+    await pull(images, image)
+    assert chaos.asked(image.digest) == 1
+    await images.remove(image.reference)
+
+
+async def test_f43_two_pulls_at_a_time_and_the_others_say_that_they_wait(
+    host: Puller, registry: Registry, chaos: ChaosRegistry
+) -> None:
+    wanted = [pushed(registry, chaos, f"queued-{number}") for number in range(5)]
+    chaos.disturb(BLOBS, waits)
+    images = host.images()
+    callers = [asyncio.create_task(pull(images, image)) for image in wanted]
+    await asyncio.to_thread(chaos.wait_until_asked, MANIFESTS, CONCURRENT_PULLS)
+    begun = [image for image in wanted if chaos.asked(image.digest)]
+    assert len(begun) == CONCURRENT_PULLS
+    chaos.heal()
+    waited = [True in steps for steps in await asyncio.gather(*callers)]
+    assert waited == [image not in begun for image in wanted]
+    for image in wanted:
+        await images.remove(image.reference)
+
+
+@pytest.mark.slow
+async def test_f43_a_slow_registry_is_no_fault(
+    host: Puller, registry: Registry, chaos: ChaosRegistry
+) -> None:
+    image = pushed(registry, chaos, "slow")
+    chaos.disturb(f"{MANIFESTS}|{BLOBS}", delays(0.3))
+    images = host.images()
+    await pull(images, image)
+    await images.remove(image.reference)
 
 
 async def test_f43_a_pull_ends_with_its_engine_and_the_next_is_clean(

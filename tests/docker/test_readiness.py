@@ -18,7 +18,7 @@ from agent.domain.session import (
 )
 from agent.kernel.processes import live_process
 from agent.network.bindings import Bindings
-from agent.network.bound_ports import TooManySocketsError
+from agent.network.socket_diag import TooManySocketsError
 from tests.demo_game import TCP_PORT, UDP_PORT, Image
 from tests.demo_game.player import tcp_greeting, udp_round_trip
 from tests.docker.stack import Stack, a_stack, eventually

@@ -13,6 +13,7 @@ from aiohttp import web
 from tests.support.registry_faults import Exchange, Fault, passes
 from tests.support.serving_thread import ServingThread
 
+MANIFESTS = "/manifests/"
 BLOBS = "/blobs/"
 
 _PATIENCE = 30.0

@@ -69,6 +69,16 @@ def errs(status: int, code: str, message: str) -> Fault:
     return fault
 
 
+def delays(seconds: float) -> Fault:
+    """Make a fault that answers late."""
+
+    async def fault(exchange: Exchange) -> web.StreamResponse:
+        await asyncio.sleep(seconds)
+        return await passes(exchange)
+
+    return fault
+
+
 async def waits(exchange: Exchange) -> web.StreamResponse:
     """Answer once the registry is healed."""
     await exchange.healed.wait()

@@ -125,8 +125,10 @@ class Rotation:
                 )
             names = [host.name for host in left]
             fingerprint, now = kept.current.fingerprint, self.clock.time()
-            event, actor = "authority.finished", caller.actor
-            await self.store.run(record_event, now, event, "", actor, fingerprint, left=names)
+            actor = caller.actor
+            await self.store.run(
+                record_event, now, "authority.finished", "", actor, fingerprint, left=names
+            )
             await self.issuer.trust(kept)
             self.renewal.redial()
             self._hang_up(left)

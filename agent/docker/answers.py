@@ -1,4 +1,4 @@
-"""The engine's JSON as data of the agent. Pure."""
+"""Parse the engine's JSON. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -11,13 +11,13 @@ from agent.domain.session import Process
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)")
 _NEVER = "0001-01-01"
-"""How Go writes a time that was not set."""
+"""Go's zero time."""
 _EXITED = re.compile(r"Exited \((\d+)\)")
 _RUNNING = frozenset({"running", "paused", "restarting"})
 
 
 def engine_time(text: str) -> float | None:
-    """Seconds of Unix time from RFC 3339 with up to nine digits; None when it was never set."""
+    """Parse an RFC 3339 time into Unix seconds; None if it was never set."""
     found = _TIME.fullmatch(text)
     if found is None or text.startswith(_NEVER):
         return None
@@ -26,13 +26,13 @@ def engine_time(text: str) -> float | None:
 
 
 def pid_of(answer: Mapping[str, Any]) -> int | None:
-    """The process id in an inspect, None when the container does not run."""
+    """The process id in an inspect answer; None if the container does not run."""
     state = answer["State"]
     return int(state["Pid"]) or None if state["Status"] in _RUNNING else None
 
 
 def container_of(answer: Mapping[str, Any], process: Process | None) -> Container:
-    """A container from an inspect, with the process that lives under the id it named."""
+    """Parse an inspect answer. `process`: the live process with the pid of the answer."""
     state = answer["State"]
     status = status_of(state["Status"])
     ended = status is ContainerStatus.ENDED
@@ -53,7 +53,7 @@ def container_of(answer: Mapping[str, Any], process: Process | None) -> Containe
 
 
 def container_of_listing(entry: Mapping[str, Any]) -> Container:
-    """A container from a listing alone, which has neither process, times nor OOM kills."""
+    """Parse a listing entry, which has no process, times or OOM flag."""
     code = _EXITED.match(entry.get("Status", ""))
     return Container(
         container=entry["Id"],
@@ -66,21 +66,21 @@ def container_of_listing(entry: Mapping[str, Any]) -> Container:
 
 
 def address_of(answer: Mapping[str, Any]) -> str:
-    """The address on the one network that a container is on; empty for none of its own."""
+    """The container's address on its only network; empty if it has none."""
     networks = (answer.get("NetworkSettings") or {}).get("Networks") or {}
     found = (one.get("IPAddress") for one in networks.values())
     return next((str(address) for address in found if address), "")
 
 
 def status_of(state: str) -> ContainerStatus:
-    """Convert the engine's state; `removing` and `dead` are ends."""
+    """Convert the engine's state; `removing` and `dead` count as ended."""
     if state == "created":
         return ContainerStatus.CREATED
     return ContainerStatus.RUNNING if state in _RUNNING else ContainerStatus.ENDED
 
 
 def references(images: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """References by digest of listed images, with the bytes that each takes unpacked."""
+    """Unpacked bytes of listed images, by digest reference."""
     return {
         reference: int(image.get("Size", 0))
         for image in images
@@ -90,7 +90,7 @@ def references(images: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 
 class Lack(NamedTuple):
-    """What an engine or its kernel does without: why that matters, and what to do about it."""
+    """A missing engine or kernel feature: its consequence and a fix."""
 
     why: str
     hint: str
@@ -102,7 +102,7 @@ class Lack(NamedTuple):
 def warnings_of(
     info: Mapping[str, Any], settings: Mapping[str, Any], *, own_network: bool
 ) -> tuple[str, ...]:
-    """What is wrong with an engine, a sentence each with its fix; `settings` are its daemon's."""
+    """Problems of an engine, each with a fix. `settings`: those of its daemon."""
     found = [lack for key, lack in WANTED.items() if not info.get(key)]
     if not any("name=seccomp" in option for option in info.get("SecurityOptions") or ()):
         found.append(NO_SECCOMP)
@@ -114,15 +114,13 @@ def warnings_of(
 
 
 def open_listeners(info: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """TCP addresses on which an engine serves callers without a certificate.
-
-    By its warnings, which begin differently between releases, or its daemon's settings.
-    """
+    """TCP addresses that need no client certificate, by the engine's warnings or settings."""
     found = map(_OPEN_LISTENER.search, info.get("Warnings") or ())
     warned = tuple(match["address"] for match in found if match is not None)
     return warned or open_hosts(settings)
 
 
+# The beginning of the warning differs between releases.
 _OPEN_LISTENER = re.compile(r"\bAPI is accessible on (?P<address>\S+)", re.IGNORECASE)
 
 WANTED: Mapping[str, Lack] = {
@@ -143,7 +141,7 @@ WANTED: Mapping[str, Lack] = {
         "the kernel does not limit the processes of containers", "it needs CONFIG_CGROUP_PIDS"
     ),
 }
-"""What must be true in the engine's `info`."""
+"""Fields of `/info` that must be true."""
 NO_SECCOMP = Lack(
     "containers run without a seccomp profile",
     "use a Docker Engine and a kernel that have seccomp",

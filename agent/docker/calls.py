@@ -1,4 +1,4 @@
-"""Blocking calls of an engine's client on threads of their own, one at a time per container."""
+"""Run blocking engine calls on threads, one at a time per container."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,20 +13,19 @@ from agent.domain.errors import EngineTimeoutError
 GENERAL_THREADS = 24
 """Concurrent calls; the engine itself processes starts almost serially."""
 KEPT_THREADS = 8
-"""More, for kill and inspect only: starts that hang must not keep a session from being ended."""
+"""Reserved for kill and inspect: hanging starts must not prevent the end of a session."""
 
 _KEPT_FOR = frozenset({"kill", "inspect"})
 _QUEUE_FACTOR = 2
-"""A call may wait for its slot and a thread as long again as for the engine."""
+"""Queueing may take as long as the call itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds that the engine is given to answer.
+    """Timeouts of engine calls in seconds.
 
-    `start`: 20 at once on two cores took 23 s. `remove` takes down a network and a file system,
-    behind starts. `stream` and `pull`: the longest time without data. `walk`: of all files of a
-    container.
+    `start`: 20 concurrent starts on two cores took 23 s. `remove` queues behind starts.
+    `stream`, `pull`: maximum time without data. `walk`: of all files of a container.
     """
 
     read: float = 10.0
@@ -45,8 +44,8 @@ T = TypeVar("T")
 class EngineCalls:
     """Runs calls on threads, each with a deadline; at most one per container at a time.
 
-    A waiter may be cancelled: a call that has begun ends on its thread and occupies its
-    container's slot until then; one that has not begun is never made.
+    A cancelled call that has begun runs to its end and keeps its container's slot until then;
+    one that has not begun is dropped.
     """
 
     def __init__(self) -> None:
@@ -56,7 +55,7 @@ class EngineCalls:
         self._under_way: set[asyncio.Future[object]] = set()
 
     async def run(self, call: Call, seconds: float, work: Callable[[], T]) -> T:
-        """Return what `work` returns; EngineTimeoutError when it takes far more than `seconds`."""
+        """Run `work`; EngineTimeoutError after twice `seconds`, which includes queueing."""
         try:
             async with asyncio.timeout(seconds * _QUEUE_FACTOR):
                 if not call.container:
@@ -68,7 +67,7 @@ class EngineCalls:
             raise EngineTimeoutError(call.name) from error
 
     async def close(self) -> None:
-        """Wait for the calls in progress, each of which has a deadline, and end the threads."""
+        """Wait for the calls in progress and end the threads."""
         for pool in (self._general, self._kept):
             pool.shutdown(wait=False, cancel_futures=True)
         while self._under_way:
@@ -86,4 +85,4 @@ class EngineCalls:
         try:
             return await asyncio.shield(future)
         finally:
-            begun.cancel()  # without effect on one that has begun
+            begun.cancel()  # no effect once it has begun

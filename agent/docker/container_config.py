@@ -1,8 +1,4 @@
-"""What the agent asks an engine to create: the whole body of `POST /containers/create`. Pure.
-
-Everything that isolates a container is defined here; a test compares the body with a golden value,
-so that no key changes unseen.
-"""
+"""The body of `POST /containers/create`, which defines a container's isolation. Pure."""
 
 import json
 import posixpath
@@ -15,33 +11,33 @@ from agent.domain.session import Port
 from tiltyard.contract import NetworkMode
 
 PUBLIC_DIR = "/run/tiltyard"
-"""Where a container reads about itself."""
+"""Directory in which a container finds its own metadata."""
 PIDS_LIMIT = 512
-"""Processes and threads of a session: many for a game, too few to starve the host."""
+"""Maximum processes and threads of a session."""
 
 MAX_VOLUMES = 32
-"""Of an image. Each is a folder to make and copy, and a mount."""
+"""Maximum volumes of an image; each costs a copied directory and a mount."""
 _MAX_IMAGE = 64 * 1024
-"""Of an image's settings as JSON; those of large images in use are a tenth of it."""
+"""Maximum bytes of an image's settings as JSON; large images in use need a tenth."""
 _NO_VOLUMES = ("/proc", "/sys", "/dev", PUBLIC_DIR)
-"""Folders of the kernel or the agent, where no volume can be mounted."""
+"""Directories of the kernel or the agent, where no volume can be mounted."""
 
 _PROJECT_QUOTAS = frozenset({"prjquota", "pquota"})
 _SLACK_BYTES = 64 * 2**20
 
 _NANO = 10**9
 _MIN_NANO_CPUS = _NANO // 100
-"""The kernel gives out no less than a hundredth of a core."""
+"""The kernel's minimum: a hundredth of a core."""
 _MIN_MEMORY = 6 * 2**20
 """The engine refuses a smaller limit."""
 _SHARES_PER_CORE = 1024
 _MIN_SHARES = 2
 _MAX_SHARES = 2**18
-"""The kernel's bounds of a weight."""
+"""The kernel's bounds of CPU shares."""
 
 LOG_DRIVER = "local"
-"""It keeps every byte."""
-# With two files of LOG_BYTES it drops none that are to be kept.
+"""Preserves output byte for byte."""
+# Two files: after a rotation, one of LOG_BYTES remains.
 _LOG_CONFIG = {
     "Type": LOG_DRIVER,
     "Config": {"max-size": str(LOG_BYTES), "max-file": "2", "compress": "false"},
@@ -51,10 +47,10 @@ _LOG_CONFIG = {
 def container_config(
     spec: ContainerSpec, *, cpus: int, nofile: int | None, network: str, has_layer_quota: bool
 ) -> dict[str, Any]:
-    """The body that creates `spec` on a machine of `cpus` cores.
+    """Build the body that creates `spec` on a host with `cpus` cores.
 
-    `nofile` is the highest number of open files that the engine can grant, None when unknown.
-    `network` is the bridge network of sessions.
+    `nofile`: open files that the engine can grant, None if unknown. `network`: the bridge
+    network of sessions.
     """
     bridged = spec.network_mode is NetworkMode.BRIDGE
     ports = spec.ports if bridged else ()
@@ -106,7 +102,7 @@ def _resources(spec: ContainerSpec, cpus: int, nofile: int | None) -> dict[str, 
 
 
 def _storage(disk_bytes: int) -> dict[str, Any]:
-    """Bound the layer above the limit, so that the session is ended with its reason."""
+    """Bound the layer above the disk limit, so that the agent ends the session first."""
     return {"StorageOpt": {"size": str(disk_bytes + max(disk_bytes // 8, _SLACK_BYTES))}}
 
 
@@ -143,7 +139,7 @@ def _ulimit(name: str, value: int) -> dict[str, Any]:
 
 
 def _at_least(minimum: int, value: int) -> int:
-    """`value` or the least that is possible; 0, no limit, stays."""
+    """Raise `value` to `minimum`; 0 means no limit and stays."""
     return max(minimum, value) if value else 0
 
 
@@ -152,11 +148,10 @@ def _name(port: Port) -> str:
 
 
 def why_refused(settings: Mapping[str, Any]) -> str | None:
-    """Return why no container is created from an image with these settings; None if it can be.
+    """Return why an image with these settings is refused; None if it is accepted.
 
-    The engine takes an image's ports, labels, variables and volumes over into its containers, and
-    no request can prevent that. None of them weakens isolation, but all of it comes back in each
-    list and description of the container: with 131,070 ports 4 MB in every answer.
+    Containers inherit an image's ports, labels, variables and volumes, and the engine repeats
+    them in each list and inspect answer: 4 MB with 131,070 ports.
     """
     size = len(json.dumps(settings))
     if size > _MAX_IMAGE:
@@ -174,8 +169,7 @@ def why_refused(settings: Mapping[str, Any]) -> str | None:
 def has_layer_quota(info: Mapping[str, Any], mountinfo: str) -> bool:
     """Return whether `--storage-opt size` works, by `/info` and the text of /proc/self/mountinfo.
 
-    With btrfs it always does; with overlay2 it takes XFS with project quotas below the data root.
-    A start that asks for it elsewhere is refused.
+    btrfs always supports it; overlay2 requires XFS with project quotas under the data root.
     """
     driver = info.get("Driver")
     if driver != "overlay2":

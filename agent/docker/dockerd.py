@@ -1,4 +1,4 @@
-"""What only the host shows of the Docker daemon: its process, its settings and its limits."""
+"""The Docker daemon's process, settings and limits, as read from the host."""
 
 import contextlib
 import json
@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 MAX_NOFILE = 65536
-"""Open files of a container where the daemon can grant as many; no game needs more."""
+"""Open files of a container, if the daemon can grant them."""
 
 _PROC = Path("/proc")
 _DEFAULT_SOCKETS = frozenset({"/run/docker.sock", "/var/run/docker.sock"})
 _PID_FILE = Path("/run/docker.pid")
 _CONNECT_SECONDS = 2.0
-"""A connection to a unix socket is made at once, or the daemon's queue is full."""
+"""A unix socket connects at once, unless the daemon's backlog is full."""
 _CREDENTIALS = struct.Struct("3i")
 _DAEMON_JSON = "/etc/docker/daemon.json"
 _SHORT_WITH_VALUE = {"H": "host", "G": "group", "l": "log-level", "p": "pidfile", "s": "storage"}
-"""One-letter options of dockerd that take a value; those without may precede them: `-DH tcp://…`."""
+"""Short options of dockerd with a value; short flags may precede them: `-DH tcp://…`."""
 _NOT_TCP = ("unix://", "fd://", "npipe://")
 _OPEN_FILES = re.compile(r"^Max open files +\S+ +(\S+)", re.MULTILINE)
 
@@ -28,8 +28,7 @@ _OPEN_FILES = re.compile(r"^Max open files +\S+ +(\S+)", re.MULTILINE)
 def daemon_pid(socket_path: str) -> int | None:
     """The daemon behind a socket; None if it cannot be determined.
 
-    Under systemd the socket's peer may be systemd itself; the pid file is that of the default
-    socket's daemon.
+    Under systemd the socket's peer may be systemd itself, so default sockets try the pid file.
     """
     found = [peer_pid(socket_path)]
     if socket_path in _DEFAULT_SOCKETS:
@@ -39,7 +38,7 @@ def daemon_pid(socket_path: str) -> int | None:
 
 
 def peer_pid(socket_path: str) -> int | None:
-    """The process that listens on a unix socket; None without one, or without permission."""
+    """The process listening on a unix socket; None if there is none or no permission."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_CONNECT_SECONDS)
         connection.connect(socket_path)
@@ -49,7 +48,7 @@ def peer_pid(socket_path: str) -> int | None:
 
 
 def grantable_nofile(pid: int) -> int | None:
-    """Open files that a daemon can grant a container, at most MAX_NOFILE; None when unreadable.
+    """Open files that a daemon can grant a container, at most MAX_NOFILE; None if unreadable.
 
     A container that asks for more than the daemon's hard limit does not start.
     """
@@ -63,9 +62,9 @@ def grantable_nofile(pid: int) -> int | None:
 
 
 def daemon_settings(pid: int) -> Mapping[str, Any]:
-    """Settings of a daemon: its daemon.json and its command line; addresses are under `hosts`.
+    """Read a daemon's settings from its daemon.json and command line; addresses are in `hosts`.
 
-    Raises OSError, and TypeError or ValueError for a file that holds no settings.
+    Raises OSError, and TypeError or ValueError for a malformed file.
     """
     arguments = (_PROC / str(pid) / "cmdline").read_text(errors="replace").split("\0")[1:]
     flags = settings_of(arguments)
@@ -76,14 +75,14 @@ def daemon_settings(pid: int) -> Mapping[str, Any]:
 
 
 def known_settings(pid: int | None) -> Mapping[str, Any]:
-    """Settings of a daemon, or none where they cannot be read."""
+    """Settings of a daemon; empty if they cannot be read."""
     with contextlib.suppress(OSError, TypeError, ValueError):
         return {} if pid is None else daemon_settings(pid)
     return {}
 
 
 def settings_of(arguments: Sequence[str]) -> dict[str, Any]:
-    """Options of a command line: `--name=value`, `--name value`, `--name`, and `-H` as `hosts`."""
+    """Parse a command line: `--name=value`, `--name value`, `--name`, and `-H` as `hosts`."""
     found: dict[str, Any] = {}
     for argument, following in zip(arguments, [*arguments, ""][1:], strict=True):
         if argument.startswith("--"):
@@ -102,10 +101,9 @@ def settings_of(arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def open_hosts(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """TCP addresses that a daemon with these settings serves without certificates of callers.
+    """TCP addresses that a daemon with these settings serves without client certificates.
 
-    Callers are verified with `tls` unless `tlsverify` is false. An address without a scheme
-    is a TCP address.
+    `tls` implies `tlsverify` unless that is false. An address without a scheme is TCP.
     """
     tls = _is_true(settings.get("tls", False)) or "tlsverify" in settings
     if _is_true(settings.get("tlsverify", tls)):

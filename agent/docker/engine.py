@@ -1,7 +1,7 @@
 """The Docker Engine as an `Engine`.
 
 Calls go through the SDK (sdk.py) on threads (calls.py), streams through the event loop
-(streams.py). Nothing is read before the first call, so the daemon may come later.
+(streams.py). The first call connects, so the daemon may start after the agent.
 """
 
 import asyncio
@@ -58,8 +58,8 @@ class DockerEngine(DockerStreams):
         self._listing = Listing(self._calls, self._inspect_for_listing, self._timeouts.read)
 
     async def info(self) -> EngineInfo:
-        """Describe the engine; also the way to ask whether it answers."""
-        self._forget()  # what was true of the engine may have changed with its settings
+        """Describe the engine; also the liveness check."""
+        self._forget()  # its settings may have changed
         answer, facts = await self._ask(
             Call("info"), self._timeouts.read, lambda api, facts: (api.info(), facts)
         )
@@ -93,7 +93,7 @@ class DockerEngine(DockerStreams):
         return await self._ask(call, self._timeouts.create, create)
 
     async def start(self, container: str) -> Container:
-        """Start a created or ended container and describe it; one that runs is only described."""
+        """Start a container unless it runs, and describe it."""
         return await self._ask(
             Call("start", container=container, changes=True),
             self._timeouts.start,
@@ -109,7 +109,7 @@ class DockerEngine(DockerStreams):
         )
 
     async def list(self, agent_id: str) -> list[Container]:
-        """Describe all containers that carry the label of this agent, running or not."""
+        """Describe all containers with the label of this agent, running or not."""
         filters = {"label": f"{LABEL_AGENT}={agent_id}"}
         with self.metrics.engine_call("list", self.clock):
             entries = await self._run(
@@ -120,8 +120,8 @@ class DockerEngine(DockerStreams):
             return await self._listing.described(entries)
 
     async def written_bytes(self, container: str) -> int:
-        """Bytes that a container wrote: its own layer, and the volumes that its image declares."""
-        # Without the container's slot: no other call waits for the walk, least of all a kill.
+        """Bytes in a container's writable layer and its image's volumes."""
+        # Takes no container slot, so that a kill does not wait for the walk.
         return await self._ask(
             Call("written-bytes"),
             self._timeouts.walk,
@@ -129,7 +129,7 @@ class DockerEngine(DockerStreams):
         )
 
     async def kill(self, container: str, signal: str) -> None:
-        """Send a signal; nothing happens to one that does not run."""
+        """Send a signal; no-op if the container does not run."""
         call = Call("kill", container=container, changes=True)
         await self._ask(
             call,
@@ -138,43 +138,43 @@ class DockerEngine(DockerStreams):
         )
 
     async def remove(self, container: str) -> None:
-        """Remove a container, running or not; nothing happens when it is gone."""
+        """Remove a container, running or not; no-op if it is gone."""
         call = Call("remove", container=container, changes=True)
         seconds = self._timeouts.remove
         await self._ask(call, seconds, lambda api, _: docker_sdk.remove(api, call, seconds))
 
     async def signal_process(self, process: Process, signal: str) -> None:
-        """Send a signal to the process itself, for when the engine does not answer `kill`."""
+        """Signal the process directly, for an engine that does not answer `kill`."""
         try:
             await send_signal(process, signals.Signals[signal], self._read_process)
         except PermissionError as error:
             raise EngineError("kill", "the agent lacks CAP_KILL") from error
 
     async def wait_end(self, process: Process) -> None:
-        """Return when the process is gone, without asking the engine."""
+        """Wait until the process is gone, without asking the engine."""
         await wait_end(process, self._read_process)
 
     async def has_bound(
         self, process: Process, network_mode: NetworkMode, ports: Sequence[Port]
     ) -> bool:
-        """Return whether players can reach every port of a container, by its first process."""
+        """Return whether players can reach every port; `process` is the container's first."""
         try:
             return await self._bindings.all_bound(process, network_mode, ports)
         except OSError as error:
             raise EngineError("see which ports are bound", str(error)) from error
 
     async def images(self) -> frozenset[str]:
-        """References by digest of all images on the host."""
+        """Digest references of all images on the host."""
         return frozenset(await self.image_sizes())
 
     async def image_sizes(self) -> Mapping[str, int]:
-        """Bytes that each image on the host takes unpacked, by its references by digest."""
+        """Unpacked bytes of all images on the host, by digest reference."""
         return references(
             await self._ask(Call("images"), self._timeouts.read, lambda api, _: api.images())
         )
 
     async def remove_image(self, image: str) -> None:
-        """Remove a reference by digest, and the image with the last; nothing when it is gone."""
+        """Remove a digest reference, and the image with its last one; no-op if it is gone."""
         call = Call("remove-image", image=image, changes=True)
         await self._ask(
             call,
@@ -195,13 +195,13 @@ class DockerEngine(DockerStreams):
         )
 
     async def _ask(self, call: Call, seconds: float, ask: Ask[T]) -> T:
-        """Count and time a call, with its wait for a thread and for its container's others."""
+        """Run and measure a call, including its queueing."""
         with self.metrics.engine_call(call.name, self.clock):
             return await self._run(call, seconds, ask)
 
     async def _run(self, call: Call, seconds: float, ask: Ask[T]) -> T:
         facts = self._facts
-        if facts is None:  # all who ask meanwhile share one search
+        if facts is None:  # concurrent callers share one search
             search = self._searches.get("facts") or self._searches.start(
                 self._find_out(), "engine-facts", key="facts"
             )

@@ -1,4 +1,4 @@
-"""Errors by the sentences of Docker Engine 20.10.24, 26.1.5 and 28.5.2. Pure."""
+"""Convert error messages of Docker Engine 20.10.24, 26.1.5 and 28.5.2. Pure."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,17 +25,17 @@ from agent.domain.errors import (
 )
 
 STORAGE = "the engine's storage"
-"""In place of the path in DiskFullError, since the engine names one of its own or none."""
+"""The path in DiskFullError: the engine names an internal one or none."""
 
 _MAX_CAUSE = 300
-"""Characters of the engine's text in an error: it may quote a whole request."""
+"""Maximum characters of the engine's message, which may quote a whole request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call to the engine and what it is about.
+    """A call to the engine and its subject.
 
-    One that `changes` something leaves an unknown outcome when it breaks off.
+    `changes`: its outcome is unknown if the connection breaks.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Call:
 
 
 def error_of_answer(call: Call, status: int, message: str) -> AgentError:
-    """The error that an answer of the engine with an error status means."""
+    """Convert an error status of the engine."""
     text = message.strip()
     lower = text.lower()
     if _disk_full(lower):
@@ -89,12 +89,12 @@ def error_of_connection(call: Call, error: BaseException) -> AgentError:
 
 
 def timed_out(error: BaseException) -> bool:
-    """True when a connection timed out, even if the error is wrapped."""
+    """True if a connection timed out, even if the error is wrapped."""
     return any(isinstance(cause, TimeoutError) for cause in _causes(error))
 
 
 def already_so(call: Call, status: int, message: str) -> bool:
-    """True when an error only means that the desired state is reached already."""
+    """True if an error only means that the desired state is reached already."""
     lower = message.lower()
     if call.name == "kill":
         return any(part in lower for part in _NOT_RUNNING)
@@ -103,7 +103,7 @@ def already_so(call: Call, status: int, message: str) -> bool:
 
 
 def being_removed(status: int, message: str) -> bool:
-    """True when another removal of the same container is in progress."""
+    """True if another removal of the same container is in progress."""
     return status == 409 and "already in progress" in message.lower()
 
 
@@ -114,7 +114,7 @@ _REGISTRY_REFUSES = (
     "unauthorized",
     "authentication required",
     "no basic auth credentials",
-    "access denied",  # also for an image that is not there
+    "access denied",  # also for a missing image
     "access to the resource is denied",
     "denied: ",
     "incorrect username or password",
@@ -131,7 +131,7 @@ _IMAGE_NOT_FOUND = (
     "error parsing http 404",
 )
 _REGISTRY_LATE = (
-    "timeout",  # of a TLS handshake, of the client, of a connection's input or output
+    "timeout",  # TLS handshake, client, connection I/O
     "timed out",
     "deadline exceeded",
 )
@@ -150,10 +150,10 @@ _REGISTRY_FAILS = (
     "digest verification failed",
     "verification failed for digest",
     "unsupported manifest",
-    "invalid character",  # of what should be JSON
+    "invalid character",  # malformed JSON
     "unexpected end of json input",
     "received unexpected http status",
-    "unknown: ",  # an error in other words than a registry's: 26.1 and 28.5
+    "unknown: ",  # not an error of the registry API: 26.1 and 28.5
     "error parsing http",
     "internal server error",
     "bad gateway",
@@ -183,11 +183,11 @@ _NO_USER = re.compile(
 _PLATFORM = "does not match the specified platform"
 
 _NEVER_SENT = (FileNotFoundError, ConnectionRefusedError, PermissionError, BlockingIOError)
-"""How a connection fails before anything was asked over it."""
+"""Connection failures before a request was sent."""
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and what it came of, the outermost first."""
+    """An error and its causes, outermost first."""
     while error is not None:
         yield error
         inner = next((part for part in error.args if isinstance(part, BaseException)), None)
@@ -233,7 +233,7 @@ def _start_refusal(call: Call, text: str) -> AgentError | None:
 
 
 def _without_names(image: str, text: str) -> str:
-    """Leave out what callers named: a repository `timeout` is no reason."""
+    """Remove the caller's names: a repository may be called `timeout`."""
     host, _, repository = image.partition("@")[0].partition("/")
     return text.replace(f"{host}/{repository}", "").replace(f"/v2/{repository}/", "/")
 
@@ -250,10 +250,10 @@ _NO_PATH = (
     "no such file or directory",
     "not a directory",
     "file name too long",
-    "too many levels of symbolic links",  # in a circle, within a path: 26.1 and 28.5
-    "too many links",  # in a circle, at the end of a path, and within one: 20.10
+    "too many levels of symbolic links",  # symlink loop within a path: 26.1 and 28.5
+    "too many links",  # symlink loop within or at the end of a path: 20.10
 )
-"""Of an archive of what is not there, with status 500; all but the last are the kernel's."""
+"""Messages for a missing path, with status 500; all but the last are the kernel's."""
 
 _REFUSALS: Mapping[str, Callable[[Call, str], AgentError | None]] = {
     "create": _create_refusal,
@@ -270,4 +270,4 @@ _PULL_FAILURES: Sequence[tuple[Sequence[str], Callable[[str, str], AgentError]]]
     (_REGISTRY_LATE, RegistryTimeoutError),
     (_REGISTRY_FAILS, RegistryUnavailableError),
 )
-"""What a failed pull means, the first that fits."""
+"""Messages of failed pulls; the first match applies."""

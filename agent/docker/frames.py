@@ -1,4 +1,4 @@
-"""The forms of Docker's streams: frames of a log, steps of a pull. Pure."""
+"""Parse Docker's streams: frames of a log, steps of a pull. Pure."""
 
 import struct
 from collections.abc import Mapping
@@ -9,14 +9,14 @@ from tiltyard.contract import PullProgress
 
 _HEADER = struct.Struct(">II")
 _KINDS = {kind << 24: kind for kind in range(4)}
-"""Of a frame, by the first half of its header."""
+"""Kinds of frames by the first half of the header."""
 _TIME_BYTES = 30
-"""Of a time in UTC with nine digits behind the second; a space follows it."""
+"""Length of a UTC time with nanoseconds; a space follows."""
 _LONGEST_FRAME = 2**20
-"""The engine's are a little longer than LONGEST_PIECE_BYTES."""
+"""The engine's frames are slightly longer than LONGEST_PIECE_BYTES."""
 _SPACE, _NEWLINE = b" \n"
 _SYSTEM = 3
-"""Frames of this kind carry the engine's own messages about the log, without a time."""
+"""Kind of frames with the engine's own messages, which have no time."""
 _MAX_MESSAGES = 4096
 """Bytes kept of the engine's own messages."""
 
@@ -25,31 +25,29 @@ class Demultiplexer:
     """Splits the frames of stdout and stderr, which may arrive in arbitrary pieces.
 
     A frame is a kind, three zero bytes, a big-endian length and that many bytes: a time, a
-    space, and a line or a piece of one.
-
-    The driver `local` of older engines leaves out the newline behind the last piece of a long
-    line: it is put back.
+    space, and a line or a piece of one. The newline that the `local` driver of older engines
+    omits after a long line is restored.
     """
 
     def __init__(self) -> None:
         self._rest = b""
         self._within_line: set[int] = set()
-        """Streams whose line continues in their next piece."""
+        """Streams whose line continues in the next piece."""
         self._messages = bytearray()
 
     @property
     def between_frames(self) -> bool:
-        """True when a stream may end here."""
+        """True if a stream may end here."""
         return not self._rest
 
     @property
     def complaint(self) -> str:
-        """The engine's error about the log itself, as when it cannot be read to its end."""
+        """The engine's error about the log itself; empty if there is none."""
         return self._messages.decode(errors="replace").strip()
 
     def feed(self, data: bytes) -> list[LogPiece]:
-        """Take in bytes and return what they complete; ValueError when these are no frames."""
-        # A log has a frame a line, so what is done here is done a hundred thousand times a second.
+        """Add bytes and return the completed pieces; ValueError for malformed frames."""
+        # Hot path: one frame per line, 100,000 per second.
         data = self._rest + data
         size, begin, within_line = len(data), 0, self._within_line
         pieces: list[LogPiece] = []
@@ -76,7 +74,7 @@ class Demultiplexer:
         return pieces
 
     def _of_long_line(self, piece: LogPiece) -> LogPiece:
-        """Return which part of its line a piece is; None for a complete line with its newline."""
+        """Set which part of its line a piece is, and restore a missing newline."""
         stream, time, data, *_ = piece
         begins_line = stream not in self._within_line
         ends_line = data.endswith(b"\n") or len(data) < LONGEST_PIECE_BYTES

@@ -1,4 +1,4 @@
-"""All containers of an agent in full, even if one of them hangs the engine."""
+"""Describe all containers of an agent, even if one of them hangs the engine."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -14,16 +14,16 @@ from agent.kernel.processes import live_process
 from tiltyard.runtime.logging.events import get_logger
 
 _INSPECTS_AT_ONCE = 8
-"""Threads for one listing: the others continue to start and remove meanwhile."""
+"""Threads of one listing; the others stay free for starts and removals."""
 
 log = get_logger(__name__)
 
 
 class Listing:
-    """Fills in what the engine's list of containers leaves out.
+    """Completes the engine's list of containers by inspecting each once per run.
 
-    The engine is asked about a container once in a run, in which nothing of it changes. One that
-    cannot be inspected does not hide the others (kubernetes #94829): it is described by the list.
+    A container that cannot be inspected does not hide the others (kubernetes #94829): it is
+    described by its list entry.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Listing:
         self._running: dict[str, Container] = {}
 
     async def described(self, entries: Sequence[Mapping[str, Any]]) -> list[Container]:
-        """Describe the containers of the engine's list, but for those that have gone since."""
+        """Describe the listed containers, except those removed since."""
         listed = {e["Id"] for e in entries if status_of(e["State"]) is ContainerStatus.RUNNING}
         known = {key: found for key, found in self._running.items() if key in listed}
         if known:
@@ -54,7 +54,6 @@ class Listing:
     async def _in_full(
         self, entry: Mapping[str, Any], slots: asyncio.Semaphore
     ) -> Container | None:
-        """One container; None when it has gone meanwhile."""
         container = entry["Id"]
         async with slots:
             try:
@@ -67,7 +66,7 @@ class Listing:
 
 
 def _alive(known: dict[str, Container]) -> dict[str, Container]:
-    """Those whose process is still the one that an earlier listing found."""
+    """Containers whose process is the same as in the last listing."""
     return {
         key: found
         for key, found in known.items()

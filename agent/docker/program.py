@@ -1,7 +1,7 @@
-"""Whether the program of a container could be started at all.
+"""Detect programs that could not be executed.
 
-The engine starts its init, and init the program. So a program that is missing, or not for this
-machine, is no refusal of the engine: init ends with 126 or 127 and gives the cause in the log.
+The engine reports only the start of its init. If init cannot execute the program, it exits with
+126 or 127 and logs the cause.
 """
 
 import re
@@ -14,9 +14,9 @@ from agent.domain.engine import Container, ContainerStatus
 _PROC = Path("/proc")
 _STEP_SECONDS = 0.001
 _BEGIN_SECONDS = 1.0
-"""A program that has not begun by then is taken to be slow, not missing."""
+"""A program that takes longer to begin is slow, not missing."""
 _NOTICE_SECONDS = 2.0
-"""How long the engine may take to notice that init has ended; it is about 0.1 s."""
+"""Time for the engine to notice the end of init; usually 0.1 s."""
 _INIT_REFUSES = frozenset({126, 127})
 _EXEC_FAILED = re.compile(rb"\[FATAL tini \(\d+\)\] exec (?P<cause>[^\r\n]+)")
 
@@ -26,8 +26,8 @@ def why_not_run(
 ) -> str | None:
     """Return why a container's program could not be started; None if it was.
 
-    `init` is the process that the engine started, None when it has ended. Blocks until init has
-    become two processes, which takes a moment, or has ended.
+    `init`: the pid of the engine's init, None if it has ended. Blocks until init has started the
+    program or has ended.
     """
     if init is not None and _began(init):
         return None
@@ -41,7 +41,7 @@ def why_not_run(
 
 
 def _began(init: int) -> bool:
-    """Wait until init's child is the program: it has another name than init from then on."""
+    """Wait until init's child has executed the program, which changes its name."""
     give_up = time.monotonic() + _BEGIN_SECONDS
     while time.monotonic() < give_up:
         try:

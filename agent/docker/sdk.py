@@ -1,7 +1,4 @@
-"""Docker's SDK: a client per thread, calls that take more than one line, errors translated.
-
-The only importer of `docker`. Everything here blocks and runs on the threads of calls.py.
-"""
+"""Blocking calls through Docker's SDK, on the threads of calls.py. Only this imports `docker`."""
 
 import contextlib
 import socket
@@ -44,11 +41,11 @@ from agent.kernel.processes import live_process
 Client = docker.APIClient
 
 OWN_NETWORK = "tiltyard0"
-"""Bridge network and interface of sessions where the default bridge lets containers talk."""
+"""Network and interface of sessions if the default bridge does not isolate containers."""
 
 MIN_API = "1.41"
 _MAX_API = "1.47"
-"""API versions of Docker Engine: 20.10 has the first, 28.5 both."""
+"""Supported API versions: Docker Engine 20.10 has the first, 28.5 both."""
 _ICC = "com.docker.network.bridge.enable_icc"
 _BRIDGE_NAME = "com.docker.network.bridge.name"
 
@@ -57,9 +54,9 @@ _MOUNTS = Path("/proc/self/mountinfo")
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """What is asked of an engine once, until it goes away: another one may come back.
+    """Properties of an engine, cached while it responds.
 
-    `settings` are those of its daemon, empty when they cannot be read.
+    `settings`: those of its daemon, empty if they cannot be read.
     """
 
     api: str
@@ -102,7 +99,7 @@ class _Adapter(UnixHTTPAdapter):
 
 
 class Clients:
-    """A client of the SDK for each thread: one may not be shared, nor may its time-out."""
+    """SDK clients, one per thread: neither a client nor its timeout can be shared."""
 
     def __init__(self, socket_path: str) -> None:
         self.socket_path = socket_path
@@ -110,7 +107,7 @@ class Clients:
         self._all: list[docker.APIClient] = []
 
     def mine(self, api: str, seconds: float) -> docker.APIClient:
-        """This thread's client for a version of the API, set to a time-out."""
+        """This thread's client for an API version, with a timeout of `seconds`."""
         clients: dict[str, docker.APIClient] = self._of_thread.__dict__
         if api not in clients:
             clients[api] = docker.APIClient(f"unix://{self.socket_path}", version=api)
@@ -120,17 +117,13 @@ class Clients:
         return clients[api]
 
     def close(self) -> None:
-        """Close all; no thread may be at work."""
+        """Close all clients; no call may be in progress."""
         for client in self._all:
             client.close()
 
 
 def find_out(clients: Clients, seconds: float) -> EngineFacts:
-    """Ask an engine what is asked once.
-
-    Raises:
-        EngineError: It is too old.
-    """
+    """Query an engine's facts; EngineError if it is too old."""
     first = clients.mine(MIN_API, seconds)
     reply = first.version(api_version=False)
     spoken = reply["ApiVersion"]
@@ -152,7 +145,7 @@ def find_out(clients: Clients, seconds: float) -> EngineFacts:
 
 
 def component(version: Mapping[str, Any], name: str) -> str:
-    """The version of a part, as `/version` has it; empty when that part is not named."""
+    """The version of a component in a `/version` answer; empty if it is not listed."""
     parts = {part["Name"]: part["Version"] for part in version.get("Components") or ()}
     return str(parts.get(name, ""))
 
@@ -162,7 +155,7 @@ def _number(version: str) -> tuple[int, ...]:
 
 
 def keeps_apart(client: docker.APIClient) -> bool:
-    """Return whether containers of the default bridge cannot reach each other."""
+    """Return whether the default bridge isolates containers from each other."""
     default = client.networks(names=["bridge"])
     return any(
         found["Options"].get(_ICC) == "false" for found in default if found["Name"] == "bridge"
@@ -170,7 +163,7 @@ def keeps_apart(client: docker.APIClient) -> bool:
 
 
 def _network(client: docker.APIClient) -> str:
-    """The network of sessions: one in which they do not reach each other."""
+    """Find or create a network that isolates sessions from each other."""
     if keeps_apart(client):
         return "bridge"
     try:
@@ -184,7 +177,7 @@ def _network(client: docker.APIClient) -> str:
                 check_duplicate=True,
             )
         except docker.errors.APIError as error:
-            if error.status_code != 409:  # another agent on this host may just have made it
+            if error.status_code != 409:  # another agent on this host may just have created it
                 raise
     else:
         if found["Options"].get(_ICC) != "false":
@@ -195,13 +188,12 @@ def _network(client: docker.APIClient) -> str:
 
 
 def create(api: docker.APIClient, config: dict[str, Any], name: str, fit: set[str]) -> str:
-    """Create a container from a whole body and return its id.
+    """Create a container and return its id.
 
-    An image that brings nothing along which no container gets is added to `fit`, by digest, and
-    not looked into again: what a digest names never changes.
+    `fit` caches accepted images by digest, whose content never changes.
 
     Raises:
-        ImageCannotRunError: It brings along what no container gets.
+        ImageCannotRunError: The image's settings are refused.
     """
     image = config["Image"]
     if image not in fit:
@@ -216,11 +208,7 @@ def create(api: docker.APIClient, config: dict[str, Any], name: str, fit: set[st
 
 
 def start(api: docker.APIClient, container: str) -> Container:
-    """Start a container and describe it.
-
-    Raises:
-        ImageCannotRunError: Its program could not be started.
-    """
+    """Start and describe a container; ImageCannotRunError if its program cannot be executed."""
     api.start(container)
     answer = api.inspect_container(container)
     pid = pid_of(answer)
@@ -236,14 +224,14 @@ def start(api: docker.APIClient, container: str) -> Container:
 
 
 def inspect(api: docker.APIClient, container: str) -> Container:
-    """Describe a container by the engine and the kernel."""
+    """Describe a container, with its process from /proc."""
     answer = api.inspect_container(container)
     pid = pid_of(answer)
     return container_of(answer, None if pid is None else live_process(pid))
 
 
 def written_bytes(api: docker.APIClient, container: str) -> int:
-    """What a container, by its id, wrote to its layer and to the volumes of its image."""
+    """Bytes in the writable layer and the image volumes of a container, given by its id."""
     entries = api.containers(all=True, size=True, filters={"id": container})
     if not entries:
         raise ContainerGoneError(container)
@@ -258,7 +246,7 @@ def written_bytes(api: docker.APIClient, container: str) -> int:
 
 
 def _volume_sizes(api: docker.APIClient, names: set[str]) -> list[int]:
-    """The bytes of some volumes; an engine before API 1.42 measures all else there is, too."""
+    """Bytes of the named volumes; before API 1.42 the engine measures everything else, too."""
     url = f"{api.base_url}/v{api.api_version}/system/df"
     answer = api.get(url, params={"type": "volume"}, timeout=api.timeout)
     if not answer.ok:
@@ -268,7 +256,7 @@ def _volume_sizes(api: docker.APIClient, names: set[str]) -> list[int]:
 
 
 def unless_so(call: Call, act: Callable[..., object], *args: str) -> None:
-    """Do something, and let it pass when it is the case already."""
+    """Call `act`; ignore an error that means it was done already."""
     try:
         act(*args)
     except docker.errors.APIError as error:
@@ -289,16 +277,16 @@ def remove(api: docker.APIClient, call: Call, seconds: float) -> None:
 
 @contextlib.contextmanager
 def translated(call: Call, forget: Callable[[], None]) -> Iterator[None]:
-    """Convert the SDK's exceptions to our errors; `forget` what is known of a lost engine."""
+    """Convert the SDK's exceptions; call `forget` if the connection is lost."""
     try:
         yield
     except docker.errors.APIError as error:
         raise error_of_answer(call, error.status_code or 0, str(error.explanation)) from error
     except (docker.errors.DockerException, KeyError, TypeError, ValueError) as error:
         if call.changes:
-            raise EngineTimeoutError(call.name) from error  # it may have taken place all the same
+            raise EngineTimeoutError(call.name) from error  # it may have taken effect
         raise EngineError(call.name, f"the engine's answer cannot be read: {error}") from error
-    except OSError as error:  # what requests raises is one
+    except OSError as error:  # the base class of requests' errors
         if not timed_out(error):
             forget()
         raise error_of_connection(call, error) from error

@@ -30,28 +30,26 @@ from agent.domain.errors import (
 from tiltyard.contract import PullProgress
 
 CONNECT_SECONDS = 5.0
-"""A connection to a unix socket is made at once, or the daemon's queue is full."""
+"""A unix socket connects at once, unless the daemon's backlog is full."""
 
 GATHER_SECONDS = 0.002
-"""The engine sends each line of a log by itself: what comes within this time is taken together,
-for most messages on its way cost the same however long they are."""
+"""Batches log lines, which the engine sends one by one: the cost per message dominates."""
 
 _READ_AHEAD = 2**18
-"""Bytes read ahead of the reader; the size of a chunk to callers."""
+"""Bytes to prefetch; also the chunk size for callers."""
 _ARCHIVE_AHEAD = 2**19
-"""Prefetched data of an archive, received while earlier data is packed."""
+"""Bytes of an archive to prefetch while earlier data is packed."""
 _MAX_ERROR_BODY = 2**16
 _CHANGES = ["create", "start", "die", "destroy"]
-"""Events about changes of a container, as opposed to inspections."""
+"""Events about changes of a container."""
 
 T = TypeVar("T")
 
 
 class DockerStreams:
-    """Streams from the daemon at a unix socket, each on a connection of its own.
+    """Streams from the daemon at a unix socket, each on its own connection.
 
-    `read_timeout` and `pull_timeout` are seconds between reads; streams that wait for a container
-    or for events have none.
+    `read_timeout`, `pull_timeout`: seconds between reads; followed logs and events have none.
     """
 
     def __init__(self, socket_path: str, *, read_timeout: float, pull_timeout: float) -> None:
@@ -68,7 +66,7 @@ class DockerStreams:
         tail: int | None = None,
         longest: float | None = None,
     ) -> AbstractAsyncContextManager[AsyncIterator[Sequence[LogPiece]]]:
-        """Read stdout and stderr in the order of recording, all of it or the last pieces."""
+        """Read stdout and stderr in recorded order. `tail`: only the last pieces."""
         params = {"stdout": "1", "stderr": "1", "timestamps": "1"}
         params |= {"follow": "1"} if follow else {}
         params |= {} if tail is None else {"tail": str(tail)}
@@ -112,7 +110,7 @@ class DockerStreams:
         )
 
     def events(self, agent_id: str) -> AbstractAsyncContextManager[AsyncIterator[str]]:
-        """Internal ids of sessions whose container changed; a hint, with gaps."""
+        """Internal ids of sessions whose container changed; best effort."""
         filters = {
             "type": ["container"],
             "event": _CHANGES,
@@ -141,7 +139,7 @@ class DockerStreams:
         headers: Mapping[str, str] | None = None,
         read_ahead: int = _READ_AHEAD,
     ) -> AsyncIterator[AsyncIterator[T]]:
-        """Open what `items` reads; after `longest` seconds it ends, with or without a reader."""
+        """Open a stream parsed by `items`; it is closed after `longest` seconds."""
         timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=read_timeout)
         with _translated(call):
             response = await self._connections().request(
@@ -167,7 +165,7 @@ class DockerStreams:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.UnixConnector(self._socket_path, limit=0, force_close=True),
-                # The engine would pack an archive, which is counted and packed here.
+                # Archives must arrive uncompressed: they are counted and packed here.
                 headers={"Accept-Encoding": "identity"},
                 auto_decompress=False,
             )

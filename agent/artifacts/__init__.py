@@ -1,1 +1,1 @@
-"""Files of ended sessions, harmless and bounded."""
+"""Files of ended sessions, sanitised and size-limited."""

@@ -1,7 +1,7 @@
 """Files of ended containers as .tar.gz, spooled first and served afterwards.
 
-The engine holds a container's lock while an archive is unread, so it is read at full speed
-into a bounded file, filtered and counted on the way, and served from there.
+The engine locks a container while its archive is read, so the archive is read at full speed into
+a bounded file, filtered and counted, and served from there.
 """
 
 import asyncio
@@ -27,22 +27,23 @@ from agent.logs.reading import CHUNK_BYTES
 from agent.state.record import Records
 
 Send = Callable[[bytes], Awaitable[None]]
-"""Returns when the reader has room for more."""
+"""Returns when the reader accepts more."""
 
 LONGEST_PATH_BYTES = 4096
 BATCH_BYTES = 1024 * 1024
-"""What is filtered and packed in one go: enough that the hand-over to a thread does not count."""
+"""Bytes filtered and packed per step: amortises the switch to a thread."""
 
 _LEVEL = 1
-"""Packs like zlib's level 1 at five times its speed and more; level 0 lets noise grow by 23 %."""
+"""Packs like zlib's level 1, over five times faster; level 0 expands random data by 23 %."""
 _GZIP = 16 + isal_zlib.MAX_WBITS
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Seconds. The engine gets `pack` for a whole archive, of which it has 100 MB in one or two.
+    """Timeouts in seconds.
 
-    A reader gets `idle` for each chunk, and `serve` for all of them, as the control plane does.
+    `pack`: to read a whole archive; 100 MB take one or two. `idle`: to send a chunk. `serve`: to
+    send all chunks, as in the control plane.
     """
 
     pack: float = 30.0
@@ -51,9 +52,9 @@ class Patience:
 
 
 def checked_path(path: str) -> str:
-    """The path in its shortest form when it is absolute and can exist, else InvalidArgumentError.
+    """Return the normalised absolute path; InvalidArgumentError if no file can have it.
 
-    With a slash at its end Docker would follow a symbolic link and name the host's folders.
+    With a trailing slash Docker would follow a symbolic link and name the host's folders.
     """
     if not path.startswith("/"):
         raise InvalidArgumentError("path", "it is not absolute")
@@ -63,7 +64,7 @@ def checked_path(path: str) -> str:
 
 
 class Artifacts:
-    """Packs and serves artifacts, as many at a time as there is room for."""
+    """Packs and serves artifacts within RoomLimits."""
 
     def __init__(
         self,
@@ -81,18 +82,18 @@ class Artifacts:
         self._patience = patience or Patience()
 
     async def fetch(self, container: str, path: str, send: Send, *, account: str) -> None:
-        """Hand the archive to `send` in chunks of at most CHUNK_BYTES, after all of it was read.
+        """Read the whole archive, then pass it to `send` in chunks of at most CHUNK_BYTES.
 
-        `account` is whose container it is, and has a share of the room.
+        `account`: the owner of the container, which has a share of the room.
 
         Raises:
-            PathNotFoundError: There is none, or it is a socket, a FIFO or a device.
-            ReaderTooSlowError: After the first chunk; all others come before it.
-            AgentError: The archive is too large, there is no room, or what the engine refuses.
+            PathNotFoundError: The path is missing, or a socket, a FIFO or a device.
+            ReaderTooSlowError: After the first chunk; all other errors come before it.
+            AgentError: The archive is too large, there is no room, or the engine fails.
         """
         path, folder = checked_path(path), self._records.spool_dir
         try:
-            # Unlinked from the beginning: however this ends, nothing stays behind.
+            # Unlinked at creation, so that nothing can stay behind.
             async with (
                 self._room.taken(container, account) as share,
                 self._records.opened(lambda: tempfile.TemporaryFile(dir=folder)) as spool,
@@ -104,10 +105,7 @@ class Artifacts:
             raise DiskFullError(str(folder), error.strerror or str(error)) from error
 
     async def _packed(self, container: str, path: str, spool: IO[bytes]) -> int:
-        """Write the whole archive, and return its size in bytes.
-
-        While one batch is packed, the next one is read.
-        """
+        """Write the whole archive and return its size; packs a batch while reading the next."""
         root = posixpath.basename(path).encode("utf-8", "surrogateescape") or b"."
         packer = _Packer(TarFilter(root, self._limits), spool)
         packing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -160,7 +158,7 @@ class _Packer:
         self._spool.write(self._gzip.compress(self.tar.feed(b"".join(chunks))))
 
     def finish(self, chunks: Sequence[bytes]) -> int:
-        """Add the last, make the spool ready to be read, and return its size in bytes."""
+        """Add the last chunks, rewind the spool and return its size in bytes."""
         self.add(chunks)
         self._spool.write(self._gzip.compress(self.tar.close()) + self._gzip.flush())
         size = self._spool.tell()

@@ -1,4 +1,4 @@
-"""Room for artifacts on their way: how many, and how many bytes of disk they take."""
+"""Admission control for artifact fetches, by number and disk space."""
 
 import asyncio
 import contextlib
@@ -11,13 +11,11 @@ from agent.domain.fair_share import exceeds_share
 
 @dataclass(frozen=True, slots=True)
 class RoomLimits:
-    """How much there is room for.
+    """Limits on concurrent fetches, of each of which an account has a share.
 
-    `total_bytes` of disk; one that is being packed counts with `largest_bytes`. At one time
-    `packed` archives are packed, one of each container, since the engine's lock lets more of them
-    wait, and the removal of the container behind them. `fetched` are on their way in all,
-    `fetched_each` of one container. One account has a share of each. A fetch that finds no room
-    waits `patience` seconds.
+    `total_bytes`: of disk; an archive being packed counts `largest_bytes`. `packed`: archives
+    being packed, one per container, since its removal waits for them. `fetched`: all fetches.
+    `fetched_each`: fetches per container. `patience`: seconds that a fetch waits for room.
     """
 
     total_bytes: int
@@ -30,7 +28,7 @@ class RoomLimits:
 
 @dataclass(eq=False, slots=True)
 class Share:
-    """The room that one artifact takes, in bytes."""
+    """The room taken by one artifact. `size`: bytes."""
 
     container: str
     account: str
@@ -39,7 +37,7 @@ class Share:
 
 
 class SpoolRoom:
-    """Hands out shares of the room; for one event loop."""
+    """Allocates room to fetches; for one event loop."""
 
     def __init__(self, limits: RoomLimits) -> None:
         self._limits = limits
@@ -48,11 +46,7 @@ class SpoolRoom:
 
     @contextlib.asynccontextmanager
     async def taken(self, container: str, account: str) -> AsyncIterator[Share]:
-        """Take room for packing an artifact of a container and keep it until the block is left.
-
-        Raises:
-            ReadersBusyError: There is no room.
-        """
+        """Reserve room for one fetch; ReadersBusyError if none is free in time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._limits.patience):
                 while self._obstacle(container, account):
@@ -68,7 +62,7 @@ class SpoolRoom:
             self._wake()
 
     def packed(self, share: Share, size: int) -> None:
-        """Take note of what an artifact takes once it is packed."""
+        """Replace the reservation of an artifact by its packed size."""
         share.packing, share.size = False, size
         self._wake()
 
@@ -77,7 +71,7 @@ class SpoolRoom:
         self._freed = asyncio.Event()
 
     def _obstacle(self, container: str, account: str) -> str:
-        """Why there is no space for another one; empty if there is."""
+        """Why there is no room for another fetch; empty if there is."""
         limits, shares = self._limits, self._shares
         packing = [share.container for share in shares if share.packing]
         of_this = sum(share.container == container for share in shares)

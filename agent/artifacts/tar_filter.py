@@ -1,13 +1,13 @@
-"""The engine's tar of a path, made safe to unpack: a pure filter over its bytes.
+"""Filter the engine's tar of a path so that it is safe to unpack. Pure.
 
-The program in a container makes the tree, the engine reads it. Docker writes USTAR and PAX by Go's
-`archive/tar`, folders before their content; anything else is rejected, so that no entry is passed
-on which two readers of tar understand differently. Every header is rewritten:
+The program in a container controls the tree. Docker writes USTAR and PAX with Go's `archive/tar`,
+folders before their content; anything else is rejected, so that no two readers of tar interpret an
+entry differently. Every header is rewritten:
 
 - names are relative, begin with the path's last component (`./` for `/`) and keep their bytes
-- files, folders, symbolic links and hard links stay; devices, FIFOs and what links to them go
-- symbolic links keep their text, and no entry lies below one; hard links lead to earlier entries
-- of the mode the lowest nine bits stay, of the owner the numbers, of PAX nothing else
+- files, folders, symbolic and hard links stay; devices, FIFOs and hard links to them are dropped
+- symbolic links keep their target, and no entry lies below one; hard links lead to earlier entries
+- only the lowest nine bits of the mode, numeric owners and no other PAX attributes are kept
 """
 
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ from agent.artifacts.tar_header import BLOCK_BYTES, FOLDER, Header
 from agent.domain.errors import ArtifactTooLargeError, UnreadableTarError
 
 _LARGEST_PAX_BYTES = 65536
-"""Room for two names and more; of extended attributes Docker sends `security.capability` alone."""
+"""Enough for two names and `security.capability`, Docker's only extended attribute."""
 _END = bytes(2 * BLOCK_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
 class TarLimits:
-    """What one archive may be; ArtifactTooLargeError beyond it.
+    """Limits of one archive; beyond them, ArtifactTooLargeError.
 
-    `total_bytes` of uncompressed tar, as the engine sends it and as it is passed on; a size in a
-    header counts at once. `entries` with those dropped, `depth` in components.
+    `total_bytes`: of uncompressed tar, for both input and output; a size in a header counts at
+    once. `entries`: including dropped ones. `depth`: components of a path.
     """
 
     total_bytes: int = 100_000_000
@@ -36,10 +36,9 @@ class TarLimits:
 
 
 class TarFilter:
-    """Takes the engine's tar in pieces and gives back the filtered one, not holding any file.
+    """Filters a tar in pieces, without buffering files; 100,000 entries take some 10 MB.
 
-    `root` is the name that every entry begins with, `.` for the whole container. It remembers a
-    number for each entry, some 10 MB for 100,000.
+    `root`: the first component of every name, `.` for the whole container.
     """
 
     def __init__(self, root: bytes, limits: TarLimits | None = None) -> None:
@@ -48,24 +47,24 @@ class TarFilter:
         self._limits = limits or TarLimits()
         self._pending = b""
         self._content = 0
-        """Bytes of the entry's content that are yet to come, its padding among them."""
+        """Remaining bytes of the entry's content and padding."""
         self._passed_on = False
         self._pax_bytes = 0
         self._pax: bytearray | None = None
-        """The rest of a PAX header, with its padding."""
+        """The content of a PAX header, with its padding."""
         self._attributes: dict[bytes, bytes] = {}
         self._kinds: dict[int, bytes] = {}
-        """The kind of each entry, by a keyed hash of its name, which is unpredictable."""
+        """Kinds of entries by a keyed, and so unpredictable, hash of the name."""
         self._entries = self._taken = 0
         self._given = len(_END)
         self._ended = False
 
     def feed(self, data: bytes) -> bytes:
-        """Take the next piece and give back what is safe of it.
+        """Filter the next piece.
 
         Raises:
-            ArtifactTooLargeError: The archive is beyond its limits.
-            UnreadableTarError: It is not as the engine writes one.
+            ArtifactTooLargeError: The archive exceeds its limits.
+            UnreadableTarError: The engine does not write such a tar.
         """
         self._pending += data
         view, position, out = memoryview(self._pending), 0, list[bytes | memoryview]()
@@ -89,11 +88,7 @@ class TarFilter:
         return given
 
     def close(self) -> bytes:
-        """Give back the end of the archive.
-
-        Raises:
-            UnreadableTarError: The engine's has none.
-        """
+        """Return the end of the archive; UnreadableTarError if the input is truncated."""
         if not self._ended or self._pending:
             raise UnreadableTarError("it is truncated")
         return _END
@@ -156,7 +151,7 @@ class TarFilter:
         return kind not in tar_header.DEVICES
 
     def _named(self, raw: bytes) -> bytes:
-        """The name as it is passed on."""
+        """Check and normalise a name."""
         name = raw.rstrip(b"/")
         if self._root == b".":
             name = b"./" + name.lstrip(b"/") if name else b"."

@@ -1,4 +1,4 @@
-"""The header of one entry of a tar: read strictly, as USTAR or PAX, and rewritten."""
+"""Strict parser and writer of tar headers, USTAR and PAX."""
 
 from dataclasses import dataclass, replace
 
@@ -7,16 +7,16 @@ from agent.domain.errors import UnreadableTarError
 BLOCK_BYTES = 512
 FILE, HARD_LINK, SYMBOLIC_LINK, FOLDER = b"0", b"1", b"2", b"5"
 DEVICES = frozenset({b"3", b"4", b"6"})
-"""Character devices, block devices, FIFOs; Docker leaves sockets out by itself."""
+"""Character devices, block devices, FIFOs; Docker itself omits sockets."""
 PAX = b"x"
 _KINDS = DEVICES | {FILE, HARD_LINK, SYMBOLIC_LINK, FOLDER, PAX}
 _WITH_CONTENT = frozenset({FILE, PAX})
 
 _PERMISSIONS = 0o777
 _LARGEST_TIME = 8**11 - 1
-"""Seconds since 1970 that a header holds: the year 2242."""
+"""The largest time in a header, in Unix seconds: the year 2242."""
 _LARGEST_OWNER = 8**7 - 1
-"""User and group numbers that a header holds."""
+"""The largest uid and gid in a header."""
 _LONGEST_NUMBER = 20
 """Digits of 2**64."""
 _SHORT_NAME = 100
@@ -24,7 +24,7 @@ _SHORT_NAME = 100
 
 @dataclass(slots=True)
 class Header:
-    """What is kept of an entry. `time` in seconds since 1970, `size` in bytes of content."""
+    """The fields kept of an entry. `time`: Unix seconds, `size`: bytes of content."""
 
     kind: bytes
     name: bytes
@@ -37,11 +37,7 @@ class Header:
 
 
 def parse_header(block: bytes, attributes: dict[bytes, bytes]) -> Header:
-    """Read a header and the PAX attributes that came before it.
-
-    Raises:
-        UnreadableTarError: It is none.
-    """
+    """Parse a header with its preceding PAX attributes; UnreadableTarError if malformed."""
     kind = block[156:157]
     if kind not in _KINDS or block[257:263] != b"ustar\0":
         raise UnreadableTarError("it has an entry of a kind that the engine does not write")
@@ -66,7 +62,7 @@ def parse_header(block: bytes, attributes: dict[bytes, bytes]) -> Header:
 
 
 def parse_pax(data: bytes | bytearray) -> dict[bytes, bytes]:
-    """Read the records of a PAX header: `<length> <key>=<value>`, each with a line's end."""
+    """Parse the records of a PAX header: `<length> <key>=<value>` and a newline."""
     found = {}
     begin = 0
     while begin < len(data):
@@ -83,9 +79,9 @@ def parse_pax(data: bytes | bytearray) -> dict[bytes, bytes]:
 
 
 def render(header: Header, number: int) -> bytes:
-    """Write a header, and before it a PAX header for what it cannot hold.
+    """Write a header, preceded by a PAX header for values that do not fit.
 
-    `number` makes up the name for readers that know no PAX.
+    `number` forms the name for readers without PAX.
     """
     attributes = {}
     # One byte is left for the slash of a folder.

@@ -1,4 +1,4 @@
-"""The images of a host, and pulls: one at a time per image, shared by all callers."""
+"""The images of a host, and pulls: one per image, shared by all callers."""
 
 import asyncio
 import re
@@ -25,13 +25,13 @@ from tiltyard.runtime.tasks import TaskOwner
 log = get_logger(__name__)
 
 CONCURRENT_PULLS = 2
-"""More at once slow each other down, and hung engines."""
+"""More pulls slow each other down and made engines hang."""
 
 PULL_SECONDS = 1800.0
-"""How long a pull may take: 10 GB at 45 Mbit/s. A trickle would hold a slot for ever."""
+"""Timeout of a pull: 10 GB at 45 Mbit/s. A slow pull must not hold a slot forever."""
 
 LONGEST_REPOSITORY = 255
-"""The control plane takes no longer ones."""
+"""The control plane's limit."""
 
 _REPOSITORY = re.compile(
     r"(?:/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)+@sha256:[0-9a-f]{64}", re.ASCII
@@ -41,11 +41,7 @@ LONGEST_REFERENCE = LONGEST_HOST + LONGEST_PORT + 1 + LONGEST_REPOSITORY + len("
 
 
 def checked_reference(image: str) -> str:
-    """The reference, which is one by digest at a registry.
-
-    Raises:
-        InvalidArgumentError: It is not.
-    """
+    """Return `image`; InvalidArgumentError unless it is a digest reference at a registry."""
     registry, slash, rest = image.partition("/")
     if len(image) > LONGEST_REFERENCE or not _REPOSITORY.fullmatch(slash + rest):
         raise InvalidArgumentError("image", "it is not host[:port]/repository@sha256:digest")
@@ -56,7 +52,7 @@ def checked_reference(image: str) -> str:
 
 
 class Images:
-    """What is on the host, as last read from the engine, and what is on its way."""
+    """The images on the host, as last read from the engine, and pulls in progress."""
 
     def __init__(
         self,
@@ -73,9 +69,8 @@ class Images:
         self._metrics = metrics or Metrics()
         self._pull_timeout = pull_timeout
         self.here: frozenset[str] = frozenset()
-        """References by digest."""
+        """Digest references."""
         self.pulls: dict[str, PullProgress] = {}
-        """The progress of each pull."""
         self._changed = asyncio.Event()
         self._tasks = TaskOwner[None](AgentError)
         self._slots = asyncio.Semaphore(CONCURRENT_PULLS)
@@ -89,11 +84,7 @@ class Images:
             return {}
 
     async def refresh(self) -> None:
-        """Read the engine's list again.
-
-        Raises:
-            AgentError: The engine does not answer.
-        """
+        """Read the engine's list again; AgentError if the engine does not answer."""
         here = await self._engine.images()
         if here != self.here:
             self.here = here
@@ -107,7 +98,7 @@ class Images:
         The pull continues without a reader.
 
         Raises:
-            AgentError: What PullImage of agent.proto names.
+            AgentError: As listed for PullImage in agent.proto.
         """
         self._policy.check_image(checked_reference(image))
         if image in self.here:
@@ -129,10 +120,10 @@ class Images:
         await asyncio.shield(task)
 
     async def remove(self, image: str) -> None:
-        """Remove an image that no session uses; nothing happens when it is not there.
+        """Remove an image that no session uses; no-op if it is missing.
 
         Raises:
-            ImageInUseError: It is being pulled, or a container was made of it.
+            ImageInUseError: It is being pulled, or a container uses it.
         """
         checked_reference(image)
         if image in self.pulls:

@@ -1,1 +1,1 @@
-"""What sessions write: followed while they live, sealed when they have ended."""
+"""Output of sessions: followed while they live, sealed after their end."""

@@ -1,10 +1,10 @@
-"""How far a reader has come in a log that it asks for again and again. Pure.
+"""A position in a log that is requested repeatedly. Pure.
 
-An engine cannot be asked for what comes behind a place, drops its oldest file without notice, and
-streams wrongly while it begins a new one (`Engine.logs`). What holds is the order of pieces within
-one answer. So a place is a mark, the last piece that ended a line, which no other piece of the log
-equals in stream and time, and how many pieces came behind it. An answer that has the mark
-continues without a gap; if the mark is missing, lines have been dropped.
+An engine cannot resume at a position, drops its oldest file without notice, and streams wrongly
+while it rotates files (`Engine.logs`). Only the order of pieces within one answer is reliable. So
+a position is a mark, the last piece that ended a line, unique by stream and time, and the number
+of pieces after it. An answer that has the mark continues without a gap; if the mark is missing,
+lines have been dropped.
 """
 
 from collections.abc import Sequence
@@ -16,40 +16,40 @@ Mark = tuple[int, bytes]
 
 
 class Cursor:
-    """A place in a log, and the answer that is being read.
+    """A position in a log and the state of the current answer.
 
-    `read_bytes` counts what was read, in the measure of `LogPiece.size`.
+    `read_bytes`: the sum of `LogPiece.size` so far.
     """
 
     def __init__(self) -> None:
         self.read_bytes = 0
         self.found = True
-        """False while an answer has not come to the place."""
+        """False until the answer reaches the position."""
         self._line_end: Mark | None = None
         self._behind = 0
-        """Pieces behind `_line_end`, or from the beginning of the log."""
+        """Pieces after `_line_end`, or since the beginning of the log."""
         self._first: Mark | None = None
         self._open: dict[int, bytes] = {}
-        """By stream, the time of a line that was begun and not ended."""
+        """Times of unfinished lines, by stream."""
         self._cut: dict[int, bytes] = {}
-        """Those whose rest is to be left out."""
+        """Unfinished lines whose rest must be skipped."""
         self._to_skip = 0
         self._from_first = False
         self._whole = False
         self._landmark: Mark | None = None
         self.over = False
-        """True when there is nothing more for this place in an answer."""
+        """True if the answer has nothing more for this position."""
 
     @property
     def has_mark(self) -> bool:
-        """True when a part of the log is enough to find the place."""
+        """True if a part of the log is enough to find the position."""
         return self._line_end is not None
 
     def seek(self, *, from_first: bool = False, whole: bool = False) -> None:
-        """Take what follows for a new answer, and pass over it up to the place.
+        """Start a new answer and skip to the position.
 
-        With `from_first` an answer that begins elsewhere than the log did is not gone through,
-        nor is a `whole` one that begins elsewhere and, by its time, behind the place.
+        `from_first`: give up on an answer that does not begin where the log began. `whole`: give
+        up on one that, by its time, begins after the position.
         """
         self._begin_answer()
         self.found = self._first is None  # nothing was read before
@@ -58,7 +58,7 @@ class Cursor:
         self._whole = whole
 
     def jump(self) -> None:
-        """Take what follows for a new answer that lies behind a gap; cut lines stay cut."""
+        """Start a new answer after a gap; the rest of unfinished lines is skipped."""
         self._begin_answer()
         self.found = True
         self._cut, self._open = {**self._cut, **self._open}, {}
@@ -89,10 +89,7 @@ class Cursor:
         self._from_first = self._whole = False
 
     def _restarts(self, piece: LogPiece, mark: Mark) -> bool:
-        """See an answer repeat itself, as when the engine began a new file while it opened them.
-
-        What comes then was in the answer before.
-        """
+        """Detect an answer that repeats itself, as when files were rotated while it began."""
         if piece.ends_line:
             self.over = self.over or mark == self._landmark
             self._landmark = self._landmark or mark
@@ -109,14 +106,14 @@ class Cursor:
         self._from_first = self._whole = False
 
     def _lies_before(self, piece: LogPiece) -> bool:
-        """See at the first piece of a whole answer that the place is not in it.
+        """Return whether the position is before this first piece of a whole answer.
 
-        To go through all of it first would cost a follower who is late the time to catch up.
+        A slow follower could not catch up if it read the whole answer first.
         """
         return self._whole and self._line_end is not None and self._line_end[1] < piece.time
 
     def _step(self, piece: LogPiece, mark: Mark) -> bool:
-        """Move the place behind a piece; False when that is of a line which was cut."""
+        """Move past a piece; False if it belongs to a cut line."""
         self._first = self._first or mark
         self.read_bytes += piece.size
         if piece.ends_line:

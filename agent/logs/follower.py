@@ -1,6 +1,6 @@
-"""One reader who stays with a session's log: every line complete, in order and once.
+"""Follow a session's log: every line complete, in order and once.
 
-What the engine dropped before it could be read is marked by one line.
+One line marks output that the engine dropped before it could be read.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -21,25 +21,24 @@ from tiltyard.runtime.logging.events import get_logger
 log = get_logger(__name__)
 
 LIVE_BYTES = LOG_BYTES // 2
-"""What the engine streams as it is written: one file, with what is read ahead, less than a MiB.
-Beyond, a follower asks for what is new, step by step."""
+"""Bytes followed live: one file of the engine, less the read-ahead of up to a MiB. Later output
+is polled."""
 TAIL_PIECES = 1000
-"""How far back a step asks at least; a thousand lines take the engine 14 ms."""
+"""Minimum tail of a poll; a thousand lines take the engine 14 ms."""
 
 LIVE_SECONDS = 600.0
 STEP_ANSWER_SECONDS = 60.0
-"""How long one answer is read at most: what a slow reader has open takes room though dropped."""
+"""Timeout of one answer: a dropped file that a slow reader has open still takes disk space."""
 
 READ_TRIES = 5
-"""Failures in a row after which a log counts as damaged: an engine that begins a new file at that
-moment may fail (26.1)."""
+"""Consecutive failures that mean a damaged log; 26.1 may fail once while it rotates files."""
 
 MISSING = b"[tiltyard: what was written here was dropped before it could be read]\n"
-"""The line in place of output that a follower was too slow for."""
+"""Replaces output that a follower was too slow for."""
 
 
 class Follower:
-    """The position of a reader in a log."""
+    """A reader of one session's log."""
 
     def __init__(self, engine: Engine, session: Session) -> None:
         self._engine = engine
@@ -51,13 +50,13 @@ class Follower:
         self._begun = False
         self._failures = 0
         self.complete = False
-        """True when `read_on` came to the end of the log as it was when it began."""
+        """True if `read_on` reached the end that the log had when it began."""
 
     async def read_on(self, *, live: bool) -> AsyncGenerator[bytes]:
-        """Yield what is new. With `live` wait for more until the run ends, while that is sound.
+        """Yield new output. `live`: wait for more until the run ends, up to LIVE_BYTES.
 
-        An engine that goes away or fails within the log ends it, to be called again, READ_TRIES
-        times without anything new. Raises LogGoneError and the engine's errors, at first at once.
+        An engine failure ends it incomplete, to be called again. Raises LogGoneError, and the
+        engine's error before the first answer or after READ_TRIES failures without new output.
         """
         self.complete = False
         try:
@@ -92,7 +91,7 @@ class Follower:
                     return
 
     async def _catch_up(self) -> AsyncGenerator[bytes]:
-        """Continue in the engine's current log, or after what it has dropped."""
+        """Continue in the engine's current log, or after a gap."""
         for tail in self._tails():
             self._cursor.seek(whole=tail is None)
             async with aclosing(self._ask(tail)) as chunks:
@@ -109,7 +108,7 @@ class Follower:
                 yield data
 
     def _tails(self) -> list[int | None]:
-        """How much of the log to look for the place in, one after the other."""
+        """Tails in which to search for the position, in this order."""
         if self._cursor.has_mark:
             return [self._tail, None]
         # For a longer line it is unknown whether its beginning was dropped.

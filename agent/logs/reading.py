@@ -1,7 +1,6 @@
-"""The output of sessions: served from the engine while they live, from a sealed file afterwards.
+"""Read session output: from the engine while a session lives, then from its sealed log.
 
-The engine captures. Once a container has ended, and before anything may remove it, its log is read
-once into the session's directory.
+A log is sealed after its container has ended and before the container may be removed.
 """
 
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -20,22 +19,22 @@ from tiltyard.runtime.failpoints import Reach
 from tiltyard.runtime.tasks import first_completed
 
 CHUNK_BYTES = 256 * 1024
-"""What one message carries: 860 MB/s measured, against 200 with 16 KiB."""
+"""Bytes per message: 860 MB/s measured, against 200 with 16 KiB."""
 
 EACH_HOST = 64
-"""Followers and other readers at one time, each; an account may have as many as are left for
-others. For a follower the engine has an inotify instance of root's open, by default of 128."""
+"""Concurrent followers, and other readers; an account may have as many as stay free for others.
+Each follower takes one of root's inotify instances, by default 128."""
 EACH_SESSION = 16
 
 STEP_SECONDS = 1.0
-"""How long a follower without notifications waits before it polls."""
+"""Poll interval of a follower without notifications."""
 
 UNREADABLE = b"\n[tiltyard: the rest of this log was lost: %s]\n"
 """The last line of a log that the engine could not read to its end."""
 
 
 class LogReaders:
-    """Counts who reads logs, followers and others apart; for one event loop."""
+    """Limits log readers, separately for followers and others; for one event loop."""
 
     def __init__(self) -> None:
         self._followed: list[Session] = []
@@ -43,11 +42,7 @@ class LogReaders:
 
     @contextmanager
     def taken(self, session: Session, *, follow: bool) -> Iterator[None]:
-        """Take a slot until the block is left.
-
-        Raises:
-            ReadersBusyError: None is free.
-        """
+        """Hold a reader slot; ReadersBusyError if none is free."""
         what, slots = ("followers", self._followed) if follow else ("readers", self._read)
         account = session.spec.identity.account
         mine = sum(each.spec.identity.account == account for each in slots)
@@ -67,7 +62,7 @@ class LogReaders:
 
 
 class Followed(Protocol):
-    """A session that a reader can stay with; `Life` is one."""
+    """A session to follow; `Life` is one."""
 
     @property
     def session(self) -> Session:
@@ -79,23 +74,22 @@ class Followed(Protocol):
         ...
 
     async def wait_for(self, reached: Callable[[Session], bool]) -> None:
-        """Return when the session is as asked."""
+        """Return when `reached` is true."""
         ...
 
 
 async def seal(
     engine: Engine, records: Records, session: Session, failpoint: Reach, *, partly: bool = False
 ) -> int:
-    """Copy an ended container's log into the session's directory, or leave nothing there.
+    """Copy the newest LOG_BYTES of an ended container's log to the session's directory.
 
-    The newest LOG_BYTES are kept; returns how many bytes there are. With `partly` what the engine
-    fails to read is left out, and a last line says so. `failpoint` is called at the step
-    `log.copied`, at which the log is not yet in its place.
+    Returns the size in bytes. `partly`: if the engine cannot read the rest, keep the beginning and
+    a last line that says so. The failpoint `log.copied` precedes the rename.
 
     Raises:
-        ContainerGoneError: There is no container, and so no log.
-        DiskFullError: It cannot be written.
-        AgentError: What else the engine refuses.
+        ContainerGoneError: The container, and so its log, is gone.
+        DiskFullError: The log cannot be written.
+        AgentError: Any other error of the engine.
     """
     path = records.log_path(session.internal_id)
     try:
@@ -119,11 +113,11 @@ async def read(
 ) -> AsyncGenerator[bytes]:
     """Yield a session's output from its beginning, in chunks of at most CHUNK_BYTES.
 
-    With `follow` the end of the session ends it, restarts in between do not.
+    `follow`: continue across restarts until the session ends.
 
     Raises:
-        LogGoneError: The host has it no more.
-        AgentError: What the engine refuses, unless it has begun.
+        LogGoneError: The log no longer exists.
+        AgentError: An error of the engine.
     """
     await life.wait_started()
     session = life.session
@@ -142,7 +136,7 @@ async def read(
 async def _unsealed(
     engine: Engine, clock: Clock, life: Followed, *, follow: bool
 ) -> AsyncGenerator[bytes]:
-    """Read on and on. A session that had ended before a reading has been read to its end."""
+    """Read repeatedly; a session that had ended before a complete pass is read to its end."""
     follower = Follower(engine, life.session)
     while True:
         session = life.session
@@ -159,7 +153,7 @@ async def _unsealed(
 
 
 async def _changed(life: Followed, session: Session, clock: Clock) -> None:
-    """Wait for another state or another run of the session, at most STEP_SECONDS."""
+    """Wait for a change of state or a restart, at most STEP_SECONDS."""
     then = session.state, session.restart_count
     change = life.wait_for(lambda now: (now.state, now.restart_count) != then)
     await first_completed(change, clock.sleep(STEP_SECONDS), f"log-{session.internal_id}")

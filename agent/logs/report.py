@@ -1,4 +1,4 @@
-"""The report of an ended session: its record, and the end of its log."""
+"""The report of an ended session: its record and the tail of its log."""
 
 import os
 from pathlib import Path
@@ -12,25 +12,23 @@ from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.tasks import first_completed
 
 TAIL_BYTES = 2**17
-"""What a report has of the log: in an answer of the API, of 1 MiB at most, a byte may take six."""
+"""Bytes of the log in a report: each may take six in an API answer of at most 1 MiB."""
 SEAL_WAIT_SECONDS = 5.0
-"""How long a report right after the end waits for the log to be sealed."""
+"""Maximum wait for the log to be sealed."""
 
 
 class Tail(NamedTuple):
-    """The end of a log; `cut` when it is not all of it."""
+    """The end of a log; `cut` if the beginning is missing."""
 
     data: bytes
     cut: bool
 
 
 async def read(records: Records, clock: Clock, life: Followed) -> tuple[Session, Tail | None]:
-    """An ended session and the end of its log, None when the host has no log.
-
-    Waits SEAL_WAIT_SECONDS at most for the log to be sealed.
+    """Return an ended session and the tail of its log, None if the host has no log.
 
     Raises:
-        SessionLiveError: It has not ended.
+        SessionLiveError: The session has not ended.
     """
     if not life.session.state.ended:
         raise SessionLiveError(life.session.internal_id)
@@ -46,9 +44,9 @@ async def read(records: Records, clock: Clock, life: Followed) -> tuple[Session,
 
 
 def read_tail(path: Path) -> Tail | None:
-    """The last TAIL_BYTES of a log, from the beginning of a line; None when there is none.
+    """Read the last TAIL_BYTES of a log; None if there is none. Blocks.
 
-    A line that is longer than that is cut anywhere. Blocks.
+    The tail begins with a whole line, unless that line is longer than TAIL_BYTES.
     """
     try:
         with path.open("rb") as file:

@@ -1,7 +1,6 @@
-"""A log on its way into the session's directory: everything, then cut to LOG_BYTES.
+"""Write a session's log to its directory, then cut it to LOG_BYTES. All methods block.
 
-An engine drops nothing before it holds more than that, by the same measure, so a log without the
-line that says so is complete. All methods block.
+The engine drops nothing below that size, so a log without the line DROPPED is complete.
 """
 
 import contextlib
@@ -14,19 +13,19 @@ from typing import IO
 from agent.domain.engine import LOG_BYTES, LogPiece
 
 DROPPED = b"[tiltyard: the beginning of this log was dropped, %d bytes or more]\n"
-"""The first line of a log that was longer than what is kept of one."""
+"""The first line of a log that was cut."""
 
 _LEAST_CUT = 2**16
-"""Bytes, so that the line in their place has room."""
+"""Minimum bytes to drop, so that the line DROPPED fits in their place."""
 _LONGEST_LINE = 2**17
-"""Where a line does not end for so long, any place to cut will do."""
+"""A longer line is cut anywhere."""
 _BLOCK = 2**20
 
 
 class SealedLog:
-    """A file beside the log's place, which takes that place once it is complete.
+    """A temporary file that is renamed to the log once it is complete.
 
-    A call whose caller has gone may still be at work when `close` comes: one at a time.
+    Calls are serialised: one whose caller was cancelled may still run during `close`.
     """
 
     def __init__(self, path: Path, *, kept_bytes: int = LOG_BYTES) -> None:
@@ -40,18 +39,18 @@ class SealedLog:
         self._counted = 0
 
     def add(self, pieces: Sequence[LogPiece]) -> None:
-        """Write pieces in their order."""
+        """Append pieces."""
         with self._lock:
             self._written += self._opened().write(b"".join(piece.data for piece in pieces))
             self._counted += sum(piece.size for piece in pieces)
 
     def add_words(self, words: bytes) -> None:
-        """Write a line of our own."""
+        """Append a line of the agent."""
         with self._lock:
             self._written += self._opened().write(words)
 
     def finish(self) -> int:
-        """Cut what is too long and put the file into its place, durably; returns its bytes."""
+        """Cut the file if needed, sync and rename it; returns its size in bytes."""
         with self._lock:
             file = self._opened()
             file.flush()
@@ -65,7 +64,7 @@ class SealedLog:
             return os.fstat(file.fileno()).st_size
 
     def close(self) -> None:
-        """Close the file; one that is not finished does not keep its room on the disk."""
+        """Close the file, and remove it unless it was finished."""
         with self._lock:
             self._closed = True
             if self._file is not None:
@@ -82,7 +81,7 @@ class SealedLog:
 
 
 def _move_to_front(descriptor: int, begin: int) -> None:
-    """Drop what is before `begin`, which needs no more room; a line in its place says so."""
+    """Replace everything before `begin` by the line DROPPED, in place."""
     words = DROPPED % begin
     os.pwrite(descriptor, words, 0)
     end = len(words)

@@ -1,4 +1,4 @@
-"""The clocks of this machine, as its kernel keeps them."""
+"""The machine's clocks."""
 
 import asyncio
 import ctypes
@@ -16,7 +16,7 @@ SUSPEND_CHECK_SECONDS = 1.0
 
 
 class SystemHostClock(SystemClock):
-    """The machine's clocks; `agent.domain.clock.HostClock`."""
+    """Implements `agent.domain.clock.HostClock`."""
 
     def __init__(self) -> None:
         self._boot_id = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
@@ -31,7 +31,7 @@ class SystemHostClock(SystemClock):
         return self._boot_id
 
     def is_synchronised(self) -> bool:
-        """The result of adjtimex(2); False where it may not be called."""
+        """The result of adjtimex(2); False if the call fails."""
         try:
             return kernel_is_synchronised()
         except OSError:
@@ -44,7 +44,7 @@ class SystemHostClock(SystemClock):
 
 
 class _Timex(ctypes.Structure):
-    """The begin of `struct timex`; with `modes` 0 the kernel only fills it in."""
+    """The beginning of `struct timex`; with `modes` 0 the kernel only fills it in."""
 
     _fields_ = (
         ("modes", ctypes.c_uint),

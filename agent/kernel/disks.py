@@ -1,7 +1,7 @@
-"""The disks of a host, which must not fill up: what is free on them, and whether that is enough.
+"""Free space on the host's disks, and the reserves that keep them from filling up.
 
-A full disk loses logs, and ends games that the engine then calls running. So below a reserve
-no session is started, and below twice the reserve what can be spared goes (see `retention`).
+A full disk loses logs and ends games that the engine still reports as running. Below the reserve
+no session is started; below twice the reserve, old data is removed (see `retention`).
 """
 
 import asyncio
@@ -21,17 +21,16 @@ log = get_logger(__name__)
 LARGEST_SHARE = 20
 """The reserve is at most this fraction of a disk, since it could exceed a small one."""
 RESERVE_INODES = 20_000
-"""Inodes that are reserved beside bytes; a session takes about 30 on both disks before it runs."""
+"""Inodes reserved in addition to bytes; starting a session takes about 30 on both disks."""
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A file system, by a folder on it; `reserve_bytes` of it are kept free.
+    """A file system, identified by a folder on it.
 
-    `device` identifies the disk of a folder; `is_read_only` means that it is not writable.
-    `free_inodes` is None on a file system that has no fixed number of them, such as btrfs.
+    `free_inodes` is None on a file system without a fixed number of inodes, such as btrfs.
     """
 
     path: Path
@@ -44,12 +43,12 @@ class Disk:
 
     @property
     def is_short(self) -> bool:
-        """True when no session may be started."""
+        """True if no session may be started."""
         return self._has_less_than(1) or self.is_read_only
 
     @property
     def is_low(self) -> bool:
-        """True when what can be spared is to be removed."""
+        """True if old data must be removed."""
         return self._has_less_than(2)
 
     def _has_less_than(self, reserves: int) -> bool:
@@ -70,9 +69,9 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """Where room is to be made: by containers of ended sessions, or by their logs.
+    """What to remove for space: containers of ended sessions, or their logs.
 
-    `shared` is true when both are on one disk.
+    `shared`: both are on one disk.
     """
 
     containers: bool = False
@@ -81,12 +80,12 @@ class Shortage:
 
 
 def measured(path: Path, reserve_bytes: int) -> Disk:
-    """Look at the file system of a folder, raises OSError. Blocks."""
+    """Measure the file system of a folder; may raise OSError. Blocks."""
     return disk_of(path, os.statvfs(path), path.stat().st_dev, reserve_bytes)
 
 
 def disk_of(path: Path, found: os.statvfs_result, device: int, reserve_bytes: int) -> Disk:
-    """The disk that statvfs(2) describes. Without a reserve of bytes there is none of inodes."""
+    """Convert a statvfs(2) result; if `reserve_bytes` is 0, no inodes are reserved either."""
     share = found.f_frsize * found.f_blocks // LARGEST_SHARE
     return Disk(
         path,
@@ -100,7 +99,7 @@ def disk_of(path: Path, found: os.statvfs_result, device: int, reserve_bytes: in
 
 
 class Disks:
-    """What was seen of the disks at the last look; `reserve_bytes` of 0 asks for nothing."""
+    """The disks as last measured; `reserve_bytes` 0 disables the reserves."""
 
     def __init__(
         self,
@@ -116,17 +115,17 @@ class Disks:
         self._without_room: set[str] = set()
         self._room_asked = False
         self.nothing_left = False
-        """True when the last look found nothing that could make room for logs."""
+        """True if nothing is left to remove in favour of logs."""
         self.sealing = asyncio.Lock()
-        """Serialises retries to seal a log: all at once might run out of space again."""
+        """Serialises retries to seal a log: concurrent ones might run out of space again."""
 
     def watch(self, path: str) -> None:
-        """Look at this folder's disk, too: where the engine has its containers."""
+        """Also measure the disk of this folder, in which the engine keeps containers."""
         if path:
             self._engine_dirs.add(Path(path))
 
     def look(self) -> None:
-        """Measure all of them. Blocks."""
+        """Measure all disks. Blocks."""
         before, seen = self.warnings, {}
         for path in sorted({self._state_dir} | self._engine_dirs):
             try:
@@ -134,7 +133,7 @@ class Disks:
             except OSError as error:
                 log.debug("cannot look at a disk", path=str(path), error=str(error))
                 continue
-            # The engine's may be read-only to this process alone, by the unit of systemd.
+            # The systemd unit may make the engine's disk read-only for this process alone.
             own = path == self._state_dir
             seen[path] = replace(disk, is_read_only=disk.is_read_only and own)
         self._seen = seen
@@ -143,18 +142,18 @@ class Disks:
 
     @property
     def seen(self) -> tuple[Disk, ...]:
-        """All of them as of the last look."""
+        """All disks as last measured."""
         return tuple(self._seen.values())
 
     @property
     def engine_free_bytes(self) -> int | None:
-        """What the engine's disks had free at the last look; None when that is not known."""
+        """Free bytes on the engine's disks; None if unknown."""
         engine = self._engine_disks()
         return sum(disk.free_bytes for disk in engine) if engine else None
 
     @property
     def engine_is_low(self) -> bool:
-        """True when a disk of the engine was low on room at the last look."""
+        """True if a disk of the engine is low."""
         return any(disk.is_low for disk in self._engine_disks())
 
     def _engine_disks(self) -> list[Disk]:
@@ -162,25 +161,22 @@ class Disks:
 
     @property
     def short(self) -> Disk | None:
-        """One that keeps sessions from being started, as of the last look."""
+        """A disk that prevents starts, if any."""
         return next((disk for disk in self._seen.values() if disk.is_short), None)
 
     def lacks_room(self, internal_id: str, error: Exception) -> None:
-        """Take note of what the log or report of an ended session could not be written for.
-
-        If the disk was full, the next check frees space.
-        """
+        """Record why a log or report could not be written; a full disk requests free space."""
         cause = error.__cause__
         if isinstance(cause, OSError) and cause.errno in _NO_ROOM:
             self._without_room.add(internal_id)
             self._room_asked = True
 
     def found_room(self, internal_id: str) -> None:
-        """Take note that a session lacks no room any more."""
+        """Record that a session no longer lacks space."""
         self._without_room.discard(internal_id)
 
     def take_shortage(self) -> Shortage:
-        """Disks on which space must be freed, by the last check and later requests."""
+        """Return and reset where space must be freed, by the last check and later requests."""
         state = self._seen.get(self._state_dir)
         engine = self._engine_disks()
         shared = state is not None and any(disk.device == state.device for disk in engine)
@@ -191,7 +187,7 @@ class Disks:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """A sentence for each disk that starts are refused for, and one for logs without room."""
+        """A warning per disk that prevents starts, and one about logs that cannot be sealed."""
         short = tuple(
             f"no session is started: on the disk of {disk.path} {disk}"
             for disk in self._seen.values()
@@ -206,6 +202,6 @@ class Disks:
         return (*short, unsealed)
 
     def check(self) -> None:
-        """DiskFullError when there is too little room for another session."""
+        """Raise DiskFullError if a disk prevents starts."""
         if disk := self.short:
             raise DiskFullError(str(disk.path), str(disk))

@@ -1,4 +1,4 @@
-"""Processes of this host: whether they are alive, and when they end."""
+"""Processes of this host: liveness, end and signals."""
 
 import asyncio
 import contextlib
@@ -17,19 +17,19 @@ _START_FIELD = 22
 
 
 def live_process(pid: int) -> Process | None:
-    """The process with this id; None when there is none or it is a zombie. Reads /proc."""
+    """The process with this id; None if there is none or it is a zombie. Reads /proc."""
     try:
         stat = (_PROC / str(pid) / "stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    fields = stat.rpartition(")")[2].split()  # a name may hold anything, brackets included
+    fields = stat.rpartition(")")[2].split()  # a name may contain anything, even parentheses
     if fields[_STATE_FIELD - 3] in _DEAD:
         return None
     return Process(pid, int(fields[_START_FIELD - 3]))
 
 
 async def wait_end(process: Process, read: Callable[[int], Awaitable[Process | None]]) -> None:
-    """Return when the process is gone. `read` is `live_process` off the event loop."""
+    """Wait until the process is gone. `read`: `live_process` off the event loop."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     async with _held(process, read) as descriptor:
         if descriptor is None:
@@ -44,7 +44,7 @@ async def wait_end(process: Process, read: Callable[[int], Awaitable[Process | N
 async def send_signal(
     process: Process, number: int, read: Callable[[int], Awaitable[Process | None]]
 ) -> None:
-    """Send a signal; nothing happens when the process is gone. Raises PermissionError."""
+    """Send a signal; no-op if the process is gone. Raises PermissionError."""
     async with _held(process, read) as descriptor:
         if descriptor is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -55,11 +55,7 @@ async def send_signal(
 async def _held(
     process: Process, read: Callable[[int], Awaitable[Process | None]]
 ) -> AsyncIterator[int | None]:
-    """A descriptor of this process, not of a later one with its id; None when it is gone.
-
-    What is read once the descriptor is open is about it, or it has ended and the descriptor
-    says so.
-    """
+    """Open a pidfd of this process, not of a later one with its id; None if it is gone."""
     try:
         descriptor = os.pidfd_open(process.pid)
     except ProcessLookupError:

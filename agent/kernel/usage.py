@@ -1,9 +1,9 @@
-"""What the sessions of a host use, as the kernel's control groups count it.
+"""Resource usage of sessions, from the kernel's control groups.
 
-Each run of a container has a control group of its own, which the engine removes a moment after
-the end of the run. So each is read as soon as it is known, then again and again by one task, and
-once more as soon as its first process has ended. Where that comes too late, what the run used
-since the last reading is missing: SAMPLE_SECONDS at most, YOUNG_SAMPLE_SECONDS of a short run.
+The engine removes a run's control group a moment after the run ends. So each group is read as soon
+as it is known, then periodically by one task, and once more when the run's first process has
+ended. If that is too late, the usage since the last sample is lost: SAMPLE_SECONDS at most,
+YOUNG_SAMPLE_SECONDS of a short run.
 """
 
 import itertools
@@ -20,9 +20,9 @@ from tiltyard.runtime.tasks import Threads
 
 SAMPLE_SECONDS = 5.0
 YOUNG_SAMPLE_SECONDS = 1.0
-"""For a run that is younger than SAMPLE_SECONDS: many crash before there would be a sample."""
+"""For runs younger than SAMPLE_SECONDS, many of which crash before the first sample."""
 THREADS = 2
-"""One for the round over all, 0.1 s for 1,000 sessions; what has ended does not wait for it."""
+"""One for the periodic samples, 0.1 s for 1,000 sessions, and one for ended runs."""
 
 _CGROUP = Path("/sys/fs/cgroup")
 _PROC = Path("/proc")
@@ -36,7 +36,7 @@ class Counter(NamedTuple):
     per_second: int = 1
 
     def read(self) -> int | None:
-        """The number; None when there is none (any more). Blocks."""
+        """Read the number; None if it is missing. Blocks."""
         try:
             text = self.path.read_text("ascii")
             if self.key:
@@ -46,20 +46,20 @@ class Counter(NamedTuple):
             return None
 
     def seconds(self) -> float | None:
-        """The number as a time; None when there is none (any more). Blocks."""
+        """Read the number as seconds; None if it is missing. Blocks."""
         number = self.read()
         return None if number is None else number / self.per_second
 
 
 class Counters(NamedTuple):
-    """Where the kernel counts for one run of a container."""
+    """The kernel's counters of one run of a container."""
 
     cpu_seconds: Counter | None
     peak_memory_bytes: Counter | None
     oom_kills: Counter | None
 
     def read(self) -> Usage:
-        """What the run has used up to now. Blocks."""
+        """Read the usage of the run so far. Blocks."""
         return Usage(
             cpu_seconds=self.cpu_seconds and self.cpu_seconds.seconds(),
             peak_memory_bytes=self.peak_memory_bytes and self.peak_memory_bytes.read(),
@@ -68,11 +68,11 @@ class Counters(NamedTuple):
 
 
 def counters_of(groups: str, root: Path = _CGROUP) -> Counters:
-    """Where to read, by a process's /proc/<pid>/cgroup and what is mounted at `root`.
+    """Find a process's counters by its /proc/<pid>/cgroup; `root` is the mount point.
 
-    Of version 1 there is a line for each set of controllers, each with a folder of its own; of
-    version 2 there is one line that names none. A machine may have both, and a controller is then
-    of one of them. What is in the root group is not a container's.
+    cgroup v1 has a line and a folder for each set of controllers, v2 one line without
+    controllers. A machine may have both, with each controller in one of them. The root group is
+    not a container's.
     """
     found: dict[str, str] = {}
     for line in groups.splitlines():
@@ -95,7 +95,7 @@ def counters_of(groups: str, root: Path = _CGROUP) -> Counters:
 
 
 def find_counters(process: Process) -> Counters | None:
-    """Where the kernel counts for a process; None when it has ended. Blocks."""
+    """Find the counters of a process; None if it has ended. Blocks."""
     try:
         groups = (_PROC / str(process.pid) / "cgroup").read_text()
     except OSError:
@@ -105,7 +105,7 @@ def find_counters(process: Process) -> Counters | None:
 
 @dataclass(slots=True)
 class _Run:
-    """A run that is watched: where to read, since when (monotonic seconds), what it has used."""
+    """A watched run. `since`: monotonic seconds."""
 
     counters: Counters
     since: float
@@ -119,7 +119,7 @@ class _Run:
 class UsageMeter:
     """Reads resource usage of watched runs, on its own threads.
 
-    A run is named by its container's first process.
+    A run is identified by its container's first process.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class UsageMeter:
         self._watched: dict[Process, _Run] = {}
 
     async def run(self) -> None:
-        """Read all again and again, and the young more often, for ever."""
+        """Read all runs periodically, young ones more often; never returns."""
         all_each = round(SAMPLE_SECONDS / YOUNG_SAMPLE_SECONDS)
         for number in itertools.count(1):
             await self._clock.sleep(YOUNG_SAMPLE_SECONDS)
@@ -145,7 +145,7 @@ class UsageMeter:
                 await self._threads.run(lambda runs: [run.read() for run in runs], due)
 
     async def watch(self, process: Process) -> None:
-        """Start reading the usage of this run; do nothing if it has ended already."""
+        """Start reading the usage of this run; no-op if it has ended already."""
         if process in self._watched:
             return
         counters = await self._threads.run(self._find, process)
@@ -154,7 +154,7 @@ class UsageMeter:
             await self._threads.run(run.read)
 
     async def read(self, process: Process, *, last: bool = False) -> Usage:
-        """What a run has used, read once more if that can be; after the `last` it is forgotten."""
+        """Return the usage of a run, read again if possible. `last`: stop watching the run."""
         run = self._watched.pop(process, None) if last else self._watched.get(process)
         return Usage() if run is None else await self._threads.run(run.read)
 

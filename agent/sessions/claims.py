@@ -1,15 +1,15 @@
-"""How a standby becomes a session.
+"""Claims of standbys.
 
-One claim of a standby is under way at a time, and its session's own task carries it out, as the
-only writer of its record:
+A standby has at most one claim in progress. The session's task executes it, as the only writer of
+the record:
 
-    claim.begun      → record.json says whose it is, until when, and what was asked for
-    claim.recorded   → session.json says so, replaced as a whole
+    claim.begun      → record.json has the new identity, deadline and request
+    claim.recorded   → session.json is replaced
     claim.published  → the process gets the pool's signal
-    claim.signalled  → the caller has its answer
+    claim.signalled  → the caller gets its response
 
-From `claim.recorded` on it is claimed, whatever ends the agent: the next run of it goes on from
-there, and a game may get its signal twice. Of a game without a signal that is not written.
+A recorded claim is final. After a crash the agent's next run completes it, so a game may get its
+signal twice. `notified` is not recorded for a pool without a signal.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ from tiltyard.contract import Identity, State
 
 
 async def claim(life: Life, request: ClaimRequest) -> None:
-    """Make a session of `request` of a running standby, or join such a claim.
+    """Claim a running standby, or join a claim of the same identity.
 
-    It returns once that is recorded and the game has been notified, or cannot be. Raises
-    StandbyNotClaimableError, and DiskFullError when it cannot be recorded.
+    Returns once the claim is recorded and notifying the game was attempted. Raises
+    StandbyNotClaimableError, or DiskFullError when it cannot be recorded.
     """
     pending, session = life.pending_claim, life.session
     if pending is not None:
@@ -49,7 +49,7 @@ async def claim(life: Life, request: ClaimRequest) -> None:
 
 
 async def take(runtime: Runtime, life: Life) -> None:
-    """Record the claim that is under way, if any, unless a stop has been asked for."""
+    """Record the pending claim, if any, unless a stop was requested."""
     if life.stop_asked.is_set():
         return
     life.claim_or_stop.clear()
@@ -68,12 +68,12 @@ async def take(runtime: Runtime, life: Life) -> None:
 
 
 async def notify_game(runtime: Runtime, life: Life) -> None:
-    """Notify the game of a claim that it does not know of, then answer the claim."""
+    """Notify the game of a recorded claim if that is still due, then answer the claim."""
     session = life.session
     if session.standby is None or session.claim is None:
         return
     if session.claim.notified:
-        life.answer_claim(None)  # a repeated one that came before that was recorded
+        life.answer_claim(None)  # repeated before `notified` was recorded
         return
     signal, process = session.standby.claim_signal, session.process
     notified = await life.publish()
@@ -85,15 +85,15 @@ async def notify_game(runtime: Runtime, life: Life) -> None:
     session = life.session.with_changes(claim=Claim(session.claim.request, notified))
     if signal:
         await life.save(session)
-    else:  # the next run of the agent publishes it again, and the game reads the same
+    else:  # not recorded: publishing it again after a restart changes nothing
         life.apply(session)
 
 
 def checked_request(text: str) -> str:
-    """A caller's request when it is JSON, as session.json carries it; empty counts as null."""
+    """Validate a caller's request as JSON for session.json; empty becomes null."""
     try:
         json.dumps(json.loads(text or "null"), ensure_ascii=False).encode()
-    except (ValueError, RecursionError):  # an escaped lone surrogate fits in no file
+    except (ValueError, RecursionError):  # an escaped lone surrogate cannot be encoded
         raise InvalidArgumentError("request_json", "it is not JSON") from None
     return text or "null"
 
@@ -120,7 +120,7 @@ def _check_claimable(life: Life, request: ClaimRequest) -> None:
 
 
 def _claimed(runtime: Runtime, session: Session, request: ClaimRequest) -> Session:
-    """The session that a standby becomes; its process keeps the environment that it has."""
+    """The claimed session; its process keeps its old environment."""
     return session.with_changes(
         spec=replace(session.spec, identity=request.identity, ttl=request.ttl),
         standby=session.standby and replace(session.standby, in_doubt=False),

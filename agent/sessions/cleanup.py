@@ -1,7 +1,6 @@
-"""What an ended session leaves on its host: its container and its log.
+"""Cleanup of ended sessions: seal the log, remove the container, remove the log.
 
-The log is sealed, then the container is removed, then the log. A session has one of these done at
-a time, and none once it was forgotten; what was broken off is done again, from the record.
+At most one step of a session runs at a time. An interrupted step is repeated from the record.
 """
 
 import contextlib
@@ -18,14 +17,14 @@ from tiltyard.runtime.logging.events import get_logger
 log = get_logger(__name__)
 
 SEAL_TRIES = 5
-"""How often the engine may fail to read a log before its rest counts as lost: half a minute."""
+"""Failed reads of a log, half a minute in all, before the rest of it counts as lost."""
 
 
 async def seal(runtime: Runtime, disks: Disks, life: Life) -> None:
-    """Take the log into the host's keeping, however long that takes.
+    """Copy the log from the engine into the session directory, and retry until that succeeds.
 
-    One that the engine fails to read SEAL_TRIES times is kept as far as it could be read. Those
-    that found no room try again one at a time, so that not all take room and none has enough.
+    After SEAL_TRIES engine errors a partial copy is kept. After DiskFullError logs are copied one
+    at a time, so that partial copies do not fill the disk together.
     """
     back_off, failures, internal_id = BackOff(runtime.clock), 0, life.session.internal_id
     alone: contextlib.AbstractAsyncContextManager[None] = contextlib.nullcontext()
@@ -60,7 +59,7 @@ async def seal(runtime: Runtime, disks: Disks, life: Life) -> None:
 
 
 async def record(life: Life) -> None:
-    """Record once more what is known of one at rest whose last change found no room."""
+    """Retry saving an ended session's record after a full disk."""
     async with life.cleanup_lock:
         if not life.removed.is_set():
             await life.save(life.session)
@@ -86,9 +85,9 @@ async def drop_log(runtime: Runtime, life: Life) -> None:
 
 
 async def take_back(runtime: Runtime, disks: Disks, life: Life, container: str) -> None:
-    """Keep a container, by its id, that turned up after it was given up.
+    """Seal the log of a container that reappeared, or remove the container if the log is sealed.
 
-    An engine may come back from a reboot without some of what it had, and then find it.
+    After a reboot an engine may list its containers late. `container` is its id.
     """
     session = life.session
     if session.log_sealed:

@@ -1,12 +1,11 @@
-"""What the containers of sessions have written, and the end of those that wrote too much.
+"""Disk limits of sessions: measure what containers wrote, end those over their limit.
 
-A container writes to the disk that all sessions of its host share. Docker Engine can bound that on
-few file systems (`has_layer_quota`), and then it does so above the limit. So this is a
-watch: a session ends once it is seen beyond its limit.
+All containers of a host share a disk. Docker Engine supports quotas on few file systems
+(`has_layer_quota`), and sets them above the limit. So containers are polled.
 
-The engine walks all files of a container to measure it. So it is asked about one at a time and
-rests after each, all the longer the more files there are. Between two looks the free room of the
-engine's disk shows who may have come to its limit: it has shrunk by as much as that one had left.
+The engine walks all files of a container to measure it, so one is measured at a time, with a rest
+in proportion to the time that took. Between two measurements a container is suspected when the
+free space of the engine's disk has shrunk by as much as the container had left.
 """
 
 import heapq
@@ -24,26 +23,26 @@ from tiltyard.runtime.logging.events import get_logger
 log = get_logger(__name__)
 
 LOOK_SECONDS = 30.0
-"""Each container is looked at this often, while that is cheap."""
+"""Interval per container while measuring it is cheap."""
 LOW_LOOK_SECONDS = 5.0
-"""The same while the engine's disk is low on room."""
+"""Interval per container while the engine's disk is low on space."""
 LOOK_LONGEST_SECONDS = 600.0
-"""However expensive it is, a container is looked at this often."""
+"""Longest interval per container, however expensive it is."""
 OWN_REST = 99.0
-"""A container is not looked at again for this many times as long as the last look took."""
+"""Interval per container, as a multiple of the time that its last measurement took."""
 REST_LONGEST_SECONDS = 60.0
-"""Between two looks, of whichever containers."""
+"""Longest pause between two measurements."""
 IDLE_SECONDS = 1.0
-"""While no container is due."""
+"""Poll interval while no container is due."""
 LOOKS_OF_A_ROUND = 32
-"""Then it is decided again which is the most urgent."""
+"""Measurements before priorities are recomputed."""
 
 _WRITES = frozenset({State.RUNNING, State.RESTARTING})
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What a look at a container found, and what the engine's disk had free then.
+    """Bytes that a container had `written`, and the free bytes of the engine's disk then.
 
     `at` is in seconds of the monotonic clock, `took` in seconds.
     """
@@ -55,7 +54,7 @@ class _Look:
 
 
 class DiskLimits:
-    """Looks at the containers of all sessions of a host, one at a time."""
+    """Measures the containers of a host, one at a time."""
 
     def __init__(self, runtime: Runtime, disks: Disks, sessions: SessionManager) -> None:
         self._runtime = runtime
@@ -64,7 +63,7 @@ class DiskLimits:
         self._looks: dict[str, _Look] = {}
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Measure until cancelled."""
         clock = self._runtime.clock
         while True:
             due = self._most_urgent()
@@ -75,9 +74,9 @@ class DiskLimits:
                 await clock.sleep(IDLE_SECONDS)
 
     def _most_urgent(self) -> list[Session]:
-        """The sessions to look at now: those that may be at their limit, then the longest unseen.
+        """Sessions to measure now: suspects, then the least recently measured.
 
-        While the disk is low, those that have written most come first.
+        While the disk is low, the largest come first.
         """
         now, free = self._runtime.clock.monotonic(), self._disks.engine_free_bytes
         limited = {
@@ -107,8 +106,8 @@ class DiskLimits:
         try:
             written = await runtime.engine.written_bytes(session.container)
         except ContainerGoneError:
-            pass  # its own task sees to that
-        except AgentError as error:  # what is not known ends no session
+            pass  # the session's task handles that
+        except AgentError as error:  # a failed measurement ends no session
             log.warning("what it wrote is not known", session=internal_id, error=str(error))
         limit = self._limit(session)
         if limit and written > limit:
@@ -126,7 +125,6 @@ class DiskLimits:
 
 
 def _interval(look: _Look, *, soon: bool) -> float:
-    """Seconds from one look at a container to the next."""
     if soon:
         return max(LOW_LOOK_SECONDS, rest_after(look.took, LOOK_LONGEST_SECONDS))
     return min(max(LOOK_SECONDS, OWN_REST * look.took), LOOK_LONGEST_SECONDS)

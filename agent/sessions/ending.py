@@ -1,4 +1,4 @@
-"""The end of a session: asked for, seen at the process, confirmed by the engine, recorded."""
+"""The end of a session: stop its process, confirm that with the engine, build the final record."""
 
 from signal import SIGKILL
 
@@ -15,14 +15,14 @@ from tiltyard.runtime.tasks import first_completed
 log = get_logger(__name__)
 
 KILL_SECONDS = 10.0
-"""How long a process may take to vanish after SIGKILL before the session counts as unkillable."""
+"""Wait after SIGKILL before a process counts as unkillable."""
 CONFIRM_SECONDS = 30.0
-"""How long the engine may call a container running whose process is gone."""
+"""How long the engine may report a container as running after its process is gone."""
 CONFIRM_STEP_SECONDS = 0.02
 
 
 async def end_process(runtime: Runtime, session: Session, process: Process) -> bool:
-    """SIGTERM, the host's grace period, SIGKILL; False when the process survives that."""
+    """Send SIGTERM, wait the grace period, send SIGKILL; False if the process survives."""
     await send_signal(runtime, session, process, "SIGTERM")
     if await _ends_within(runtime, process, runtime.settings.stop_grace):
         return True
@@ -31,10 +31,7 @@ async def end_process(runtime: Runtime, session: Session, process: Process) -> b
 
 
 async def kill_process(runtime: Runtime, session: Session, process: Process) -> bool:
-    """SIGKILL; False when the process is still there KILL_SECONDS after it was sent.
-
-    One that cannot be sent says nothing of the process: it is tried again.
-    """
+    """Send SIGKILL, retrying if it cannot be sent; False if the process survives KILL_SECONDS."""
     while True:
         sent = await send_signal(runtime, session, process, "SIGKILL")
         if await _ends_within(runtime, process, KILL_SECONDS):
@@ -44,13 +41,12 @@ async def kill_process(runtime: Runtime, session: Session, process: Process) -> 
 
 
 async def _ends_within(runtime: Runtime, process: Process, seconds: float) -> bool:
-    """Wait for the end of a process, at most so long; True when it has ended."""
     name = f"end-{process.pid}"
     return await first_completed(end_of(runtime, process), runtime.clock.sleep(seconds), name)
 
 
 async def end_of(runtime: Runtime, process: Process) -> None:
-    """Wait for the end of a process; while that fails, what became of it is unknown."""
+    """Wait for the end of a process; retry when waiting fails."""
     while True:
         try:
             await runtime.engine.wait_end(process)
@@ -62,10 +58,10 @@ async def end_of(runtime: Runtime, process: Process) -> None:
 
 
 async def ended_container(runtime: Runtime, session: Session) -> Container | None:
-    """The container once the engine has seen that its process ended; None when it is gone.
+    """Wait until the engine reports the container as ended; None when it is gone.
 
-    A container with a live process was started again by others. One that the engine calls running
-    without a process for CONFIRM_SECONDS is returned as it is.
+    Also returns a container that was restarted externally, with its live process, and one still
+    reported as running without a process after CONFIRM_SECONDS.
     """
     name, clock = name_of(session), runtime.clock
     step, first_lie = CONFIRM_STEP_SECONDS, None
@@ -87,7 +83,7 @@ async def ended_container(runtime: Runtime, session: Session) -> Container | Non
 
 
 def failed(session: Session, container: Container | None, *, delay: float, now: float) -> Session:
-    """The session once a run has failed, and it is to start again after `delay` seconds."""
+    """The session after a failed run, to restart after `delay` seconds."""
     end_time = container.end_time if container and container.end_time else now
     exit_code = container.exit_code if container else None
     oom_killed = container is not None and _oom_killed(session, container)
@@ -104,9 +100,9 @@ def failed(session: Session, container: Container | None, *, delay: float, now: 
 
 
 def ended(session: Session, container: Container | None, *, now: float) -> Session:
-    """The session once its container has ended for good.
+    """The ended session.
 
-    Dead rather than exited without a container, or with one that the engine does not let go of.
+    It is dead, not exited, if the container is gone or still reported as running.
     """
     if container is None:
         detail = session.detail or "its container vanished"
@@ -141,15 +137,15 @@ def _reason(session: Session, container: Container | None) -> EndReason:
 def _oom_killed(session: Session, container: Container) -> bool:
     """True if the run was OOM-killed.
 
-    An engine may learn of the end before the cause, and then never reports it; the kernel's own
-    count is gone when the run was too short to be sampled.
+    The engine may miss the cause, and the kernel's count is missing if the run was too short to be
+    sampled; either is enough.
     """
     killed = signal_of(container.exit_code) == SIGKILL
     return container.oom_killed or (killed and bool(session.run_usage.oom_kills))
 
 
 async def send_signal(runtime: Runtime, session: Session, process: Process, signal: str) -> bool:
-    """Send a signal, past the engine if that does not answer; False when neither can."""
+    """Send a signal through the engine or, if that fails, to the process; False if both fail."""
     try:
         await runtime.engine.kill(name_of(session), signal)
     except AgentError as error:

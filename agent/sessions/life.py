@@ -1,4 +1,4 @@
-"""One session of the agent: its state, those who wait for it, and how a change is recorded."""
+"""One session in memory: its state, its waiters, and how changes are recorded."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,10 +16,10 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ClaimRequest:
-    """Whose a standby becomes; `ttl` in seconds from the claim, None for none.
+    """The identity for a standby; `ttl` in seconds from the claim, None for none.
 
-    `request` is the caller's own, in JSON. `again` repeats a claim that the control plane's store
-    holds already; a standby in doubt takes no other.
+    `request` is the caller's JSON. `again` repeats a claim that the control plane has stored
+    already; a standby in doubt accepts no other.
     """
 
     identity: Identity
@@ -30,16 +30,16 @@ class ClaimRequest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingClaim:
-    """A claim under way, and its outcome: None once the game has been notified."""
+    """A claim in progress; the result of `answer` is None on success."""
 
     request: ClaimRequest
     answer: asyncio.Future[AgentError | None]
 
 
 class Life:
-    """A session in the agent's keeping; its own task (`Lifecycle`) drives it.
+    """A session in memory, driven by its own task (`Lifecycle`).
 
-    Only that task writes its record while the session lives, and cleanup after that.
+    Only that task writes the record of a live session; after the end, cleanup does.
     """
 
     def __init__(self, runtime: Runtime, reservations: Reservations, session: Session) -> None:
@@ -55,50 +55,50 @@ class Life:
         self.stop_asked = asyncio.Event()
         self.pending_claim: PendingClaim | None = None
         self.claim_or_stop = asyncio.Event()
-        """Set by a claim and by a request to stop."""
+        """Set on a claim or a stop request."""
         if self.stop_reason is not None:
             self.stop_asked.set()
         self.removed = asyncio.Event()
-        """Set once nothing is left of it: its start failed, or it was forgotten."""
+        """Set when its start failed and was undone, or when it was forgotten."""
         self.cleanup_lock = asyncio.Lock()
-        """Held while something that it left at its end is removed."""
+        """Held during a step of its cleanup."""
         self.unkillable = False
         """True while a dead session's process survives SIGKILL."""
 
     @property
     def started(self) -> bool:
-        """True once the start has succeeded; a session that never did is reported to nobody."""
+        """True once the start has succeeded; until then the session is not reported."""
         return self.session.state is not State.CREATED
 
     async def wait_started(self) -> None:
-        """Return when the start has succeeded; raise what it failed with."""
+        """Wait for the start to succeed; raise its error if it fails."""
         await self._start_finished.wait()
         if self.start_error is not None:
             raise self.start_error
 
     async def wait_for(self, reached: Callable[[Session], bool]) -> None:
-        """Return when the session is as asked, or is removed."""
+        """Wait until `reached` holds or the session is removed."""
         while not reached(self.session) and not self.removed.is_set():
             await self._changed.wait()
 
     # -- requests ------------------------------------------------------------------------------
 
     def ask_stop(self, reason: EndReason) -> None:
-        """Have the session end; the first reason counts."""
+        """Request a stop; the first reason counts."""
         if self.stop_reason is None:
             self.stop_reason = reason
             self.stop_asked.set()
             self.claim_or_stop.set()
 
     def begin_claim(self, request: ClaimRequest) -> PendingClaim:
-        """Have the session's task carry out a claim."""
+        """Hand a claim to the session's task."""
         answer = asyncio.get_running_loop().create_future()
         self.pending_claim = PendingClaim(request, answer)
         self.claim_or_stop.set()
         return self.pending_claim
 
     def answer_claim(self, error: AgentError | None) -> None:
-        """End the claim that is under way, if any."""
+        """Complete the pending claim, if any."""
         if self.pending_claim is not None:
             self.pending_claim.answer.set_result(error)
             self.pending_claim = None
@@ -106,7 +106,7 @@ class Life:
     # -- changes -------------------------------------------------------------------------------
 
     async def save(self, session: Session) -> None:
-        """Record a change, then apply it. A full disk does not stop what already runs."""
+        """Record a change, then apply it, also if the disk is full."""
         try:
             await self._runtime.records.save(session)
         except DiskFullError as error:
@@ -115,7 +115,7 @@ class Life:
         self.apply(session)
 
     def apply(self, session: Session) -> None:
-        """Replace the session by what is recorded, stamp its sequence and notify the watchers."""
+        """Replace the session, stamp its sequence and notify the watchers."""
         self._runtime.metrics.session_changed(self.session, session)
         _log_change(self.session, session)
         self.session = session.with_changes(sequence=self._runtime.feed.stamp())
@@ -128,11 +128,11 @@ class Life:
             self._runtime.feed.session_changed(self.session)
 
     def note(self, **changes: object) -> None:
-        """Change what is recorded with the next change."""
+        """Make changes that the next `save` records."""
         self.session = self.session.with_changes(**changes)
 
     async def publish(self) -> bool:
-        """Write the session.json that the game reads; False when the disk is full."""
+        """Write session.json for the game; False when the disk is full."""
         try:
             await self._runtime.records.publish(self.session, self._reservations.drain.now)
         except DiskFullError as error:
@@ -143,21 +143,21 @@ class Life:
         return True
 
     def arm(self) -> None:
-        """Have the session come due when its lifetime is over."""
+        """Register the session's deadline, if it has one."""
         if self.session.deadline is not None:
             self._runtime.deadlines.arm(self.session.internal_id, self.session.deadline)
 
     def release(self) -> None:
-        """Free what it holds of the host."""
+        """Release its reservation."""
         self._reservations.release(self.session.internal_id)
 
     def finish_start(self, error: AgentError | None = None) -> None:
-        """Wake those who wait for the start; the first error counts."""
+        """Wake waiters of the start; the first error counts."""
         self.start_error = self.start_error or error
         self._start_finished.set()
 
     def mark_removed(self) -> None:
-        """Wake all who wait: nothing is left of it."""
+        """Mark the session as removed and wake all waiters."""
         self.removed.set()
         self._wake_waiters()
 
@@ -167,7 +167,6 @@ class Life:
 
 
 def _log_change(before: Session, after: Session) -> None:
-    """Log what a change has made of a session."""
     if before.is_standby and not after.is_standby:
         log.info("standby claimed", **_named(after))
     if before.state is after.state:
@@ -176,7 +175,7 @@ def _log_change(before: Session, after: Session) -> None:
         seconds = (after.start_time or after.create_time) - after.create_time
         named = log.bind(seconds=seconds, image=after.spec.image, **_named(after))
         named.info("standby started" if after.is_standby else "session started")
-        unbind("request")  # what comes from now on is not its work
+        unbind("request")  # later log lines do not belong to that request
     elif after.state is State.RUNNING:
         log.info("session restarted", count=after.restart_count, session=after.internal_id)
     elif after.state is State.RESTARTING:

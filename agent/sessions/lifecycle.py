@@ -1,7 +1,7 @@
 """The task of one session, from its reservation to its sealed log.
 
-Every step is durable before the next begins, and named, so that tests can break it there. A
-timeout of the engine means unknown: the step is read again, never assumed.
+Every step is durable before the next begins, and is a failpoint for tests. After an engine timeout
+the outcome is unknown and is read again, never assumed.
 """
 
 from collections.abc import Coroutine
@@ -31,17 +31,17 @@ log = get_logger(__name__)
 
 
 class Lifecycle:
-    """Drives one session; `run_new` or `run_adopted` is the body of its task."""
+    """Drives one session: `run_new` or `run_adopted` is its task."""
 
     def __init__(self, runtime: Runtime, reservations: Reservations, life: Life) -> None:
         self._runtime = runtime
         self._reservations = reservations
         self._life = life
         self._refusals = 0
-        """How often in a row the engine has refused to start it again."""
+        """Consecutive restarts that the engine has refused."""
 
     async def run_new(self) -> None:
-        """Start the session, or undo all of it, and stay with it until its log is sealed."""
+        """Start the session and drive it until its log is sealed; undo a failed start."""
         life, held = self._life, self._reservations
         try:
             session = await starting.start(self._runtime, held, life.session, self._step)
@@ -53,7 +53,7 @@ class Lifecycle:
         else:
             life.apply(session)
             life.arm()
-            if held.drain.now != Drain():  # it may have begun or ended meanwhile
+            if held.drain.now != Drain():  # may have changed since session.json was written
                 await life.publish()
             life.finish_start()
             await self._stay()
@@ -75,7 +75,7 @@ class Lifecycle:
             life.apply(found)
             restarting = found.state is State.RESTARTING
             if restarting and container and (container.start_time or 0) > found.since:
-                # It was started again, and nobody recorded that.
+                # A restart that was not recorded.
                 again = starting.running_again(self._runtime, life.session, container)
                 await life.save(again)
             same_boot = session.boot_id in {"", self._runtime.clock.boot_id}
@@ -84,7 +84,7 @@ class Lifecycle:
         await self._stay()
 
     async def _outlast_reboot(self, container: Container | None) -> None:
-        """Start again what asks for restarts; the rest ended with the host."""
+        """Restart a session with `restarts` set; end any other."""
         session = self._life.session
         if not session.restarts:
             self._life.ask_stop(EndReason.HOST_RESTART)
@@ -95,7 +95,7 @@ class Lifecycle:
     # -- from state to state -------------------------------------------------------------------
 
     async def _stay(self) -> None:
-        """Continue until the session has ended and is sealed, also after an internal error."""
+        """Drive the session until it has ended and is sealed, also after an internal error."""
         life = self._life
         while True:
             try:
@@ -112,7 +112,7 @@ class Lifecycle:
                 return
 
     async def _live_on(self) -> None:
-        """Do what the state asks for, until the next one."""
+        """Handle the current state until it changes."""
         life, state, process = self._life, self._life.session.state, self._life.session.process
         if process is not None:
             await self._runtime.usage.watch(process)
@@ -131,7 +131,7 @@ class Lifecycle:
             await self._restart()
 
     async def _run(self) -> None:
-        """Wait for the end of the process, or for a stop; then restart or finish."""
+        """Wait for the process to end, then restart or finish; return early on a claim or stop."""
         life, runtime, process = self._life, self._runtime, self._life.session.process
         if process is not None:
             await readiness.watch(runtime, life, process)
@@ -144,7 +144,7 @@ class Lifecycle:
         session = life.session
         container = await ending.ended_container(runtime, session)
         if container is not None and container.process is not None:
-            # Somebody else started it again; it is still this session.
+            # Restarted externally: it is still this session.
             await runtime.forget_flows(session.ports)
             await life.save(session.with_next_run(container.process, container.address))
         elif (
@@ -161,7 +161,7 @@ class Lifecycle:
             await self._finish(container)
 
     async def _restart(self) -> None:
-        """Wait the delay and start the container again; dead when the engine refuses for good."""
+        """Wait the delay and restart the container; finish if it cannot run."""
         life, session, runtime = self._life, self._life.session, self._runtime
         passed = runtime.clock.time() - session.since
         delay = restarts.remaining_delay(session.restart_delay, passed)
@@ -189,7 +189,7 @@ class Lifecycle:
         await runtime.failpoint("restart.saved")
 
     async def _refused(self, error: AgentError) -> None:
-        """Wait before the engine is asked again; dead when it has refused too often."""
+        """Wait before the next attempt to restart; finish after restarts.TRIES."""
         self._refusals += 1
         may_pass = isinstance(error, PortTakenError | EngineError | DiskFullError)
         if may_pass and self._refusals < restarts.TRIES:
@@ -211,13 +211,13 @@ class Lifecycle:
         await runtime.failpoint("stop.killed")
         container = await ending.ended_container(runtime, life.session)
         if container is not None and container.process is not None:
-            # It runs after all, as after a restart whose answer was lost: end that process.
+            # It runs, as after a restart whose response was lost: end that process.
             await life.save(life.session.with_next_run(container.process, container.address))
         else:
             await self._finish(container)
 
     async def _die_unkillable(self) -> None:
-        """Call the session dead; it keeps its process, and with that its ports and reservation."""
+        """Record the session as dead; its process keeps its ports and reservation."""
         life, now = self._life, self._runtime.clock.time()
         life.unkillable = True
         self._runtime.deadlines.clear(life.session.internal_id)
@@ -233,7 +233,7 @@ class Lifecycle:
         )
 
     async def _outlive(self, process: Process) -> None:
-        """Repeat SIGKILL until it works, then free what the dead session holds."""
+        """Repeat SIGKILL until it works, then release the reservation."""
         self._life.unkillable = True
         while not await ending.kill_process(self._runtime, self._life.session, process):
             continue
@@ -243,21 +243,21 @@ class Lifecycle:
         await self._life.save(self._life.session.with_changes(process=None))
 
     async def _finish(self, container: Container | None) -> None:
-        """Record the end, then free what the session held."""
+        """Record the end, then release the reservation."""
         runtime = self._runtime
         session = ending.ended(self._life.session, container, now=runtime.clock.time())
         session = session.with_changes(kept_since=deadline_by(runtime.clock, 0))
         await runtime.failpoint("end.confirmed")
         runtime.deadlines.clear(session.internal_id)
         await self._life.save(session)
-        # Not before that is recorded: another session may take the ports at once.
+        # After the record: another session may take the ports at once.
         self._life.release()
         await runtime.failpoint("end.saved")
 
     # -- a start that failed -------------------------------------------------------------------
 
     async def _undo(self, error: AgentError) -> None:
-        """Leave nothing of a start that failed; answer first when the engine cannot help now."""
+        """Remove all of a failed start; if that needs retries, report the error first."""
         life, back_off = self._life, BackOff(self._runtime.clock)
         while True:
             try:
@@ -285,12 +285,12 @@ class Lifecycle:
         return await first_completed(waited, self._life.stop_asked.wait(), name)
 
     async def _measure(self, process: Process, *, last: bool = False) -> None:
-        """Note what the run has used; it is recorded with the next change."""
+        """Note the resource usage of the run; the next change records it."""
         used = await self._runtime.usage.read(process, last=last)
         self._life.note(run_usage=self._life.session.run_usage | used)
 
     async def _step(self, name: str) -> None:
-        """A named step of the start; a stop that came meanwhile ends the start there."""
+        """Pass a named step of the start, or abort the start if a stop was requested."""
         await self._runtime.failpoint(name)
         if self._life.stop_reason is not None:
             raise SessionStoppedError(self._life.session.internal_id)

@@ -1,4 +1,4 @@
-"""All sessions of a host, and the owner of every session's task."""
+"""All sessions of a host and their tasks."""
 
 import asyncio
 import re
@@ -37,10 +37,10 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """Ids may name files, folders and containers."""
 
 LONGEST_SLEEP_SECONDS = 1.0
-"""A deadline set meanwhile is at least a minute away; a suspended machine wakes late."""
+"""New deadlines are at least a minute away; a suspended machine wakes late."""
 
 CLOSE_SECONDS = 5.0
-"""How long session tasks may take to let go; containers outlive the agent, so they need little."""
+"""Shutdown timeout of the session tasks; their containers run on."""
 
 
 def checked_id(text: str, field: str = "internal_id") -> str:
@@ -51,7 +51,7 @@ def checked_id(text: str, field: str = "internal_id") -> str:
 
 
 class SessionManager:
-    """Starts, stops and knows the sessions of a host; a caller only waits for a session's task."""
+    """Starts, stops and finds the sessions of a host; callers only wait for a session's task."""
 
     def __init__(self, runtime: Runtime, reservations: Reservations) -> None:
         self._runtime = runtime
@@ -63,14 +63,14 @@ class SessionManager:
         self._drains = TaskOwner[None](AgentError)
         self._drain_lock = asyncio.Lock()
         self.reconciled = False
-        """True once the records have been compared with the engine; starts wait for it."""
+        """True once the records were reconciled with the engine; until then starts are refused."""
 
     # -- for callers ---------------------------------------------------------------------------
 
     async def start(self, internal_id: str, spec: SessionSpec) -> Session:
         """Start a session, or join the start of this id, and return it once it runs.
 
-        Raises what StartSession of agent.proto names.
+        Raises the errors of StartSession in agent.proto.
         """
         life = self._find(internal_id)
         if life is None:
@@ -86,20 +86,20 @@ class SessionManager:
         return life.session
 
     def start_standby(self, pool: WarmPool) -> Life:
-        """Begin the start of a standby in a start slot that is held for it, and return its life.
+        """Begin the start of a standby; the caller takes its start slot.
 
-        Raises what admission refuses.
+        Raises the errors of admission.
         """
         internal_id = str(uuid.uuid4())
         with self._runtime.metrics.refusals(Start.STANDBY):
             return self._begin(internal_id, pool.spec_for(internal_id), pool.standby)
 
     async def stop(self, internal_id: str, reason: EndReason, *, discard: bool = False) -> Session:
-        """Have a session end and return it once it has; `discard` removes all that is left of it.
+        """Stop a session and return it once it has ended; `discard` also removes all of it.
 
         Raises:
-            SessionNotFoundError: The id is unknown; a tombstone is left that refuses a late start.
-            CannotKillError: The engine cannot end its process.
+            SessionNotFoundError: The id is unknown; a tombstone now rejects a late start.
+            CannotKillError: Its process survives SIGKILL.
         """
         life = self._find(internal_id)
         if life is not None and not life.started:
@@ -117,22 +117,22 @@ class SessionManager:
         return life.session
 
     def life(self, internal_id: str) -> Life:
-        """Return a session to wait on; SessionNotFoundError when the id is unknown."""
+        """Return a session; raises SessionNotFoundError."""
         life = self._find(internal_id)
         if life is None:
             raise SessionNotFoundError(internal_id)
         return life
 
     def all(self) -> list[Session]:
-        """All sessions by creation, those that are starting included."""
+        """All sessions by creation, including those that are starting."""
         return sorted(self.each(), key=lambda session: (session.create_time, session.internal_id))
 
     def each(self) -> Iterator[Session]:
-        """All sessions, in no order."""
+        """All sessions, unordered."""
         return (life.session for life in self._lives.values() if not life.removed.is_set())
 
     def uses_image(self, image: str) -> bool:
-        """True while a session that has not ended, or a container that is kept, is of an image."""
+        """True while a live session or a kept container uses the image."""
         return any(
             life.session.spec.image == image and not life.session.container_removed
             for life in self._lives.values()
@@ -146,41 +146,41 @@ class SessionManager:
         )
 
     def starting(self) -> tuple[str, ...]:
-        """Internal ids of those that hold a reservation and are starting."""
-        held = self._reservations.capacity.holders  # not all sessions, of which many have ended
+        """Internal ids of the sessions that are starting."""
+        held = self._reservations.capacity.holders  # fewer than all, of which many have ended
         return tuple(i for i in held if i in self._lives and not self._lives[i].started)
 
     # -- for the daemon ------------------------------------------------------------------------
 
     @property
     def lives(self) -> list[Life]:
-        """All sessions, failed starts that are being undone included."""
+        """All sessions, including failed starts that are being undone."""
         return list(self._lives.values())
 
     def remember(self, session: Session) -> None:
-        """Take a session of an earlier run of the agent into keeping."""
+        """Add a session from an earlier run of the agent."""
         runtime = self._runtime
         session = session.with_changes(sequence=runtime.feed.stamp())
         life = Life(runtime, self._reservations, session)
         self._lives[session.internal_id] = life
         if not session.state.ended:
-            life.arm()  # a lifetime is kept whether or not the engine answers
+            life.arm()  # deadlines hold whether or not the engine answers
         if session.holds_reservation:
             same_boot = session.boot_id == runtime.clock.boot_id
             self._reservations.adopt(session if same_boot else replace(session, process=None))
 
     def resume(self, life: Life, container: Container | None) -> None:
-        """Begin the task of such a session, unless it has one; `container` as it is now."""
+        """Begin the task of a remembered session unless it has one; `container` as it is now."""
         if self._tasks.get(life.session.internal_id) is None:
             lifecycle = Lifecycle(self._runtime, self._reservations, life)
             self._own(life, partial(lifecycle.run_adopted, container))
 
     def find(self, internal_id: str) -> Life | None:
-        """A session that this agent answers for, a failed start that is being undone included."""
+        """A session by id, or None; includes failed starts that are being undone."""
         return self._lives.get(internal_id)
 
     async def keep_deadlines(self) -> None:
-        """End sessions whose lifetime is over, and those of a drain at its deadline, for ever."""
+        """End sessions at their deadline or that of a drain, until cancelled."""
         clock = self._runtime.clock
         while True:
             soonest = clock.boottime() + LONGEST_SLEEP_SECONDS
@@ -189,7 +189,7 @@ class SessionManager:
             self.end_due()
 
     def end_due(self) -> None:
-        """End every session whose lifetime is over by now."""
+        """End all sessions that are due now."""
         for internal_id in self._runtime.deadlines.pop_due():
             if internal_id == DRAIN:
                 self._end_drain()
@@ -201,18 +201,18 @@ class SessionManager:
                 self.end(life, EndReason.TTL)
 
     def end(self, life: Life, reason: EndReason) -> None:
-        """Have a session end; before the engine has answered, by what its record says."""
+        """Request a stop; before reconciliation, act on the record alone."""
         life.ask_stop(reason)
         if life.session.process is not None and not self.reconciled:
             self.resume(life, None)
 
     async def set_drain(self, order: DrainOrder) -> tuple[float | None, int]:
-        """Begin or call off a drain, and have every game read of it in its session.json.
+        """Begin or cancel a drain, and update every session.json.
 
-        Returns when the host will be empty at the latest, in Unix time, None when nothing says so,
-        and how many sessions it has. Raises StaleRevisionError and DiskFullError.
+        Returns the Unix time by which the host is empty, None if unbounded, and the number of
+        sessions. Raises StaleRevisionError and DiskFullError.
         """
-        # A caller that goes away must not leave it half done, nor two write at one time.
+        # It completes also if the caller disconnects.
         await self._drains.finish(self._set_drain(order), "drain")
         live = [each for each in self.all() if not (each.state.ended or each.is_given_back)]
         return self._reservations.drain.empty_time(live), len(live)
@@ -225,7 +225,7 @@ class SessionManager:
                     await life.publish()
 
     def _end_drain(self) -> None:
-        """End all that is left, and soon whatever turns up after that."""
+        """End all live sessions, and soon again those that were missed."""
         for life in self._lives.values():
             if not life.session.state.ended:
                 log.info("ended by a drain", session=life.session.internal_id)
@@ -233,7 +233,7 @@ class SessionManager:
         self._reservations.drain.renew()
 
     async def forget(self, internal_id: str) -> None:
-        """Remove an ended session's directory and all that is known of it."""
+        """Remove an ended session and its directory."""
         life = self._lives.get(internal_id)
         if life is None:
             return
@@ -244,7 +244,7 @@ class SessionManager:
                 await self._runtime.records.delete(internal_id)
 
     async def close(self) -> None:
-        """Let go of all sessions; their containers run on."""
+        """Stop all session tasks; containers run on."""
         owners = (self._tasks, self._discards, self._drains)
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
@@ -256,7 +256,6 @@ class SessionManager:
     # -- inside --------------------------------------------------------------------------------
 
     def _find(self, internal_id: str) -> Life | None:
-        """The session of this id, but for one whose start has left nothing."""
         life = self._lives.get(checked_id(internal_id))
         return None if life is None or life.removed.is_set() else life
 
@@ -288,7 +287,7 @@ class SessionManager:
         return self._discards.start(self._discard(life), f"discard-{internal_id}", key=internal_id)
 
     async def _discard(self, life: Life) -> None:
-        """Remove an ended session for good; a caller that gets an error repeats it."""
+        """Remove an ended session; after an error the caller retries."""
         internal_id = life.session.internal_id
         await life.wait_for(lambda session: session.log_sealed or session.container_removed)
         try:

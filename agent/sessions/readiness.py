@@ -1,4 +1,4 @@
-"""When players can reach a session: once its processes have bound every port that it declares."""
+"""Readiness of sessions: true once their processes have bound every declared port."""
 
 from agent.domain.errors import AgentError
 from agent.domain.session import Process, Session
@@ -13,16 +13,16 @@ log = get_logger(__name__)
 
 FIRST_SECONDS = 0.005
 GROWTH = 1.1
-"""Each wait is a tenth longer than the last: what took t to bind is seen within t/10 of that."""
+"""Growth of the wait per attempt: ports bound after t are noticed within t/10 of that."""
 LONGEST_SECONDS = 2.0
-"""Reached after 20 s: 1,000 sessions that never bind take 8 % of a core then.
+"""Reached after 20 s: 1,000 sessions that never bind then take 8 % of a core.
 
-A session whose looks take long rests in proportion to them, up to the same time.
+Also the longest rest after a slow attempt.
 """
 
 
 async def watch(runtime: Runtime, life: Life, process: Process) -> None:
-    """Record when players can reach a session; return, too, when its run or its life is over."""
+    """Record when players can reach a session; return early if it ends or is stopped."""
     session = life.session
     if session.ready_time is not None:
         return

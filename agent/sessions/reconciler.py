@@ -1,7 +1,7 @@
-"""Records against the engine: adoption at the start, then orphans, retention and images.
+"""Reconciliation of records with the engine: adoption, orphans, retention and images.
 
 Events are hints and the engine's list is the truth, so a pass over everything runs every
-PASS_SECONDS in any case. Only containers that carry this agent's id are ever touched.
+PASS_SECONDS. Only containers with this agent's label are touched.
 """
 
 import asyncio
@@ -26,19 +26,19 @@ log = get_logger(__name__)
 
 PASS_SECONDS = 10.0
 PASS_APART_SECONDS = 1.0
-"""Between two passes, however many events arrive."""
+"""Shortest pause between two passes."""
 ORPHAN_GRACE_SECONDS = 60.0
-"""How long a container without a record is left alone: its creation may be in progress."""
+"""Age at which a container without a record is removed; its creation may be in progress."""
 REMOVED_AT_ONCE = 4
-"""Of what ended sessions left; an engine takes 0.1 s for each, and starts go on meanwhile.
+"""Concurrent removals of containers and logs, so that starts are not slowed down.
 
-One that cannot be removed holds its turn as long as the engine holds up the call."""
+An engine takes 0.1 s for each; a removal that hangs keeps its slot until the call times out."""
 
 
 class Reconciler:
-    """Compares what is recorded with what is there, at the start and for ever after.
+    """Reconciles records and containers.
 
-    `learn` gets the engine's description whenever it answers again, `rules` say what is kept.
+    `learn` gets the engine's description whenever it becomes available.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class Reconciler:
         self._chores = TaskOwner[None]()
         self._removals = asyncio.Semaphore(REMOVED_AT_ONCE)
         self._stuck: set[str] = set()
-        """Sessions of which something could not be removed the last time."""
+        """Sessions whose last removal failed."""
         self._hint = asyncio.Event()
         self.engine_available = False
-        """True when the engine answered the last pass."""
+        """True if the engine answered the last pass."""
 
     async def run(self) -> None:
-        """Adopt as soon as the engine answers, then pass over everything again and again."""
+        """Adopt as soon as the engine answers, then repeat passes until cancelled."""
         back_off = BackOff(self._runtime.clock)
         while True:
             self._hint.clear()
@@ -89,9 +89,9 @@ class Reconciler:
                 await first_completed(self._hint.wait(), rest, "next-pass")
 
     async def listen(self) -> None:
-        """Have a pass made soon after somebody touched a container that no task looks after.
+        """Request a pass on events of containers without a live session.
 
-        One is made after each subscription, too: there are no events of what happened before it.
+        Also after each subscription, since earlier events are lost.
         """
         runtime, back_off = self._runtime, BackOff(self._runtime.clock)
         while True:
@@ -114,10 +114,10 @@ class Reconciler:
         await self._chores.close()
 
     async def pass_once(self) -> None:
-        """One pass; raises the engine's errors.
+        """Run one pass; raises the engine's errors.
 
-        What it finds to do is done beside it, one chore at a time for each container: a container
-        that hangs the engine holds up nothing else.
+        Work that it finds runs in the background, one chore at a time per container, so that a
+        hanging container blocks nothing else.
         """
         if not self.engine_available:
             self._learn(await self._runtime.engine.info())
@@ -127,7 +127,7 @@ class Reconciler:
         trouble = None
         try:
             await self._images.refresh()
-        except AgentError as error:  # it must not keep sessions from being adopted
+        except AgentError as error:  # must not block adoption
             trouble = error
         if not self._sessions.reconciled:
             await self._recovery.adopt(containers)
@@ -139,12 +139,12 @@ class Reconciler:
             raise trouble
 
     async def settled(self) -> None:
-        """Return when nothing that was found to do is under way."""
+        """Wait until no chore is in progress."""
         while self._chores:
             await self._chores.wait()
 
     def _reap(self, containers: list[Container]) -> None:
-        """Remove containers of the agent without a session, once they are old enough."""
+        """Remove orphaned containers after ORPHAN_GRACE_SECONDS."""
         now = self._runtime.clock.monotonic()
         unknown = [
             found
@@ -156,13 +156,13 @@ class Reconciler:
         }
         for found in unknown:
             if not self._recovery.may_reap(found):
-                continue  # the operator must decide
+                continue
             if now - self._orphans[found.container] >= ORPHAN_GRACE_SECONDS:
                 log.warning("removing what no session answers for", container=found.name)
                 self._do(found.container, self._runtime.engine.remove(found.container))
 
     def _end_leftovers(self, containers: list[Container]) -> None:
-        """End what runs again although its session has ended; keep what was given up too early."""
+        """Kill running containers of ended sessions; take back those that reappeared."""
         for found in containers:
             internal_id = found.labels[LABEL_SESSION]
             life = self._sessions.find(internal_id)
@@ -178,7 +178,7 @@ class Reconciler:
                 )
 
     async def _retain(self) -> None:
-        """Remove what has been kept for long enough, or what room is needed for."""
+        """Remove what retention or a full disk makes due."""
         runtime, disks, before = self._runtime, self._disks, self._disks.warnings
         await runtime.records.run(disks.look)
         over = [each for each in self._sessions.each() if each.state.ended]
@@ -186,7 +186,7 @@ class Reconciler:
         for _, session in ended:
             unrecorded = session.internal_id in runtime.records.unrecorded
             sealed = session.log_sealed or session.container_removed
-            if unrecorded and sealed and session.process is None:  # its own task has finished
+            if unrecorded and sealed and session.process is None:  # its task has finished
                 life = self._sessions.life(session.internal_id)
                 self._do(session.internal_id, cleanup.record(life))
         shortage = disks.take_shortage()
@@ -207,12 +207,12 @@ class Reconciler:
     def _remove(
         self, due: Due, internal_id: str, work: Callable[[], Coroutine[None, None, None]]
     ) -> None:
-        """Remove something of an ended session, and say so when it is before its time."""
-        if self._do(internal_id, self._in_turn(internal_id, work)) and internal_id in due.early:
+        """Start a removal, and log it if it is early."""
+        if self._do(internal_id, self._removal(internal_id, work)) and internal_id in due.early:
             what = "container" if internal_id in due.containers else "log"
             log.warning("goes before its time, to make room", session=internal_id, part=what)
 
-    async def _in_turn(
+    async def _removal(
         self, internal_id: str, work: Callable[[], Coroutine[None, None, None]]
     ) -> None:
         async with self._removals:
@@ -224,7 +224,7 @@ class Reconciler:
         self._stuck.discard(internal_id)
 
     def _do(self, subject: str, work: Coroutine[None, None, None]) -> bool:
-        """Do something about a container or session; False when something is done already."""
+        """Start a chore for a container or session; False if one is in progress."""
         if self._chores.get(subject) is not None:
             work.close()
             return False
@@ -232,7 +232,6 @@ class Reconciler:
         return True
 
     async def _try(self, work: Coroutine[None, None, None]) -> None:
-        """Do one thing; its failure comes again with the next pass."""
         try:
             await work
         except AgentError as error:

@@ -1,4 +1,4 @@
-"""The sessions of an earlier run of the agent: their records, against the engine's containers."""
+"""Recovery of sessions from an earlier run of the agent: records matched with containers."""
 
 import contextlib
 from dataclasses import replace
@@ -16,7 +16,7 @@ log = get_logger(__name__)
 
 
 class Recovery:
-    """Loads what is recorded, and resumes it once the engine lists its containers."""
+    """Loads the records, and resumes their sessions once the engine lists its containers."""
 
     def __init__(
         self, runtime: Runtime, reservations: Reservations, sessions: SessionManager
@@ -25,7 +25,7 @@ class Recovery:
         self._reservations = reservations
         self._sessions = sessions
         self._damaged: list[str] = []
-        """Ids of directories without a good record."""
+        """Ids of directories without a readable record."""
 
     async def load(self) -> None:
         """Load the records, before anything is served."""
@@ -34,18 +34,17 @@ class Recovery:
         await self._sessions.tombstones.load()
         for session in sessions:
             self._sessions.remember(session)
-        # What was released last is used again last.
+        # Recently released ports are reused last.
         for session in sorted(sessions, key=lambda found: found.end_time or found.create_time):
             self._reservations.ports.avoid(session.ports)
 
     async def adopt(self, containers: list[Container]) -> None:
         """Resume every loaded session, given all containers of this agent.
 
-        A started container whose directory is lost or damaged is remembered by its label.
+        A started container whose directory is lost or damaged is restored from its label.
         """
         own = {life.session.container for life in self._sessions.lives}
-        # Of two that name one session, as a copy of a container does, its own counts, else the
-        # one that runs.
+        # If two containers have one session's label, as copies do: its own, else the running one.
         own_last = sorted(containers, key=lambda each: (each.container in own, bool(each.process)))
         by_session = {found.labels[LABEL_SESSION]: found for found in own_last}
         self._resume(by_session)
@@ -55,7 +54,7 @@ class Recovery:
                 await self._rebuild(internal_id, found)
         self._resume(by_session)
         for life in self._sessions.lives:
-            # A start that took place is in the first complete snapshot, not after it.
+            # The first complete snapshot includes starts that took place.
             container = by_session.get(life.session.internal_id)
             started = container is not None and container.status is not ContainerStatus.CREATED
             if started and not life.started:
@@ -66,7 +65,7 @@ class Recovery:
         self._runtime.feed.request_snapshot()
 
     def may_reap(self, found: Container) -> bool:
-        """False for a running container with an unreadable label: the operator must decide."""
+        """False for a running container with an unreadable label: that is left to the operator."""
         try:
             decode_label(found.labels)
         except ValueError:
@@ -74,7 +73,7 @@ class Recovery:
         return True
 
     async def sweep(self, before: float) -> None:
-        """Remove directories without a good record that nothing has written to since `before`."""
+        """Remove directories without a readable record and unmodified since `before`."""
         lost = [each for each in self._damaged if self._sessions.find(each) is None]
         self._damaged = await self._runtime.records.delete_old(lost, before)
 
@@ -83,7 +82,7 @@ class Recovery:
             self._sessions.resume(life, by_session.get(life.session.internal_id))
 
     async def _rebuild(self, internal_id: str, found: Container) -> None:
-        """Remember a session by its container's label; one without a usable label is an orphan."""
+        """Restore a session from its container's label; without a valid one it is an orphan."""
         try:
             session = decode_label(found.labels)
         except ValueError as error:
@@ -101,9 +100,9 @@ class Recovery:
 
 
 def _as_labelled(session: Session, found: Container) -> Session:
-    """A session as far as its label can be trusted, which is of its container's creation."""
+    """A session from its label, which dates from the container's creation."""
     if found.process is None:
-        # Whether it was stopped is lost, and a manual stop is never followed by a start.
+        # It may have been stopped, and a stopped session must not restart.
         session = session.with_changes(spec=replace(session.spec, restart=False))
     if session.standby is not None:  # it may have been claimed
         session = session.with_changes(standby=replace(session.standby, in_doubt=True))

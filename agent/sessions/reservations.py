@@ -1,4 +1,4 @@
-"""What sessions hold of a host, and whether it admits one more."""
+"""Reservations of sessions, and admission of new ones."""
 
 from asyncio import timeout
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from tiltyard.runtime.fair_queue import FairSlots
 
 
 class StartSlots(FairSlots):
-    """How many containers are started at once: more would only slow each of them down."""
+    """Limit of concurrent container starts: more would only slow each of them down."""
 
     def __init__(self, slots: int) -> None:
         super().__init__(lambda: slots)
@@ -34,13 +34,13 @@ class StartSlots(FairSlots):
 
     @property
     def has_spare(self) -> bool:
-        """True while no player's start would miss a slot: none waits, and half stay free."""
+        """True while standbys may start: nothing waits, and half of the slots are free."""
         return not self.waiting and self.used < max(1, self.slots // 2)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reservations:
-    """Capacity, ports and start slots of a host, and what must hold before they are given out."""
+    """Capacity, ports and start slots of a host, with the conditions for admission."""
 
     capacity: Capacity
     ports: PortPool
@@ -52,9 +52,9 @@ class Reservations:
     feed: Feed
 
     def take(self, session: Session) -> Session:
-        """Reserve all that a new session needs, in one step of the event loop, or nothing.
+        """Reserve all that a new session needs, or nothing, without yielding to the event loop.
 
-        Raises what StartSession of agent.proto names for a host that cannot take it.
+        Raises the admission errors of StartSession in agent.proto.
         """
         spec = session.spec
         if self.drain.now.draining:
@@ -71,7 +71,7 @@ class Reservations:
         return session.with_changes(gpu_ids=gpu_ids)
 
     def adopt(self, session: Session) -> None:
-        """Reserve what a session from an earlier run of the agent has, even beyond capacity."""
+        """Reserve what an existing session holds, even beyond capacity."""
         self.ports.adopt(session.internal_id, session.ports)
         self.tls_ports.adopt(session)
         self.capacity.adopt(session.internal_id, session.spec.reservation, session.gpu_ids)
@@ -82,7 +82,7 @@ class Reservations:
         return self._with_ports(session)
 
     def release(self, internal_id: str) -> None:
-        """Free what a session holds, and notify the watchers of the host."""
+        """Release all of a session's reservations and notify the watchers."""
         self.capacity.release(internal_id)
         self.tls_ports.close(internal_id)
         self.ports.release(internal_id)

@@ -1,4 +1,4 @@
-"""What the sessions of a host run on."""
+"""Settings and components shared by all sessions of a host."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from agent.state.record import Records
 from tiltyard.runtime.failpoints import Reach
 
 ForgetFlows = Callable[[Sequence[Port]], Awaitable[None]]
-"""Flushes connection tracking of these ports; called whenever the engine has published them."""
+"""Flushes connection tracking of ports; called after the engine has published them."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """What a host passes to its sessions and grants them; `stop_grace` in seconds.
+    """Host settings of sessions; `stop_grace` in seconds.
 
-    `session_disk_bytes` is what a session may write whose spec does not say, 0 for no limit.
+    `session_disk_bytes` is the limit for a spec without one, 0 for none.
     """
 
     agent_id: str
@@ -34,7 +34,7 @@ class HostSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Runtime:
-    """The parts of a host that all sessions use; what each of them holds is in `Reservations`."""
+    """Components that all sessions use, apart from `Reservations`."""
 
     settings: HostSettings
     engine: Engine

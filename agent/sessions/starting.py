@@ -32,16 +32,16 @@ from tiltyard.runtime.logging.events import get_logger
 log = get_logger(__name__)
 
 START_WAIT_SECONDS = 2.0
-"""A start that cannot begin within this is refused at once."""
+"""Longest wait for a start slot."""
 PORT_TRIES = 3
-"""Starts tried with other ports when the engine finds one in use by somebody else."""
+"""Attempts, each with other ports, while the engine finds one in use."""
 FIREWALL_TRIES = 4
 FIREWALL_FIRST_SECONDS = 0.2
-"""The mean wait after the first failure; it doubles, so that all waits are 2.1 s at most: less
-than a caller gives a host. Each is random by half, so that many starts do not collide again."""
+"""Mean first wait; doubled each time, with 50 % jitter: 2.1 s in all at most, which is below the
+control plane's timeout of a start."""
 
 Step = Callable[[str], Awaitable[None]]
-"""Called between the steps; raises when the start must not go on."""
+"""Called between the steps; raises to abort the start."""
 
 
 def check_spec(settings: HostSettings, spec: SessionSpec) -> None:
@@ -57,8 +57,8 @@ async def start(
 ) -> Session:
     """Record, create and start a session that holds its reservation; returns it running.
 
-    A process that has ended by the time of the return counts as started. Raises what the engine
-    and the disk refuse, and StartQueueFullError; then the start must be undone.
+    A process that has already ended counts as started. After an error of the engine or the disk,
+    or StartQueueFullError, the caller must undo the start.
     """
     async with _slot(runtime, reservations.start_slots, session):
         await step("start.reserved")
@@ -79,7 +79,7 @@ async def start(
 def running(
     runtime: Runtime, session: Session, container: Container, *, deadline: Deadline | None
 ) -> Session:
-    """The session as it is once its container has started."""
+    """The session after the start of its container."""
     start_time = container.start_time or runtime.clock.time()
     return session.to(
         State.RUNNING,
@@ -94,9 +94,9 @@ def running(
 
 
 async def as_found(runtime: Runtime, session: Session, container: Container | None) -> Session:
-    """A live session, given its container as the engine has it when its agent comes back.
+    """A live session, updated from its container after a restart of the agent.
 
-    Of one that the engine does not find or look into, the process may live.
+    Without a container, or without its process, the recorded process may still live.
     """
     same_boot = session.boot_id in {"", runtime.clock.boot_id}
     process = session.process if same_boot else None
@@ -111,7 +111,7 @@ async def as_found(runtime: Runtime, session: Session, container: Container | No
 
 
 def running_again(runtime: Runtime, session: Session, container: Container) -> Session:
-    """The session as it is once its container has been started again."""
+    """The session after a restart of its container."""
     return session.with_next_run(container.process, container.address).to(
         State.RUNNING,
         at=container.start_time or runtime.clock.time(),
@@ -122,7 +122,7 @@ def running_again(runtime: Runtime, session: Session, container: Container) -> S
 
 
 async def start_container(runtime: Runtime, name: str) -> Container:
-    """Start a container; try FIREWALL_TRIES times while others hold the firewall."""
+    """Start a container; up to FIREWALL_TRIES attempts while other programs hold the firewall."""
     wait = FIREWALL_FIRST_SECONDS
     for _ in range(FIREWALL_TRIES - 1):
         try:
@@ -135,13 +135,13 @@ async def start_container(runtime: Runtime, name: str) -> Container:
 
 
 async def start_again(runtime: Runtime, session: Session) -> Container | None:
-    """Start an ended session's container once more; None when how that went is not known yet."""
+    """Restart a session's container; None if the outcome is unknown."""
     try:
         await start_container(runtime, name_of(session))
     except (EngineUnavailableError, EngineTimeoutError, FirewallFailedError) as error:
         log.warning("cannot restart yet", session=session.internal_id, error=str(error))
         return None
-    if session.process is None:  # else it ran when it was adopted, and has players by now
+    if session.process is None:  # else it ran when it was adopted and may have players
         await runtime.forget_flows(session.ports)
     await runtime.failpoint("restart.started")
     try:
@@ -155,7 +155,7 @@ async def start_again(runtime: Runtime, session: Session) -> Container | None:
 async def _slot(runtime: Runtime, slots: StartSlots, session: Session) -> AsyncIterator[None]:
     start, metrics = start_of(session), runtime.metrics
     with metrics.starting(start, runtime.clock):
-        if session.standby is None:  # else one was taken for it, while players left it
+        if session.standby is None:  # the pool has taken a standby's slot already
             account = session.spec.identity.account
             with metrics.phase(Phase.QUEUE, start, runtime.clock):
                 await slots.acquire(account, within=START_WAIT_SECONDS)
@@ -166,7 +166,7 @@ async def _slot(runtime: Runtime, slots: StartSlots, session: Session) -> AsyncI
 
 
 def _prepared(runtime: Runtime, session: Session) -> Session:
-    """The session with the environment of its ports and, before it starts, a first deadline."""
+    """The session with its injected environment and a preliminary deadline."""
     settings = runtime.settings
     injected = injected_environment(
         settings.env_prefixes,
@@ -187,7 +187,7 @@ def _deadline(runtime: Runtime, session: Session) -> Deadline | None:
 async def _create_and_start(
     runtime: Runtime, reservations: Reservations, session: Session, step: Step
 ) -> tuple[Session, Container]:
-    """Try again with other ports when the engine finds that somebody else uses one."""
+    """Retry with other ports while the engine finds one in use."""
     name = container_name(session.internal_id)
     pinned = any(request.pinned for request in session.spec.ports)
     begins, metrics = start_of(session), runtime.metrics
@@ -218,7 +218,7 @@ async def _create(runtime: Runtime, session: Session) -> None:
     try:
         await runtime.engine.create(spec)
     except ContainerExistsError:
-        # Only what is left of an undone try can have the name of this id.
+        # Only the remains of an undone attempt can have this name.
         await runtime.engine.remove(name)
         await runtime.engine.create(spec)
     except EngineTimeoutError as error:

@@ -1,7 +1,7 @@
-"""The warm pools of a host: kept full by itself, whether a control plane is there or not.
+"""The warm pools of a host, kept full also without a control plane.
 
-Whatever changes on the host, `plan` in `domain/standby_plan.py` says what to start and to stop;
-here that is done. A standby starts as any session does, but only while players leave start slots.
+`domain/standby_plan.py` decides what to start and stop; this module executes the plan. A standby
+starts like any session, but only while `StartSlots.has_spare`.
 """
 
 import asyncio
@@ -38,13 +38,13 @@ from tiltyard.runtime.tasks import TaskOwner, first_completed
 log = get_logger(__name__)
 
 PASS_SECONDS = 10.0
-"""Between two looks at the latest; each change of the host is cause for one."""
+"""Longest pause between two passes; a change of the host triggers one earlier."""
 REMOVED_KEPT = 50
-"""Removed pools that are remembered, for orders that come late."""
+"""Removed pools that are remembered, to reject late orders."""
 
 
 class WarmPools:
-    """Keeps as many standbys as was asked for, and hands them out."""
+    """Keeps the ordered number of standbys, and executes claims."""
 
     def __init__(
         self, runtime: Runtime, reservations: Reservations, sessions: SessionManager
@@ -53,38 +53,38 @@ class WarmPools:
         self._reservations = reservations
         self._sessions = sessions
         self._pools: dict[str, WarmPool] = {}
-        """What was asked for, of the newest REMOVED_KEPT pools that were removed, too."""
+        """Includes the newest REMOVED_KEPT removed pools."""
         self._ordering = asyncio.Lock()
         self._orders = TaskOwner[None](AgentError)
         self._standbys: dict[str, Life] = {}
-        """Those that are not in doubt, until they are claimed or nothing is left of them."""
+        """Standbys not in doubt, until claimed or removed."""
         self._found = False
-        """True once those of the agent's earlier runs are among them."""
+        """True once `_standbys` includes those of earlier runs of the agent."""
         self._ends = TaskOwner[None]()
         self._failed: dict[str, str] = {}
-        """Of each pool the newest standby that failed: it is kept, for its log."""
+        """The newest failed standby of each pool, kept for its log."""
         self._setbacks: dict[str, Setback] = {}
         self._refusals: dict[str, str] = {}
         self.warnings: tuple[str, ...] = ()
-        """Which pools are not full, and why, as of the last look."""
+        """Pools that are not full, and why, as of the last pass."""
 
     # -- for callers ---------------------------------------------------------------------------
 
     async def set(self, order: WarmPool) -> None:
-        """Keep this number of standbys of a pool, also after a restart of the agent.
+        """Set the size and spec of a pool, durably.
 
-        Raises what SetWarmPool of agent.proto names.
+        Raises the errors of SetWarmPool in agent.proto.
         """
         checked_id(order.pool, "pool_id")
         if order.spec is not None:
             check_spec(self._runtime.settings, order.spec)
-        # A caller that goes away must not leave it half done, nor two write at one time.
+        # It completes also if the caller disconnects.
         await self._orders.finish(self._set(order), f"warm-pool-{order.pool}")
 
     async def claim(self, internal_id: str, request: ClaimRequest) -> Session:
-        """Have a standby become a session, and return it once its game was notified.
+        """Claim a standby, and return the session once its game was notified.
 
-        Raises what ClaimSession of agent.proto names.
+        Raises the errors of ClaimSession in agent.proto.
         """
         reconciled = self._sessions.reconciled
         with self._runtime.metrics.starting(Start.WARM, self._runtime.clock):
@@ -106,21 +106,21 @@ class WarmPools:
 
     @property
     def pools(self) -> tuple[WarmPool, ...]:
-        """What was asked for, by id."""
+        """Ordered pools, by id."""
         return tuple(self._pools[each] for each in sorted(self._pools))
 
     def uses_image(self, image: str) -> bool:
-        """True for an image that standbys are to start from."""
+        """True for the image of a pool."""
         return any(pool.spec is not None and pool.spec.image == image for pool in self.pools)
 
     # -- for the daemon ------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Load what was asked, before anything is served."""
+        """Load the pools, before anything is served."""
         self._pools = await self._runtime.records.load_pools()
 
     async def run(self) -> None:
-        """Keep the pools full, for ever."""
+        """Keep the pools full, until cancelled."""
         while True:
             changed, began = self._runtime.feed.next_change, self._runtime.clock.monotonic()
             try:
@@ -136,7 +136,7 @@ class WarmPools:
             await first_completed(changed.wait(), wait, "warm-pools-look")
 
     def look(self) -> None:
-        """Start and stop what is to be, as of now; how that goes is seen the next time."""
+        """Run one pass: start and stop standbys; the next pass sees the results."""
         if not self._sessions.reconciled:
             return
         if not self._found:
@@ -157,7 +157,7 @@ class WarmPools:
             self._runtime.feed.host_changed()
 
     async def close(self) -> None:
-        """Let go of all; the standbys run on."""
+        """Cancel work in progress; standbys run on."""
         await asyncio.gather(self._ends.close(), self._orders.close())
 
     # -- inside --------------------------------------------------------------------------------
@@ -178,13 +178,13 @@ class WarmPools:
                 del self._pools[each.pool]
                 await self._runtime.records.remove_pool(each.pool)
         if before is None or before.spec_revision != after.spec_revision:
-            self._setbacks.pop(order.pool, None)  # what it starts now may do better
+            self._setbacks.pop(order.pool, None)  # the new spec may work
             self._refusals.pop(order.pool, None)
         log.info("warm pool ordered", pool=order.pool, count=order.size)
         self._runtime.feed.host_changed()
 
     def _live(self) -> list[Life]:
-        """The standbys that can be claimed, now or once they are ready."""
+        """Standbys that can be claimed, now or once they are ready."""
         return [
             life
             for life in self._standbys.values()
@@ -212,7 +212,7 @@ class WarmPools:
         return plan(self.pools, has)
 
     def _take_stock(self) -> None:
-        """See what became of the standbys since the last look."""
+        """Update the standbys from what happened since the last pass."""
         for internal_id, life in list(self._standbys.items()):
             if life.removed.is_set():
                 if life.start_error is not None and not life.stop_asked.is_set():
@@ -224,7 +224,7 @@ class WarmPools:
                 self._see_end(life)
 
     def _see_end(self, life: Life) -> None:
-        """Have nothing stay of a standby that has ended, but of the newest one that failed."""
+        """Remove an ended standby, unless it is the newest failed one of its pool."""
         session, pool = life.session, _pool_of(life)
         kept = self._failed.get(pool)
         if session.internal_id != kept and session.stop_reason is None:
@@ -243,7 +243,7 @@ class WarmPools:
         log.warning("standby failed", pool=pool, session=life.session.internal_id, error=cause)
 
     def _start(self, wanted: Plan) -> Collection[str]:
-        """Start while there are slots to spare; returns the pools whose next one has no room."""
+        """Start while slots are spare; returns the pools whose next standby does not fit."""
         by_id = {pool.pool: pool for pool in self.pools}
         refused: Counter[str] = Counter()
         cramped: list[str] = []
@@ -272,7 +272,7 @@ class WarmPools:
             self._let_go(self._standbys[internal_id], reason)
 
     def _let_go(self, life: Life, reason: EndReason) -> None:
-        """Have a standby end, from this moment on, and nothing of it stay."""
+        """Stop a standby now and discard it in the background."""
         internal_id = life.session.internal_id
         if self._ends.get(internal_id) is not None:
             return

@@ -1,1 +1,1 @@
-"""Changes of a host, and who watches them."""
+"""Changes of a host, and their watchers."""

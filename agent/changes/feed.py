@@ -1,6 +1,6 @@
 """Changes of a host for its watchers: coalesced per session, and bounded.
 
-At most PILE_LARGEST changes are kept for a slow watcher; beyond that it gets a new snapshot.
+A watcher with more than PILE_LARGEST pending sessions gets a new snapshot.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from agent.domain.session import Session
 
 PILE_LARGEST = 2000
-"""Sessions: twice what lives on a host."""
+"""Twice the live sessions of a host."""
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class Changes:
 
 
 class Subscription:
-    """One watcher's pile of changes. A slow one finds fewer and newer ones, never more."""
+    """Pending changes of one watcher, coalesced per session."""
 
     def __init__(self) -> None:
         self._sessions: dict[str, Session] = {}
@@ -35,7 +35,7 @@ class Subscription:
         self._wake = asyncio.Event()
 
     async def take(self, timeout: float) -> Changes:
-        """Wait for changes, at most `timeout` seconds, and take them; none when nothing came."""
+        """Wait at most `timeout` seconds for changes and take them; empty after a timeout."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._wake.wait()
@@ -47,7 +47,7 @@ class Subscription:
         return changes
 
     def note(self, session: Session | None = None, **changed: bool) -> None:
-        """Add a change to the pile; `changed` are fields of `Changes`."""
+        """Add a change; `changed` are fields of `Changes`."""
         pending = self._pending
         for name, value in changed.items():
             setattr(pending, name, value)
@@ -55,7 +55,7 @@ class Subscription:
             self._sessions[session.internal_id] = session
         pending.snapshot |= len(self._sessions) > PILE_LARGEST
         if pending.snapshot:
-            self._sessions.clear()  # the snapshot has the newest of each
+            self._sessions.clear()  # the snapshot includes them
         self._wake.set()
 
 
@@ -74,7 +74,7 @@ class Feed:
 
     @property
     def watchers(self) -> int:
-        """How many watch."""
+        """Number of watchers."""
         return len(self._subscriptions)
 
     def stamp(self) -> int:
@@ -85,7 +85,7 @@ class Feed:
         return self.sequence
 
     def session_changed(self, session: Session) -> None:
-        """Notify the watchers of a session, and of its host's resources."""
+        """Notify the watchers that a session, and with it the host's resources, changed."""
         self._note(session, host=True)
 
     def host_changed(self) -> None:
@@ -94,7 +94,7 @@ class Feed:
         self._note(host=True)
 
     def images_changed(self) -> None:
-        """Notify the watchers that the host has other images."""
+        """Notify the watchers that the host's images changed."""
         self.stamp()
         self._note(host=True, images=True)
 
@@ -104,12 +104,12 @@ class Feed:
         self._note(snapshot=True)
 
     def end(self) -> None:
-        """Have all watchers go: the agent stops."""
+        """End all watches: the agent is shutting down."""
         self._note(end=True)
 
     @contextlib.contextmanager
     def subscribe(self) -> Iterator[Subscription]:
-        """Watch; subscribe first and read afterwards, so that no change is missed."""
+        """Watch. Subscribe before reading the state, so that no change is missed."""
         subscription = Subscription()
         self._subscriptions.add(subscription)
         try:

@@ -1,1 +1,1 @@
-"""What an agent keeps on disk: records, reports, drains, pools, tombstones."""
+"""The agent's state on disk: session records, drain, warm pools, tombstones."""

@@ -1,7 +1,6 @@
-"""A host that takes no new sessions, and when those that it has are stopped.
+"""Drain of a host: no new sessions, and a deadline for the others.
 
-What was asked is kept on the disk, so that a restart of the agent changes nothing and an order
-that was overtaken is refused.
+The order is kept on disk, so that it survives a restart and a stale one is rejected.
 """
 
 from collections.abc import Iterable
@@ -18,18 +17,17 @@ from tiltyard.runtime.logging.events import get_logger
 log = get_logger(__name__)
 
 DRAIN = "drain"
-"""The id of a drain among the deadlines of a host; no session has such an id."""
+"""The id of the drain in `Deadlines`; no session has such an id."""
 
 RENEWED_SECONDS = 10.0
-"""How soon after its end a drain looks again for sessions that were not known then."""
+"""Interval after its deadline at which a drain ends sessions that turned up since."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrainOrder:
-    """A drain begins, and what is left is stopped after `remaining` seconds; or it is called off.
+    """Begin a drain and stop sessions after `remaining` seconds, or cancel it.
 
-    `ordered_time` is the end of `remaining` in Unix time by the caller's clock, which may differ
-    from the host's.
+    `ordered_time` is the end of `remaining` in Unix time by the caller's clock.
     """
 
     revision: int
@@ -39,7 +37,7 @@ class DrainOrder:
 
 
 class HostDrain:
-    """Keeps what was asked last, and has its deadline among those of the host."""
+    """Keeps the latest order and registers its deadline."""
 
     def __init__(
         self, records: Records, deadlines: Deadlines, feed: Feed, clock: HostClock
@@ -49,16 +47,16 @@ class HostDrain:
         self._feed = feed
         self._clock = clock
         self.now = Drain()
-        """What holds now."""
+        """The current state."""
 
     async def load(self) -> None:
-        """Load the order to an earlier run of the agent."""
+        """Load the order from disk."""
         self._take(await self._records.load_drain())
 
     async def set(self, order: DrainOrder) -> bool:
-        """Begin or call off a drain; False when nothing changed.
+        """Begin or cancel a drain; False if the revision is applied already.
 
-        Revision 0 is of an operator on the host and holds until the control plane's next order.
+        Revision 0 is an operator's order on the host, valid until the control plane's next one.
         Raises StaleRevisionError and DiskFullError.
         """
         revision, known = order.revision, self.now.revision
@@ -77,11 +75,11 @@ class HostDrain:
         return True
 
     def renew(self) -> None:
-        """Come due again, a little later."""
+        """Set the deadline to RENEWED_SECONDS from now."""
         self._deadlines.arm(DRAIN, deadline_by(self._clock, RENEWED_SECONDS))
 
     def empty_time(self, live: Iterable[Session]) -> float | None:
-        """When the last of these sessions has to end, in Unix time; None when nothing says so."""
+        """The Unix time by which all of these sessions end; None if one has no deadline."""
         ends = []
         drained = _latest(self.now)
         for session in live:
@@ -101,9 +99,9 @@ class HostDrain:
 
 
 def _latest(drain: Drain) -> Deadline | None:
-    """The deadline of a drain, in Unix time the later by the host's clock and the caller's.
+    """The deadline of a drain, with the later Unix time of the host's clock and the caller's.
 
-    That time counts after a reboot, and either clock may have been wrong.
+    Either clock may be wrong; Unix time only counts after a reboot.
     """
     if drain.deadline is None or drain.ordered_time is None:
         return drain.deadline

@@ -1,23 +1,22 @@
-"""The session directory: what a host remembers of a session, atomically replaced.
+"""The agent's state directory.
 
     <state_dir>/                 0700
-      agent_id                   made once
-      format                     number of all that is here, see `state_format`
-      drain.json                 whether the host is drained, if ever it was
+      agent_id                   created once
+      format                     version of the whole directory, see `state_format`
+      drain.json                 the latest drain order
       lock                       held while an agent runs on this directory
       sessions/<internal id>/    0700
-        record.json              the session, whole
+        record.json              the session
         log                      its output, once sealed
-        public/                  0755, seen by the container at /run/tiltyard
-          session.json           0644, what the game may know of itself
-        stopped-<reason>         that it was stopped while the disk was full
-      pools/<pool id>.json       what was asked for each warm pool
-      tombstones/<internal id>   stops that came before their start, see `tombstones`
-      spool/                     artifacts on their way
+        public/                  0755, mounted at /run/tiltyard in the container
+          session.json           0644, the game's view of its session
+        stopped-<reason>         empty: the session was stopped while the disk was full
+      pools/<pool id>.json       the latest order of each warm pool
+      tombstones/<internal id>   stops that arrived before their start, see `tombstones`
+      spool/                     artifacts being downloaded
 
-Every file is written beside its place, flushed, renamed, and its folder flushed: a reader finds
-the old one or the new one, also after a power cut. All methods block; `Records` runs them on a
-pool of its own.
+Files are replaced by write, fsync, rename and fsync of the directory: after a power cut a reader
+finds the old or the new content. `Records` runs blocking work on its own threads.
 """
 
 import asyncio
@@ -51,11 +50,11 @@ T = TypeVar("T")
 F = TypeVar("F", bound="Closable")
 
 THREADS = 4
-"""Enough that one slow flush does not block the others; more do not help a disk."""
+"""Enough that one slow fsync does not block the others; more do not help a disk."""
 PUBLIC_FORMAT = 1
-"""Of session.json. Games are rarely rebuilt: incremented only with a major version."""
+"""Format of session.json. Games are rarely rebuilt: incremented only with a major version."""
 STOPPED = "stopped-"
-"""Begins the name of a file that says what a session was stopped for."""
+"""Prefix of a file name that ends in a stop reason."""
 
 SESSIONS, DRAINS, POOLS = TypeAdapter(Session), TypeAdapter(Drain), TypeAdapter(WarmPool)
 
@@ -66,17 +65,17 @@ def encode_session(session: Session) -> bytes:
 
 
 def decode_session(data: bytes) -> Session:
-    """Read a record; ValueError when it is damaged."""
+    """Parse a record; raises ValueError when it is damaged."""
     return SESSIONS.validate_json(data)
 
 
 def encode_label(session: Session) -> str:
-    """The record for the container's label, without what may be secret."""
+    """The record for the container's label, without secrets."""
     return encode_session(session.with_changes(spec=session.spec.without_secrets)).decode()
 
 
 def decode_label(labels: Mapping[str, str]) -> Session:
-    """The session in a container's labels; ValueError when they are invalid."""
+    """Parse the record in a container's labels; raises ValueError when it is invalid."""
     return decode_session(labels.get(LABEL_RECORD, "").encode())
 
 
@@ -112,7 +111,7 @@ def _expire_ms(deadline: Deadline | None) -> int | None:
 
 @contextlib.contextmanager
 def disk(path: Path) -> Iterator[None]:
-    """Turn the operating system's refusals into DiskFullError."""
+    """Translate OSError to DiskFullError."""
     try:
         yield
     except OSError as error:
@@ -120,17 +119,17 @@ def disk(path: Path) -> Iterator[None]:
 
 
 class Closable(Protocol):
-    """A file, or what is made of one."""
+    """An open file or a wrapper of one."""
 
     def close(self) -> None:
         """Release it; blocks."""
 
 
 class Records:
-    """All session directories of one agent, below an absolute `state_dir`.
+    """The state directory of one agent; `state_dir` is absolute.
 
-    Writing raises DiskFullError. The caller orders the writes of one session: its own task alone
-    does them.
+    Writing raises DiskFullError. Only a session's own task writes its record, so those writes are
+    in order.
     """
 
     def __init__(self, state_dir: Path) -> None:
@@ -141,7 +140,7 @@ class Records:
         self._threads = Threads(THREADS, "records")
         self._readers: Counter[str] = Counter()
         self.unrecorded: set[str] = set()
-        """Sessions whose newest change found no room, by internal id."""
+        """Internal ids of sessions whose newest change could not be written."""
         self._locked: IO[bytes] | None = None
 
     def directory(self, internal_id: str) -> Path:
@@ -149,7 +148,7 @@ class Records:
         return self._root / "sessions" / internal_id
 
     def public_dir(self, internal_id: str) -> Path:
-        """The folder that the container sees."""
+        """The folder that is mounted in the container."""
         return self.directory(internal_id) / "public"
 
     def log_path(self, internal_id: str) -> Path:
@@ -164,19 +163,19 @@ class Records:
             yield
         finally:
             self._readers[internal_id] -= 1
-            self._readers += Counter()  # drops what has come to nothing
+            self._readers += Counter()  # drops zero counts
 
     def is_read(self, internal_id: str) -> bool:
         """True while an ended session is being read."""
         return internal_id in self._readers
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run blocking file work on the pool; a cancelled wait does not cut it off."""
+        """Run blocking file work on the threads; it completes also if the wait is cancelled."""
         return await self._threads.run(function, *args, **kwargs)
 
     @contextlib.asynccontextmanager
     async def opened(self, opener: Callable[[], F]) -> AsyncIterator[F]:
-        """Open a file on the pool and close it there, however the wait for either ends."""
+        """Open a file on the threads and close it there, also if the wait is cancelled."""
         opening = asyncio.ensure_future(self.run(opener))
         try:
             file = await asyncio.shield(opening)
@@ -189,22 +188,22 @@ class Records:
             await self.run(file.close)
 
     async def open(self) -> str:
-        """Make what is missing, empty the spool, and return the agent's id.
+        """Create missing files, empty the spool, and return the agent's id.
 
-        RuntimeError when another agent runs on this directory, or a newer one has.
+        Raises RuntimeError if another agent runs on this directory, or a newer version did.
         """
         return await self.run(self._open)
 
     async def write(self, path: Path, data: bytes) -> None:
-        """Replace a file, durably."""
+        """Replace a file durably."""
         await self.run(_write, path, data)
 
     async def remove(self, paths: Iterable[Path]) -> None:
-        """Remove files; what cannot be removed stays."""
+        """Remove files, ignoring errors."""
         await self.run(_remove, list(paths))
 
     async def create(self, session: Session, drain: Drain) -> None:
-        """Make a session's directory with its first record."""
+        """Create a session's directory and first record."""
         await self.run(self._create, session, drain)
 
     async def save(self, session: Session) -> None:
@@ -215,9 +214,9 @@ class Records:
         self.unrecorded.discard(session.internal_id)
 
     async def mark_stop(self, session: Session) -> None:
-        """Remember that a session was stopped, if it was, where its record finds no room.
+        """Mark a session as stopped, if it was, by an empty file, which needs no disk blocks.
 
-        A file without content takes none of a disk's blocks; one that cannot be made is missed.
+        For when its record cannot be written; best effort.
         """
         if session.stop_reason is not None:
             name = f"{STOPPED}{session.stop_reason.value}"
@@ -225,50 +224,50 @@ class Records:
                 await self.run((self.directory(session.internal_id) / name).touch)
 
     async def publish(self, session: Session, drain: Drain) -> None:
-        """Replace what the container sees of its session and its host."""
+        """Replace session.json."""
         await self.run(self._publish, session, drain)
 
     async def drop_log(self, internal_id: str) -> None:
-        """Remove a sealed log; nothing happens when there is none."""
+        """Remove a sealed log, if any."""
         path = self.log_path(internal_id)
         with disk(path):
             await self.run(path.unlink, missing_ok=True)
 
     async def delete(self, internal_id: str) -> None:
-        """Remove a session's directory; nothing happens when there is none."""
+        """Remove a session's directory, ignoring errors."""
         self.unrecorded.discard(internal_id)
         await self.run(shutil.rmtree, self.directory(internal_id), ignore_errors=True)
 
     async def delete_old(self, internal_ids: list[str], before: float) -> list[str]:
-        """Remove directories last written to before that Unix time; returns the others."""
+        """Remove directories unmodified since the Unix time `before`; returns the others."""
         return await self.run(self._delete_old, internal_ids, before)
 
     async def load(self) -> tuple[list[Session], list[str]]:
-        """All sessions on disk by creation, and the ids of directories that cannot be read."""
+        """All sessions on disk by creation, and the ids of unreadable directories."""
         return await self.run(self._load)
 
     async def save_drain(self, drain: Drain) -> None:
-        """Remember what was asked of the host."""
+        """Save the drain order."""
         await self.write(self._root / "drain.json", DRAINS.dump_json(drain))
 
     async def load_drain(self) -> Drain:
-        """What was asked of the host last; nothing when that cannot be read."""
+        """The latest drain order; `Drain()` if there is none or it cannot be read."""
         return await self.run(_read, self._root / "drain.json", DRAINS) or Drain()
 
     async def save_pool(self, pool: WarmPool) -> None:
-        """Remember what was asked for a warm pool."""
+        """Save the order of a warm pool."""
         await self.write(self.pools_dir / f"{pool.pool}.json", POOLS.dump_json(pool))
 
     async def remove_pool(self, pool: str) -> None:
-        """Forget a warm pool; what cannot be removed is with the next one."""
+        """Remove a warm pool's file; a later removal retries a failed one."""
         await self.remove([self.pools_dir / f"{pool}.json"])
 
     async def load_pools(self) -> dict[str, WarmPool]:
-        """What was asked for each warm pool; those that cannot be read are left out."""
+        """Orders of all warm pools, without unreadable ones."""
         return await self.run(_read_pools, self.pools_dir)
 
     async def close(self) -> None:
-        """Finish what is being written, and let the next agent have the directory."""
+        """Finish writes in progress and release the lock."""
         await self._threads.finish()
         if self._locked is not None:
             await self.run(self._locked.close)
@@ -282,14 +281,14 @@ class Records:
             self._lock()
             state_format.check(self._root)
             state_format.mark(self._root)
-            _remove(self.spool_dir.iterdir())  # not the folder: a full disk has no room for it
+            _remove(self.spool_dir.iterdir())  # a full disk could not recreate the folder
             id_file = self._root / "agent_id"
             if not id_file.exists():
                 write(id_file, str(uuid.uuid4()).encode() + b"\n", 0o600)
             return id_file.read_text("ascii").strip()
 
     def _lock(self) -> None:
-        # For reading, so that it does not keep the disk from being mounted read-only.
+        # Read-only, so that the disk can be remounted read-only.
         flags = os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC
         self._locked = os.fdopen(os.open(self._root / "lock", flags, 0o600), "rb")
         try:
@@ -318,7 +317,7 @@ class Records:
         sessions: list[Session] = []
         damaged: list[str] = []
         for directory in (self._root / "sessions").iterdir():
-            # What a killed agent was about to put into its place goes.
+            # Temporary files of a killed agent.
             _remove([*directory.glob(".*.new"), *directory.glob("public/.*.new")])
             session = _read(directory / "record.json", SESSIONS)
             if session is None:
@@ -351,7 +350,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _read(path: Path, adapter: TypeAdapter[T]) -> T | None:
-    """Read a file of JSON; None when there is none, or it cannot be read."""
+    """Read a JSON file; None if it is missing or unreadable."""
     try:
         return adapter.validate_json(path.read_bytes())
     except FileNotFoundError:

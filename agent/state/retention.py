@@ -1,14 +1,13 @@
-"""What is kept of ended sessions, and what goes when a disk runs short. Pure.
+"""Retention of ended sessions. Pure.
 
-    what                   is kept                      goes before its time
+    what                   is kept                      is removed early
     container, for files   `container_seconds`          while the engine's disk is low
     sealed log             `log_seconds`                while the state directory's disk is low
     record and report      `log_seconds`                never alone
     all of a session       as long as any of it         while more than ENDED_KEPT are known
 
-Before its time the oldest of the account that has the most goes first, so that a storm of one
-account evicts its own. Nothing goes before its log is sealed, and no log or record that is being
-read.
+Early removals begin with the oldest of the account that has most, so that a flood from one account
+evicts its own. Nothing is removed before its log is sealed, and no log or record while it is read.
 """
 
 from collections import Counter
@@ -21,14 +20,14 @@ from agent.domain.session import Session
 from agent.kernel.disks import Shortage
 
 ENDED_KEPT = 10_000
-"""Ended sessions that a host knows at most, beside those whose log is not sealed yet."""
+"""Most ended sessions of a host, apart from those with an unsealed log."""
 SPARED_AT_ONCE = 8
-"""What goes before its time in one look, of containers or of logs, while a disk is low."""
+"""Early removals per pass, of containers and of logs each, while a disk is low."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How long things are kept after the end of their session, in seconds."""
+    """Retention after the end of a session, in seconds."""
 
     container_seconds: float
     log_seconds: float
@@ -38,8 +37,8 @@ class Rules:
 class Due:
     """Sessions whose container, log, or everything is due for removal.
 
-    `early` are those that lose it before their retention ends. `nothing_left` is true when logs
-    should be removed to free space and there are none.
+    `early` are those before the end of their retention. `nothing_left`: the logs' disk is low, and
+    nothing can be removed.
     """
 
     containers: tuple[str, ...] = ()
@@ -50,15 +49,15 @@ class Due:
 
 
 def with_ages(ended: Iterable[Session], clock: HostClock) -> list[tuple[float, Session]]:
-    """Ended sessions, each with how many seconds ago it ended."""
+    """Ended sessions, each with the seconds since its end."""
     now = clock.boottime()
     return [(now - due_by(clock, each.kept_since), each) for each in ended if each.kept_since]
 
 
 def fair_order(oldest_first: Iterable[Session]) -> list[str]:
-    """The order in which sessions go: always the oldest of the account that then has the most.
+    """Order of removal: repeatedly the oldest session of the account that has most left.
 
-    Of accounts that have as many, the one with the oldest goes first.
+    Ties go to the account with the oldest session.
     """
     sessions, newer = list(oldest_first), Counter[str]()
     ranks = dict[str, int]()
@@ -78,8 +77,8 @@ def due(
 ) -> Due:
     """What to remove now of these ended sessions, each with its age in seconds.
 
-    What could not be removed the last time is `stuck`: it goes after the others, and none waits
-    for the room that it takes.
+    `stuck` are those whose last removal failed: they come after the others and do not count as
+    freeing space.
     """
     oldest_first = sorted(ended, key=lambda each: -each[0])
     ages = {session.internal_id: seconds for seconds, session in oldest_first}
@@ -103,7 +102,7 @@ def due(
         by_hope = sorted(fair_order(sealed), key=lambda each: each in stuck)
         spared.update(by_hope[:SPARED_AT_ONCE])
     makes_room = not spared.issubset(stuck)
-    # On one disk, what is kept for the shorter time goes first.
+    # On a shared disk, containers are removed before logs.
     takes_logs = shortage.logs and not (shortage.shared and makes_room)
     spared_logs = fair_order(logs)[:SPARED_AT_ONCE] if takes_logs else []
 

@@ -1,8 +1,8 @@
-"""Whether this agent may use a state directory: its format, and whose it is.
+"""Format and owner of a state directory: whether this agent may use it.
 
-An agent that cannot read what a newer one wrote does not start: it would take sessions for
-damaged, give away their ports, and remove what is theirs. They keep running. Nor does one that
-root starts by hand on the directory of the service, which could not read what it would write.
+An older agent must not start on a newer format: it would take the sessions for damaged, give away
+their ports and remove their containers. Nor may root start one by hand on the service's directory,
+since the service could not read its files.
 """
 
 import contextlib
@@ -13,17 +13,17 @@ from pathlib import Path
 from tiltyard.runtime.atomic_file import write
 
 FORMAT = 1
-"""Of everything in the state directory and in the labels of containers; absent is 1."""
+"""Version of the state directory and of container labels; absent is 1."""
 FILE = "format"
-"""In the state directory."""
+"""Its file in the state directory."""
 
 
 class NewerStateError(RuntimeError):
-    """A newer agent has run on this state directory; the text says what to do."""
+    """A newer agent has run on this state directory; the text has a hint."""
 
 
 def check(root: Path) -> None:
-    """Check that this agent may use a state directory. Reads only; blocks.
+    """Check the format of a state directory. Reads only; blocks.
 
     Raises:
         NewerStateError: A newer agent has used it.
@@ -41,16 +41,13 @@ def check(root: Path) -> None:
 
 
 def mark(root: Path) -> None:
-    """Write the format of the state directory. Blocks.
-
-    Where there is no room for that, as on a full disk, the next start does it.
-    """
+    """Write the format of the state directory, best effort. Blocks."""
     with contextlib.suppress(OSError):
         write(root / FILE, b"%d\n" % FORMAT, 0o600)
 
 
 def another_owner(state_dir: Path) -> str:
-    """Say whose the folder is and what to do; nothing when it is ours or not there. Blocks."""
+    """An error text with a hint if another user owns the folder, else "". Blocks."""
     try:
         owner = state_dir.stat().st_uid
     except OSError:

@@ -1,7 +1,6 @@
-"""Stops that came before their start, and refuse it.
+"""Tombstones: stops that arrived before their start, which is then rejected.
 
-One file for each, `tombstones/<internal id>` in the state directory. There are TOMBSTONES_KEPT at
-most, for TOMBSTONE_SECONDS each.
+Each is a file `tombstones/<internal id>` in the state directory.
 """
 
 import contextlib
@@ -11,13 +10,13 @@ from agent.state.record import Records
 from tiltyard.runtime.clock import Clock
 
 TOMBSTONE_SECONDS = 3600.0
-"""How long a stop refuses a start that comes after it."""
+"""How long a stop rejects a later start."""
 TOMBSTONES_KEPT = 10_000
-"""Beyond that the oldest go: a start is given up in seconds, and a host has 1000 sessions."""
+"""Only the newest: starts time out in seconds, and a host has at most 1000 sessions."""
 
 
 class Tombstones:
-    """What was stopped of late, in memory and on the disk."""
+    """Recently stopped sessions, in memory and on disk."""
 
     def __init__(self, records: Records, clock: Clock) -> None:
         self._records = records
@@ -35,7 +34,7 @@ class Tombstones:
         return made is not None and self._is_young(made)
 
     def note(self, internal_id: str) -> None:
-        """Reject a later start, for as long as this agent runs."""
+        """Reject a later start, until this agent restarts."""
         self._made.pop(internal_id, None)
         self._made[internal_id] = self._clock.time()
 
@@ -58,12 +57,12 @@ class Tombstones:
         await self._records.remove(self._records.tombstones_dir / each for each in old)
 
     def _is_young(self, made: float) -> bool:
-        # A clock that was set back must not keep one for as long.
+        # abs(): a clock that was set back must not prolong it.
         return abs(self._clock.time() - made) < TOMBSTONE_SECONDS
 
 
 def _load(folder: Path) -> dict[str, float]:
-    """When each was made, in Unix time, the oldest first; what cannot be read is removed."""
+    """Creation times in Unix time, oldest first; unreadable files are removed."""
     made: dict[str, float] = {}
     for path in folder.iterdir():
         try:

@@ -1,7 +1,6 @@
 """Allocatable resources of a host, and reservations of sessions. Pure.
 
-A reservation is taken whole or not at all, within one step of the event loop: that is the
-admission which lets any number of control planes race.
+A reservation is all or nothing, in one step of the event loop, so control planes can race.
 """
 
 from collections.abc import Iterable
@@ -31,7 +30,7 @@ class Capacity:
 
     @property
     def reserved(self) -> Resources:
-        """The sum of what sessions hold; more than `total` when a smaller host adopted them."""
+        """The sum of all reservations; above `total` if the host became smaller."""
         held = [amount for amount, _ in self._held.values()]
         return Resources(
             sum(amount.nano_cpus for amount in held),
@@ -41,12 +40,12 @@ class Capacity:
 
     @property
     def sessions(self) -> int:
-        """How many hold something."""
+        """The number of sessions with a reservation."""
         return len(self._held)
 
     @property
     def holders(self) -> Iterable[str]:
-        """Internal ids of those that hold something."""
+        """Internal ids of sessions with a reservation."""
         return self._held.keys()
 
     @property
@@ -55,14 +54,14 @@ class Capacity:
         return max(0, self.max_sessions - len(self._held))
 
     def set_total(self, total: Resources) -> None:
-        """Set the allocatable cores and memory; reservations stay."""
+        """Set the allocatable cores and memory."""
         self._cpu_and_memory = total
 
     def reserve(self, internal_id: str, wanted: Resources) -> tuple[str, ...]:
-        """Hold `wanted` for a session and return the ids of its GPUs.
+        """Reserve `wanted` for a session and return the ids of its GPUs.
 
         Raises:
-            NoCapacityError: The host has not that much left.
+            NoCapacityError: Not that much is free.
         """
         total, reserved = self.total, self.reserved
         core = 10**9
@@ -81,9 +80,9 @@ class Capacity:
         return gpus
 
     def adopt(self, internal_id: str, held: Resources, gpu_ids: tuple[str, ...]) -> None:
-        """Hold what a session that already runs holds, room or not."""
+        """Reserve what a running session holds, even beyond the total."""
         self._held[internal_id] = (held, gpu_ids)
 
     def release(self, internal_id: str) -> None:
-        """Give back what a session holds; nothing happens when it holds nothing."""
+        """Release a session's reservation, if any."""
         self._held.pop(internal_id, None)

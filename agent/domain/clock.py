@@ -1,4 +1,4 @@
-"""The clocks of a host, which outlive a reboot: what lifetimes are counted by."""
+"""Clocks of a host for lifetimes that span reboots."""
 
 from typing import Protocol
 
@@ -9,18 +9,18 @@ class HostClock(Clock, Protocol):
     """Wall time for people and reboots, boot time for lifetimes, monotonic time for intervals."""
 
     def boottime(self) -> float:
-        """Seconds since boot, time asleep included; never jumps."""
+        """Seconds since boot, including suspend; never jumps."""
         ...
 
     @property
     def boot_id(self) -> str:
-        """Differs from one boot of the machine to the next."""
+        """A unique id of the current boot."""
         ...
 
     def is_synchronised(self) -> bool:
-        """True when something keeps the wall clock right; False also when that is unknown."""
+        """True if the wall clock is synchronised; False if unknown."""
         ...
 
     async def sleep_until_boottime(self, deadline: float) -> None:
-        """Wait until boot time has reached `deadline`, a suspended machine included."""
+        """Wait until boot time reaches `deadline`; time in suspend counts."""
         ...

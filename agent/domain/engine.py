@@ -1,6 +1,6 @@
-"""What the agent asks of a container engine. Pure: the protocol and the data it speaks of.
+"""The interface to a container engine and its data types. Pure.
 
-`DockerEngine` and the tests' `FakeEngine` keep one contract (tests/contract/test_engine.py).
+`DockerEngine` and the tests' `FakeEngine` pass the same tests/contract/test_engine.py.
 """
 
 import enum
@@ -14,37 +14,37 @@ from agent.domain.session import Port, Process, Session
 from tiltyard.contract import NetworkMode, PullProgress, Resources
 
 LABEL_AGENT = "io.tiltyard.agent"
-"""Id of the agent that owns the container; nothing without it is ever touched."""
+"""Id of the agent that owns the container; containers without it are never touched."""
 LABEL_SESSION = "io.tiltyard.session"
 """Internal id of the session."""
 LABEL_RECORD = "io.tiltyard.record"
 """The session's record as of its creation, without arguments and environment."""
 
 LOG_BYTES = 64 * 2**20
-"""What is kept of a session's output. An engine drops no older bytes while it holds fewer."""
+"""Retained output of a session. An engine drops no older bytes while it holds fewer."""
 LONGEST_PIECE_BYTES = 16 * 1024
-"""A longer line comes in pieces of this size."""
+"""A longer line is split into pieces of this size."""
 
 
 def container_name(internal_id: str) -> str:
-    """The name of a session's container; one name, one session, so a repeated create shows."""
+    """The name of a session's container; unique, so that a repeated create fails."""
     return f"tiltyard-{internal_id}"
 
 
 def name_of(session: Session) -> str:
-    """What a session's container is called by: its id once that is known, its name until then.
+    """The id of a session's container, or its name until the id is known.
 
-    Containers can be renamed by others.
+    The id is preferred since others may rename containers.
     """
     return session.container or container_name(session.internal_id)
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerSpec:
-    """A container to create; everything else about it is the same for all.
+    """A container to create.
 
     `public_dir` is an absolute path on the host, mounted read-only at /run/tiltyard. `disk_bytes`
-    is what it may write to its own layer, 0 for no limit.
+    limits its writable layer, 0 for no limit.
     """
 
     internal_id: str
@@ -64,7 +64,7 @@ class ContainerSpec:
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels that name the container's session."""
+        """The container's labels."""
         return {
             LABEL_AGENT: self.agent_id,
             LABEL_SESSION: self.internal_id,
@@ -73,7 +73,7 @@ class ContainerSpec:
 
 
 class ContainerStatus(enum.Enum):
-    """What the engine says of a container."""
+    """The engine's status of a container."""
 
     CREATED = "created"
     RUNNING = "running"
@@ -84,9 +84,9 @@ class ContainerStatus(enum.Enum):
 class Container:
     """A container as the engine describes it at one moment.
 
-    `process` is set only while a live process with that start time exists on this host: an engine
-    may call a container running whose process is gone. `exit_code` and `end_time` are of the
-    last run, None before the first end. `address` is its own on its bridge while it runs.
+    `process` is set only while that process lives: an engine may report a container as running
+    whose process is gone. `exit_code` and `end_time` are of the last run, None before its end.
+    `address` is the one on its bridge while it runs.
     """
 
     container: str
@@ -103,12 +103,12 @@ class Container:
 
     @property
     def is_running(self) -> bool:
-        """True when the engine reports it as running, regardless of the process."""
+        """True if the engine reports it as running, regardless of the process."""
         return self.status is ContainerStatus.RUNNING
 
     @property
     def has_lost_process(self) -> bool:
-        """True when the engine calls it running and its process is gone, for now or good."""
+        """True if the engine reports it as running but its process is gone."""
         return self.is_running and self.process is None
 
 
@@ -130,17 +130,17 @@ class EngineInfo:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """How to log in to a registry; never shown."""
+    """Registry credentials; never logged."""
 
     username: str
     password: str = field(repr=False)
 
 
 class LogPiece(NamedTuple):
-    """A line of a log with its newline, or a piece of a long one.
+    """A log line with its newline, or a piece of a long one.
 
-    `time` is the engine's mark of when the line began, to the nanosecond: lines of one stream
-    differ in it, pieces of one line do not. It may jump, as the wall clock does.
+    `time` is the engine's nanosecond timestamp of the line's start: distinct for lines of one
+    stream, equal for pieces of one line. It may jump with the wall clock.
     """
 
     stream: int
@@ -151,26 +151,25 @@ class LogPiece(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes that the engine needs for it, or a few more: what LOG_BYTES is counted in."""
+        """Upper estimate of the engine's bytes for it, the unit of LOG_BYTES."""
         line = self.begins_line and self.data.endswith(b"\n")
         return len(self.data) + (_LINE_OVERHEAD if line else _PIECE_OVERHEAD)
 
 
 _LINE_OVERHEAD = 32
 _PIECE_OVERHEAD = 128
-"""The driver `local` of Docker 20.10 writes 29 bytes at most beside a line, 102 beside a piece."""
+"""Docker 20.10's driver `local` adds at most 29 bytes to a line, 102 to a piece."""
 
 
 class Engine(Interface):
-    """A container engine. Every call has a deadline of its own.
+    """A container engine. Every call has its own deadline.
 
-    All methods raise EngineUnavailableError, EngineTimeoutError (the outcome is unknown: read
-    again) and EngineError, those of one container but `remove` ContainerGoneError; further errors
-    are named with each.
+    All methods raise EngineUnavailableError, EngineTimeoutError (outcome unknown: read again) and
+    EngineError; methods on one container, except `remove`, ContainerGoneError.
     """
 
     async def info(self) -> EngineInfo:
-        """Describe the engine; also the way to ask whether it answers."""
+        """Describe the engine; also its health check."""
         ...
 
     async def create(self, spec: ContainerSpec) -> str:
@@ -178,15 +177,13 @@ class Engine(Interface):
 
         Raises:
             ImageMissingError: The image is not on the host.
-            ImageCannotRunError: No container can be made of it.
+            ImageCannotRunError: No container can be created from it.
             ContainerExistsError: The name is taken.
         """
         ...
 
     async def start(self, container: str) -> Container:
-        """Start a created or ended container and describe it; one that runs is only described.
-
-        The container stays behind on failure.
+        """Start a container and describe it; no-op if it runs. After an error it remains.
 
         Raises:
             PortTakenError: Another process has one of its ports.
@@ -199,44 +196,42 @@ class Engine(Interface):
         ...
 
     async def list(self, agent_id: str) -> list[Container]:
-        """Describe all containers that carry the label of this agent, running or not."""
+        """Describe all containers with this agent's label, running or not."""
         ...
 
     async def written_bytes(self, container: str) -> int:
-        """Bytes that a container wrote: its own layer, and the volumes that its image declares.
+        """Bytes in a container's writable layer and its image's volumes.
 
-        The engine walks all of its files, so it may take long.
+        The engine walks all files, which may take long.
         """
         ...
 
     async def kill(self, container: str, signal: str) -> None:
-        """Send a signal, `SIGTERM` or `SIGKILL`; nothing happens to one that does not run."""
+        """Send a signal, `SIGTERM` or `SIGKILL`; no-op if the container does not run."""
         ...
 
     async def remove(self, container: str) -> None:
-        """Remove a container by id or name, running or not; nothing happens when it is gone."""
+        """Remove a container by id or name, running or not; no-op if it is gone."""
         ...
 
     async def signal_process(self, process: Process, signal: str) -> None:
-        """Send a signal to the process itself, for when the engine does not answer `kill`.
-
-        Nothing happens when it is gone.
+        """Send a signal to the process itself, a fallback for `kill`; no-op if it is gone.
 
         Raises:
-            EngineError: The agent may not.
+            EngineError: Permission denied.
         """
         ...
 
     async def wait_end(self, process: Process) -> None:
-        """Return when the process is gone, without asking the engine."""
+        """Wait until the process is gone, without asking the engine."""
         ...
 
     async def has_bound(
         self, process: Process, network_mode: NetworkMode, ports: Sequence[Port]
     ) -> bool:
-        """Return whether players can reach every port of a container, by its first process.
+        """True if every port of a container is bound; False if `process`, its first, is gone.
 
-        False when the process is gone. Raises EngineError if the kernel does not report it.
+        Raises EngineError if the kernel does not report it.
         """
         ...
 
@@ -248,16 +243,15 @@ class Engine(Interface):
         tail: int | None = None,
         longest: float | None = None,
     ) -> AbstractAsyncContextManager[AsyncIterator[Sequence[LogPiece]]]:
-        """Read stdout and stderr, all of it or the last `tail` pieces, in the order of recording.
+        """Read stdout and stderr of all runs, or the last `tail` pieces, in recorded order.
 
-        The log is the container's: a later run appends to that of earlier runs. With `follow`
-        the answer lasts until the run ends; it is right for the first LOG_BYTES of a log alone:
-        where the engine has begun a new file it repeats lines, or leaves a whole file out.
-        Without, a response may restart once.
+        With `follow` it lasts until the run ends, and is reliable for the first LOG_BYTES only:
+        after the engine rotates the log, lines are repeated or a whole file is missing. Without
+        `follow` the response may restart once.
 
         Raises:
-            EngineUnavailableError: It is read for longer than `longest` seconds. Files that the
-                engine has dropped keep their room on its disk until then.
+            EngineUnavailableError: Reading took more than `longest` seconds; until then dropped
+                files keep their disk space.
         """
         ...
 
@@ -266,10 +260,10 @@ class Engine(Interface):
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Read a file or folder as an uncompressed tar.
 
-        The engine holds the container's lock while the body is unread: read at full speed.
+        Read at full speed: the engine locks the container until then.
 
         Raises:
-            PathNotFoundError: It has no such file or folder.
+            PathNotFoundError: There is no such file or folder.
         """
         ...
 
@@ -279,8 +273,8 @@ class Engine(Interface):
         """Pull an image by digest; the iterator ends when the image is on the host.
 
         Raises:
-            ImageNotFoundError: The registry has none, or does not give it out.
-            ImageCannotRunError: No container can be made of it.
+            ImageNotFoundError: The registry does not have it, or denies access.
+            ImageCannotRunError: No container can be created from it.
             RegistryUnavailableError: The registry cannot be reached.
             RegistryTimeoutError: It does not answer in time.
             DiskFullError: The engine's disk is full.
@@ -293,17 +287,14 @@ class Engine(Interface):
         ...
 
     async def image_sizes(self) -> Mapping[str, int]:
-        """Bytes that each image on the host takes unpacked, by its references by digest.
-
-        Layers that images share are counted with each.
-        """
+        """Unpacked bytes of each image on the host, including shared layers, by reference."""
         ...
 
     async def remove_image(self, image: str) -> None:
-        """Remove a reference by digest, and the image with the last; nothing when it is gone.
+        """Remove a reference by digest, and with the last one the image; no-op if it is gone.
 
         Raises:
-            ImageInUseError: A container, running or not, was made of it.
+            ImageInUseError: A container, running or not, uses it.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The environment of a container: what the host injects, and what the caller sets. Pure."""
+"""The environment of a container: injected variables and the caller's. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -8,10 +8,10 @@ from agent.domain.session import Port
 from tiltyard.contract import PortRequest
 
 MAX_VARIABLE_BYTES = 128 * 1024 - 1
-"""Of `NAME=value`: with its NUL the kernel takes 128 KiB, and starts no process with more."""
+"""The kernel's limit for `NAME=value` without its NUL; with more no process starts."""
 
 MAX_ENVIRONMENT_BYTES = 1024 * 1024
-"""Of all variables together, as they are once they are expanded."""
+"""Limit of all variables together, expanded."""
 
 
 def injected_environment(
@@ -25,18 +25,18 @@ def injected_environment(
 def longest_injected(
     prefixes: tuple[str, ...], session_id: str, host: str, ports: tuple[PortRequest, ...]
 ) -> dict[str, str]:
-    """Return the same before the ports are known: each is as long as a port can be."""
+    """Return the same before the ports are known, with the longest possible value for each."""
     return injected_environment(prefixes, session_id, host, ()) | _named(
         prefixes, {_port(port): "65535" for port in ports}
     )
 
 
 def check_environment(caller: Mapping[str, str], injected: Mapping[str, str]) -> None:
-    """Check the variables of a caller without expanding them: the result may be very large.
+    """Check the caller's variables without expanding them: the result may be very large.
 
     Raises:
-        InvalidArgumentError: A variable is one that the host sets, or is too large once it is
-            expanded, or all of them are.
+        InvalidArgumentError: A variable is set by the host, or is too large when expanded, or all
+            of them together are.
     """
     references = _references(injected)
     longer = {name: _size(value) for name, value in injected.items()}
@@ -61,8 +61,8 @@ def container_environment(
 ) -> dict[str, str]:
     """Return the caller's variables with injected names expanded, and the injected ones.
 
-    `$NAME` and `${NAME}` are expanded for exactly the injected names, longest first; any other
-    `$` stays. `check_environment` has accepted the caller's variables.
+    `$NAME` and `${NAME}` are expanded for injected names only, longest first. The caller's
+    variables must have passed `check_environment`.
     """
     references = _references(injected)
     return {

@@ -1,7 +1,6 @@
-"""What can go wrong on a host: a reason, a sentence and typed fields.
+"""Errors of the agent: a reason, a message template and typed fields.
 
-The classes know neither gRPC nor Docker: `docker/errors.py` translates the engine's errors into
-them on the way in, `rpc/statuses.py` their reasons to gRPC on the way out.
+`docker/errors.py` translates the engine's errors to these, `rpc/statuses.py` these to gRPC.
 """
 
 from dataclasses import dataclass
@@ -118,7 +117,7 @@ class DrainingError(AgentError):
 
 
 class StaleRevisionError(AgentError):
-    """A newer order has come before this one."""
+    """A newer order was applied before this one."""
 
     revision: int
     known: int
@@ -142,7 +141,7 @@ class ImageMissingError(AgentError):
 
 
 class ImageCannotRunError(AgentError):
-    """The engine refuses to start this image, here and on any host."""
+    """The image cannot be started on any host."""
 
     cause: str
     reason = ErrorReason.IMAGE_CANNOT_RUN
@@ -182,7 +181,7 @@ class RegistryTimeoutError(AgentError):
 
 
 class ImageInUseError(AgentError):
-    """Something uses the image that was to be removed."""
+    """The image to be removed is in use."""
 
     image: str
     cause: str
@@ -200,7 +199,7 @@ class NotAllowedError(AgentError):
 
 
 class NoCertificateError(AgentError):
-    """A session has a TLS port, and the host no certificate."""
+    """A session has a TLS port, but the host has no certificate."""
 
     reason = ErrorReason.NOT_ALLOWED
     template = "cannot terminate TLS: this host has no valid certificate"
@@ -252,7 +251,7 @@ class ContainerGoneError(AgentError):
 
 
 class ContainerExistsError(AgentError):
-    """A container of this name exists; the engine's answer to a create that took place before."""
+    """A container of this name exists, possibly from an earlier attempt."""
 
     name: str
     reason = ErrorReason.ENGINE_ERROR
@@ -268,7 +267,7 @@ class PathNotFoundError(AgentError):
 
 
 class ArtifactTooLargeError(AgentError):
-    """The artifact is larger than a download may be: `limit` counts bytes of tar, or `what`."""
+    """The artifact exceeds the download limit; `limit` is in bytes of tar, or in `what`."""
 
     limit: int
     what: str = "bytes"

@@ -1,4 +1,4 @@
-"""What the runs of a session leave behind: how each ended, and what they used. Pure."""
+"""Ends and resource usage of a session's runs. Pure."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from typing import TypeVar
 N = TypeVar("N", int, float)
 
 RUNS_KEPT = 100
-"""Failed runs that a record holds: 12 KB at most; the count is not limited."""
+"""Failed runs in a record, at most 12 KB; `restart_count` is not limited."""
 
 _SIGNALS = range(1, 65)
 _SIGNALLED = 128
-"""An engine adds the signal to it when it makes an exit code of one, as shells do."""
+"""Added to a signal's number for its exit code, as in shells."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Processor time in seconds, and the most memory at one time in bytes.
+    """CPU time in seconds, peak memory in bytes, and processes killed at the memory limit.
 
-    `oom_kills` are processes that were killed at the container's memory limit. All values are
-    the kernel's for the container; None where they could not be read.
+    From the container's cgroup; None if a value could not be read.
     """
 
     cpu_seconds: float | None = None
@@ -28,7 +27,7 @@ class Usage:
     oom_kills: int | None = None
 
     def __add__(self, later: Usage) -> Usage:
-        """What two runs used, one after the other."""
+        """The usage of two consecutive runs."""
         return Usage(
             _sum(self.cpu_seconds, later.cpu_seconds),
             _most(self.peak_memory_bytes, later.peak_memory_bytes),
@@ -36,7 +35,7 @@ class Usage:
         )
 
     def __or__(self, other: Usage) -> Usage:
-        """What one run used, by two readings: no number ever falls."""
+        """The usage of one run by two readings: the larger values."""
         return Usage(
             _most(self.cpu_seconds, other.cpu_seconds),
             _most(self.peak_memory_bytes, other.peak_memory_bytes),
@@ -46,7 +45,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run that failed and was to be followed by another, `delay` seconds later.
+    """A failed run, to be followed by a restart after `delay` seconds.
 
     Times are seconds of Unix time; `start_time` and `exit_code` are None if unknown.
     """
@@ -59,14 +58,14 @@ class Run:
 
 
 def with_run(runs: tuple[Run, ...], run: Run) -> tuple[Run, ...]:
-    """The newest RUNS_KEPT of all, oldest first."""
+    """Append a run and keep the newest RUNS_KEPT."""
     return (*runs, run)[-RUNS_KEPT:]
 
 
 def signal_of(exit_code: int | None) -> int | None:
     """The signal n of an exit code 128 + n; None for any other.
 
-    A process may also exit with such a code by itself; an engine does not distinguish the two.
+    A process may also exit with such a code by itself.
     """
     number = (exit_code or 0) - _SIGNALLED
     return number if number in _SIGNALS else None

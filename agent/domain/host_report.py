@@ -1,4 +1,4 @@
-"""What a host is and has, as it reports it (agent.proto, Host). Pure."""
+"""The report of a host (`Host` in agent.proto). Pure."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from tiltyard.contract import Resources
 
 @dataclass(frozen=True, slots=True)
 class HostReport:
-    """A snapshot of a host; `starting` has the sessions that hold a reservation and may fail."""
+    """A snapshot of a host; `starting` has internal ids."""
 
     agent_id: str
     version: str

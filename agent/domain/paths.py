@@ -1,4 +1,4 @@
-"""Where an agent and its settings are found by default."""
+"""Default paths of the agent."""
 
 from pathlib import Path
 

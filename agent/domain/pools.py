@@ -8,15 +8,15 @@ from agent.domain.session import Standby
 from tiltyard.contract import SessionSpec
 
 NO_SIGNALS = {SIGKILL.name, SIGSTOP.name}
-"""Signals that no process can take as a message."""
+"""Signals that no process can handle."""
 
 
 @dataclass(frozen=True, slots=True)
 class WarmPool:
-    """What holds for one pool.
+    """The order of one pool.
 
-    `revision` grows with every change in the control plane's store, `spec_revision` is that of the
-    newest one which changed what a standby runs. A pool of size 0 has no spec.
+    `revision` grows with every change in the control plane's store; `spec_revision` is that of the
+    newest change of spec or signal. A pool of size 0 has no spec.
     """
 
     pool: str
@@ -28,11 +28,11 @@ class WarmPool:
 
     @property
     def standby(self) -> Standby:
-        """What its next standby is."""
+        """The `Standby` of its next session."""
         return Standby(self.pool, self.spec_revision, self.claim_signal)
 
     def spec_for(self, internal_id: str) -> SessionSpec:
-        """What its next standby runs; ValueError for a pool that has none."""
+        """The spec of its next standby; raises ValueError for a pool without one."""
         if self.spec is None:
             raise ValueError(f"warm pool {self.pool} has no spec")
         identity = replace(self.spec.identity, session_id=internal_id)
@@ -40,10 +40,10 @@ class WarmPool:
 
 
 def taken(order: WarmPool, before: WarmPool | None) -> WarmPool:
-    """A pool as it is after an order, given what it was `before`.
+    """The pool after an order, given its state `before`.
 
     Raises:
-        InvalidArgumentError: No standby of it could ever be claimed.
+        InvalidArgumentError: The order is invalid.
     """
     if not order.size:
         return WarmPool(order.pool, order.revision, 0)
@@ -56,7 +56,7 @@ def taken(order: WarmPool, before: WarmPool | None) -> WarmPool:
         raise InvalidArgumentError(
             "claim_signal", "it is not the name of a signal that can be taken"
         )
-    # A standby has a name of its own, no lifetime, and no owner until it is claimed.
+    # Id, ticket and TTL are set by the claim.
     spec = replace(spec, identity=replace(spec.identity, session_id="", ticket=""), ttl=None)
     is_same = before is not None and (before.spec, before.claim_signal) == (spec, signal)
     spec_revision = before.spec_revision if before is not None and is_same else order.revision

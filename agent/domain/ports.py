@@ -1,7 +1,7 @@
-"""The host ports of a range, and who holds them. Pure: whether others have a port is asked.
+"""Allocation of host ports. Pure: use by other processes is checked by a callback.
 
-Free ports queue: the next one taken is the one that has been free longest, so that a port returns
-soon after its release only when no other is free. One that another process uses goes to the end.
+Free ports form a queue: the one that has been free longest is next, so that a port is reused as
+late as possible. One that another process uses moves to the end.
 """
 
 from collections import Counter
@@ -13,13 +13,13 @@ from agent.domain.session import Port
 from tiltyard.contract import PortRequest, Protocol
 
 TRIES = 256
-"""Ports in use that are skipped for one request; checking that number takes 20 ms."""
+"""Most ports in use that are skipped per request; checking them takes 20 ms."""
 
 
 class PortPool:
     """The ports `first` to `last` of a host, both included.
 
-    `is_free` returns whether no other process of the host uses a port.
+    `is_free` returns whether no other process uses a port.
     """
 
     def __init__(
@@ -36,21 +36,21 @@ class PortPool:
         }
         self._held: dict[str, tuple[Port, ...]] = {}
         self._holders: Counter[tuple[Protocol, int]] = Counter()
-        """How many sessions hold a port: adopted ones may have one in common."""
+        """Sessions per port: adopted ones may share one."""
 
     def free(self, protocol: Protocol) -> int:
-        """How many ports of the range no session holds."""
+        """Number of ports of the range that no session holds."""
         return len(self._free[protocol])
 
     def reserve(
         self, internal_id: str, requests: Sequence[PortRequest], *, in_host: bool = False
     ) -> tuple[Port, ...]:
-        """Hold a port for each request, in their order, or none at all.
+        """Reserve a port for each request, in their order, or none.
 
-        In the host's network, `in_host`, a TLS port takes two.
+        In the host's network (`in_host`) a TLS port takes two.
 
         Raises:
-            PortOutOfRangeError: A pinned port is not of the range.
+            PortOutOfRangeError: A pinned port is outside the range.
             PortTakenError: A pinned port is in use.
             NoFreePortError: No other port is free.
         """
@@ -72,19 +72,19 @@ class PortPool:
         return ports
 
     def adopt(self, internal_id: str, ports: tuple[Port, ...]) -> None:
-        """Hold the ports of a session that already has them."""
+        """Reserve the ports of an existing session."""
         for protocol, number in _numbers(ports):
             self._free[protocol].pop(number, None)
         self._hold(internal_id, ports)
 
     def release(self, internal_id: str) -> None:
-        """Put a session's ports at the end of the queue; nothing happens when it holds none."""
+        """Return a session's ports, if any, to the end of the queue."""
         for protocol, number in self._let_go(internal_id):
             if self.first <= number <= self.last:
                 self._put_last(protocol, number)
 
     def avoid(self, ports: Sequence[Port]) -> None:
-        """Put free ports at the end of the queue, as if they were released now in this order."""
+        """Move free ports to the end of the queue, in this order."""
         for protocol, number in _numbers(ports):
             if number in self._free[protocol]:
                 self._put_last(protocol, number)
@@ -95,7 +95,7 @@ class PortPool:
         self._holders.update(_numbers(ports))
 
     def _let_go(self, internal_id: str) -> list[tuple[Protocol, int]]:
-        """Take a session's ports from it; give those that no other holds."""
+        """Release a session's ports; returns those that no other session holds."""
         numbers = _numbers(self._held.pop(internal_id, ()))
         self._holders.subtract(numbers)
         free = [each for each in numbers if self._holders[each] <= 0]
@@ -132,12 +132,11 @@ class PortPool:
         free[port] = None
 
     def _give_back_first(self, ports: Sequence[Port]) -> None:
-        """Undo: the ports were never used, so they keep their place at the head."""
+        """Return unused ports to the head of the queue."""
         for protocol in Protocol:
             mine = [number for each, number in _numbers(ports) if each is protocol]
             self._free[protocol] = dict.fromkeys(mine) | self._free[protocol]
 
 
 def _numbers(ports: Sequence[Port]) -> list[tuple[Protocol, int]]:
-    """The ports of the host that these take."""
     return [(port.protocol, number) for port in ports for number in port.taken]

@@ -1,10 +1,10 @@
-"""Which `host[:port]` names a registry unambiguously. Pure."""
+"""Validation of registry addresses, `host[:port]`. Pure."""
 
 import ipaddress
 import re
 
 LONGEST_HOST, LONGEST_PORT = 253, len(":65535")
-"""Characters: of a DNS name (RFC 1035), and of a port with its colon."""
+"""Characters of a DNS name (RFC 1035), and of a port with its colon."""
 
 _LAST_PORT = 65535
 _HUB = "registry-1.docker.io"
@@ -15,11 +15,11 @@ _NUMBER = re.compile("[0-9]+|0[xX][0-9A-Fa-f]*", re.ASCII)
 
 
 def why_refused(address: str) -> str | None:
-    """Say why images are not pulled from this address, and what to write; None if they are.
+    """The reason and a hint why a registry address is refused; None if it is accepted.
 
-    Engines take a first part without '.' and port for a user of Docker Hub, `localhost` apart, and
-    list images of `docker.io` without it, so that they would never be found. A name that ends in a
-    number is an IPv4 address in one of its old ways to write it (WHATWG URL standard).
+    Engines read a name without '.' and port, except `localhost`, as a user of Docker Hub, and
+    list images of `docker.io` without that host, so they would never be found. A name that ends
+    in a number is an IPv4 address in a legacy notation (WHATWG URL standard).
     """
     found = _ADDRESS.fullmatch(address)
     if found is None or len(found[1]) > LONGEST_HOST or int(found[2] or 1) > _LAST_PORT:

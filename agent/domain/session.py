@@ -1,4 +1,4 @@
-"""A session on its host: what was asked, what is recorded, and which changes are allowed. Pure.
+"""A session on its host: its record and its state machine. Pure.
 
                      ┌──────────────────────────────┐
                      │                              ▼
@@ -34,10 +34,10 @@ LONGEST_TTL_SECONDS = 8760 * 3600
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A port that a session has.
+    """A port of a session.
 
-    `inner` is the second port that a TLS port takes in the host's network, for the process itself,
-    since the agent has the first; 0 for all others.
+    `inner`: in the host's network the process of a TLS port binds a second port, since the agent
+    binds the first; else 0.
     """
 
     container: int
@@ -48,21 +48,18 @@ class Port:
 
     @property
     def own(self) -> int:
-        """The port in the process's environment, which it binds in the host's network."""
+        """The port in the process's environment; it binds this one in the host's network."""
         return self.inner or self.host
 
     @property
     def taken(self) -> tuple[int, ...]:
-        """The ports of the host that it takes."""
+        """The host ports that it occupies."""
         return (self.host, self.inner) if self.inner else (self.host,)
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process on this boot: its id and its start time in clock ticks since boot.
-
-    The start time distinguishes a process from a later one with the same id.
-    """
+    """A process of this boot; the start time, in ticks since boot, distinguishes reused ids."""
 
     pid: int
     start_ticks: int
@@ -70,11 +67,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """When a lifetime is over.
-
-    `expire_time` is in seconds of Unix time; `boottime` in seconds of CLOCK_BOOTTIME and decides
-    while `boot_id` is that of the running kernel.
-    """
+    """A deadline in Unix time; `boottime` (CLOCK_BOOTTIME) counts while `boot_id` is current."""
 
     expire_time: float
     boot_id: str
@@ -83,10 +76,10 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """What was asked of a host; without a deadline its sessions end when they end.
+    """The drain state of a host; without a deadline sessions end by themselves.
 
-    `revision` grows with every change in the control plane's store. `ordered_time` is the
-    deadline in Unix time by the clock of the program that ordered it, None where that is unknown.
+    `revision` grows with every change in the control plane's store. `ordered_time` is the deadline
+    in Unix time by the clock of the program that ordered it, None if unknown.
     """
 
     revision: int = 0
@@ -96,7 +89,7 @@ class Drain:
 
     @property
     def drain_time(self) -> float | None:
-        """The Unix time of the deadline as it is reported back."""
+        """The deadline in Unix time as reported."""
         if self.deadline is None:
             return None
         return self.deadline.expire_time if self.ordered_time is None else self.ordered_time
@@ -104,11 +97,10 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class Standby:
-    """What a session began as that was started for a warm pool.
+    """The warm pool that a session was started for.
 
-    `revision` is that of the newest change of the spec which it runs, `claim_signal` what its
-    process gets once it is claimed, empty for none. `in_doubt` is one that was found without its
-    record: it may have been claimed, and only its control plane knows.
+    `revision` is the `spec_revision` that it runs; `claim_signal` is sent to its process on a
+    claim, empty for none. `in_doubt`: its record was lost, so it may have been claimed.
     """
 
     pool: str
@@ -119,9 +111,9 @@ class Standby:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """That a standby was claimed: by which `request`, in JSON.
+    """The claim of a standby, with the caller's `request` in JSON.
 
-    `notified` is true once session.json has it, and the signal was sent.
+    `notified` is true once session.json has it and the signal was sent.
     """
 
     request: str
@@ -130,7 +122,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A state, and since when the session was in it, in seconds of Unix time."""
+    """A state and the Unix time of its begin."""
 
     state: State
     time: float
@@ -138,17 +130,16 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A session as its host records it; immutable, so a reader's copy never changes.
+    """A session as its host records it; immutable.
 
-    Times are seconds of Unix time, `restart_delay` is in seconds. `address` is its container's on
-    its bridge while `process` lives, empty in the host's network. `boot_id` is that of the boot
-    on which its container last started. `ready_time` is when all its ports were seen bound in its
-    last run, None before. `sequence` is the agent's counter at the last change.
-    `exit_code` and `oom_killed` are of the last run that ended; `run_usage` is what the last run
-    used, ended or not, as far as that is recorded, and `earlier_usage` what those before it did.
-    `log_sealed` is true while the host has its log. `kept_since` is the moment of its end, from
-    which on what is left of it is kept; as a deadline, so that the same clock decides.
-    `standby` is what it began as, `claim` what made a session of it; it is its pool's until then.
+    Times are seconds of Unix time, `restart_delay` is in seconds. `address` is the container's on
+    its bridge while `process` lives, empty in the host's network. `boot_id` is the boot on which
+    its container last started. `ready_time` is when all ports were bound in the last run, None
+    before. `sequence` is the agent's counter at the last change. `exit_code` and `oom_killed` are
+    of the last run that ended; `run_usage` is of the last run, `earlier_usage` of all before it.
+    `log_sealed` is true while the host has its log. `kept_since` is the time of its end, a
+    `Deadline` so that retention uses the same clocks. A session with `standby` belongs to its pool
+    until it has a `claim`.
     """
 
     internal_id: str
@@ -187,34 +178,31 @@ class Session:
 
     @property
     def holds_reservation(self) -> bool:
-        """True while it holds ports and capacity; a dead one may still have a process."""
+        """True while it holds ports and capacity, as also a dead one with a process does."""
         return not self.state.ended or self.process is not None
 
     @property
     def is_standby(self) -> bool:
-        """True for one without a known claim."""
+        """True for a standby without a known claim."""
         return self.standby is not None and self.claim is None
 
     @property
     def is_given_back(self) -> bool:
-        """True for a standby that its host ends as soon as it has no use for it."""
+        """True for a standby not in doubt, which its host may stop."""
         return self.standby is not None and self.is_standby and not self.standby.in_doubt
 
     @property
     def restarts(self) -> bool:
-        """True when its process is started again after a failure; a standby is replaced."""
+        """True if it restarts after a failure; a standby is replaced instead."""
         return self.spec.restart and not self.is_standby
 
     @property
     def since(self) -> float:
-        """When it came into its state."""
+        """The begin of its state, in Unix time."""
         return self.timeline[-1].time if self.timeline else self.create_time
 
     def to(self, state: State, *, at: float, **changes: object) -> Session:
-        """A copy in `state` since `at`, with `changes`.
-
-        ValueError when the table does not allow it.
-        """
+        """A copy in `state` since `at`, with `changes`; ValueError if not in TRANSITIONS."""
         if state not in TRANSITIONS[self.state]:
             msg = f"session {self.internal_id} cannot go from {self.state.value} to {state.value}"
             raise ValueError(msg)
@@ -222,7 +210,7 @@ class Session:
         return replace(self, state=state, timeline=_extended(timeline, state, at), **changes)  # type: ignore[arg-type]  # names are checked
 
     def with_next_run(self, process: Process | None, address: str) -> Session:
-        """A copy whose container was started again, in the same state."""
+        """A copy with a new run of its container, in the same state."""
         return replace(
             self,
             process=process,
@@ -233,17 +221,16 @@ class Session:
         )
 
     def with_changes(self, **changes: object) -> Session:
-        """A copy with `changes` in the same state."""
+        """A copy with `changes`, in the same state."""
         if "state" in changes:
             raise ValueError("a state changes by `to` alone")
         return replace(self, **changes)  # type: ignore[arg-type]  # names are checked
 
 
 def _extended(timeline: tuple[Moment, ...], state: State, at: float) -> tuple[Moment, ...]:
-    """A timeline with one more state; of many restarts it has the first run and the last restart.
+    """A timeline with one more state, never before the last one's time.
 
-    So it stays short, and a path of the table. A time before that of the last state, as after the
-    wall clock was set back, counts as that.
+    Of many restarts only the first run and the last restart are kept, a path of TRANSITIONS.
     """
     at = max(at, timeline[-1].time)
     restarted = [moment.state for moment in timeline[-2:]] == [State.RESTARTING, State.RUNNING]

@@ -1,13 +1,13 @@
-"""Which standbys a host starts and which it stops, given its pools and those that it has. Pure.
+"""Plan of the standbys that a host starts and stops. Pure.
 
-    a pool has          standbys of its newest spec that it lacks are started
-    too few             while older ones are ready, SURGE_PART of its size more than that live
-    older ones          each goes once one of the newest spec is ready instead of it
-    no room             an older one goes first, one at a time
-    too many            what is not ready goes first, then the older spec, then the younger
-    a drained host      all go, none is started
+    too few             standbys of the newest spec are started
+    older specs         surge: up to 1/SURGE_PART of the size above it while older ones are ready;
+                        each is stopped once one of the newest spec is ready to replace it
+    no room             an older one is stopped first, one at a time
+    too many            stopped first: not ready, then of an older spec, then younger
+    a drained host      all are stopped
 
-A standby in doubt is none of this: it may have been claimed.
+Standbys in doubt are left alone: they may have been claimed.
 """
 
 from collections import defaultdict
@@ -19,15 +19,12 @@ from agent.domain.pools import WarmPool
 from agent.domain.session import Session
 
 SURGE_PART = 4
-"""A pool of this many lives with one more than its size while its standbys are replaced."""
+"""A pool may exceed its size by 1/SURGE_PART, rounded up, while its standbys are replaced."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setback:
-    """Why a pool is not full: the cause, and before when nothing is started for it again.
-
-    `until` is in seconds of the monotonic clock, `delay` how long that was put off.
-    """
+    """The back-off of a pool whose standbys fail; `until` is in monotonic seconds."""
 
     cause: str
     delay: float = 0.0
@@ -36,11 +33,11 @@ class Setback:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What a host has of its pools.
+    """The standbys of a host.
 
-    `standbys` are live, not in doubt, not claimed and not stopped; `leaving` counts
-    those of each pool that are on their way out. `held_back` are pools for which nothing is
-    started for now; `cramped` those whose next standby had no room.
+    `standbys` are live, not in doubt, not claimed and not being stopped; `leaving` counts those
+    being stopped, by pool. `held_back` are pools in back-off; `cramped` those whose next standby
+    did not fit.
     """
 
     standbys: Iterable[Session]
@@ -52,14 +49,14 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`start` names the pool of each standby to start, the emptiest first; `stop` internal ids."""
+    """`start` has the pool of each standby to start, emptiest first; `stop` has internal ids."""
 
     start: tuple[str, ...] = ()
     stop: tuple[str, ...] = ()
 
 
 def plan(pools: Iterable[WarmPool], has: Holding) -> Plan:
-    """What to start and what to stop now."""
+    """What to start and stop now."""
     by_pool: dict[str, list[Session]] = defaultdict(list)
     for session in has.standbys:
         if session.standby is not None:
@@ -87,9 +84,9 @@ def plan(pools: Iterable[WarmPool], has: Holding) -> Plan:
 
 
 def set_back(before: Setback | None, cause: str, now: float) -> Setback:
-    """A pool whose standbys crash or do not start waits 1 s, and twice as long the next time.
+    """The back-off after a standby failed: 1 s, doubled each time.
 
-    Of several that fail while it waits, the first counts: they have one cause.
+    Failures during a back-off do not extend it: they have one cause.
     """
     if before is not None and now < before.until:
         return before
@@ -99,14 +96,14 @@ def set_back(before: Setback | None, cause: str, now: float) -> Setback:
 
 
 def _missing(pool: WarmPool, newest: list[Session], older: list[Session]) -> int:
-    """How many to start: also while older ones are ready, but not all of them at once then."""
+    """How many to start, within the surge while older ones are ready."""
     surge = -(-pool.size // SURGE_PART)
     room = pool.size + surge - len(newest) - sum(map(_is_ready, older))
     return max(0, min(pool.size - len(newest), room))
 
 
 def _surplus(found: list[Session], kept: int) -> list[Session]:
-    """Those to end so that this number is kept."""
+    """The standbys to stop so that `kept` remain."""
     if len(found) <= kept:
         return []
     found.sort(key=lambda each: (_is_ready(each), _revision(each), -each.create_time))

@@ -1,4 +1,4 @@
-"""The steps of the agent at which a test can break it (`tiltyard.runtime.failpoints`)."""
+"""Failpoints of the agent (`tiltyard.runtime.failpoints`)."""
 
 START_STEPS = (
     "start.reserved",
@@ -19,4 +19,4 @@ STOP_STEPS = (
 )
 REMOVAL_STEPS = ("container.removed", "discard.buried")
 STEPS = (*START_STEPS, *CLAIM_STEPS, *RESTART_STEPS, *STOP_STEPS, *REMOVAL_STEPS)
-"""Every step, in the order in which a session goes through them."""
+"""Every step, in the order of a session's life."""

@@ -1,1 +1,1 @@
-"""The agent put together: its parts are started in order and stopped in stages."""
+"""The agent's composition root."""

@@ -1,4 +1,4 @@
-"""The agent's parts put together, started in order and stopped in stages."""
+"""The agent: its components, started in order and stopped in stages."""
 
 import asyncio
 import contextlib
@@ -58,9 +58,9 @@ log = get_logger(__name__)
 
 VERSION = metadata.version("tiltyard")
 KEPT_FOR_THE_HOST_BYTES = 512 * MEBIBYTE
-"""Memory kept for the engine, the agent and the kernel when `ram` is not set."""
+"""Memory reserved for the engine, the agent and the kernel when `ram` is not set."""
 STAGE_SECONDS = 5.0
-"""Shutdown timeout of each part: ten of them are 50 s, the unit allows 60 s."""
+"""Shutdown timeout per component: ten of them take 50 s, the unit allows 60 s."""
 SOCKET_MODE = 0o660
 """Owner and group can start containers, which is equivalent to root; others cannot."""
 
@@ -78,7 +78,7 @@ class Daemon:
         supervision: Supervision | None = None,
         metrics: Metrics | None = None,
     ) -> None:
-        """Make the parts; `is_free` says whether nobody else on the host has a port."""
+        """`is_free` returns whether no other process uses a port."""
         self._config = config
         self._metrics = metrics or Metrics()
         self._engine = engine
@@ -114,10 +114,10 @@ class Daemon:
             feed=self._feed,
         )
         self.serving = asyncio.Event()
-        """Set once the socket answers; the records need not have been compared by then."""
+        """Set once the socket answers, possibly before reconciliation."""
 
     async def run(self) -> None:
-        """Serve. If one of the critical loops dies, so does the agent, and is started again."""
+        """Serve until cancelled. If a background task fails, the agent exits, to be restarted."""
         if self._config.failpoint:
             log.warning("a failpoint is active", name=self._config.failpoint)
         async with contextlib.AsyncExitStack() as stack:
@@ -125,7 +125,7 @@ class Daemon:
             stack.push_async_callback(_bounded, "engine", self._engine.close)
             stack.push_async_callback(_bounded, "conntrack", self._conntrack.close)
             stack.push_async_callback(_bounded, "usage", self._usage.close)
-            stack.push_async_callback(self._tls_ports.stop)  # it waits for nobody
+            stack.push_async_callback(self._tls_ports.stop)  # it never waits
             runtime = await self._make_runtime()
             await self._tls_ports.look()
             sessions = SessionManager(runtime, self._reservations)
@@ -168,7 +168,6 @@ class Daemon:
     def _loops(
         self, runtime: Runtime, sessions: SessionManager
     ) -> Iterator[tuple[str, Callable[[], Coroutine[None, None, None]]]]:
-        """Background tasks of the agent."""
         yield "reconciler", self._reconciler.run
         yield "listener", self._reconciler.listen
         yield "warm-pools", self._warm_pools.run
@@ -237,7 +236,7 @@ class Daemon:
             add_services=add_services,
             end_streams=self._feed.end,
         )
-        await self._records.run(_make_way, self._config.socket)
+        await self._records.run(_prepare_socket, self._config.socket)
         server.add_insecure_port(f"unix:{self._config.socket}")
         await server.start()
         await self._records.run(self._config.socket.chmod, SOCKET_MODE)
@@ -268,7 +267,7 @@ class Daemon:
         )
 
     def _learn(self, info: EngineInfo) -> None:
-        """Record what the engine reports, and derive settings that are not set."""
+        """Apply the engine's description."""
         self._info = info
         self._reservations.capacity.set_total(self._allocatable())
         self._reservations.disks.watch(info.data_root)
@@ -277,7 +276,7 @@ class Daemon:
         self._feed.host_changed()
 
     def _allocatable(self) -> Resources:
-        """Resources by the settings; zero if not set and the engine has not answered."""
+        """Allocatable resources: settings, else the engine's, else zero."""
         config, info = self._config, self._info
         cpus, memory = config.cpu, (config.ram or 0) * MEBIBYTE
         if cpus is None:
@@ -322,7 +321,7 @@ class Daemon:
 
 
 async def _bounded(name: str, close: Callable[[], Awaitable[object]]) -> None:
-    """Stop a part, within STAGE_SECONDS; the process's end releases the rest."""
+    """Stop a component within STAGE_SECONDS."""
     try:
         async with asyncio.timeout(STAGE_SECONDS):
             await close()
@@ -330,11 +329,8 @@ async def _bounded(name: str, close: Callable[[], Awaitable[object]]) -> None:
         log.warning("a part did not stop in time", part=name, seconds=STAGE_SECONDS)
 
 
-def _make_way(path: Path) -> None:
-    """Make the socket's folder, and remove a socket that a killed agent left.
-
-    RuntimeError when an agent serves there.
-    """
+def _prepare_socket(path: Path) -> None:
+    """Create the socket's folder, and remove a stale socket unless another agent serves it."""
     path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
     with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
         probe.connect(str(path))

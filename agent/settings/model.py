@@ -1,4 +1,4 @@
-"""The agent's settings: one TOML file, every key overridable by environment, read once."""
+"""The agent's settings: a TOML file, overridden by environment variables."""
 
 import ipaddress
 import os
@@ -26,12 +26,12 @@ from tiltyard.runtime.settings import (
 )
 
 LARGEST_SPOOL_BYTES = 101_000_000
-"""The largest artifact as it waits on disk: bytes that cannot be packed grow by 0.04 %."""
+"""The largest artifact on disk: incompressible data grows by 0.04 %."""
 ENVIRONMENT_PREFIX = "TILTYARD_AGENT_"
 SMALLEST_PORT = 1024
 MOST_CORES = 100_000
 MOST_MEBIBYTES = 1 << 30
-"""No host has as much, and the contract with control planes can say it."""
+"""Above any host, within the range of the wire format."""
 
 _PORT_RANGE = re.compile(r"([0-9]{1,5})-([0-9]{1,5})", re.ASCII)
 
@@ -53,7 +53,6 @@ def _reachable(value: str) -> None:
 
 
 def _checked(check: Callable[[str], object]) -> AfterValidator:
-    """Keep a text as it is, unless the check raises ValueError."""
 
     def keep(value: str) -> str:
         check(value)
@@ -63,7 +62,7 @@ def _checked(check: Callable[[str], object]) -> AfterValidator:
 
 
 def ports_of(text: str) -> tuple[int, int]:
-    """The first and the last of a range of ports; ValueError when it is none for sessions."""
+    """The first and last port of a range; raises ValueError."""
     found = _PORT_RANGE.fullmatch(text)
     first, last = (int(found[1]), int(found[2])) if found else (0, 0)
     if not SMALLEST_PORT <= first <= last <= 65535:
@@ -72,10 +71,10 @@ def ports_of(text: str) -> tuple[int, int]:
 
 
 def default_public_address() -> str:
-    """The address of the default route; ValueError when there is none."""
+    """The source address of the default route; raises ValueError if there is none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            # Connecting a datagram socket sends nothing; it only asks the routing table.
+            # Connecting a UDP socket sends nothing, it only looks up the route.
             probe.connect(("192.0.2.1", 9))
         except OSError:
             raise ValueError("must be set: there is no default route") from None
@@ -90,10 +89,10 @@ Bridge = Annotated[str, Field(pattern="^[A-Za-z0-9_.-]{1,15}$")]
 
 
 class AgentConfig(Settings):
-    """The settings of one agent; docs/operations.md says what each is for.
+    """The agent's settings, described in docs/operations.md.
 
-    `cpu` in cores, `ram`, `disk_reserve` and `session_disk` in MiB, spans in seconds unless the
-    name says hours or days.
+    `cpu` in cores; `ram`, `disk_reserve` and `session_disk` in MiB; durations in seconds unless
+    named otherwise.
     """
 
     state_dir: Absolute = Path("/var/lib/tiltyard-agent")
@@ -138,7 +137,7 @@ class AgentConfig(Settings):
     failpoint: Annotated[str, _checked(lambda value: failpoint(value, STEPS))] = ""
 
     def mistakes(self) -> Iterator[Mistake]:
-        """Check the keys that go together, and listeners against the ports of sessions."""
+        """Check keys that depend on each other, and listeners against `port_range`."""
         yield from both_or_none((), tls_certificate=self.tls_certificate, tls_key=self.tls_key)
         first, last = self.ports()
         for key in ("rpc_listen", "metrics_listen"):
@@ -146,23 +145,23 @@ class AgentConfig(Settings):
                 yield Mistake((key,), f"its port is within port_range, {self.port_range}")
 
     def ports(self) -> tuple[int, int]:
-        """The first and the last host port."""
+        """The first and last host port."""
         return ports_of(self.port_range)
 
     def announced(self) -> str:
-        """Where the control plane dials this host, once it is enrolled."""
+        """The address at which the control plane calls this host once it is enrolled."""
         public = self.public_address
         host = f"[{public}]" if ":" in public else public
         return self.rpc_address or f"{host}:{self.rpc_listen.rpartition(':')[2]}"
 
     def certificate_files(self) -> CertificateFiles | None:
-        """What TLS ports are served with."""
+        """The certificate of TLS ports, if set."""
         if self.tls_certificate is None or self.tls_key is None:
             return None
         return CertificateFiles(self.tls_certificate, self.tls_key)
 
     def firewall(self) -> firewall_rules.Plan:
-        """What sessions may reach."""
+        """Firewall rules of sessions."""
         return firewall_rules.Plan(
             bridges=self.firewall_bridges,
             blocked=tuple(map(ipaddress.ip_network, self.firewall_blocked)),
@@ -172,15 +171,15 @@ class AgentConfig(Settings):
         )
 
     def pinged(self) -> tuple[str, ...]:
-        """The addresses for latency measurement: as set, else the public one if it is IPv4."""
+        """Addresses for latency measurement; by default the public one if it is IPv4."""
         public = ipaddress.ip_address(self.public_address)
         return self.latency_addresses or ((str(public),) if public.version == 4 else ())
 
 
 def load_config(path: Path | None, environment: Mapping[str, str] = os.environ) -> AgentConfig:
-    """Read the settings; without a path no file. Blocks.
+    """Read the settings, without a path from the environment only. Blocks.
 
     Raises:
-        SettingsError: With all that is wrong.
+        SettingsError: With all mistakes.
     """
     return read_settings(AgentConfig, path, environment, ENVIRONMENT_PREFIX)

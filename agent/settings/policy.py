@@ -1,7 +1,7 @@
-"""What this host does for its control plane, and no more: the host's own policy file.
+"""The host policy: limits that the host enforces on its control plane.
 
-A control plane that is taken over can order no more on this host than this file allows. Privileged
-containers, mounts of the host's files and devices are not in the contract at all.
+A compromised control plane can do no more on this host than its policy file allows. The protocol
+has no privileged containers, host mounts or devices at all.
 """
 
 import stat
@@ -37,15 +37,15 @@ def _registry(entry: str) -> str:
 
 
 class PolicyError(SettingsError):
-    """The policy cannot be read or does not fit; the text says what to fix."""
+    """The policy cannot be read or is invalid; the text says what to fix."""
 
 
 class Policy(Settings):
-    """Limits of what may be asked of this host; what is left out is not limited.
+    """Limits of requests to this host; an unset one does not apply.
 
-    Only `host_network` has to be allowed: a session in the host's network reaches whatever listens
-    on its loopback. `allowed_registries` are `host[:port]`, in whatever case; `max_cpu` in cores,
-    `max_ram` and `max_disk` in MiB, and `max_gpus` are those of one session's limits.
+    `host_network` is denied by default: such a session reaches everything on the host's loopback.
+    `allowed_registries` are `host[:port]`, case-insensitive; `max_cpu` in cores, `max_ram` and
+    `max_disk` in MiB, and `max_gpus` apply per session.
     """
 
     allowed_registries: tuple[Annotated[str, AfterValidator(_registry)], ...] | None = None
@@ -56,10 +56,10 @@ class Policy(Settings):
     host_network: bool = False
 
     def check_image(self, image: str) -> None:
-        """Refuse an image of a registry that is not allowed.
+        """Check that an image's registry is allowed.
 
         Raises:
-            NotAllowedError: The policy does not list it.
+            NotAllowedError: It is not listed.
         """
         registry = image.partition("/")[0]
         allowed = self.allowed_registries
@@ -69,10 +69,10 @@ class Policy(Settings):
             )
 
     def check_spec(self, spec: SessionSpec) -> None:
-        """Refuse a session beyond the limits.
+        """Check a session against the limits.
 
         Raises:
-            NotAllowedError: It names the limit.
+            NotAllowedError: It exceeds one.
         """
         self.check_image(spec.image)
         if spec.network_mode is NetworkMode.HOST and not self.host_network:
@@ -91,10 +91,10 @@ class Policy(Settings):
 
 
 def load_policy(path: Path | None) -> Policy:
-    """Read the policy; without a file nothing is limited but the use of the host's network.
+    """Read the policy; without a file only `host_network` is denied.
 
     Raises:
-        PolicyError: It cannot be read, or others than its owner may write it.
+        PolicyError: It cannot be read, is invalid, or is writable by group or others.
     """
     if path is None:
         return Policy()

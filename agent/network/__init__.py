@@ -1,1 +1,1 @@
-"""Host ports, and what may reach what."""
+"""Host ports, firewall, connection tracking and TLS termination."""

@@ -1,7 +1,7 @@
-"""Whether a session's processes have bound its ports: seen from outside, no game has to say so.
+"""Checks from outside whether a session's processes have bound its ports.
 
-Reading a table in /proc/<pid>/net takes time quadratic in its sockets, so that is bounded.
-sock_diag would list a single port, but within a container's network it takes CAP_SYS_ADMIN.
+Reading /proc/<pid>/net takes time quadratic in the number of sockets, so it is bounded. sock_diag
+can list a single port, but needs CAP_SYS_ADMIN in a container's network.
 """
 
 import re
@@ -17,30 +17,28 @@ from tiltyard.contract import NetworkMode, Protocol
 from tiltyard.runtime.tasks import Threads
 
 MOST_SOCKETS = 8192
-"""Of one table; beyond, a look fails. This many take the kernel 0.1 s, twice as many 0.4 s."""
+"""Per table; with more, the check fails. 8,192 take the kernel 0.1 s, twice that 0.4 s."""
 LOOKS_AT_ONCE = 4
-"""So that a session with few sockets does not wait for one with many."""
+"""Keeps a session with few sockets from waiting for one with many."""
 
 _PROC = Path("/proc")
 _FAMILIES = ("", "6")
-"""Ends of the names of files about IPv4 and IPv6."""
+"""File name suffixes for IPv4 and IPv6."""
 _READ_BYTES = 1 << 16
-"""More than the kernel gives at once, which is a page."""
-
-
+"""The kernel returns at most a page per read."""
 _STATES = {Protocol.TCP: "0A", Protocol.UDP: "07"}
 """TCP_LISTEN and TCP_CLOSE of the kernel's net/tcp_states.h."""
 _SOCKET = re.compile(
     r"^ *\d+: ([0-9A-F]{8}|[0-9A-F]{32}):([0-9A-F]{4}) [0-9A-F]+:[0-9A-F]{4} ([0-9A-F]{2}) ",
     re.MULTILINE,
 )
-"""Local address and port, those of the other side, and the state."""
+"""Local address, local port and state of a socket."""
 _IN_USE = r"^{}: inuse (\d+)"
 _WORD_DIGITS = 8
 
 
 class Bindings:
-    """Looks at sockets, on threads of its own."""
+    """Checks bound ports, on its own threads."""
 
     def __init__(self, proc: Path = _PROC) -> None:
         self._proc = proc
@@ -49,13 +47,11 @@ class Bindings:
     async def all_bound(
         self, process: Process, network_mode: NetworkMode, ports: Sequence[Port]
     ) -> bool:
-        """Return whether players can reach every port of a container, by its first process.
-
-        False when that has ended.
+        """Return whether players can reach every port of the container; False if `process` ended.
 
         Raises:
             OSError: The kernel does not answer.
-            TooManySocketsError: A port was not among MOST_SOCKETS of a table.
+            TooManySocketsError: A port was not among the first MOST_SOCKETS of a table.
         """
         return await self._threads.run(self._look, process, network_mode, ports)
 
@@ -72,10 +68,7 @@ class Bindings:
 
 
 def _bound_in_namespace(net: Path, ports: Sequence[Port]) -> bool:
-    """Look at the sockets of a network namespace, which a container has for itself.
-
-    `net` is the folder in /proc about it.
-    """
+    """`net`: the folder /proc/<pid>/net of the container's own network namespace."""
     numbers: dict[Protocol, set[int]] = defaultdict(set)
     for port in ports:
         numbers[port.protocol].add(port.container)
@@ -103,7 +96,7 @@ def _all_in(net: Path, protocol: Protocol, wanted: Iterable[int]) -> bool:
 
 
 def _bound_on_host(pid: int, ports: Sequence[Port]) -> bool:
-    """Check the ports of the process's environment; TLS ports on loopback."""
+    """Check the ports passed to the process in its environment; TLS ports on loopback."""
     group = group_of(pid)
     return all(
         is_bound_by(group, port.protocol, port.own, loopback=port.tls, most=MOST_SOCKETS)
@@ -112,10 +105,7 @@ def _bound_on_host(pid: int, ports: Sequence[Port]) -> bool:
 
 
 def _pages(path: Path) -> Iterator[str]:
-    """Whole lines of a file about a process's network, as many at a time as the kernel gives.
-
-    Nothing when the process or IPv6 is not there.
-    """
+    """Yield whole lines of a /proc file, a read at a time; nothing if it does not exist."""
     try:
         with path.open("rb", buffering=0) as file:
             rest = b""
@@ -129,10 +119,7 @@ def _pages(path: Path) -> Iterator[str]:
 def bound_ports(
     table: str, protocol: Protocol, wanted: Container[int] = range(1 << 16)
 ) -> frozenset[int]:
-    """Those of the wanted ports that players can reach, by lines of `udp`, `udp6`, `tcp`, `tcp6`.
-
-    The address of a socket is read only where its port is wanted.
-    """
+    """Return the wanted ports that players can reach, from lines of /proc/net/{udp,tcp}[6]."""
     return frozenset(
         number
         for address, port, state in _SOCKET.findall(table)
@@ -143,17 +130,16 @@ def bound_ports(
 
 
 def sockets_in_use(counts: str, table: str) -> int:
-    """How many sockets a table has, by the text of `sockstat` or `sockstat6`.
+    """Read the number of sockets of a table from the text of `sockstat` or `sockstat6`.
 
-    The kernel goes through all of the machine's connections to write `tcp` for a container, and
-    has these numbers at hand.
+    Cheaper than a container's `tcp`, for which the kernel scans all connections of the machine.
     """
     found = re.search(_IN_USE.format(table.upper()), counts, re.MULTILINE)
     return 0 if found is None else int(found[1])
 
 
 def _address(digits: str) -> bytes:
-    """The bytes of an address; the kernel writes each word of 4 as its own byte order has it."""
+    """Decode an address, which the kernel writes in 4-byte words of its own byte order."""
     return b"".join(
         int(digits[at : at + _WORD_DIGITS], 16).to_bytes(4, sys.byteorder)
         for at in range(0, len(digits), _WORD_DIGITS)

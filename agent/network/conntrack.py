@@ -1,9 +1,8 @@
-"""Forgets how datagrams to a host port were routed before the port was published.
+"""Flushes connection tracking entries of UDP flows to a host port that is published.
 
-The kernel decides where a flow of UDP goes when its first datagram arrives and keeps to it while
-more come, so a player who was sending before the container started would be routed past it.
-Deleting the flow's entry in the connection tracking table takes CAP_NET_ADMIN; the next datagram
-makes a new one by the rules as they are now.
+The kernel routes a UDP flow once, at its first datagram. A player who was sending before the
+container started would be routed past it until the flow's entry is deleted, which needs
+CAP_NET_ADMIN.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ from tiltyard.runtime.tasks import Threads
 log = get_logger(__name__)
 
 WAIT_SECONDS = 2.0
-"""The longest delay of a start; a port in a table of 220,000 entries takes 0.15 s."""
+"""Maximum delay of a start; one port in a table of 220,000 entries takes 0.15 s."""
 
 _NETLINK_NETFILTER = 12
 _CONNTRACK = 1 << 8
@@ -32,29 +31,26 @@ _FAMILY = struct.Struct("=BxH")
 """Address family, version 0, resource 0."""
 
 _ORIGINAL, _ID, _FILTER = 1, 12, 25
-"""CTA_TUPLE_ORIG: the flow's addresses as its sender knows them; CTA_ID; CTA_FILTER."""
+"""CTA_TUPLE_ORIG (addresses from the sender's view), CTA_ID, CTA_FILTER."""
 _TRANSPORT = 2
 _NUMBER, _TO_PORT = 1, 3
-"""Within a tuple's CTA_TUPLE_PROTO: the protocol's number and the destination port."""
+"""CTA_PROTO_NUM and CTA_PROTO_DST_PORT."""
 _ORIGINAL_FLAGS, _REPLY_FLAGS = 1, 2
 _BY_NUMBER_AND_TO_PORT = 1 << 3 | 1 << 5
 
 
 class Conntrack:
-    """Forgets flows on a thread of its own, and knows whether it could."""
+    """Flushes flows on its own thread, and records failures."""
 
     def __init__(self) -> None:
         self._threads = Threads(1, "conntrack")
         self.failures = 0
-        """How often it failed since the agent started."""
+        """Failures since the agent started."""
         self.warnings: tuple[str, ...] = ()
-        """What the host's report says while it fails; empty when the last try did not."""
+        """Warnings for the host's report; empty after a success."""
 
     async def forget(self, ports: Sequence[Port]) -> None:
-        """Forget all flows to the UDP ports among these, IPv4 and IPv6.
-
-        Never fails: a session is worth more than the player who was there before it.
-        """
+        """Flush all flows to the UDP ports among `ports`, IPv4 and IPv6. Best effort."""
         numbers = sorted({port.host for port in ports if port.protocol is Protocol.UDP})
         if not numbers:
             return
@@ -67,7 +63,7 @@ class Conntrack:
             self.warnings = ()
 
     async def close(self) -> None:
-        """Wait for the work in progress, each request of which has a deadline."""
+        """Wait for the work in progress, which is bounded by deadlines."""
         await self._threads.close()
 
     def _failed(self, cause: str) -> None:
@@ -95,11 +91,9 @@ def forget_udp_flows(ports: Iterable[int]) -> None:
 
 
 def forget_flows(kernel: socket.socket, family: int, port: int) -> None:
-    """List what matches and delete one after the other.
+    """List the matching flows and delete each by its id; flows that are already gone are ignored.
 
-    Kernels before 5.8 list everything, so the match is made here, too. An entry that is gone by
-    then is no failure, nor is one of the same addresses that is younger than the list: it has
-    another id.
+    Kernels before 5.8 ignore the filter and list everything, so entries are matched here as well.
     """
     listed = _asked(kernel, _GET, netlink.DUMP, family, _match(port))
     for entry in [entry for entry in map(attributes, listed) if _is_udp_to(entry, port)]:
@@ -129,6 +123,6 @@ def _is_udp_to(entry: Mapping[int, bytes], port: int) -> bool:
 def _asked(
     kernel: socket.socket, kind: int, flags: int, family: int, body: bytes
 ) -> Iterator[bytes]:
-    """Send one request and yield the attributes of each message of the answer, to its end."""
+    """Send one request and yield the attributes of each message of the response."""
     for answer in netlink.asked(kernel, kind, flags, _FAMILY.pack(family, 0) + body):
         yield answer[_FAMILY.size :]

@@ -1,7 +1,4 @@
-"""The host's firewall: our rules put in, compared and taken out by the host's own iptables.
-
-Whichever variant of it Docker Engine finds, legacy or nft, we find, too. Everything here blocks.
-"""
+"""Adds, checks and removes firewall rules with the host's iptables, legacy or nft. Blocks."""
 
 import subprocess
 from collections.abc import Callable
@@ -12,9 +9,9 @@ from agent.network.firewall_rules import Plan, Table, tables
 from tiltyard.contract import Protocol
 
 LOCK_SECONDS = 5
-"""How long to wait for other programs that write rules."""
+"""Timeout of the lock that programs hold while they write rules."""
 TOOL_SECONDS = 15.0
-"""For one run of a tool: the wait for the lock, and 8,000 rules, which take less than a second."""
+"""Timeout of one run of a tool, including LOCK_SECONDS; 8,000 rules take less than a second."""
 
 _TOOLS = {4: "iptables", 6: "ip6tables"}
 _NAMES = {4: "IPv4", 6: "IPv6"}
@@ -25,11 +22,11 @@ _TRIES = 3
 
 
 class FirewallError(Exception):
-    """A tool of the host failed; the text says which and why."""
+    """A tool of the host failed; the text names the tool and the cause."""
 
 
 class Firewall:
-    """The firewall of this network namespace, with the rules of one plan."""
+    """The rules of one plan in the firewall of this network namespace."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -47,7 +44,7 @@ class Firewall:
         return self._change(lambda filters, _: firewall_rules.to_remove(filters))
 
     def problems(self) -> list[str]:
-        """Missing rules, a clause each; raises FirewallError if that cannot be determined."""
+        """List missing rules, one clause each; raises FirewallError if they cannot be read."""
         return [
             f"{_NAMES[version]}: {problem}"
             for version in _versions()
@@ -57,7 +54,7 @@ class Firewall:
         ]
 
     def led_ports(self, version: int) -> frozenset[tuple[Protocol, int]] | None:
-        """Host ports that Docker Engine leads to containers; None when it keeps no such rules."""
+        """Return the host ports with a DNAT rule of Docker Engine; None without its chain."""
         return firewall_rules.led_ports(_read(version, "nat"))
 
     def _change(self, lines: Callable[[Table, int], str]) -> bool:

@@ -1,8 +1,8 @@
-"""The firewall rules that keep sessions from their host and its network. Pure.
+"""The firewall rules that isolate sessions from their host and its network. Pure.
 
 Packets of sessions are identified by their bridge; those to the host pass INPUT, others
-DOCKER-USER. Each rule carries a mark in its comment, a hash of it and of all before it in its
-chain: versions of iptables print the same rule in different words, so the marks are compared.
+DOCKER-USER. Versions of iptables print the same rule differently, so rules are compared by a mark
+in their comment: a hash of the rule and of all rules before it in its chain.
 """
 
 import hashlib
@@ -16,14 +16,14 @@ from tiltyard.contract import Protocol
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 Table = Mapping[str, Sequence[str]]
-"""The rules of each chain of one table, in the words of iptables after `-A CHAIN`."""
+"""The rules of each chain of one table, as iptables-save prints them after `-A CHAIN`."""
 
 FORWARD_CHAIN, INPUT_CHAIN = "TILTYARD-FORWARD", "TILTYARD-INPUT"
 METADATA: tuple[Network, ...] = (ip_network("169.254.0.0/16"), ip_network("fd00:ec2::254/128"))
 """Metadata services of clouds, which contain credentials."""
 
 _USER_CHAIN = "DOCKER-USER"
-"""What Docker Engine asks first of all, and leaves to others to fill."""
+"""Docker Engine jumps here before its own rules, for rules of the operator."""
 _MARK = re.compile(r'--comment "?tiltyard:([0-9a-f]{12})"?(?: |$)')
 _DECIDES = re.compile(r"(?:^| )-j (?:ACCEPT|RETURN)(?: |$)")
 _LEADS = re.compile(r"-p (tcp|udp) .*--dport (\d+) .*-j DNAT")
@@ -33,7 +33,7 @@ _REFUSE = {
     6: "-j REJECT --reject-with icmp6-port-unreachable",
 }
 _NEIGHBOURS = ("135", "136")
-"""ICMPv6 types by which a container and its bridge find each other."""
+"""ICMPv6 types of neighbour discovery between a container and its bridge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,10 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What sessions on `bridges` may reach beyond the public networks.
+    """What sessions on `bridges` may reach.
 
-    `blocked` comes on top of METADATA. `ports`, first and last, are those of sessions: on
-    `public_address` they are public, also for sessions of the same host.
+    `blocked` is in addition to METADATA. `ports`, first and last, is the range of session ports;
+    on `public_address`, sessions of the same host can reach it as well.
     """
 
     bridges: tuple[str, ...]
@@ -61,7 +61,7 @@ class Plan:
 
 
 def service(text: str) -> Service:
-    """Read `ADDRESS:PORT/PROTOCOL`, IPv6 addresses in brackets; raises ValueError."""
+    """Parse `ADDRESS:PORT/PROTOCOL`, IPv6 addresses in brackets; raises ValueError."""
     found = _SERVICE.fullmatch(text)
     if found is None or not 1 <= int(found[3]) <= 65535:
         raise ValueError(f"{text!r} is not of the form ADDRESS:PORT/tcp or ADDRESS:PORT/udp")
@@ -70,7 +70,7 @@ def service(text: str) -> Service:
 
 
 def rules(plan: Plan, version: int) -> dict[str, tuple[str, ...]]:
-    """The rules of our chains for IPv4 or IPv6, each with its mark; none without bridges."""
+    """Return the rules of our chains for IPv4 or IPv6, with marks; none without bridges."""
     if not plan.bridges:
         return {}
     forward: list[str] = []
@@ -109,7 +109,7 @@ def rules(plan: Plan, version: int) -> dict[str, tuple[str, ...]]:
 
 
 def tables(dump: str) -> dict[str, dict[str, list[str]]]:
-    """Read what iptables-save prints: the chains of each table."""
+    """Parse the output of iptables-save into the chains of each table."""
     found: dict[str, dict[str, list[str]]] = {}
     chains: dict[str, list[str]] = {}
     for line in dump.splitlines():
@@ -124,7 +124,7 @@ def tables(dump: str) -> dict[str, dict[str, list[str]]]:
 
 
 def problems(table: Table, wanted: Mapping[str, Sequence[str]]) -> list[str]:
-    """What of the rules is not in the table `filter`, a clause each."""
+    """List the rules that are missing in the table `filter`, one clause each."""
     found = [
         f"{chain} is missing" if chain not in table else f"{chain} has other rules"
         for chain, ours in wanted.items()
@@ -140,10 +140,10 @@ def problems(table: Table, wanted: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def to_apply(table: Table, wanted: Mapping[str, Sequence[str]]) -> str:
-    """What iptables-restore has to read for the rules to be there; nothing when they are.
+    """Return input of iptables-restore that adds the wanted rules; empty if they are in place.
 
-    Naming a chain empties it, so it takes effect as a whole or not at all. When no rules are
-    wanted, those that are there go.
+    Naming a chain empties it, so a chain is replaced as a whole. Without wanted rules, existing
+    ones are removed.
     """
     if not wanted:
         return to_remove(table)
@@ -160,7 +160,7 @@ def to_apply(table: Table, wanted: Mapping[str, Sequence[str]]) -> str:
 
 
 def to_remove(table: Table) -> str:
-    """Input of iptables-restore that removes all our rules; empty if there are none."""
+    """Return input of iptables-restore that removes all our rules; empty if there are none."""
     lines = []
     for chain in (FORWARD_CHAIN, INPUT_CHAIN):
         lines += _withdrawn(table, chain)
@@ -170,7 +170,7 @@ def to_remove(table: Table) -> str:
 
 
 def led_ports(nat: Table) -> frozenset[tuple[Protocol, int]] | None:
-    """Host ports that Docker Engine leads to containers; None when it keeps no such rules here."""
+    """Return the host ports with a DNAT rule of Docker Engine; None without its chain."""
     if "DOCKER" not in nat:
         return None
     found = (_LEADS.search(rule) for rule in nat["DOCKER"])
@@ -191,7 +191,7 @@ def _marked(plain: Sequence[str]) -> tuple[str, ...]:
 
 
 def _marks(chain: Sequence[str]) -> list[str]:
-    """The mark of each rule, nothing for one that has none."""
+    """Return the mark of each rule, "" for a rule without one."""
     return [found[1] if (found := _MARK.search(rule)) else "" for rule in chain]
 
 

@@ -15,17 +15,17 @@ from tiltyard.runtime.tasks import Threads
 log = get_logger(__name__)
 
 LOOK_SECONDS = 10.0
-"""As often as records are compared with the engine."""
+"""Same period as the reconciliation of records with the engine."""
 PORTS_NAMED = 5
 
 HostPort = tuple[Protocol, int]
 
 
 class FirewallWatch:
-    """Compares on a thread of its own.
+    """Checks rules periodically, on its own thread.
 
-    `published` are the host ports that lead to containers now, of this version of IP; `notify` is
-    called when `warnings` have changed.
+    `published` returns the host ports that must have a rule for IP `version` now; `notify` is
+    called when `warnings` change.
     """
 
     def __init__(
@@ -48,13 +48,13 @@ class FirewallWatch:
         """Warnings for the host's report."""
 
     async def run(self) -> None:
-        """Look, for ever."""
+        """Check every LOOK_SECONDS, forever."""
         while True:
             await self.look()
             await self._clock.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Look once."""
+        """Check once."""
         found = await self._threads.run(self._look, self._published())
         if found != self.warnings:
             for warning in found:
@@ -65,7 +65,7 @@ class FirewallWatch:
             self._notify()
 
     async def close(self) -> None:
-        """Wait for a check in progress, each step of which has a deadline."""
+        """Wait for a check in progress, which is bounded by deadlines."""
         await self._threads.close()
 
     def _look(self, published: frozenset[HostPort]) -> tuple[str, ...]:
@@ -85,9 +85,9 @@ class FirewallWatch:
         )
 
     def _unreachable(self, published: frozenset[HostPort]) -> str:
-        """Name ports of running sessions that no rule leads to, at the second look.
+        """Warn of ports of running sessions without a rule in two consecutive checks.
 
-        The rules of a session that ends may be gone a moment before the agent knows of its end.
+        The rules of a session can disappear shortly before the agent sees its end.
         """
         led = self._firewall.led_ports(self._version)
         unled = frozenset() if led is None else published - led
@@ -103,7 +103,7 @@ class FirewallWatch:
 
 
 def published_ports(sessions: Iterable[Session]) -> frozenset[HostPort]:
-    """Host ports that Docker Engine leads to containers of these sessions while they run."""
+    """Return the host ports that Docker Engine publishes for the running sessions."""
     return frozenset(
         (port.protocol, port.host)
         for session in sessions

@@ -1,4 +1,4 @@
-"""How messages and attributes are laid out on netlink, the kernel's way to be asked."""
+"""Encodes and decodes netlink messages and attributes."""
 
 import os
 import socket
@@ -6,23 +6,23 @@ import struct
 from collections.abc import Iterator
 
 REQUEST, ACK, DUMP = 0x1, 0x4, 0x300
-"""Flags of a request: what every one has, one that is acknowledged, one that lists."""
+"""NLM_F_REQUEST, NLM_F_ACK, NLM_F_DUMP."""
 NESTED = 0x8000
-"""Flag of an attribute that is made of attributes."""
+"""NLA_F_NESTED: the attribute consists of attributes."""
 
 _KIND = 0x3FFF
 _ERROR, _DONE = 2, 3
 _MESSAGE = struct.Struct("=IHHII")
-"""Length with this header, type, flags, sequence, sender."""
+"""nlmsghdr: length including this header, type, flags, sequence, port id."""
 _ATTRIBUTE = struct.Struct("=HH")
 _ERRNO = struct.Struct("=i")
 _BUFFER = 1 << 16
 
 
 def asked(kernel: socket.socket, kind: int, flags: int, body: bytes) -> Iterator[bytes]:
-    """Send one request and yield the body of each message of the answer, to its end. Blocks.
+    """Send one request and yield the body of each message of the response. Blocks.
 
-    Raises the OSError that the kernel answers, or TimeoutError.
+    Raises the OSError that the kernel returns, or TimeoutError.
     """
     header = _MESSAGE.pack(_MESSAGE.size + len(body), kind, REQUEST | flags, 0, 0)
     kernel.send(header + body)
@@ -40,13 +40,13 @@ def asked(kernel: socket.socket, kind: int, flags: int, body: bytes) -> Iterator
 
 
 def attribute(kind: int, value: bytes) -> bytes:
-    """Write an attribute."""
+    """Encode an attribute."""
     header = _ATTRIBUTE.pack(_ATTRIBUTE.size + len(value), kind)
     return (header + value).ljust(_aligned(_ATTRIBUTE.size + len(value)), b"\0")
 
 
 def attributes(data: bytes) -> dict[int, bytes]:
-    """The attributes by kind, as bytes; nested ones consist of attributes."""
+    """Decode attributes to bytes by kind; nested ones consist of attributes."""
     found = {}
     while data:
         length, kind = _ATTRIBUTE.unpack_from(data)

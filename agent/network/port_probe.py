@@ -1,7 +1,7 @@
-"""Whether a process of this host has a port, found by binding it for a moment.
+"""Checks whether a port is in use, by binding it briefly.
 
-The engine looks only once it has made the container, at IPv4 alone where it publishes on that, and
-not at all when a container is in the host's network.
+The engine checks only after it has created the container, only IPv4 if it publishes there, and
+never for containers in the host's network.
 """
 
 import errno
@@ -18,17 +18,14 @@ _KINDS = {Protocol.TCP: socket.SOCK_STREAM, Protocol.UDP: socket.SOCK_DGRAM}
 
 
 class PortProbe:
-    """Binds ports of the address that session ports are published on; all of them if wildcard.
-
-    Does not block: nothing is sent, and a socket that never listened closes at once.
-    """
+    """Probes ports of the address that session ports are published on. Does not block."""
 
     def __init__(self, bind_address: str) -> None:
         address = ipaddress.ip_address(bind_address)
         self._addresses = _WILDCARDS if address.is_unspecified else (str(address),)
 
     def is_free(self, protocol: Protocol, port: int) -> bool:
-        """False when a process uses the port; if that is unknown, the engine decides."""
+        """Return False if a process uses the port; True if unknown: the engine checks later."""
         for address in self._addresses:
             if _in_use(protocol, address, port):
                 log.warning(
@@ -43,8 +40,7 @@ def _in_use(protocol: Protocol, address: str, port: int) -> bool:
     try:
         with socket.socket(family, _KINDS[protocol]) as probe:
             if protocol is Protocol.TCP:
-                # Closed connections that the kernel keeps for a minute do not block the port. For
-                # UDP the option means another thing: two sockets could have the port.
+                # Ignore connections in TIME_WAIT. For UDP, the option would share the port.
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

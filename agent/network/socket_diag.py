@@ -1,7 +1,7 @@
-"""Who has a port of the host's own network, asked of the kernel.
+"""Finds the owner of a port in the host's network by sock_diag.
 
-The kernel says of a socket in which control group it was made, and each container has one of its
-own. This takes no capability, unlike the open files of processes in /proc.
+The kernel reports the control group in which a socket was created, and each container has its own.
+Unlike reading open files in /proc, this needs no capability.
 """
 
 import ipaddress
@@ -20,25 +20,25 @@ _NETLINK_SOCK_DIAG = 4
 _BY_FAMILY = 20
 """SOCK_DIAG_BY_FAMILY."""
 _REQUEST = struct.Struct("=BBxxIHxx44x")
-"""inet_diag_req_v2 and its sockid: family, protocol, states, local port as on the wire."""
+"""inet_diag_req_v2 with sockid: family, protocol, states, local port in network byte order."""
 _ANSWER = struct.Struct("=4xHxx16s48x")
 """inet_diag_msg: the local port, the local address."""
 _CGROUP_ID = 21
-"""INET_DIAG_CGROUP_ID: the control group of version 2, since Linux 5.8."""
+"""INET_DIAG_CGROUP_ID: cgroup v2, since Linux 5.8."""
 _GROUP = struct.Struct("=Q")
 _KINDS = {
     Protocol.TCP: (socket.IPPROTO_TCP, 1 << 10),
     Protocol.UDP: (socket.IPPROTO_UDP, 1 << 7),
 }
-"""The number of the protocol, and TCP_LISTEN or TCP_CLOSE in a set of states."""
+"""Protocol number, and the state bit of TCP_LISTEN or TCP_CLOSE."""
 _ADDRESS_BYTES = {socket.AF_INET: 4, socket.AF_INET6: 16}
 _PROC = Path("/proc")
 _CGROUP_ROOTS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
-"""Where version 2 is mounted: alone, or beside version 1."""
+"""Mount points of cgroup v2: alone, and beside v1."""
 
 
 class TooManySocketsError(OSError):
-    """A look ended without a result: there are more sockets than one look may read."""
+    """The network has more sockets than one check may read."""
 
     def __init__(self, most: int) -> None:
         super().__init__(f"its network has more than {most} sockets")
@@ -46,9 +46,9 @@ class TooManySocketsError(OSError):
 
 @dataclass(frozen=True, slots=True)
 class BoundSocket:
-    """A socket that takes what comes to its port; `group` is None where the kernel does not say.
+    """A socket that receives on its port.
 
-    `address` is the local one, 4 or 16 bytes.
+    `address`: local, 4 or 16 bytes; `group`: cgroup id, None if the kernel does not report it.
     """
 
     address: bytes
@@ -64,15 +64,14 @@ def is_bound_by(
     loopback: bool,
     most: int,
 ) -> bool:
-    """Return whether a socket of a control group has a port of this network. Blocks.
+    """Return whether a socket of a control group has bound a port of this network. Blocks.
 
-    It must be where players reach it, or, with `loopback`, where the agent does. If the kernel
-    does not report control groups, any owner of the port counts: it was free when the session got
-    it.
+    It must be reachable by players or, with `loopback`, by the agent. If the kernel does not
+    report control groups, any owner of the port counts: it was free when the session got it.
 
     Raises:
         OSError: The kernel does not answer.
-        TooManySocketsError: None of the first `most` sockets of the port is the one.
+        TooManySocketsError: None of the first `most` sockets of the port matches.
     """
     is_there = is_local if loopback else is_reachable
     for seen, found in enumerate(sockets_on(protocol, port)):
@@ -84,11 +83,7 @@ def is_bound_by(
 
 
 def sockets_on(protocol: Protocol, port: int) -> Iterator[BoundSocket]:
-    """All sockets that take what comes to a port of this network namespace. Blocks.
-
-    Raises:
-        OSError: The kernel does not answer.
-    """
+    """Yield the sockets that receive on a port of this network. Blocks; raises OSError."""
     number, states = _KINDS[protocol]
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
         kernel.settimeout(ANSWER_SECONDS)
@@ -102,10 +97,7 @@ def sockets_on(protocol: Protocol, port: int) -> Iterator[BoundSocket]:
 
 
 def group_of(pid: int) -> int | None:
-    """The control group of version 2 that a process is in; None where there is none. Blocks.
-
-    Its id is the number of its folder's inode.
-    """
+    """Return the cgroup v2 id of a process, its folder's inode number, or None. Blocks."""
     try:
         lines = (_PROC / str(pid) / "cgroup").read_text().splitlines()
     except OSError:
@@ -118,12 +110,12 @@ def group_of(pid: int) -> int | None:
 
 
 def is_reachable(address: bytes) -> bool:
-    """False for a loopback address, given its 4 or 16 bytes."""
+    """Return whether an address of 4 or 16 bytes is not a loopback address."""
     return not _ip(address).is_loopback
 
 
 def is_local(address: bytes) -> bool:
-    """True where 127.0.0.1 is reached, where the agent passes on what came to a TLS port."""
+    """Return whether 127.0.0.1 reaches the address; the agent forwards TLS ports there."""
     return _ip(address).is_unspecified or _ip(address) == ipaddress.ip_address("127.0.0.1")
 
 

@@ -1,7 +1,6 @@
 """The certificate with which a host terminates TLS: two files that are renewed externally.
 
-They are replaced one after the other, so that they may not match for a moment: the last valid pair
-stays in use until the next one is valid.
+They are not replaced atomically: the last valid pair stays in use until the files match again.
 """
 
 import ssl
@@ -15,21 +14,18 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from tiltyard.runtime.atomic_file import Signature, signature
 
 MAX_BYTES = 1 << 20
-"""A chain has some thousands."""
+"""A chain has a few thousand."""
 WARNED_DAYS = 14
-"""Left of a certificate when its renewal is late: those of 90 days are renewed 30 before."""
+"""Remaining days at which renewal is late; 90-day certificates are renewed 30 days before."""
 
 
 class UnfitCertificateError(ValueError):
-    """The files are no certificate to serve with; the text says why."""
+    """The files cannot be used as a certificate; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A certificate and its key, ready for handshakes; times in Unix time.
-
-    `signature` distinguishes its files from replacements.
-    """
+    """A loaded certificate and key; times in Unix time, `signature` identifies the files."""
 
     context: ssl.SSLContext
     begin_time: float
@@ -37,29 +33,25 @@ class Pair:
     signature: Signature
 
     def is_valid(self, now: float) -> bool:
-        """Return whether clients accept it."""
+        """Return whether the certificate is valid at `now`."""
         return self.begin_time <= now <= self.expire_time
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
-    """Where the chain and its key are."""
+    """Paths of the chain and its key."""
 
     certificate: Path
     key: Path
 
     def signature(self) -> Signature:
-        """Identify the files that the names lead to now. Blocks."""
+        """Identify the current files behind the paths. Blocks."""
         return signature(self.certificate, self.key)
 
     def load(self) -> Pair:
-        """Read both. Blocks.
-
-        Raises:
-            UnfitCertificateError: It says what is wrong with them.
-        """
+        """Load both files; raises UnfitCertificateError. Blocks."""
         try:
-            found = self.signature()  # first: what comes after it is looked at again
+            found = self.signature()  # first, so that later changes are noticed
             with self.certificate.open("rb") as file:
                 leaf = x509.load_pem_x509_certificate(file.read(MAX_BYTES))
             context = _context()
@@ -78,7 +70,7 @@ class CertificateFiles:
 
 
 def _context() -> ssl.SSLContext:
-    """TLS 1.2 and later, without renegotiation; an end of the connection ends TLS as well."""
+    """TLS 1.2 or later, without renegotiation; EOF without close_notify is accepted."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_IGNORE_UNEXPECTED_EOF
@@ -86,16 +78,16 @@ def _context() -> ssl.SSLContext:
 
 
 class HostCertificate:
-    """The pair in use, and what is wrong with the one in the files."""
+    """The pair in use, and the problem of the files, if any."""
 
     def __init__(self, files: CertificateFiles) -> None:
         self._files = files
         self.pair: Pair | None = None
         self.problem = ""
-        """Why the files are not what is in use; empty when they are."""
+        """Why the files are not in use; empty if they are."""
 
     def look(self, now: float) -> None:
-        """Take the files in, if they are others than those in use; `now` in Unix time. Blocks."""
+        """Load the files if they have changed; `now` in Unix time. Blocks."""
         try:
             if self.pair is None or self._files.signature() != self.pair.signature:
                 self.pair = self._fit(self._files.load(), now)
@@ -105,7 +97,7 @@ class HostCertificate:
             self.problem = ""
 
     def warnings(self, now: float) -> tuple[str, ...]:
-        """What the host's report says of it."""
+        """Return warnings for the host's report."""
         found = []
         if self.problem:
             kept = "the last one stays in use" if self.pair else "no TLS port is served"
@@ -117,7 +109,7 @@ class HostCertificate:
         return tuple(found)
 
     def _fit(self, found: Pair, now: float) -> Pair:
-        """One that clients refuse does not take the place of another."""
+        """Reject an expired or future certificate while another one is in use."""
         if self.pair is None or found.is_valid(now):
             return found
         why = beginning(found.begin_time, now) or _ending(found.expire_time, now)
@@ -125,12 +117,12 @@ class HostCertificate:
 
 
 def beginning(begin_time: float, now: float) -> str:
-    """When a certificate becomes valid, as part of a sentence; empty once it is."""
+    """Return `begins on DATE`; empty once the certificate is valid."""
     return f"begins on {_day(begin_time)}" if begin_time > now else ""
 
 
 def _ending(expire_time: float, now: float) -> str:
-    """When a certificate ends, as part of a sentence; empty while that is far."""
+    """Return `ends on DATE` or `ended on DATE`; empty while renewal is not late."""
     if expire_time < now:
         return f"ended on {_day(expire_time)}"
     if expire_time - now < WARNED_DAYS * 86400:

@@ -1,7 +1,7 @@
-"""How many connections the TLS ports of a host may have. Pure.
+"""Connection limits of a host's TLS ports. Pure.
 
-Connections beyond a limit are closed before their handshake. Handshakes in progress have a limit
-of their own, at which a new one replaces the oldest, so that idle clients block nobody.
+Connections over a limit are closed before the handshake. Handshakes in progress have their own
+limit, at which a new one replaces the oldest, so that idle clients cannot block others.
 """
 
 import ipaddress
@@ -13,13 +13,12 @@ from typing import TypeVar
 T = TypeVar("T")
 
 FILES_EACH = 4
-"""Of the agent's open files, for each connection that it may have: two are taken, and as many are
-left for sessions, logs and the engine."""
+"""Open files budgeted per connection: two for itself, two for sessions, logs and the engine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of connections, and of their time in seconds. Tests take smaller ones."""
+    """Limits of connection counts, and timeouts in seconds."""
 
     total: int = 4096
     per_port: int = 1024
@@ -27,19 +26,17 @@ class Limits:
     handshakes: int = 512
     handshake: float = 10.0
     dial: float = 5.0
-    """For a container on this host, which answers at once or not at all."""
+    """For a container on this host, which accepts at once or not at all."""
     half_closed: float = 60.0
-    """As long as the kernel keeps half of a connection whose program has closed it
-    (tcp_fin_timeout)."""
+    """Like tcp_fin_timeout, the kernel's default for half-closed connections."""
     unread: float = 120.0
-    """For a player to take some of what waits, or the game could never hang up on one who does
-    not; as long as one who is gone takes to be found."""
+    """For a player to acknowledge data (TCP_USER_TIMEOUT); as long as keepalive takes."""
     linger: float = 5.0
-    """For what a game sent last to get through, once its session has ended."""
+    """For a game's last data to be delivered after its session has ended."""
 
 
 class Gate:
-    """Counts connections: in total, of each port, of each address."""
+    """Counts connections in total, per port and per client address."""
 
     def __init__(self, limits: Limits) -> None:
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -48,10 +45,10 @@ class Gate:
         self._by_port: Counter[int] = Counter()
         self._by_caller: Counter[str] = Counter()
         self.open = 0
-        """Connections that were admitted and not released."""
+        """Connections that are admitted and not released."""
 
     def refusal(self, port: int, address: str) -> str:
-        """Admit and count a connection, or say which bound it is over."""
+        """Admit and count a connection (""), or return the limit that is reached."""
         caller = caller_of(address)
         if self.open >= self._total:
             return "this host's"
@@ -65,21 +62,20 @@ class Gate:
         return ""
 
     def release(self, port: int, address: str) -> None:
-        """Count a connection no more."""
+        """Stop counting a connection."""
         self.open -= 1
         _count_less(self._by_port, port)
         _count_less(self._by_caller, caller_of(address))
 
 
 def _count_less(counter: Counter[T], counted: T) -> None:
-    """One less; what has come to nothing is dropped, at no cost for the others."""
     counter[counted] -= 1
     if not counter[counted]:
         del counter[counted]
 
 
 def caller_of(address: str) -> str:
-    """What counts as one address: of IPv4 itself, of IPv6 the /64 that any host has."""
+    """Return the unit that is counted: an IPv4 address, or the IPv6 /64 of a host."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     mapped = ip.ipv4_mapped if ip.version == 6 else None
     if ip.version == 4 or mapped:

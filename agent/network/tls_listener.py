@@ -1,4 +1,4 @@
-"""One TLS port of a session: its listening socket and the connections to it."""
+"""One TLS port of a session: its listening socket and its connections."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ BACKLOG = 1024
 ACCEPTED_AT_ONCE = 16
 """Connections accepted before the event loop runs other tasks."""
 PAUSE_SECONDS = 1.0
-"""Pause of a port when the process or the kernel has no open files left."""
+"""Pause of a port when the process or the kernel is out of open files."""
 _KEEPALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60),
@@ -38,7 +38,7 @@ _NO_FILES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where plaintext goes: an address that is `process`'s while that lives."""
+    """Where plaintext goes: an address that belongs to `process` while it lives."""
 
     address: str
     port: int
@@ -47,12 +47,12 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all TLS ports of a host have in common."""
+    """State that all TLS ports of a host share."""
 
     gate: Gate
     limits: Limits
     context: Callable[[], ssl.SSLContext | None]
-    """That of the certificate in use."""
+    """Returns the context of the certificate in use."""
     lives: Callable[[Process], Awaitable[bool]]
     handshakes: dict[asyncio.Task[None], None] = field(default_factory=dict)
     """Handshakes in progress, oldest first."""
@@ -62,13 +62,13 @@ def bind(address: str, port: int) -> socket.socket:
     """Listen on a port.
 
     Raises:
-        PortTakenError: It cannot be had.
+        PortTakenError: The port cannot be bound.
     """
     family = socket.AF_INET6 if ipaddress.ip_address(address).version == 6 else socket.AF_INET
     listener = None
     try:
         listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        # Earlier connections, as of a former agent, do not block the port.
+        # Connections of an earlier agent in TIME_WAIT do not block the port.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -83,7 +83,7 @@ def bind(address: str, port: int) -> socket.socket:
 
 
 class TlsListener:
-    """Serves one port until it is closed; what comes while there is no destination is closed."""
+    """Serves one port until closed; without a destination, new connections are closed."""
 
     def __init__(self, listener: socket.socket, shared: Shared) -> None:
         self._loop = asyncio.get_running_loop()
@@ -97,7 +97,7 @@ class TlsListener:
         task_context("session").run(self._loop.add_reader, listener, self._accept)
 
     def close(self) -> set[asyncio.Task[None]]:
-        """Stop accepting, and return the open connections to be closed by the caller."""
+        """Stop accepting; return the open connections, which the caller must close."""
         self.destination = None
         if self._resume is not None:
             self._resume.cancel()
@@ -119,7 +119,7 @@ class TlsListener:
                         PAUSE_SECONDS, self._loop.add_reader, self._socket, self._accept
                     )
                     return
-                continue  # it is gone again
+                continue  # the client has already gone
             self._admit(connection, address)
 
     def _admit(self, connection: socket.socket, address: str) -> None:
@@ -170,10 +170,9 @@ class TlsListener:
             log.debug("connection broke", port=self._port, error=str(broken.exceptions[0]))
 
     async def _dialled(self) -> socket.socket | None:
-        """A connection to the game; None when it does not listen, or is another's by now.
+        """Connect to the game; None if it does not listen or its process has ended.
 
-        An address is another container's soon after its own has ended. So the process must live
-        after the connection is made.
+        Addresses are reused, so the process must be alive after the connection was made.
         """
         destination = self.destination
         if destination is None:

@@ -1,8 +1,7 @@
-"""TLS ports: the agent ends TLS on the host port and passes plaintext on to the session.
+"""TLS ports: the agent terminates TLS on the host port and forwards plaintext to the session.
 
-The agent dials the container's own address on its bridge, which changes with each start, or in the
-host's network the inner port on 127.0.0.1. It listens from before the container is made until the
-session has ended. Connections end with the agent's process.
+It dials the container's address on its bridge, which changes with each start, or 127.0.0.1 in the
+host's network. It listens from before the container is created until the session has ended.
 """
 
 import asyncio
@@ -27,17 +26,17 @@ from tiltyard.runtime.logging.events import get_logger
 log = get_logger(__name__)
 
 LOOK_SECONDS = 10.0
-"""Between two looks at the certificate's files, and two tries to have a port."""
+"""Between checks of the certificate's files, and between attempts to bind missing ports."""
 LOAD_SECONDS = 5.0
-"""For one look: the files may be on a disk that hangs."""
+"""Timeout of reading the files, whose disk may hang."""
 LOOPBACK = "127.0.0.1"
 
 
 class TlsPorts:
     """The TLS ports of one host's sessions.
 
-    Without `files` there are none, but for those of sessions from before. `notify` is called when
-    `available` or `warnings` have changed.
+    Without `files`, only sessions from before a restart have any. `notify` is called when
+    `available` or `warnings` change.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class TlsPorts:
         self._shared = Shared(Gate(self._limits), self._limits, self._context, self._lives)
         self._listeners: dict[str, dict[Port, TlsListener]] = {}
         self._missing: dict[str, Session] = {}
-        """Sessions from before of which a port could not be had yet."""
+        """Adopted sessions with a port that could not be bound yet."""
         self._ending: set[asyncio.Task[None]] = set()
         self._files_thread = ThreadPoolExecutor(1, "tls-files")
         self._process_thread = ThreadPoolExecutor(1, "tls-processes")
@@ -67,11 +66,7 @@ class TlsPorts:
     # -- for sessions --------------------------------------------------------------------------
 
     def check(self, spec: SessionSpec) -> None:
-        """Refuse a session whose TLS ports would not be served.
-
-        Raises:
-            NoCertificateError: There is none that clients take.
-        """
+        """Raise NoCertificateError if the session needs TLS ports and none can be served."""
         if any(port.tls for port in spec.ports) and not self.available:
             raise NoCertificateError
 
@@ -79,8 +74,8 @@ class TlsPorts:
         """Listen on every TLS port of a session, or on none.
 
         Raises:
-            NoCertificateError: There is none that clients take.
-            PortTakenError: Another process has one of them.
+            NoCertificateError: There is no valid certificate.
+            PortTakenError: Another process uses a port.
         """
         self.close(session.internal_id)
         self.check(session.spec)
@@ -91,7 +86,7 @@ class TlsPorts:
             raise
 
     def adopt(self, session: Session) -> None:
-        """Listen for a session that was there before the agent, now or as soon as that can be."""
+        """Listen for a session from before a restart; missing ports are retried."""
         try:
             self._listen(session)
         except AgentError as error:
@@ -102,14 +97,14 @@ class TlsPorts:
         self.follow(session)
 
     def follow(self, session: Session) -> None:
-        """Lead its ports to where its process is now, or nowhere."""
+        """Update where the session's ports lead: to its current process, or nowhere."""
         if session.internal_id in self._missing:
             self._missing[session.internal_id] = session
         for port, listener in self._listeners.get(session.internal_id, {}).items():
             listener.destination = destination_of(session, port)
 
     def close(self, internal_id: str) -> None:
-        """Give the ports of a session back. What its game sent last may still get through."""
+        """Release a session's ports. Its connections have `linger` seconds to deliver data."""
         self._missing.pop(internal_id, None)
         for listener in self._listeners.pop(internal_id, {}).values():
             connections = listener.close()
@@ -123,19 +118,19 @@ class TlsPorts:
 
     @property
     def available(self) -> bool:
-        """True while there is a certificate that clients take."""
+        """True while there is a valid certificate."""
         pair = self._certificate.pair if self._certificate else None
         return pair is not None and pair.is_valid(self._clock.time())
 
     @property
     def expire_time(self) -> float | None:
-        """When the certificate ends, in Unix time; None while there is none."""
+        """Expiry of the certificate in Unix time, or None."""
         pair = self._certificate.pair if self._certificate else None
         return None if pair is None else pair.expire_time
 
     @property
     def connections(self) -> int:
-        """How many are open, handshakes included."""
+        """Number of open connections, including handshakes."""
         return self._shared.gate.open
 
     @property
@@ -146,13 +141,13 @@ class TlsPorts:
         return (*found, lacking) if self._missing else found
 
     async def run(self) -> None:
-        """Look, for ever."""
+        """Check every LOOK_SECONDS, forever."""
         while True:
             await self.look()
             await self._clock.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Look at the certificate's files once, and try to have the ports that are missing."""
+        """Check the certificate's files once, and retry missing ports."""
         if self._certificate is not None:
             await self._look_at(self._certificate)
         for session in list(self._missing.values()):
@@ -169,7 +164,7 @@ class TlsPorts:
         self._report_changes()
 
     async def stop(self) -> None:
-        """End all connections, and give all ports back."""
+        """Close all connections and release all ports."""
         for internal_id in [*self._listeners]:
             self.close(internal_id)
         ending = frozenset(self._ending)
@@ -181,7 +176,6 @@ class TlsPorts:
     # -- inside --------------------------------------------------------------------------------
 
     def _listen(self, session: Session) -> None:
-        """Listen on those TLS ports that are not listened on."""
         mine = self._listeners.setdefault(session.internal_id, {})
         for port in session.ports:
             if port.tls and port not in mine:
@@ -220,7 +214,7 @@ class TlsPorts:
 
 
 def destination_of(session: Session, port: Port) -> Destination | None:
-    """Where the plaintext of a port goes; None while no process is there."""
+    """Return where the plaintext of a port goes; None without a process."""
     runs = session.state in {State.RUNNING, State.SHUTTINGDOWN}
     if session.process is None or not runs:
         return None

@@ -1,7 +1,7 @@
-"""One player's connection: TLS is ended here, and plaintext passed on in both directions.
+"""Terminates TLS of one player's connection and relays plaintext in both directions.
 
-Each direction holds one piece of CHUNK_BYTES, so that a slow reader slows the writer, and ends by
-itself. asyncio's own TLS takes the end of one direction for the end of both.
+Each direction buffers at most CHUNK_BYTES, so a slow reader slows the writer, and is closed
+independently: asyncio's own TLS closes both at the end of one.
 """
 
 import asyncio
@@ -13,10 +13,7 @@ CHUNK_BYTES = 64 * 1024
 
 
 class TlsStream:
-    """The TLS of one connection, on a socket that does not block.
-
-    Failures of the connection and of TLS are OSErrors.
-    """
+    """TLS over a non-blocking socket; all failures are OSErrors."""
 
     def __init__(self, connection: socket.socket, context: ssl.SSLContext) -> None:
         self._loop = asyncio.get_running_loop()
@@ -26,10 +23,10 @@ class TlsStream:
         self._sending = asyncio.Lock()
         self._ended = False
         self._received = b""
-        """Received data that has not been read."""
+        """Decrypted data that `receive` has not returned."""
 
     async def handshake(self) -> None:
-        """Shake hands."""
+        """Perform the TLS handshake."""
         while True:
             try:
                 self._tls.do_handshake()
@@ -37,17 +34,17 @@ class TlsStream:
                 await self._flush()
                 await self._feed()
             except ssl.SSLError:
-                await self._flush()  # an alert says why
+                await self._flush()  # sends the alert
                 raise
             else:
                 await self._flush()
                 return
 
     async def receive(self) -> bytes:
-        """Wait for what the player sends; nothing when that has ended."""
+        """Wait for data from the player; empty at the end of the stream."""
         while True:
             self._received += self._decrypted()
-            if self._outgoing.pending:  # a change of keys is answered
+            if self._outgoing.pending:  # response to a key update
                 await self._flush()
             if self._received or self._ended:
                 data, self._received = self._received, b""
@@ -61,14 +58,13 @@ class TlsStream:
 
     async def end(self) -> None:
         """Send the end of the stream to the player; data from the player is still received."""
-        self._received += self._decrypted()  # an end that finds records is taken for a failure
-        with contextlib.suppress(ssl.SSLWantReadError):  # the player has yet to end its side
+        self._received += self._decrypted()  # unwrap fails if records are pending
+        with contextlib.suppress(ssl.SSLWantReadError):  # the player has not closed its side
             self._tls.unwrap()
         await self._flush()
         self._socket.shutdown(socket.SHUT_WR)
 
     def _decrypted(self) -> bytes:
-        """What of the bytes that came makes whole records."""
         records = []
         try:
             while record := self._tls.read(CHUNK_BYTES):
@@ -93,9 +89,9 @@ class TlsStream:
 
 
 class Relay:
-    """Passes on between a player and a game until both have ended, or one is gone.
+    """Relays between a player and a game until both have closed their side, or one fails.
 
-    After the game's end the player may be idle for at most `half_closed` seconds.
+    After the game has closed, the player may be idle for at most `half_closed` seconds.
     """
 
     def __init__(self, player: TlsStream, game: socket.socket, half_closed: float) -> None:
@@ -104,10 +100,10 @@ class Relay:
         self._game = game
         self._half_closed = half_closed
         self._pieces = 0
-        """Received from the player."""
+        """Chunks received from the player."""
 
     async def run(self) -> None:
-        """Pass on. Raises OSErrors as a group when a side is gone."""
+        """Relay; raises an exception group of OSErrors if a side fails."""
         async with asyncio.TaskGroup() as directions:
             to_game = directions.create_task(self._to_game(), name="tls-to-game")
             await self._to_player()

@@ -1,7 +1,7 @@
-"""Enrolling this host: a one-time token and a signing request for a certificate.
+"""Enrols this host: sends a one-time token and a signing request, receives a certificate.
 
-The token ends with the fingerprint of the control plane's authority, and is sent only to the
-enrolment listener of that authority: no host's certificate has its name.
+The token contains the fingerprint of the control plane's authority, and is sent only to a listener
+whose certificate that authority signed for ENROLMENT_HOST.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from agent.rpc.identity import Identity, UnfitIdentityError, make_request
 from tiltyard.runtime.unreachable import why
 
 ENROLMENT_HOST = "enrolment.tiltyard.internal"
-"""The name in the certificate of the listener, wherever it is reached."""
+"""Name in the listener's certificate, independent of its address."""
 FORMAT = 1
 """Format of requests and of readable responses; absent is 1."""
 TIMEOUT_SECONDS = 20.0
@@ -31,23 +31,19 @@ _TOKEN = re.compile(r"(ty_[0-9a-f]{16}_[0-9a-f]{72})\.([0-9a-f]{64})", re.ASCII)
 
 
 class NotEnrolledError(Exception):
-    """The host was not enrolled; the text says why, and what to do."""
+    """The host was not enrolled; the text states the cause and a hint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token for one host, and the SHA-256 of the authority it is for."""
+    """A token for one host, and the SHA-256 of its authority's certificate."""
 
     text: str = field(repr=False)
     fingerprint: str
 
     @classmethod
     def parse(cls, text: str) -> Token:
-        """Read a token.
-
-        Raises:
-            NotEnrolledError: It is none.
-        """
+        """Parse a token; raises NotEnrolledError if it is malformed."""
         found = _TOKEN.fullmatch(text.strip())
         if found is None:
             raise NotEnrolledError("this is no enrolment token: `agent token` prints one")
@@ -65,10 +61,10 @@ class Enrolled:
 
 
 async def enrol(url: str, token: Token, wanted: dict[str, str], now: float) -> Enrolled:
-    """Enrol this host; `wanted` has its name and address.
+    """Enrol this host; `wanted` holds name, address, region and node pool as JSON fields.
 
     Raises:
-        NotEnrolledError: The control plane refuses, or cannot be reached.
+        NotEnrolledError: The control plane rejects the request, or is unreachable.
     """
     try:
         parts = urlsplit(url)
@@ -81,7 +77,7 @@ async def enrol(url: str, token: Token, wanted: dict[str, str], now: float) -> E
     async with aiohttp.ClientSession(
         timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS), trust_env=False
     ) as http:
-        # For public data, which is compared with the fingerprint.
+        # Fetches only public data, which is checked against the fingerprint.
         unverified = ssl.create_default_context()
         unverified.check_hostname = False
         unverified.verify_mode = ssl.CERT_NONE
@@ -100,9 +96,9 @@ async def enrol(url: str, token: Token, wanted: dict[str, str], now: float) -> E
 
 
 def _compared(authority: str, token: Token) -> str:
-    """Give the certificate that the token names, as PEM text; one with more behind it is refused.
+    """Return the PEM certificate that the token names; trailing data is rejected.
 
-    Older Pythons stop reading PEM at the padding: what follows was not compared.
+    Older Pythons stop reading PEM at the padding, and would leave the rest unchecked.
     """
     try:
         certificate = ssl.PEM_cert_to_DER_cert(authority)
@@ -129,10 +125,10 @@ async def _ask(
                 raise NotEnrolledError(f"{address} answered something else")
             answer = _read(await response.read())
             if response.status >= 400:
-                told = answer.get("details") or response.reason
+                text = answer.get("details") or response.reason
                 if response.status == HTTPStatus.UNAUTHORIZED:
-                    told = f"{told}: it was used, has expired, or is no longer good: make another"
-                raise NotEnrolledError(f"{address} refused: {response.status} {told}")
+                    text = f"{text}: it was used, has expired, or is no longer good: make another"
+                raise NotEnrolledError(f"{address} refused: {response.status} {text}")
             if answer.get("format", 1) != FORMAT:
                 raise NotEnrolledError(
                     f"{address} is of another version: this agent knows {FORMAT}"
@@ -140,7 +136,7 @@ async def _ask(
             return answer
     except TimeoutError as error:
         raise NotEnrolledError(f"{address} did not answer within {TIMEOUT_SECONDS:g} s") from error
-    except (aiohttp.ClientError, UnicodeError) as error:  # the latter of a name that is none
+    except (aiohttp.ClientError, UnicodeError) as error:  # UnicodeError: an invalid host name
         raise NotEnrolledError(f"cannot reach {address}: {why(error)}") from error
 
 

@@ -1,7 +1,6 @@
-"""Who this host is to its control plane: a key made here, and the certificate signed for it.
+"""The host's key, certificate and trusted authorities, in one file that is replaced atomically.
 
-All are one file, with the authorities' certificates, and replaced whole. The key never leaves the
-host, and a renewed certificate has another one.
+The key never leaves the host, and a renewed certificate has a new key.
 """
 
 import os
@@ -22,7 +21,6 @@ from tiltyard.runtime.atomic_file import write
 
 FILE = "identity.pem"
 """In the state directory."""
-
 MAX_BYTES = 64 * 1024
 
 _UNREADABLE = (
@@ -33,18 +31,18 @@ _UNREADABLE = (
     x509.DuplicateExtension,
     x509.ExtensionNotFound,
 )
-"""What `cryptography` says of texts in which a bit has changed."""
+"""Exceptions of `cryptography` for damaged input."""
 
 
 class UnfitIdentityError(ValueError):
-    """Key, certificate and authority do not go together; the text says why."""
+    """Key, certificate and authority are damaged or do not match; the text states the cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """PEM texts of a key, the certificate for it, and the authority that signed that.
+    """A key, its certificate and the authority that signed it, as PEM text.
 
-    `trusted_too` is one more whose control plane may call, or empty.
+    `trusted_too`: a second authority whose control plane may call, or empty.
     """
 
     key: bytes = field(repr=False)
@@ -54,7 +52,7 @@ class Identity:
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
-        """Read an identity; None when there is none. Blocks.
+        """Read an identity; None if the file does not exist. Blocks.
 
         Raises:
             OSError: The file cannot be read.
@@ -74,11 +72,7 @@ class Identity:
         return cls(_key_pem(key), _pem(certificate), _pem(authority), trusted_too)
 
     def save(self, path: Path) -> None:
-        """Put it in its place, for the user whose folder that is. Blocks.
-
-        Raises:
-            DiskFullError: It cannot be written.
-        """
+        """Write the file, owned by its folder's owner; raises DiskFullError. Blocks."""
         with disk(path):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder = path.parent.stat()
@@ -87,10 +81,10 @@ class Identity:
             write(path, self.key + self.certificate + self.trusted, 0o600, owner=owner)
 
     def trusting(self, authorities: bytes) -> Self:
-        """Give the same with one or two authorities, the one that signed the certificate first.
+        """Return a copy with one or two other authorities, the signer of the certificate first.
 
         Raises:
-            UnfitIdentityError: They are none. Whether they fit the certificate is for `check`.
+            UnfitIdentityError: They are not one or two authorities; `check` tests the signature.
         """
         try:
             first, *others = x509.load_pem_x509_certificates(authorities)
@@ -105,7 +99,7 @@ class Identity:
         """Return the URI that the certificate names.
 
         Raises:
-            UnfitIdentityError: It is not good now.
+            UnfitIdentityError: The parts do not match, or the certificate is not valid at `now`.
         """
         try:
             leaf = x509.load_pem_x509_certificate(self.certificate)
@@ -126,16 +120,12 @@ class Identity:
 
     @property
     def trusted(self) -> bytes:
-        """The authorities whose control plane may call, as PEM text."""
+        """PEM text of the authorities whose control plane may call."""
         return self.authority + self.trusted_too
 
     @property
     def uri(self) -> str:
-        """The URI that the certificate names.
-
-        Raises:
-            UnfitIdentityError: It names none.
-        """
+        """The URI that the certificate names; raises UnfitIdentityError without one."""
         try:
             leaf = x509.load_pem_x509_certificate(self.certificate)
             names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -146,13 +136,13 @@ class Identity:
 
     @property
     def expire_time(self) -> float:
-        """When the certificate ends, in Unix time."""
+        """Expiry of the certificate in Unix time."""
         leaf = x509.load_pem_x509_certificate(self.certificate)
         return leaf.not_valid_after_utc.timestamp()
 
 
 def make_request() -> tuple[bytes, bytes]:
-    """Make a key on P-256 and a signing request for it that says nothing else, as PEM texts."""
+    """Create a P-256 key and a signing request without a subject, as PEM texts."""
     key = ec.generate_private_key(ec.SECP256R1())
     request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
     signed = request.sign(key, hashes.SHA256())
@@ -160,7 +150,7 @@ def make_request() -> tuple[bytes, bytes]:
 
 
 class HostIdentity:
-    """The identity of a running agent, and its renewal."""
+    """Renews the identity of a running agent."""
 
     def __init__(
         self,
@@ -168,26 +158,24 @@ class HostIdentity:
         run: Callable[..., Awaitable[Any]],
         time: Callable[[], float],
     ) -> None:
-        """Read and write by `run`, which does elsewhere what blocks; `time` is Unix time."""
+        """`run` calls a blocking function on a thread; `time` returns Unix time."""
         self.path = state_dir / FILE
         self.run = run
         self._time = time
         self._asked: bytes | None = None
 
     async def request(self) -> bytes:
-        """Make a key, which replaces an earlier unused one, and return the signing request."""
+        """Create a key, replacing an earlier unused one, and return its signing request."""
         await self._current()
         self._asked, request = make_request()
         return request
 
     async def install(self, certificate: bytes, authorities: bytes = b"") -> None:
-        """Be that, and trust those, from the next connection on. Idempotent.
-
-        What is empty stays as it is.
+        """Replace what is not empty, for new connections. Idempotent.
 
         Raises:
-            InvalidArgumentError: The certificate is not for this host and the key that was made
-                last, or not of the first of the authorities.
+            InvalidArgumentError: The certificate is not for this host and the last requested key,
+                or not signed by the first authority.
         """
         current = await self._current()
         try:
@@ -203,7 +191,7 @@ class HostIdentity:
         except UnfitIdentityError as error:
             raise InvalidArgumentError("certificate", str(error)) from error
         await self.run(renewed.save, self.path)
-        if renewed.key == self._asked:  # else another was requested meanwhile
+        if renewed.key == self._asked:  # else a new key was requested concurrently
             self._asked = None
 
     async def _current(self) -> Identity:

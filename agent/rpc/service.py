@@ -1,7 +1,4 @@
-"""Protobuf in, protobuf out: AgentService over the agent's parts.
-
-Handlers hold no `try`: the decorators of `statuses.py` turn errors into gRPC statuses.
-"""
+"""The handlers of AgentService; decorators of `statuses.py` convert errors to gRPC statuses."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -36,7 +33,7 @@ from tiltyard.runtime.clock import Clock, rest_after
 
 HEARTBEAT_SECONDS = 2.0
 BATCH_BYTES = 1024 * 1024
-"""Maximum number of sessions in one message."""
+"""Maximum size of the sessions in one message."""
 PAGE_DEFAULT = 100
 PAGE_LARGEST = 1000
 
@@ -83,10 +80,10 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
             while not (changes := await subscription.take(HEARTBEAT_SECONDS)).end:
                 reached, began = messages[-1].sequence, clock.monotonic()
                 messages = self._news(changes)
-                # Free resources depend on all live sessions; a late heartbeat costs new ones.
+                # Computing free resources is costly; a late heartbeat stops new sessions.
                 rest = rest_after(clock.monotonic() - began, HEARTBEAT_SECONDS / 2)
                 for message in messages[:-1]:
-                    # A client that is disconnected in between must not treat the rest as received.
+                    # If disconnected in between, the client must not skip the rest.
                     message.sequence = message.sequence if changes.snapshot else reached
                 for message in messages:
                     yield message
@@ -179,7 +176,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     ) -> None:
         """Stream a file or folder of an ended session.
 
-        It writes by itself, so that it knows how long a caller takes over a chunk.
+        Writes explicitly, so that the time a client takes per chunk is bounded.
         """
         path = checked_path(request.path)
         session = self.sessions.life(request.internal_id).session
@@ -223,7 +220,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     async def ListImages(
         self, request: pb.ListImagesRequest, context: Context
     ) -> AsyncGenerator[pb.ListImagesResponse]:
-        """Read which images are on the host and on their way."""
+        """Stream the images on the host and the pulls in progress."""
         images = self.images
         for part in wire.images_to_proto(images.here, await images.sizes(), images.pulls):
             yield part
@@ -244,13 +241,13 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     async def SetWarmPool(
         self, request: pb.SetWarmPoolRequest, context: Context
     ) -> pb.SetWarmPoolResponse:
-        """Set what a warm pool is, and how large."""
+        """Set a warm pool's spec and size."""
         await self.warm_pools.set(wire.pool_from_proto(request))
         return pb.SetWarmPoolResponse()
 
     @answers
     async def SetDrain(self, request: pb.SetDrainRequest, context: Context) -> pb.SetDrainResponse:
-        """Begin or call off a drain."""
+        """Start or cancel a drain."""
         order = wire.drain_order_from_proto(request)
         empty_time, sessions = await self.sessions.set_drain(order)
         response = pb.SetDrainResponse(sessions=sessions)
@@ -262,7 +259,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     async def RenewCertificate(
         self, request: pb.RenewCertificateRequest, context: Context
     ) -> pb.RenewCertificateResponse:
-        """Make a key and request a certificate, or install the one for it and the authorities."""
+        """Create a key and return its signing request, or install certificate and authorities."""
         identity = self.identity
         asked = b""
         if request.certificate or request.authorities:
@@ -272,8 +269,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         return pb.RenewCertificateResponse(signing_request=asked, takes_authorities=True)
 
     def _snapshot(self, acked: int) -> list[pb.WatchResponse]:
-        """A snapshot for a new watcher."""
-        told = [
+        sessions = [
             session
             for session in self.sessions.started()
             if not (session.state.ended and session.sequence <= acked)
@@ -283,15 +279,15 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
             self._message(snapshot_begin=pb.SnapshotBegin()),
             *self._image_messages(),
             self._host_message(),
-            *self._batches(told),
+            *self._batches(sessions),
             self._message(snapshot_end=pb.SnapshotEnd(reconciled=reconciled)),
         ]
 
     def _news(self, changes: Changes) -> list[pb.WatchResponse]:
-        """The changes for a watcher; a heartbeat if there are none."""
+        """Return the changes for a watcher; a heartbeat if there are none."""
         if changes.snapshot:
             return self._snapshot(acked=0)
-        # The host goes first: a sequence includes the host's resources at that time.
+        # The host is first: a sequence includes the host's resources at that time.
         news = self._image_messages() if changes.images else []
         news += [self._host_message(changes.sessions)] if changes.host else []
         news += self._batches(changes.sessions)
@@ -302,7 +298,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         return [self._message(images=batch) for batch in batches]
 
     def _host_message(self, coming: tuple[Session, ...] = ()) -> pb.WatchResponse:
-        """The host; its figures include the sessions that follow."""
+        """Return the host's message; its resources include the sessions that follow."""
         host = wire.host_to_proto(self.describe_host())
         host.starting.extend(session.internal_id for session in coming)
         return self._message(host=host)

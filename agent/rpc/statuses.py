@@ -1,4 +1,4 @@
-"""Who may call, and errors on the way out: one table from reason to gRPC status."""
+"""Authorises callers, and maps error reasons to gRPC statuses."""
 
 import functools
 import re
@@ -57,7 +57,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 async def abort(context: Context, error: AgentError) -> NoReturn:
-    """End a call with an error's status and reason."""
+    """Abort a call with an error's status and reason."""
     await context.abort(
         GRPC_CODES[error.reason],
         str(error),
@@ -66,10 +66,9 @@ async def abort(context: Context, error: AgentError) -> NoReturn:
 
 
 async def _admit(context: Context) -> None:
-    """Abort a call over the network that is not the control plane's.
+    """Abort a call over the network that is not from the control plane.
 
-    The handshake does not suffice, since the authority signs for agents, too. Clients of the unix
-    socket need no certificate.
+    The handshake is not sufficient: the authority signs certificates of agents as well.
     """
     names = context.auth_context().get("peer_uri", [])
     if list(names) != [CALLER_URI] and not context.peer().startswith("unix:"):
@@ -79,7 +78,7 @@ async def _admit(context: Context) -> None:
 
 @asynccontextmanager
 async def _call(context: Context, method: str) -> AsyncGenerator[None]:
-    """Convert errors of a handler to statuses; bugs are logged and not revealed."""
+    """Convert errors of a handler to statuses; unexpected ones are logged, not revealed."""
     sent = dict(context.invocation_metadata() or ()).get(REQUEST_KEY, "")
     bind(**({"request": sent} if isinstance(sent, str) and _UUID.fullmatch(sent) else {}))
     await _admit(context)
@@ -94,7 +93,7 @@ async def _call(context: Context, method: str) -> AsyncGenerator[None]:
 
 
 def answers(handler: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    """Admit the caller of a unary handler, and count its calls."""
+    """Authorise the caller of a unary handler, and count its calls."""
 
     @functools.wraps(handler)
     async def answer(self: Any, request: Any, context: Context) -> Any:
@@ -106,7 +105,7 @@ def answers(handler: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[A
 
 
 def streams(handler: Callable[..., AsyncGenerator[Any]]) -> Callable[..., AsyncGenerator[Any]]:
-    """Admit the caller of a streaming handler, and close that when the caller is gone."""
+    """Authorise the caller of a streaming handler; close the handler when the caller leaves."""
 
     @functools.wraps(handler)
     async def answer(self: Any, request: Any, context: Context) -> AsyncGenerator[Any]:

@@ -1,7 +1,6 @@
-"""AgentService on a network: mutual TLS.
+"""AgentService over mutual TLS.
 
-gRPC itself refuses every handshake without a client's certificate of our authority; `statuses`
-checks the caller's name on every call.
+gRPC rejects clients without a certificate of our authority; `statuses` checks the name per call.
 """
 
 import asyncio
@@ -18,19 +17,18 @@ from tiltyard.runtime.logging.events import get_logger
 log = get_logger(__name__)
 
 MAX_CONNECTIONS = 256
-"""The control plane has one or two. Without a bound strangers take all the agent's open files, and
-with them its engine's socket; what is over it is closed at once."""
+"""The control plane needs one or two. Keeps strangers from exhausting the agent's open files."""
 LARGEST_MESSAGE_BYTES = 4 * 2**20
 SERVER_OPTIONS = (
     ("grpc.max_receive_message_length", LARGEST_MESSAGE_BYTES),
     ("grpc.max_send_message_length", LARGEST_MESSAGE_BYTES),
     ("grpc.so_reuseport", 0),
-    # A control plane that is gone without a word is found within 8 s, and its streams end.
+    # A vanished control plane is detected within 8 s, and its streams end.
     ("grpc.keepalive_time_ms", 4_000),
     ("grpc.keepalive_timeout_ms", 4_000),
     ("grpc.http2.ping_timeout_ms", 4_000),
     ("grpc.http2.max_pings_without_data", 0),
-    # It asks as often, also when nothing was said in between.
+    # The control plane pings idle connections as often.
     ("grpc.http2.min_ping_interval_without_data_ms", 2_000),
 )
 NETWORK_OPTIONS = (
@@ -39,22 +37,22 @@ NETWORK_OPTIONS = (
     ("grpc.max_metadata_size", 16 * 1024),
 )
 RETRY_SECONDS = 1.0
-"""To look again for an identity, or for the port that another process still has."""
+"""Between checks for an identity, or for a port in use."""
 GRACE_SECONDS = 2.0
-"""How long calls in progress may take when the agent stops."""
+"""Grace period of calls in progress when the server stops."""
 
 
 def new_server() -> grpc.aio.Server:
-    """Make a server for a unix socket, which needs no certificate."""
+    """Create a server for the unix socket."""
     return grpc.aio.server(options=SERVER_OPTIONS)
 
 
 class NotYetError(Exception):
-    """The port cannot be opened now; the text says why."""
+    """The port cannot be opened yet; the text states the cause."""
 
 
 class Certificates:
-    """What handshakes are made with: the identity's file as it is now."""
+    """Certificates for handshakes, reloaded from the identity's file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -62,10 +60,10 @@ class Certificates:
         self._seen: Signature = ()
         self._host = ""
         self.enrolled_again = asyncio.Event()
-        """Set once the host is another one than at first."""
+        """Set once the host has another URI than at first."""
 
     def load(self) -> grpc.ServerCertificateConfiguration | None:
-        """Read the file if it is another than the last time. Blocks.
+        """Read the file; None if it has not changed. Blocks.
 
         Raises:
             NotYetError: It cannot be read, or this host is not enrolled.
@@ -86,16 +84,13 @@ class Certificates:
         self._host, trusted = self._host or host, identity.trusted
         if host != self._host:
             self._loop.call_soon_threadsafe(self.enrolled_again.set)
-            trusted = identity.certificate  # which signs nobody's: none is let in before that
+            trusted = identity.certificate  # not an authority: rejects all callers
         return grpc.ssl_server_certificate_configuration(
             [(identity.key, identity.certificate)], trusted
         )
 
     def newer(self) -> grpc.ServerCertificateConfiguration | None:
-        """Return the new certificates; None if nothing has changed.
-
-        gRPC calls it before every handshake, on its own threads.
-        """
+        """Return changed certificates or None. gRPC calls it per handshake, on its threads."""
         try:
             return self.load()
         except NotYetError as problem:
@@ -104,7 +99,7 @@ class Certificates:
 
 
 class TlsServer:
-    """The listener of `rpc_listen`, from the moment that the host is enrolled."""
+    """The listener of `rpc_listen`, once the host is enrolled."""
 
     def __init__(
         self,
@@ -115,7 +110,7 @@ class TlsServer:
         add_services: Callable[[grpc.aio.Server], None],
         end_streams: Callable[[], None],
     ) -> None:
-        """Serve what `add_services` adds; `end_streams` ends endless streams."""
+        """`end_streams` ends streams that have no end of their own."""
         self._address = address
         self._identity = identity
         self._clock = clock
@@ -123,18 +118,17 @@ class TlsServer:
         self._end_streams = end_streams
         self._problem = ""
         self.serving = asyncio.Event()
-        """Set once the port answers."""
+        """Set once the port is open."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What keeps the control plane from calling this host; empty while the port answers."""
+        """Why the control plane cannot call this host; empty while serving."""
         return (f"not serving at {self._address}: {self._problem}",) if self._problem else ()
 
     async def run(self) -> None:
-        """Serve until cancelled; wait where the host is not enrolled or the port is taken.
+        """Serve until cancelled; wait while the host is not enrolled or the port is in use.
 
-        After another enrolment all connections are closed: the authority they relied on may
-        have been stolen.
+        A new enrolment closes all connections: the old authority may be compromised.
         """
         while True:
             try:
@@ -167,7 +161,7 @@ class TlsServer:
         )
         try:
             server.add_secure_port(self._address, credentials)
-        except RuntimeError as error:  # whose text tells no cause
+        except RuntimeError as error:  # its text has no cause
             cause = "cannot listen there: `ss -lntp` shows the process that has the port"
             raise NotYetError(cause) from error
         await server.start()

@@ -1,4 +1,4 @@
-"""Messages of agent.proto as the agent's own data, and back. Refuses what does not fit."""
+"""Converts and validates messages of agent.proto."""
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -42,23 +42,19 @@ from tiltyard.contract import (
 LONGEST_ID = 256
 LONGEST_DRAIN_SECONDS = 100 * LONGEST_TTL_SECONDS
 LAST_TIMESTAMP = 253_402_300_799
-"""The end of the year 9999, which no Timestamp may pass."""
+"""The end of the year 9999, the maximum of a Timestamp."""
 LARGEST_PORT = 65535
 IMAGES_IN_MESSAGE = 2000
-"""Of 330 bytes each at most, so less than a MiB: a message may have 4."""
+"""At most 330 bytes each, below 1 MiB; the limit of a message is 4 MiB."""
 MOST_PORTS = 32
-"""Of a session: the engine publishes them one by one, under a lock."""
+"""Per session: the engine publishes ports one by one, under a lock."""
 
 _PROTOCOLS = {number: protocol for protocol, number in PROTOCOLS.items()}
 _MODES = {number: mode for mode, number in NETWORK_MODES.items()}
 
 
 def spec_from_proto(spec: pb.SessionSpec) -> SessionSpec:
-    """Read a spec.
-
-    Raises:
-        InvalidArgumentError: It names the field that does not fit.
-    """
+    """Read a spec; raises InvalidArgumentError with the invalid field."""
     if spec.format != FORMAT:
         raise InvalidArgumentError("spec.format", f"this agent knows {FORMAT}")
     if spec.network_mode not in _MODES:
@@ -89,12 +85,12 @@ def spec_from_proto(spec: pb.SessionSpec) -> SessionSpec:
 
 
 def pool_from_proto(request: pb.SetWarmPoolRequest) -> WarmPool:
-    """Read what is asked of a pool; for one without standbys, a spec is not looked at."""
+    """Read a warm pool; the spec is ignored if the size is 0."""
     if not request.size:
         return WarmPool(request.pool_id, request.revision, 0)
     spec = pb.SessionSpec()
     spec.CopyFrom(request.spec)
-    spec.identity.session_id = request.pool_id  # each standby has its own
+    spec.identity.session_id = request.pool_id  # each standby gets its own
     spec.ClearField("ttl")
     return WarmPool(
         request.pool_id,
@@ -106,11 +102,7 @@ def pool_from_proto(request: pb.SetWarmPoolRequest) -> WarmPool:
 
 
 def claim_from_proto(request: pb.ClaimSessionRequest) -> ClaimRequest:
-    """Read a claim.
-
-    Raises:
-        InvalidArgumentError: It names the field that does not fit.
-    """
+    """Read a claim; raises InvalidArgumentError with the invalid field."""
     return ClaimRequest(
         identity=_identity(request.identity, "identity"),
         ttl=_ttl(request, "ttl"),
@@ -120,7 +112,7 @@ def claim_from_proto(request: pb.ClaimSessionRequest) -> ClaimRequest:
 
 
 def session_to_proto(session: Session) -> pb.Session:
-    """Write a session."""
+    """Convert a session."""
     message = pb.Session(
         format=FORMAT,
         internal_id=session.internal_id,
@@ -153,7 +145,7 @@ def session_to_proto(session: Session) -> pb.Session:
 
 
 def report_to_proto(session: Session, tail: Tail | None) -> pb.GetReportResponse:
-    """Write the report of an ended session, and what there is of its log."""
+    """Convert the report of an ended session and the tail of its log, if any."""
     usage = session.earlier_usage + session.run_usage
     message = pb.Report(
         format=FORMAT,
@@ -181,7 +173,7 @@ def report_to_proto(session: Session, tail: Tail | None) -> pb.GetReportResponse
 
 
 def progress_to_proto(progress: PullProgress) -> pb.PullImageResponse:
-    """How far a pull has come, as others see it."""
+    """Convert the progress of a pull."""
     return pb.PullImageResponse(
         layers=progress.layers,
         layers_done=progress.layers_done,
@@ -193,7 +185,7 @@ def progress_to_proto(progress: PullProgress) -> pb.PullImageResponse:
 def images_to_proto(
     here: Collection[str], sizes: Mapping[str, int], pulls: Mapping[str, PullProgress]
 ) -> list[pb.ListImagesResponse]:
-    """The images of a host as others see them, in parts."""
+    """Convert the images and pulls of a host, in several messages."""
     found = [
         pb.ListImagesResponse(
             images=[pb.Image(image=image, size_bytes=sizes.get(image)) for image in part]
@@ -208,7 +200,7 @@ def images_to_proto(
 
 
 def image_batches(here: Collection[str]) -> list[pb.ImageBatch]:
-    """All images of a host as they are sent to watchers, in parts."""
+    """Split the images of a host into messages for watchers."""
     parts = _parts(here)
     return [
         pb.ImageBatch(images=part, first=number == 1, last=number == len(parts))
@@ -217,11 +209,7 @@ def image_batches(here: Collection[str]) -> list[pb.ImageBatch]:
 
 
 def drain_order_from_proto(request: pb.SetDrainRequest) -> DrainOrder:
-    """Read an order to drain.
-
-    Raises:
-        InvalidArgumentError: It names the field that does not fit.
-    """
+    """Read a drain order; raises InvalidArgumentError with the invalid field."""
     if not request.HasField("remaining"):
         return DrainOrder(request.revision, request.draining)
     remaining = request.remaining.seconds + request.remaining.nanos / 1e9
@@ -236,7 +224,7 @@ def drain_order_from_proto(request: pb.SetDrainRequest) -> DrainOrder:
 
 
 def host_to_proto(report: HostReport) -> pb.Host:
-    """Write a host."""
+    """Convert a host report."""
     first, last = report.port_range
     return pb.Host(
         format=FORMAT,
@@ -272,7 +260,7 @@ def host_to_proto(report: HostReport) -> pb.Host:
 
 
 def batches(sessions: Iterable[Session], *, limit: int) -> Iterator[pb.SessionBatch]:
-    """Sessions in messages of at most `limit` bytes, but for a single one that is larger."""
+    """Split sessions into messages of at most `limit` bytes, or of one larger session."""
     batch, size = pb.SessionBatch(), 0
     for session in sessions:
         message = session_to_proto(session)
@@ -287,16 +275,12 @@ def batches(sessions: Iterable[Session], *, limit: int) -> Iterator[pb.SessionBa
 
 
 def page_to_token(last: Session) -> str:
-    """The token of the page after this session."""
+    """Return the token of the page after this session."""
     return f"{last.create_time.hex()}~{last.internal_id}"
 
 
 def page_from_token(token: str) -> tuple[float, str]:
-    """What a page begins after.
-
-    Raises:
-        InvalidArgumentError: The token was never given.
-    """
+    """Return creation time and id after which a page begins; raises InvalidArgumentError."""
     if not token:
         return (-math.inf, "")
     time, _, internal_id = token.partition("~")
@@ -393,7 +377,7 @@ def _refuse_nul(field: str, texts: Iterable[str]) -> None:
 
 
 def _parts(images: Collection[str]) -> list[list[str]]:
-    """Images by name, at most IMAGES_IN_MESSAGE in each part; at least one part."""
+    """Split sorted images into at least one part of at most IMAGES_IN_MESSAGE."""
     names = sorted(images)
     step = IMAGES_IN_MESSAGE
     return [names[at : at + step] for at in range(0, len(names), step)] or [[]]

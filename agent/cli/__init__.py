@@ -1,1 +1,1 @@
-"""`tiltyard-agent`: the command of the service, and the debug commands."""
+"""The commands of `tiltyard-agent`."""

@@ -1,4 +1,4 @@
-"""The debug commands, which call one agent over its socket."""
+"""The debug commands, which call the agent over its unix socket."""
 
 import codecs
 import json
@@ -120,7 +120,7 @@ COMMANDS = (status, sessions, inspect, logs, report, artifact, images, stop)
 
 
 def _show(found: Any, lines: Callable[[Any], list[str]], *, as_json: bool) -> None:
-    """Print one message, or a list with one JSON object a line."""
+    """Print one message, or a list with one JSON object per line."""
     if not as_json:
         texts: Iterable[str] = lines(found)
     elif isinstance(found, Mapping):
@@ -132,7 +132,7 @@ def _show(found: Any, lines: Callable[[Any], list[str]], *, as_json: bool) -> No
 
 
 def _to_terminal() -> Callable[[bytes], object]:
-    """A writer that escapes control characters in a game's output."""
+    """Return a writer that escapes control characters."""
     text = codecs.getincrementaldecoder("utf-8")("backslashreplace")
 
     def write(chunk: bytes) -> object:

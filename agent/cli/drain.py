@@ -39,7 +39,7 @@ def drain(socket: Path, *, deadline: int | None, as_json: bool) -> None:
     """Accept no new sessions, notify the games, and list remaining sessions."""
     with asked(socket) as agent:
         answer = agent.drain(remaining=deadline)
-        # Standbys are given back at once.
+        # Standbys are stopped at once.
         live = [each for each in agent.sessions(live_only=True) if not is_standby(each)]
     if as_json:
         click.echo(json.dumps({**answer, "live_sessions": live}))

@@ -1,4 +1,4 @@
-"""`tiltyard-agent enrol`: enrol this host in a deployment, also again."""
+"""`tiltyard-agent enrol`: enrol this host in a deployment, first or again."""
 
 import asyncio
 import socket

@@ -44,7 +44,7 @@ def remove(path: Path | None) -> None:
 
 @contextlib.contextmanager
 def _firewall(path: Path | None) -> Iterator[Firewall]:
-    """The firewall of the settings; errors end the command with one line."""
+    """Return the configured firewall; an error ends the command with one line."""
     from agent.cli.settings import read_config
 
     try:

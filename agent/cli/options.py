@@ -1,4 +1,4 @@
-"""Common parts of commands; what not all of them need is imported when they are called."""
+"""Options and helpers of all commands; other imports are deferred until a command runs."""
 
 import contextlib
 import sys
@@ -40,7 +40,7 @@ def fail(text: str, code: int = EXIT_FAILED) -> NoReturn:
 
 @contextlib.contextmanager
 def asked(socket: Path) -> Iterator[AgentClient]:
-    """A client of the agent; an error ends the command with one line."""
+    """Connect to the agent; an error ends the command with one line."""
     try:
         with AgentClient(socket) as agent:
             yield agent

@@ -1,4 +1,4 @@
-"""`tiltyard-agent serve`: the command of the service."""
+"""`tiltyard-agent serve`."""
 
 import asyncio
 import faulthandler
@@ -24,9 +24,9 @@ from tiltyard.runtime.systemd import read_supervision
 log = get_logger(__name__)
 
 STOP_SECONDS = 55.0
-"""Limit of a shutdown: its stages have 50 s, and its unit kills after 60 s."""
+"""Shutdown timeout: its stages take up to 50 s, and the unit sends SIGKILL after 60 s."""
 LEAVE_SECONDS = 1.0
-"""How long idle threads may take to end."""
+"""Timeout of joining idle threads."""
 
 
 def serve(config: AgentConfig) -> None:
@@ -64,15 +64,15 @@ async def _serve(daemon: Daemon) -> None:
 
 
 def _stop(work: asyncio.Task[None]) -> None:
-    """Stop; if that takes too long, log the stack of each thread and end the process."""
+    """Stop; after STOP_SECONDS, dump the stacks of all threads and exit."""
     faulthandler.dump_traceback_later(STOP_SECONDS, exit=True)
     work.cancel()
 
 
 def _leave() -> None:
-    """End the process without waiting for threads that are blocked by an engine or a disk.
+    """Exit without waiting for threads that are blocked by the engine or a disk.
 
-    Whatever they were to do is done or unknown, as after a kill, and found out at the next start.
+    As after SIGKILL, the next start determines whether their work was done.
     """
     here = threading.current_thread()
     others = [each for each in threading.enumerate() if not (each.daemon or each is here)]

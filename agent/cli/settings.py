@@ -1,4 +1,4 @@
-"""Reads the settings for commands, or ends them."""
+"""Reads the settings for commands."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tiltyard.runtime.settings import SettingsError, refuse
 
 
 def read_config(path: Path | None) -> AgentConfig:
-    """Read the settings, of the default file if there is one, or end the command."""
+    """Read the settings, by default from DEFAULT_CONFIG if it exists, or end the command."""
     try:
         return load_config(DEFAULT_CONFIG if path is None and DEFAULT_CONFIG.exists() else path)
     except SettingsError as error:
@@ -17,7 +17,7 @@ def read_config(path: Path | None) -> AgentConfig:
 
 
 def read_settings(path: Path | None) -> AgentConfig:
-    """Read the settings and the policy that they name, or end the command."""
+    """Read the settings and validate their policy, or end the command."""
     config = read_config(path)
     try:
         load_policy(config.policy)

@@ -1,4 +1,4 @@
-"""Responses of the agent as tables. Pure: messages of agent.proto in, lines out."""
+"""Formats messages of agent.proto as lines of text. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +12,7 @@ Row = dict[str, Any]
 
 
 def host_lines(answer: Message, live: Iterable[Message]) -> list[str]:
-    """Show a host: allocatable and reserved resources, and warnings."""
+    """Show a host: resources, warm pools and warnings."""
     host, live = answer["host"], list(live)
     total, taken = host["capacity"], host["reserved"]
     standbys = [session for session in live if is_standby(session)]
@@ -38,7 +38,7 @@ def host_lines(answer: Message, live: Iterable[Message]) -> list[str]:
 
 
 def session_lines(sessions: Iterable[Message]) -> list[str]:
-    """Show sessions, one per line; values chosen by callers come last, since they may be long."""
+    """Show sessions, one per line; values chosen by clients are last, since they may be long."""
     return table(
         (
             *("INTERNAL ID", "STATE", "CREATED", "EXPIRES", "PORTS"),
@@ -67,10 +67,7 @@ def message_lines(message: Message) -> list[str]:
 
 
 def images(answer: Message, live: Iterable[Message]) -> list[Row]:
-    """List images with live sessions, size, and progress of the pull.
-
-    Images that were removed while sessions use them are listed as well.
-    """
+    """List images with live sessions, size and pull progress, also removed ones still in use."""
     used = Counter(session["image"] for session in live)
     here = {image["image"]: image.get("size_bytes") for image in answer["images"]}
     pulls = {pull["image"]: pull["progress"] for pull in answer["pulls"]}
@@ -173,7 +170,7 @@ def _fields(name: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _word(constant: str) -> str:
-    """Show a value of an enum of agent.proto: END_REASON_OOM is `oom`."""
+    """Shorten enum values of agent.proto: END_REASON_OOM to `oom`."""
     prefixes = ("STATE_", "END_REASON_", "PROTOCOL_")
     prefix = next((prefix for prefix in prefixes if constant.startswith(prefix)), None)
     return constant if prefix is None else constant.removeprefix(prefix).lower()

@@ -1,1 +1,1 @@
-"""The client of an agent's unix socket, for the debug commands and the doctor."""
+"""A client of the agent's unix socket, for the debug commands and the doctor."""

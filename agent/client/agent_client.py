@@ -1,4 +1,4 @@
-"""The debug commands' client: AgentService over the agent's unix socket."""
+"""A client of AgentService over the agent's unix socket."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -20,20 +20,18 @@ STOP_SECONDS = 60.0
 IMAGES_SECONDS = 30.0
 """The agent queries the engine, which may hang; the response then lacks its data."""
 READ_SECONDS = 900.0
-"""For a log or an artifact, which the agent itself cuts off after 10 min."""
-
-
+"""For a log or an artifact, which the agent itself ends after 10 min."""
 SHOWN = 5
-"""Sessions that are named when several fit."""
+"""Sessions that are listed when several match."""
 _ENDED = frozenset({"STATE_EXITED", "STATE_DEAD"})
 
 
 class ClientError(Exception):
-    """The agent refused or did not answer, or no session was meant; the text is for people."""
+    """The agent failed or did not answer, or no session matches; the text is for the user."""
 
 
 class AgentClient:
-    """Blocking calls to one agent; messages come back as plain dictionaries in proto's names."""
+    """Blocking calls to one agent; messages are dictionaries with proto field names."""
 
     def __init__(self, socket: Path) -> None:
         self._socket = socket
@@ -49,11 +47,11 @@ class AgentClient:
             raise ClientError(self._explain(error)) from error
 
     def host(self) -> dict[str, Any]:
-        """What the host is and has."""
+        """Return the response of GetHost."""
         return _plain(self._stub.GetHost(pb.GetHostRequest(), timeout=CALL_SECONDS))
 
     def sessions(self, *, live_only: bool) -> Iterator[dict[str, Any]]:
-        """All sessions by creation."""
+        """Yield sessions, oldest first."""
         token = ""
         while True:
             page = self._stub.ListSessions(
@@ -66,7 +64,7 @@ class AgentClient:
                 return
 
     def find(self, given: str) -> Message:
-        """The session that an operator means: by internal id, begin of one, or caller's id."""
+        """Find a session by internal id, a prefix of it, or the client's id."""
         return choose(self.sessions(live_only=False), given)
 
     def stop(self, internal_id: str) -> dict[str, Any]:
@@ -75,39 +73,39 @@ class AgentClient:
         return _plain(self._stub.StopSession(request, timeout=STOP_SECONDS).session)
 
     def logs(self, internal_id: str, *, follow: bool) -> Iterator[bytes]:
-        """A session's output."""
+        """Yield a session's output."""
         request = pb.StreamLogsRequest(internal_id=internal_id, follow=follow)
         # Following has no timeout: a person is watching.
         for chunk in self._stub.StreamLogs(request, timeout=None if follow else READ_SECONDS):
             yield chunk.data
 
     def report(self, internal_id: str) -> dict[str, Any]:
-        """How a session ended."""
+        """Return the report of an ended session."""
         request = pb.GetReportRequest(internal_id=internal_id)
         return _plain(self._stub.GetReport(request, timeout=CALL_SECONDS).report)
 
     def artifact(self, internal_id: str, path: str) -> Iterator[bytes]:
-        """A file or folder of an ended session as .tar.gz."""
+        """Yield a file or folder of an ended session as .tar.gz."""
         request = pb.FetchArtifactRequest(internal_id=internal_id, path=path)
         for chunk in self._stub.FetchArtifact(request, timeout=READ_SECONDS):
             yield chunk.data
 
     def images(self) -> dict[str, Any]:
-        """What is on the host, and what is on its way."""
+        """Return the images on the host and the pulls in progress."""
         found = pb.ListImagesResponse()
         for part in self._stub.ListImages(pb.ListImagesRequest(), timeout=IMAGES_SECONDS):
             found.MergeFrom(part)
         return _plain(found)
 
     def drain(self, *, remaining: int | None) -> dict[str, Any]:
-        """Have the host take no new sessions, and stop what is left after a time, if given."""
+        """Accept no new sessions; stop the rest after `remaining` seconds, if given."""
         request = pb.SetDrainRequest(draining=True)
         if remaining is not None:
             request.remaining.FromSeconds(remaining)
         return _plain(self._stub.SetDrain(request, timeout=CALL_SECONDS))
 
     def undrain(self) -> dict[str, Any]:
-        """Have the host take new sessions again."""
+        """Accept new sessions again."""
         return _plain(self._stub.SetDrain(pb.SetDrainRequest(), timeout=CALL_SECONDS))
 
     def _explain(self, error: grpc.RpcError) -> str:
@@ -134,14 +132,14 @@ def _reason(error: grpc.RpcError) -> str:
 
 
 def choose(sessions: Iterable[Message], given: str) -> Message:
-    """The session with this internal id, or the one with this caller's id or begin of an id.
+    """Select a session by internal id, by a prefix of it, or by the client's id.
 
-    Callers choose ids freely, even the internal id of another session: a complete internal id
-    always selects that session, and an ambiguous id selects none. Among sessions of one caller
-    with one id the live one is selected, or else the newest. `sessions` are sorted by creation.
+    A complete internal id always selects its session, even if a client uses it as an id. Among
+    sessions of one account with the same id, the live one is selected, else the newest.
+    `sessions` are sorted by creation.
 
     Raises:
-        ClientError: No session fits, or more than one.
+        ClientError: No session matches, or more than one.
     """
     found = []
     for session in sessions:
@@ -168,7 +166,7 @@ def is_live(session: Message) -> bool:
 
 
 def is_standby(session: Message) -> bool:
-    """Return whether it is an unclaimed standby, or in doubt."""
+    """Return whether a session is an unclaimed standby; False if in doubt."""
     return bool(session["warm_pool"]) and not session["in_doubt"]
 
 

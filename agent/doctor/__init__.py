@@ -1,1 +1,1 @@
-"""`tiltyard-agent doctor`: gathers facts of a host and checks them by pure functions."""
+"""`tiltyard-agent doctor`: gathers facts of a host and evaluates them in pure functions."""

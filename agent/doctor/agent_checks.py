@@ -1,4 +1,4 @@
-"""Checks of the agent and of its files. Pure."""
+"""Checks of the agent and its files. Pure."""
 
 import stat
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ from agent.network.tls_certificate import WARNED_DAYS
 _CAPABILITIES = {"CAP_KILL": 5, "CAP_NET_ADMIN": 12}
 """Capabilities and their bits."""
 _ENOUGH_FILES = 8192
-"""For 1,000 sessions: a process, a log and a few readers each, pulls and artifacts."""
+"""For 1,000 sessions with a process, a log and a few readers each, pulls and artifacts."""
 _RENEWED_DAYS = 9
-"""Of a certificate's thirty; its renewal is a day late then."""
+"""Remaining days of a 30-day certificate whose renewal is a day late."""
 
 
 def agent(agent: AgentFacts) -> Finding:
@@ -40,7 +40,7 @@ def agent(agent: AgentFacts) -> Finding:
 
 
 def agent_sock(socket: FileFacts | None) -> Finding:
-    """Clients of the agent's socket can start containers."""
+    """The socket must be private: its clients can start containers."""
     if socket is None:
         return warn("agent-sock", "there is none", "`systemctl start tiltyard-agent`")
     if socket.mode & stat.S_IRWXO and socket.open_way:
@@ -95,7 +95,7 @@ def policy(path: Path | None, problem: str) -> Finding:
 
 
 def identity(listen: str, identity: CertificateFacts | None) -> Finding:
-    """A host that is called over a network needs a certificate that does not expire soon."""
+    """A host with `rpc_listen` needs a certificate that does not expire soon."""
     again = "`tiltyard-controlplane agent token --agent NAME`, and `tiltyard-agent enrol` with it"
     if identity is None:
         if not listen:

@@ -1,4 +1,4 @@
-"""All checks, over all facts. Pure."""
+"""Runs all checks. Pure."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -24,7 +24,7 @@ _OF_ENGINE = (
 
 
 def diagnose(facts: Facts) -> list[Finding]:
-    """Evaluate all facts; an unknown fact is a finding, too."""
+    """Evaluate all facts; an unknown fact is also a finding."""
     return [*_engine(facts), *_host(facts), *_agent(facts)]
 
 
@@ -90,7 +90,6 @@ def _agent(facts: Facts) -> Iterator[Finding]:
 
 
 def _checked(name: str, facts: T | Unknown, check: Callable[[T], Finding]) -> Finding:
-    """Evaluate one part, or report that it is unknown."""
     return _unknown(name, facts) if isinstance(facts, Unknown) else check(facts)
 
 

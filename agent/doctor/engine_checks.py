@@ -9,7 +9,7 @@ from agent.doctor.facts import DockerdFacts, EngineFacts, Finding, Unknown, bad,
 _RESTART = "and restart Docker Engine once live-restore is on"
 _RUNC = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:-rc\.?(\d+))?(.*)")
 _FINAL = 1_000_000
-"""In place of the number of a release candidate."""
+"""Sorts after every release candidate number."""
 _ESCAPES = {
     "CVE-2024-21626": ((1, 1, 12, _FINAL),),
     "CVE-2025-31133, CVE-2025-52565, CVE-2025-52881": (
@@ -28,7 +28,7 @@ def docker(engine: EngineFacts) -> Finding:
 
 
 def runc(engine: EngineFacts) -> Finding:
-    """Compare runc with the releases that fixed container escapes."""
+    """Runc must contain the fixes of known container escapes."""
     found = _RUNC.match(engine.runc)
     if found is None:
         hint = "compare `runc --version` with the releases at github.com/opencontainers/runc"
@@ -53,14 +53,14 @@ def live_restore(engine: EngineFacts) -> Finding:
 
 
 def icc(engine: EngineFacts) -> Finding:
-    """Sessions must not reach each other, preferably on the default bridge."""
+    """Sessions should not reach each other on the default bridge."""
     if engine.kept_apart:
         return ok("icc", "off: sessions cannot reach each other on the default bridge")
     return warn("icc", "on", ICC.hint)
 
 
 def userland_proxy(dockerd: DockerdFacts) -> Finding:
-    """A proxy process per port is not needed."""
+    """The userland proxy, a process per port, should be off."""
     if str(dockerd.settings.get("userland-proxy", True)).lower() == "false":
         return ok("userland-proxy", "off")
     hint = f'set "userland-proxy": false in /etc/docker/daemon.json {_RESTART}'
@@ -97,7 +97,7 @@ def apparmor(engine: EngineFacts) -> Finding:
 
 
 def cgroups(engine: EngineFacts) -> Finding:
-    """Limits need control groups."""
+    """Resource limits need control groups."""
     kind = f"version {engine.info.get('CgroupVersion')}, driver {engine.info.get('CgroupDriver')}"
     lacks = [
         lack
@@ -128,13 +128,13 @@ def container_files(dockerd: DockerdFacts) -> Finding:
 
 
 def _has_fix(version: tuple[int, ...], fixed: tuple[tuple[int, ...], ...]) -> bool:
-    """Return whether a release is not older than the fixed one of its line, or a later line."""
+    """Return whether a release is at least the fixed one of its line, or of a later line."""
     line = next((each for each in fixed if each[:2] == version[:2]), None)
     return version >= (line or max(fixed))
 
 
 def _security(engine: EngineFacts) -> dict[str, str]:
-    """Security options by name, with the profile if one is named: `name=seccomp,profile=x`."""
+    """Parse security options, `name=seccomp,profile=x`, into profiles by name."""
     found = {}
     for option in engine.info.get("SecurityOptions") or ():
         fields = dict(field.partition("=")[::2] for field in option.split(","))

@@ -1,4 +1,4 @@
-"""Facts about a host at one moment, the input of checks, and what a check finds. Pure data."""
+"""Facts about a host, the input of checks, and findings, their results. Pure data."""
 
 import enum
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ HostPort = tuple[Protocol, int]
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """In place of facts that could not be gathered."""
+    """Placeholder of facts that could not be gathered."""
 
     cause: str
 
@@ -30,10 +30,10 @@ class FileFacts:
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """What Docker Engine says of itself; `info` is its answer of that name.
+    """Facts from the Engine API; `info` is the response of GET /info.
 
-    `kept_apart`: containers of the default bridge cannot reach each other. `published` are the
-    host ports of containers that carry an agent's label.
+    `kept_apart`: containers on the default bridge cannot reach each other. `published`: host ports
+    of containers with an agent's label.
     """
 
     api: str
@@ -46,10 +46,9 @@ class EngineFacts:
 
 @dataclass(frozen=True, slots=True)
 class DockerdFacts:
-    """The daemon's process: the settings of daemon.json and of its command line.
+    """The daemon's process, with settings of daemon.json and its command line.
 
-    `nofile` is what it can grant a container; it and `network`, the name of the network namespace,
-    are None when this user may not look.
+    `nofile`: highest limit for a container; `network`: network namespace. None without permission.
     """
 
     settings: Mapping[str, Any]
@@ -59,7 +58,7 @@ class DockerdFacts:
 
 @dataclass(frozen=True, slots=True)
 class DiskFacts:
-    """The file system below a folder."""
+    """The file system of a folder."""
 
     path: str
     total_bytes: int
@@ -71,7 +70,7 @@ class DiskFacts:
 
 @dataclass(frozen=True, slots=True)
 class KernelFacts:
-    """Settings and tables of the kernel: `flows` are entries of connection tracking."""
+    """Kernel settings and tables; `flows`: connection tracking entries."""
 
     local_ports: tuple[int, int]
     reserved_ports: frozenset[int]
@@ -83,9 +82,9 @@ class KernelFacts:
 
 @dataclass(frozen=True, slots=True)
 class ProcessFacts:
-    """A process: the bit mask of its effective capabilities, its soft limit of open files.
+    """A process: bit mask of effective capabilities, soft limit of open files.
 
-    `network` names its network namespace, None when this user may not look.
+    `network`: its network namespace, None without permission.
     """
 
     uid: int
@@ -96,7 +95,7 @@ class ProcessFacts:
 
 @dataclass(frozen=True, slots=True)
 class AgentFacts:
-    """What an agent that serves says; its process is None if this user may not look."""
+    """Facts from a running agent; `process` is None without permission."""
 
     version: str
     reconciled: bool
@@ -107,9 +106,9 @@ class AgentFacts:
 
 @dataclass(frozen=True, slots=True)
 class CertificateFacts:
-    """A certificate, the seconds for which it is valid, and its key if that is another file.
+    """A certificate; `left`: seconds until expiry, `key`: its key file, if separate.
 
-    `problem` says why it cannot be used, empty if it can.
+    `problem`: why it cannot be used, or empty.
     """
 
     name: str
@@ -120,10 +119,9 @@ class CertificateFacts:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All of them. A file is None where there is none, the engine's disk where it is not known.
+    """All facts. A missing file is None, as is the engine's disk if unknown.
 
-    `policy`, `state_format` and `firewall` are what is wrong with them; `firewall` is None where
-    it is disabled in the settings.
+    `policy`, `state_format` and `firewall` are problems; `firewall` is None if disabled.
     """
 
     config: AgentConfig
@@ -144,7 +142,7 @@ class Facts:
 
 
 class Level(enum.Enum):
-    """Severity: `FAIL` breaks a guarantee of the product, `WARN` weakens one, or may."""
+    """Severity: `FAIL` breaks a guarantee of the product, `WARN` may weaken one."""
 
     OK = "OK"
     WARN = "WARN"
@@ -153,7 +151,7 @@ class Level(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a check: what was found and, unless `OK`, what to do."""
+    """The result of a check; `hint`, a suggested fix, is empty for `OK`."""
 
     check: str
     level: Level
@@ -162,15 +160,15 @@ class Finding:
 
 
 def ok(check: str, found: str) -> Finding:
-    """All is well."""
+    """Return a passed check."""
     return Finding(check, Level.OK, found)
 
 
 def warn(check: str, found: str, hint: str) -> Finding:
-    """A weaker guarantee, or an unknown one."""
+    """Return a weakened or unknown guarantee."""
     return Finding(check, Level.WARN, found, hint)
 
 
 def bad(check: str, found: str, hint: str) -> Finding:
-    """A broken guarantee."""
+    """Return a broken guarantee."""
     return Finding(check, Level.FAIL, found, hint)

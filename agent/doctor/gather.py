@@ -1,7 +1,4 @@
-"""Gathers the facts of a host, each part on a thread of its own.
-
-The threads are daemons: one that hangs on a disk does not keep the program from ending.
-"""
+"""Gathers the facts of a host, each on a daemon thread, so that a hung disk blocks no exit."""
 
 import contextlib
 import time
@@ -44,11 +41,11 @@ from agent.state import state_format
 from tiltyard.contract import Protocol
 
 ANSWER_SECONDS = 5.0
-"""Timeout of each call to the engine, all of which are cheap."""
+"""Timeout of each engine call; all are cheap."""
 EXPOSURE_SECONDS = 3.0
-"""Timeout of each call to the engine when the agent starts."""
+"""Timeout of each engine call at the agent's start."""
 GATHER_SECONDS = 20.0
-"""Timeout of all parts: the slowest makes four calls, or runs two tools."""
+"""Timeout of everything; the slowest fact takes four engine calls, or two runs of a tool."""
 
 T = TypeVar("T")
 
@@ -113,10 +110,10 @@ def engine_facts(socket: Path, seconds: float) -> EngineFacts:
 
 
 def exposure(docker_socket: Path) -> str:
-    """Describe how anyone could start containers, and so be root of this host. Blocks.
+    """Describe how any user could start containers, and so become root; "" if none. Blocks.
 
-    The agent does not start then, since its policy and its limits would not hold. Empty if nothing
-    is known: of an engine that does not answer, its settings alone count.
+    The agent does not start then, since its policy and limits could be bypassed. If the engine
+    does not answer, only its settings are checked.
     """
     try:
         socket = file_facts(docker_socket)
@@ -153,13 +150,13 @@ def agent_facts(socket: Path) -> AgentFacts:
 
 def _process_behind(socket: Path) -> ProcessFacts | None:
     pid = peer_pid(str(socket))
-    with contextlib.suppress(OSError):  # it may be gone, or of another PID namespace
+    with contextlib.suppress(OSError):  # gone, or in another PID namespace
         return None if pid is None else process_facts(pid)
     return None
 
 
 def _held_ports(agent: AgentClient) -> Iterator[HostPort]:
-    """The ports of sessions, and those that are in the host's network behind TLS ports."""
+    """Yield the ports of sessions, and inner ports behind TLS ports in the host's network."""
     for session in agent.sessions(live_only=True):
         for port in session["ports"]:
             protocol = Protocol(port["protocol"].removeprefix("PROTOCOL_").lower())
@@ -186,7 +183,7 @@ def _identity_facts(path: Path) -> CertificateFacts | None:
 
 
 def tls_facts(files: CertificateFiles | None) -> CertificateFacts | None:
-    """The certificate for TLS ports; None without one in the settings. Blocks."""
+    """Check the certificate for TLS ports; None if not configured. Blocks."""
     if files is None:
         return None
     path, key = str(files.certificate), file_facts(files.key)
@@ -204,7 +201,6 @@ def _firewall_problems(config: AgentConfig) -> tuple[str, ...] | None:
 
 
 def _begin(read: Callable[[], T]) -> Future[T | Unknown]:
-    """Start reading on a thread."""
     future: Future[T | Unknown] = Future()
 
     def work() -> None:

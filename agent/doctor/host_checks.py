@@ -10,12 +10,12 @@ FEW_PORTS = 5
 """Ports listed in a finding."""
 
 _LITTLE_ROOM, _NO_ROOM = 0.10, 0.03
-"""Free fractions of a file system: a warning below the first, a failure below the second."""
+"""Free fractions of a file system below which a check warns or fails."""
 _ENOUGH_BYTES = 20 * 2**30
-"""This much free space is sufficient on disks of any size."""
+"""Sufficient on disks of any size."""
 _BUSY_TABLE, _FULL_TABLE = 0.70, 0.90
 _SMALL_TABLE = 65_536
-"""A player has an entry per port of the session, which stays for minutes after they leave."""
+"""A player needs an entry per port of the session, which is kept for minutes after they leave."""
 
 
 def is_world_accessible(socket: FileFacts) -> bool:
@@ -24,7 +24,7 @@ def is_world_accessible(socket: FileFacts) -> bool:
 
 
 def docker_sock(socket: FileFacts | None) -> Finding:
-    """Docker's socket is for root and its group (CIS Docker Benchmark 3.15, 3.16)."""
+    """Docker's socket must be private to root and its group (CIS Docker Benchmark 3.15, 3.16)."""
     if socket is None:
         hint = "`systemctl start docker`, or correct `docker_socket`"
         return bad("docker-sock", "there is none", hint)
@@ -70,7 +70,7 @@ def state_dir(folder: FileFacts | None, *, uid: int | None) -> Finding:
 
 
 def port_range(kernel: KernelFacts, ports: tuple[int, int]) -> Finding:
-    """The kernel must not give the ports of sessions to outgoing connections."""
+    """Session ports must not be in the kernel's ephemeral port range, unless reserved."""
     first, last = ports
     low, high = kernel.local_ports
     shared = range(max(first, low), min(last, high) + 1)
@@ -88,7 +88,7 @@ def port_range(kernel: KernelFacts, ports: tuple[int, int]) -> Finding:
 def ports_in_use(
     kernel: KernelFacts, ports: tuple[int, int], ours: frozenset[HostPort]
 ) -> Finding:
-    """Other processes should not use ports of sessions."""
+    """Other processes should not use session ports."""
     first, last = ports
     taken = sorted(
         (port, protocol.value)

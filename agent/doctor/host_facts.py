@@ -1,7 +1,4 @@
-"""Facts from the kernel: settings, tables, files, disks, processes. Read-only; blocks.
-
-Everything raises OSError, or ValueError for what the kernel words in another way than expected.
-"""
+"""Reads facts from the kernel. Blocks; raises OSError, or ValueError for unexpected text."""
 
 import contextlib
 import os
@@ -30,12 +27,12 @@ _TABLES = (
     ("udp", Protocol.UDP, ""),
     ("udp6", Protocol.UDP, ""),
 )
-"""Of /proc/net: which state a socket is in that has its port for itself; of UDP all are."""
+"""Tables of /proc/net, with the state of sockets that own their port; "" is any."""
 _SOFT_NOFILE = re.compile(r"^Max open files +(\S+)", re.MULTILINE)
 
 
 def kernel_facts() -> KernelFacts:
-    """Kernel settings of this network namespace."""
+    """Read kernel settings and tables of this network namespace."""
     low, high = _words("net/ipv4/ip_local_port_range")
     reserved = "".join(_words("net/ipv4/ip_local_reserved_ports"))
     return KernelFacts(
@@ -49,7 +46,7 @@ def kernel_facts() -> KernelFacts:
 
 
 def file_facts(path: Path) -> FileFacts | None:
-    """A file, folder or socket; None where there is none."""
+    """Read mode and owner of a file, folder or socket; None if it does not exist."""
     try:
         path = path.resolve()
         found = path.stat()
@@ -60,7 +57,7 @@ def file_facts(path: Path) -> FileFacts | None:
 
 
 def disk_facts(path: Path) -> DiskFacts:
-    """The file system of a folder, or of its nearest existing parent."""
+    """Read the file system of a folder, or of its nearest existing parent."""
     while not path.exists() and path != path.parent:
         path = path.parent
     found = os.statvfs(path)
@@ -75,7 +72,7 @@ def disk_facts(path: Path) -> DiskFacts:
 
 
 def process_facts(pid: int) -> ProcessFacts:
-    """The kernel's facts about a process."""
+    """Read the facts of a process from /proc."""
     folder = _PROC / str(pid)
     status = dict(
         line.split(":", 1) for line in (folder / "status").read_text(errors="replace").splitlines()
@@ -92,7 +89,7 @@ def process_facts(pid: int) -> ProcessFacts:
 
 
 def dockerd_facts(socket_path: Path) -> DockerdFacts:
-    """The process of the daemon behind a socket; ValueError if it cannot be determined."""
+    """Read the facts of the daemon behind a socket; ValueError if its process is unknown."""
     pid = daemon_pid(str(socket_path))
     if pid is None:
         raise ValueError("the process behind the socket is not dockerd, or not visible")

@@ -1,1 +1,1 @@
-"""Metrics of an agent: counted as events happen, or read at a scrape."""
+"""Counters and histograms of an agent."""

@@ -1,4 +1,4 @@
-"""What is counted and timed as it happens; all label values come from this program."""
+"""Counters and histograms of events; label values never come from clients."""
 
 import contextlib
 import enum
@@ -14,22 +14,22 @@ from agent.domain.session import Session
 from tiltyard.contract import EndReason, ErrorReason, State
 from tiltyard.runtime.clock import Clock
 
-# They would double the series, to say when each began.
+# `_created` series would double the number of series.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 OK = "ok"
-"""The outcome of what did not fail; of what did it is the name of an ErrorReason."""
+"""Outcome of a success; a failure has the name of its ErrorReason."""
 LEFT = "left"
-"""The outcome of what its caller no longer waited for."""
+"""Outcome of a call that its client cancelled."""
 
 _FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""Seconds; for what takes milliseconds while all is well."""
+"""Seconds; for operations that normally take milliseconds."""
 _STARTS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0, 30.0, 60.0)
-"""Seconds; a caller gives a host 4 s, an engine has 60 s."""
+"""Seconds; a client allows a host 4 s, the engine has 60 s."""
 _LATENESS = (0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 300.0, 3600.0)
-"""Seconds; a due lifetime is seen at once, or when the agent is back."""
+"""Seconds; a lifetime is ended at once, or at the next start of the agent."""
 _STOPS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0, 300.0)
-"""Seconds; 10 s are granted by default before SIGKILL."""
+"""Seconds; the default grace period is 10 s."""
 _PULLS = (1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
 """Seconds; a pull is canceled after half an hour."""
 
@@ -43,7 +43,7 @@ class Start(enum.Enum):
 
 
 class Phase(enum.Enum):
-    """What a start takes its time for, one after the other; READY is until all ports are bound."""
+    """The consecutive phases of a start; READY lasts until all ports are bound."""
 
     QUEUE = "queue"
     CREATE = "create"
@@ -131,7 +131,7 @@ class Metrics:
         self._begin_at_zero()
 
     def _begin_at_zero(self) -> None:
-        """Have the series that alerts look at from the start: a rate needs a first value."""
+        """Create the series of alerts at 0, since a rate needs a first value."""
         for kind in ("session", "standby"):
             for ended in EndReason:
                 self._ends.labels(kind, ended.value)
@@ -139,7 +139,7 @@ class Metrics:
             self._starts.labels(start.value)
         for phase in Phase:
             self._phases.labels(phase.value, Start.COLD.value)
-            if phase is not Phase.QUEUE:  # standbys start in slots to spare
+            if phase is not Phase.QUEUE:  # standbys do not queue for a slot
                 self._phases.labels(phase.value, Start.STANDBY.value)
         self._pulls.labels(OK)
 
@@ -147,7 +147,7 @@ class Metrics:
 
     @contextlib.contextmanager
     def refusals(self, start: Start) -> Iterator[None]:
-        """Count what refuses a start within, by its reason."""
+        """Count a failed start in the `with` body by its reason."""
         try:
             yield
         except Exception as error:
@@ -156,7 +156,7 @@ class Metrics:
 
     @contextlib.contextmanager
     def starting(self, start: Start, clock: Clock) -> Iterator[None]:
-        """Time a start that is carried out within, or count why it was refused."""
+        """Time a successful start in the `with` body, or count why it failed."""
         begun = clock.monotonic()
         with self.refusals(start):
             yield
@@ -170,12 +170,12 @@ class Metrics:
         self._phases.labels(phase.value, start.value).observe(clock.monotonic() - begun)
 
     def lifetime_over(self, session: Session, clock: HostClock) -> None:
-        """Note how late the end of a lifetime was seen."""
+        """Observe how late the end of a lifetime was noticed."""
         if session.deadline is not None:
             self._ttl_lateness.observe(clock.boottime() - due_by(clock, session.deadline))
 
     def session_changed(self, before: Session, after: Session) -> None:
-        """Count what a change of a session says: its end, a restart, that players reach it."""
+        """Count the end or restart of a session, and time until it is ready."""
         if after.state.ended and not before.state.ended:
             kind = "standby" if after.is_standby else "session"
             reason = after.end_reason or EndReason.EXITED
@@ -204,13 +204,13 @@ class Metrics:
 
     @contextlib.contextmanager
     def stream(self, method: str) -> Iterator[None]:
-        """Count a gRPC call that streams, for as long as its caller likes."""
+        """Count a streaming gRPC call; its duration is up to the client."""
         with _counted(self._rpcs, method):
             yield
 
     @contextlib.contextmanager
     def pull(self) -> Iterator[None]:
-        """Count and time the pull of an image."""
+        """Count a pull, and time it if it succeeds."""
         begun = time.monotonic()
         with _counted(self._pulls):
             yield
@@ -218,7 +218,7 @@ class Metrics:
 
     @contextlib.contextmanager
     def reconciling(self, clock: Clock) -> Iterator[None]:
-        """Time a pass over records and engine, or count that it failed."""
+        """Time a reconciliation pass, or count its failure."""
         begun = clock.monotonic()
         with self._failed_passes.count_exceptions():
             yield
@@ -226,13 +226,13 @@ class Metrics:
 
 
 def start_of(session: Session) -> Start:
-    """How a session began."""
+    """Return how a session was started."""
     return Start.COLD if session.standby is None else Start.STANDBY
 
 
 @contextlib.contextmanager
 def _counted(counter: Counter, *labels: str) -> Iterator[None]:
-    """Count what is done within, by its outcome."""
+    """Count the `with` body by its outcome."""
     outcome = LEFT
     try:
         yield
@@ -246,7 +246,7 @@ def _counted(counter: Counter, *labels: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _timed(histogram: Histogram, clock: Clock) -> Iterator[None]:
-    """Time what is done within, however it ends: what an engine takes to fail counts, too."""
+    """Time the `with` body, failures included."""
     begun = clock.monotonic()
     try:
         yield
@@ -255,6 +255,6 @@ def _timed(histogram: Histogram, clock: Clock) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """The name of an error's reason; a defect's is `internal`."""
+    """Return the name of an error's reason, `internal` for unexpected errors."""
     reason = error.reason if isinstance(error, AgentError) else ErrorReason.INTERNAL
     return reason.name.lower()

@@ -1,1 +1,1 @@
-"""`/metrics` of the agent: state read at each scrape, and the listener that serves it."""
+"""`/metrics` of the agent: gauges that are read at each scrape, and the listener."""

@@ -1,4 +1,4 @@
-"""What is state of a host, read from its parts when Prometheus asks: nothing is kept twice."""
+"""The gauges of a host, read from its components at each scrape."""
 
 import platform
 from collections import Counter
@@ -36,10 +36,7 @@ _STANDBYS = {
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class HostState(Collector):
-    """The gauges of a host. One pass over its sessions is all that takes time.
-
-    `firewall_intact` is None if the agent does not check the rules.
-    """
+    """The gauges of a host; `firewall_intact` is None if the agent does not check the rules."""
 
     reservations: Reservations
     feed: Feed
@@ -51,7 +48,7 @@ class HostState(Collector):
     _names: BoundedNames = field(default_factory=BoundedNames, init=False)
 
     def collect(self) -> Iterator[Metric]:
-        """Read everything, in one step of the event loop."""
+        """Read all gauges without yielding to the event loop."""
         report = self.report()
         yield from _build(report)
         yield from self._sessions(report)
@@ -163,7 +160,7 @@ def _build(report: HostReport) -> Iterator[Metric]:
 
 
 def _kind(session: Session) -> str:
-    """`ready` for a standby that a claim can have."""
+    """Return `ended`, `ready` (claimable) or `unready` for a standby."""
     if session.state.ended:
         return "ended"
     runs = session.state is State.RUNNING and session.ready_time is not None

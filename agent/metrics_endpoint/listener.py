@@ -1,7 +1,7 @@
-"""Serves the agent's metrics on a port of its own: /metrics and /healthz.
+"""Serves /metrics and /healthz on a separate port, without authentication.
 
-The port has no authentication: a connection gets one answer, within a bounded time, and a new one
-replaces the oldest. A port that cannot be bound is retried and does not affect sessions.
+A connection gets one response within CONNECTION_SECONDS; over MAX_CONNECTIONS, a new connection
+replaces the oldest. A port in use is retried and does not affect sessions.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ from tiltyard.runtime.settings import host_and_port
 log = get_logger(__name__)
 
 RETRY_SECONDS = 1.0
-"""To look again for a port that another process still has."""
+"""Between attempts to bind a port in use."""
 MAX_CONNECTIONS = 32
-"""Prometheus has one or two."""
+"""Prometheus needs one or two."""
 CONNECTION_SECONDS = 30.0
-"""To read a request and send its answer; Prometheus waits 10 s. Tests take less."""
+"""Timeout of a request and its response; Prometheus waits 10 s."""
 MAX_HEAD_BYTES = 16 * 1024
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -47,7 +47,7 @@ class MetricsListener:
         is_ready: Callable[[], bool],
         connection_seconds: float = CONNECTION_SECONDS,
     ) -> None:
-        """Serve the registry; `is_ready` is the result of /healthz."""
+        """`is_ready` decides the response of /healthz."""
         self._address = address
         self._registry = registry
         self._clock = clock
@@ -60,10 +60,10 @@ class MetricsListener:
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._process)
         self.serving = asyncio.Event()
-        """Set once the port answers."""
+        """Set once the port is open."""
 
     async def run(self) -> None:
-        """Serve until cancelled; wait where the port is taken."""
+        """Serve until cancelled; wait while the port is in use."""
         server = await self._open()
         log.info("serving metrics", address=self._address)
         self.serving.set()
@@ -81,14 +81,13 @@ class MetricsListener:
         while True:
             try:
                 return await asyncio.start_server(self._serve, host, port, limit=MAX_HEAD_BYTES)
-            except (OSError, UnicodeError) as error:  # the latter of a name that cannot be one
+            except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
                 if str(error) != logged:
                     logged = str(error)
                     log.warning("not serving metrics yet", address=self._address, error=logged)
             await self._clock.sleep(RETRY_SECONDS)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one request of a connection."""
         task = asyncio.current_task()
         assert task is not None, "asyncio makes one for each connection"
         if len(self._connections) >= MAX_CONNECTIONS:
@@ -127,13 +126,13 @@ class MetricsListener:
         return "503 Service Unavailable", b"records are not reconciled with the engine yet\n"
 
     async def _metrics(self) -> bytes:
-        """State is read in one step of the event loop; text is made of it on a thread."""
+        """Collect in one step of the event loop; format the text on a thread."""
         async with self._scrape:
             families = list(self._registry.collect())
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._thread, self._text, families)
 
     def _text(self, families: Sequence[Metric]) -> bytes:
-        """The text of these and of the process. Blocks: /proc is read."""
+        """Format these families and the process metrics. Blocks: reads /proc."""
         read: Any = SimpleNamespace(collect=lambda: [*families, *self._process.collect()])
         return generate_latest(read)

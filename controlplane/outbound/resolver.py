@@ -1,4 +1,4 @@
-"""Names of registries: looked up on threads of their own, public addresses apart from others."""
+"""DNS resolver for registries: separate threads, optionally public addresses only."""
 
 import asyncio
 import ipaddress
@@ -9,39 +9,39 @@ from typing import Any, TypeAlias
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 THREADS = 64
-"""A name is looked up once at a time, so that unresponsive servers of one hold one thread."""
+"""Lookups of one name are shared, so an unresponsive DNS server blocks one thread per name."""
 
 _Found: TypeAlias = list[tuple[socket.AddressFamily, int, str]]
-"""Family, protocol and address of each."""
+"""Family, protocol, address."""
 
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _REFUSED = tuple(
     map(
         ipaddress.ip_network,
         (
-            "192.0.0.0/24",  # for protocols: DS-Lite's own hosts, among others
-            "::/96",  # the old way to write IPv4 in IPv6, and ::1
-            "64:ff9b:1::/48",  # NAT64 within one network
-            "fec0::/10",  # site-local, as ULA is now
+            "192.0.0.0/24",  # IETF protocol assignments, such as DS-Lite
+            "::/96",  # IPv4-compatible IPv6 (deprecated), and ::1
+            "64:ff9b:1::/48",  # local-use NAT64
+            "fec0::/10",  # site-local (deprecated)
         ),
     )
 )
-"""Networks of no public host that `ipaddress`, in some release of Python, takes for public."""
+"""Non-public networks that `ipaddress` reports as global in some Python releases."""
 
 
 class LookUps:
-    """Owns the threads, and the look-ups under way."""
+    """Runs DNS lookups on its own threads and shares those in progress."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(THREADS, "registry names")
         self._under_way: dict[str, asyncio.Future[_Found]] = {}
 
     async def addresses(self, host: str) -> _Found:
-        """Look a name up, or join a look-up under way.
+        """Look up a name, or join a lookup in progress.
 
         Raises:
-            OSError: It has no address.
-            UnicodeError: It cannot be a name.
+            OSError: The name has no address.
+            UnicodeError: Not a valid name.
         """
         found = self._under_way.get(host)
         if found is None:
@@ -52,33 +52,33 @@ class LookUps:
         return await asyncio.shield(found)
 
     def close(self) -> None:
-        """Leave what is under way to its threads: nothing can end that sooner. Idempotent."""
+        """Abandon running lookups: `getaddrinfo` cannot be cancelled. Idempotent."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         for found in self._under_way.values():
             found.cancel()
 
 
 def look_up(host: str) -> _Found:
-    """Ask the operating system. Blocks."""
+    """Resolve with the operating system. Blocks."""
     infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
     return [(family, protocol, _text(address)) for family, _, protocol, _, address in infos]
 
 
 def _text(address: tuple[Any, ...]) -> str:
-    """Give an address with its zone, which a link-local one needs."""
+    """Format an address with its zone, which link-local ones need."""
     zone = address[3] if len(address) == 4 else 0
     return f"{address[0]}%{zone}" if zone else str(address[0])
 
 
 class Resolver(AbstractResolver):
-    """What a connection pool asks; with `only_public`, of names whose addresses all are public."""
+    """aiohttp resolver. `only_public`: fails if any address of a name is not public."""
 
     def __init__(self, look_ups: LookUps, *, only_public: bool) -> None:
         self._look_ups = look_ups
         self._only_public = only_public
 
     async def resolve(self, host: str, port: int = 0, family: Any = 0) -> list[ResolveResult]:
-        """Give the addresses of a name."""
+        """Resolve a name."""
         found = await self._look_ups.addresses(host)
         for _, _, address in found:
             if self._only_public and not is_public(address):
@@ -96,14 +96,11 @@ class Resolver(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Leave the threads to their owner."""
+        """Do nothing: `LookUps` owns the threads."""
 
 
 def is_public(address: str) -> bool:
-    """Return whether an address belongs to a host of the public internet. Pure.
-
-    Where an IPv6 address stands for an IPv4 one, that one counts.
-    """
+    """Return whether an address, or the IPv4 address it embeds, is on the public internet."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
         ip = _within(ip) or ip

@@ -1,4 +1,4 @@
-"""A client of the OCI distribution API: which tags are there, and what does one stand for?"""
+"""OCI distribution API client: lists tags and resolves them to digests."""
 
 import asyncio
 import json
@@ -25,24 +25,24 @@ from tiltyard.runtime.logging.events import get_logger
 log = get_logger(__name__)
 
 RESOLVE_TIMEOUT = LIST_TIMEOUT = 10.0
-"""For all requests about one tag, or all pages of a list of tags, together."""
+"""Total seconds for all requests for one tag, or for all pages of a tag list."""
 
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z", re.ASCII)
-"""What can be a tag (OCI distribution specification)."""
+"""Valid tags (OCI distribution specification)."""
 
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
-"""Of a manifest, or of one page of a list of tags."""
+"""Of a manifest, or of one page of a tag list."""
 
 PAGE_SIZE, MAX_PAGES = 1000, 20
-"""Tags asked for at once, and pages read at most: nobody reads a list of 20,000 tags."""
+"""Requested tags per page, and maximum pages per list."""
 
 MAX_LIST_BYTES = 8 * 1024 * 1024
-"""Of all pages of a list of tags together."""
+"""Of all pages of a tag list."""
 
 MAX_LIST_VALUES = 200_000
-"""Of all pages together: 4 MiB of empty lists would hold up the event loop for half a second.
+"""JSON values in all pages: 4 MiB of empty lists would block the event loop for half a second.
 
-A tag is one; some registries list each manifest, too, with a dozen.
+A tag is one value; some registries also list each manifest, about twelve values.
 """
 
 _MANIFESTS = ",".join((*INDEX_TYPES, *IMAGE_TYPES))
@@ -51,7 +51,7 @@ DOCKER_HUB = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
 
 
 class RegistryClient:
-    """Asks registries."""
+    """Resolves and lists tags of the configured registries."""
 
     def __init__(
         self, endpoint_of: Callable[[Registry], Endpoint], *, max_image_bytes: int
@@ -66,32 +66,32 @@ class RegistryClient:
         await self._http.start()
 
     async def stop(self) -> None:
-        """Close the connection pools, for good. Idempotent."""
+        """Close the connection pools. Idempotent."""
         await self._lists.close()
         await self._http.stop()
 
     async def resolve(self, registry: Registry, repository: str, tag: str) -> str | None:
-        """Return the digest that a tag names now, None when the registry has no such tag.
+        """Return the current digest of a tag, None if the registry has no such tag.
 
-        Its manifest is read, and those that it lists: no host pulls what was not looked at.
+        Checks its manifest, and each manifest of a list.
 
         Raises:
-            ImageRefusedError: What it names may not be pulled.
-            RegistryUnavailableError: The registry fails or answers what cannot be used.
-            RegistryTimeoutError: It does not answer in time.
+            ImageRefusedError: The image may not be pulled.
+            RegistryUnavailableError: The registry fails or sends an invalid response.
+            RegistryTimeoutError: No answer in time.
         """
         with _translated(registry):
             async with asyncio.timeout(RESOLVE_TIMEOUT):
                 return await self._digest(registry, repository, tag)
 
     async def tags(self, registry: Registry, repository: str) -> Sequence[str]:
-        """Read the tags of a repository, newest version first; none when it has no such one.
+        """Return the tags of a repository, newest version first; empty if there is no repository.
 
-        What was read for another caller a moment ago is good for this one, too.
+        Results are cached briefly.
 
         Raises:
-            RegistryUnavailableError: The registry fails or answers what cannot be used.
-            RegistryTimeoutError: It does not answer in time.
+            RegistryUnavailableError: The registry fails or sends an invalid response.
+            RegistryTimeoutError: No answer in time.
         """
         return await self._lists.newest_first(registry, repository)
 
@@ -159,7 +159,7 @@ class RegistryClient:
 
 @contextmanager
 def _translated(registry: Registry) -> Iterator[None]:
-    """Raise what a caller is answered about a failure."""
+    """Log a failure and raise the error for the caller."""
     try:
         yield
     except UnusableError as error:
@@ -185,19 +185,19 @@ def _names(reply: Reply) -> list[str]:
         names = json.loads(reply.body)["tags"]
     except (ValueError, TypeError, KeyError, RecursionError):
         raise UnusableError("its list of tags is none") from None
-    names = [] if names is None else names  # as an empty repository answers
+    names = [] if names is None else names  # empty repository
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise UnusableError("its list of tags is none")
-    if len(names) > PAGE_SIZE * MAX_PAGES:  # all in one page, from a registry that ignores `n`
+    if len(names) > PAGE_SIZE * MAX_PAGES:  # the registry ignores `n` and sends one page
         raise UnusableError("its list of tags is too long")
     return [name for name in names if TAG.match(name)]
 
 
 def _next_query(reply: Reply, query: Mapping[str, str] | None) -> Mapping[str, str] | None:
-    """Give the query of the page that follows, None after the last.
+    """Return the query of the next page, None after the last.
 
-    Of the `Link` only the query is used, since registries mark the place in different ways. Where
-    else the link leads is not looked at: we ask the same registry for the same list.
+    Registries mark the position in different ways, so the whole query of the `Link` is used; its
+    host and path are ignored.
     """
     target = reply.links.get("next")
     following = dict(target["url"].query) if target else None

@@ -1,4 +1,4 @@
-"""The address of a registry, its credentials, and errors when it cannot be used."""
+"""Addresses and credentials of registries."""
 
 import base64
 import ipaddress
@@ -8,9 +8,10 @@ from yarl import URL
 
 
 class UnusableError(Exception):
-    """A registry, or what it answered, cannot be used.
+    """A registry or its response cannot be used.
 
-    The text is for callers and names no address; `detail` is for the log. No secret is in either.
+    The message is for callers and contains no address; `detail` is for the log. Neither contains
+    secrets.
     """
 
     def __init__(self, phrase: str, detail: str = "") -> None:
@@ -20,10 +21,10 @@ class UnusableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a registry is and how to log in there.
+    """Address and credentials of a registry.
 
-    `address` is `host[:port]`; `auth_hosts`, of the same form, may be its realm; `ca` is the PEM
-    text of certificate authorities to trust in place of the machine's.
+    `address` is `host[:port]`; `auth_hosts`: other allowed realms, in the same form; `ca`: CA
+    certificates to trust instead of the system's, as PEM text.
     """
 
     address: str
@@ -35,7 +36,7 @@ class Endpoint:
 
     @property
     def basic(self) -> str | None:
-        """The header for a log-in by name and password."""
+        """The `Authorization` header for basic authentication, None without a user name."""
         if not self.username:
             return None
         pair = f"{self.username}:{self.password}".encode()
@@ -43,13 +44,13 @@ class Endpoint:
 
 
 def base_url(address: str) -> URL:
-    """Give the URL of `host[:port]`; plain HTTP only to loopback.
+    """Return the URL of `host[:port]`; plain HTTP only for loopback.
 
     Raises:
-        UnusableError: It is no such address, or its host cannot be a DNS name.
+        UnusableError: Invalid address.
     """
     try:
-        host = URL(f"//{address}").host or ""  # decodes `xn--`, which may fail, too
+        host = URL(f"//{address}").host or ""  # decoding `xn--` can raise ValueError too
         loopback = host == "localhost" or (
             is_address(host) and ipaddress.ip_address(host).is_loopback
         )
@@ -59,7 +60,7 @@ def base_url(address: str) -> URL:
 
 
 def is_address(host: str) -> bool:
-    """Return whether this is an IP address rather than a name."""
+    """Return whether a host is an IP address rather than a name."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

@@ -1,11 +1,11 @@
-"""HTTP to registries, whose answers may be hostile.
+"""HTTP client for registries, which may be hostile.
 
-Nothing that one sends names a host that we go to, but for the realm of its tokens:
+A registry cannot make the client connect elsewhere (SSRF):
 
-- No redirect is followed; the realm is of the registry's own host and port, or of `auth_hosts`.
-- A name must resolve to public addresses alone, unless the registry is `private` or the operator
-  wrote an address. The connection goes to an address that was checked: there is no second lookup.
-- Plain HTTP to loopback alone. Answers have a size, tokens and calls a time.
+- No redirects. The token realm must be the registry's own host and port, or in `auth_hosts`.
+- Names must resolve to public addresses only, unless the registry is `private` or configured by
+  IP address. The connection uses the checked address, without a second lookup.
+- Plain HTTP only to loopback. Response sizes, token lifetimes and call times are limited.
 """
 
 import asyncio
@@ -31,27 +31,27 @@ from tiltyard.runtime.logging.events import get_logger
 log = get_logger(__name__)
 
 TIMEOUT = aiohttp.ClientTimeout(total=5, connect=2)
-"""Of one request, within the patience of a caller; a registry answers in milliseconds."""
+"""Per request. A registry usually answers in milliseconds."""
 
 MAX_CONNECTIONS = 8
-"""To one host at a time, so that an unresponsive one takes nothing away from another."""
+"""Per host, so that an unresponsive registry cannot starve the others."""
 
 MAX_TOKEN_BYTES = 64 * 1024
 MAX_TOKENS = 1024
-"""Of tokens kept, the oldest going first: one for each repository that is asked for."""
+"""Cached tokens, one per repository; the oldest is evicted first."""
 
 MAX_CONTEXTS = 64
-"""Of certificates that were read and are kept, the oldest going first."""
+"""Cached TLS contexts; the oldest is evicted first."""
 
 TOKEN_MARGIN = 10.0
-"""Seconds that a token is given less than its service said."""
+"""Seconds before its stated expiry at which a token is replaced."""
 
 _HIDDEN = frozenset({401, 403, 404})
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer that was read whole, as far as it may go."""
+    """A response with its whole body."""
 
     status: int
     headers: CIMultiDictProxy[str]
@@ -60,7 +60,7 @@ class Reply:
 
 
 class RegistryHttp:
-    """Owns the connections to registries, and the tokens that they gave."""
+    """Owns the connections to registries and the cached tokens."""
 
     def __init__(self) -> None:
         self._any: aiohttp.ClientSession | None = None
@@ -76,13 +76,13 @@ class RegistryHttp:
         self._public = _session(Resolver(self._look_ups, only_public=True))
 
     async def stop(self) -> None:
-        """Close the connection pools, for good. Idempotent."""
+        """Close the connection pools. Idempotent."""
         for session in (self._any, self._public):
             if session is not None:
                 await session.close()
         self._any = self._public = None
         self._look_ups.close()
-        self._loading.shutdown(wait=False)  # what it does takes milliseconds
+        self._loading.shutdown(wait=False)
 
     async def ask(
         self,
@@ -94,15 +94,14 @@ class RegistryHttp:
         params: Mapping[str, str] | None = None,
         accept: str = "application/json",
     ) -> Reply:
-        """Send a GET request, logging in when the registry wants that.
+        """Send a GET request, logging in if the registry requires it.
 
-        Registries do not say whether a repository is missing or another's. So a refusal of who
-        holds a token, or may not have one without a name, is answered as 404.
+        Registries do not distinguish missing and forbidden repositories: a refusal despite a
+        token, or of an anonymous token, is returned as 404.
 
         Raises:
-            UnusableError: It cannot be reached, its answer is too large or no HTTP, or it wants a
-                log-in that we have not, that it refuses, or that leads elsewhere.
-            TimeoutError: It does not answer in time.
+            UnusableError: Unreachable, invalid or too large response, or the log-in failed.
+            TimeoutError: No answer in time.
         """
         release_slot()
         url = base_url(endpoint.address).with_path(path).with_query(params)
@@ -131,7 +130,7 @@ class RegistryHttp:
         return reply
 
     async def _log_in(self, endpoint: Endpoint, scope: str, refusal: Reply) -> str | None:
-        """Give the header that the registry asks for; None when anonymous callers get none."""
+        """Return the `Authorization` header; None if the registry gives no anonymous token."""
         self._tokens.pop((endpoint, scope), None)
         wanted = read_challenges(refusal.headers.getall("WWW-Authenticate", []))
         if "bearer" in wanted:
@@ -184,12 +183,11 @@ class RegistryHttp:
             raise
         except (aiohttp.ClientError, OSError, UnicodeError) as error:
             is_tls = isinstance(error, ssl.SSLError | aiohttp.ClientSSLError)
-            # For callers; the log has the detail.
             phrase = "its TLS cannot be trusted" if is_tls else "it cannot be reached"
             text = str(error) or type(error).__name__
             text = cut_out(headers.get("Authorization", "").partition(" ")[2], text)
             text = cut_out(endpoint.password, text)
-            # Not `from error`: a traceback would show the text as it was.
+            # Not `from error`: the traceback would show the unredacted text.
             raise UnusableError(phrase, f"{phrase}: {text}") from None
 
     async def _exchange(

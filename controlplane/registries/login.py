@@ -1,4 +1,4 @@
-"""Challenges of registries, and the responses of their token services, which may be hostile."""
+"""Parses authentication challenges and token responses of registries, which may be hostile."""
 
 import json
 import math
@@ -10,12 +10,12 @@ from yarl import URL
 from controlplane.registries.endpoint import Endpoint, UnusableError, base_url
 
 MAX_CHALLENGE_CHARACTERS = 4096
-"""Of all challenges of an answer; real ones have some hundreds."""
+"""Of all challenges in a response; real ones have a few hundred."""
 
 TOKEN_LIFETIME, MAX_TOKEN_LIFETIME = 60.0, 3600.0
-"""Seconds that a token counts as good when its answer does not say, and at most."""
+"""Default and maximum lifetime of a token, in seconds."""
 
-# RFC 9110, section 11.6.1: a scheme, or a parameter. Possessive, so that nothing is tried twice.
+# RFC 9110, section 11.6.1: a scheme, or a parameter. Possessive: no backtracking.
 _PART = re.compile(
     r"([!#$%&'*+.^_`|~0-9A-Za-z-]++)"
     r'(?:[ \t]*+=[ \t]*+(?:"((?:[^"\\]|\\.)*+)"|([^ \t",]++)))?'
@@ -25,13 +25,13 @@ _TOKEN = re.compile(r"[!-~]+\Z", re.ASCII)
 
 
 def read_challenges(headers: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Read `WWW-Authenticate` headers: the parameters of each scheme, names in lower case. Pure.
+    """Parse `WWW-Authenticate` headers into the parameters of each scheme, names in lower case.
 
-    One header may hold several challenges: where a name stands without `=`, the next one begins.
-    Of a scheme or parameter that comes twice the first counts.
+    A header may contain several challenges: a name without `=` starts the next one. The first of
+    duplicate schemes or parameters wins.
 
     Raises:
-        UnusableError: They are too long.
+        UnusableError: The headers are too long.
     """
     if sum(map(len, headers)) > MAX_CHALLENGE_CHARACTERS:
         raise UnusableError("its challenges are too long")
@@ -50,10 +50,10 @@ def read_challenges(headers: Sequence[str]) -> dict[str, dict[str, str]]:
 
 
 def checked_realm(endpoint: Endpoint, realm: str) -> URL:
-    """Give the URL of a realm of the registry's own host, or of one that the operator named. Pure.
+    """Return a realm as a URL if it is on the registry's host or in `auth_hosts`.
 
     Raises:
-        UnusableError: It is of another host, or no URL.
+        UnusableError: Another host, or not a URL.
     """
     try:
         url = URL(realm)
@@ -68,10 +68,10 @@ def checked_realm(endpoint: Endpoint, realm: str) -> URL:
 
 
 def read_token(body: bytes) -> tuple[str, float]:
-    """Read a token service's answer: the token, and for how many seconds it is good. Pure.
+    """Parse a token response: the token and its lifetime in seconds.
 
     Raises:
-        UnusableError: It is no such answer.
+        UnusableError: Not a token response.
     """
     try:
         answer = json.loads(body)

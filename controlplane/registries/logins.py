@@ -1,4 +1,4 @@
-"""How the registries that operators configured are logged in to, by us and by hosts' engines."""
+"""Credentials of the configured registries, for the control plane and for hosts."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -17,11 +17,11 @@ _AUTH_HOSTS = {
     "registry-1.docker.io": ("auth.docker.io",),
     "registry.gitlab.com": ("gitlab.com",),
 }
-"""Where well-known registries have their tokens made."""
+"""Token services of well-known registries."""
 
 
 class Logins:
-    """Owns the thread on which keys and certificates are read."""
+    """Seals and unseals registry credentials, on a thread of its own."""
 
     def __init__(self, store: Store, vault: Vault) -> None:
         self._store = store
@@ -29,10 +29,10 @@ class Logins:
         self._threads = Threads(1, "registry logins")
 
     async def start(self, declared: Iterable[RegistryConfig]) -> dict[str, bytes]:
-        """Read the key, and seal the passwords of the settings file: give them by registry.
+        """Read the key and return the sealed passwords of the settings file, by registry.
 
         Raises:
-            StoreError: There is a password, and no key can be read or made.
+            StoreError: There is a password, but the key can be neither read nor created.
         """
         entries = [entry for entry in declared if entry.password]
 
@@ -46,15 +46,15 @@ class Logins:
         return await self._threads.run(work)
 
     async def close(self) -> None:
-        """Let the thread end. Idempotent."""
+        """Stop the thread. Idempotent."""
         await self._threads.close()
 
     async def ready(self, wanted: Registry, password: str | None) -> Registry:
-        """Check a registry's certificates, and give it with its password sealed.
+        """Check a registry's certificates and return it with its password sealed.
 
         Raises:
-            InvalidRequestError: The certificates are none.
-            StoreError: No key can be read or made.
+            InvalidRequestError: Invalid certificates.
+            StoreError: The key can be neither read nor created.
         """
 
         def work() -> Registry:
@@ -71,10 +71,10 @@ class Logins:
             raise InvalidRequestError((Violation("ca", str(error)),)) from None
 
     def endpoint_of(self, registry: Registry) -> Endpoint:
-        """Give where a registry is and how to log in there.
+        """Return the address and credentials of a registry.
 
         Raises:
-            UnusableError: Its password cannot be unsealed.
+            UnusableError: The password cannot be unsealed.
         """
         return Endpoint(
             registry.address,
@@ -86,12 +86,10 @@ class Logins:
         )
 
     async def login_for(self, image: str) -> RegistryLogin | None:
-        """Give the log-in for `address/repository@digest`; None where anybody may pull.
-
-        It is that of the registry which has this address now: one that was moved gives none.
+        """Return the credentials for `address/repository@digest`, None if none are configured.
 
         Raises:
-            StoreError: The database failed, or the registry's password cannot be unsealed.
+            StoreError: The database failed, or the password cannot be unsealed.
         """
         registry = await self._store.look(at, image.partition("/")[0])
         if registry is None or not registry.username:

@@ -1,9 +1,9 @@
-"""Manifests: what an image is made of, checked before any host pulls it. Pure.
+"""Checks image manifests before any host pulls them.
 
-The engine reads the same bytes with another parser. So what it could read in another way is
-refused: a field that is spelt in another case (Go folds cases, also of letters beyond ASCII), one
-that is there twice, and what is an image and a list of images at once (CVE-2021-41190). Of a list
-everything is read that a Linux host might choose. Sizes are what the manifest says.
+Docker parses the same bytes with another parser, so ambiguous ones are refused: fields in another
+case (Go's JSON ignores case, also beyond ASCII), duplicate fields, and an image that is also a
+list (CVE-2021-41190). Of a list, each manifest that a Linux host might choose is checked. Sizes
+are those that the manifest declares.
 """
 
 import hashlib
@@ -18,16 +18,16 @@ from controlplane.http.json_reader import read_json
 from controlplane.registries.endpoint import UnusableError
 
 MAX_LAYERS = 125
-"""The engine chains no more: of 126 it says "max depth exceeded" (measured, and its source)."""
+"""Docker's limit: 126 layers fail with "max depth exceeded"."""
 
 MAX_IMAGES = 32
-"""Of one list, for Linux: each is a request. Those with the most platforms have a dozen."""
+"""Linux images in one list, since each costs a request. Large real lists have about twelve."""
 
 MAX_CONFIG_BYTES = 4 * 1024 * 1024
-"""Every host holds it in memory; real ones have some kilobytes."""
+"""Hosts hold the config in memory; real ones have a few kilobytes."""
 
 MAX_VALUES = 20_000
-"""So that no manifest takes long to read: 4 MiB of empty lists take 2 s."""
+"""JSON values in a manifest: 4 MiB of empty lists take 2 s to validate."""
 
 INDEX_TYPES = (
     "application/vnd.oci.image.index.v1+json",
@@ -50,12 +50,12 @@ _LAYER_TYPE = re.compile(
 _OTHER_SYSTEMS = frozenset(
     {"unknown", "windows", "darwin", "freebsd", "netbsd", "openbsd", "solaris", "illumos", "aix"}
 )
-"""Exactly so: what is spelt otherwise might be Linux to the engine. Attestations are `unknown`."""
+"""Case-sensitive: Docker might run another spelling as Linux. Attestations are `unknown`."""
 
 _NO_IMAGE = "is not a container image"
 _NESTED = "is a list that has a list in it"
 _OUTSIDE = "has a part that is kept outside the registry"
-"""The engine may fetch it from wherever the manifest says, with credentials (CVE-2020-15157)."""
+"""Docker may fetch it from a URL in the manifest, with credentials (CVE-2020-15157)."""
 
 _DIGEST = re.compile(r"(?:sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})\Z")
 
@@ -70,7 +70,7 @@ _Digest: TypeAlias = Annotated[str, AfterValidator(_digest)]
 
 
 class _Part(BaseModel):
-    """An object of a manifest; fields that we do not look at are ignored, as the engine does."""
+    """An object in a manifest. Unknown fields are ignored, as in Docker."""
 
     model_config = ConfigDict(
         strict=True, extra="ignore", frozen=True, alias_generator=to_camel, validate_by_name=False
@@ -92,7 +92,7 @@ class _Platform(_Part):
 
 
 class _Descriptor(_Part):
-    """What names a blob or a manifest; `size` in bytes."""
+    """Reference to a blob or manifest; `size` in bytes."""
 
     media_type: str
     digest: _Digest
@@ -119,26 +119,25 @@ class _Manifest(_Part):
 
 
 def digest_of(content: bytes) -> str:
-    """Give the digest by which hosts pull a manifest."""
+    """Return the digest by which hosts pull a manifest."""
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 def is_named_by(digest: str, content: bytes) -> bool:
-    """Return whether a digest is this content's: well formed, and right."""
+    """Return whether a digest is well formed and matches this content."""
     algorithm, _, hexadecimal = digest.partition(":")
     found = _DIGEST.match(digest) and hashlib.new(algorithm, content).hexdigest()
     return found == hexadecimal
 
 
 def check_manifest(content: bytes, content_type: str, max_image_bytes: int) -> tuple[str, ...]:
-    """Check an image, or a list of images: then give the digests of those that are to be checked.
+    """Check an image; for a list of images, return the digests that remain to be checked.
 
-    `content_type` is the header that came with it; `max_image_bytes` bounds the sum of the sizes
-    that an image's config and layers are said to have, compressed as they are stored.
+    `max_image_bytes` limits the sum of the declared, compressed sizes of config and layers.
 
     Raises:
-        ImageRefusedError: It may not be used.
-        UnusableError: It cannot be read.
+        ImageRefusedError: The image may not be used.
+        UnusableError: Malformed.
     """
     manifest = _read(content, content_type)
     if manifest.manifests is None:
@@ -148,7 +147,7 @@ def check_manifest(content: bytes, content_type: str, max_image_bytes: int) -> t
 
 
 def check_listed(content: bytes, content_type: str, max_image_bytes: int) -> None:
-    """Check an image that a list names; raises the same, also for a list in the list."""
+    """Check an image of a list. Raises as `check_manifest`, also for a nested list."""
     manifest = _read(content, content_type)
     if manifest.manifests is not None:
         raise ImageRefusedError(_NESTED)
@@ -187,7 +186,7 @@ def _check_image(image: _Manifest, max_image_bytes: int) -> None:
         raise ImageRefusedError(f"has {len(layers)} layers; a host can mount {MAX_LAYERS}")
     if config.size > MAX_CONFIG_BYTES:
         raise ImageRefusedError(f"has a config of more than {MAX_CONFIG_BYTES} bytes")
-    # A layer that is there twice is stored once and unpacked twice.
+    # A duplicate layer counts twice: it is stored once but unpacked twice.
     size = config.size + sum(layer.size for layer in layers)
     if size > max_image_bytes:
         raise ImageRefusedError(f"has {size} bytes; at most {max_image_bytes} are allowed")
@@ -212,7 +211,7 @@ def _is_for_another_system(platform: _Platform | None) -> bool:
 
 
 def _first(error: ValidationError) -> str:
-    """Say where a manifest does not fit; of its own words only names of fields that we know."""
+    """Describe the first error, quoting nothing from the manifest but known field names."""
     details = error.errors(include_url=False, include_input=False, include_context=False)[0]
     parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in details["loc"])
     where = "".join(parts).removeprefix(".") or "the manifest"

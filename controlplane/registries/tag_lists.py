@@ -1,7 +1,7 @@
-"""Lists of tags, newest version first: read from a registry once for all who ask at a time.
+"""Cached tag lists, newest version first.
 
-A caller goes through a list page by page, and every page needs all of it in order. So a list is
-kept for a moment; calls while it is read share it. A failure is raised to those, and not kept.
+Each page of our API needs the whole sorted list, so lists are cached briefly and concurrent calls
+share one read. Failures are raised to all of these calls and not cached.
 """
 
 import asyncio
@@ -18,17 +18,17 @@ from controlplane.storage.tables.registries import Registry
 from tiltyard.runtime.tasks import TaskOwner
 
 KEPT_SECONDS = 10.0
-"""Long enough for a caller to go through the pages, short enough to see what was pushed."""
+"""Long enough to page through a list, short enough to see new tags."""
 
 MAX_KEPT = 32
-"""Lists, of a few megabytes each at most."""
+"""Cached lists of at most a few megabytes each."""
 
 _NUMBERS = re.compile(r"0*([0-9]+)")
 _Key: TypeAlias = tuple[Registry, str]
 
 
 class TagLists:
-    """Owns the tasks that read, the thread that sorts, and the lists that are kept."""
+    """Owns the reading tasks, the sorting thread and the cached lists."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class TagLists:
         self._kept: OrderedDict[_Key, tuple[tuple[str, ...], float]] = OrderedDict()
 
     async def newest_first(self, registry: Registry, repository: str) -> tuple[str, ...]:
-        """Give a repository's tags; raises what reading them raised."""
+        """Return a repository's tags. Errors of `read` pass through."""
         key = (registry, repository)
         tags, until = self._kept.get(key, ((), 0.0))
         if self._now() < until:
@@ -51,14 +51,14 @@ class TagLists:
         if reading is None:
             name = f"tags of {repository} in {registry.name}"
             reading = self._reading.start(self._read_and_keep(key), name, key=key)
-        release_slot()  # the task leaves only that of the request which began it
-        # Shielded: a caller that hangs up must not take the list away from the others.
+        release_slot()  # the task releases only the slot of the request that started it
+        # Shielded: a caller that disconnects must not cancel the read for the others.
         return await asyncio.shield(reading)
 
     async def close(self) -> None:
-        """End the tasks. Idempotent."""
+        """Cancel the tasks. Idempotent."""
         await self._reading.close()
-        self._sorting.shutdown(wait=False)  # a sort under way is short, and ends with its thread
+        self._sorting.shutdown(wait=False)
 
     async def _read_and_keep(self, key: _Key) -> tuple[str, ...]:
         found = await self._read(*key)
@@ -82,9 +82,9 @@ def _newest_first(tags: Iterable[str]) -> tuple[str, ...]:
 
 
 def natural_order(text: str) -> str:
-    """Give a key that orders versions as people do: runs of digits as numbers. Pure.
+    """Return a sort key that compares runs of digits as numbers.
 
-    A number becomes a character below all others, its count of digits as one, and its digits. Keys
-    that are strings compare in little time: Python lets no other thread run while it compares.
+    A number becomes NUL, its digit count as one character, and its digits. String keys compare
+    quickly; sorting holds the GIL.
     """
     return _NUMBERS.sub(lambda run: f"\0{chr(len(run[1]))}{run[1]}", text)

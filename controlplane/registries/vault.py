@@ -1,7 +1,6 @@
-"""Passwords at rest: sealed with a key that stands in a file beside the database.
+"""Registry passwords, encrypted with a key in a file beside the database.
 
-What is sealed says whose password for which address it is, so that no change of a row can send it
-elsewhere.
+The ciphertext includes user and address, so a changed row cannot send a password elsewhere.
 """
 
 from pathlib import Path
@@ -16,37 +15,34 @@ from tiltyard.runtime.logging.events import get_logger
 log = get_logger(__name__)
 
 MAX_KEY_BYTES = 1024
-"""More than a key has."""
+"""More than a key needs."""
 
 _BETWEEN = "\n"
-"""Stands in no address, user name or password: none has control characters."""
+"""Cannot occur in an address, user name or password: control characters are rejected."""
 
 
 class Vault:
-    """The key and its file, which is made when the first password is sealed."""
+    """The key and its file, which is created when the first password is sealed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._key: bytes | None = None
 
     def load(self) -> None:
-        """Read the key; without a good one nothing can be unsealed, and all else goes on.
-
-        Blocks.
-        """
+        """Read the key. Without a valid one, only unsealing fails. Blocks."""
         try:
             self._key = self._read()
         except StoreError as error:
             log.warning("no key for the passwords of registries", error=str(error))
 
     def seal(self, address: str, username: str, password: str) -> bytes:
-        """Seal the password that a user has at an address. Blocks.
+        """Seal the password of a user at an address. Blocks.
 
         Raises:
-            StoreError: The key's file can be neither read nor made.
+            StoreError: The key can be neither read nor created.
         """
         key = self._read()
-        if key is None:  # one that was lost under way comes back: all that is sealed stays good
+        if key is None:  # restores a deleted file from memory, so sealed passwords stay valid
             key = self._key or Fernet.generate_key()
             try:
                 write_private(self._path, key)
@@ -56,11 +52,10 @@ class Vault:
         return Fernet(key).encrypt(_sealed_text(address, username, password).encode())
 
     def unseal(self, address: str, username: str, sealed: bytes) -> str:
-        """Give the password that was sealed for this user at this address.
+        """Return the password sealed for this user at this address.
 
         Raises:
-            UnusableError: The key is lost or another, or what is sealed is of another user or
-                address.
+            UnusableError: Missing or different key, or sealed for another user or address.
         """
         text = self._opened(sealed)
         password = text.rpartition(_BETWEEN)[2]
@@ -76,7 +71,7 @@ class Vault:
             return ""
 
     def _read(self) -> bytes | None:
-        """Read the key; None when there is none."""
+        """Read the key, None if there is no file."""
         try:
             key = read_private(self._path, MAX_KEY_BYTES)
             if key is not None:

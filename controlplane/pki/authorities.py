@@ -1,7 +1,6 @@
-"""The authorities that a deployment trusts: one that signs, and the former one while hosts move.
+"""The certificate authorities of a deployment: the signing one and, during a rotation, the former.
 
-Both are one file, replaced whole, so that a rotation has begun or not, and is over or not. Pure
-but for the randomness of keys.
+Both are stored in one file that is replaced atomically.
 """
 
 import re
@@ -16,17 +15,17 @@ _BEGIN_OF_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 
 @dataclass(frozen=True, slots=True)
 class Authorities:
-    """`current` signs; `former` is None but during a rotation."""
+    """`current` signs; `former` is None except during a rotation."""
 
     current: Authority
     former: Authority | None = None
 
     @classmethod
     def from_pem(cls, text: bytes) -> Self:
-        """Read what `to_pem` wrote, and a file of one authority.
+        """Parse the output of `to_pem`.
 
         Raises:
-            ValueError: It is something else.
+            ValueError: Not one or two authorities.
         """
         begins = [found.start() for found in _BEGIN_OF_KEY.finditer(text)]
         if len(begins) > 2:
@@ -36,28 +35,28 @@ class Authorities:
         return cls(Authority.from_pem(text[: begins[1]]), Authority.from_pem(text[begins[1] :]))
 
     def to_pem(self) -> bytes:
-        """Write the keys and the certificates, those of the current one first."""
+        """Return keys and certificates, the current authority first."""
         return b"".join(authority.to_pem() for authority in self)
 
     def __iter__(self) -> Iterator[Authority]:
-        """Give those that are trusted, the current one first."""
+        """Iterate over the trusted authorities, the current one first."""
         yield self.current
         if self.former is not None:
             yield self.former
 
     @property
     def trusted(self) -> bytes:
-        """The certificates as PEM text, for everybody."""
+        """The trusted certificates as PEM text, without keys."""
         return b"".join(authority.certificate for authority in self)
 
     def of(self, fingerprint: str | None) -> Authority:
-        """Give the one of a fingerprint; the current one where it is none of these."""
+        """Return the authority with this fingerprint, else the current one."""
         return next((one for one in self if one.fingerprint == fingerprint), self.current)
 
     def rotated(self, now: float) -> Self:
-        """Have a new one sign from now on; hosts are still to move to it."""
+        """Begin a rotation: create a new current authority and keep the old one as `former`."""
         return type(self)(Authority.create(now, self.current.life), self.current)
 
     def finished(self) -> Self:
-        """Trust the current one alone."""
+        """Finish a rotation: drop `former`."""
         return type(self)(self.current)

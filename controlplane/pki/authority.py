@@ -1,8 +1,7 @@
-"""The private certificate authority of a deployment: what it signs, for whom and for how long.
+"""The private certificate authority of a deployment. Times are Unix time in seconds.
 
-An agent's certificate serves alone (EKU serverAuth) and names the agent; ours calls alone
-(clientAuth). Of a signing request only the key is taken. Times are seconds of Unix time. Pure but
-for the randomness of keys and serial numbers.
+An agent's certificate is for servers only (EKU serverAuth) and names the agent; the control
+plane's is for clients only (clientAuth). Only the key of a signing request is used.
 """
 
 import secrets
@@ -18,32 +17,32 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
 CALLER_URI = "tiltyard://controlplane"
-"""Of clients that may call agents; every agent checks it on every call."""
+"""SAN of clients that may call agents. Agents check it on every call."""
 
 ENROLMENT_HOST = "enrolment.tiltyard.internal"
-"""The name of the enrolment listener, wherever it is reached."""
+"""DNS name in the certificate of the enrolment listener, whatever its address."""
 
 LIFE = timedelta(days=30)
 AUTHORITY_LIFE = timedelta(days=3650)
 ENDING = timedelta(days=365)
-"""So long before its end an authority should be replaced: hosts may be away for months."""
+"""Replace an authority this long before it expires: hosts may be offline for months."""
 
 BACKDATED = timedelta(minutes=10)
-"""So far may the clocks of hosts be behind ours."""
+"""Tolerated clock skew: host clocks may be behind by this much."""
 
 MAX_REQUEST_BYTES = 8192
-"""A signing request for a P-256 key has some 400."""
+"""A signing request for a P-256 key has about 400."""
 
 _CURVE = ec.SECP256R1()
 
 
 class UnfitRequestError(ValueError):
-    """A signing request that is not signed; the text says why, to follow "it"."""
+    """A rejected signing request. The message is a predicate of "it"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """A certificate of an agent, as PEM text, and the fingerprint of the authority that signed."""
+    """An agent's certificate as PEM text; `authority` is the fingerprint of its issuer."""
 
     certificate: bytes
     serial: str
@@ -53,7 +52,7 @@ class Issued:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A certificate of our own with its key, as PEM texts."""
+    """A certificate of the control plane and its key, as PEM text."""
 
     certificate: bytes
     key: bytes = field(repr=False)
@@ -61,17 +60,17 @@ class Identity:
 
 
 def agent_host(agent_id: str) -> str:
-    """Give the DNS name in an agent's certificate, which it is dialled by."""
+    """Return the DNS name in an agent's certificate, used to dial it."""
     return f"{agent_id}.agent.tiltyard.internal"
 
 
 def agent_uri(agent_id: str) -> str:
-    """Give the URI in an agent's certificate."""
+    """Return the URI in an agent's certificate."""
     return f"tiltyard://agent/{agent_id}"
 
 
 class Authority:
-    """A certificate and its key. `life` is that of what it signs."""
+    """A CA certificate and its key. `life`: lifetime of issued certificates."""
 
     def __init__(
         self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey, life: timedelta
@@ -82,7 +81,7 @@ class Authority:
 
     @classmethod
     def create(cls, now: float, life: timedelta = LIFE) -> Self:
-        """Make one. Its name is its own, so that no other's signature is tried with its key."""
+        """Create an authority. Its unique name keeps TLS from trying another authority's key."""
         key = ec.generate_private_key(_CURVE)
         name = _name(f"Tiltyard authority {secrets.token_hex(8)}")
         begin = datetime.fromtimestamp(now, UTC)
@@ -93,10 +92,10 @@ class Authority:
 
     @classmethod
     def from_pem(cls, text: bytes, life: timedelta = LIFE) -> Self:
-        """Read what `to_pem` wrote.
+        """Parse the output of `to_pem`.
 
         Raises:
-            ValueError: It is something else.
+            ValueError: Not an authority.
         """
         try:
             key = serialization.load_pem_private_key(text, password=None)
@@ -110,46 +109,46 @@ class Authority:
         return cls(certificate, key, life)
 
     def to_pem(self) -> bytes:
-        """Write the key and the certificate."""
+        """Return the key and the certificate."""
         return _key_pem(self._key) + self.certificate
 
     @property
     def certificate(self) -> bytes:
-        """The certificate as PEM text, for everybody."""
+        """The certificate as PEM text, without the key."""
         return _pem(self._certificate)
 
     @property
     def fingerprint(self) -> str:
-        """The SHA-256 of the certificate, by which a host knows it before it trusts it."""
+        """SHA-256 of the certificate. Hosts that enrol verify it before they trust it."""
         return self._certificate.fingerprint(hashes.SHA256()).hex()
 
     @property
     def expire(self) -> float:
-        """When it ends, and with it all that it signed; in Unix time."""
+        """Expiry of the certificate and the latest expiry of what it signed."""
         return self._certificate.not_valid_after_utc.timestamp()
 
     @property
     def begin(self) -> float:
-        """When it was made, in Unix time."""
+        """Creation time."""
         return (self._certificate.not_valid_before_utc + BACKDATED).timestamp()
 
     def is_ending(self, now: float) -> bool:
-        """Return whether it should be replaced before it ends."""
+        """Return whether the authority expires within `ENDING`."""
         return self.expire - now < ENDING.total_seconds()
 
     def is_due(self, expire: float, now: float) -> bool:
-        """Return whether two thirds of the life of what it signed are over.
+        """Return whether an issued certificate is due for renewal, after two thirds of its life.
 
-        Or whether that has not begun: a clock that was ahead, and is set back, leaves such ones.
+        One that is not valid yet is due too: it was issued while the clock was ahead.
         """
         life = self.life.total_seconds()
         return not expire - life - BACKDATED.total_seconds() <= now < expire - life / 3
 
     def sign_agent(self, request: bytes, agent_id: str, now: float) -> Issued:
-        """Sign the key of a request for an agent, if the request asks for nothing more.
+        """Issue an agent's certificate for the key of a signing request.
 
         Raises:
-            UnfitRequestError: It is none, or asks for more than that.
+            UnfitRequestError: Malformed, or requests names or attributes.
         """
         names = [
             x509.UniformResourceIdentifier(agent_uri(agent_id)),
@@ -161,12 +160,12 @@ class Authority:
         return Issued(_pem(made), serial, made.not_valid_after_utc.timestamp(), self.fingerprint)
 
     def caller(self, now: float) -> Identity:
-        """Make a key and a certificate with which agents are called."""
+        """Create the client identity for calls to agents."""
         names = [x509.UniformResourceIdentifier(CALLER_URI)]
         return self._identity("controlplane", names, ExtendedKeyUsageOID.CLIENT_AUTH, now)
 
     def listener(self, now: float) -> Identity:
-        """Make a key and a certificate with which hosts are enrolled."""
+        """Create the server identity of the enrolment listener."""
         names = [x509.DNSName(ENROLMENT_HOST)]
         return self._identity("enrolment", names, ExtendedKeyUsageOID.SERVER_AUTH, now)
 
@@ -186,7 +185,7 @@ class Authority:
         now: float,
     ) -> x509.Certificate:
         issuer = self._certificate
-        # One that has ended signs what has ended, too: it can be replaced while we serve.
+        # An expired authority issues expired certificates: it can be rotated while serving.
         begin = min(datetime.fromtimestamp(now, UTC), issuer.not_valid_after_utc)
         expire = min(begin + self.life, issuer.not_valid_after_utc)
         builder = _builder(_name(name), issuer.subject, key, begin, expire)

@@ -1,22 +1,22 @@
-"""Certificates of authorities that operators hand over: PEM text, checked before it is kept."""
+"""Validates CA certificates that operators supply as PEM text."""
 
 import ssl
 
 MAX_CHARACTERS = 64 * 1024
-"""Some forty authorities; a registry has one or two."""
+"""About forty authorities; a registry has one or two."""
 
 
 def check_authorities(pem: str) -> None:
-    """Check that a TLS client can be made to trust this text. Parses: some milliseconds.
+    """Check that a TLS client can load this PEM text as CA certificates. Takes milliseconds.
 
     Raises:
-        ValueError: It is no PEM text of certificates, or holds more than that; says what.
+        ValueError: Not certificates only.
     """
     if len(pem) > MAX_CHARACTERS:
         raise ValueError(f"must be at most {MAX_CHARACTERS} characters")
-    if "PRIVATE KEY-----" in pem:  # OpenSSL would take no notice, and the text is shown again
+    if "PRIVATE KEY-----" in pem:  # OpenSSL ignores it, and the API returns the text
         raise ValueError("holds a private key: certificates are all that is needed")
-    if not pem.isascii() or not pem.strip():  # of an empty text OpenSSL makes the system's trust
+    if not pem.isascii() or not pem.strip():  # for an empty text OpenSSL loads the system's CAs
         raise ValueError(_NONE)
     try:
         ssl.create_default_context(cadata=pem)

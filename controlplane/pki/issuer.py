@@ -1,4 +1,4 @@
-"""The authorities of this deployment at work: kept in a file, used by the program that serves."""
+"""Loads, stores and uses the deployment's certificate authorities."""
 
 import os
 import ssl
@@ -16,15 +16,15 @@ from tiltyard.runtime.tasks import Threads
 log = get_logger(__name__)
 
 MAX_FILE_BYTES = 16384
-"""More than two keys and certificates have."""
+"""More than two keys and certificates need."""
 
 
 class Issuer:
-    """Owns the authorities, our own certificates, and the thread on which files are read."""
+    """Owns the authorities, the control plane's certificates and the thread for file access."""
 
     authorities: Authorities
     caller: Identity
-    """What agents are called with."""
+    """Client identity for calls to agents."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
@@ -37,48 +37,44 @@ class Issuer:
 
     @property
     def authority(self) -> Authority:
-        """The one that signs."""
+        """The signing authority."""
         return self.authorities.current
 
     @property
     def first(self) -> Authority:
-        """The one that signed before, where there are two."""
+        """The former authority during a rotation, else the current one."""
         return self.authorities.former or self.authorities.current
 
     async def open(self, *, enrolled: int = 0) -> None:
-        """Read the authorities, or make one where no agent was `enrolled` with one that is gone.
+        """Read the authorities, or create one if no agents are `enrolled`.
 
         Raises:
-            StoreError: It can be neither read nor made, or was lost.
+            StoreError: The file is unreadable, damaged or missing, or cannot be written.
         """
         self.authorities = await self._threads.run(self._open, enrolled)
         self._make_own(self._clock.time())
 
     async def close(self) -> None:
-        """Let the thread end. Idempotent."""
+        """Stop the thread. Idempotent."""
         await self._threads.close()
 
     def sign_agent(self, request: bytes, agent_id: str, authority: str | None = None) -> Issued:
-        """Sign for an agent, by the authority of a fingerprint where that one is still trusted.
-
-        Raises as `Authority.sign_agent`.
-        """
+        """Issue an agent's certificate. `authority`: preferred issuer, as a fingerprint."""
         signer = self.authorities.of(authority)
         return signer.sign_agent(request, agent_id, self._clock.time())
 
     def caller_of(self, authority: str | None) -> Identity:
-        """Give what an agent is called with whose certificate is of this authority."""
+        """Return the client identity for an agent whose certificate this authority issued."""
         of_former = self.authorities.of(authority) is self.authorities.former
         return self._former_caller if of_former and self._former_caller else self.caller
 
     async def trust(self, authorities: Authorities) -> None:
-        """Use other authorities from now on, to sign, to trust and to call. Durable on return.
+        """Replace the authorities. Durable on return, without an `await` after the change.
 
-        Nothing else runs between the change and the return: the caller then reconnects to hosts
-        that the former authority signed, and calls `show_current` for the listener.
+        The caller must then reconnect to hosts of the former authority and call `show_current`.
 
         Raises:
-            StoreError: They cannot be kept; nothing has changed.
+            StoreError: The file cannot be written; nothing has changed.
         """
         try:
             await self._threads.run(write_private, self._path, authorities.to_pem())
@@ -88,29 +84,27 @@ class Issuer:
         self._make_own(self._clock.time())
 
     async def show_current(self) -> None:
-        """Have the enrolment listener show a certificate of the authority that signs now."""
+        """Serve the enrolment listener with a certificate of the current authority."""
         try:
             if self._tls is not None:
                 await self._show_listener(self._tls)
-        except OSError as error:  # the next look at what is due does it
-            log.error(  # noqa: TRY400 - the text says it all
+        except OSError as error:  # retried by the next `renew_own`
+            log.error(  # noqa: TRY400 - no traceback needed
                 "the enrolment listener shows its last certificate", error=str(error)
             )
 
     async def listener_tls(self, context: ssl.SSLContext) -> ssl.SSLContext:
-        """Have a context serve as the enrolment listener, from now on and after renewals."""
+        """Load the enrolment certificate into a context, now and after renewals."""
         await self._show_listener(context)
         self._tls = context
         return context
 
     async def renew_own(self) -> bool:
-        """Renew the control plane's certificates when they are due; return whether they were.
-
-        Open connections keep theirs.
+        """Renew the control plane's certificates if due; return whether they were.
 
         Raises:
             OSError: The disk is full.
-            ValueError: The authority has ended, or the clock is wrong: they stay as they are.
+            ValueError: The authority has expired or the clock is wrong; nothing has changed.
         """
         now = self._clock.time()
         if self.authority.is_due(self.caller.expire, now):
@@ -156,7 +150,7 @@ class Issuer:
 
 
 def _load(context: ssl.SSLContext, identity: Identity, folder: Path) -> None:
-    """Give a context its certificate; the ssl module takes it from a file alone."""
+    """Load a certificate into a context; `ssl` reads it only from a file."""
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".listener-") as file:
         os.fchmod(file.fileno(), 0o600)
         file.write(identity.key + identity.certificate)

@@ -1,9 +1,8 @@
 """Tickets: a host's proof that this control plane ordered a session on it.
 
-The time of issue, and an HMAC over that, the names of the session and the name of the agent, which
-stays when a host enrols again. The host reports it, so that a session which the database does not
-know can be taken back. A host that was taken over can make no other ticket: it can neither invent
-sessions, nor report another host's as its own, nor an old one as begun just now.
+A ticket is its time of issue and an HMAC over that time, the session's ids and the agent's name.
+Hosts report it, so the control plane can re-adopt sessions that its database has lost. A
+compromised host cannot forge one for other sessions, other hosts or a later start.
 """
 
 import asyncio
@@ -22,17 +21,17 @@ from tiltyard.runtime.clock import Clock, to_ms
 KEY_BYTES = 32
 
 MAX_AHEAD_MS = 24 * 3600 * 1000
-"""How far a host's clock may be ahead. Ended sessions are kept for longer than that, so a ticket
-has expired once its id is free again."""
+"""Tolerated clock skew of a host. Shorter than the retention of ended sessions, so a ticket has
+expired before its session id can be reused."""
 
 _TIME_BYTES = 8
 
 _KIND = "tiltyard session 1"
-"""What the key is used for here: no other use of it can give the same bytes."""
+"""Domain separation: other uses of the key cannot produce the same HMAC."""
 
 
 class TicketKey:
-    """Owns the key."""
+    """Issues and verifies tickets with the deployment's key."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
@@ -40,20 +39,20 @@ class TicketKey:
         self._key = b""
 
     async def open(self) -> None:
-        """Read the key, or make it: without it no start can be ordered.
+        """Read the key, or create it.
 
         Raises:
-            StoreError: It can be neither read nor made, or is damaged.
+            StoreError: The file is unreadable or damaged, or cannot be written.
         """
         with ThreadPoolExecutor(1, "ticket key") as pool:
             self._key = await asyncio.get_running_loop().run_in_executor(pool, self._open)
 
     def ticket(self, agent: str, internal_id: str, identity: Identity) -> str:
-        """Make the ticket of a session on the host of an agent."""
+        """Issue the ticket of a session on an agent's host."""
         return make_ticket(self._key, agent, internal_id, identity, to_ms(self._clock.time()))
 
     def is_ours(self, agent: str, session: HostSession) -> bool:
-        """Return whether an agent was asked to start the session that it reports."""
+        """Return whether this control plane ordered a session that an agent reports."""
         return is_valid(self._key, agent, session)
 
     def _open(self) -> bytes:
@@ -77,7 +76,7 @@ class TicketKey:
 def make_ticket(
     key: bytes, agent: str, internal_id: str, identity: Identity, issued_ms: int
 ) -> str:
-    """Make the ticket of a session on the host of an agent, in hexadecimal digits."""
+    """Return the ticket of a session on an agent's host, in hexadecimal."""
     account, session_id = identity.account, identity.session_id
     issued = issued_ms.to_bytes(_TIME_BYTES, "big")
     fields = (_KIND, internal_id, account, session_id, identity.application, agent)
@@ -85,10 +84,7 @@ def make_ticket(
 
 
 def is_valid(key: bytes, agent: str, session: HostSession) -> bool:
-    """Return whether a reported session has its ticket, and did not begin long after its issue.
-
-    A claimed standby began before it.
-    """
+    """Return whether a session's ticket is genuine and not issued long before its start."""
     identity = session.identity
     issued_ms = int.from_bytes(bytes.fromhex(identity.ticket)[:_TIME_BYTES], "big")
     ticket = make_ticket(key, agent, session.internal_id, identity, issued_ms)
@@ -97,6 +93,6 @@ def is_valid(key: bytes, agent: str, session: HostSession) -> bool:
 
 
 def _framed(field: str) -> bytes:
-    """Give a field behind its length, so that no two lists of fields make the same bytes."""
+    """Prefix a field with its length, so that joined fields are unambiguous."""
     data = field.encode()
     return len(data).to_bytes(4, "big") + data

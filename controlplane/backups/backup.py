@@ -1,7 +1,7 @@
-"""Backups: the database and the keys in one tar archive, also while the control plane serves.
+"""Backups: the database and the keys in one tar archive, also while the control plane runs.
 
-All of it blocks. The files are copied into the state directory first, so that a slow target does
-not hold a transaction of the database open.
+All functions block. The files are copied within the state directory first, so that a slow target
+does not keep a database transaction open.
 """
 
 import os
@@ -29,19 +29,19 @@ REQUIRED = (AUTHORITY, TICKET_KEY, DATABASE)
 """`registry.key` exists only once a password of a registry has been set."""
 
 PARTS = (*KEYS, DATABASE)
-"""The files of a backup, in their order. An archive that is cut off lacks the database."""
+"""The files of a backup, in order. The database is last, so a truncated archive lacks it."""
 
 MAX_KEY_BYTES = 16 * 1024
 _DRAFT = "backup.draft"
-"""A folder in the state directory for the copies, which the next backup removes after a kill."""
+"""Folder for the copies, in the state directory. After a kill, the next backup removes it."""
 
 
 def back_up(config: Config, target: Path, now: datetime, *, replace: bool) -> None:
-    """Write a backup to a file of mode 0600, which appears whole or not at all.
+    """Write a backup atomically to a file of mode 0600.
 
     Raises:
-        StoreError: The file exists and `replace` is false; a key is missing; the database or a key
-            is damaged; or a disk failed.
+        StoreError: The file exists and `replace` is false, a key is missing, the database or a
+            key is damaged, or a disk failed.
     """
     if not replace and os.path.lexists(target):
         raise StoreError(f"cannot write {target}: it exists: --force replaces it")
@@ -53,11 +53,7 @@ def back_up(config: Config, target: Path, now: datetime, *, replace: bool) -> No
 
 
 def write_backup(config: Config, file: IO[bytes], now: datetime) -> None:
-    """Write a backup to an open file or a pipe.
-
-    Raises:
-        StoreError: As of `back_up`.
-    """
+    """Write a backup to an open file or pipe. Raises as `back_up`."""
     state_dir = config.state_dir
     if not state_dir.is_dir():
         raise StoreError(f"cannot back up {state_dir}: there is no such directory")
@@ -75,11 +71,11 @@ def write_backup(config: Config, file: IO[bytes], now: datetime) -> None:
 
 
 def check_keys(folder: Path) -> None:
-    """Check that the files of keys in a folder hold keys, as far as they exist. Blocks.
+    """Check the key files that exist in a folder. Blocks.
 
     Raises:
-        StoreError: One is damaged.
-        OSError: One cannot be read.
+        StoreError: A key is damaged.
+        OSError: A file cannot be read.
     """
     for name, parse in (
         (AUTHORITY, Authorities.from_pem),
@@ -94,10 +90,7 @@ def check_keys(folder: Path) -> None:
 
 
 def _copy(config: Config, folder: Path) -> None:
-    """Copy the files into a folder, the keys after the database.
-
-    A password in the database was sealed with a key that already was in its file.
-    """
+    """Copy the files, keys last: the key of each password in the copied database then exists."""
     copy_database(config.database, folder / DATABASE)
     for name in KEYS:
         key = read_private(config.state_dir / name, MAX_KEY_BYTES + 1)

@@ -1,13 +1,13 @@
-"""Restoring a backup: checked whole in a folder, then put in place. All of it blocks.
+"""Restores a backup: checks all of it in a folder, then moves it in place. All functions block.
 
-    restore.draft   the files of the backup, being checked
-        │ rename: from here on nothing else uses the state directory
-    restore.ready   the old files are moved away, and these are put in their place
-        │ it is empty: the restore is done
+    restore.draft   the files of the backup while they are checked
+        │ rename: from here on nothing else can use the state directory
+    restore.ready   the old files are moved away and replaced by these
+        │ empty: the restore is complete
     removed
 
-Killed before the rename, a restore leaves the old state; after it, nothing runs there until the
-restore has been repeated.
+A restore killed before the rename leaves the old state; after it, nothing can use the directory
+until the restore is repeated.
 """
 
 import shutil
@@ -28,24 +28,24 @@ from tiltyard.runtime.atomic_file import flush_folder
 _DRAFT = "restore.draft"
 _REPLACED = "replaced-{:%Y%m%dT%H%M%S.%fZ}"
 _FILES = (*PARTS, *(DATABASE + suffix for suffix in ("-wal", "-shm", "-journal")))
-"""The files of a backup, and those that SQLite must not find beside another database."""
+"""The files of a backup, and SQLite's own, which would corrupt another database."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """`taken` is when the backup was made (RFC 3339); `replaced` the folder of the old files."""
+    """`taken`: time of the backup (RFC 3339). `replaced`: folder of the old files."""
 
     taken: str
     replaced: Path | None
 
 
 def restore(config: Config, file: BinaryIO, now: datetime, *, replace: bool) -> Restored:
-    """Put a backup in place of the database and the keys, which are kept in a folder.
+    """Replace the database and the keys by a backup. The old files are moved to a folder.
 
     Raises:
-        StoreError: The state directory is in use; it has a database and `replace` is false; the
-            backup is not whole or of a newer program; or a disk failed. Nothing was changed,
-            unless the text says that the restore cannot be finished.
+        StoreError: The state directory is in use, it has a database and `replace` is false, the
+            backup is incomplete or from a newer version, or a disk failed. Nothing was changed,
+            unless the message is "cannot finish".
     """
     state_dir = config.state_dir
     with replacing(state_dir):
@@ -60,7 +60,7 @@ def restore(config: Config, file: BinaryIO, now: datetime, *, replace: bool) -> 
             taken = _extract(file, draft)
             check_keys(draft)
             make_ready(draft / DATABASE, taken, now.timestamp())
-            for path in ready.glob("*"):  # of an interrupted restore; an empty folder is replaced
+            for path in ready.glob("*"):  # of an interrupted restore; rename needs it empty
                 path.unlink()
             draft.rename(ready)
         except (OSError, StoreError) as error:
@@ -81,12 +81,7 @@ def restore(config: Config, file: BinaryIO, now: datetime, *, replace: bool) -> 
 
 
 def _extract(file: BinaryIO, folder: Path) -> str:
-    """Copy the files of an archive into a folder; return when it was made.
-
-    Raises:
-        StoreError: It has something else in it, lacks something, or is damaged.
-        OSError: It cannot be read, or a copy not be written.
-    """
+    """Extract an archive into a folder; return its creation time."""
     taken = datetime.fromtimestamp(0, UTC)
     try:
         with tarfile.open(fileobj=file, mode="r|") as archive:
@@ -114,7 +109,7 @@ def _check_member(member: tarfile.TarInfo) -> None:
 
 
 def _move_old(state_dir: Path, folder: Path) -> Path | None:
-    """Move the files that are replaced into a folder; None when there are none."""
+    """Move the current files into a folder; None if there are none."""
     old = [state_dir / name for name in _FILES if (state_dir / name).exists()]
     if not old:
         return None

@@ -1,4 +1,4 @@
-"""Defaults that an operator's commands use without pydantic, which takes long to import."""
+"""Defaults for CLI commands, without importing pydantic, which is slow."""
 
 from pathlib import Path
 

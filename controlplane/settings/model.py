@@ -1,4 +1,4 @@
-"""The control plane's settings: one TOML file, every key overridable by environment, read once."""
+"""The control plane's settings: one TOML file; the environment can override each key."""
 
 import ipaddress
 import os
@@ -29,9 +29,9 @@ from tiltyard.runtime.settings import (
 ENV_PREFIX = "TILTYARD_CONTROLPLANE_"
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 NOT_AGENTS = frozenset({"controlplane", "init"})
-"""The audit names the product itself by these, where it names an agent by its name."""
+"""Reserved agent names: the audit uses them for the product itself."""
 MOST_DAYS = 36_500
-"""A century; and a number of days that dates can be computed with."""
+"""A century; larger values would overflow dates."""
 
 
 def _listen(value: str) -> str:
@@ -76,7 +76,7 @@ OptionalListen = Annotated[str, AfterValidator(_optional_listen)]
 
 
 class AgentConfig(Settings):
-    """An agent that the file declares: its name, where to dial it, and where it belongs."""
+    """An agent declared in the settings file."""
 
     name: str
     address: str
@@ -85,10 +85,7 @@ class AgentConfig(Settings):
 
 
 class Config(Settings):
-    """The settings of the control plane; docs/operations.md says what each is for.
-
-    Spans are seconds unless the name says otherwise.
-    """
+    """The control plane's settings, documented in docs/operations.md. Durations are seconds."""
 
     state_dir: Annotated[Path, AfterValidator(_absolute)] = STATE_DIR
     api_listen: Annotated[str, AfterValidator(_listen)] = API_LISTEN
@@ -121,7 +118,7 @@ class Config(Settings):
     agents: tuple[AgentConfig, ...] = ()
 
     def mistakes(self) -> Iterator[Mistake]:
-        """Check names, what refers to others, and the certificate. Blocks."""
+        """Check names, references and the certificate. Blocks."""
         certificate = {"tls_certificate": self.tls_certificate, "tls_key": self.tls_key}
         yield from both_or_none((), **certificate)
         try:
@@ -131,7 +128,7 @@ class Config(Settings):
             yield from error.mistakes
         host, _ = self.listen_address()
         loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-        # Tokens must not cross a network in clear.
+        # Tokens must not cross a network unencrypted.
         if not (loopback or self.tls_certificate or self.behind_proxy):
             text = f"{host} is not loopback; set tls_certificate or behind_proxy"
             yield Mistake(("api_listen",), text)
@@ -160,7 +157,7 @@ class Config(Settings):
         for pool in self.host_network_pools:
             if pool not in self.node_pools:
                 yield Mistake(("host_network_pools",), f"unknown node pool {pool!r}")
-        # Names of hosts do not differ by case.
+        # Host names are case-insensitive.
         yield from _repeated(
             "registries",
             [
@@ -184,7 +181,7 @@ class Config(Settings):
 
     @property
     def database(self) -> Path:
-        """The database's file."""
+        """Path of the database."""
         return self.state_dir / "controlplane.db"
 
     def listen_address(self) -> tuple[str, int]:
@@ -192,22 +189,22 @@ class Config(Settings):
         return host_and_port(self.api_listen)
 
     def enrol_address(self) -> tuple[str, int] | None:
-        """Split `enrol_listen`, with an empty host for every address; None where it is empty."""
+        """Split `enrol_listen`; an empty host means all addresses. None if it is empty."""
         return host_and_port(self.enrol_listen) if self.enrol_listen else None
 
     def metrics_address(self) -> tuple[str, int] | None:
-        """Split `metrics_listen` as `enrol_address` does."""
+        """Split `metrics_listen`, as `enrol_address`."""
         return host_and_port(self.metrics_listen) if self.metrics_listen else None
 
     def proxies(self) -> tuple[Network, ...]:
-        """Parse `behind_proxy`: the networks whose X-Forwarded-For is believed."""
+        """Parse `behind_proxy`: the networks whose X-Forwarded-For is trusted."""
         return tuple(map(ipaddress.ip_network, self.behind_proxy))
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """Load certificate and key; None without them.
+        """Load certificate and key; None if they are not set.
 
         Raises:
-            SettingsError: They cannot be read or do not belong together.
+            SettingsError: Unreadable, or not a pair.
         """
         if not self.tls_certificate:
             return None
@@ -215,7 +212,7 @@ class Config(Settings):
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
         try:
-            # With the empty password a key that needs one fails instead of asking the terminal.
+            # An empty password makes an encrypted key fail instead of prompting on the terminal.
             context.load_cert_chain(self.tls_certificate, self.tls_key, password="")
         except (OSError, ValueError) as error:
             names = f"{self.tls_certificate} with {self.tls_key}"
@@ -226,10 +223,10 @@ class Config(Settings):
 
 
 def load_config(path: Path, env: Mapping[str, str] = os.environ) -> Config:
-    """Read the settings and the files that they name. Blocks.
+    """Read the settings and the files that they refer to. Blocks.
 
     Raises:
-        SettingsError: With all that is wrong.
+        SettingsError: With all mistakes.
     """
     return read_settings(Config, path, env, ENV_PREFIX)
 

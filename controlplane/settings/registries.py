@@ -1,4 +1,4 @@
-"""A registry as the settings file declares it, and the files that it names for its log-in."""
+"""Registries declared in the settings file, and their password and CA files."""
 
 import os
 import stat
@@ -26,7 +26,7 @@ from controlplane.pki.certificates import MAX_CHARACTERS, check_authorities
 from tiltyard.runtime.settings import Settings
 
 _MAX_PASSWORD_BYTES = 4 * MAX_PASSWORD + 2
-"""As UTF-8, with an end of the line."""
+"""As UTF-8, with a line break."""
 
 
 def _rule(fits: Callable[[str], bool], text: str) -> AfterValidator:
@@ -47,7 +47,7 @@ def _path(value: object) -> Path:
 def _read_password(value: object) -> str:
     path = _path(value)
     try:
-        # Without waiting for a writer, should this be a pipe.
+        # O_NONBLOCK: do not wait for a writer if this is a pipe.
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with os.fdopen(handle, "rb") as file:
             mode = os.fstat(handle).st_mode
@@ -60,7 +60,7 @@ def _read_password(value: object) -> str:
         raise ValueError(f"cannot read {path}: {error.strerror}") from None
     try:
         password = content.decode().removesuffix("\n")
-    except UnicodeDecodeError:  # its text would quote the password
+    except UnicodeDecodeError:  # its message would contain the password
         raise ValueError(f"{path} is not UTF-8") from None
     if not is_password(password):
         raise ValueError(f"what {path} holds {PASSWORD_RULE}")
@@ -90,10 +90,10 @@ OwnAddress = Annotated[Address, _rule(lambda name: not is_familiar(name), FAMILI
 
 
 class RegistryConfig(Settings):
-    """A registry that the file declares: its name, `host[:port]`, and prefixes that mean it.
+    """A registry declared in the settings file. For credentials see `registries/endpoint.py`.
 
-    The rest is how to log in there, as `registries/endpoint.py` says. `password` and `ca` are what
-    the files hold that the keys `password_file` and `ca_file` name.
+    `aliases`: other prefixes of image names. `password` and `ca`: contents of the files named by
+    `password_file` and `ca_file`.
     """
 
     name: str

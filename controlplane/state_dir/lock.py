@@ -1,7 +1,7 @@
-"""Locks on a state directory: one process serves, another reads or adds, or a restore is alone.
+"""Locks on a state directory: one server plus one command, or one restore alone.
 
-A process that holds one works as the user who owns the directory. The kernel releases the locks of
-a process that ends; their files stay. Nothing waits for a lock. All of it blocks.
+The holder works as the owner of the directory. The kernel releases the locks of a process that
+ends; the lock files remain. A lock in use fails at once. All functions block.
 """
 
 import fcntl
@@ -14,12 +14,12 @@ from pathlib import Path
 from controlplane.domain.errors import StoreError
 
 RESTORE_READY = "restore.ready"
-"""A folder that exists while a restored state is being put in place."""
+"""Folder that exists while a restored state is moved in place."""
 
 
 @contextmanager
 def serving(state_dir: Path) -> Iterator[None]:
-    """Be the one that serves from a state directory, which is created where there is none.
+    """Lock a state directory for the server. Creates the directory.
 
     Raises:
         StoreError: Another process serves, or a restore is running or was interrupted.
@@ -31,10 +31,10 @@ def serving(state_dir: Path) -> Iterator[None]:
 
 @contextmanager
 def using(state_dir: Path) -> Iterator[None]:
-    """Read from and add to the database, also beside a process that serves.
+    """Lock a state directory for a command that reads or adds to it, also beside a server.
 
     Raises:
-        StoreError: Another process does, or a restore is running or was interrupted.
+        StoreError: Another command or a restore is running, or a restore was interrupted.
     """
     with _locked(state_dir, "state.lock", "`init`, `backup` or `restore` is running there"):
         _check_whole(state_dir)
@@ -43,10 +43,10 @@ def using(state_dir: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(state_dir: Path) -> Iterator[None]:
-    """Use a state directory alone.
+    """Lock a state directory exclusively.
 
     Raises:
-        StoreError: It is in use.
+        StoreError: The directory is in use.
     """
     with (
         _locked(state_dir, "serve.lock", "a control plane serves from there"),
@@ -83,13 +83,13 @@ def _locked(state_dir: Path, name: str, user: str) -> Iterator[None]:
 
 @contextmanager
 def as_owner_of(folder: Path) -> Iterator[None]:
-    """Run as the user who owns a folder, and in the user's groups, if this is root.
+    """Switch root to the owner of a folder, with the owner's groups, in the whole process.
 
-    So what `init` creates as root is owned by the user of the service, and no link leads where
-    the user could not go. It holds for the whole process with all its threads.
+    The service's user then owns what `init` creates as root, and symbolic links give no access
+    beyond that user's.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The folder cannot be read.
     """
     owner = folder.stat()
     if os.geteuid() != 0 or owner.st_uid == 0:
@@ -99,7 +99,7 @@ def as_owner_of(folder: Path) -> Iterator[None]:
     try:
         name = pwd.getpwuid(owner.st_uid).pw_name
         os.setgroups(os.getgrouplist(name, owner.st_gid))
-    except KeyError:  # a user of another machine, or of a container
+    except KeyError:  # a user of another machine or a container
         os.setgroups([owner.st_gid])
     os.setegid(owner.st_gid)
     os.seteuid(owner.st_uid)

@@ -1,4 +1,4 @@
-"""Files that hold a secret: their owner's alone, and whole or not there. All of it blocks."""
+"""Secret files, of mode 0600 and written atomically. All functions block."""
 
 import os
 import tempfile
@@ -14,12 +14,10 @@ log = get_logger(__name__)
 
 
 def read_private(path: Path, max_bytes: int) -> bytes | None:
-    """Read at most `max_bytes` of a file; None when there is none.
-
-    One that others may read, as a copy that was put back may be, gets mode 0600.
+    """Read at most `max_bytes` of a file, None if it is missing. Corrects its mode to 0600.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
     try:
         with path.open("rb") as file:
@@ -34,10 +32,10 @@ def read_private(path: Path, max_bytes: int) -> bytes | None:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a file durably, with its folder where there is none.
+    """Write a file durably and create its folder.
 
     Raises:
-        OSError: It cannot be written; what was there before still is.
+        OSError: The write failed; the old file remains.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with writing_private(path) as file:
@@ -45,10 +43,10 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 def read_or_create(path: Path, max_bytes: int, make: Callable[[], bytes], *, what: str) -> bytes:
-    """Read a file, or make it where there is none; the first of several makes it.
+    """Read a file, or create it. If several processes create it, the first wins.
 
     Raises:
-        OSError: It can be neither read nor written.
+        OSError: The file can be neither read nor written.
     """
     data = read_private(path, max_bytes)
     if data is None:
@@ -67,12 +65,10 @@ def read_or_create(path: Path, max_bytes: int, make: Callable[[], bytes], *, wha
 def writing_private(
     path: Path, put: Callable[[str, Path], None] = os.replace
 ) -> Iterator[IO[bytes]]:
-    """Write a file of any size, in a folder that is there.
-
-    Left without an error it is durable, and `put` in place of what was; else nothing is changed.
+    """Write a file in an existing folder. Moved in place with `put` and durable on success.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The write failed; nothing has changed.
     """
     with tempfile.NamedTemporaryFile(
         dir=path.parent, prefix=f"{path.name}.", suffix=".draft", delete=False

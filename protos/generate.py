@@ -1,7 +1,7 @@
 """Regenerate the Python code of every .proto file: `python protos/generate.py [OUTPUT]`.
 
-OUTPUT is the folder to write below; the default is the repository, where the generated code is
-committed. `tests/contract/test_generated_code.py` fails when the two differ.
+OUTPUT is the root of the generated tree; the default is the repository, which contains it.
+`tests/contract/test_generated_code.py` fails if the two differ.
 """
 
 import subprocess
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent
 
 
 def generate(output: Path) -> None:
-    """Write the generated modules and their stubs below `output`; raises when protoc fails."""
+    """Write the generated modules and stubs below `output`. Raises if protoc fails."""
     protos = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.proto"))
     plugins = Path(sysconfig.get_path("scripts"))
     subprocess.run(

@@ -1,4 +1,4 @@
-"""The words that both programs use for what agents run: states, reasons, amounts, specs. Pure."""
+"""Types that both programs share: session states, reasons, resources and specs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -6,15 +6,15 @@ from enum import StrEnum, auto
 from typing import Self
 
 FORMAT = 1
-"""Of the messages in agent.proto: all that an agent may send, and what is sent to every agent."""
+"""Version of the messages in agent.proto, in both directions."""
 ERROR_REASON_KEY = "tiltyard-error-reason"
-"""Of the trailing metadata with the `ErrorReason` of a failed call, by name."""
+"""Trailing metadata key: the name of the `ErrorReason` of a failed call."""
 REQUEST_KEY = "tiltyard-request"
-"""Of the metadata with the id of the HTTP request that caused a call."""
+"""Metadata key: the id of the HTTP request that caused a call."""
 
 
 class State(StrEnum):
-    """Where a session stands; agent/domain/session.py has the table of transitions."""
+    """State of a session; agent/domain/session.py has the transition table."""
 
     CREATED = auto()
     RUNNING = auto()
@@ -25,7 +25,7 @@ class State(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """True once nothing runs and nothing will."""
+        """Whether the state is terminal."""
         return self is State.EXITED or self is State.DEAD
 
 
@@ -44,7 +44,7 @@ class EndReason(StrEnum):
 
 
 class ErrorReason(StrEnum):
-    """Why an agent cannot do what it is called for; ErrorReason of agent.proto by name."""
+    """Why an agent refused or failed a call; the names are those of agent.proto."""
 
     INVALID_ARGUMENT = auto()
     SESSION_NOT_FOUND = auto()
@@ -88,7 +88,7 @@ class Protocol(StrEnum):
 
 
 class NetworkMode(StrEnum):
-    """How a container is connected."""
+    """Network of a container."""
 
     BRIDGE = "bridge"
     HOST = "host"
@@ -96,7 +96,7 @@ class NetworkMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """An amount of a host: billionths of a core, bytes of memory, whole GPUs."""
+    """Resources of a host: billionths of a core, bytes of memory, whole GPUs."""
 
     nano_cpus: int = 0
     memory_bytes: int = 0
@@ -117,7 +117,7 @@ class Resources:
         )
 
     def fits_in(self, room: Self) -> bool:
-        """Return whether `room` holds at least this much of everything."""
+        """Return whether `room` has at least this much of each resource."""
         return (
             self.nano_cpus <= room.nano_cpus
             and self.memory_bytes <= room.memory_bytes
@@ -127,7 +127,7 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class PortRequest:
-    """A port that a session asks for; `pinned` is the host port to take, 0 for any."""
+    """A requested port. `pinned`: the host port, 0 for any."""
 
     container: int
     protocol: Protocol
@@ -137,9 +137,9 @@ class PortRequest:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose a session is; agents keep and show it, and never interpret it.
+    """The identity of a session. Agents store and report it but never interpret it.
 
-    `ticket` is in hexadecimal digits; controlplane/pki/tickets.py makes it.
+    `ticket` is hexadecimal, from controlplane/pki/tickets.py.
     """
 
     account: str
@@ -152,17 +152,17 @@ class Identity:
     ticket: str = field(default="", repr=False)
 
     def names_the_same(self, other: Self) -> bool:
-        """True when both are of one session of one account."""
+        """Return whether both identify the same session."""
         mine = (self.account, self.session_id, self.application)
         return mine == (other.account, other.session_id, other.application)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionSpec:
-    """Everything that a start needs; two starts of one internal id must carry equal specs.
+    """Everything that a start needs. Repeated starts of one internal id must have equal specs.
 
-    `image` is a reference by digest, `ttl` is in seconds from the start of the container.
-    `disk_bytes` is what its container may write, 0 for the host's own limit.
+    `image` is a reference by digest; `ttl`: seconds from the start of the container; `disk_bytes`:
+    write limit of the container, 0 for the host's default.
     """
 
     identity: Identity
@@ -179,21 +179,18 @@ class SessionSpec:
 
     @property
     def in_host(self) -> bool:
-        """True for one in the host's network."""
+        """Whether the session uses the host's network."""
         return self.network_mode is NetworkMode.HOST
 
     @property
     def without_secrets(self) -> Self:
-        """The spec without the caller's arguments and environment, for labels."""
+        """The spec without arguments and environment, for labels."""
         return replace(self, args=(), env={})
 
 
 @dataclass(frozen=True, slots=True)
 class PullProgress:
-    """How far a pull has come: layers known, layers on the host, compressed bytes received.
-
-    A pull that is `waiting` has not begun, since others are under way.
-    """
+    """Progress of a pull. `received_bytes` are compressed; `waiting`: queued, not begun."""
 
     layers: int = 0
     layers_done: int = 0

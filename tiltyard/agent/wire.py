@@ -1,4 +1,4 @@
-"""Messages of agent.proto that both programs write or read, as values of the contract. Pure."""
+"""Conversions between the contract's values and agent.proto, for both programs."""
 
 from google.protobuf.duration_pb2 import Duration
 
@@ -23,7 +23,7 @@ NETWORK_MODES = {mode: pb.NetworkMode.Value(f"NETWORK_MODE_{mode.name}") for mod
 
 
 def identity_to_proto(identity: Identity) -> pb.Identity:
-    """Write an identity."""
+    """Convert an identity."""
     return pb.Identity(
         account=identity.account,
         session_id=identity.session_id,
@@ -37,7 +37,7 @@ def identity_to_proto(identity: Identity) -> pb.Identity:
 
 
 def resources_to_proto(resources: Resources) -> pb.Resources:
-    """Write an amount of a host."""
+    """Convert resources."""
     return pb.Resources(
         nano_cpus=resources.nano_cpus,
         memory_bytes=resources.memory_bytes,
@@ -46,7 +46,7 @@ def resources_to_proto(resources: Resources) -> pb.Resources:
 
 
 def duration_to_proto(seconds: float | None) -> Duration | None:
-    """Write a span."""
+    """Convert a duration."""
     if seconds is None:
         return None
     span = Duration()

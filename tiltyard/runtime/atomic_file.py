@@ -1,7 +1,4 @@
-"""Files that are replaced whole: a reader finds the old one or the new one, never a part.
-
-All of it blocks.
-"""
+"""Atomic replacement of files: readers see the old or the new content. All functions block."""
 
 import os
 from pathlib import Path
@@ -17,13 +14,12 @@ def write(
     durable: bool = True,
     owner: tuple[int, int] | None = None,
 ) -> None:
-    """Write a file beside its place and put it there; `durable` also after a power cut.
+    """Write a file atomically; `durable` makes it survive a power failure.
 
-    It belongs to `owner`, a user and group id, before it is visible. Only one may
-    write a file at a time.
+    `owner`: user and group id. Concurrent writes of one file are not allowed.
 
     Raises:
-        OSError: It cannot be written; what was there before still is.
+        OSError: The write failed; the old file remains.
     """
     beside = path.with_name(f".{path.name}.new")
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
@@ -45,10 +41,7 @@ def write(
 
 
 def signature(*paths: Path) -> Signature:
-    """Identify the files that these names lead to now; empty when one cannot be found.
-
-    Other permissions make another signature, too: the file may be readable by now.
-    """
+    """Return a value that changes with the files or their permissions; empty if one is missing."""
     try:
         found = [path.stat() for path in paths]
     except OSError:
@@ -57,10 +50,10 @@ def signature(*paths: Path) -> Signature:
 
 
 def flush_folder(path: Path) -> None:
-    """Have what was made, renamed or removed in a folder outlast a power cut.
+    """Flush a folder, so that changes of its entries survive a power failure.
 
     Raises:
-        OSError: The disk fails.
+        OSError: The disk failed.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -1,4 +1,4 @@
-"""The waits between tries of what must happen in the end."""
+"""Exponential back-off."""
 
 from random import Random
 
@@ -15,16 +15,16 @@ def pause(
     longest: float = RETRY_LONGEST_SECONDS,
     random: Random | None = None,
 ) -> float:
-    """Seconds to wait after this number of failures: doubled each time.
+    """Return the seconds to wait after this number of failures: doubled each time.
 
-    With `random` a wait is shortened by up to a half, so that many do not retry all at once.
+    With `random`, shortened by up to a half as jitter.
     """
     wait = min(longest, first * 2.0 ** min(failures - 1, 30))
     return wait if random is None else wait * (0.5 + random.random() / 2)
 
 
 class BackOff:
-    """Waits that double from `first` to `longest` seconds; with `random` as `pause` says."""
+    """Waits that double from `first` to `longest` seconds, with jitter from `random`."""
 
     def __init__(
         self,
@@ -41,11 +41,11 @@ class BackOff:
         self._failures = 0
 
     def reset(self) -> None:
-        """Start again from the shortest wait, after a success."""
+        """Return to the shortest wait, after a success."""
         self._failures = 0
 
     async def wait(self) -> None:
-        """Wait, and longer the next time."""
+        """Wait, longer each time."""
         self._failures += 1
         await self._clock.sleep(
             pause(self._failures, first=self._first, longest=self._longest, random=self._random)

@@ -1,36 +1,32 @@
-"""Names that others choose, as values of labels: too few to fill the memory of a scraper. Pure.
+"""Metric labels from names that clients choose, with bounded cardinality.
 
-A name keeps its label until nothing of it is left, so that a series does not change its labels
-between two scrapes.
+A name keeps its label while it is present, so that no series changes labels between scrapes.
 """
 
 from collections.abc import Set as AbstractSet
 
 OTHER = "other"
-"""The label of all names without one of their own."""
+"""The shared label of all other names."""
 
 MAX_NAMES = 100
-"""Names with their own labels at a time."""
+"""Maximum names with their own labels."""
 
 LONGEST = 128
-"""Characters of a part of a name that can be a label."""
+"""Maximum characters of each part of a label."""
 
 Name = tuple[str, ...]
-"""For example an application, or an account and an application of it."""
+"""For example an application, or an account and its application."""
 
 
 class BoundedNames:
-    """Gives labels to names and takes them back."""
+    """Assigns labels to names."""
 
     def __init__(self, most: int = MAX_NAMES) -> None:
         self._most = most
         self._named: set[Name] = set()
 
     def keep(self, present: AbstractSet[Name]) -> None:
-        """Give labels to those that are present and have none, in order, while there are some.
-
-        Those of names that are not present are free again.
-        """
+        """Free the labels of names that are gone, and assign them to present names in order."""
         self._named &= present
         for name in sorted(present - self._named):
             if len(self._named) >= self._most:

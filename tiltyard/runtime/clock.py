@@ -1,4 +1,4 @@
-"""The time, injected: tests bring a clock that they advance by hand."""
+"""Injectable clocks: tests use one that they advance by hand."""
 
 import asyncio
 import time
@@ -7,27 +7,26 @@ from contextlib import asynccontextmanager
 from typing import Protocol, overload
 
 DUTY_CYCLE = 9.0
-"""Duty cycle: the pause after some work is at least this multiple of its duration."""
+"""Ratio of pause to work: 9 limits periodic work to 10 % of the event loop."""
 
 
 def rest_after(took: float, longest: float) -> float:
-    """Seconds to leave the loop to others after work that went over all that lives.
+    """Return the seconds to pause after work over all sessions, which each change would trigger.
 
-    A busy host changes a hundred times a second, each a cause for it. Never more than `longest`:
-    it may have been the machine that stood still.
+    At most `longest`, since the machine may have stalled during the work.
     """
     return min(DUTY_CYCLE * took, longest)
 
 
 class Clock(Protocol):
-    """Wall time for people, monotonic time for intervals."""
+    """Wall time for display, monotonic time for intervals."""
 
     def time(self) -> float:
-        """Seconds of Unix time; may jump."""
+        """Unix time in seconds; may jump."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never jump; not counted while the machine sleeps."""
+        """Seconds that never jump; stopped while the machine is suspended."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -36,10 +35,10 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The system clock."""
 
     def time(self) -> float:
-        """Seconds of Unix time."""
+        """Unix time in seconds."""
         return time.time()
 
     def monotonic(self) -> float:
@@ -53,10 +52,10 @@ class SystemClock:
 
 @asynccontextmanager
 async def timeout(seconds: float, clock: Clock) -> AsyncIterator[None]:
-    """As `asyncio.timeout`, on an injected clock.
+    """Like `asyncio.timeout`, on an injected clock.
 
     Raises:
-        TimeoutError: What runs within has not ended after `seconds`.
+        TimeoutError: The body did not finish within `seconds`.
     """
     async with asyncio.timeout(None) as limit:
 
@@ -80,10 +79,8 @@ def to_ms(time: float | None) -> int | None: ...
 
 
 def to_ms(time: float | None) -> int | None:
-    """Whole milliseconds of Unix time, as storage and wire have it.
-
-    A float holds Unix time to the microsecond, so what `from_ms` returned comes out again.
-    """
+    """Convert Unix time to the whole milliseconds of storage and wire. Inverse of `from_ms`."""
+    # A float holds Unix time to the microsecond.
     return None if time is None else round(time * 1_000_000) // 1000
 
 
@@ -96,5 +93,5 @@ def from_ms(time: int | None) -> float | None: ...
 
 
 def from_ms(time: int | None) -> float | None:
-    """Seconds of Unix time, which the rest of the program counts."""
+    """Convert milliseconds of Unix time to seconds."""
     return None if time is None else time / 1000

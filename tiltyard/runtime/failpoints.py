@@ -1,4 +1,4 @@
-"""Named steps at which a test breaks a program: `failpoint = "start.created:kill"`."""
+"""Fault injection at named steps, for tests: `failpoint = "start.created:kill"`."""
 
 import asyncio
 import os
@@ -12,21 +12,21 @@ BLOCK_SECONDS = 10.0
 _ACTIONS = ("kill", "hang", "block", "fail")
 
 Reach = Callable[[str], Coroutine[None, None, None]]
-"""Called with the name of each step that is reached."""
+"""Called with the name of each step."""
 
 
 async def no_failpoint(_step: str) -> None:
-    """Do nothing at a step."""
+    """Do nothing."""
 
 
 def failpoint(setting: str, steps: Sequence[str]) -> Reach:
-    """Make what is called at each of `steps`; it does nothing without a setting.
+    """Parse the setting and return the function to call at each of `steps`.
 
-    `NAME:kill` ends this process by SIGKILL at the step, `NAME:hang` stays there, `NAME:block`
+    `NAME:kill` ends this process by SIGKILL at the step, `NAME:hang` hangs there, `NAME:block`
     blocks the event loop for BLOCK_SECONDS and continues, `NAME:fail` raises RuntimeError.
 
     Raises:
-        ValueError: The setting has another form.
+        ValueError: Invalid setting.
     """
     if not setting:
         return no_failpoint
@@ -43,7 +43,7 @@ def failpoint(setting: str, steps: Sequence[str]) -> Reach:
         if action == "hang":
             await asyncio.sleep(HANG_SECONDS)
         if action == "block":
-            time.sleep(BLOCK_SECONDS)  # noqa: ASYNC251 - as a bug would
+            time.sleep(BLOCK_SECONDS)  # noqa: ASYNC251 - blocks on purpose
             return
         raise RuntimeError(f"failpoint {name}")
 

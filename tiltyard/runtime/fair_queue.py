@@ -1,7 +1,7 @@
-"""A queue that is fair between accounts, and slots that are given out by such a queue.
+"""A queue that is fair between accounts, and slots that such a queue assigns.
 
-The account that was served longest ago is next; within an account, the order is that of arrival.
-A storm of one account delays another by one item of each account, not by the whole storm.
+Round robin over accounts, first in first out within one: a burst of one account delays another
+account's item by one item only.
 """
 
 import asyncio
@@ -13,26 +13,26 @@ T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
-    """Items by account. Pure; an item must not equal another one of its account."""
+    """Items by account. Items of one account must be distinct."""
 
     def __init__(self) -> None:
-        self._by_account: dict[str, deque[T]] = {}  # in the order in which accounts are served
+        self._by_account: dict[str, deque[T]] = {}  # in the order of service
         self._length = 0
 
     def __len__(self) -> int:
         return self._length
 
     def __iter__(self) -> Iterator[T]:
-        """Iterate in the order in which items would be served."""
+        """Iterate in the order of service."""
         return (item for _, item in self._in_order())
 
     def put(self, account: str, item: T) -> None:
-        """Add an item as its account's last."""
+        """Add an item behind those of its account."""
         self._by_account.setdefault(account, deque()).append(item)
         self._length += 1
 
     def remove(self, account: str, item: T) -> bool:
-        """Take out an item that gives up its place; False when it is not in the queue."""
+        """Remove an item; False if it is not in the queue."""
         waiting = self._by_account.get(account)
         if waiting is None or item not in waiting:
             return False
@@ -43,7 +43,7 @@ class FairQueue(Generic[T]):
         return True
 
     def pop(self, fits: Callable[[T], bool] = lambda _: True) -> T | None:
-        """Serve the first item that fits; its account comes after all others then."""
+        """Remove and return the first item that fits; its account then comes last."""
         for account, item in self._in_order():
             if fits(item):
                 self.remove(account, item)
@@ -65,16 +65,16 @@ class FairQueue(Generic[T]):
 
 
 class FairSlots:
-    """A limited number of slots, each held by one piece of work."""
+    """A semaphore with a fair queue."""
 
     def __init__(self, limit: Callable[[], int]) -> None:
-        """Ask for the `limit` whenever a slot is taken or released."""
+        """`limit` is evaluated whenever a slot is taken or released."""
         self._limit = limit
         self.used = 0
         self.waiting = FairQueue[asyncio.Future[None]]()
 
     def take(self) -> bool:
-        """Take a slot if one is free and nothing waits for it."""
+        """Take a slot if one is free and the queue is empty."""
         if self.waiting or self.used >= self._limit():
             return False
         self.used += 1
@@ -94,7 +94,7 @@ class FairSlots:
             raise
 
     def release(self) -> None:
-        """Give a slot back; what is free goes to those that wait, in the same step."""
+        """Release a slot; free slots are assigned to the queue at once."""
         self.used -= 1
         while self.waiting and self.used < self._limit():
             given = self.waiting.pop()

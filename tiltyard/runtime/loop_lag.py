@@ -1,14 +1,14 @@
-"""The lag of the event loop, which delays everything in the program."""
+"""Measures the lag of the event loop."""
 
 import asyncio
 from collections.abc import Callable
 
 INTERVAL_SECONDS = 0.25
-"""Between two looks: what holds the loop up for longer is seen, but for this much of it."""
+"""Sampling interval: of a longer block, at most this much is missed."""
 
 
 async def watch(observe: Callable[[float], object]) -> None:
-    """Observe by how many seconds a timer was late, again and again, for ever."""
+    """Repeatedly observe by how many seconds a timer was late, forever."""
     now = asyncio.get_running_loop().time
     while True:
         due = now() + INTERVAL_SECONDS

@@ -1,6 +1,6 @@
-"""A program's settings: a model of pydantic, read from a TOML file and the environment.
+"""Reads a pydantic model of settings from a TOML file and the environment.
 
-All mistakes are reported at once, a line each.
+All mistakes are reported at once, one line each.
 """
 
 import difflib
@@ -28,23 +28,23 @@ from pydantic import (
 from tiltyard.runtime.tables import printable
 
 EXIT_CONFIG = 78
-"""EX_CONFIG of sysexits.h: starting again without an edit is no use."""
+"""EX_CONFIG of sysexits.h: a restart without an edit fails again."""
 
 LARGEST_PORT = 65535
 MOST_DIGITS = 5
 _HEADER = re.compile(r"\s*(\[\[?)\s*([\w.-]+)\s*\]")
 _ASSIGNMENT = re.compile(r"""\s*["']?([\w-]+)["']?\s*=""")
 _TEXTS = {"extra_forbidden": "unknown key", "missing": "is missing"}
-"""By the types of errors of pydantic-core; the text of others is pydantic's."""
+"""Replacements of pydantic's messages, by error type."""
 
 T = TypeVar("T")
 Key = tuple[str | int, ...]
-"""The way to a value: names of tables and keys, and places in lists, which begin at 0."""
+"""Path to a value: names of tables and keys, and indexes of lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One thing that is wrong; `where` is a file with a line, or a variable."""
+    """One mistake; `where` is a file with a line, or a variable."""
 
     key: Key
     text: str
@@ -56,7 +56,7 @@ class Mistake:
 
 
 class SettingsError(Exception):
-    """Settings cannot be used; the text has a line for each mistake."""
+    """Invalid settings; the message has one line per mistake."""
 
     def __init__(self, *mistakes: Mistake) -> None:
         super().__init__("\n".join(map(str, mistakes)))
@@ -64,16 +64,16 @@ class SettingsError(Exception):
 
 
 def shown(key: Key) -> str:
-    """A key as people write it: `registries[0].address`."""
+    """Format a key: `registries[0].address`."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in key)
     return text.removeprefix(".")
 
 
 def host_and_port(text: str) -> tuple[str, int]:
-    """Split an address to listen on or to dial; brackets of IPv6 go, the host may be empty.
+    """Split `host:port` and remove IPv6 brackets. The host may be empty.
 
     Raises:
-        ValueError: It is not one.
+        ValueError: Invalid address.
     """
     host, colon, port = text.rpartition(":")
     if not (colon and port.isascii() and port.isdigit()):
@@ -88,14 +88,14 @@ def _split(value: Any) -> Any:
 
 
 Words = Annotated[tuple[T, ...], BeforeValidator(_split)]
-"""A list whose items are separated by commas in the environment."""
+"""A list, comma-separated in the environment."""
 
 NetworkText = Annotated[str, AfterValidator(lambda text: str(ipaddress.ip_network(text)))]
-"""A network in its normal form, such as 10.0.0.0/8."""
+"""A normalized network, such as 10.0.0.0/8."""
 
 
 class Settings(BaseModel):
-    """Base of the settings of a program, and of the tables in them."""
+    """Base class of a program's settings and their tables."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -110,7 +110,7 @@ class Settings(BaseModel):
         return value
 
     def mistakes(self) -> Iterator[Mistake]:
-        """Check the rules between settings, each of which fits by itself."""
+        """Check rules that involve several settings."""
         return iter(())
 
 
@@ -118,7 +118,7 @@ S = TypeVar("S", bound=Settings)
 
 
 def both_or_none(here: Key, **given: object) -> Iterator[Mistake]:
-    """Check two keys of a table that go together, by their values."""
+    """Check that two keys of a table are set together."""
     [(one, first), (other, second)] = given.items()
     if bool(first) != bool(second):
         present, absent = (one, other) if first else (other, one)
@@ -128,7 +128,7 @@ def both_or_none(here: Key, **given: object) -> Iterator[Mistake]:
 def read_settings(
     model: type[S], path: Path | None, environment: Mapping[str, str], prefix: str
 ) -> S:
-    """Read a file if there is a path, and the variables that begin with `prefix`. Blocks.
+    """Read settings from a file, if given, and the variables that begin with `prefix`. Blocks.
 
     Raises:
         SettingsError: With all mistakes.
@@ -155,7 +155,7 @@ def read_settings(
 def placed(
     found: Iterable[Mistake], path: Path | None, variables: Mapping[str, str] | None = None
 ) -> Iterator[Mistake]:
-    """Add the variable that set a key, or the file and the line of it or its table. Blocks."""
+    """Add to each mistake the variable, or the file and line, that set its key. Blocks."""
     lines = {} if path is None else lines_of(path.read_text("utf-8", "replace"))
     for each in found:
         key = each.key
@@ -168,7 +168,7 @@ def placed(
 
 
 def lines_of(text: str) -> dict[Key, int]:
-    """Number the lines, from 1, of the keys that begin a line of a TOML file."""
+    """Return the line numbers, from 1, of the keys in a TOML file."""
     found: dict[Key, int] = {}
     table: Key = ()
     entries: dict[Key, int] = {}
@@ -190,22 +190,22 @@ def _similar(name: str, known: Iterable[str]) -> str:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a file. Blocks.
+    """Read a TOML file. Blocks.
 
     Raises:
-        SettingsError: It cannot be read, or is no TOML.
+        SettingsError: Unreadable, or not TOML.
     """
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         problem = error.strerror or str(error)
-    except (ValueError, RecursionError) as error:  # no UTF-8, no TOML, a path with a NUL
+    except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, a path with a NUL
         problem = str(error)
     raise SettingsError(Mistake((), f"cannot read {path}: {problem}"))
 
 
 def mistakes_of(error: ValidationError, model: type[BaseModel]) -> Iterator[Mistake]:
-    """Describe each error of pydantic without the value, which may be a secret."""
+    """Describe each pydantic error without its value, which may be a secret."""
     schema = model.model_json_schema()
     tables = (schema, *schema.get("$defs", {}).values())
     keys = {key for table in tables for key in table.get("properties", {})}
@@ -217,13 +217,13 @@ def mistakes_of(error: ValidationError, model: type[BaseModel]) -> Iterator[Mist
 
 
 def refuse(error: SettingsError) -> NoReturn:
-    """End the command with a line for each mistake."""
+    """Print one line per mistake and exit."""
     for mistake in error.mistakes:
         click.echo(printable(str(mistake)), err=True)
     sys.exit(EXIT_CONFIG)
 
 
 def show(config: Settings) -> None:
-    """Print the settings in effect, without fields that are excluded."""
+    """Print the effective settings, without excluded fields."""
     for key, value in config.model_dump(mode="json").items():
         click.echo(f"{key} = {json.dumps(value, ensure_ascii=False)}")

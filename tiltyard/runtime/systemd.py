@@ -1,8 +1,4 @@
-"""Notifications to the service manager, by the protocol of sd_notify(3).
-
-That it serves, that its event loop runs (`WatchdogSec=`), and that it stops. Without systemd
-nothing is sent.
-"""
+"""Notifies systemd of readiness, watchdog keepalives and stopping, with sd_notify(3)."""
 
 import asyncio
 import os
@@ -16,10 +12,9 @@ log = get_logger(__name__)
 
 
 class Supervision(NamedTuple):
-    """The notification socket of a service manager; none without a `socket`.
+    """What systemd passed to the program. An empty `socket` disables notifications.
 
-    `watchdog` is the interval in seconds after which it considers the program hung.
-    `journal_stream` names the file that leads to its journal, as `device:inode`.
+    `watchdog`: timeout in seconds. `journal_stream`: `device:inode` of the journal's stream.
     """
 
     socket: str = ""
@@ -28,7 +23,7 @@ class Supervision(NamedTuple):
 
 
 def read_supervision(environment: Mapping[str, str] = os.environ) -> Supervision:
-    """Read systemd's variables: sd_notify(3), sd_watchdog_enabled(3), systemd.exec(5)."""
+    """Read the variables of sd_notify(3), sd_watchdog_enabled(3) and systemd.exec(5)."""
     asked = environment.get("WATCHDOG_USEC", "")
     microseconds = int(asked) if asked.isdecimal() else 0
     is_for_us = environment.get("WATCHDOG_PID") in {None, str(os.getpid())}
@@ -40,7 +35,7 @@ def read_supervision(environment: Mapping[str, str] = os.environ) -> Supervision
 
 
 class Notifier:
-    """Sends datagrams without waiting: a service manager that hangs blocks nothing."""
+    """Sends notifications without blocking."""
 
     def __init__(
         self,
@@ -48,13 +43,13 @@ class Notifier:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         address = supervision.socket
-        # A name in the kernel instead of a path is written with @ and begins with a zero byte.
+        # Abstract sockets are written with @ and begin with a zero byte.
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._watchdog = supervision.watchdog
         self._sleep = sleep
 
     async def follow(self, serving: asyncio.Event, stopping: asyncio.Event) -> None:
-        """Notify when the program is ready and when it stops; keepalives in between."""
+        """Notify of readiness and stopping, with keepalives in between."""
         await serving.wait()
         self.ready()
         async with asyncio.TaskGroup() as group:
@@ -63,7 +58,7 @@ class Notifier:
             self.stopping()
 
     def ready(self) -> None:
-        """Notify that it serves."""
+        """Notify that the program is ready."""
         self._notify("READY=1")
 
     def stopping(self) -> None:
@@ -71,7 +66,7 @@ class Notifier:
         self._notify("STOPPING=1")
 
     async def beat(self) -> None:
-        """Send watchdog keepalives twice per interval, for ever."""
+        """Send watchdog keepalives twice per timeout, forever."""
         while self._watchdog is not None:
             self._notify("WATCHDOG=1")
             await self._sleep(self._watchdog / 2)

@@ -1,4 +1,4 @@
-"""Tables for people: aligned columns, sizes, times and spans that can be read. Pure."""
+"""Formats tables, sizes and durations for terminals."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,21 +6,21 @@ NOTHING = "-"
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Give the lines of a table; every cell is one line of text without control characters."""
+    """Format a table as lines; unprintable characters in cells are escaped."""
     cells = [list(heads), *([printable(cell) or NOTHING for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]
 
 
 def sheet(values: Iterable[tuple[str, str]]) -> list[str]:
-    """Give the lines that show one thing, a name and its value a line."""
+    """Format one object as lines, each a name and its value."""
     pairs = list(values)
     width = max((len(name) for name, _ in pairs), default=0) + 2
     return [f"{name:{width}}{printable(value) or NOTHING}" for name, value in pairs]
 
 
 def printable(text: str) -> str:
-    r"""Escape what a terminal would act on rather than show: `\x1b`, `\u202e`, `\n`."""
+    r"""Escape unprintable characters: `\x1b`, `\u202e`, `\n`."""
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode()
         for character in text
@@ -28,7 +28,7 @@ def printable(text: str) -> str:
 
 
 def size(count: int) -> str:
-    """Show bytes."""
+    """Format a number of bytes."""
     amount, units = float(count), iter(("B", "KiB", "MiB", "GiB"))
     unit = next(units)
     while amount >= 1024 and (larger := next(units, None)) is not None:
@@ -37,12 +37,12 @@ def size(count: int) -> str:
 
 
 def cores(nano_cpus: int) -> str:
-    """Show cores from billionths of one."""
+    """Format billionths of a core as cores."""
     return f"{nano_cpus / 10**9:.4g}"
 
 
 def span(seconds: float) -> str:
-    """Show how long from now, in its two largest units: `2 h 5 min`, or `3 s ago`."""
+    """Format a duration in its two largest units: `2 h 5 min`, or `3 s ago` if negative."""
     whole = round(abs(seconds))
     parts = []
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):

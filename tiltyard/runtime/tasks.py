@@ -1,4 +1,4 @@
-"""Tasks that have an owner, who ends or awaits them; blocking work on threads."""
+"""Owned asyncio tasks, and blocking work on threads."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable, Iterator
@@ -16,9 +16,9 @@ T = TypeVar("T")
 
 
 class TaskOwner(Generic[T]):
-    """Owns the tasks of one part of a program, at most one per key.
+    """Owns the tasks of a component, at most one per key.
 
-    A failure without a waiter is logged, unless it is one of the `expected` errors.
+    Failures of background tasks are logged, except `expected` errors.
     """
 
     def __init__(self, expected: type[Exception] | tuple[type[Exception], ...] = ()) -> None:
@@ -35,7 +35,7 @@ class TaskOwner(Generic[T]):
         return len(self._tasks)
 
     def get(self, key: Hashable) -> asyncio.Task[T] | None:
-        """Return the task of a key, while it runs."""
+        """Return the running task of a key."""
         return self._tasks.get(key)
 
     def start(
@@ -46,16 +46,16 @@ class TaskOwner(Generic[T]):
         key: Hashable = None,
         context: Context | None = None,
     ) -> asyncio.Task[T]:
-        """Start background work; what runs under the same key is cancelled."""
+        """Start a background task; a running task of the same key is cancelled."""
         if replaced := self._tasks.pop(key, None):
             replaced.cancel()
-            self._tasks[replaced] = replaced  # until it has ended, as one without a key
+            self._tasks[replaced] = replaced  # until it has ended
         task = self._own(work, name, key, context)
         task.add_done_callback(self._report, context=context)
         return task
 
     async def finish(self, work: Coroutine[Any, Any, T], name: str) -> T:
-        """Do work to its end, also when the caller goes away meanwhile."""
+        """Await work that continues even if the caller is cancelled."""
         task = self._own(work, name, None, None)
         try:
             return await asyncio.shield(task)
@@ -64,7 +64,7 @@ class TaskOwner(Generic[T]):
             raise
 
     async def wait(self) -> None:
-        """Wait for all tasks to end; a cancel ends the wait alone."""
+        """Wait for all tasks to end. Cancellation does not reach them."""
         if self._tasks:
             await asyncio.wait(tuple(self))
 
@@ -95,14 +95,14 @@ class TaskOwner(Generic[T]):
 
 
 class Threads:
-    """A pool of threads; a cancelled wait does not cut their work off."""
+    """A thread pool. Cancelling a wait does not cancel the work."""
 
     def __init__(self, most: int, name: str) -> None:
         self._pool = ThreadPoolExecutor(most, name)
         self._under_way: set[asyncio.Future[Any]] = set()
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do blocking work on a thread, and return or raise what it does."""
+        """Run blocking work on a thread and return its result."""
         call = partial(work, *args, **kwargs)
         running = asyncio.get_running_loop().run_in_executor(self._pool, call)
         self._under_way.add(running)
@@ -114,7 +114,7 @@ class Threads:
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
     async def close(self) -> None:
-        """Accept no more work, and wait for the work in progress."""
+        """Reject new work and wait for the work in progress."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         await self.finish()
 
@@ -122,9 +122,9 @@ class Threads:
 async def first_completed(
     work: Coroutine[Any, Any, object], other: Coroutine[Any, Any, object], name: str
 ) -> bool:
-    """Wait for the first of both and cancel the other; True, or the error, when `work` has ended.
+    """Wait for the first of both and cancel the other. Return whether `work` has finished.
 
-    The two are tasks of their own named after `name`. A cancel ends both.
+    Errors of `work` are raised. Cancellation cancels both.
     """
     first = asyncio.create_task(work, name=name)
     second = asyncio.create_task(other, name=f"{name}-limit")

@@ -1,4 +1,1 @@
-"""The log of both programs: an event with fields in, one line on standard error out.
-
-Events are each program's own. How they are written, bounded and redacted is the same in both.
-"""
+"""Structured logging of both programs: one line on standard error per event."""

@@ -1,7 +1,6 @@
-"""Loggers of events: constant text and fields, by way of `logging`.
+"""Structured loggers on top of `logging`: events are a constant text and fields.
 
-So levels and handlers work as anywhere, and libraries may log as they always do. Nothing is
-written before `output.written` says where.
+Nothing is written outside `output.written`.
 """
 
 import logging
@@ -19,7 +18,7 @@ from structlog.stdlib import BoundLogger, filter_by_level
 from structlog.typing import EventDict, WrappedLogger
 
 STRUCTLOG_FRAMES = 4
-"""From the call of the standard library's logger to the line of code that logs."""
+"""Stack frames between the standard library's logger and the line that logs."""
 
 Logger: TypeAlias = BoundLogger
 bind = bind_contextvars
@@ -29,7 +28,7 @@ unbind = unbind_contextvars
 
 
 class Event(dict[str, Any]):
-    """The fields of an event; as text, for handlers other than ours, it is one after another."""
+    """The fields of an event. `str()` serves the handlers of other libraries, such as pytest's."""
 
     def __str__(self) -> str:
         fields = (f"{name}={value}" for name, value in self.items() if name != "event")
@@ -37,7 +36,7 @@ class Event(dict[str, Any]):
 
 
 def get_logger(name: str) -> Logger:
-    """Give a logger of events: `log.info("session started", session=internal_id)`."""
+    """Return a structured logger: `log.info("session started", session=internal_id)`."""
     processors = (filter_by_level, structlog.contextvars.merge_contextvars, _for_logging)
     logger = structlog.wrap_logger(
         logging.getLogger(name),
@@ -51,13 +50,13 @@ def get_logger(name: str) -> Logger:
 def _for_logging(
     logger: WrappedLogger, name: str, fields: EventDict
 ) -> tuple[tuple[Event], dict[str, Any]]:
-    """Hand an event to `logging` as it is, and its error in the way that all handlers know."""
+    """Pass an event to `logging` as its message, and `exc_info` in the standard way."""
     exc_info = fields.pop("exc_info", None)
     return (Event(fields),), {"exc_info": exc_info, "stacklevel": STRUCTLOG_FRAMES}
 
 
 def task_context(*kept: str, **fields: str) -> Context:
-    """Make the context of a task that outlives its maker: of what that carries, only `kept`."""
+    """Return a context for a task that outlives its creator: only the `kept` log fields."""
     now = get_contextvars()
     fields = {name: now[name] for name in kept if name in now} | fields
     own = copy_context()
@@ -67,5 +66,5 @@ def task_context(*kept: str, **fields: str) -> Context:
 
 
 def bound(name: str) -> str:
-    """Give what the context carries of a field, or nothing."""
+    """Return a log field of the context, empty if unset."""
     return str(get_contextvars().get(name, ""))

@@ -1,9 +1,8 @@
-"""One event as one line: logfmt or JSON. Pure.
+"""Formats an event as one line of logfmt or JSON.
 
-What callers sent and hosts answered is only ever inside a quoted value. Nothing in a value ends a
-line, moves a cursor or changes the direction of the text: unprintable characters are escapes of
-JSON, in both forms. A value is bounded, and secrets are cut out of it before it is cut off: of a
-token only the public id is left, so that it can be revoked.
+Untrusted text is always inside a quoted value. Unprintable characters, such as line breaks, cursor
+movement and bidirectional controls, become JSON escapes in both forms. Secrets are redacted before
+values are truncated; of a token the public id remains, so that it can be revoked.
 """
 
 import json
@@ -15,9 +14,9 @@ from typing import Literal
 Form = Literal["logfmt", "json"]
 
 MOST_CHARACTERS = 1_000
-"""Of one value, before it is escaped."""
+"""Of one value, before escaping."""
 MOST_OF_A_TRACEBACK = 8_000
-"""Its end is kept: there are the last frames and the error."""
+"""Characters; the end is kept, with the last frames and the error."""
 EXCEPTION = "exception"
 """The field of a traceback."""
 CUT = "…"
@@ -25,8 +24,7 @@ CUT = "…"
 
 REDACTED = "[redacted]"
 
-# Also of a token that was cut off, or whose checksum is wrong: what is there of its secret is
-# the secret's. An underscore may have been percent-encoded.
+# Also matches truncated tokens and wrong checksums. Underscores may be percent-encoded.
 _SECRET = re.compile(r"(ty(?:_|%5f)[0-9a-f]{16}(?:_|%5f))[0-9a-f]+", re.IGNORECASE | re.ASCII)
 _CREDENTIALS = re.compile(
     r"""(x-registry-auth\W+(?:b['"])?|authorization\W+(?:b['"])?(?:bearer|basic)\s+)[^\s'",;]+""",
@@ -37,7 +35,7 @@ _BARE = re.compile(r'[^\s"=\\]+')
 
 
 def line(fields: Mapping[str, object], form: Form) -> str:
-    """Write the fields of one event, in their order, without an end of line."""
+    """Format the fields of one event, in their order, without a line break."""
     values = {name: _value(name, value) for name, value in fields.items()}
     if form == "json":
         return _printable(json.dumps(values, ensure_ascii=False))
@@ -51,7 +49,7 @@ def _value(name: str, value: object) -> str | float | bool | None:
         return round(value, 3)
     try:
         text = _text(value)
-    except Exception as error:  # noqa: BLE001 - a value that cannot be written costs no line
+    except Exception as error:  # noqa: BLE001 - a broken value must not lose the line
         return f"cannot be written: {type(error).__name__}"
     if name == EXCEPTION:
         return text if len(text) <= MOST_OF_A_TRACEBACK else CUT + text[-MOST_OF_A_TRACEBACK:]
@@ -59,7 +57,7 @@ def _value(name: str, value: object) -> str | float | bool | None:
 
 
 def _text(value: object) -> str:
-    """Redact each text by itself: the marks of a container could part what makes a secret."""
+    """Redact each item by itself: punctuation of containers could split a secret."""
     if isinstance(value, Mapping):
         return ", ".join(f"{_text(key)}: {_text(each)}" for key, each in value.items())
     if isinstance(value, list | tuple | set | frozenset):
@@ -76,7 +74,7 @@ def _logfmt(value: str | float | bool | None) -> str:
 
 
 def _printable(text: str) -> str:
-    """Escape characters that JSON leaves and a terminal interprets; they occur in strings only."""
+    """Escape unprintable characters that JSON leaves; they occur in strings only."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)

@@ -1,6 +1,6 @@
-"""Writes log records, of events and of libraries, as one line each to standard error.
+"""Writes log records of events and libraries to standard error, one line each.
 
-A thread does the writing: who reads standard error may stand still, and the program must not.
+A thread does the writing, so that a blocked reader of standard error cannot block the program.
 """
 
 import logging
@@ -18,15 +18,15 @@ from tiltyard.runtime.logging.events import Event
 from tiltyard.runtime.logging.line import EXCEPTION, Form, line
 
 MOST_WAITING = 10_000
-"""Lines that wait for their reader, some MB; those that come then are counted and left out."""
+"""Maximum queued lines, a few MB; further lines are dropped and counted."""
 LAST_SECONDS = 2.0
-"""How long the last lines may take when the program ends."""
+"""Time to write the queued lines at exit."""
 AT_ONCE = 10
-"""Lines of one event that may come together."""
+"""Burst of lines of one event."""
 INTERVAL_SECONDS = 60.0
-"""After which one more may come: 70 lines in an hour that knows nothing else."""
+"""One more line of an event per interval: at most 70 in the first hour."""
 PRIORITIES = {"critical": 2, "error": 3, "warning": 4, "info": 6, "debug": 7}
-"""Of syslog, as sd-daemon(3) has them before a line."""
+"""Syslog priorities, as sd-daemon(3) prefixes them."""
 
 
 @dataclass(slots=True)
@@ -37,11 +37,11 @@ class _Event:
 
 
 class Limit(logging.Filter):
-    """Lets a few of each warning through, then one a minute that has `left_out` of them.
+    """Rate limit per warning: a burst, then one line a minute with the number `left_out`.
 
-    Events are identified by their constant text and a status, regardless of other fields; those of
-    libraries by the line of code. So clients cannot control how many are remembered. What
-    is no warning passes, unless `limited` names it, and at level debug everything does.
+    Events are identified by text and status, those of libraries by the line of code, so clients
+    cannot grow this table. Lower levels pass unless `limited` names the event; at level debug all
+    pass.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Limit(logging.Filter):
         self._events: dict[tuple[object, ...], _Event] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether a record is written; one that is has the number of those before it."""
+        """Return whether to write a record, and set its `left_out`."""
         said = record.msg if isinstance(record.msg, dict) else {}
         event = said.get("event", record.lineno)
         is_limited = record.levelno >= logging.WARNING or event in self._limited
@@ -73,9 +73,9 @@ class Limit(logging.Filter):
 
 
 class LineFormatter(logging.Formatter):
-    """Writes a record as one line, of any logger.
+    """Formats a record of any logger as one line.
 
-    With `journald` the line begins with its priority and has no time: the journal has its own.
+    With `journald`, lines begin with a priority instead of the time.
     """
 
     def __init__(self, form: Form, *, journald: bool) -> None:
@@ -84,7 +84,7 @@ class LineFormatter(logging.Formatter):
         self._journald = journald
 
     def format(self, record: logging.LogRecord) -> str:
-        """Give the line; the record is left as it was, for other handlers."""
+        """Return the line; the record is not changed."""
         said = record.msg if isinstance(record.msg, Event) else {}
         event = said["event"] if said else record.getMessage()
         level = record.levelname.lower()
@@ -102,23 +102,23 @@ class LineFormatter(logging.Formatter):
 
 
 class LineWriter(logging.Handler):
-    """Writes lines on its own thread, so that a slow reader blocks no logger."""
+    """Writes lines on its own thread."""
 
     def __init__(self, descriptor: int, formatter: logging.Formatter) -> None:
         super().__init__()
         self.setFormatter(formatter)
         self._descriptor = descriptor
-        # Of all queues this one alone may be used by a finalizer while it is being used.
+        # SimpleQueue is the only reentrant queue: a finalizer may log during a put.
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._left_out = 0
         self._thread = threading.Thread(target=self._write_all, name="log", daemon=True)
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take a record's line, or count it where too many wait."""
+        """Queue a record's line, or drop and count it if the queue is full."""
         try:
             text = self.format(record)
-        except Exception:  # noqa: BLE001 - of another's message and arguments
+        except Exception:  # noqa: BLE001 - a library's message and arguments may not match
             text = self.format(_own_record(record.levelno, "a record cannot be written", record))
         if self._lines.qsize() < MOST_WAITING:
             self._lines.put(text)
@@ -126,7 +126,7 @@ class LineWriter(logging.Handler):
             self._left_out += 1
 
     def close(self) -> None:
-        """Write what waits, as far as its reader takes it in time. Idempotent."""
+        """Write the queued lines, for at most LAST_SECONDS. Idempotent."""
         self._lines.put(None)
         self._thread.join(LAST_SECONDS)
         super().close()
@@ -144,7 +144,7 @@ class LineWriter(logging.Handler):
         try:
             while rest:
                 rest = rest[os.write(self._descriptor, rest) :]
-        except OSError:  # the reader has closed it, or is full and does not block
+        except OSError:  # closed by the reader, or full and non-blocking
             self._left_out += 1
 
 
@@ -157,11 +157,10 @@ def written(
     limited: Collection[str] = (),
     descriptor: int = 2,
 ) -> Iterator[None]:
-    """Write what is logged meanwhile, from a level on; a storm of one event is cut short.
+    """Write the log while the context is active, rate-limited by `Limit`.
 
-    `journal_stream` names the file that systemd gave the program for its log, as JOURNAL_STREAM
-    does; whether standard error is still that file is looked at. `limited` are events that are no
-    warnings and come as often as callers like.
+    `journal_stream`: value of JOURNAL_STREAM; journald's format is used only if `descriptor` is
+    still that file. `limited`: rate-limited events below warning, which clients can cause.
     """
     found = os.fstat(descriptor)
     journald = journal_stream == f"{found.st_dev}:{found.st_ino}"

@@ -1,4 +1,4 @@
-"""The composition root: makes every part, starts them in order and stops them in reverse."""
+"""The composition root: creates the components, starts them in order and stops them."""
 
 import asyncio
 from random import Random
@@ -62,14 +62,14 @@ DEFAULT_ACCOUNT = "default"
 
 
 class ControlPlane:
-    """The whole program but for signals and the command line."""
+    """The whole program except signals and the command line."""
 
     base_url = ""
-    """Where the API answers, once it does."""
+    """Address of the API, once `listening` is set."""
     enrol_url = ""
-    """Where hosts are enrolled, if anywhere."""
+    """Address of the enrolment listener, if enabled."""
     metrics_url = ""
-    """Where metrics are read, if anywhere."""
+    """Address of the metrics listener, if enabled."""
 
     def __init__(
         self,
@@ -78,14 +78,13 @@ class ControlPlane:
         limits: Limits | None = None,
         request_slots: RequestSlots | None = None,
     ) -> None:
-        """Make the parts; nothing is opened before `start`."""
+        """Create the components; `serve` and `initialise` open them."""
         self._config = config
         self._metrics = metrics = Metrics()
         self._listeners = Listeners(limits or Limits(), metrics.http)
         self._clock = clock = clock or SystemClock()
         self._certificate = ServedCertificate(config, clock)
-        # Chance between equals is no secret.
-        random, reach = Random(), failpoint(config.failpoint, STEPS)  # noqa: S311
+        random, reach = Random(), failpoint(config.failpoint, STEPS)  # noqa: S311 - not a secret
         self._store = store = Store(config.database, metrics.store)
         self._ticket_key = TicketKey(config.state_dir / "ticket.key", self._clock)
         keep_ended = config.ended_retention_days * DAY
@@ -233,10 +232,7 @@ class ControlPlane:
     async def initialise(
         self, names: tuple[str, ...], *, new_operator_token: bool = False
     ) -> InitialTokens:
-        """Create the database, and missing accounts and operator tokens.
-
-        `new_operator_token` makes an operator's token in any case.
-        """
+        """Create the database, missing accounts, and an operator token if missing or requested."""
         await self._store.open()
         try:
             await self._issuer.open()
@@ -273,7 +269,7 @@ class ControlPlane:
             await self._close()
 
     def _look_at_hosts(self) -> None:
-        """Compare what hosts have with what applications and tags say by now."""
+        """Compare hosts with the current applications and tags."""
         self.fleet.look_at_images()
         self._standby_pools.look()
 

@@ -1,4 +1,4 @@
-"""A client of the HTTP API with the output of a command."""
+"""HTTP API client for commands, and printing of its responses."""
 
 import asyncio
 import ipaddress
@@ -15,20 +15,20 @@ from controlplane.cli.console import echo, remark
 from tiltyard.runtime.tables import printable
 
 CALL_TIMEOUT = 10.0
-"""The API responds within milliseconds, except to starts and stops."""
+"""Seconds. The API responds within milliseconds, except to starts and stops."""
 
 T = TypeVar("T")
 
 
 class ApiError(Exception):
-    """A failed call; the text is for people, the first line and one for each violation."""
+    """A failed call. The message has one line, plus one per violation."""
 
 
 class Api:
     """An API client with one token; opens a connection per call."""
 
     def __init__(self, url: str, token: str, tls: ssl.SSLContext, *, as_json: bool) -> None:
-        """Name the base address, which `check_url` accepts; `as_json` is how to print."""
+        """`url`: base address that passed `check_url`. `as_json`: print JSON."""
         self._url = url.rstrip("/")
         self._token = token
         self._tls = tls
@@ -42,12 +42,10 @@ class Api:
         body: object = None,
         timeout: float = CALL_TIMEOUT,
     ) -> Any:
-        """Send a request and return the JSON of its answer.
-
-        A parameter of the query that is None is left out.
+        """Send a request and return the response's JSON. Omits query parameters that are None.
 
         Raises:
-            ApiError: The control plane refuses, or no valid answer comes.
+            ApiError: The request was refused, or there was no valid response.
         """
         url = "/".join((self._url, *(quote(part, safe="") for part in path)))
         given = {name: value for name, value in (query or {}).items() if value is not None}
@@ -77,10 +75,10 @@ class Api:
             echo(printable(line))
 
     def read(self, content: Any, found: Callable[[Any], T]) -> T:
-        """Take out of an answer what `found` finds in it.
+        """Apply `found` to a response.
 
         Raises:
-            ApiError: It is not there.
+            ApiError: The response has another format.
         """
         try:
             return found(content)
@@ -88,16 +86,16 @@ class Api:
             raise ApiError("this version does not know the format of the response") from None
 
     def print_table(self, content: Any, rows: str, columns: Sequence[Column]) -> None:
-        """Print the list in the answer's property `rows`, and how to get its next page."""
+        """Print the list in the property `rows`, and how to get the next page."""
         self.print(content, lambda content: table(columns, content[rows]))
         if not self._as_json and content.get("before") is not None:
             remark(f"there is more: --before {printable(str(content['before']))}")
 
     def print_token(self, content: Any) -> None:
-        """Print a new token, alone on standard output, so that it can be a token file.
+        """Print a new token, alone on standard output so that it can be redirected to a file.
 
         Raises:
-            click.ClickException: It cannot be printed, and is lost.
+            click.ClickException: The token cannot be printed, and is lost.
         """
         if not self._as_json:
             remark("the token, which cannot be shown again:")
@@ -111,7 +109,7 @@ class Api:
     async def _exchange(
         self, method: str, url: str, body: object, timeout: float
     ) -> tuple[int, bytes]:
-        # aiohttp takes longer to import than a command needs to show its help.
+        # aiohttp is slow to import, and help does not need it.
         import aiohttp  # noqa: PLC0415
         from yarl import URL  # noqa: PLC0415
 
@@ -121,7 +119,7 @@ class Api:
         try:
             async with (
                 aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=timeout)) as session,
-                # A redirect would take the token to somewhere else.
+                # A redirect would leak the token.
                 session.request(
                     method,
                     URL(url, encoded=True),
@@ -144,7 +142,7 @@ def check_url(url: str) -> None:
     """Check a base address.
 
     Raises:
-        ValueError: It is no address of a control plane.
+        ValueError: Not usable as a base address.
     """
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
@@ -155,9 +153,9 @@ def check_url(url: str) -> None:
 
 
 def is_in_clear(url: str) -> bool:
-    """Return whether the token can be read on its way to a base address that `check_url` accepts.
+    """Return whether the token would cross a network unencrypted.
 
-    A name but `localhost` is not looked up: what it means may change before it is dialled.
+    Names except `localhost` are not looked up: the result may change before the connection.
     """
     parts = urlsplit(url)
     host = parts.hostname or ""
@@ -170,7 +168,7 @@ def is_in_clear(url: str) -> bool:
 
 
 def _refusal(content: Any) -> str:
-    """Read an ErrorResponse; empty when it is something else."""
+    """Format an ErrorResponse; empty if it is something else."""
     try:
         if violations := content.get("violations", ()):
             lines = [f"{v['field']}: {v['description']}" for v in violations]

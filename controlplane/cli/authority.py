@@ -1,4 +1,4 @@
-"""Operator commands for the authority. Each calls the API."""
+"""Operator commands for the certificate authority."""
 
 import click
 
@@ -8,7 +8,7 @@ from controlplane.cli.console import confirmed
 from controlplane.cli.options import YES, calls
 
 _SHORT = 16
-"""Characters of a fingerprint that distinguish it."""
+"""Displayed characters of a fingerprint."""
 
 _WAITING: tuple[Column, ...] = ("agent", ("AUTHORITY", lambda row: short(row["authority"])), "why")
 
@@ -51,7 +51,7 @@ def finish(api: Api, *, force: bool, yes: bool) -> None:
 
 
 def short(fingerprint: str | None) -> str:
-    """Show a fingerprint."""
+    """Abbreviate a fingerprint."""
     return (fingerprint or "")[:_SHORT]
 
 

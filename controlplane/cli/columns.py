@@ -1,4 +1,4 @@
-"""Tables of API responses for people. Pure."""
+"""Formats API responses as tables."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from tiltyard.runtime import tables
 
 Row = Mapping[str, Any]
 Column = str | tuple[str, str | Callable[[Row], str]]
-"""A property, whose name is the head, or a head with a property or what shows it."""
+"""A property, which names the column; or a heading with a property or a formatter."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMES = frozenset(
@@ -20,18 +20,18 @@ _TIMES = frozenset(
 
 
 def table(columns: Sequence[Column], rows: Iterable[Row]) -> list[str]:
-    """Give the lines of a table of columns."""
+    """Format a table as lines."""
     cells = ([_cell(column, row) for column in columns] for row in rows)
     return tables.table(list(map(_head, columns)), cells)
 
 
 def sheet(columns: Sequence[Column], row: Row) -> list[str]:
-    """Give the lines that show one row, a column a line."""
+    """Format one row as lines, one per column."""
     return tables.sheet((_head(column), _cell(column, row)) for column in columns)
 
 
 def shown(key: str, value: Any) -> str:
-    """Show the value of a property."""
+    """Format the value of a property."""
     if value in (None, [], {}):
         return ""
     if isinstance(value, bool):
@@ -46,17 +46,17 @@ def shown(key: str, value: Any) -> str:
 
 
 def time(milliseconds: int) -> str:
-    """Show a time since the epoch in UTC."""
+    """Format milliseconds since the epoch, in UTC."""
     return (_EPOCH + timedelta(milliseconds=milliseconds)).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def memory(mebibytes: float) -> str:
-    """Show MiB."""
+    """Format MiB."""
     return f"{mebibytes / 1024:.4g} GiB" if mebibytes >= 1024 else f"{mebibytes:.4g} MiB"
 
 
 def cores(number: float) -> str:
-    """Show cores."""
+    """Format cores."""
     return f"{number:.4g}"
 
 

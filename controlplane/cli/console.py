@@ -1,4 +1,4 @@
-"""The terminal: output errors are detected, and confirmations come from a person."""
+"""Terminal output with error detection, and confirmation prompts."""
 
 import os
 import sys
@@ -11,16 +11,16 @@ import click
 from tiltyard.runtime.tables import printable
 
 TERMINAL = Path("/dev/tty")
-"""The terminal that the command was started from, wherever its standard input comes from."""
+"""The controlling terminal, regardless of standard input."""
 
 
 def echo(text: str) -> None:
     """Print a line on standard output.
 
     Raises:
-        OSError: It cannot be printed, also because the output was closed from the beginning.
+        OSError: Standard output is closed or failed.
     """
-    if getattr(sys, "stdout", None) is None:  # click would print nothing and say nothing
+    if getattr(sys, "stdout", None) is None:  # click would ignore this silently
         raise OSError("the standard output is closed")
     try:
         click.echo(text)
@@ -38,11 +38,11 @@ def remark(text: str) -> None:
 
 
 def confirmed(question: str, *, yes: bool) -> None:
-    """Ask for confirmation on the terminal, unless `yes`; standard input may be the token's.
+    """Ask for confirmation on the terminal, unless `yes`. Standard input may hold the token.
 
     Raises:
         click.UsageError: There is no terminal.
-        click.Abort: No.
+        click.Abort: The answer is no.
     """
     if yes:
         return
@@ -59,6 +59,6 @@ def confirmed(question: str, *, yes: bool) -> None:
 
 
 def _drop_what_is_left(stream: TextIO) -> None:
-    """Drop what could not be printed: Python would try again at its end, and fail aloud."""
+    """Discard buffered output, which Python would otherwise flush at exit, with a traceback."""
     with suppress(OSError), Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), stream.fileno())

@@ -1,7 +1,4 @@
-"""Operator commands for regions, node pools, agents and warm pools.
-
-Each is a call of the API.
-"""
+"""Operator commands for regions, node pools, agents and warm pools."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +16,7 @@ from controlplane.domain.placement import Strategy
 
 
 def _taken(key: str, show: Callable[[Any], str]) -> Callable[[Row], str]:
-    """Show reserved and allocatable resources of a host."""
+    """Format reserved and allocatable resources of a host."""
 
     def shown(row: Row) -> str:
         reserved, capacity = row["reserved"], row["capacity"]
@@ -29,7 +26,7 @@ def _taken(key: str, show: Callable[[Any], str]) -> Callable[[Row], str]:
 
 
 def _draining(row: Row) -> str:
-    """Show whether a host is drained, until when, and whether it has acknowledged that."""
+    """Format whether a host is drained, the deadline and a missing acknowledgement."""
     shown = "yes" if row["draining"] else "no"
     if row["drainDeadline"] is not None:
         shown += f", until {time(row['drainDeadline'])}"

@@ -36,8 +36,8 @@ def _account_names(_: object, __: object, names: tuple[str, ...]) -> tuple[str, 
 
 
 def _settings(path: Path) -> Any:
-    """Read the settings, or end the command."""
-    # pydantic takes longer to import than a command needs to show its help.
+    """Read the settings, or exit."""
+    # pydantic is slow to import, and help does not need it.
     from controlplane.settings.model import load_config  # noqa: PLC0415
     from tiltyard.runtime.settings import SettingsError, refuse  # noqa: PLC0415
 
@@ -58,7 +58,7 @@ def main() -> None:
 def serve(path: Path) -> None:
     """Serve the HTTP API until SIGTERM or SIGINT. SIGHUP is ignored."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
-    from controlplane.cli import server  # noqa: PLC0415  # it says why
+    from controlplane.cli import server  # noqa: PLC0415  # slow to import
 
     config = _settings(path)
     stream = read_supervision().journal_stream
@@ -74,7 +74,7 @@ def serve(path: Path) -> None:
 
 
 def _cause(error: Exception) -> str | None:
-    """Return one line if the operator can fix the error; None if there is a bug as well."""
+    """Return a message if the operator can fix the error; None if any of its errors is a bug."""
     if isinstance(error, ExceptionGroup):
         causes = [_cause(each) for each in error.exceptions]
         return None if None in causes else causes[0]
@@ -103,7 +103,7 @@ def init(
 
     Run again it adds the accounts that are missing and prints only their tokens.
     """
-    from controlplane.cli import server  # noqa: PLC0415  # it says why
+    from controlplane.cli import server  # noqa: PLC0415  # slow to import
 
     config = _settings(path)
     try:

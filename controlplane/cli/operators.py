@@ -1,4 +1,4 @@
-"""Operator commands for accounts, tokens, sessions and the audit log. Each calls the API."""
+"""Operator commands for accounts, tokens, sessions and the audit log."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,12 +11,12 @@ from controlplane.cli.console import confirmed
 from controlplane.cli.options import NAME, YES, calls, lists, removes, with_options
 
 STOP_TIMEOUT = 30.0
-"""A stop is answered within 12 s; the rest is for a proxy that retries."""
+"""Seconds. A stop takes at most 12 s; the rest is for a proxy that retries."""
 _NO_LIMIT = "none"
 
 
 def _limit(name: str, number: Callable[[str], Any], what: str) -> Any:
-    """Make an option that takes a number or `none`."""
+    """Create an option that takes a number or `none`."""
 
     def limit(text: str) -> Any:
         return text if text == _NO_LIMIT else number(text)
@@ -36,7 +36,7 @@ _PAGE = (
 
 
 def _named(limits: dict[str, Any]) -> dict[str, Any]:
-    """Return the given limits; null is no limit."""
+    """Return the given limits; None means unlimited."""
     named = {key: limit for key, limit in limits.items() if limit is not None}
     return {key: None if limit == _NO_LIMIT else limit for key, limit in named.items()}
 

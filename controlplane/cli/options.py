@@ -1,4 +1,4 @@
-"""Common parts of operator commands: address, token, and commands of one form."""
+"""Common parts of operator commands: options, API calls, and generic list and delete commands."""
 
 import errno
 import functools
@@ -63,7 +63,7 @@ _OPTIONS = (
     click.option(
         "--insecure",
         is_flag=True,
-        is_eager=True,  # --url asks for it
+        is_eager=True,  # the callback of --url reads it
         help="Allow sending the token in clear text over http:// to another machine.",
     ),
     click.option("--json", "as_json", is_flag=True, help="Print the response of the API."),
@@ -71,10 +71,10 @@ _OPTIONS = (
 
 
 class Failure(click.ClickException):
-    """Ends a command with exit code 1, one line, and one for each violation."""
+    """Ends a command with exit code 1 and prints its message."""
 
     def show(self, file: Any = None) -> None:
-        """Print it."""
+        """Print the message."""
         remark(self.message)
 
 
@@ -84,7 +84,7 @@ def with_options(options: Sequence[Any]) -> Callable[[Any], Any]:
 
 
 def calls(doing: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a command's function call the API; failures read `cannot <doing>: …`."""
+    """Pass an `Api` to a command's function; failures read `cannot <doing>: …`."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
@@ -104,7 +104,7 @@ def calls(doing: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
             except ApiError as error:
                 raise Failure(f"cannot {doing}: {error}") from None
             except OSError as error:
-                if error.errno == errno.EPIPE:  # the reader had enough: click ends silently
+                if error.errno == errno.EPIPE:  # click exits silently
                     raise
                 raise Failure(f"cannot print the response: {error}") from None
 
@@ -115,7 +115,7 @@ def calls(doing: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 
 def lists(group: click.Group, kinds: str, path: str, rows: str, columns: Sequence[Column]) -> None:
-    """Add the command `list`, which prints what a path answers below a property."""
+    """Add the command `list`. `rows`: property of the response with the list."""
 
     @group.command("list", help=f"List the {kinds}.")
     @calls(f"list {kinds}")
@@ -124,7 +124,7 @@ def lists(group: click.Group, kinds: str, path: str, rows: str, columns: Sequenc
 
 
 def removes(group: click.Group, verb: str, kind: str, text: str, *, question: str = "") -> None:
-    """Add a command that deletes the object of a name, after a question if there is one."""
+    """Add a command that deletes an object by name. `question`: ask for confirmation."""
 
     @group.command(verb, help=text)
     @NAME

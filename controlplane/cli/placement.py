@@ -1,4 +1,4 @@
-"""The operator command that explains placement. It calls the API."""
+"""The operator command that explains placement."""
 
 import re
 from typing import Any
@@ -13,7 +13,7 @@ _PORT = re.compile(r"([1-9][0-9]{0,4}/(?:tcp|udp))=([1-9][0-9]{0,4})\Z", re.ASCI
 
 
 def _why_not(row: Row) -> str:
-    """Show the obstacles on a host, or why it is avoided."""
+    """Format the obstacles on a host, or why it is avoided."""
     reasons = [obstacle["details"] for obstacle in row["obstacles"]]
     pull = row["pull"]
     if pull is not None:

@@ -1,4 +1,4 @@
-"""Operator commands for registries. Each calls the API."""
+"""Operator commands for registries."""
 
 import sys
 from pathlib import Path
@@ -74,7 +74,7 @@ def set_registry(
 
 
 def _read(option: str, file: Path | None, most: int) -> str | None:
-    """Read a file, or more of it than the API accepts."""
+    """Read a file, up to a little more than the API accepts."""
     if file is None:
         return None
     try:
@@ -84,7 +84,7 @@ def _read(option: str, file: Path | None, most: int) -> str | None:
             return opened.read(most + 2)
     except OSError as error:
         raise _unusable(option, f"{file} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:  # its text would quote what was read
+    except UnicodeDecodeError:  # its message would quote the content
         raise _unusable(option, f"{file} is not UTF-8") from None
 
 

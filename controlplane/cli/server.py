@@ -1,4 +1,4 @@
-"""The commands on the machine of the control plane; importing this takes longer than a call."""
+"""Commands that run on the control plane's machine. Slow to import."""
 
 import asyncio
 import gc
@@ -29,30 +29,30 @@ log = get_logger(__name__)
 _STREAM = Path("-")
 
 LIMITED = frozenset({REFUSED, NOT_STARTED})
-"""Events below warning level that callers can cause at any rate."""
+"""Rate-limited events below warning level, which clients can cause."""
 
 COLLECT_AFTER = 50_000
-"""Objects more than were freed until garbage is looked for: what is made of a fleet stays."""
+"""Threshold of the first GC generation. High: most allocations are long-lived fleet state."""
 
 
 def serve(config: Config) -> None:
     """Serve until SIGTERM or SIGINT; initialise the state first if there is none.
 
     Raises:
-        BaseExceptionGroup: What ended it, such as a StoreError or an OSError.
+        BaseExceptionGroup: Fatal errors, such as a StoreError or an OSError.
     """
     with serving(config.state_dir):
         first_start(config)
-        gc.freeze()  # what was imported is no garbage
+        gc.freeze()  # imported modules are never garbage
         gc.set_threshold(COLLECT_AFTER)
         asyncio.run(_serve(config))
 
 
 def first_start(config: Config) -> None:
-    """Initialise the state if there is none, with the tokens in a file for the owner alone.
+    """Initialise the state if there is none, and write the tokens to a private file.
 
     Raises:
-        StoreError: The database cannot be opened, or the file not be written.
+        StoreError: The database cannot be opened, or the file cannot be written.
     """
     if config.database.exists():
         return
@@ -68,10 +68,9 @@ def first_start(config: Config) -> None:
 def initialise(
     config: Config, accounts: tuple[str, ...], *, new_operator_token: bool
 ) -> InitialTokens:
-    """Create the database, and missing accounts and operator tokens.
+    """Create the database, missing accounts, and an operator token if missing or requested.
 
-    No account that is named means the default one, or none with `new_operator_token`, which makes
-    an operator's token in any case.
+    `accounts` defaults to the default account, or to none with `new_operator_token`.
 
     Raises:
         StoreError: The database cannot be opened.
@@ -84,10 +83,10 @@ def initialise(
 
 
 def write_backup_of(config: Config, target: Path, *, force: bool) -> None:
-    """Make a backup, with a message on standard error.
+    """Write a backup and a message on standard error.
 
     Raises:
-        click.ClickException: It could not be made.
+        click.ClickException: The backup failed.
     """
     now = datetime.now(UTC)
     try:
@@ -107,7 +106,7 @@ def restore_from(config: Config, source: Path, *, force: bool) -> None:
     """Restore a backup.
 
     Raises:
-        click.ClickException: It could not be restored.
+        click.ClickException: The restore failed.
     """
     if source == _STREAM and sys.stdin.isatty():
         raise click.UsageError("there is no backup on standard input")
@@ -140,7 +139,7 @@ async def _serve(config: Config) -> None:
 
 
 def for_people(tokens: InitialTokens) -> str:
-    """Show new tokens, a line each."""
+    """Format new tokens, one line each."""
     lines = [f"account {name}: {token}" for name, token in tokens.accounts.items()]
     if tokens.operator_token is not None:
         lines.append(f"operator: {tokens.operator_token}")

@@ -1,4 +1,4 @@
-"""Calls to one host that are repeated until it has answered them."""
+"""Calls to one host that are retried until it answers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,17 +13,17 @@ from tiltyard.runtime.logging.events import task_context
 from tiltyard.runtime.tasks import TaskOwner
 
 FIRST_RETRY = 0.1
-"""Seconds after which what failed on a host is tried again, at first."""
+"""Seconds before the first retry of a failed call."""
 
 MAX_BACK_OFF = 2.0
-"""At most so long after its return a host is called again."""
+"""Maximum seconds between retries, hence after the return of a host."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """Owns the calls that one host has not answered yet, at most one for each key."""
+    """Owns the unanswered calls to one host, at most one per key."""
 
     agent: str
     clock: Clock
@@ -31,15 +31,15 @@ class Deliveries:
     _tasks: TaskOwner[Any] = field(default_factory=TaskOwner)
 
     def get(self, *key: str) -> "asyncio.Task[Any] | None":
-        """Return the task of a key while it runs."""
+        """Return the running task of a key."""
         return self._tasks.get(key)
 
     def start(
         self, *key: str, attempt: Callable[[], Awaitable[T]], failed: Callable[..., object]
     ) -> "asyncio.Task[T]":
-        """Repeat `attempt` until it returns; the task that runs under the same key is cancelled.
+        """Retry `attempt` until it returns; cancel the running task of the same key.
 
-        `failed` logs an error, and is called once for each new text of one.
+        `failed` is called with `error` whenever its text changes.
         """
         return self._tasks.start(
             self._repeat(attempt, failed),
@@ -49,7 +49,7 @@ class Deliveries:
         )
 
     async def close(self) -> None:
-        """Repeat nothing from now on."""
+        """Cancel all calls."""
         await self._tasks.close()
 
     async def _repeat(

@@ -1,7 +1,7 @@
-"""For how long one host was unresponsive while this control plane listened, over its restarts.
+"""The downtime of one host as seen by the control plane, kept across restarts.
 
-Time in which the control plane is down or stalled does not count. After `lost_after` seconds what
-lives on the host is given up.
+Time in which the control plane is down or stalled does not count. After `lost_after` seconds the
+host and its sessions are given up as lost.
 """
 
 from dataclasses import dataclass, field
@@ -16,15 +16,15 @@ from tiltyard.runtime.logging.events import get_logger
 log = get_logger(__name__)
 
 WRITE_INTERVAL = 60.0
-"""Seconds between two writes of a host: a crash may forget as much of its downtime."""
+"""Seconds between two writes per host: a crash loses up to that much downtime."""
 
 LONGEST_GAP = 30.0
-"""Two tries follow each other within 10 s; with more between them, this program stood still."""
+"""Maximum seconds that count between two tries: a longer gap is a stall of this program."""
 
 
 @dataclass(slots=True)
 class Downtime:
-    """Counts the seconds for which one host did not report."""
+    """Counts the seconds without a report of one host."""
 
     host: HostState
     store: Store
@@ -39,14 +39,14 @@ class Downtime:
         self._seconds = self._stored = self.host.row.silent_ms / 1000
 
     def begin(self) -> None:
-        """Count from now on."""
+        """Start counting."""
         self._counted_at = self.clock.monotonic()
 
     async def reported(self) -> None:
-        """Count from 0. The end of a downtime that was written is written before more is done.
+        """Restart from 0. The end of a stored downtime is stored first.
 
         Raises:
-            StoreError: It cannot be written.
+            StoreError: It cannot be stored.
         """
         now = self._counted_at = self.clock.monotonic()
         self._seconds = 0.0
@@ -60,7 +60,7 @@ class Downtime:
                 log.warning("cannot write that it reports", error=str(error))
 
     async def missed(self) -> None:
-        """Count what has passed since the host reported, or could not be reached before."""
+        """Count the time since the last report or failed try."""
         now = self.clock.monotonic()
         self._seconds += min(now - self._counted_at, LONGEST_GAP)
         self._counted_at = now

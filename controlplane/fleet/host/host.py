@@ -1,4 +1,4 @@
-"""One host: what is known of it, and everything that is done for it."""
+"""One host: its state, and the tasks that follow and direct it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -26,7 +26,7 @@ from tiltyard.runtime.logging.events import task_context
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What the hosts of a fleet have in common; its functions are those of the fleet."""
+    """Dependencies that the hosts of a fleet share."""
 
     store: Store
     reports: Reports
@@ -44,10 +44,10 @@ class Shared:
 
 
 class Host(HostState):
-    """Owns all that is done for one host."""
+    """Owns the tasks of one host."""
 
     def __init__(self, row: AgentRow, shared: Shared, changed: Callable[["Host"], None]) -> None:
-        """Call `changed` whenever the host, or what is held of it, changed."""
+        """Call `changed` on every change of the host or its reservations."""
         super().__init__(row, shared.dial(row), shared.standbys)
         store, reports = shared.store, shared.reports
         clock, random = shared.clock, shared.random
@@ -81,7 +81,7 @@ class Host(HostState):
         self.listeners += (self.images.on_change, partial(changed, self))
 
     def start(self, group: asyncio.TaskGroup) -> None:
-        """Follow the host until `stop`; a defect of that ends the group."""
+        """Follow the host until `stop`; an unexpected error ends the group."""
         own = task_context(agent=self.name)
         self._tasks = [
             group.create_task(part.run(), name=f"{what} {self.name}", context=own)
@@ -89,7 +89,7 @@ class Host(HostState):
         ]
 
     async def stop(self) -> None:
-        """End all that is done for the host, and hang up."""
+        """Cancel all tasks and close the connection."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,8 +1,7 @@
-"""The images of one host: pulls what is missing, removes what is not wanted any more.
+"""The images of one host: pulls missing ones, removes those no longer wanted.
 
-Both are compared again whenever the host reports other images, a tag is enabled or some time has
-passed. Only images that once stood for a tag are removed, and only if nothing on the host uses
-them.
+They are compared when the host reports other images, when a tag is enabled, and periodically. Only
+images that once belonged to a tag are removed, and only if nothing on the host uses them.
 """
 
 import asyncio
@@ -28,23 +27,23 @@ log = get_logger(__name__)
 
 FIRST_WAIT = 0.1
 LONGEST_WAIT = 60.0
-"""Seconds between tries of a pull that fails, or of removing an image that is still used."""
+"""Seconds between retries of a failed pull, or of the removal of an image in use."""
 
 REVIEW_INTERVAL = 600.0
-"""Seconds after which a host is compared again without another cause."""
+"""Seconds between comparisons without another cause."""
 
 REPORT_WAIT = 1.0
-"""Seconds that a host may take to report an image that it has pulled."""
+"""Seconds in which a host reports a pulled image."""
 
 MAX_PULLS = 2
-"""Of one host at a time: more would only share its network and disk."""
+"""Concurrent pulls on one host: more would only share its network and disk."""
 
 
 _NOTHING = HostImages(frozenset(), frozenset())
 
 
 class PullState(StrEnum):
-    """The state of a pull. A queued one waits for others on its host."""
+    """The state of a pull. A queued one waits for other pulls on its host."""
 
     PULLING = "pulling"
     FAILED = "failed"
@@ -53,7 +52,7 @@ class PullState(StrEnum):
 
 @dataclass(slots=True)
 class Pull:
-    """A pull that is not over. `cause` and `failed_ms` are of the newest of its failures."""
+    """An unfinished pull. `cause` and `failed_ms` describe its newest failure."""
 
     image: str
     state: PullState = PullState.QUEUED
@@ -64,7 +63,7 @@ class Pull:
 
     @property
     def registry(self) -> str:
-        """The address of the registry that it comes from."""
+        """The address of its registry."""
         return self.image.partition("/")[0]
 
 
@@ -76,7 +75,7 @@ class Images:
     store: Store
     _: KW_ONLY
     login_for: Callable[[str], Awaitable[RegistryLogin | None]]
-    """Returns what an image's registry asks for."""
+    """Returns the login for an image's registry."""
     is_responsive: Callable[[], bool]
     clock: Clock
     random: Random
@@ -90,11 +89,11 @@ class Images:
     _reported: asyncio.Event = field(default_factory=asyncio.Event)
     _places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_PULLS))
     _place_of_suspects: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
-    """For pulls that may well fail: a registry that hangs must not hold up others (F43)."""
+    """For pulls likely to fail: a registry that hangs must not delay others (F43)."""
 
     @property
     def pulls(self) -> list[Pull]:
-        """The pulls that are not over: those being made first, then those that fail."""
+        """The unfinished pulls: active, then failed, then queued ones."""
         present, order = self._now_present(), list(PullState)
         return sorted(
             (pull for pull in self._pulls.values() if pull.image not in present),
@@ -103,7 +102,7 @@ class Images:
 
     @property
     def idle(self) -> bool:
-        """True when the host has all desired images, as far as was compared."""
+        """True if the host had exactly the desired images at the last comparison."""
         return not (self._stale or self._pulls or self._removals)
 
     def look(self) -> None:
@@ -112,7 +111,7 @@ class Images:
         self._wake.set()
 
     def on_change(self) -> None:
-        """Take note of a report of the host, or of its return."""
+        """Handle a report of the host, or its return."""
         present = self._now_present()
         if (present ^ self._present) - self._images.wanted:
             self._stale = True
@@ -122,11 +121,11 @@ class Images:
         self._reported.set()
 
     async def close(self) -> None:
-        """End the pulls and removals."""
+        """Cancel the pulls and removals."""
         await self._running.close()
 
     async def run(self) -> None:
-        """Pull and remove until cancelled."""
+        """Pull and remove images until cancelled."""
         back_off = self._back_off()
         while True:
             self._wake.clear()
@@ -146,8 +145,7 @@ class Images:
                 self._stale = True
 
     async def _compare(self) -> None:
-        """Read what is wanted; what changes meanwhile is read again."""
-        self._stale = False
+        self._stale = False  # a change during the read sets it again
         row = self.host.row
         try:
             self._images = await self.store.run(
@@ -158,7 +156,7 @@ class Images:
             raise
 
     def _adjust(self) -> None:
-        """Begin what is missing and surplus, and end what is not any more."""
+        """Start pulls of missing and removals of surplus images; cancel obsolete ones."""
         present, removals = self._now_present(), self._removals
         missing, self._removals = self._images.wanted - present, self._images.surplus & present
         for image in (self._pulls.keys() - missing) | (removals - self._removals):
@@ -192,7 +190,7 @@ class Images:
                 await self.clock.sleep(REPORT_WAIT)
 
     def _is_suspect(self, pull: Pull) -> bool:
-        """Return whether it has failed, or another one from its registry has."""
+        """Return whether a pull from the same registry has failed."""
         same = (other for other in self._pulls.values() if other.registry == pull.registry)
         return any(other.failures for other in same)
 
@@ -216,7 +214,7 @@ class Images:
             log.info("image pulled", image=pull.image)
 
     async def _remove(self, image: str) -> None:
-        """Remove until the host does not report the image any more."""
+        """Remove until the host no longer reports the image."""
         back_off = self._back_off()
         while True:
             await self._until_responsive()

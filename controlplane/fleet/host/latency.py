@@ -1,7 +1,6 @@
-"""How far away a host is, as its latency addresses answer ICMP echoes. Pure.
+"""The latency of a host, measured by ICMP echoes to the addresses that it announces. Pure.
 
-A host may announce any address, also one that is not its own. That gains it a better rank among
-hosts that are equally full, and no more: a few well-formed addresses of each host count.
+A host may announce addresses of others. That only improves its rank among equally full hosts.
 """
 
 import ipaddress
@@ -9,16 +8,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 MAX_ADDRESSES = 4
-"""Of one host: those that it announces first."""
+"""Maximum number of addresses per host: the first that it announces."""
 
 MAX_LOOKED_AT = 16
-"""Of what a host announces: what is no address is passed over, but not without end."""
+"""Maximum number of announced texts that are parsed, including malformed ones."""
 
 MAX_MISSES = 3
-"""Echoes in a row without an answer after which an address is left out."""
+"""Consecutive echoes without a reply after which an address is ignored."""
 
 SMOOTHING = 0.25
-"""The weight of the newest measurement: one outlier does not move a host."""
+"""The weight of the newest measurement, against outliers."""
 
 
 @dataclass(slots=True)
@@ -37,37 +36,36 @@ class _Address:
 
 
 class HostLatency:
-    """What is known of the latency addresses of one host.
+    """The measurements of the latency addresses of one host.
 
-    An address is taken to answer until it is known not to: where nothing can be measured none is
-    left out, and none is nearer than another.
+    Addresses count as responsive until proven otherwise, also where nothing can be measured.
     """
 
     def __init__(self) -> None:
         self.ms: float | None = None
         """The smoothed round trip to the nearest address, in milliseconds."""
         self.due = float("-inf")
-        """When it is to be measured next, in seconds of the monotonic clock."""
+        """Time of the next measurement, in seconds of the monotonic clock."""
         self._announced: tuple[str, ...] = ()
         self._addresses: dict[str, _Address] = {}
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The addresses that count."""
+        """The addresses that are measured."""
         return tuple(self._addresses)
 
     @property
     def answering(self) -> tuple[str, ...]:
-        """Those that may answer."""
+        """The addresses that may reply."""
         return tuple(a for a, found in self._addresses.items() if found.misses < MAX_MISSES)
 
     @property
     def silent(self) -> tuple[str, ...]:
-        """Those that do not answer."""
+        """The addresses that do not reply."""
         return tuple(a for a, found in self._addresses.items() if found.misses == MAX_MISSES)
 
     def announce(self, announced: tuple[str, ...]) -> None:
-        """Take in what the host reports; what is known of an address that stays is kept."""
+        """Set the announced addresses; measurements of unchanged ones are kept."""
         announced = announced[:MAX_LOOKED_AT]
         if announced == self._announced:
             return
@@ -77,10 +75,7 @@ class HostLatency:
         self._find_nearest()
 
     def note(self, address: str, ms: float | None) -> bool:
-        """Note one echo, None for no answer; return whether the next is due after the interval.
-
-        It is due at once while the address may have lost only this one.
-        """
+        """Note one echo, None for no reply; return False if the next one is due at once."""
         found = self._addresses.get(address)
         if found is None:  # the host has announced others meanwhile
             return True
@@ -89,7 +84,7 @@ class HostLatency:
         return found.misses in {0, MAX_MISSES}
 
     def forget(self) -> None:
-        """Forget all measurements, as when nothing can be measured any more."""
+        """Forget all measurements."""
         self._addresses = {address: _Address() for address in self._addresses}
         self.ms = None
 
@@ -99,7 +94,7 @@ class HostLatency:
 
 
 def _pingable(announced: Iterable[str]) -> tuple[str, ...]:
-    """Give the first well-formed addresses of single hosts, each once: no groups, no networks."""
+    """Return the first distinct, well-formed unicast addresses."""
     found: dict[str, None] = {}
     for text in announced:
         if len(found) == MAX_ADDRESSES:

@@ -1,7 +1,4 @@
-"""Orders to one host that outlive a call: stops, drains, standbys to keep, and claims made again.
-
-Each is sent until the host has answered it.
-"""
+"""Orders sent to one host until it answers: stops, drains, pool sizes, replayed claims."""
 
 import asyncio
 from dataclasses import KW_ONLY, dataclass, field
@@ -24,12 +21,12 @@ from tiltyard.runtime.logging.events import get_logger
 log = get_logger(__name__)
 
 STOP_TIMEOUT = 60.0
-"""Longer than a host's grace period; a stop that takes longer is asked for again."""
+"""Longer than a host's grace period; a stop that takes longer is sent again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stops:
-    """Stops sessions of one host for certain."""
+    """Stops sessions of one host, retrying until the host confirms."""
 
     host: HostState
     store: Store
@@ -40,7 +37,7 @@ class Stops:
     reach: Reach
 
     def start(self, internal_id: str) -> "asyncio.Task[bool]":
-        """Stop a session; the task's result is False when its process cannot be killed."""
+        """Stop a session; the task's result is False if its process cannot be killed."""
         return self.deliveries.get("stop", internal_id) or self.deliveries.start(
             "stop",
             internal_id,
@@ -79,11 +76,11 @@ class Stops:
 
 @dataclass(slots=True)
 class DrainOrders:
-    """Owns the orders to drain one host or not.
+    """Owns the drain orders of one host.
 
-    The order with the highest revision holds. One that was given on the host itself has the
-    revision of the control plane's order before it: it is learned and not undone. So is one with a
-    higher revision than is stored: the database is older than that order.
+    The order with the highest revision holds. One given on the host itself has the revision of the
+    preceding order of the control plane: it is learned and not undone. So is one with a higher
+    revision than stored, which means a restored database.
     """
 
     host: HostState
@@ -96,31 +93,31 @@ class DrainOrders:
         self._stored = self.host.drain
 
     async def reported(self, *, reconnected: bool) -> None:
-        """Learn the order that the host just reported, or send it the one that it lacks.
+        """Store an order learned from the host, or send the pending one.
 
-        When it `reconnected`, a call from before may hang on a dead connection.
+        `reconnected`: an earlier call may hang on a dead connection and is replaced.
 
         Raises:
-            StoreError: It cannot be written.
+            StoreError: The learned order cannot be stored.
         """
         learned = self.host.drain
         if learned != self._stored:
             await self.store.run(learn_drain, self.host.name, learned)
             log.info("learned of its drain", draining=learned.draining)
-            if self._stored.revision <= learned.revision:  # else there was an order meanwhile
+            if self._stored.revision <= learned.revision:  # else a newer order was given meanwhile
                 self._stored = learned
         if self.host.drain_pending:
             self._send(again=reconnected)
 
     def order(self, drain: Drain) -> None:
-        """Send the host an order that is in the database, however long that takes."""
+        """Send a stored order to the host, and retry until it answers."""
         self._stored = drain
         self.host.order_drain(drain)
         self.host.notify()
         self._send()
 
     async def acknowledged(self, timeout: float) -> None:
-        """Wait until the host has acknowledged its orders, at most `timeout` seconds."""
+        """Wait up to `timeout` seconds until the host has acknowledged its orders."""
         task = self.deliveries.get("drain")
         if task is not None:
             await asyncio.wait({task}, timeout=timeout)
@@ -142,14 +139,14 @@ class DrainOrders:
 
 
 AT_ONCE = 4
-"""Orders on their way to one host: each is a write to its disk."""
+"""Concurrent pool orders to one host: each is a write to its disk."""
 
 _UNKNOWN = PoolOnHost(0, 0)
 
 
 @dataclass(slots=True)
 class PoolOrders:
-    """Owns the orders about the warm pools of one host."""
+    """Owns the warm pool orders of one host."""
 
     host: HostState
     deliveries: Deliveries
@@ -160,20 +157,20 @@ class PoolOrders:
 
     @property
     def pools(self) -> set[str]:
-        """The pools that the host keeps, or was ordered to keep or to end."""
+        """The pools that the host keeps or has orders for."""
         report = self.host.report
         return self._newest.keys() | (report.warm_pools.keys() if report else set())
 
     def size(self, pool_id: str) -> int:
-        """Return the share of a pool: as ordered, unless the host reports a later order."""
+        """Return the share of a pool, by the newer of the last order and the report."""
         known, newest = self._known(pool_id), self._newest.get(pool_id)
         return known.size if newest is None or known.revision > newest.revision else newest.size
 
     def set(self, pool_id: str, size: int, spec: SessionSpec | None, claim_signal: str) -> None:
-        """Order standbys, unless that is the newest order, and send what the host has not taken.
+        """Order standbys if that changes the newest order, and send a pending order.
 
-        Revisions are the wall time where it is higher, so that they are past those of another
-        control plane, also of one whose database was lost.
+        Revisions follow the wall clock, so that they exceed those of an earlier control plane
+        even if its database was lost.
         """
         known, newest = self._known(pool_id), self._newest.get(pool_id)
         if newest is None and not size and not known.size:
@@ -195,7 +192,7 @@ class PoolOrders:
         return _UNKNOWN if report is None else report.warm_pools.get(pool_id, _UNKNOWN)
 
     def _pending(self, pool_id: str) -> StandbyOrder | None:
-        """Return the newest order unless the host has it; forget one that ended its pool there."""
+        """Return the newest order unless the host has it; forget a finished removal."""
         order = self._newest.get(pool_id)
         if order is None or self.host.report is None or self.host.removed:
             return None
@@ -218,15 +215,15 @@ class PoolOrders:
 
 
 CLAIM_TIMEOUT = 10.0
-"""A host writes the claim to its disk, and the file that the game reads."""
+"""The host writes the claim, and the file that the game reads, to its disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimReplay:
-    """Makes claims again that the database holds and the host does not know.
+    """Repeats claims that are in the database but unknown to the host.
 
-    A control plane that died after it wrote a claim leaves such a one, and so does a host that
-    lost the record of a claimed standby.
+    They are left by a control plane that died after storing a claim, or by a host that lost the
+    record of a claimed standby.
     """
 
     host: HostState
@@ -236,7 +233,7 @@ class ClaimReplay:
     clock: Clock
 
     def start(self, internal_id: str) -> None:
-        """Claim a standby again until it is a session, or is gone. Idempotent."""
+        """Claim a standby again until it is a session or gone. Idempotent."""
         if self.deliveries.get("claim", internal_id) is None:
             self.deliveries.start(
                 "claim",
@@ -246,7 +243,6 @@ class ClaimReplay:
             )
 
     async def _attempt(self, internal_id: str) -> None:
-        """Make the claim once if the host still lacks it."""
         name, seen = self.host.name, self.host.session(internal_id)
         if seen is None or not seen.is_standby or internal_id in self.host.under_way:
             return

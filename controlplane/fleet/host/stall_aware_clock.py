@@ -1,6 +1,6 @@
-"""A monotonic clock that stands still while this program does.
+"""A monotonic clock that excludes stalls of this program.
 
-When the event loop was stalled, reports of hosts wait to be read: that time is no host's downtime.
+While the event loop is stalled, host reports wait to be read: that is not downtime of a host.
 """
 
 import asyncio
@@ -10,14 +10,14 @@ from contextlib import asynccontextmanager
 from tiltyard.runtime.clock import Clock
 
 TICK = 1.0
-"""Seconds between two looks."""
+"""Seconds between two readings."""
 
 LONGEST = 2.0
-"""Seconds that count of what passes between two looks."""
+"""Maximum seconds that count between two readings."""
 
 
 class ListeningClock:
-    """Counts the seconds in which this program listened."""
+    """Counts the seconds in which this program could read host reports."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -25,15 +25,15 @@ class ListeningClock:
         self._looked_at = clock.monotonic()
 
     def now(self) -> float:
-        """Return for how many seconds this program has listened."""
+        """Return the seconds counted so far."""
         return self._counted + min(self._clock.monotonic() - self._looked_at, LONGEST)
 
     def look(self) -> None:
-        """Count what has passed."""
+        """Count the time since the last reading."""
         self._counted, self._looked_at = self.now(), self._clock.monotonic()
 
     async def run(self) -> None:
-        """Look again and again until cancelled."""
+        """Count periodically until cancelled."""
         while True:
             self.look()
             await self._clock.sleep(TICK)
@@ -41,7 +41,7 @@ class ListeningClock:
 
 @asynccontextmanager
 async def listening_timeout(seconds: float, listened: Callable[[], float]) -> AsyncIterator[None]:
-    """Raise TimeoutError after `seconds` in which this program `listened`."""
+    """Raise TimeoutError after `seconds` of the clock `listened`."""
     loop, until = asyncio.get_running_loop(), listened() + seconds
     timer: asyncio.TimerHandle
 

@@ -1,6 +1,6 @@
-"""The standbys that hosts report, and the queues in which the ready ones wait to be claimed.
+"""The standbys that hosts report, and the queues of those that are ready to be claimed.
 
-A taken standby is in no queue before it was given back and reported again, so that two callers
+A taken standby is queued again only after it was given back and reported, so that two callers
 never get the same one.
 """
 
@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from controlplane.domain.contract import HostSession
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
-"""A standby's id becomes a session's, which callers see: a host cannot make any other up."""
+"""The form of a standby's id: it becomes a session's, which callers see."""
 
 _Queue = OrderedDict[str, HostSession]
-"""The ready standbys of a pool on one host by internal id, first come first served."""
+"""The ready standbys of a pool on one host by internal id, in FIFO order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A standby that was taken, and the agent of its host."""
+    """A taken standby, and the agent of its host."""
 
     agent: str
     standby: HostSession
@@ -29,13 +29,13 @@ class Taken:
 @dataclass(slots=True)
 class _Pool:
     queues: OrderedDict[str, _Queue] = field(default_factory=OrderedDict)
-    """By agent, without empty ones. The first usable one is claimed from until it is empty."""
+    """By agent, without empty ones. The first usable queue is claimed from until empty."""
     live: dict[str, dict[str, HostSession]] = field(default_factory=dict)
-    """All standbys by agent and internal id, ready or not, without those that were taken."""
+    """All standbys by agent and internal id, ready or not, except taken ones."""
 
 
 class Standbys:
-    """Owns what is known of standbys."""
+    """Owns the standbys of all hosts."""
 
     def __init__(self) -> None:
         self._pools: dict[str, _Pool] = {}
@@ -44,7 +44,7 @@ class Standbys:
         self._taken: set[str] = set()
 
     def note(self, agent: str, session: HostSession) -> None:
-        """Apply what a host reports of one of its sessions."""
+        """Apply a host's report of a session."""
         internal_id = session.internal_id
         if not session.is_standby or session.state.ended:
             self.drop(agent, internal_id)
@@ -63,14 +63,14 @@ class Standbys:
             _leave_queue(pool, agent, internal_id)
 
     def drop(self, agent: str, internal_id: str) -> None:
-        """Forget a standby that is gone, or a session by now."""
+        """Forget a standby that is gone or has become a session."""
         if self._where.get(internal_id, (agent,))[0] != agent:
-            return  # a host reports its own alone
+            return  # another host's
         self._taken.discard(internal_id)
         self._remove(internal_id)
 
     def leave(self, agent: str) -> None:
-        """Forget all of a host."""
+        """Forget all standbys of a host."""
         for pool_id in list(self._pools_of.get(agent, ())):
             for internal_id in list(self._pools[pool_id].live.get(agent, ())):
                 self._remove(internal_id)
@@ -78,7 +78,7 @@ class Standbys:
             self.drop(agent, internal_id)
 
     def take(self, pool_id: str, is_usable: Callable[[str], bool]) -> Taken | None:
-        """Take the first ready standby of a pool, on a host whose agent `is_usable`."""
+        """Take the first ready standby of a pool on a host whose agent `is_usable`."""
         agent = next(filter(is_usable, self.ready_agents(pool_id)), None)
         if agent is None:
             return None
@@ -89,36 +89,36 @@ class Standbys:
         return Taken(agent, standby)
 
     def give_back(self, taken: Taken) -> None:
-        """Let one that was not claimed be queued again when it is next noted."""
+        """Return an unclaimed standby; it is queued again at its next report."""
         self.drop(taken.agent, taken.standby.internal_id)
 
     def has_ready(self, pool_id: str) -> bool:
-        """Return whether one may be ready."""
+        """Return whether a host has reported a ready standby of a pool."""
         return bool(self.ready_agents(pool_id))
 
     def ready_of(self, pool_id: str, is_usable: Callable[[str], bool]) -> int:
-        """Count those of a pool that can be claimed now."""
+        """Count the standbys of a pool that can be claimed now."""
         agents = filter(is_usable, self.ready_agents(pool_id))
         return sum(len(self._pools[pool_id].queues[agent]) for agent in agents)
 
     def ready_agents(self, pool_id: str) -> list[str]:
-        """Return the agents of the hosts on which some of a pool are ready."""
+        """Return the agents of the hosts with ready standbys of a pool."""
         pool = self._pools.get(pool_id)
         return [] if pool is None else list(pool.queues)
 
     def live_on(self, pool_id: str, agent: str) -> int:
-        """Count those of a pool on a host, ready or not."""
+        """Count the standbys of a pool on a host, ready or not."""
         pool = self._pools.get(pool_id)
         return 0 if pool is None else len(pool.live.get(agent, ()))
 
     def ready_images(self, pool_id: str, agent: str) -> tuple[str, ...]:
-        """Return the image of each ready one of a pool on a host."""
+        """Return the image of each ready standby of a pool on a host."""
         pool = self._pools.get(pool_id)
         queue = None if pool is None else pool.queues.get(agent)
         return tuple(standby.image for standby in (queue or {}).values())
 
     def pools_on(self, agent: str) -> frozenset[str]:
-        """Return the ids of the pools that a host has standbys of."""
+        """Return the ids of the pools with standbys on a host."""
         return frozenset(self._pools_of.get(agent, ()))
 
     def _remove(self, internal_id: str) -> None:

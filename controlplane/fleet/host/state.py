@@ -1,8 +1,8 @@
-"""One host in the control plane's memory: what it reported, and the starts in flight to it.
+"""One host in the control plane's memory: its last reports, and the starts in flight to it.
 
-Choosing a host takes the reservation, the pins and one start slot here, in the same step of the
-event loop. They return when the host refuses, or when the Watch sequence passes the started
-session: from then on the host's own numbers include it.
+Choosing a host takes the reservation, the pinned ports and one start slot here, in the same step
+of the event loop. They are released when the host refuses, or when the Watch sequence passes the
+started session: from then on the host's own numbers include it.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -31,18 +31,18 @@ from controlplane.storage.tables.fleet import AgentRow
 from tiltyard.contract import PortRequest, Protocol, Resources
 
 MAX_IMAGES = 100_000
-"""Of one host. Those that a test has, 40,000, fill the disk of a large one."""
+"""Maximum per host; the 40,000 of a test fill the disk of a large host."""
 
 MAX_IMAGE_LENGTH = 1024
-"""Characters of an image: Docker's longest has a few hundred."""
+"""Characters of an image name: Docker's longest has a few hundred."""
 
 MAX_SESSIONS = 20_000
-"""Of one host: an agent has at most 1,000 that live and keeps some 10,000 that have ended."""
+"""Maximum per host: an agent has up to 1,000 live and keeps some 10,000 ended sessions."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A session as it was last reported, and by which incarnation."""
+    """The last report of a session, and the incarnation that sent it."""
 
     session: HostSession
     incarnation: str
@@ -53,7 +53,7 @@ class _Seen:
 
 @dataclass(slots=True)
 class _InFlight:
-    """A start that the host has not reported yet; `answer` is None while it is called."""
+    """A start that the host has not reported yet; `answer` is None during the call."""
 
     reservation: Resources
     ports: tuple[PortRequest, ...]
@@ -63,12 +63,12 @@ class _InFlight:
 
 
 class HostState:
-    """The only owner of what is known of one host. Nothing here waits."""
+    """Owns the state of one host. Nothing here waits."""
 
     def __init__(
         self, row: AgentRow, client: AgentClient, standbys: Standbys | None = None
     ) -> None:
-        """Make the host of the agent in `row`, which `client` dials."""
+        """Create the host of the agent in `row`; `client` dials it."""
         self.name = row.name
         self.row = row
         self.client = client
@@ -85,78 +85,78 @@ class HostState:
         self.reported_at: float | None = None
         self.reconciled = False
         self.in_doubt = False
-        """True when a start had no answer or claims were refused, until the next report."""
+        """True after a start without an answer or a refused claim, until the next report."""
         self.is_newer = False
-        """True while what it says is of a newer format than can be read here."""
+        """True while it reports a newer format than this program can read."""
         self.drain = row.drain
-        """The newest order to drain or not, given to us or on the host."""
+        """The newest drain order, given to the control plane or on the host."""
         self.lost_ms = row.lost_ms
-        """When what lives on the unresponsive host was given up, if it was."""
+        """When the host and its sessions were given up as lost."""
         self.latency = HostLatency()
         self.failures = StartFailures()
         self.unclaimed: set[str] = set()
-        """What lives there without a valid ticket or a known account: nobody's sessions."""
+        """Internal ids of live sessions without a valid ticket or a known account."""
         self._images: frozenset[str] = frozenset()
         self._images_so_far: set[str] = set()
-        """Of a set that is being reported; it counts once it is complete."""
+        """A set that is being reported in parts; it replaces `_images` when complete."""
         self._sessions: dict[str, _Seen] = {}
         self._in_flight: dict[str, _InFlight] = {}
         self.claiming: set[str] = set()
-        """Standbys of which a task of this process handles what becomes of them."""
+        """Standbys whose claim a task of this process handles."""
 
     def notify(self) -> None:
-        """Notify the listeners that the host, or what is held of it, changed."""
+        """Notify the listeners that the host or its reservations changed."""
         for listener in self.listeners:
             listener()
 
     @property
     def starting(self) -> frozenset[str]:
-        """The attempts that a task of this process is making here and has no answer to."""
+        """The attempts whose call from this process has no answer yet."""
         return frozenset(i for i, start in self._in_flight.items() if start.answer is None)
 
     @property
     def under_way(self) -> frozenset[str]:
-        """The attempts and the claims whose outcome a task of this process handles."""
+        """The attempts and claims whose outcome a task of this process handles."""
         return self.starting | self.claiming
 
     @property
     def in_flight(self) -> int:
-        """How many starts hold a reservation here."""
+        """The number of starts that hold a reservation here."""
         return len(self._in_flight)
 
     @property
     def draining(self) -> bool:
-        """True when the host takes no new sessions, or an order to drain is pending."""
+        """True if the host is draining, or an order to drain is pending."""
         return self.drain.draining if self.report is None else self.report.draining
 
     @property
     def drain_pending(self) -> bool:
-        """True until the host has reported the newest order."""
+        """True until the host has reported the newest drain order."""
         reported = Drain() if self.report is None else self.report.drain
         return reported.revision < self.drain.revision
 
     @property
     def live_sessions(self) -> int:
-        """How many sessions live here, those of no account included."""
+        """The number of live sessions, including unclaimed ones."""
         return sum(1 for _ in self.live())
 
     def live(self) -> Iterator[HostSession]:
-        """Return the sessions that live here, in the same step of the event loop."""
+        """Iterate over the live sessions; do not await meanwhile."""
         for seen in self._sessions.values():
             if not seen.session.state.ended and not seen.session.is_standby:
                 yield seen.session
 
     def silent_seconds(self, now: float) -> float:
-        """Return for how long the host has not reported; infinite when it never did."""
+        """Return the seconds since the last report; infinite if there was none."""
         return float("inf") if self.reported_at is None else now - self.reported_at
 
     @property
     def has_start_slot(self) -> bool:
-        """Return whether one more start can begin here now."""
+        """True if one more start can begin here now."""
         return self.report is not None and len(self.starting) < self.report.start_slots
 
     def view(self, now: float, owner: Owner = ("", "")) -> HostView | None:
-        """Show the host to an application; None before it has reported, or while it is newer."""
+        """Return the host as placement sees it; None before it has reconciled, or if newer."""
         if self.report is None or not self.reconciled or self.is_newer:
             return None
         starts = [start for start in self._in_flight.values() if not start.is_counted]
@@ -174,16 +174,16 @@ class HostState:
         )
 
     def hold(self, internal_id: str, wanted: Wanted) -> None:
-        """Take the reservation, the pins and a start slot for an attempt."""
+        """Hold the reservation, the pinned ports and a start slot for an attempt."""
         self._in_flight[internal_id] = _InFlight(wanted.reservation, wanted.ports)
 
     def give_back(self, internal_id: str) -> None:
-        """Return what an attempt that came to nothing holds. Idempotent."""
+        """Release what a failed attempt holds. Idempotent."""
         self._in_flight.pop(internal_id, None)
         self._sessions.pop(internal_id, None)
 
     def answered(self, internal_id: str, answer: Answer) -> HostSession:
-        """Note the answer to an attempt; return the newest that is known of its session."""
+        """Note the answer to an attempt; return the newest state of its session."""
         start = self._in_flight.get(internal_id)
         if start is not None:
             start.answer = answer
@@ -193,7 +193,7 @@ class HostState:
         return seen.session if seen is not None else answer.session
 
     def session(self, internal_id: str) -> HostSession | None:
-        """Give what is known of a session that lives here."""
+        """Return the last report of a session on this host."""
         seen = self._sessions.get(internal_id)
         return seen.session if seen is not None else None
 
@@ -201,7 +201,7 @@ class HostState:
         """Apply one message of the Watch stream.
 
         Raises:
-            AgentExcessError: It has more than a host can have; all that it reported is forgotten.
+            AgentExcessError: It exceeds a bound; all reported sessions are forgotten.
         """
         if isinstance(message.event, SnapshotEnd):
             self.is_newer = False
@@ -219,10 +219,10 @@ class HostState:
         self._release_shown()
 
     def check_sessions(self, count: int) -> None:
-        """Raise if a host reports more sessions than it can have.
+        """Check a number of reported sessions.
 
         Raises:
-            AgentExcessError: It does; all that it reported is forgotten.
+            AgentExcessError: It exceeds the bound; all reported sessions are forgotten.
         """
         self._check(count, MAX_SESSIONS, "sessions")
 
@@ -233,18 +233,18 @@ class HostState:
             raise AgentExcessError(f"cannot follow the host: it reports over {bound} {what}")
 
     def order_drain(self, drain: Drain) -> None:
-        """Note an order that is pending: to drain it holds from now on."""
+        """Note a pending drain order, which holds from now on."""
         self.drain = drain
         if self.report is not None:
             self._take_host(self.report)
 
     def acknowledge_drain(self, drain: Drain) -> None:
-        """Note that the host has an order; it soon says so itself."""
+        """Note that the host has acknowledged an order."""
         if self.report is not None and self.report.drain.revision < drain.revision:
             self._take_host(replace(self.report, drain=drain))
 
     def lose(self, now_ms: int) -> None:
-        """Give up what lives there."""
+        """Give up the host and its sessions as lost."""
         self.lost_ms = now_ms
         self._forget_sessions()
 
@@ -254,14 +254,14 @@ class HostState:
         self.unclaimed.clear()
 
     def forget(self, session: HostSession) -> None:
-        """Drop an ended session once it is stored, unless its start still has to hear of it."""
+        """Drop a stored, ended session unless a task still handles its start."""
         if session.internal_id not in self.under_way:
             self.drop(session.internal_id)
 
     def is_gone(self, internal_id: str) -> bool:
-        """Return whether absence from the snapshot just complete means that a session is gone.
+        """Return whether a session that is absent from the last snapshot is gone.
 
-        Not so for an attempt in flight, or when the host answered later than the snapshot.
+        False for an attempt in flight, or if the host answered later than the snapshot.
         """
         if internal_id in self.under_way:
             return False
@@ -279,7 +279,7 @@ class HostState:
         self.unclaimed.discard(internal_id)
 
     def drop_absent(self, present: Collection[str]) -> None:
-        """Drop every session that is gone, given the ids in the snapshot just complete."""
+        """Drop every session that is gone, given the ids in the last snapshot."""
         for internal_id in list(self._sessions):
             if internal_id not in present and self.is_gone(internal_id):
                 self.drop(internal_id)
@@ -297,7 +297,7 @@ class HostState:
                 self.report = replace(self.report, images=self._images)
 
     def _take_host(self, host: HostReport) -> None:
-        """Take what a host says; its order holds where ours is not newer."""
+        """Apply a report; its drain order holds unless the stored one is newer."""
         self.latency.announce(host.latency_addresses)
         if host.drain.revision >= self.drain.revision:
             self.drain = host.drain
@@ -313,9 +313,9 @@ class HostState:
             self._standbys.note(self.name, session)
 
     def _release_shown(self) -> None:
-        """Return what starts hold that the host's numbers now include.
+        """Release starts that the host's numbers now include.
 
-        A restarted agent counts from zero, so the responses of its last run are shown.
+        A restarted agent counts from zero, so its numbers include all earlier answers.
         """
         for internal_id, start in list(self._in_flight.items()):
             answer = start.answer

@@ -1,4 +1,4 @@
-"""The Watch loop of one host: read its stream, write what it reports, stop what must not live."""
+"""The Watch loop of one host: reads its stream, stores reports, stops unwanted sessions."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -37,21 +37,21 @@ from tiltyard.runtime.logging.events import get_logger
 log = get_logger(__name__)
 
 MESSAGE_TIMEOUT = 6.0
-"""Three heartbeats: a stream without a message for longer is dialled on a new connection."""
+"""Three heartbeats: a stream without a message for longer gets a new connection."""
 
 PAUSES: dict[type[Exception], float] = {AgentNewerError: 5.0, AgentExcessError: 60.0}
-"""Seconds after errors that last until somebody installs another version, or looks at the host."""
+"""Seconds to pause after errors that need an operator."""
 
 MAX_DIAL_BACK_OFF = 0.5
-"""With what gRPC takes to connect, a host that is back reports again within 2 s."""
+"""With the time gRPC takes to connect, a host reports within 2 s of its return."""
 
 CLAIM_INTERVAL = 10.0
-"""Seconds between two looks whether what is nobody's has an account by now."""
+"""Seconds between two evaluations of unclaimed sessions."""
 
 
 @dataclass(slots=True)
 class Watch:
-    """Reads the stream of one host."""
+    """Follows the Watch stream of one host."""
 
     host: HostState
     store: Store
@@ -63,7 +63,7 @@ class Watch:
     claims: ClaimReplay
     clock: Clock
     listened: Callable[[], float]
-    """Returns for how many seconds this program has read what hosts send."""
+    """Reads the `ListeningClock`."""
     random: Random
     stop_elsewhere: Callable[[str, str], object]
     """Stops a session on any host, by its agent and internal id."""
@@ -71,12 +71,12 @@ class Watch:
     _snapshot: set[str] | None = field(init=False, default=None)
     _snapshot_began: float = field(init=False, default=0.0)
     _waiting: dict[str, HostSession] = field(init=False, default_factory=dict)
-    """Sessions of ids whose start has no outcome yet: evaluated with every message."""
+    """Sessions whose start has no outcome yet: evaluated with every message."""
     _claims_at: float = field(init=False, default=0.0)
     _acked: int = field(init=False, default=0)
 
     async def run(self) -> None:
-        """Follow the host for ever, dialling again whenever the stream breaks."""
+        """Follow the host until cancelled; reconnect whenever the stream breaks."""
         host, logged = self.host, ""
         back_off = BackOff(self.clock, self.random, first=FIRST_RETRY, longest=MAX_DIAL_BACK_OFF)
         self.downtime.begin()
@@ -87,7 +87,7 @@ class Watch:
             except TimeoutError as error:
                 self.metrics.broke(error)
                 why = f"nothing came for {MESSAGE_TIMEOUT:g} s"
-                host.client.redial()  # the connection may be a dead one, which takes long to show
+                host.client.redial()  # the connection may be dead, which takes long to detect
             except (AgentRefusedError, AgentSilentError, StoreError) as error:
                 self.metrics.broke(error)
                 why, pause = str(error), PAUSES.get(type(error), 0.0)
@@ -152,7 +152,7 @@ class Watch:
             internal_id = session.internal_id
             verdict = evaluation.verdicts.get(internal_id)
             self._waiting.pop(internal_id, None)
-            if verdict is Verdict.KEEP:  # its account may be known by now
+            if verdict is Verdict.KEEP:  # its account may have become known
                 self.host.unclaimed.discard(internal_id)
             if verdict is Verdict.WAIT:
                 self._waiting[internal_id] = session
@@ -166,7 +166,7 @@ class Watch:
             self.stop_elsewhere(superseded.agent, superseded.internal_id)
 
     def _pending(self) -> tuple[HostSession, ...]:
-        """Return what to evaluate again: what waits, and now and then what is nobody's."""
+        """Return the sessions to evaluate again: waiting ones, periodically unclaimed ones."""
         now, unclaimed = self.clock.monotonic(), []
         if self.host.unclaimed and now >= self._claims_at:
             self._claims_at = now + CLAIM_INTERVAL

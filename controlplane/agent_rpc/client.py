@@ -1,7 +1,7 @@
-"""The client of one agent: protobuf ends here, and in `wire.py`.
+"""The client of one agent.
 
-A failure with a reason is an answer (AgentRefusedError); one without, such as a passed deadline or
-a broken connection, says nothing about what the agent did (AgentSilentError).
+A failure with a reason is an answer (AgentRefusedError). Without one, such as after a deadline or
+a broken connection, it is unknown what the agent did (AgentSilentError).
 """
 
 import asyncio
@@ -55,19 +55,19 @@ from tiltyard.runtime.logging.events import bound
 from tiltyard.runtime.tasks import TaskOwner
 
 FOLLOW_TIMEOUT = 24 * 3600.0
-"""A follower comes back after a day; a session may live longer."""
+"""A follower reconnects after a day; a session may live longer."""
 
 TRANSFER_TIMEOUT = 600.0
 """For 100 MB of artifact or 64 MiB of log to a slow caller."""
 
 REPORT_TIMEOUT = 15.0
-"""An agent may wait 5 s for the log to be in its keeping."""
+"""An agent may wait 5 s until it has stored the whole log."""
 
 PULL_TIMEOUT = 1900.0
 """Longer than the agent's own limit of 1,800 s, so that its error arrives first."""
 
 REMOVE_TIMEOUT = 90.0
-"""The engine has 60 s for it, and may be asked for another thing first."""
+"""The engine has 60 s for it, and another call may come first."""
 
 ORDER_TIMEOUT = 15.0
 """An agent makes a key, or writes to its disk: a file for each of a thousand drained sessions."""
@@ -77,12 +77,12 @@ MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    # A connection whose other end is gone is found within 8 s.
+    # A dead connection is detected within 8 s.
     ("grpc.keepalive_time_ms", 4_000),
     ("grpc.keepalive_timeout_ms", 4_000),
     ("grpc.http2.ping_timeout_ms", 4_000),
     ("grpc.http2.max_pings_without_data", 0),
-    # A host that is back is found within a second; an attempt to connect has 2 s.
+    # The return of a host is detected within a second; an attempt to connect has 2 s.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 2_000),
     ("grpc.max_reconnect_backoff_ms", 500),
@@ -91,7 +91,7 @@ OPTIONS = (
 )
 
 MakeTicket = Callable[[str, Identity], str]
-"""Makes the ticket of a session on the agent's host, by its internal id and identity."""
+"""Makes the ticket of a session from its internal id and identity."""
 
 _T = TypeVar("_T")
 _HUNG_UP = "the control plane has hung up on the agent"
@@ -99,7 +99,7 @@ _HUNG_UP = "the control plane has hung up on the agent"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """How we show ourselves to an agent and know it, as PEM texts; `host` is its DNS name."""
+    """The mutual TLS credentials for an agent, as PEM texts; `host` is its DNS name."""
 
     authority: bytes = field(repr=False)
     certificate: bytes = field(repr=False)
@@ -109,14 +109,14 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A signing request as PEM text, and whether its agent takes new trust anchors."""
+    """A signing request as PEM text, and whether its agent accepts new trust anchors."""
 
     request: bytes
     takes_authorities: bool
 
 
 class AgentClient:
-    """Speaks with one agent over one channel."""
+    """Calls one agent over one channel."""
 
     def __init__(
         self,
@@ -125,16 +125,13 @@ class AgentClient:
         calls: AgentCalls | None = None,
         make_ticket: MakeTicket | None = None,
     ) -> None:
-        """Dial an address lazily, such as `unix:/run/tiltyard/agent.sock`.
-
-        Over a network by mutual TLS, with `credentials`.
-        """
+        """Dial an address lazily: a `unix:` path, or by mutual TLS with `credentials`."""
         self._address = address
         self._calls = calls or AgentCalls()
         self._make_ticket = make_ticket
         self._under_way: Counter[grpc.aio.Channel] = Counter()
         self._left: set[grpc.aio.Channel] = set()
-        """Channels of before, with calls under way: gRPC cannot end those of one that closes."""
+        """Former channels; each is closed after its last call."""
         self._closing = TaskOwner[None]()
         self._dial(credentials)
 
@@ -144,28 +141,28 @@ class AgentClient:
         return bool(self._under_way)
 
     def redial(self, credentials: Credentials | None = None) -> None:
-        """Make new calls on a new connection, with other credentials where some are given."""
+        """Use a new connection for new calls, by default with the same credentials."""
         self._left.add(self._channel)
         self._close_if_unused(self._channel)
         self._dial(credentials or self._credentials)
 
     def hang_up(self, credentials: Credentials | None) -> None:
-        """End every call, and make new ones with other credentials."""
+        """End all calls, and use other credentials for new ones."""
         for channel in self._take_channels():
             self._begin_to_close(channel)
         self._dial(credentials)
 
     async def close(self) -> None:
-        """Hang up, which ends every call."""
+        """Close all connections, which ends every call."""
         for channel in self._take_channels():
             await channel.close()
         await self._closing.wait()
 
     def watch(self, incarnation: str, acked_sequence: int) -> AsyncGenerator[WatchMessage, None]:
-        """Follow the host; ends only by an error, a cancellation or after a day.
+        """Follow the host until an error, a cancellation or FOLLOW_TIMEOUT.
 
         Raises:
-            AgentRefusedError: The agent answered that it cannot.
+            AgentRefusedError: The agent answered with an error.
             AgentSilentError: The agent cannot be reached or the stream broke.
         """
         request = agent_pb2.WatchRequest(incarnation=incarnation, acked_sequence=acked_sequence)
@@ -179,7 +176,7 @@ class AgentClient:
         return await self._call("StartSession", request, timeout, partial(_answer, internal_id))
 
     async def claim_session(self, claim: Claim, timeout: float) -> Answer:
-        """Have a standby become a session. Idempotent on its internal id. Raises as `watch`."""
+        """Turn a standby into a session. Idempotent on its internal id. Raises as `watch`."""
         identity = self._with_ticket(claim.internal_id, claim.identity)
         request = claim_out(replace(claim, identity=identity))
         read = partial(_answer, claim.internal_id)
@@ -188,7 +185,7 @@ class AgentClient:
     async def stop_session(self, internal_id: str, timeout: float, *, discard: bool) -> Answer:
         """Stop a session and wait for its end, at most `timeout` seconds. Raises as `watch`.
 
-        `discard` has the host remove all that is left of it: it is not needed again.
+        `discard`: the host then removes its container, log and record.
         """
         request = agent_pb2.StopSessionRequest(
             internal_id=internal_id, reason=agent_pb2.END_REASON_STOPPED, discard=discard
@@ -214,7 +211,7 @@ class AgentClient:
     def pull_image(
         self, image: str, login: RegistryLogin | None = None
     ) -> AsyncGenerator[PullProgress, None]:
-        """Have an image pulled, and follow that until it is there. Idempotent. Raises as `watch`.
+        """Pull an image and follow the progress. Idempotent. Raises as `watch`.
 
         Closing cancels the call, not the pull.
         """
@@ -223,22 +220,22 @@ class AgentClient:
         return self._stream("PullImage", request, PULL_TIMEOUT, _progress, ended=ended)
 
     async def set_drain(self, drain: Drain, now_ms: int) -> None:
-        """Have the host take no new sessions, or some again. Idempotent. Raises as `watch`."""
+        """Start or end draining the host. Idempotent. Raises as `watch`."""
         await self._call("SetDrain", drain_out(drain, now_ms), ORDER_TIMEOUT, _done)
 
     async def set_warm_pool(self, order: StandbyOrder) -> None:
-        """Set the standbys that the host keeps of a pool. Idempotent. Raises as `watch`."""
+        """Set the number and spec of a pool's standbys. Idempotent. Raises as `watch`."""
         await self._call("SetWarmPool", standby_order_out(order), ORDER_TIMEOUT, _done)
 
     async def ask_for_request(self) -> Asked:
-        """Have the agent make a key and ask for a certificate. Raises as `watch`."""
+        """Make the agent create a key and a signing request. Raises as `watch`."""
         request = agent_pb2.RenewCertificateRequest()
         return await self._call("RenewCertificate", request, ORDER_TIMEOUT, _asked)
 
     async def install(self, certificate: bytes = b"", authorities: bytes = b"") -> None:
-        """Have the agent install the certificate for its key, and trust others. Idempotent.
+        """Install a certificate and trust anchors on the agent. Idempotent. Raises as `watch`.
 
-        The first of `authorities` is the one that signed; what is empty stays. Raises as `watch`.
+        The first of `authorities` has signed the certificate; an empty argument changes nothing.
         """
         request = agent_pb2.RenewCertificateRequest(
             certificate=certificate, authorities=authorities
@@ -248,7 +245,7 @@ class AgentClient:
             raise AgentRefusedError(ErrorReason.UNIMPLEMENTED, "it takes no authorities")
 
     async def remove_image(self, image: str) -> None:
-        """Have an image removed that nothing on the host uses. Idempotent. Raises as `watch`."""
+        """Remove an image that nothing on the host uses. Idempotent. Raises as `watch`."""
         request = agent_pb2.RemoveImageRequest(image=image)
         await self._call("RemoveImage", request, REMOVE_TIMEOUT, _done)
 
@@ -268,7 +265,7 @@ class AgentClient:
         *,
         ended: str = "",
     ) -> AsyncGenerator[_T, None]:
-        """Read until `read` returns None; the end of the stream is an error if it is `ended`."""
+        """Read until `read` returns None. `ended`: error text for an earlier end of the stream."""
         with self._calling(method, is_stream=True):
             call = getattr(self._stub, method)(request, timeout=timeout, metadata=_asked_by())
             try:
@@ -323,7 +320,7 @@ class AgentClient:
 
 
 def _asked_by() -> tuple[tuple[str, str], ...]:
-    """Name the request that a call is made for, so that the agent's log has it, too."""
+    """Return the id of the current request as metadata, for the agent's log."""
     request = bound("request")
     return ((REQUEST_KEY, request),) if request else ()
 
@@ -344,7 +341,7 @@ def _asked(response: agent_pb2.RenewCertificateResponse) -> Asked:
 
 
 def _done(_: Message) -> None:
-    """Read a response that has nothing in it."""
+    """Ignore an empty response."""
 
 
 def _data(response: agent_pb2.StreamLogsResponse | agent_pb2.FetchArtifactResponse) -> bytes:
@@ -387,13 +384,13 @@ def _translated() -> Iterator[None]:
 
 
 def _open_channel(address: str, credentials: Credentials | None) -> grpc.aio.Channel:
-    """Make a channel to an agent: by mutual TLS with credentials, else in clear; dials lazily."""
+    """Open a channel that dials lazily, with mutual TLS if there are credentials."""
     if credentials is None:
         return grpc.aio.insecure_channel(address, options=OPTIONS)
     shown = grpc.ssl_channel_credentials(
         credentials.authority, credentials.key, credentials.certificate
     )
-    # Its certificate is for this name, wherever the agent is reached.
+    # The certificate is for this name, not for the address.
     options = (*OPTIONS, ("grpc.ssl_target_name_override", credentials.host))
-    # The scheme keeps a host from being one itself: `unix:7444` is a socket here otherwise.
+    # The explicit scheme keeps an address such as `unix:7444` from being read as one.
     return grpc.aio.secure_channel(f"dns:///{address}", shown, options=options)

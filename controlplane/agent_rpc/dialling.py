@@ -1,4 +1,4 @@
-"""How agents are dialled: by unix socket where the settings declare them, else by mutual TLS."""
+"""Clients of agents: by unix socket if the settings declare them, else by mutual TLS."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -13,9 +13,9 @@ from controlplane.storage.tables.fleet import AgentRow
 
 @dataclass(frozen=True, slots=True)
 class Dialler:
-    """Makes the clients of agents, with the certificates that the issuer has now.
+    """Makes the clients of agents, with the issuer's current certificates.
 
-    What a client starts or claims on its host has a ticket of the key.
+    Sessions that a client starts or claims get a ticket of `ticket_key`.
     """
 
     issuer: Issuer
@@ -23,15 +23,15 @@ class Dialler:
     calls: AgentCalls | None = None
 
     def client(self, row: AgentRow) -> AgentClient:
-        """Make the client of an agent."""
+        """Create the client of an agent."""
         make_ticket = partial(self.ticket_key.ticket, row.name)
         return AgentClient(row.address, self.credentials(row), self.calls, make_ticket)
 
     def credentials(self, row: AgentRow) -> Credentials | None:
-        """Give what an enrolled agent is dialled with: its name and no other's is accepted.
+        """Return the credentials for an enrolled agent, of which only its own name is accepted.
 
-        It may show a certificate of any authority that is trusted, since the answer may have been
-        lost that it moved from one to the other; it is called by that which it is known to trust.
+        Its certificate may be of any trusted authority, since the answer to a move may have been
+        lost. The client certificate is of the authority that it is known to trust.
         """
         if row.id is None:
             return None

@@ -1,4 +1,4 @@
-"""Protobuf in, protobuf out: the messages of the agents' contract as values of our own. Pure."""
+"""Conversion between the protobuf messages of the agent contract and domain values. Pure."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -45,19 +45,19 @@ from tiltyard.contract import (
 )
 
 MAX_NANO_CPUS, MAX_MEMORY_BYTES = 2**46, 2**50
-"""70,000 cores and a PiB: with more, a hostile host could overflow the sums of the database."""
+"""70,000 cores and a PiB: a hostile host must not overflow sums in the database."""
 MAX_REVISION = 2**62
-"""Half of what the database counts to: an order goes past whatever a host makes up."""
+"""Half of the database's integer range: an order can exceed any reported revision."""
 
 _PROTOCOL_NAMES = {number: protocol for protocol, number in PROTOCOLS.items()}
 _STATES = {number: state for state, number in STATES.items()}
 _END_REASONS = {number: reason for reason, number in END_REASONS.items()}
 _shared = lru_cache(maxsize=1024)(Resources)
-"""Sessions of one application ask for the same."""
+"""Shared by the sessions of an application."""
 
 
 class NewerFormatError(ValueError):
-    """A newer agent has sent it, so that it cannot be read here."""
+    """A newer agent has sent a format that this program cannot read."""
 
     def __init__(self, what: str, number: int) -> None:
         super().__init__(
@@ -67,7 +67,7 @@ class NewerFormatError(ValueError):
 
 
 def spec_out(spec: SessionSpec) -> agent_pb2.SessionSpec:
-    """Write what a start needs."""
+    """Convert a session spec."""
     return agent_pb2.SessionSpec(
         format=FORMAT,
         identity=identity_to_proto(spec.identity),
@@ -93,7 +93,7 @@ def spec_out(spec: SessionSpec) -> agent_pb2.SessionSpec:
 
 
 def claim_out(claim: Claim) -> agent_pb2.ClaimSessionRequest:
-    """Write a claim."""
+    """Convert a claim."""
     return agent_pb2.ClaimSessionRequest(
         internal_id=claim.internal_id,
         identity=identity_to_proto(claim.identity),
@@ -104,7 +104,7 @@ def claim_out(claim: Claim) -> agent_pb2.ClaimSessionRequest:
 
 
 def standby_order_out(order: StandbyOrder) -> agent_pb2.SetWarmPoolRequest:
-    """Write what a host is sent of a warm pool."""
+    """Convert a warm pool order."""
     return agent_pb2.SetWarmPoolRequest(
         revision=order.revision,
         pool_id=order.pool_id,
@@ -115,14 +115,14 @@ def standby_order_out(order: StandbyOrder) -> agent_pb2.SetWarmPoolRequest:
 
 
 def credentials_out(login: RegistryLogin | None) -> agent_pb2.RegistryCredentials | None:
-    """Write how to log in to a registry."""
+    """Convert a registry login."""
     if login is None:
         return None
     return agent_pb2.RegistryCredentials(username=login.username, password=login.password)
 
 
 def watch_message_in(response: agent_pb2.WatchResponse) -> WatchMessage:
-    """Read one message of the Watch stream. Raises as `session_in`."""
+    """Parse a message of the Watch stream. Raises as `session_in`."""
     return WatchMessage(response.incarnation, response.sequence, _watch_event(response))
 
 
@@ -143,7 +143,7 @@ def _watch_event(response: agent_pb2.WatchResponse) -> WatchEvent | None:
 
 
 def session_in(session: agent_pb2.Session) -> HostSession:
-    """Read a session. A text that many sessions have in common is kept once for all of them.
+    """Parse a session; strings that many sessions share are interned.
 
     Raises:
         NewerFormatError: A newer agent has sent it.
@@ -187,7 +187,7 @@ def session_in(session: agent_pb2.Session) -> HostSession:
 
 
 def report_in(response: agent_pb2.GetReportResponse) -> SessionReport:
-    """Read how a session ended. Raises as `session_in`."""
+    """Parse a session report. Raises as `session_in`."""
     report = response.report
     _check("report", report.format)
     known = report.HasField
@@ -286,7 +286,7 @@ def _host_in(host: agent_pb2.Host) -> HostReport:
 
 def _drain_in(host: agent_pb2.Host) -> Drain:
     deadline_ms = None
-    if host.HasField("drain_time"):  # the agent has it as a float, which is not exact
+    if host.HasField("drain_time"):  # the agent stores an inexact float
         deadline_ms = round(host.drain_time.ToNanoseconds() / 10**6)
     return Drain(_revision_in(host.drain_revision), host.draining, deadline_ms)
 
@@ -298,7 +298,7 @@ def _revision_in(revision: int) -> int:
 
 
 def drain_out(drain: Drain, now_ms: int) -> agent_pb2.SetDrainRequest:
-    """Write an order to drain, or to do so no more; the host counts from now, by its own clock."""
+    """Convert a drain order; the host counts the remaining time by its own clock."""
     request = agent_pb2.SetDrainRequest(revision=drain.revision, draining=drain.draining)
     if drain.deadline_ms is not None:
         request.deadline_time.FromMilliseconds(drain.deadline_ms)

@@ -1,4 +1,4 @@
-"""Accounts as operators make, limit and remove them."""
+"""Use cases of operators on accounts."""
 
 from collections.abc import Callable, Collection
 from dataclasses import KW_ONLY, dataclass
@@ -15,9 +15,9 @@ from tiltyard.runtime.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class AccountAdmin:
-    """Use cases on whole accounts; the API has checked that the caller may.
+    """Use cases on accounts, for authorized callers.
 
-    `removed` is called when an account is gone with its warm pools.
+    `removed` is called after an account and its warm pools were removed.
     """
 
     store: Store
@@ -27,16 +27,16 @@ class AccountAdmin:
     removed: Callable[[], object]
 
     async def all(self) -> list[Account]:
-        """Read all accounts with what they may hold and what they do."""
+        """Read all accounts with their quotas and usage."""
         return await self.store.read(accounts.find)
 
     async def create(self, caller: Caller, name: str, quota: Quota) -> NewToken:
-        """Make an account and return its first token, whose text is stored nowhere.
+        """Create an account and return its first token, whose text is not stored.
 
-        What is left of a removed account of the name goes first.
+        Remains of a removed account of the same name are deleted first.
 
         Raises:
-            ConflictError: There is an account of that name.
+            ConflictError: An account of that name exists.
         """
         token, now = mint(), self.clock.time()
         await self.store.run_in_portions(accounts.remove_portion, name)
@@ -46,22 +46,13 @@ class AccountAdmin:
         return token
 
     async def replace_quota(self, caller: Caller, name: str, quota: Quota) -> None:
-        """Set what an account may hold; what it holds already stays.
-
-        Raises:
-            NotFoundError: There is no such account.
-        """
+        """Replace the quota of an account; existing usage stays."""
         await self.store.run(accounts.replace_quota, name, quota, caller.actor, self.clock.time())
 
     async def remove(self, caller: Caller, name: str) -> None:
-        """Remove an account with all that is its own; its tokens end at once.
+        """Remove an account and all it owns; its tokens end at once.
 
-        The rest goes in portions, so that others come in between; `Upkeep` finishes what breaks
-        off.
-
-        Raises:
-            NotFoundError: There is no such account.
-            ConflictError: A session of it lives.
+        The rest is deleted in portions between other writes; `Upkeep` finishes after a crash.
         """
         now = self.clock.time()
         await self.store.run_then(self._end_streams, accounts.remove, name, caller.actor, now)

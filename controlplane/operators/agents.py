@@ -1,4 +1,4 @@
-"""Agents as operators see and remove them."""
+"""Use cases of operators on agents."""
 
 from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
@@ -19,13 +19,13 @@ from controlplane.storage.tables.fleet import AgentRow, DrainOrder, order_drain,
 from tiltyard.runtime.clock import Clock, to_ms
 
 ORDER_WAIT = 2.0
-"""Seconds for which an order to drain waits until its host has it; it is delivered anyway."""
+"""Seconds for which a call waits until the host has its drain order; it is sent anyway."""
 
 
 class AgentState(StrEnum):
-    """How the control plane stands with an agent: ready, or why its host gets no sessions.
+    """The state of an agent: ready, or why its host gets no sessions.
 
-    One that is failing gets those that no other host has room for.
+    A failing one gets sessions that no other host has room for.
     """
 
     CONNECTING = "connecting"
@@ -45,9 +45,9 @@ class AgentState(StrEnum):
 class ShownAgent:
     """An agent as the control plane knows it now.
 
-    `host` is None before it has reported; `heard_ms` is the wall time at which it last reported,
-    exact to a minute where that was before this control plane started. `drain` is the newest order
-    to drain its host or not, which is `drain_pending` until the host has said that it has it.
+    `host` is None before it has reported. `heard_ms` is the wall time of its last report, exact to
+    a minute if that was before this control plane started. `drain` is the newest drain order,
+    `drain_pending` until the host has reported it.
     """
 
     row: AgentRow
@@ -61,21 +61,21 @@ class ShownAgent:
     drain_pending: bool
     pulls: list[Pull]
     warm_pools: list[KeptOnHost]
-    """Those of which it is to keep standbys, or has some."""
+    """The pools that have, or should have, standbys on its host."""
     latency_ms: float | None = None
     silent_addresses: list[str] = field(default_factory=list)
-    """Latency addresses that do not answer."""
+    """Latency addresses that do not reply."""
     unclaimed: list[str] = field(default_factory=list)
-    """Internal ids of what lives there without a valid ticket or a known account, in order."""
+    """Internal ids of live sessions without a valid ticket or a known account, sorted."""
     start_failures: list[StartFailure] = field(default_factory=list)
-    """Failed starts that were not followed by a success, by application, the newest first."""
+    """Failed starts without a later success, by application, newest first."""
     lost_ms: int | None = None
     revoked_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Agents:
-    """Use cases on agents; the API has checked that the caller may."""
+    """Use cases on agents, for authorized callers."""
 
     store: Store
     fleet: Fleet
@@ -85,17 +85,17 @@ class Agents:
     clock: Clock
 
     async def all(self) -> list[ShownAgent]:
-        """Show all agents by name, also those that were revoked."""
+        """Return all agents by name, including revoked ones."""
         gone = await self.store.read(revoked)
         shown = {agent.row.name: self._revoked(agent) for agent in gone}
         shown |= {host.name: self._shown(host) for host in self.fleet.hosts}
         return [shown[name] for name in sorted(shown)]
 
     async def get(self, name: str) -> ShownAgent:
-        """Show one agent.
+        """Return one agent.
 
         Raises:
-            NotFoundError: There is none of that name.
+            NotFoundError: There is no agent of that name.
         """
         host = self.fleet.host(name)
         if host is not None:
@@ -106,9 +106,9 @@ class Agents:
         raise NotFoundError("agent", name)
 
     async def drain(self, caller: Caller, name: str, seconds: int | None) -> ShownAgent:
-        """Have a host take no new sessions, and stop what it still has after `seconds`.
+        """Drain a host, and stop its remaining sessions after `seconds`.
 
-        Placement goes by it at once; the host gets it now, or once it is reachable.
+        Placement excludes it at once; the order is sent until the host answers.
 
         Raises:
             NotFoundError: There is no agent of that name.
@@ -119,7 +119,7 @@ class Agents:
         return await self._order(caller, name, draining=True, deadline_ms=deadline_ms)
 
     async def undrain(self, caller: Caller, name: str) -> ShownAgent:
-        """Have a host take sessions again, wherever its drain was ordered. Raises as `drain`."""
+        """End a drain, wherever it was ordered. Raises as `drain`."""
         return await self._order(caller, name, draining=False, deadline_ms=None)
 
     async def _order(
@@ -141,14 +141,14 @@ class Agents:
             host.drain_orders.order(drain)
 
     async def remove(self, caller: Caller, name: str) -> None:
-        """Remove an agent: no session is placed on it from now on, and it is not dialled.
+        """Remove an agent: it gets no more sessions, and is not dialled.
 
-        Its ended sessions stay listed; their logs and files are with it, out of reach.
+        Its ended sessions stay listed; their logs and files are no longer reachable.
 
         Raises:
-            NotFoundError: There is none of that name.
-            ConflictError: The settings file declares it, or it has live sessions, starts whose
-                end is unknown, or standbys, which would never end.
+            NotFoundError: There is no agent of that name.
+            ConflictError: The settings file declares it, or it has live sessions, starts of
+                unknown outcome, or standbys.
         """
         check_undeclared("agent", name, self.declared)
         if self.fleet.is_responsive(name) and self.fleet.standbys.pools_on(name):

@@ -1,6 +1,6 @@
-"""Enrolling hosts: tokens for one host each, and certificates for those that bring one.
+"""Enrolment of hosts: tokens for one host each, and certificates in exchange for them.
 
-The text of a token ends with the fingerprint of the authority: the host sends it to no other.
+A token ends with the fingerprint of the authority, which the host verifies before sending it.
 """
 
 import uuid
@@ -34,7 +34,7 @@ _REFUSED = "refused to enrol a host: its token or name"
 
 TOKEN_LIFE = 15 * 60
 TRIES_PER_SECOND, TRIES_AT_ONCE = 1.0, 20
-"""Of one address: enough for a rack that is set up in one go, too few for guessing."""
+"""Per address: enough to set up a rack at once, too few for guessing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class EnrolmentToken:
 
 @dataclass(frozen=True, slots=True)
 class EnrolmentRequest:
-    """What a host sends: its token, a signing request as PEM text, and who it wants to be.
+    """The request of a host: its token, a signing request as PEM text, and its identity.
 
-    `address` is where it will be dialled, `region` and `node_pool` where it believes to belong.
+    `address` is where it will be dialled; `region` and `node_pool` are where it expects to belong.
     """
 
     token: str
@@ -63,7 +63,7 @@ class EnrolmentRequest:
 
 @dataclass(frozen=True, slots=True)
 class Enrolment:
-    """Use cases of operators, who have been checked, and of hosts, who have not."""
+    """Use cases of authorized operators and of unauthenticated hosts."""
 
     store: Store
     fleet: Fleet
@@ -77,11 +77,7 @@ class Enrolment:
         return self.issuer.authority.certificate
 
     async def make_token(self, caller: Caller, place: Place) -> EnrolmentToken:
-        """Make a token that enrols one new host of a region and node pool.
-
-        Raises:
-            NotFoundError: There is no such region or node pool.
-        """
+        """Create a token that enrols one new host of a region and node pool."""
         token, now = mint(), self.clock.time()
         expire = now + TOKEN_LIFE
         await self.store.run(enrolment.make_token, token, place, caller.actor, now, expire)
@@ -89,20 +85,16 @@ class Enrolment:
         return EnrolmentToken(text, token.token_id, expire)
 
     async def make_token_again(self, caller: Caller, agent: str) -> EnrolmentToken:
-        """Make a token with which an agent enrols again, where it belongs, by its name.
-
-        Raises:
-            NotFoundError: No such agent is enrolled.
-        """
+        """Create a token with which an agent enrols again, in its place and by its name."""
         return await self.make_token(caller, await self.store.run(enrolment.place_of, agent))
 
     async def enrol(self, wanted: EnrolmentRequest, address: str) -> tuple[AgentRow, Issued]:
-        """Enrol a host, whose request came from an address, and dial it from now on.
+        """Enrol a host and dial it from now on. `address`: the source of the request.
 
         Raises:
-            TooManyRequestsError: Of this address.
-            UnauthorizedError: For every kind of bad token alike; the log has which.
-            InvalidRequestError: What it asks for is not what the token is for, or not signed.
+            TooManyRequestsError: The address exceeds its rate.
+            UnauthorizedError: The token is bad; only the log has the cause.
+            InvalidRequestError: The request does not match the token, or is not signed.
             ConflictError: Another agent has its name.
         """
         retry_after = self.rate.take(address, "", self.clock.monotonic())
@@ -137,12 +129,7 @@ class Enrolment:
         return row, issued
 
     async def revoke(self, caller: Caller, name: str) -> None:
-        """Trust an agent no more: hang up on it, and take what runs there for lost. Idempotent.
-
-        Raises:
-            NotFoundError: There is none of that name.
-            ConflictError: It has no certificate.
-        """
+        """Revoke an agent: close its connection, and give up its sessions as lost. Idempotent."""
         now = self.clock.time()
         await self.store.run_then(
             lambda _: self.fleet.remove(name), enrolment.revoke, name, caller.actor, now

@@ -1,6 +1,6 @@
-"""Regions, node pools and registries as operators make, change and remove them.
+"""Use cases of operators on regions, node pools and registries.
 
-What the settings file declares is there after every start, so only the file can take it away.
+Every start creates what the settings file declares, so that only the file can remove it.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -32,7 +32,7 @@ class Declared:
 
     @classmethod
     def in_config(cls, config: Config) -> Self:
-        """Read them off the settings."""
+        """Collect the names from the settings."""
         return cls(
             frozenset(config.regions),
             frozenset(config.node_pools),
@@ -43,7 +43,7 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class FleetAdmin:
-    """Use cases on what the fleet is made of; the API has checked that the caller may."""
+    """Use cases on regions, node pools and registries, for authorized callers."""
 
     store: Store
     fleet: Fleet
@@ -57,10 +57,10 @@ class FleetAdmin:
         return await self.store.read(rows.counted_regions)
 
     async def create_region(self, caller: Caller, name: str) -> None:
-        """Make a region. Idempotent.
+        """Create a region. Idempotent.
 
         Raises:
-            InvalidRequestError: Nothing may be called so.
+            InvalidRequestError: The name is invalid.
         """
         _check_name("region", name)
         await self.store.run(rows.create_region, name, caller.actor, self.clock.time())
@@ -69,7 +69,7 @@ class FleetAdmin:
         """Remove a region.
 
         Raises:
-            NotFoundError: There is none of that name.
+            NotFoundError: It does not exist.
             ConflictError: The settings file declares it, or an agent or application uses it.
         """
         check_undeclared("region", name, self.declared.regions)
@@ -81,12 +81,12 @@ class FleetAdmin:
         return await self.store.read(rows.node_pools)
 
     async def set_node_pool(self, caller: Caller, name: str, rules: NodePoolRules) -> None:
-        """Make a node pool, or change its rules from the next start on. Idempotent.
+        """Create a node pool, or change its rules from the next start on. Idempotent.
 
-        The settings file may allow the host's network, whatever these rules say.
+        The settings file may allow host networking even if these rules do not.
 
         Raises:
-            InvalidRequestError: Nothing may be called so.
+            InvalidRequestError: The name is invalid.
         """
         _check_name("nodePool", name)
         now = self.clock.time()
@@ -103,7 +103,7 @@ class FleetAdmin:
         """Remove a node pool.
 
         Raises:
-            NotFoundError: There is none of that name.
+            NotFoundError: It does not exist.
             ConflictError: The settings file declares it, or an agent or application uses it.
         """
         check_undeclared("node pool", name, self.declared.node_pools)
@@ -121,15 +121,14 @@ class FleetAdmin:
         return await self.store.read(registries.counted)
 
     async def set_registry(self, caller: Caller, wanted: Registry, password: str | None) -> None:
-        """Make or replace a registry. Idempotent.
+        """Create or replace a registry. Idempotent.
 
-        With a user name and no password it keeps the one that it has, if that was given for the
-        same user, address and certificates, for every host where tokens are made, and for
-        addresses that are not public if it may go there.
+        With a user name but no password the stored password is kept if it was given for the same
+        user, address, certificates, token hosts and permission for private addresses.
 
         Raises:
-            InvalidRequestError: Nothing may be called so, its certificates are none, or there is
-                no such password.
+            InvalidRequestError: The name or a certificate is invalid, or there is no stored
+                password to keep.
             ConflictError: The settings file declares it, or another registry claims its address
                 or one of its aliases.
         """
@@ -142,7 +141,7 @@ class FleetAdmin:
         """Remove a registry.
 
         Raises:
-            NotFoundError: There is none of that name.
+            NotFoundError: It does not exist.
             ConflictError: The settings file declares it, or an application uses it.
         """
         check_undeclared("registry", name, self.declared.registries)
@@ -150,7 +149,7 @@ class FleetAdmin:
 
 
 def check_undeclared(kind: str, name: str, declared: frozenset[str]) -> None:
-    """Refuse to change what the next start would bring back.
+    """Check that the settings file does not declare a name.
 
     Raises:
         ConflictError: The settings file declares it.

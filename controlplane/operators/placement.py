@@ -1,4 +1,4 @@
-"""Placement explained to operators: where a session of an application would go now, and why."""
+"""Explanation of placement: where a session would go now, and why."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from controlplane.storage.tables.tags import Tag
 
 @dataclass(frozen=True, slots=True)
 class ExplainedPlacement:
-    """What a start would run, and what placement would make of each host.
+    """What a start would run, and how placement evaluates each host.
 
-    `pulls` has what became of the image so far on hosts that do not have it, by agent.
+    `pulls` are the unfinished pulls of the image by agent.
     """
 
     application: Application
@@ -31,7 +31,7 @@ class ExplainedPlacement:
 
 @dataclass(frozen=True, slots=True)
 class Explanations:
-    """Use cases on why sessions are placed where they are."""
+    """Use cases on placement."""
 
     store: Store
     tags: Tags
@@ -47,7 +47,7 @@ class Explanations:
     ) -> ExplainedPlacement:
         """Explain where a session would be placed now; nothing is reserved.
 
-        The tag is that of a start, or the newest one where no host has pulled any. `pins` are by
+        The tag is that of a start, or the newest one if no host has pulled any. `pins` are by
         their names in the request.
 
         Raises:

@@ -1,7 +1,7 @@
-"""Replacing the authority of a deployment while its hosts play.
+"""Rotation of the authority of a deployment without interrupting its hosts.
 
-A rotation makes a new authority, and both are trusted while hosts move (`fleet/renewal.py`); it is
-finished when the former one is dropped. A control plane that was killed goes on with it.
+Both authorities are trusted while hosts move to the new one (`fleet/renewal.py`); the rotation
+ends when the former one is dropped. It survives restarts of the control plane.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ MOVING = "it is moving"
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A host that is not with the current authority alone, and why."""
+    """A host that does not trust the current authority alone yet, and why."""
 
     host: Host
     why: str
@@ -40,7 +40,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class RotationStatus:
-    """The authorities, and which of the enrolled hosts have not moved."""
+    """The authorities, and the enrolled hosts that have not moved yet."""
 
     current: Authority
     former: Authority | None
@@ -50,7 +50,7 @@ class RotationStatus:
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """Use cases on the authority; the API has checked that the caller may."""
+    """Use cases on the authority, for authorized callers."""
 
     store: Store
     fleet: Fleet
@@ -64,20 +64,20 @@ class Rotation:
     _changes: TaskOwner[None] = field(default_factory=lambda: TaskOwner(TiltyardError))
 
     def status(self) -> RotationStatus:
-        """Return how far the hosts have come."""
+        """Return the progress of the hosts."""
         waiting = [Waiting(host, self._why(host)) for host in self.renewal.unmoved()]
         enrolled = sum(host.row.id is not None for host in self.fleet.hosts)
         authorities = self.issuer.authorities
         return RotationStatus(authorities.current, authorities.former, enrolled, waiting)
 
     async def rotate(self, caller: Caller, *, compromised: bool) -> RotationStatus:
-        """Have a new authority sign, and hosts move to it. One that is under way goes on.
+        """Sign with a new authority and move hosts to it. A rotation under way continues.
 
-        A compromised one is trusted no more from now on: every host is hung up on, and must enrol
-        again.
+        A compromised authority is no longer trusted: all connections are closed, and every host
+        must enrol again.
 
         Raises:
-            StoreError: The new one cannot be kept; nothing has changed.
+            StoreError: The new one cannot be stored; nothing has changed.
         """
         await self._changes.finish(
             self._rotate(caller, compromised=compromised), "rotation of the authority"
@@ -88,9 +88,8 @@ class Rotation:
         """Trust the current authority alone. Idempotent.
 
         Raises:
-            ConflictError: Hosts have not moved, and would have to enrol again; with `force` they
-                have to.
-            StoreError: It cannot be kept; nothing has changed.
+            ConflictError: Hosts have not moved; with `force` they have to enrol again.
+            StoreError: It cannot be stored; nothing has changed.
         """
         await self._changes.finish(self._finish(caller, force=force), "end of the rotation")
         return self.status()
@@ -136,7 +135,7 @@ class Rotation:
             await self.issuer.show_current()
 
     def _hang_up(self, hosts: list[Host]) -> None:
-        """End the calls to hosts that are not trusted any more, without waiting."""
+        """End the calls to hosts that are no longer trusted, without waiting."""
         if hosts:
             log.warning("hosts are not trusted any more, and must enrol again", count=len(hosts))
         for host in hosts:

@@ -1,4 +1,4 @@
-"""The sessions of every account, as operators look at them and stop them."""
+"""Use cases of operators on the sessions of all accounts."""
 
 from dataclasses import dataclass, replace
 
@@ -18,22 +18,16 @@ class ShownPage:
 
 @dataclass(frozen=True, slots=True)
 class AllSessions:
-    """Use cases on sessions of any account; the API has checked that the caller may."""
+    """Use cases on sessions of any account, for authorized callers."""
 
     store: Store
     sessions: Sessions
 
     async def page(self, wanted: PageFilter) -> ShownPage:
-        """Read a page of sessions: all that have not ended, and on demand those that have."""
+        """Read a page of sessions."""
         found, next_before = await self.store.read(find_page, wanted)
         return ShownPage([self.sessions.shown(session) for session in found], next_before)
 
     async def stop(self, caller: Caller, account: str, session_id: str) -> None:
-        """End a session of an account as its own caller would; the audit names the operator.
-
-        Raises:
-            NotFoundError: The account has none of that id.
-            ConflictError: It has ended.
-            HostUnavailableError: Its host does not answer; the stop is remembered.
-        """
+        """Stop a session as its account; the audit names the operator."""
         await self.sessions.stop(replace(caller, account=account), session_id)

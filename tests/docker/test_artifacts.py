@@ -164,7 +164,7 @@ async def test_a_hostile_tree_comes_out_harmless(artifacts: Artifacts, make: Mak
             await fetched(artifacts, container, path)
 
 
-async def test_the_whole_container_and_a_link_by_itself(
+async def test_fetches_whole_container_and_single_link(
     artifacts: Artifacts, make: MakeTree
 ) -> None:
     container = make("links", "/nowhere")
@@ -217,7 +217,7 @@ async def test_no_path_leads_to_a_file_of_the_host(
 
 @pytest.mark.parametrize("size", [2**31, 2**63 - 1])
 @pytest.mark.parametrize("path", ["/tree", "/tree/sparse"])
-async def test_a_sparse_file_costs_no_reading(
+async def test_rejects_sparse_file_without_reading_it(
     engine: CountingEngine, artifacts: Artifacts, make: MakeTree, size: int, path: str
 ) -> None:
     container = make("sparse", size)
@@ -228,7 +228,7 @@ async def test_a_sparse_file_costs_no_reading(
 
 
 @pytest.mark.slow
-async def test_entries_are_counted(artifacts: Artifacts, make: MakeTree) -> None:
+async def test_limits_entries(artifacts: Artifacts, make: MakeTree) -> None:
     container = make("none")
     files = [Entry(b"%06d" % number) for number in range(99_999)]
     assert await asyncio.to_thread(container.put_archive, "/tree", tar_of(files))
@@ -240,7 +240,7 @@ async def test_entries_are_counted(artifacts: Artifacts, make: MakeTree) -> None
     assert error.value.what == "entries"
 
 
-async def test_a_reader_that_reads_nothing_holds_up_no_removal(
+async def test_stalled_reader_does_not_delay_removal(
     engine: CountingEngine, artifacts: Artifacts, make: MakeTree
 ) -> None:
     container = make("none")
@@ -325,7 +325,7 @@ def ended(
 
 
 @pytest.mark.registry
-def test_what_callers_are_told(
+def test_error_answers(
     stack: tuple[AgentProcess, ControlPlaneProcess], ended: tuple[str, Any]
 ) -> None:
     client, (session, container) = stack[1].client(), ended

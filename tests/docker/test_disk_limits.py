@@ -75,9 +75,7 @@ def test_a_session_that_writes_beyond_its_limit_ends_and_its_neighbour_runs_on(
     stack.client.delete_session(small).expect(204)
 
 
-def test_what_is_written_to_a_volume_of_the_image_counts(
-    docker_engine: Path, demo_image: Image
-) -> None:
+def test_writes_to_image_volumes_count(docker_engine: Path, demo_image: Image) -> None:
     client = docker.DockerClient(f"unix://{docker_engine}")
     client.images.pull(demo_image.reference)
     container = client.containers.run(demo_image.reference, detach=True, volumes=["/data"])
@@ -103,7 +101,7 @@ def test_what_is_written_to_a_volume_of_the_image_counts(
 
 @pytest.mark.registry
 @pytest.mark.root
-def test_an_engine_that_can_bound_a_layer_does(tmp_path: Path) -> None:
+def test_sets_layer_quota_if_the_engine_supports_it(tmp_path: Path) -> None:
     with (
         btrfs_disk(tmp_path, 1024) as disk,
         PrivateEngine({"storage-driver": "btrfs"}, data_root=disk) as engine,

@@ -46,7 +46,7 @@ def exposed() -> Iterator[PrivateEngine]:
         yield engine
 
 
-def test_the_machines_engine_is_looked_at_and_left_as_it_is(
+def test_checks_the_machines_engine_without_changing_it(
     docker_engine: Path, tmp_path: Path
 ) -> None:
     with closing(docker.DockerClient(base_url=f"unix://{docker_engine}", timeout=20)) as client:
@@ -64,7 +64,7 @@ def test_the_machines_engine_is_looked_at_and_left_as_it_is(
     assert list(tmp_path.iterdir()) == [tmp_path / "agent.toml"]
 
 
-def test_bad_settings_of_an_engine_are_found_and_the_agent_does_not_start_on_it(
+def test_finds_bad_engine_settings_and_does_not_start(
     exposed: PrivateEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = findings(tmp_path, exposed.socket)

@@ -239,9 +239,7 @@ def test_sessions_reach_the_world_but_neither_their_host_nor_its_cloud(
 
 
 @pytest.mark.slow
-def test_the_rules_are_the_same_however_often_and_outlive_the_engine(
-    site: Site, agent: Agent
-) -> None:
+def test_rules_are_idempotent_and_survive_the_engine(site: Site, agent: Agent) -> None:
     agent.play()
     assert site.firewall("apply", agent.config).stdout == "rules added\n"
     rules = site.rules()
@@ -334,7 +332,7 @@ async def test_f23_a_session_whose_rule_is_gone_is_told_until_the_engine_makes_i
 
 
 @pytest.mark.parametrize("variant", ["-nft", "-legacy"])
-def test_either_variant_of_iptables_takes_the_rules_and_gives_them_back(
+def test_installs_and_removes_rules_with_either_variant_of_iptables(
     variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network = PrivateNetwork()

@@ -55,7 +55,7 @@ def device_of(agent: Agent, session: pb.Session) -> str | None:
     return environment.get("NVIDIA_VISIBLE_DEVICES")
 
 
-def test_each_session_has_a_device_of_its_own(with_driver: Machine) -> None:
+def test_each_session_has_its_own_device(with_driver: Machine) -> None:
     with Agent(with_driver, 10, gpus=list(GPUS)) as agent:
         first, second = (agent.play(gpus=1) for _ in GPUS)
         assert sorted([str(device_of(agent, first)), str(device_of(agent, second))]) == [*GPUS]

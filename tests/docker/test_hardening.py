@@ -136,7 +136,7 @@ def prison(machine: Machine, agent: KilledAgent, build: Build) -> Iterator[Priso
         remove_container(container, volumes=True)
 
 
-def test_root_in_a_container_can_do_nothing_that_root_can(prison: Prison) -> None:
+def test_root_in_a_container_has_no_privileges(prison: Prison) -> None:
     session = prison.held("show", "/proc/self/status", "attempt", "show", "/proc/self/uid_map")
     told = prison.told(session)
     status = dict(line.split(":\t", 1) for line in told["show /proc/self/status"] if ":\t" in line)
@@ -151,7 +151,7 @@ def test_root_in_a_container_can_do_nothing_that_root_can(prison: Prison) -> Non
     assert told["show /proc/self/uid_map"] == of_engine.splitlines()
 
 
-def test_a_container_sees_its_own_folder_and_nobody_elses(prison: Prison) -> None:
+def test_container_sees_only_its_own_folder(prison: Prison) -> None:
     other = prison.held()
     session = prison.held(
         *("list", "/run/tiltyard", "list", "/run", "list", "/proc", "list", "/"),
@@ -190,7 +190,7 @@ def test_a_container_sees_its_own_folder_and_nobody_elses(prison: Prison) -> Non
     assert modes == [0o700, 0o700, 0o755]
 
 
-def test_a_container_has_the_limits_that_were_asked_for(prison: Prison) -> None:
+def test_container_has_the_requested_limits(prison: Prison) -> None:
     session = prison.held("show", "/proc/self/limits")
     told = prison.told(session)
     limits = {line[:26].strip(): line[26:].split()[:2] for line in told["show /proc/self/limits"]}
@@ -281,7 +281,7 @@ def test_settings_of_an_image_do_not_weaken_isolation(prison: Prison) -> None:
 VOLUME = 'VOLUME ["/data"]'
 
 
-def test_a_volume_of_an_image_is_a_folder_of_the_container_and_goes_with_it(
+def test_image_volume_is_removed_with_its_container(
     prison: Prison,
 ) -> None:
     volumes = prison.machine.client.volumes
@@ -313,9 +313,7 @@ def test_a_volume_of_an_image_is_a_folder_of_the_container_and_goes_with_it(
         pytest.param("EXPOSE 1-65535\nEXPOSE 1-65535/udp", marks=pytest.mark.slow),
     ],
 )
-def test_an_image_that_asks_too_much_is_refused_and_leaves_nothing(
-    prison: Prison, line: str
-) -> None:
+def test_excessive_image_is_refused_and_leaves_nothing(prison: Prison, line: str) -> None:
     prison.machine.image = prison.build(line)
     assert prison.agent.refusal() == "IMAGE_CANNOT_RUN"
     assert prison.agent.containers() == []

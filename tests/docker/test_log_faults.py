@@ -46,7 +46,7 @@ def whole_log(stack: Stack, session_id: str) -> list[int]:
 
 
 @pytest.mark.slow
-def test_a_follower_is_cut_off_with_the_agent_and_reads_it_all_again(stack: Stack) -> None:
+def test_follower_is_cut_off_with_the_agent_and_can_read_all_again(stack: Stack) -> None:
     made = stack.start(args=["--lines-per-second", "200"])
     for _ in range(3):
         with stack.client.stream("/logs", id=made["id"], follow="true") as log:

@@ -298,7 +298,7 @@ async def test_a_hundred_followers_of_one_session_take_no_thread(
 
 @pytest.mark.root
 @pytest.mark.parametrize("what", ["lines", "one-line", "bytes"])
-async def test_a_log_is_counted_as_the_engine_counts_it(
+async def test_counts_log_bytes_like_the_engine(
     engine: DockerEngine, demo_image: Image, tmp_path: Path, docker_engine: Path, what: str
 ) -> None:
     """Never less: what it has dropped was more than what we keep, and the log says so."""
@@ -315,7 +315,7 @@ async def test_a_log_is_counted_as_the_engine_counts_it(
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-async def test_a_log_that_is_too_long_is_sealed_with_a_line_that_says_so(
+async def test_seals_too_long_log_with_a_line_that_says_so(
     engine: DockerEngine, demo_image: Image, tmp_path: Path
 ) -> None:
     """With the engine's real files: more than two of them are written."""

@@ -48,7 +48,7 @@ def is_known(stack: Enrolled, session_id: str) -> bool:
     return answer.status == 200 and bool(answer.json()["status"] == "running")
 
 
-def test_a_database_is_put_back_while_sessions_play(stack: Enrolled, shell: Shell) -> None:
+def test_database_is_restored_while_sessions_play(stack: Enrolled, shell: Shell) -> None:
     places = play(stack, "before", "stopped")
     printed = shell.type(commands("Backup"))
     assert "ticket.key" in printed[-1]
@@ -73,9 +73,7 @@ def test_a_database_is_put_back_while_sessions_play(stack: Enrolled, shell: Shel
         stack.client.delete_session(session_id).expect(204)
 
 
-def test_a_database_that_is_lost_is_made_again_by_what_the_hosts_have(
-    stack: Enrolled, shell: Shell
-) -> None:
+def test_lost_database_is_rebuilt_from_the_hosts(stack: Enrolled, shell: Shell) -> None:
     places = play(stack, "one", "two")
     pids = stack.pids()
     printed = shell.type(commands("Without a backup, with the keys"))
@@ -90,7 +88,7 @@ def test_a_database_that_is_lost_is_made_again_by_what_the_hosts_have(
     stack.client.delete_session("one").expect(204)
 
 
-def test_with_nothing_left_sessions_run_on_and_can_be_ended_by_hand(
+def test_sessions_without_a_database_continue_and_can_be_ended_by_hand(
     stack: Enrolled, shell: Shell
 ) -> None:
     places = play(stack, "match-1", "match-2")

@@ -60,7 +60,7 @@ def obstacles(fleet: Fleet, name: str, **asked: Any) -> set[str]:
 
 
 @pytest.mark.parametrize(("strategy", "shares"), [("packed", [4]), ("spread", [2, 2])])
-def test_sessions_go_where_the_explanation_says(
+def test_sessions_are_placed_as_explained(
     machines: Machines, strategy: str, shares: list[int]
 ) -> None:
     # Without a latency, which may change between what is told and what is done.
@@ -100,7 +100,7 @@ def without_engine(_: Fleet, host: RemoteHost) -> Iterator[None]:
     ("trouble", "kind"),
     [(drained, "draining"), (silent, "silent"), (without_engine, "engine_unavailable")],
 )
-def test_what_is_in_the_way_is_told_and_the_session_goes_elsewhere(
+def test_obstacle_is_explained_and_the_session_placed_elsewhere(
     machines: Machines,
     trouble: Callable[[Fleet, RemoteHost], AbstractContextManager[None]],
     kind: str,
@@ -117,7 +117,7 @@ def test_what_is_in_the_way_is_told_and_the_session_goes_elsewhere(
         fleet.everything_runs_once()
 
 
-def test_a_port_that_one_host_has_free_is_had_there(machines: Machines) -> None:
+def test_session_is_placed_on_the_host_with_the_free_port(machines: Machines) -> None:
     with a_fleet(*machines) as fleet:
         first = fleet.start()
         port = udp_port_of(first)
@@ -133,7 +133,7 @@ def test_a_port_that_one_host_has_free_is_had_there(machines: Machines) -> None:
         assert int(refused.headers["retry-after"]) >= 1
 
 
-def test_no_host_is_given_more_than_it_has(machines: Machines) -> None:
+def test_hosts_are_not_overcommitted(machines: Machines) -> None:
     with a_fleet(*machines, agent={"cpu": 1}) as fleet:
         half = application("half", reservation={"cpu": 0.5, "ram": 32})
         fleet.client.post("/application", half).expect(201)
@@ -149,7 +149,7 @@ def test_no_host_is_given_more_than_it_has(machines: Machines) -> None:
             assert len(host.games()) == 2
 
 
-def test_accounts_take_turns_for_the_start_slots_of_a_host(machines: Machines) -> None:
+def test_accounts_alternate_for_the_start_slots_of_a_host(machines: Machines) -> None:
     [machine, *_], registry = machines
     with a_fleet([machine], registry, agent={"start_slots": 1}, start_timeout=60.0) as fleet:
         other = fleet.control_plane.client("other")

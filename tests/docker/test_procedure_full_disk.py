@@ -27,7 +27,7 @@ LEFT_MEBIBYTES = 4
 """What an image leaves of the disk; the agent keeps a twentieth of it free."""
 
 
-def test_room_is_made_by_removing_images(tmp_path: Path) -> None:
+def test_space_is_freed_by_removing_images(tmp_path: Path) -> None:
     with (
         small_disk(tmp_path, ENGINE_MEBIBYTES) as disk,
         a_machine_on(disk) as machine,

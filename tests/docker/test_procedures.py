@@ -66,7 +66,7 @@ def test_a_host_is_emptied(stack: Enrolled, shell: Shell) -> None:
 
 
 @SOON_LOST
-def test_a_host_that_is_lost_makes_room_for_another(stack: Enrolled, shell: Shell) -> None:
+def test_lost_host_is_replaced(stack: Enrolled, shell: Shell) -> None:
     play(stack, "match-1")
     stack.agent.kill()
     eventually(lambda: stack.status("match-1") == "dead", "its sessions are given up")

@@ -141,7 +141,7 @@ def test_it_is_ready_once_a_process_has_bound_and_not_before(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_is_bound_on_loopback_alone_is_not_ready(stack: Stack, mode: str) -> None:
+def test_binding_on_loopback_alone_is_not_ready(stack: Stack, mode: str) -> None:
     args = ["udp", "127.0.0.1", port_name(mode)]
     made = post(stack, f"binder-{mode}", args=args).expect(201).json()
     tell_to_bind(stack, made["id"])
@@ -182,7 +182,7 @@ def test_games_with_thousands_of_sockets_do_not_hold_up_their_neighbours(stack: 
 
 
 @pytest.mark.parametrize("image", [APPLICATION, f"{APPLICATION}-host"])
-def test_a_player_reaches_what_was_answered_as_ready(stack: Stack, image: str) -> None:
+def test_player_reaches_ready_session(stack: Stack, image: str) -> None:
     """The first datagram is answered: it is not sent again within its time."""
     args = ["--open-port-late", "0.7"] + (["--ports-from-env"] if image.endswith("host") else [])
     answer = post(stack, image, "wait=ready; wait=60", args=args, id=image)
@@ -214,7 +214,7 @@ def phase_count(stack: Stack, phase: str) -> float:
     return float(count)
 
 
-def test_what_is_not_ready_in_time_is_ended(stack: Stack) -> None:
+def test_session_that_is_not_ready_in_time_is_ended(stack: Stack) -> None:
     answer = post(
         stack, prefer="wait=ready; wait=1", args=["--open-port-late", "1000"], id="never"
     )
@@ -232,7 +232,7 @@ def record_pid(stack: Stack, session_id: str) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
-def test_a_restarted_agent_sees_what_is_bound_later(stack: Stack, mode: str) -> None:
+def test_restarted_agent_sees_later_binding(stack: Stack, mode: str) -> None:
     args = ["udp", "::", port_name(mode)]
     made = post(stack, f"binder-{mode}", args=args).expect(201).json()
     stack.agent.kill()

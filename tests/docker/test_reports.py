@@ -27,7 +27,7 @@ def statuses(report: dict[str, Any]) -> list[str]:
     return [moment["status"] for moment in report["timeline"]]
 
 
-def test_a_game_that_fails_tells_its_exit_code_its_log_and_what_it_used(stack: Stack) -> None:
+def test_report_of_failed_game_has_exit_code_log_and_usage(stack: Stack) -> None:
     flood = ["--flood", "0", "--flood-bytes", str(4 * MEBIBYTE)]
     made = stack.start(args=["--exit-after", "2", "--exit-code", "7", *flood])
     stack.client.get(f"/session/{made['id']}/report").expect(409)
@@ -49,7 +49,7 @@ def test_a_game_that_fails_tells_its_exit_code_its_log_and_what_it_used(stack: S
 
 
 @pytest.mark.timeout(180)
-def test_a_game_that_wants_too_much_memory_tells_so(stack: Stack) -> None:
+def test_report_of_killed_game_says_out_of_memory(stack: Stack) -> None:
     small = {"cpu": 1, "ram": 24}
     stack.client.post(
         "/application", application("small", limits=small, reservation=small)
@@ -69,7 +69,7 @@ def test_a_game_that_wants_too_much_memory_tells_so(stack: Stack) -> None:
 
 
 @pytest.mark.slow
-def test_a_crash_loop_tells_each_run_and_what_all_of_them_used(stack: Stack) -> None:
+def test_report_of_crash_loop_has_each_run_and_total_usage(stack: Stack) -> None:
     crash = ["--exit-after", "0.3", "--exit-code", "1"]
     made = stack.start(args=crash, restart=True)
     eventually(lambda: stack.record()["restart_count"] >= 2, "it is restarted")

@@ -28,7 +28,7 @@ def agent(machine: Machine) -> Iterator[PoolAgent]:
         yield agent
 
 
-def test_a_claimed_game_reads_what_it_has_become_and_the_pool_is_full_again(
+def test_claimed_game_reads_its_session_and_the_pool_is_refilled(
     agent: PoolAgent,
 ) -> None:
     agent.keep(2, claim_signal="SIGUSR1")
@@ -63,7 +63,7 @@ def test_a_standby_that_crashes_is_replaced_and_never_restarted(agent: PoolAgent
 
 
 @pytest.mark.slow
-def test_a_pool_that_cannot_stay_up_backs_off_and_says_so(agent: PoolAgent) -> None:
+def test_crashing_pool_backs_off_and_reports_it(agent: PoolAgent) -> None:
     agent.keep(1, "--crash-after", "0.2")
     eventually(lambda: any("it ended by itself" in each for each in agent.warnings), "it says so")
     begin, made = time.monotonic(), set()
@@ -78,7 +78,7 @@ def test_a_pool_that_cannot_stay_up_backs_off_and_says_so(agent: PoolAgent) -> N
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_a_newer_spec_takes_the_place_of_the_older_while_the_pool_stays_full(
+def test_newer_spec_replaces_the_older_while_the_pool_stays_full(
     agent: PoolAgent,
 ) -> None:
     agent.keep(4)
@@ -109,7 +109,7 @@ def test_a_pool_is_kept_full_while_it_is_claimed_empty(agent: PoolAgent, rounds:
 
 
 @pytest.mark.slow
-def test_what_was_claimed_before_its_directory_was_deleted_is_never_handed_out_again(
+def test_claimed_standby_is_never_reused_after_its_directory_was_deleted(
     agent: PoolAgent,
 ) -> None:
     agent.keep(1)
@@ -129,7 +129,7 @@ def test_what_was_claimed_before_its_directory_was_deleted_is_never_handed_out_a
 
 
 @pytest.mark.slow
-def test_standbys_outlast_their_agent_and_a_drain_gives_them_back(agent: PoolAgent) -> None:
+def test_standbys_survive_their_agent_and_a_drain_removes_them(agent: PoolAgent) -> None:
     agent.keep(2)
     before = {each.internal_id: each.pid for each in agent.until_ready(2)}
     agent.come_back()

@@ -103,7 +103,7 @@ def has_ended(player: ssl.SSLSocket) -> bool:
         return True
 
 
-def test_a_session_with_a_tls_port_is_played_by_tls_alone(tls_stack: TlsStack) -> None:
+def test_tls_port_accepts_tls_alone(tls_stack: TlsStack) -> None:
     stack = tls_stack.stack
     session = tls_stack.start()
     assert [(port["type"], port["container"]) for port in session["ports"]] == [
@@ -140,7 +140,7 @@ def test_a_restarted_game_is_reached_at_the_same_port(tls_stack: TlsStack) -> No
     stack.client.delete_session(session["id"]).expect(204)
 
 
-def test_another_certificate_leaves_open_connections_alone(tls_stack: TlsStack) -> None:
+def test_new_certificate_keeps_open_connections(tls_stack: TlsStack) -> None:
     session = tls_stack.start()
     eventually(lambda: serves(session), "the game is reached")
 
@@ -171,7 +171,7 @@ def test_an_agent_that_was_killed_serves_its_ports_again(tls_stack: TlsStack) ->
     stack.client.delete_session(session["id"]).expect(204)
 
 
-def test_in_the_network_of_the_host_the_game_binds_the_port_that_it_is_told(
+def test_in_host_network_the_game_binds_the_assigned_port(
     tls_stack: TlsStack,
 ) -> None:
     stack = tls_stack.stack

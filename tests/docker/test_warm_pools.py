@@ -98,7 +98,7 @@ def test_f18_of_fifty_callers_one_gets_the_last_standby(stack: Stack, rounds: Ro
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_pool_of_twenty_is_kept_full_while_one_claims_it_empty(stack: Stack) -> None:
+def test_pool_of_twenty_stays_full_while_a_caller_claims_all(stack: Stack) -> None:
     keep(stack, LARGE)
     assert len(standbys(stack)) == LARGE
     made = made_of([stack.client.post("/session", _body()) for _ in range(LARGE)])

@@ -78,7 +78,7 @@ def nothing_is_spooled(agent: Agent) -> bool:
     return True
 
 
-async def test_a_file_comes_as_a_tar_gz_and_nothing_stays(agent: Agent) -> None:
+async def test_serves_file_as_tar_gz_and_leaves_nothing(agent: Agent) -> None:
     name = await ended(agent, {"/data/save.json": b'{"level": 3}'})
     archive = await fetched(artifacts(agent), name, "/data/save.json")
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
@@ -103,12 +103,12 @@ async def test_names_begin_with_the_last_component(agent: Agent) -> None:
 
 
 @pytest.mark.parametrize("path", ["relative", "", "./x", "/nul\0", "/" + "x" * 4096])
-def test_a_path_that_no_file_can_have_is_refused(path: str) -> None:
+def test_rejects_impossible_path(path: str) -> None:
     with pytest.raises(InvalidArgumentError):
         checked_path(path)
 
 
-async def test_too_much_is_refused_before_the_first_byte(agent: Agent) -> None:
+async def test_rejects_too_large_archive_before_the_first_byte(agent: Agent) -> None:
     name = await ended(agent, {"/big": bytes(1_000_000), "/small": bytes(900_000)})
     small = artifacts(agent, limits=TarLimits(total_bytes=1_000_000))
     assert len(await fetched(small, name, "/small")) < 10_000
@@ -119,7 +119,7 @@ async def test_too_much_is_refused_before_the_first_byte(agent: Agent) -> None:
     assert nothing_is_spooled(agent)
 
 
-async def test_a_spool_that_cannot_be_written_is_told_as_such(agent: Agent) -> None:
+async def test_reports_spool_that_cannot_be_written(agent: Agent) -> None:
     name = await ended(agent, {"/x": b"x"})
     agent.records.spool_dir.rmdir()
     with pytest.raises(DiskFullError):
@@ -140,7 +140,7 @@ def send(
 
 
 @pytest.mark.parametrize("cut", [0, 512, 700, 1024, 2048 - 1])
-async def test_an_archive_that_breaks_off_is_never_passed_on(
+async def test_truncated_archive_is_never_sent(
     agent: Agent, monkeypatch: pytest.MonkeyPatch, cut: int
 ) -> None:
     whole = tar_of([Entry(b"x", content=b"x" * 10)])
@@ -153,7 +153,7 @@ async def test_an_archive_that_breaks_off_is_never_passed_on(
         await fetched(artifacts(agent), "any", "/x")
 
 
-async def test_a_path_of_which_nothing_is_left_is_not_found(
+async def test_path_without_accepted_entries_is_not_found(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def chunks(container: str) -> AsyncGenerator[bytes]:

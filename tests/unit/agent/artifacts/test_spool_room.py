@@ -44,7 +44,7 @@ async def test_readers_of_one_session_leave_room_for_others() -> None:
         pass
 
 
-async def test_a_few_are_packed_at_a_time() -> None:
+async def test_limits_archives_being_packed() -> None:
     rooms = room(packed=2)
     async with rooms.taken("a", "a") as share, rooms.taken("b", "b"):
         assert await busy(rooms, "c") == "2 of other sessions are being packed"
@@ -53,7 +53,7 @@ async def test_a_few_are_packed_at_a_time() -> None:
             pass
 
 
-async def test_those_on_their_way_are_counted() -> None:
+async def test_limits_archives_being_fetched() -> None:
     rooms = room(fetched=2)
     async with rooms.taken("a", "a") as one, rooms.taken("b", "b") as other:
         rooms.packed(one, 0)
@@ -65,7 +65,7 @@ async def test_those_on_their_way_are_counted() -> None:
     ("limits", "size"),
     [({"fetched": 8}, 0), ({"packed": 8}, None), ({"total_bytes": 800}, LARGEST)],
 )
-async def test_an_account_leaves_as_much_as_it_takes(
+async def test_account_takes_at_most_as_much_as_it_leaves(
     limits: dict[str, int], size: int | None
 ) -> None:
     """Of 8: the first has 4 while it is alone, the next 2, and there is always one for another."""
@@ -86,7 +86,7 @@ async def test_an_account_leaves_as_much_as_it_takes(
         assert "kept for others" not in await busy(rooms, "one more", "fifth")
 
 
-async def test_bytes_count_as_they_could_be_and_then_as_they_are() -> None:
+async def test_reserves_largest_size_until_packed() -> None:
     rooms = room(total_bytes=2 * LARGEST)
     async with rooms.taken("a", "a") as one, rooms.taken("b", "b") as other:
         full = "those being fetched fill the disk space that artifacts may take"
@@ -114,7 +114,7 @@ async def test_waiters_continue_when_there_is_room() -> None:
     await waiter
 
 
-async def test_one_who_gives_up_waiting_or_fails_leaves_no_trace() -> None:
+async def test_cancelled_or_failed_fetch_frees_its_room() -> None:
     rooms = room(patience=30.0)
     async with rooms.taken("a", "a"):
         waiter = asyncio.create_task(busy(rooms, "a"))

@@ -101,7 +101,7 @@ def model(entries: list[Entry]) -> list[Entry]:
 
 @settings(max_examples=300, deadline=None)
 @given(tree=trees(), pieces=st.integers(1, 3000))
-def test_hostile_trees_come_out_as_the_model_says(tree: list[Entry], pieces: int) -> None:
+def test_filters_hostile_trees_like_the_model(tree: list[Entry], pieces: int) -> None:
     found = read(filtered(tar_of(tree), pieces=pieces))
     assert found == model(tree)
     for entry in found:
@@ -110,9 +110,7 @@ def test_hostile_trees_come_out_as_the_model_says(tree: list[Entry], pieces: int
 
 @settings(max_examples=300, deadline=None)
 @given(tree=trees(), data=st.data())
-def test_a_tar_with_bytes_changed_is_refused_or_still_safe(
-    tree: list[Entry], data: st.DataObject
-) -> None:
+def test_corrupted_tar_is_rejected_or_safe(tree: list[Entry], data: st.DataObject) -> None:
     tar = bytearray(tar_of(tree))
     for _ in range(data.draw(st.integers(1, 4))):
         block = data.draw(st.integers(0, len(tar) // 512 - 1)) * 512
@@ -138,7 +136,7 @@ def test_a_tar_with_bytes_changed_is_refused_or_still_safe(
 
 @settings(max_examples=200, deadline=None)
 @given(data=st.binary(max_size=4096))
-def test_noise_is_refused(data: bytes) -> None:
+def test_rejects_noise(data: bytes) -> None:
     with pytest.raises(AgentError):
         filtered(data or b"x")
 
@@ -201,12 +199,12 @@ REFUSED: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_the_engine_does_not_write_is_refused_whole(case: str) -> None:
+def test_rejects_tar_that_the_engine_does_not_write(case: str) -> None:
     with pytest.raises(UnreadableTarError):
         filtered(REFUSED[case])
 
 
-def test_the_whole_container_begins_with_a_dot() -> None:
+def test_names_of_whole_container_begin_with_a_dot() -> None:
     tree = [folder(b"/"), folder(b"/etc"), Entry(b"/etc/x"), hard(b"/y", b"/etc/x")]
     data = filtered(tar_of(tree), root=b".")
     assert [(entry.name, entry.link) for entry in read(data)] == [
@@ -242,7 +240,7 @@ def big(size: int) -> bytes:
         (tar_of([soft(b"data", b"n" * 301)]), "bytes in a link"),
     ],
 )  # fmt: skip
-def test_more_than_the_limits_is_too_large(tar: bytes, what: str) -> None:
+def test_rejects_tar_beyond_the_limits(tar: bytes, what: str) -> None:
     with pytest.raises(ArtifactTooLargeError) as error:
         filtered(tar, limits=SMALL)
     assert error.value.what == what
@@ -257,12 +255,12 @@ def test_more_than_the_limits_is_too_large(tar: bytes, what: str) -> None:
         tar_of([soft(b"data", b"n" * 300)]),
     ],
 )
-def test_as_much_as_the_limits_passes(tar: bytes) -> None:
+def test_accepts_tar_at_the_limits(tar: bytes) -> None:
     filtered(tar, limits=SMALL)
 
 
 @pytest.mark.parametrize("size", [100_000_000, 2**31, 2**43, 2**63 - 1])
-def test_an_announced_size_is_refused_before_its_first_byte(size: int) -> None:
+def test_rejects_announced_size_before_its_first_byte(size: int) -> None:
     with pytest.raises(ArtifactTooLargeError) as error:
         TarFilter(ROOT).feed(big(size))
     assert error.value.limit == 100_000_000
@@ -279,21 +277,21 @@ LONG = f"data/{'a' * 90}"
 PREFIXED = ustar("data") + ustar(LONG) + ustar(f"{LONG}/{'b' * 90}") + bytes(1024)
 
 
-def test_a_name_in_two_fields_is_put_together_and_counted_as_it_goes_out() -> None:
+def test_joins_ustar_prefix_and_counts_the_result() -> None:
     assert read(filtered(PREFIXED))[-1].name == f"{LONG}/{'b' * 90}".encode()
     with pytest.raises(ArtifactTooLargeError) as error:
         filtered(PREFIXED, limits=TarLimits(total_bytes=len(PREFIXED)))
     assert error.value.what == "bytes"
 
 
-def test_names_and_links_of_every_length_come_out_whole() -> None:
+def test_preserves_names_and_links_of_every_length() -> None:
     for length in [*range(1, 130), *range(970, 1010), 4095]:
         root = b"n" * length
         for entry in (Entry(root), folder(root), soft(root, root)):
             assert read(filtered(tar_of([entry]), root=root)) == [entry]
 
 
-def test_a_large_file_is_passed_on_as_it_comes() -> None:
+def test_streams_large_file() -> None:
     tar = TarFilter(ROOT)
     tar.feed(big(3_000_000))
     assert [len(tar.feed(bytes(1_000_000))) for _ in range(3)] == [1_000_000] * 3
@@ -336,7 +334,7 @@ CONTENT = {
 }
 
 
-def test_gnu_tar_unpacks_it_without_a_word(archive: Path, tmp_path: Path) -> None:
+def test_gnu_tar_unpacks_it_without_warnings(archive: Path, tmp_path: Path) -> None:
     unpacked = tmp_path / "unpacked"
     unpacked.mkdir()
     done = subprocess.run(

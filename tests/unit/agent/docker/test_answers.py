@@ -58,14 +58,14 @@ def test_times(text: str, seconds: float | None) -> None:
     assert engine_time(text) == seconds
 
 
-def test_a_container_that_runs_again_tells_no_exit_code() -> None:
+def test_running_container_has_no_exit_code_of_an_earlier_run() -> None:
     found = container_of(inspected(FinishedAt="2026-11-21T04:01:06Z"), Process(42, 7))
     assert found.status is ContainerStatus.RUNNING
     assert found.exit_code is None
 
 
 @pytest.mark.parametrize("status", ["exited", "dead", "removing"])
-def test_an_ended_container(status: str) -> None:
+def test_parses_ended_container(status: str) -> None:
     state = {"Status": status, "Pid": 0, "ExitCode": 137, "OOMKilled": True}
     found = container_of(inspected(**state, FinishedAt="2026-11-21T04:01:07Z"), None)
     assert found.status is ContainerStatus.ENDED is status_of(status)
@@ -73,7 +73,7 @@ def test_an_ended_container(status: str) -> None:
     assert found.end_time is not None
 
 
-def test_a_listing_alone() -> None:
+def test_parses_listing_entry() -> None:
     entry = {
         "Id": "abc",
         "Names": ["/tiltyard-x"],
@@ -131,7 +131,7 @@ def frame(kind: int, payload: bytes, time: bytes = TIME) -> bytes:
     st.lists(st.tuples(st.integers(1, 2), st.binary(max_size=40)), max_size=8),
     st.lists(st.integers(1, 60), min_size=1, max_size=10),
 )
-def test_frames_come_apart_whatever_the_pieces(
+def test_splits_frames_that_arrive_in_any_pieces(
     frames: list[tuple[int, bytes]], sizes: list[int]
 ) -> None:
     stream = b"".join(frame(kind, payload) for kind, payload in frames)
@@ -155,7 +155,7 @@ def test_frames_come_apart_whatever_the_pieces(
         (b"end", [b"end"]),
     ],
 )
-def test_a_long_line_has_its_newline(line: bytes, frames: list[bytes]) -> None:
+def test_restores_newline_after_long_line(line: bytes, frames: list[bytes]) -> None:
     """As the driver `local` of 20.10.24 tells them; that of other engines keeps the newline."""
     stream = b"".join(frame(1, payload) + frame(2, b"!\n") for payload in frames)
     told = [piece for piece in Demultiplexer().feed(stream) if piece.stream == 1]
@@ -164,7 +164,7 @@ def test_a_long_line_has_its_newline(line: bytes, frames: list[bytes]) -> None:
     assert [piece.ends_line for piece in told] == [False] * (len(frames) - 1) + [True]
 
 
-def test_the_engines_own_words_are_no_part_of_the_log() -> None:
+def test_engine_messages_are_not_part_of_the_log() -> None:
     demultiplexer = Demultiplexer()
     stream = frame(1, b"a") + frame(3, b"Error grabbing logs: unexpected EOF\n") + frame(2, b"b")
     assert [piece.data for piece in demultiplexer.feed(stream)] == [b"a", b"b"]
@@ -174,7 +174,7 @@ def test_the_engines_own_words_are_no_part_of_the_log() -> None:
 @pytest.mark.parametrize(
     "stream", [b"hello wo", b"\4\0\0\0\0\0\0\1", b"\1\0\0\0\0\x10\0\1", frame(1, b"", b"now")]
 )
-def test_what_is_no_frame_is_refused(stream: bytes) -> None:
+def test_rejects_malformed_frames(stream: bytes) -> None:
     with pytest.raises(ValueError, match="frame"):
         Demultiplexer().feed(stream)
 
@@ -199,7 +199,7 @@ def test_steps_of_a_pull_add_up() -> None:
     assert told[-1] == PullProgress(layers=2, layers_done=2, received_bytes=5)
 
 
-def test_a_live_process_and_none() -> None:
+def test_live_process_is_none_for_a_zombie() -> None:
     me = live_process(os.getpid())
     assert me is not None
     assert me.start_ticks > 0

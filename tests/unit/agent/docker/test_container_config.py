@@ -126,7 +126,7 @@ def test_an_unknown_limit_of_open_files_is_not_sent() -> None:
     assert made(SPEC, nofile=None) == golden(Ulimits=[{"Name": "core", "Soft": 0, "Hard": 0}])
 
 
-def test_an_engine_that_can_bounds_the_layer_above_the_limit() -> None:
+def test_layer_quota_is_above_the_disk_limit() -> None:
     assert made(replace(SPEC, disk_bytes=2**30)) == GOLDEN
     for limit, size in ((2**20, 2**20 + 2**26), (2**30, 2**30 + 2**27)):
         body = made(replace(SPEC, disk_bytes=limit), has_layer_quota=True)
@@ -134,14 +134,14 @@ def test_an_engine_that_can_bounds_the_layer_above_the_limit() -> None:
     assert made(SPEC, has_layer_quota=True) == GOLDEN
 
 
-def test_without_arguments_the_image_decides() -> None:
+def test_without_arguments_the_command_of_the_image_applies() -> None:
     assert made(replace(SPEC, args=())) == GOLDEN | {"Cmd": None}
 
 
 @pytest.mark.parametrize(
     ("limit", "sent"), [(8 * 10**9, 4 * 10**9), (10**9, 10**9), (1, 10**7), (0, 0)]
 )
-def test_cores_are_kept_to_what_the_machine_can_give(limit: int, sent: int) -> None:
+def test_clamps_cpu_limit_to_the_machine(limit: int, sent: int) -> None:
     spec = replace(SPEC, limits=replace(SPEC.limits, nano_cpus=limit))
     assert made(spec) == golden(NanoCpus=sent)
 
@@ -149,7 +149,7 @@ def test_cores_are_kept_to_what_the_machine_can_give(limit: int, sent: int) -> N
 @pytest.mark.parametrize(
     ("reserved", "shares"), [(0, 2), (10**6, 2), (2 * 10**9, 2048), (10**13, 2**18)]
 )
-def test_the_weight_is_that_of_the_reservation(reserved: int, shares: int) -> None:
+def test_cpu_shares_follow_the_reservation(reserved: int, shares: int) -> None:
     spec = replace(SPEC, reservation=replace(SPEC.reservation, nano_cpus=reserved))
     assert made(spec) == golden(CpuShares=shares)
 
@@ -162,7 +162,7 @@ def test_the_weight_is_that_of_the_reservation(reserved: int, shares: int) -> No
         (64 * MEBIBYTE, 0, (0, 64 * MEBIBYTE)),
     ],
 )
-def test_swap_is_never_added_and_no_more_is_reserved_than_allowed(
+def test_adds_no_swap_and_caps_reservation_at_the_limit(
     reserved: int, limit: int, sent: tuple[int, int]
 ) -> None:
     spec = replace(
@@ -185,7 +185,7 @@ TYPICAL: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("settings", [{}, {"Volumes": None}, TYPICAL])
-def test_images_in_use_may_run(settings: dict[str, Any]) -> None:
+def test_accepts_settings_of_common_images(settings: dict[str, Any]) -> None:
     assert why_refused(settings) is None
 
 
@@ -204,7 +204,7 @@ def test_images_in_use_may_run(settings: dict[str, Any]) -> None:
         ({"Volumes": {"": {}}}, '""'),
     ],
 )
-def test_an_image_that_brings_too_much_is_refused(settings: dict[str, Any], named: str) -> None:
+def test_refuses_image_with_excessive_settings(settings: dict[str, Any], named: str) -> None:
     cause = why_refused(settings)
     assert cause is not None
     assert named in cause
@@ -226,14 +226,14 @@ class Engine:
 
 
 @pytest.mark.parametrize(("image", "looks"), [("game@sha256:1", 1), ("game:v1", 2)])
-def test_an_image_that_may_run_is_looked_into_once(image: str, looks: int) -> None:
+def test_inspects_accepted_image_once(image: str, looks: int) -> None:
     engine, fit = Engine(TYPICAL), set[str]()
     for name in ("first", "second"):
         assert sdk.create(cast("Any", engine), {"Image": image}, name, fit) == name
     assert engine.looks == looks
 
 
-def test_an_image_that_is_refused_stays_so() -> None:
+def test_refused_image_stays_refused() -> None:
     engine, fit = Engine({"Volumes": {"/": {}}}), set[str]()
     for _ in range(2):
         with pytest.raises(ImageCannotRunError):
@@ -263,7 +263,7 @@ EXT4 = "93 90 8:4 / /var/lib/docker/overlay2 rw,relatime - ext4 /dev/sdd rw,prjq
         (None, [ROOT, QUOTAS], False),
     ],
 )
-def test_follows_the_driver_and_the_mount(
+def test_layer_quota_depends_on_driver_and_mount(
     driver: str | None, mounts: list[str], expected: bool
 ) -> None:
     info = {"Driver": driver, "DockerRootDir": "/var/lib/docker"}

@@ -80,7 +80,7 @@ def me() -> Process:
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_a_failure_of_the_engine_is_an_error_and_is_counted_and_timed_once(
+async def test_engine_failure_is_raised_and_measured_once(
     script: ScriptedEngine, engine: DockerEngine, call: str
 ) -> None:
     what, ask = CALLS[call]
@@ -95,7 +95,7 @@ async def test_a_failure_of_the_engine_is_an_error_and_is_counted_and_timed_once
 
 
 @pytest.mark.parametrize("call", CHANGES)
-async def test_an_engine_that_hangs_leaves_the_outcome_unknown(
+async def test_hanging_engine_leaves_the_outcome_unknown(
     script: ScriptedEngine, call: str
 ) -> None:
     what, ask = CHANGES[call]
@@ -110,14 +110,14 @@ async def test_an_engine_that_hangs_leaves_the_outcome_unknown(
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_no_socket_means_no_engine(tmp_path: Path, call: str) -> None:
+async def test_missing_socket_means_unavailable_engine(tmp_path: Path, call: str) -> None:
     script = ScriptedEngine(tmp_path)
     async with an_engine(script) as engine:
         with pytest.raises(EngineUnavailableError, match="No such file"):
             await CALLS[call][1](engine)
 
 
-async def test_nobody_behind_the_socket_means_no_engine(tmp_path: Path) -> None:
+async def test_socket_without_listener_means_unavailable_engine(tmp_path: Path) -> None:
     script = ScriptedEngine(tmp_path)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(script.socket))
@@ -150,7 +150,7 @@ async def test_an_answer_that_cannot_be_read(
             await ask(engine)
 
 
-async def test_starts_that_hang_keep_nobody_from_killing(
+async def test_hanging_starts_do_not_block_kill(
     script: ScriptedEngine, engine: DockerEngine
 ) -> None:
     names = [f"c{number}" for number in range(GENERAL_THREADS)]
@@ -180,7 +180,7 @@ async def test_one_call_at_a_time_for_a_container(
     assert script.seen["POST /containers/x/kill"] == 1
 
 
-async def test_a_cancelled_wait_leaves_the_call_its_turn(
+async def test_cancelled_call_keeps_its_slot_until_it_ends(
     script: ScriptedEngine, engine: DockerEngine
 ) -> None:
     startable(script, "x")
@@ -203,7 +203,7 @@ async def test_a_cancelled_wait_leaves_the_call_its_turn(
     assert script.seen["POST /containers/x/kill"] == 0
 
 
-async def test_waiting_for_a_turn_has_a_deadline(script: ScriptedEngine) -> None:
+async def test_waiting_for_a_slot_has_a_deadline(script: ScriptedEngine) -> None:
     startable(script, "x")
     timeouts = Timeouts(kill=0.1)
     async with an_engine(script, timeouts) as engine:
@@ -231,7 +231,7 @@ async def test_an_engine_that_comes_back_is_queried_again(tmp_path: Path) -> Non
             assert script.seen["GET /version"] == asked + 1
 
 
-async def test_many_who_ask_first_share_one_search(
+async def test_concurrent_first_calls_share_one_query(
     script: ScriptedEngine, engine: DockerEngine
 ) -> None:
     await asyncio.gather(*(engine.remove(f"c{n}") for n in range(2 * KEPT_THREADS)))
@@ -246,7 +246,7 @@ async def test_an_engine_that_is_too_old_is_refused(
         await engine.info()
 
 
-async def test_a_network_of_our_own_where_containers_reach_each_other(
+async def test_creates_network_if_the_default_bridge_does_not_isolate(
     script: ScriptedEngine, engine: DockerEngine
 ) -> None:
     bodies: list[Any] = []
@@ -301,9 +301,7 @@ async def test_a_connection_that_the_engine_closed_is_not_used_again(tmp_path: P
                 assert (await engine.inspect("x")).container == "abc"
 
 
-async def test_a_removal_under_way_is_waited_for(
-    script: ScriptedEngine, engine: DockerEngine
-) -> None:
+async def test_waits_for_concurrent_removal(script: ScriptedEngine, engine: DockerEngine) -> None:
     script.answer(
         "DELETE /containers/x", refuses(409, "removal of container x is already in progress")
     )
@@ -341,7 +339,7 @@ async def test_one_bad_container_does_not_hide_the_others(
     assert found["bad"].has_lost_process  # its end is confirmed by inspect
 
 
-async def test_a_list_asks_about_a_running_container_once_in_a_run(
+async def test_list_inspects_running_container_once_per_run(
     script: ScriptedEngine, engine: DockerEngine, me: Process
 ) -> None:
     script.answer("GET /containers/json", says([listed("abc", "running")]))
@@ -352,7 +350,7 @@ async def test_a_list_asks_about_a_running_container_once_in_a_run(
     assert script.seen["GET /containers/abc/json"] == 1
 
 
-async def test_running_without_a_process_is_told_as_such(
+async def test_describes_running_container_without_process(
     script: ScriptedEngine, engine: DockerEngine
 ) -> None:
     script.answer("GET /containers/json", says([listed("abc", "running")]))

@@ -101,7 +101,7 @@ NO_DIRECTORY = Call("archive", container="tiltyard-x", path="/not a directory")
         (Call("info"), 500, "", EngineError("info", "")),
     ],
 )
-def test_an_answer_means(call: Call, status: int, message: str, error: AgentError) -> None:
+def test_converts_error_answers(call: Call, status: int, message: str, error: AgentError) -> None:
     found = error_of_answer(call, status, f"{message}\n")
     assert type(found) is type(error)
     if not isinstance(error, EngineError | DiskFullError):
@@ -132,12 +132,12 @@ def test_an_answer_means(call: Call, status: int, message: str, error: AgentErro
         ("failed to register layer: Error processing tar file(exit status 1)", EngineError),
     ],
 )
-def test_a_failed_pull_means(message: str, kind: type[AgentError]) -> None:
+def test_converts_failed_pulls(message: str, kind: type[AgentError]) -> None:
     assert type(error_of_pull(IMAGE, message)) is kind
 
 
 @pytest.mark.parametrize("told", ["pulling {image}: EOF", 'Get "https://{url}": EOF'])
-def test_what_callers_named_is_no_reason(told: str) -> None:
+def test_ignores_image_name_in_message(told: str) -> None:
     image = f"registry.test/timeout/unauthorized@sha256:{'a' * 64}"
     url = "registry.test/v2/timeout/unauthorized/manifests/sha256:aa"
     assert (
@@ -145,13 +145,13 @@ def test_what_callers_named_is_no_reason(told: str) -> None:
     )
 
 
-def test_long_sentences_are_cut() -> None:
+def test_truncates_long_messages() -> None:
     error = error_of_answer(Call("info"), 500, "x" * 10_000)
     assert isinstance(error, EngineError)
     assert len(error.cause) < 400
 
 
-def test_what_is_already_so() -> None:
+def test_detects_desired_state_in_error() -> None:
     kill, remove = Call("kill", container="x"), Call("remove", container="x")
     assert already_so(kill, 409, "Cannot kill container: x: Container 0ff is not running")
     assert not already_so(kill, 404, "Cannot kill container: x: No such container: x")

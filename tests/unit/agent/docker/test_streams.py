@@ -59,7 +59,7 @@ async def test_an_engine_that_vanishes_ends_a_stream_with_an_error(
 
 
 @pytest.mark.parametrize("stream", ["logs", "events"])
-async def test_what_waits_may_be_silent_for_ever(script: ScriptedEngine, stream: str) -> None:
+async def test_waiting_streams_have_no_timeout(script: ScriptedEngine, stream: str) -> None:
     what, ask = STREAMS[stream]
     more = asyncio.Event()
     script.answer(what, streams(FIRST_PIECE[stream], forever=more))
@@ -78,7 +78,7 @@ async def test_what_waits_may_be_silent_for_ever(script: ScriptedEngine, stream:
     ("stream", "error"),
     [("archive", EngineTimeoutError("archive")), ("pull", RegistryTimeoutError(IMAGE))],
 )
-async def test_silence_where_something_is_to_come(
+async def test_stalled_archive_or_pull_times_out(
     script: ScriptedEngine, stream: str, error: AgentError, *, begun: bool
 ) -> None:
     what, ask = STREAMS[stream]
@@ -91,7 +91,7 @@ async def test_silence_where_something_is_to_come(
     assert str(raised.value) == str(error)
 
 
-async def test_a_readers_own_time_out_is_its_own(
+async def test_timeout_of_the_reader_is_not_converted(
     script: ScriptedEngine, engine: DockerEngine
 ) -> None:
     script.answer("GET /events", streams(FIRST_PIECE["events"]))
@@ -101,7 +101,7 @@ async def test_a_readers_own_time_out_is_its_own(
             raise TimeoutError
 
 
-async def test_a_log_is_let_go_of_in_time_by_a_reader_who_stalls(
+async def test_log_of_a_stalled_reader_is_closed_in_time(
     script: ScriptedEngine, engine: DockerEngine
 ) -> None:
     silent = asyncio.Event()
@@ -116,7 +116,7 @@ async def test_a_log_is_let_go_of_in_time_by_a_reader_who_stalls(
             await anext(answer)
 
 
-async def test_lines_that_come_one_by_one_are_taken_together(
+async def test_batches_log_lines(
     script: ScriptedEngine, engine: DockerEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent.docker.streams.GATHER_SECONDS", 1.0)
@@ -125,7 +125,7 @@ async def test_lines_that_come_one_by_one_are_taken_together(
         assert [len(pieces) async for pieces in answer] == [100]
 
 
-async def test_a_log_that_the_engine_cannot_read_to_its_end(
+async def test_error_of_the_engine_within_a_log_is_raised(
     script: ScriptedEngine, engine: DockerEngine
 ) -> None:
     words = b"Error grabbing logs: unexpected EOF"
@@ -147,7 +147,7 @@ async def test_a_log_that_the_engine_cannot_read_to_its_end(
         ("events", b'{"Actor": {}}\n', EngineError),
     ],
 )
-async def test_a_stream_that_cannot_be_read(
+async def test_malformed_stream_is_an_error(
     script: ScriptedEngine,
     engine: DockerEngine,
     stream: str,
@@ -169,7 +169,7 @@ async def test_a_stream_that_cannot_be_read(
         (200, "received unexpected HTTP status: 502 Bad Gateway", RegistryUnavailableError),
     ],
 )
-async def test_a_pull_that_fails_at_once_or_on_its_way(
+async def test_converts_pull_failure_in_status_or_stream(
     script: ScriptedEngine,
     engine: DockerEngine,
     status: int,

@@ -73,7 +73,7 @@ async def test_a_caller_that_leaves_does_not_end_the_pull(
     assert pulls(engine) == 1
 
 
-async def test_a_failed_pull_is_told_to_all_and_the_next_is_clean(
+async def test_failed_pull_is_reported_to_all_and_the_next_is_clean(
     engine: FakeEngine, images: Images
 ) -> None:
     for error in (RegistryTimeoutError("x"), RegistryUnavailableError("x", "500")):
@@ -88,7 +88,7 @@ async def test_a_failed_pull_is_told_to_all_and_the_next_is_clean(
     await pulled(images, reference("a"))
 
 
-async def test_a_few_pulls_at_a_time(engine: FakeEngine, images: Images) -> None:
+async def test_limits_concurrent_pulls(engine: FakeEngine, images: Images) -> None:
     engine.hold("pull")
     callers = [asyncio.create_task(pulled(images, reference(digit))) for digit in "abcdef"]
     for _ in range(50):
@@ -99,7 +99,7 @@ async def test_a_few_pulls_at_a_time(engine: FakeEngine, images: Images) -> None
     assert len(images.here) == 6
 
 
-async def test_a_pull_that_waits_for_others_says_so(
+async def test_queued_pull_reports_that_it_waits(
     engine: FakeEngine, images: Images, caplog: pytest.LogCaptureFixture
 ) -> None:
     engine.hold("pull")
@@ -133,16 +133,14 @@ async def test_a_pull_that_ends_without_its_image_is_a_failure(
     await pulled(images, reference("a"))
 
 
-async def test_an_image_that_somebody_removed_is_pulled_again(
-    engine: FakeEngine, images: Images
-) -> None:
+async def test_removed_image_is_pulled_again(engine: FakeEngine, images: Images) -> None:
     await pulled(images, reference("a"))
     await engine.remove_image(reference("a"))
     await pulled(images, reference("a"))
     assert pulls(engine) == 2
 
 
-async def test_a_pull_that_takes_too_long_gives_its_slot_back(engine: FakeEngine) -> None:
+async def test_timeout_of_a_pull_frees_its_slot(engine: FakeEngine) -> None:
     images = Images(engine, Feed(), pull_timeout=0.01)
     engine.hold("pull")
     for digit in "abc":
@@ -165,7 +163,7 @@ async def test_an_image_is_not_removed_while_it_is_pulled(
     assert reference("a") not in images.here
 
 
-async def test_only_registries_of_the_policy_are_asked(engine: FakeEngine) -> None:
+async def test_pulls_only_from_registries_of_the_policy(engine: FakeEngine) -> None:
     images = Images(engine, Feed(), Policy(allowed_registries=("ghcr.io",)))
     with pytest.raises(NotAllowedError):
         await pulled(images, reference("a"))
@@ -195,7 +193,7 @@ def test_the_longest_reference_is_what_a_control_plane_can_enable() -> None:
         ("r:65536", r"not host\[:port\]"),
     ],
 )
-def test_no_reference_means_another_registry(registry: str, told: str) -> None:
+def test_rejects_ambiguous_registry(registry: str, told: str) -> None:
     with pytest.raises(InvalidArgumentError, match=told) as refused:
         checked_reference(f"{registry}/evil@{DIGEST}")
     assert f"'{registry}'" in str(refused.value)

@@ -28,7 +28,7 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def test_version_1_counts_each_controller_in_a_folder_of_its_own(tmp_path: Path) -> None:
+def test_cgroup_v1_has_a_folder_per_controller(tmp_path: Path) -> None:
     write(tmp_path / "cpuacct/docker" / ID / "cpuacct.usage", "2500000000\n")
     memory = tmp_path / "memory/docker" / ID
     write(memory / "memory.max_usage_in_bytes", "4096\n")
@@ -36,7 +36,7 @@ def test_version_1_counts_each_controller_in_a_folder_of_its_own(tmp_path: Path)
     assert counters_of(V1, tmp_path).read() == Usage(2.5, 4096, 3)
 
 
-def test_version_2_counts_all_in_one_folder(tmp_path: Path) -> None:
+def test_cgroup_v2_has_one_folder(tmp_path: Path) -> None:
     folder = tmp_path / f"system.slice/docker-{ID}.scope"
     write(folder / "cpu.stat", STAT)
     write(folder / "memory.peak", "8192\n")
@@ -44,7 +44,7 @@ def test_version_2_counts_all_in_one_folder(tmp_path: Path) -> None:
     assert counters_of(V2, tmp_path).read() == Usage(1.5, 8192, 1)
 
 
-def test_a_machine_with_both_has_each_controller_in_one_of_them(tmp_path: Path) -> None:
+def test_hybrid_cgroups_have_each_controller_in_one_version(tmp_path: Path) -> None:
     write(tmp_path / "memory/docker" / ID / "memory.max_usage_in_bytes", "4096\n")
     write(tmp_path / "docker" / ID / "cpu.stat", STAT)
     groups = f"5:memory:/docker/{ID}\n0::/docker/{ID}\n"
@@ -52,12 +52,12 @@ def test_a_machine_with_both_has_each_controller_in_one_of_them(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("groups", [V1, V2, "", "0::/\n", "5:memory:/\n2:cpuacct:/\n"])
-def test_what_is_not_there_is_not_known(tmp_path: Path, groups: str) -> None:
+def test_missing_counter_is_none(tmp_path: Path, groups: str) -> None:
     assert counters_of(groups, tmp_path).read() == Usage()
 
 
 @pytest.mark.parametrize("groups", ["0::/\n", "5:memory:/\n2:cpuacct:/\n"])
-def test_what_the_machine_uses_is_not_a_containers(tmp_path: Path, groups: str) -> None:
+def test_ignores_root_group(tmp_path: Path, groups: str) -> None:
     for path in ("cpu.stat", "memory.peak"):
         write(tmp_path / path, STAT)
     write(tmp_path / "cpuacct/cpuacct.usage", "2500000000\n")
@@ -66,14 +66,14 @@ def test_what_the_machine_uses_is_not_a_containers(tmp_path: Path, groups: str) 
 
 
 @pytest.mark.parametrize("text", ["", "max\n", "usage_usec\n", "user_usec 1\n", "\xff"])
-def test_what_is_no_number_is_not_known(tmp_path: Path, text: str) -> None:
+def test_malformed_counter_is_none(tmp_path: Path, text: str) -> None:
     folder = tmp_path / f"system.slice/docker-{ID}.scope"
     write(folder / "cpu.stat", text)
     write(folder / "memory.peak", text)
     assert counters_of(V2, tmp_path).read() == Usage()
 
 
-def test_a_process_that_is_gone_or_another_by_now_has_nothing_to_read() -> None:
+def test_ended_or_replaced_process_has_no_counters() -> None:
     assert find_counters(Process(2**22 + 1, 1)) is None
     assert find_counters(Process(1, -1)) is None
 
@@ -96,7 +96,7 @@ async def meter(clock: FakeClock, cgroups: FakeCgroups) -> AsyncIterator[UsageMe
     await made.close()
 
 
-async def test_all_are_read_every_five_seconds_by_one_task(
+async def test_reads_all_runs_every_five_seconds_in_one_task(
     meter: UsageMeter, cgroups: FakeCgroups, clock: FakeClock
 ) -> None:
     tasks = len(asyncio.all_tasks())
@@ -113,9 +113,7 @@ async def test_all_are_read_every_five_seconds_by_one_task(
     assert await meter.read(TWO, last=True) == Usage(200, 1)
 
 
-async def test_a_run_that_was_watched_but_for_a_moment_is_known(
-    meter: UsageMeter, cgroups: FakeCgroups
-) -> None:
+async def test_run_that_ends_at_once_has_a_sample(meter: UsageMeter, cgroups: FakeCgroups) -> None:
     cgroups.use(ONE, cpu_seconds=0.1, memory_bytes=1)
     await meter.watch(ONE)
     cgroups.remove(ONE)
@@ -148,9 +146,7 @@ async def test_a_run_is_read_once_more_at_its_end_and_then_forgotten(
     assert await meter.read(ONE, last=True) == Usage()
 
 
-async def test_a_number_that_falls_is_not_believed(
-    meter: UsageMeter, cgroups: FakeCgroups
-) -> None:
+async def test_ignores_decreasing_counter(meter: UsageMeter, cgroups: FakeCgroups) -> None:
     await meter.watch(ONE)
     cgroups.use(ONE, cpu_seconds=3, memory_bytes=5)
     await meter.read(ONE)

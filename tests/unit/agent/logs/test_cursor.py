@@ -33,7 +33,7 @@ def a_cursor(log: Sequence[LogPiece]) -> Cursor:
     return cursor
 
 
-def test_behind_a_gap_everything_is_new_but_the_rest_of_a_cut_line() -> None:
+def test_after_a_gap_only_the_rest_of_a_cut_line_is_skipped() -> None:
     begun = a_line(2, pieces=9)
     cursor = a_cursor([*lines(1), *begun[:3]])
     cursor.seek()
@@ -55,7 +55,7 @@ def test_an_answer_that_restarts_is_read_once() -> None:
     assert cursor.take(lines(1, 2, 3, 4)) == lines(4)
 
 
-def test_a_log_that_is_one_line_so_far_is_found_by_its_beginning() -> None:
+def test_finds_position_in_first_unfinished_line() -> None:
     line = a_line(1, pieces=5)
     cursor = a_cursor(line[:2])
     assert not cursor.has_mark
@@ -67,7 +67,7 @@ def test_a_log_that_is_one_line_so_far_is_found_by_its_beginning() -> None:
     assert not cursor.found
 
 
-def test_a_stream_that_begins_elsewhere_than_the_log_is_not_gone_through() -> None:
+def test_gives_up_on_stream_that_does_not_begin_with_the_log() -> None:
     cursor = a_cursor(lines(1, 2))
     cursor.seek(from_first=True)
     assert cursor.take(lines(3, 4)) == []
@@ -76,7 +76,7 @@ def test_a_stream_that_begins_elsewhere_than_the_log_is_not_gone_through() -> No
     assert cursor.take(lines(1, 2, 3)) == lines(3)
 
 
-def test_a_whole_log_that_begins_behind_the_place_is_not_gone_through() -> None:
+def test_gives_up_on_whole_log_that_begins_after_the_position() -> None:
     cursor = a_cursor(lines(1, 2))
     cursor.seek(whole=True)
     assert cursor.take(lines(3)) == []
@@ -87,7 +87,7 @@ def test_a_whole_log_that_begins_behind_the_place_is_not_gone_through() -> None:
     assert cursor.take(lines(1, 2, 3, 4)) == lines(4)
 
 
-def test_an_answer_is_taken_the_same_in_whatever_parts_it_arrives() -> None:
+def test_result_does_not_depend_on_chunks() -> None:
     answer = [*lines(1, 2, 3), *a_line(4, stream=2, pieces=3), *lines(5, 6), *lines(1, 2, 7)]
     for width in range(1, len(answer) + 1):
         cursor = a_cursor(lines(1, 2))

@@ -28,7 +28,7 @@ async def whole(agent: Agent, internal_id: str, *, follow: bool = False) -> byte
     return b"".join([chunk async for chunk in chunks])
 
 
-async def test_what_was_written_so_far_is_read(agent: Agent) -> None:
+async def test_reads_output_so_far(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     assert await whole(agent, session.internal_id) == b""
     agent.engine.write_log(f"tiltyard-{session.internal_id}", b"one\n\xff\x00two\n")
@@ -46,7 +46,7 @@ async def test_chunks_are_bounded(agent: Agent) -> None:
     assert b"".join(chunks) == line
 
 
-async def test_a_follower_stays_through_restarts_without_gap_or_double(agent: Agent) -> None:
+async def test_follower_has_no_gap_or_duplicate_across_restarts(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     name, life = f"tiltyard-{session.internal_id}", agent.sessions.life(session.internal_id)
     agent.engine.write_log(name, b"1\n")
@@ -72,7 +72,7 @@ async def test_an_ended_session_is_read_from_the_sealed_file(agent: Agent) -> No
     assert await whole(agent, session.internal_id, follow=True) == b"1\n"
 
 
-async def test_a_log_that_nobody_kept_is_gone(agent: Agent) -> None:
+async def test_log_of_removed_container_is_gone(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     life = agent.sessions.life(session.internal_id)
     await agent.engine.remove(f"tiltyard-{session.internal_id}")
@@ -146,7 +146,7 @@ async def test_f32_what_a_follower_came_too_late_for_is_marked_by_one_line(agent
     assert seen == b"1\n" + MISSING + b"3\n" + b"4" * 20_000 + b"\n" + MISSING + b"6\n"
 
 
-async def test_a_follower_outlasts_an_engine_that_goes_away(agent: Agent) -> None:
+async def test_follower_survives_unavailable_engine(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     name = f"tiltyard-{session.internal_id}"
     agent.engine.write_log(name, b"1\n")
@@ -165,7 +165,7 @@ ROTATED = EngineError("logs", "unexpected number of bytes read from log message 
 """What 26.1.5 says within a log while it begins a new file."""
 
 
-async def test_a_log_that_fails_within_is_read_on_behind_the_last_complete_line(
+async def test_resumes_failed_log_after_the_last_complete_line(
     agent: Agent,
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
@@ -192,9 +192,7 @@ async def test_a_log_that_fails_within_is_read_on_behind_the_last_complete_line(
 
 
 @pytest.mark.parametrize("follow", [False, True])
-async def test_a_log_that_always_fails_at_one_place_is_an_error_in_the_end(
-    agent: Agent, *, follow: bool
-) -> None:
+async def test_log_that_keeps_failing_is_an_error(agent: Agent, *, follow: bool) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     name = f"tiltyard-{session.internal_id}"
     agent.engine.write_log(name, b"1\n2\n")
@@ -205,7 +203,7 @@ async def test_a_log_that_always_fails_at_one_place_is_an_error_in_the_end(
         await reader
 
 
-async def test_an_engine_that_is_away_at_first_is_an_error(agent: Agent) -> None:
+async def test_engine_unavailable_at_first_is_an_error(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     agent.engine.unavailable = True
     for follow in (False, True):

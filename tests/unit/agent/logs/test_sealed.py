@@ -46,7 +46,7 @@ def test_a_log_within_the_bound_is_kept_byte_for_byte(log: SealedLog, place: Pat
 
 
 @pytest.mark.parametrize("times", [1.01, 1.5, 4])
-def test_the_newest_whole_lines_of_a_longer_one_are_kept(
+def test_keeps_newest_whole_lines_of_a_longer_log(
     log: SealedLog, place: Path, times: float
 ) -> None:
     pieces = numbered(round(times * KEPT / 132))
@@ -60,7 +60,7 @@ def test_the_newest_whole_lines_of_a_longer_one_are_kept(
     assert 0.65 * KEPT <= place.stat().st_size <= KEPT
 
 
-def test_a_line_without_an_end_is_cut_somewhere(log: SealedLog, place: Path) -> None:
+def test_cuts_endless_line_anywhere(log: SealedLog, place: Path) -> None:
     fill(log, [LogPiece(1, b"1", b"x" * 16384, i == 0, ends_line=False) for i in range(200)])
     log.finish()
     first, rest = place.read_bytes().split(b"\n", 1)
@@ -70,7 +70,7 @@ def test_a_line_without_an_end_is_cut_somewhere(log: SealedLog, place: Path) -> 
 
 
 @pytest.mark.parametrize("begin", [lambda log: log.add(numbered(9)), lambda _: None])
-def test_what_is_not_finished_leaves_nothing(
+def test_unfinished_log_leaves_nothing(
     log: SealedLog, place: Path, begin: Callable[[SealedLog], None]
 ) -> None:
     begin(log)

@@ -1,6 +1,4 @@
-"""What is forgotten: ended sessions, ended tokens, old lines of the audit, and what is left of
-accounts whose removal broke off. Once an hour.
-"""
+"""Hourly removal of old rows: sessions, tokens, audit lines, partly removed accounts."""
 
 from controlplane.domain.errors import StoreError
 from controlplane.settings.model import Config
@@ -17,11 +15,11 @@ INTERVAL = 3600.0
 DAY = 86_400.0
 
 ENDED_TOKENS_KEPT = 7 * DAY
-"""For how long operators see a token that was revoked or has expired."""
+"""Seconds that operators see a revoked or expired token."""
 
 
 class Upkeep:
-    """Forgets what is old, each kind for itself: what fails is tried again in the next round."""
+    """Removes old rows of each kind; what fails is retried in the next round."""
 
     def __init__(self, store: Store, config: Config, clock: Clock) -> None:
         self._store = store
@@ -36,13 +34,13 @@ class Upkeep:
         }
 
     async def run(self) -> None:
-        """Forget now and once an hour, until cancelled."""
+        """Remove now and once an hour, until cancelled."""
         while True:
             await self.forget()
             await self._clock.sleep(INTERVAL)
 
     async def forget(self) -> None:
-        """Forget what is old now, a portion after the other, so that others come in between."""
+        """Remove old rows in portions, so that other transactions run in between."""
         now = self._clock.time()
         for what, (remove, kept) in self._kinds.items():
             try:

@@ -1,4 +1,4 @@
-"""One call that has a host start a session or hand out a standby, and what came of it."""
+"""One start or claim call to a host, and its outcome."""
 
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ REFUSED_BY_ADMISSION = LACK_OF_ROOM | {
     ErrorReason.ENGINE_UNAVAILABLE,
     ErrorReason.NOT_ALLOWED,
 }
-"""The agent answered before it began: nothing is left of the attempt."""
+"""The agent refused before it began: the attempt left nothing."""
 
 NOTHING_CLAIMED = frozenset(
     {
@@ -52,19 +52,19 @@ class Confirmed:
 
     session: HostSession
     is_to_stop: bool
-    """Its caller has asked for its end meanwhile, and it is being stopped."""
+    """A stop was requested meanwhile and is under way."""
 
 
 @dataclass(frozen=True, slots=True)
 class NothingStarted:
-    """The host refused, and nothing is left of the attempt."""
+    """The host refused; the attempt left nothing."""
 
     error: AgentRefusedError
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The host did not answer, or failed midway: something may come of the attempt."""
+    """The host did not answer or failed midway: the session may still start."""
 
     error: AgentRefusedError | AgentSilentError
 
@@ -73,7 +73,7 @@ Outcome = Confirmed | NothingStarted | Unknown
 
 
 class Attempts:
-    """Makes the calls."""
+    """Makes start and claim calls."""
 
     def __init__(
         self,
@@ -83,7 +83,6 @@ class Attempts:
         reach: Reach,
         metrics: StartMetrics,
     ) -> None:
-        """Call `reach` at the named steps of `steps.py`."""
         self._fleet = fleet
         self._clock = clock
         self._reach = reach
@@ -92,12 +91,12 @@ class Attempts:
     async def start(
         self, start: Start, host: Host, internal_id: str, spec: SessionSpec, timeout: float
     ) -> Outcome:
-        """Have a host start a session.
+        """Start a session on a host.
 
         Raises:
             ImageCannotRunError: No host can start it.
             InvalidRequestError: No host accepts it.
-            StoreError: What the host answered cannot be written.
+            StoreError: The answer cannot be written.
         """
         identity = spec.identity
         owner = identity.account, identity.application
@@ -119,10 +118,10 @@ class Attempts:
         return confirmed
 
     async def claim(self, start: Start, host: Host, claim: Claim, timeout: float) -> Outcome:
-        """Have a host make a session of a standby.
+        """Claim a standby on its host.
 
         Raises:
-            StoreError: What the host answered cannot be written.
+            StoreError: The answer cannot be written.
         """
         try:
             answer = await host.client.claim_session(claim, timeout)
@@ -144,10 +143,10 @@ class Attempts:
     async def _confirm(
         self, start: Start, host: Host, answer: Answer, identity: Identity
     ) -> Confirmed:
-        """Make the session be what its host answered; what is to end by now is stopped."""
+        """Write the host's answer to the row; stop a session that must not run."""
         internal_id, agent = answer.session.internal_id, host.name
         session = host.answered(internal_id, answer)
-        host.notify()  # its slot is free for those who wait for one
+        host.notify()  # wakes starts that wait for its slot
         reports = self._fleet.reports
         evaluation = await reports.write(agent, (session,), self._clock.time())
         verdict = evaluation.verdicts[internal_id]
@@ -171,7 +170,7 @@ class Attempts:
     def _note_refusal(
         self, host: Host, owner: Owner, session_id: str, error: AgentRefusedError
     ) -> None:
-        """Note why a host did not start a session, and avoid the host if it may be at fault."""
+        """Record a refusal, and avoid the host if it may be at fault."""
         if error.agent_reason is ErrorReason.IMAGE_CANNOT_RUN:
             raise ImageCannotRunError(error.text) from error
         if error.agent_reason is ErrorReason.INVALID_ARGUMENT:

@@ -1,4 +1,4 @@
-"""Standbys for starts: taken in memory before anything is committed, and given back."""
+"""Standbys for starts: reserved in memory before any commit, and released."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ from controlplane.storage.tables.warm_pools import WarmPool
 from tiltyard.contract import ErrorReason, Identity
 
 PoolAt = Callable[[str, str, str], WarmPool | None]
-"""Gives the pool of an account, an application and a region."""
+"""Returns the pool of an account, application and region."""
 
 
 @dataclass(slots=True, eq=False)
 class HeldStandby:
-    """A standby that one start has taken: no other one has it until it is released."""
+    """A standby reserved for one start until it is released."""
 
     host: Host
     taken: Taken
@@ -33,26 +33,26 @@ class HeldStandby:
 
     @property
     def standby(self) -> HostSession:
-        """What its host last reported of it."""
+        """The standby as reported when taken."""
         return self.taken.standby
 
 
 class Claims:
-    """Takes standbys for starts."""
+    """Reserves standbys for starts."""
 
     def __init__(self, *, fleet: Fleet, pool_at: PoolAt) -> None:
         self._fleet = fleet
         self._pool_at = pool_at
 
     def may_serve(self, application: Application, request: StartRequest) -> bool:
-        """Return whether a standby may be ready for a start; a host port is chosen cold."""
+        """Return whether a standby may serve a start; host ports need a cold one."""
         pool = self._pool_at(application.account, application.name, request.location)
         return pool is not None and not request.pins and self._fleet.standbys.has_ready(pool.id)
 
     def take(self, plan: Plan) -> HeldStandby | None:
-        """Take a ready standby for a start; None when it is to go on as a cold one.
+        """Reserve a ready standby for a start; None if the start must continue cold.
 
-        What becomes of the standby is left to the start until it is released.
+        The start owns the standby until it is released.
         """
         application, request = plan.application, plan.request
         pool = self._pool_at(application.account, application.name, request.location)
@@ -66,19 +66,18 @@ class Claims:
         return HeldStandby(host, taken, pool)
 
     def set_aside(self, held: HeldStandby, outcome: Outcome) -> None:
-        """Have the next claim ask another host, unless this standby alone was refused."""
+        """Mark the host as in doubt, unless it refused this standby alone."""
         if not _is_its_own(outcome):
             held.host.in_doubt = True
 
     def keep(self, held: HeldStandby) -> None:
-        """Leave a standby to its host; it is claimed no more."""
+        """End a reservation without offering the standby again."""
         held.host.claiming.discard(held.standby.internal_id)
 
     def release(self, held: HeldStandby, refused: NothingStarted | None = None) -> None:
-        """Have a standby that was not claimed be ready for others.
+        """Offer a standby that was not claimed to other starts.
 
-        One that its host did not hand out is ready once the host has reported it again, which it
-        may have done by now.
+        A refused one is ready after its host's next report, which may have arrived already.
         """
         self.keep(held)
         host, taken = held.host, held.taken
@@ -91,14 +90,14 @@ class Claims:
 
 
 def _is_its_own(outcome: Outcome | None) -> bool:
-    """Return whether a host refused one standby, rather than any claim."""
+    """Return whether a host refused this standby, not any claim."""
     if not isinstance(outcome, NothingStarted):
         return False
     return outcome.error.agent_reason is ErrorReason.STANDBY_NOT_CLAIMABLE
 
 
 def claim_of(plan: Plan, held: HeldStandby, actor: Actor) -> NewClaim:
-    """Make the claim of a standby; without an id asked for, the session has the standby's."""
+    """Make the claim of a standby; without a requested id the session gets the standby's."""
     application, request, standby = plan.application, plan.request, held.standby
     address = held.host.report.public_address if held.host.report is not None else ""
     identity = Identity(

@@ -37,13 +37,13 @@ from tiltyard.runtime.tasks import TaskOwner
 log = get_logger(__name__)
 
 STOP_WAIT = 11.0
-"""DELETE answers within 12 s; the rest is for the commit and the answer."""
+"""Seconds. DELETE answers within 12 s, commit and response included."""
 
 BUSY_RETRY_AFTER = 10
-"""Seconds until it is worth to ask a busy host again: so long it had the caller wait already."""
+"""Retry-After in seconds for a busy host: as long as the caller has waited already."""
 
 AT_ONCE = 500
-"""Sessions of a long list that are shown before the loop is left to others: some 10 ms."""
+"""Sessions of a list shown per event-loop step: about 10 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class ShownSession:
 
 
 class Sessions:
-    """Use cases on sessions that are there."""
+    """Use cases on existing sessions."""
 
     def __init__(
         self,
@@ -67,7 +67,6 @@ class Sessions:
         stop_wait: float = STOP_WAIT,
         reach: Reach = no_failpoint,
     ) -> None:
-        """Call `reach` at the named steps of `domain/steps.py`."""
         self._store = store
         self._fleet = fleet
         self._starts = starts
@@ -100,27 +99,15 @@ class Sessions:
         return self.shown(session), players
 
     async def join(self, caller: Caller, session_id: str, players: Sequence[str]) -> list[str]:
-        """Join players to a session and return all who are joined, in the order of joining.
-
-        Idempotent: who is joined already keeps the place.
-
-        Raises:
-            NotFoundError: The account has no session of that id that has not ended.
-            InvalidRequestError: It would have too many players; none of these joined.
-        """
+        """Add players to a session; return all joined, in the order of joining. Idempotent."""
         joined = await self._store.run(join, caller.account, session_id, players)
         await self._reach("players.joined")
         return joined
 
     async def leave(self, caller: Caller, session_id: str | None, players: Sequence[str]) -> int:
-        """Take players out of a session and return how many are left in it. Idempotent.
+        """Remove players from a session and return how many are left in it. Idempotent.
 
-        The session may have ended, while it is known. Without one they leave every live session
-        of the account, and the count is of those that they left.
-
-        Raises:
-            NotFoundError: The account has no such session; or, without one, none of the players
-                is joined to a live session.
+        Without an id they leave every live session; the count is over those they left.
         """
         if session_id is None:
             left = await self._store.run(leave_all, caller.account, players)
@@ -130,7 +117,7 @@ class Sessions:
         return left
 
     async def find(self, wanted: SessionFilter) -> AsyncGenerator[list[ShownSession], None]:
-        """Read sessions, at most AT_ONCE at a time; without `ended_too` only those that play."""
+        """Read sessions, AT_ONCE at a time; without `ended_too` only those in DEFAULT_LIST."""
         async with aclosing(session_lists.find(self._store, wanted)) as portions:
             async for portion in portions:
                 for first in range(0, len(portion), AT_ONCE):
@@ -138,16 +125,16 @@ class Sessions:
                     yield [s for s in shown if wanted.ended_too or s.status in DEFAULT_LIST]
 
     async def stop(self, caller: Caller, session_id: str) -> None:
-        """End a session and wait for its end, or for the host to have begun it.
+        """Stop a session and wait until it has ended or its host began to stop it.
 
-        A start of that id which is under way is waited for; what came of it is stopped.
+        A start of that id under way is waited for and its session stopped.
 
         Raises:
             NotFoundError: The account has none of that id.
             ConflictError: It has ended.
             HostUnavailableError: Its host does not answer; the stop is remembered.
         """
-        # A caller that hangs up must not leave half a stop: the work is a task of its own.
+        # A separate task: a client that hangs up must not leave half a stop.
         work = self._stop(caller, session_id)
         await self._stops.finish(work, f"stop {caller.account}/{session_id!r}")
 
@@ -165,12 +152,12 @@ class Sessions:
         if start is None or not start.has_row:
             found = await self._store.look(read_session, caller.account, name)
             if found is None and has_arrived:
-                return  # nothing came of the start
+                return  # the start left nothing
             if found is None:
                 raise NotFoundError("session", name)
             if found.state.ended:
                 raise ConflictError("the session has ended")
-            # One under way all the same, that was named by an id which nobody asked for.
+            # It may still be a start under way, under an id that was not requested.
             name, start = found.id, self._starts.under_way.get(caller.account, found.id)
         session = await (
             self._mark(caller, name)
@@ -205,7 +192,6 @@ class Sessions:
         return await self._store.run(request_stop, caller.account, name, caller.actor, now)
 
     async def _until(self, reached: asyncio.Event, deadline: float) -> None:
-        """Wait for a step of a start."""
         release_slot()
         try:
             async with timeout(deadline - self._clock.monotonic(), self._clock):
@@ -257,7 +243,7 @@ class Sessions:
         return _translated(host.client.fetch_artifact(internal_id, path), session_id)
 
     async def _stop_on_host(self, session: Session, deadline: float) -> None:
-        """Join the fleet's stop of a session; it goes on when nobody waits any more."""
+        """Wait for the fleet's stop of a session, which continues after a timeout."""
         host, internal_id = self._where(self.shown(session), "host")
         stop = self._fleet.stop_session(host.name, internal_id)
         release_slot()
@@ -277,7 +263,7 @@ class Sessions:
         )
 
     async def _check_stopping(self, session: Session) -> None:
-        """Let a stop pass whose grace period is longer than we wait."""
+        """Accept a stop whose grace period is longer than the wait."""
         newest = await self._store.look(read_session, session.account, session.id)
         stopping = newest is None or newest.state.ended or newest.state is State.SHUTTINGDOWN
         if not stopping:
@@ -289,13 +275,13 @@ class Sessions:
             raise NotFoundError(what, session.id)
         host = self._fleet.host(session.agent)
         if host is None:
-            raise NotFoundError(what, session.id)  # its host was removed and took it along
+            raise NotFoundError(what, session.id)  # its host was removed
         if found.status is SessionStatus.SERVER_UNREACHABLE:
             raise HostUnavailableError("the host is out of reach")
         return host, session.internal_id
 
     def shown(self, session: Session) -> ShownSession:
-        """Put the status over a session that callers see now."""
+        """Add the status that callers see now."""
         status = shown_status(
             session.state,
             draining=self._fleet.is_draining(session.agent),
@@ -315,11 +301,11 @@ async def _translated(
 
 @contextmanager
 def _translation(session_id: str) -> Iterator[None]:
-    """Say to a caller what came of asking an agent."""
+    """Translate errors of agent calls for the caller."""
     try:
         yield
     except AgentRefusedError as error:
-        raise _told(error, session_id) from error
+        raise _refusal(error, session_id) from error
     except AgentSilentError as error:
         raise HostUnavailableError(f"the host does not answer: {error}") from error
 
@@ -332,8 +318,7 @@ _GONE = {
 }
 
 
-def _told(error: AgentRefusedError, session_id: str) -> TiltyardError:
-    """Say to a caller what an agent refused."""
+def _refusal(error: AgentRefusedError, session_id: str) -> TiltyardError:
     if (what := _GONE.get(error.agent_reason)) is not None:
         return NotFoundError(what, session_id)
     match error.agent_reason:

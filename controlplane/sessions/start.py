@@ -1,26 +1,25 @@
-"""POST /session: standbys are claimed, or hosts tried, one after the other until one runs it.
+"""POST /session: claims standbys, then tries hosts, one by one until one runs the session.
 
-The start is a task of its own. The handler waits for it, and a caller that hangs up ends the wait,
-not the start. This module decides on the row of a session while that is being started:
+A start is a separate task: a client that hangs up ends the wait, not the start. This module owns
+the row of a session during its start:
 
 | the row                        | is committed                      | a crash leaves             |
 |--------------------------------|-----------------------------------|----------------------------|
 | none                           |                                   | nothing                    |
 | running, names a standby       | before its host is called         | a claim that is repeated   |
 | created, names no host         | when no standby is left, and when | nothing: its id is freed   |
-|                                | an attempt has failed             | at the next start          |
+|                                | an attempt has failed             | by the next process        |
 | created, names an attempt      | before its host is called         | what the host reports      |
 | confirmed                      | when the host has answered        | the session                |
 
 A call has one of three outcomes (`attempt.py`). `Confirmed` ends the start. After `NothingStarted`
-and `Unknown` the row of a claim gives way to the next one in one commit; an attempt is taken off
-its row in a commit of its own, since the next host may have to be waited for. With `Unknown` the
-same commit notes it as unanswered, so that whatever comes of it is stopped (`unanswered.py`).
+and `Unknown`, one commit replaces the row of a claim by the next one; an attempt is removed from
+its row in a separate commit, since the start may then wait for a host. With `Unknown` that commit
+also records the attempt as unanswered, so that its session is stopped (`unanswered.py`).
 
-Every one of these commits looks for the mark that the session is to be stopped. What ends a start
-without a session frees its row, and what that names (`_free`). A standby, or what is held of a
-host, is released only once no row names it: no report of the host can then be taken for the end
-of a session that goes on elsewhere.
+Each of these commits checks the row's stop mark. A failed start frees its row and what that names
+(`_free`). A standby or a host's capacity is released only when no row names it: otherwise a report
+of that host could end a session that continues on another.
 """
 
 import asyncio
@@ -65,32 +64,31 @@ from tiltyard.runtime.tasks import TaskOwner
 log = get_logger(__name__)
 
 NOT_STARTED = "not started"
-"""The event of every start that came to nothing."""
+"""The log event of a failed start."""
 
 RESERVE = 1.0
-"""Seconds of `start_timeout` kept for what follows the last call: the commit and the answer."""
+"""Seconds of `start_timeout` kept for the commit and response after the last call."""
 
 MIN_CALL = 0.1
-"""With fewer seconds left a call would only remain unanswered."""
+"""Seconds; a call with less time left would only time out."""
 
 FREE_WAIT = 1.0
-"""Seconds that a caller waits for its id to be free again; the freeing itself goes on."""
+"""Seconds that a caller waits for its id to be freed, which then continues."""
 
 CALL_SHARE = 0.5
-"""Of what a caller waits, at most for one attempt, so that a second host can be tried."""
+"""Of `start_timeout`, at most for one attempt: leaves time for a second host."""
 
 CLAIM_SHARE = 0.25
-"""Of what a caller waits, at most for one claim: a host writes two files, and a start that goes on
-as a cold one needs time, too."""
+"""Of `start_timeout`, at most for one claim: leaves time for a cold start."""
 
 MAX_UNANSWERED = 3
 """Attempts of unknown outcome after which the start is given up."""
 
 MAX_UNANSWERED_CLAIMS = 2
-"""Claims of unknown outcome after which the start goes on as a cold one."""
+"""Claims of unknown outcome after which the start continues cold."""
 
 MAX_CLAIMS = 8
-"""Standbys that are tried before the start goes on as a cold one, should all be refused."""
+"""Standbys tried before the start continues cold."""
 
 
 class Starts:
@@ -111,7 +109,6 @@ class Starts:
         reach: Reach = no_failpoint,
         metrics: StartMetrics | None = None,
     ) -> None:
-        """Call `reach` at the named steps of `steps.py`."""
         self._applications = applications
         self._tags = tags
         self._store = store
@@ -135,12 +132,11 @@ class Starts:
         Raises:
             UnauthorizedError: The account was removed meanwhile.
             NotFoundError: Application, region or tag.
-            HostsNotReportedError: The tag, or a host with room for it, is on none that has
-                reported since this process started.
-            InvalidRequestError: A pin or a name in the environment does not fit.
+            HostsNotReportedError: Only hosts that have not reported yet may have the tag or room.
+            InvalidRequestError: A pin or an environment name is invalid.
             ConflictError: The id is taken, or the session was stopped during its start.
             QuotaExceededError: The account's quota is exhausted.
-            NoCapacityError: No host can take it now, or too many were started.
+            NoCapacityError: No host can take it now, or the start rate is exceeded.
             ImageCannotRunError: The engine refuses the image.
         """
         start = Start(
@@ -152,7 +148,7 @@ class Starts:
             id=request.id or "",
         )
         with self._metrics.refusals():
-            self.under_way.add(start)  # before anything is waited for: a DELETE finds it
+            self.under_way.add(start)  # before the first await: a DELETE finds it
         name = f"start {start.account}/{start.id!r}"
         session = await self._tasks.finish(self._whole(caller, start), name)
         if start.is_stopped:
@@ -160,14 +156,14 @@ class Starts:
         return session
 
     def call_off(self, start: Start, *, is_marked: bool = False) -> None:
-        """Have a start try no further host, nor wait for one; `is_marked` is that its row is."""
+        """Cancel a start before its next host. `is_marked`: the row has the stop mark."""
         start.stop_wanted = True
         start.is_stopped |= is_marked
         if start.ask is not None:
             self._queue.call_off(start.ask)
 
     async def close(self) -> None:
-        """Wait for the starts under way; `start_timeout` bounds them, FREE_WAIT what they free."""
+        """Wait for the starts under way, then cancel the freeing of rows."""
         await self._tasks.wait()
         await self._freeing.close()
 
@@ -198,7 +194,7 @@ class Starts:
         return Plan(request, application, tag, ports, no_tag)
 
     async def _run(self, start: Start, plan: Plan) -> HostSession:
-        """Start a session; what fails before it has a row does not count in the start rate."""
+        """Start a session. A failure before its row does not count in the start rate."""
         now, place = self._clock.monotonic(), (start.account, start.request.location)
         retry_after = self.rate.take(*place, now)
         try:
@@ -224,7 +220,7 @@ class Starts:
     async def _reserve(
         self, start: Start, plan: Plan, identity: Identity, claim: NewClaim | None = None
     ) -> None:
-        """Commit a row, in place of that of a failed claim if there is one."""
+        """Commit a row; it replaces that of a failed claim."""
         before, failed = start.trial, None
         if before is not None:
             failed = FailedClaim(start.id, before.attempt, before.is_unanswered)
@@ -246,7 +242,7 @@ class Starts:
     # ---- warm
 
     async def _claim(self, start: Start, plan: Plan) -> Confirmed | None:
-        """Claim a standby; None when the start is to go on as a cold one."""
+        """Claim a standby; None if the start must continue cold."""
         unanswered = 0
         with start.timing.phase(Phase.CLAIM):
             for _ in range(MAX_CLAIMS):
@@ -266,7 +262,7 @@ class Starts:
         return None
 
     async def _claim_held(self, start: Start, plan: Plan, held: HeldStandby) -> Outcome | None:
-        """Claim one standby; None when no session can have it. A failed one is still the row's."""
+        """Claim one standby; None if not available. The row still names a failed one."""
         new = claim_of(plan, held, start.actor)
         try:
             await self._reserve(start, plan, new.claim.identity, new)
@@ -294,7 +290,7 @@ class Starts:
     # ---- cold
 
     async def _start_cold(self, start: Start, plan: Plan, retry_after: int | None) -> Confirmed:
-        """Start a session on a host; with `retry_after` too many were started."""
+        """Start a session on a host, unless the start rate is exceeded."""
         if start.stop_wanted:
             raise StoppedDuringStartError
         if plan.no_tag is not None and retry_after is None:
@@ -350,7 +346,7 @@ class Starts:
     async def _try_host(
         self, start: Start, host: Host, internal_id: str, spec: SessionSpec
     ) -> Outcome:
-        """Make one attempt; one that failed is not the row's any more."""
+        """Make one attempt; a failed one is removed from the row."""
         address = host.report.public_address if host.report is not None else ""
         attempt = Attempt(internal_id, host.name, address)
         give_back = partial(self._fleet.give_back, host, internal_id)

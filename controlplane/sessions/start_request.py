@@ -1,4 +1,4 @@
-"""What a caller asks for when it starts a session, and the spec that comes of it. Pure."""
+"""Requests to start sessions, and the specs made from them. Pure."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class StartRequest:
-    """What a caller asks for; `ttl` in seconds."""
+    """A request to start; `ttl` in seconds."""
 
     location: str
     image: str
@@ -40,9 +40,9 @@ class StartRequest:
 def pinned_ports(
     declared: Sequence[PortRequest], pins: Sequence[Pin], fields: Sequence[str] = ()
 ) -> tuple[PortRequest, ...]:
-    """Lay the caller's pins over the application's ports, in the application's order.
+    """Apply the caller's pins to the application's ports, in the application's order.
 
-    `fields` are the pins' names in the request, if it is no body of POST /session.
+    `fields` names the pins in requests other than POST /session.
 
     Raises:
         InvalidRequestError: A pin names no declared port, an ambiguous one, or one twice.
@@ -74,7 +74,7 @@ def pinned_ports(
 
 
 def ignored_of_a_claim(request: StartRequest) -> str:
-    """Write what a ready standby cannot be given any more, as JSON: the game may read it."""
+    """Return the fields that a claim ignores, as JSON that the game may read."""
     fields = {
         "env": request.env,
         "args": request.args,
@@ -88,9 +88,9 @@ def ignored_of_a_claim(request: StartRequest) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A request, and what was found for it.
+    """A request with its application, tag and ports.
 
-    `no_tag` is why it cannot start cold; a ready standby serves it all the same.
+    `no_tag` is why it cannot start cold; a standby can still serve it.
     """
 
     request: StartRequest
@@ -101,13 +101,13 @@ class Plan:
 
     @property
     def wanted(self) -> Wanted:
-        """What a host needs for it."""
+        """What a host must have."""
         application = self.application
         owner = application.account, application.name
         return Wanted(self.tag.image, application.reservation, self.ports, owner)
 
     def spec(self, session_id: str) -> SessionSpec:
-        """Make the spec that the host is given."""
+        """Make the spec for the host."""
         request, application, tag = self.request, self.application, self.tag
         identity = Identity(
             account=application.account,

@@ -1,8 +1,7 @@
-"""What becomes of attempts and claims that a host did not answer.
+"""Attempts and claims that a host did not answer; each may still have started a session.
 
-Something may have come of one. It is noted as unanswered in the same commit that takes it off its
-row, and its host is asked to stop it until it has answered that: so no session runs that nobody
-can see, and no standby is claimed twice. The host's reports of it are handled by the same note.
+The commit that removes one from its row records it as unanswered. Its host is asked to stop it
+until it confirms: so no unknown session runs, and no standby is claimed twice.
 """
 
 from controlplane.domain.errors import StoreError
@@ -16,11 +15,11 @@ from tiltyard.runtime.logging.events import get_logger
 log = get_logger(__name__)
 
 FREE_RETRY = 1.0
-"""Seconds after which what the database failed is tried again."""
+"""Seconds between retries after a database error."""
 
 
 class Unanswered:
-    """Takes what failed off the rows of starts."""
+    """Removes failures from the rows of starts."""
 
     def __init__(self, store: Store, fleet: Fleet, clock: Clock) -> None:
         self._store = store
@@ -28,16 +27,16 @@ class Unanswered:
         self._clock = clock
 
     def drop(self, trial: Trial) -> None:
-        """Return what a trial holds that no row names any more, and stop what may come of it."""
+        """Release a trial that no row names any more, and stop what it may have started."""
         if trial.is_unanswered:
             self._fleet.stop_session(trial.attempt.agent, trial.attempt.internal_id)
         trial.release()
 
     async def end_attempt(self, start: Start, trial: Trial) -> None:
-        """Take a failed attempt off the row of a start, which goes on.
+        """Remove a failed attempt from the row of a start.
 
         Raises:
-            StoreError: The row may name it still.
+            StoreError: The row may still name it.
         """
         await self._store.run(
             sessions.end_attempt,
@@ -50,7 +49,7 @@ class Unanswered:
         self.drop(trial)
 
     async def free(self, start: Start, why: str) -> None:
-        """Free the id and the quota of a start, however long the database fails."""
+        """Free the id and quota of a start; retry while the database fails."""
         trial = start.trial
         while True:
             try:

@@ -1,7 +1,7 @@
-"""The starts under way in this control plane, found by the ids of their sessions.
+"""Starts under way in this control plane, by session id.
 
-The mark that a session is to be stopped is in its row, where every commit of a start reads it.
-What is here wakes tasks: a start that waits for a host, and calls that wait for the end of one.
+The stop mark is in the session's row, where every commit of a start reads it. This module only
+wakes tasks: starts that wait for a host, and calls that wait for a start.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ from controlplane.storage.tables.session_rows import Attempt
 
 @dataclass(slots=True, eq=False)
 class Trial:
-    """The host's attempt, or the standby, that the row of a start names."""
+    """The attempt or standby that the row of a start names."""
 
     attempt: Attempt
     release: Callable[[], None]
-    """Returns what it holds of its host, to be called once the row does not name it any more."""
+    """Releases its host's capacity; called when the row no longer names it."""
     is_unanswered: bool = False
-    """Its host was called and has not said that nothing came of it."""
+    """Its host was called and has not confirmed that nothing started."""
 
 
 @dataclass(slots=True, eq=False)
@@ -38,23 +38,23 @@ class Start:
     deadline: float
     timing: StartTiming
     id: str
-    """The id that was asked for; without one the id of its row, "" before it has a row."""
+    """The requested id, else that of its row, "" before it has a row."""
     has_row: bool = False
-    """Its id and quota are taken."""
+    """Its id and quota are held."""
     trial: Trial | None = None
-    """What its row names, until that is confirmed or off the row."""
+    """What its row names, until confirmed or removed."""
     is_recorded: bool = False
     """The audit has the session under the id of its row."""
     ask: Ask | None = None
-    """The newest, which may still wait for a host."""
+    """The newest; it may still wait for a host."""
     stop_wanted: bool = False
     """A DELETE waits for it: no further host is tried."""
     is_stopped: bool = False
-    """Its row is marked to be stopped: its caller does not get a session."""
+    """Its row has the stop mark: its caller gets no session."""
     decided: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once it has a row, or ended without one."""
     session: HostSession | None = None
-    """What it became."""
+    """Its outcome."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     def no_capacity(
@@ -65,7 +65,7 @@ class Start:
 
 
 class StartsUnderWay:
-    """Finds starts by account and id; by an id that was asked for from the beginning."""
+    """Starts by account and id; requested ids are known from the beginning."""
 
     def __init__(self) -> None:
         self._starts: dict[tuple[str, str], Start] = {}
@@ -75,7 +75,7 @@ class StartsUnderWay:
         return self._starts.get((account, session_id))
 
     def add(self, start: Start) -> None:
-        """Take in a start whose request has arrived.
+        """Add a start whose request has arrived.
 
         Raises:
             ConflictError: Another start of the id is under way.
@@ -84,7 +84,7 @@ class StartsUnderWay:
             raise ConflictError("the session id is in use")
 
     def note_row(self, start: Start, session_id: str) -> None:
-        """Note that a start has a row of this id, in place of any other."""
+        """Record that a start has a row, under this id from now on."""
         if start.id != session_id:
             self._drop(start)
             start.id = session_id

@@ -1,7 +1,7 @@
 """Starts that are answered once players can reach the session (`Prefer: wait=ready`).
 
-The start is as any other; the answer waits for what the host reports. A session that is not ready
-in time is ended. Both are one task: a caller that hangs up changes nothing of it.
+The start is a normal one; the response waits for the host's reports. A session that is not ready
+in time is stopped. A client that hangs up cancels neither.
 """
 
 import asyncio
@@ -31,16 +31,16 @@ from tiltyard.runtime.clock import Clock, timeout
 from tiltyard.runtime.tasks import TaskOwner
 
 MOST_AT_ONCE = 2000
-"""Waits under way; as many as a full host and another could have."""
+"""Concurrent waits: as many as two full hosts could have."""
 
 MOST_OF_AN_ACCOUNT = 1000
-"""Of these, so that no account takes all."""
+"""Of these, per account."""
 
 _MAY_BECOME_READY = frozenset({State.RUNNING, State.RESTARTING})
 
 
 class ReadyStarts:
-    """Owns the waits under way; the Watch wakes those of a host that reports something."""
+    """Owns the waits under way; a host's reports wake its waits."""
 
     def __init__(
         self,
@@ -72,9 +72,9 @@ class ReadyStarts:
         """Start a session and return it once all its ports are bound.
 
         Raises:
-            SessionNotReadyError: They were not, `seconds` after the call, or it ended before.
-            StoppingError: The control plane stops; the session goes on.
-            TiltyardError: What `Starts.start` raises.
+            SessionNotReadyError: They were not within `seconds`, or it ended before.
+            StoppingError: The control plane stops; the session continues.
+            TiltyardError: As `Starts.start`.
         """
         deadline = self._clock.monotonic() + seconds
         work = self._start(caller, request, deadline)
@@ -89,7 +89,7 @@ class ReadyStarts:
             del self._waiting[account]
 
     def stop_waiting(self) -> None:
-        """Have every wait end, since the control plane stops; the sessions go on."""
+        """End every wait on shutdown; the sessions continue."""
         self._stopping = True
         for reported in self._reported.values():
             reported.set()
@@ -107,19 +107,19 @@ class ReadyStarts:
         self._metrics.ready_wait.labels(result).observe(self._clock.monotonic() - began)
         if why_not:
             with suppress(ConflictError, NotFoundError, HostUnavailableError):
-                # Not by its id, which may be another's by now.
+                # Not by its id, which another may have already.
                 await self._sessions.stop(caller, session.internal_id)
             raise SessionNotReadyError(session.identity.session_id, why_not)
         return session
 
     async def _wait(self, caller: Caller, started: HostSession, deadline: float) -> str:
-        """Wait until a session is ready; return why it is not, or nothing."""
+        """Wait until a session is ready; return why it is not, if so."""
         row = await self._store.look(read_session, caller.account, started.internal_id)
         agent = (row and row.agent) or ""
         while True:
             reported = self._reported.setdefault(agent, asyncio.Event())
             session = self._fleet.session(agent, started.internal_id)
-            # Nothing is known of a host during a reconnect: the database decides.
+            # A reconnecting host has no sessions yet: ask the database.
             if session is None:
                 row = await self._store.look(read_session, caller.account, started.internal_id)
                 may_become_ready = row is not None and not row.state.ended

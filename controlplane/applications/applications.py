@@ -23,17 +23,17 @@ MAX_REPOSITORY = 255
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _REPOSITORY = re.compile(rf"{_COMPONENT}(?:/{_COMPONENT})*\Z", re.ASCII)
 MAX_PORTS = 32
-"""Of an application: the engine publishes them one by one, under a lock."""
+"""Per application: the engine publishes them one by one, under a lock."""
 
 MAX_REGIONS = 256
-"""Of an application."""
+"""Per application."""
 
 _NO_HOST_NETWORK = Violation("networkMode", "the node pool does not allow the host's network")
 _NOT_A_REPOSITORY = Violation("repository", "is not an OCI repository name")
 
 
 AllowsNetwork = Callable[[str, NetworkMode], bool]
-"""Whether sessions of a node pool may be connected so; true for a node pool that is unknown."""
+"""Returns whether a node pool allows a network mode; true for unknown node pools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,10 @@ class ApplicationEdit:
     def applied_to(
         self, current: Application, registries: Mapping[str, Registry], allows: AllowsNetwork
     ) -> Application:
-        """Merge with what there is, and check what only the merged application shows. Pure.
+        """Merge with the current application and validate the result. Pure.
 
         Raises:
-            InvalidRequestError: The reservation would be above the limits, the repository none, or
-                the node pool does not allow the host's network.
+            InvalidRequestError: The result is invalid.
         """
         wanted = {field.name: getattr(self, field.name) for field in fields(self)}
         merged = replace(current, **{n: v for n, v in wanted.items() if v is not None})
@@ -86,7 +85,7 @@ class ApplicationEdit:
 class Applications:
     """Use cases on applications.
 
-    `changed` is called when hosts may have to have other images, or other standbys.
+    `changed` is called when hosts may need other images or standbys.
     """
 
     store: Store
@@ -95,14 +94,7 @@ class Applications:
     clock: Clock
 
     async def create(self, caller: Caller, application: Application) -> None:
-        """Make an application of the caller's account.
-
-        Raises:
-            UnauthorizedError: The account was removed meanwhile.
-            InvalidRequestError: It names what no operator configured, or no OCI repository, or its
-                node pool does not allow the host's network.
-            ConflictError: The account has an application of that name, or too many.
-        """
+        """Create an application of the caller's account."""
         wrong = []
         if not self.allows(application.node_pool, application.network_mode):
             wrong.append(_NO_HOST_NETWORK)
@@ -118,16 +110,9 @@ class Applications:
     async def edit(self, caller: Caller, name: str, edit: ApplicationEdit) -> None:
         """Change an application of the caller's account.
 
-        Running sessions, and starts under way, keep what they began with. Enabled tags stay, and
-        name the digest, registry and repository that they were enabled with. Hosts of other
-        regions or another node pool begin to pull them at once. A region that is removed takes its
-        warm pool along.
-
-        Raises:
-            NotFoundError: The account has none of that name, or the edit names a registry, node
-                pool or region that no operator configured.
-            InvalidRequestError: The merged application does not fit.
-            QuotaExceededError: Its warm pools would hold more than the account's quota allows.
+        Running sessions and starts under way are not affected. Enabled tags keep the digest,
+        registry and repository that they were enabled with; hosts of added regions or a new node
+        pool begin to pull them at once. The warm pool of a removed region is removed, too.
         """
         known = await self.store.look(registries.find)
         await self.store.run_then(
@@ -151,7 +136,7 @@ class Applications:
         return application
 
     async def tagged(self, caller: Caller, name: str) -> tuple[Application, tuple[Tag, ...]]:
-        """Read one of the caller's account with its enabled tags, highest priority first.
+        """Read an application with its enabled tags, highest priority first.
 
         Raises:
             NotFoundError: The account has none of that name.
@@ -162,7 +147,7 @@ class Applications:
         return found
 
     async def startable(self, caller: Caller, name: str) -> tuple[Application, tuple[Tag, ...]]:
-        """Read what `tagged` does of an application that may start sessions.
+        """Read like `tagged`, if the application may start sessions.
 
         Raises:
             NotFoundError: The account has none of that name.
@@ -175,12 +160,12 @@ class Applications:
         return application, tags
 
     def all_of(self, caller: Caller) -> AsyncGenerator[list[Application], None]:
-        """Read all applications of the caller's account by name, some at a time."""
+        """Read all applications of the caller's account by name, in portions."""
         return applications.all_of(self.store, caller.account)
 
 
 def local_repository(registry: Registry, repository: str) -> str | None:
-    """Give a repository's name within its registry; None when it cannot be one."""
+    """Return a repository's name within its registry; None if invalid."""
     for prefix in registry.prefixes:
         if repository.startswith(f"{prefix}/"):
             repository = repository[len(prefix) + 1 :]

@@ -1,4 +1,4 @@
-"""Where an application can be played: regions with room for it, or with a ready standby."""
+"""Where an application can be played: regions with capacity or a ready standby."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -58,13 +58,13 @@ class Locations:
         return await self._when_known(is_on_a_host, [place], images)
 
     async def available(self, caller: Caller, name: str) -> dict[str, tuple[str, ...]]:
-        """Give the regions that can take one more session now, with addresses that answer ping.
+        """Return regions that can take one more session now, with addresses that answer ping.
 
-        A region is among them whether or not an address of it answers: latency only ranks.
+        A region is listed even if none of its addresses answers.
 
         Raises:
             NotFoundError: The application is unknown.
-            HostsNotReportedError: A host that has not reported may have room in another region.
+            HostsNotReportedError: An unreported host may have capacity in another region.
         """
         application, tags = await self.applications.tagged(caller, name)
         if not self.fleet.node_pools.allows(application.node_pool, application.network_mode):

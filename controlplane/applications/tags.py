@@ -1,4 +1,4 @@
-"""Tags: enabling one, and choosing the one that a session runs."""
+"""Tags: enabling one, and choosing one for a session."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from tiltyard.runtime.failpoints import Reach, no_failpoint
 class Tags:
     """Use cases on tags.
 
-    `changed` is called when hosts may have to have other images, or other standbys.
+    `changed` is called when hosts may need other images or standbys.
     """
 
     applications: Applications
@@ -44,7 +44,7 @@ class Tags:
         """Make a tag the newest of an application and have its hosts pull it.
 
         Raises:
-            InvalidRequestError: The name cannot be a tag, or is that of what may not be pulled.
+            InvalidRequestError: The name cannot be a tag, or its image may not be pulled.
             NotFoundError: The application is unknown or the registry has no such tag.
             ConflictError: The account has too many enabled tags.
             RegistryUnavailableError: The registry fails.
@@ -63,13 +63,13 @@ class Tags:
             ):
                 await self.reach("tag.enabled")
                 return
-            # The registry took its time, and the application's images are elsewhere now.
+            # The application was given another registry or repository meanwhile.
         raise RegistryUnavailableError(application.registry, "it was changed meanwhile")
 
     async def available(
         self, caller: Caller, application_name: str, page: int, page_size: int
     ) -> list[str]:
-        """Give one page of the tags in the application's registry, newest version first.
+        """Return a page of the tags in the application's registry, newest version first.
 
         Raises:
             NotFoundError: The application is unknown.
@@ -91,11 +91,10 @@ class Tags:
         is_served: Callable[[], bool],
         deadline: float,
     ) -> tuple[Tag, TiltyardError | None]:
-        """Choose of the enabled tags for a session: the named, or the newest that a host pulled.
+        """Choose an enabled tag for a session: the named, or the newest that a host has pulled.
 
-        Waits until `deadline` for hosts that have not reported yet and could change the choice.
-        Where there is no tag but the session `is_served` without, by a standby, the error is
-        returned beside a placeholder.
+        Waits until `deadline` for unreported hosts that could change the choice. Without a tag,
+        if the session `is_served` by a standby, returns a placeholder and the error.
 
         Raises:
             NotFoundError: It is not enabled, or no healthy host of the region has pulled it.
@@ -126,7 +125,7 @@ class Tags:
         *,
         is_final: bool = False,
     ) -> Tag:
-        """Return the tag as `choose` does, else the newest one, unless the choice `is_final`.
+        """Return the tag that `choose` prefers, else the newest, unless `is_final`.
 
         Raises:
             NotFoundError: It is not enabled, or `is_final` and no host has pulled it.
@@ -157,12 +156,10 @@ class Tags:
         return Tag(name, digest, f"{registry.address}/{repository}@{digest}")
 
     async def _source(self, caller: Caller, name: str) -> tuple[Application, Registry]:
-        """Read an application, and the registry that it names."""
         for _ in range(2):
             application = await self.applications.get(caller, name)
             registry = await self.store.look(registries.get, application.registry)
             if registry is not None:
                 return application, registry
-            # Between the two reads the application was given another registry, and this one
-            # removed: the next read detects that.
+            # The registry was replaced and removed between the two reads: read again.
         raise RegistryUnavailableError(application.registry, "it was removed")

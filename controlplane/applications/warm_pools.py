@@ -1,4 +1,4 @@
-"""Warm pools: what callers set. `fleet/standby_pools.py` has the hosts keep them."""
+"""Warm pools as callers set them; `fleet/standby_pools.py` maintains them."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -22,25 +22,14 @@ class ShownPool:
 
 @dataclass(frozen=True, slots=True)
 class WarmPools:
-    """Use cases on warm pools.
-
-    A pool belongs to an application in one of its regions. When the application is taken out of
-    that region, the pool goes with it.
-    """
+    """Use cases on warm pools, each of an application in one of its regions."""
 
     store: Store
     standbys: StandbyPools
     clock: Clock
 
     async def set(self, caller: Caller, pool: WarmPool) -> None:
-        """Make a pool of the caller's account, or replace it whole. Idempotent.
-
-        Raises:
-            NotFoundError: The account has no such application, or it is not assigned to the
-                region.
-            ConflictError: The account has too many pools.
-            QuotaExceededError: The pool does not fit in the quota of cores or memory.
-        """
+        """Create or replace a pool of the caller's account. Idempotent."""
         now = self.clock.time()
         await self.store.run_then(self._changed, warm_pools.put, pool, caller.actor, now)
 
@@ -51,11 +40,7 @@ class WarmPools:
                 yield [ShownPool(pool, self.standbys.ready(pool.id)) for pool in pools]
 
     async def remove(self, caller: Caller, application: str, location: str) -> None:
-        """Remove a pool of the caller's account.
-
-        Raises:
-            NotFoundError: There is none.
-        """
+        """Remove a pool of the caller's account."""
         now = self.clock.time()
         place = (caller.account, application, location)
         await self.store.run_then(self._changed, warm_pools.remove, place, caller.actor, now)

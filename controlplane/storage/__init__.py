@@ -1,1 +1,1 @@
-"""The database: stores of transactions on one thread that owns it."""
+"""The database: its engine, and the transactions on its tables."""

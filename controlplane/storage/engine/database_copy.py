@@ -1,6 +1,6 @@
-"""Copies of the database for backups: taken while it is written to, and made ready to be restored.
+"""Copies of the database for backups: taken during writes, and prepared for a restore.
 
-All of it blocks. Each copy is one file, without a write-ahead log beside it.
+All functions block. Each copy is a single file, without a write-ahead log.
 """
 
 import importlib.metadata  # noqa: F401  # else sqlite_utils does, as a user who may not read it
@@ -21,8 +21,8 @@ NEWEST_SCHEMA = len(MIGRATIONS)
 def copy_database(source: Path, copy: Path) -> None:
     """Copy what is committed now into a new file, and check the copy.
 
-    All pages are copied in one step, which is one read transaction: commits meanwhile neither wait
-    for it nor have it start over.
+    All pages are copied in one read transaction: concurrent commits neither wait for it nor
+    restart it.
 
     Raises:
         StoreError: There is no database, it is damaged, or a disk failed.
@@ -39,8 +39,8 @@ def copy_database(source: Path, copy: Path) -> None:
 def make_ready(copy: Path, taken: str, now: float) -> None:
     """Check the database of a backup, migrate it, and record in its audit that it was restored.
 
-    `taken` is when the backup was made. Enrolment tokens expire: they may have been used since.
-    How long hosts have been unresponsive is counted from zero: it is not known here.
+    `taken`: the time of the backup. Enrolment tokens expire, as they may have been used since;
+    downtime of hosts restarts at zero.
 
     Raises:
         StoreError: It is damaged, or of a newer program.
@@ -67,18 +67,17 @@ def make_ready(copy: Path, taken: str, now: float) -> None:
 
 
 def _open(path: Path, mode: str) -> sqlite3.Connection:
-    """Open a database; `isolation_level` leaves transactions to the caller."""
     address = f"{path.absolute().as_uri()}?mode={mode}"
     return sqlite3.connect(address, uri=True, isolation_level=None, timeout=BUSY_TIMEOUT)
 
 
 def _leave_wal(connection: sqlite3.Connection) -> None:
-    """Have all of a database in its one file."""
+    """Move everything into the main database file."""
     connection.execute("PRAGMA journal_mode=DELETE")
 
 
 def _check(connection: sqlite3.Connection) -> int:
-    """Return the number of a database's schema."""
+    """Check for damage; return the schema number."""
     found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
     if found != "ok":
         raise StoreError(f"the database is damaged: {found}")

@@ -1,4 +1,4 @@
-"""The database's schema, as numbered steps. A step that was released is never edited."""
+"""The database's schema as numbered migrations. A released one is never edited."""
 
 from sqlite_utils import Database
 
@@ -243,7 +243,7 @@ MIGRATIONS: tuple[str, ...] = (_FIRST,)
 
 
 def migrate(db: Database, migrations: tuple[str, ...] = MIGRATIONS) -> None:
-    """Bring the schema to the newest number, each step in a transaction of its own.
+    """Migrate the schema to the newest version, one transaction per step.
 
     Raises:
         StoreError: A newer program has written this database.

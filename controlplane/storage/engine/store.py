@@ -1,10 +1,10 @@
-"""The database: one thread that owns the connection, and whole transactions sent to it.
+"""The database: threads that own its connections, and whole transactions sent to them.
 
-A transaction is run to its end even when the task that sent it is cancelled. Those that wait at
-the same time are committed together, each in a savepoint of its own: one `fsync` for all of them,
-and one that fails undoes only itself. A future resolves after the COMMIT. Looks at a few rows have
-a thread and a connection of their own, and so has what reads much. The queue of each thread is
-fair between accounts: one that sends hundreds of transactions delays another by one.
+A transaction runs to its end even if the task that sent it is cancelled. Waiting transactions are
+committed together with one `fsync`, each in its own savepoint, so that a failed one undoes only
+itself. A future resolves after the COMMIT. Looks at a few rows and long reads have a thread and
+a connection each. The queue of each thread is fair between accounts: one that sends hundreds of
+transactions delays another by one.
 """
 
 import asyncio
@@ -37,10 +37,10 @@ _P = ParamSpec("_P")
 
 Database = sqlite_utils.Database
 Transaction = Callable[Concatenate[Database, _P], _T]
-"""A function of the database, and of what `Store.run` is given besides."""
+"""A function of the database and the arguments of `Store.run`."""
 
 BUSY_TIMEOUT = 5.0
-"""Seconds to wait for another process, such as `init` or a backup, to let go of the database."""
+"""Seconds to wait for the lock of another process, such as `init` or a backup."""
 
 _PRAGMAS = (
     "journal_mode=WAL",
@@ -50,27 +50,25 @@ _PRAGMAS = (
 )
 
 MAX_BATCH = 256
-"""Functions in one commit at most, so that the first of them does not wait for ever."""
+"""Functions in one commit at most: bounds how long the first one waits."""
 
 _account: ContextVar[str] = ContextVar("account", default="")
 
 
 def queue_as(account: str) -> None:
-    """Queue what this task and those it starts send from now on as an account's, "" for none."""
+    """Queue further jobs of this task and its child tasks under an account, "" for none."""
     _account.set(account)
 
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """A function, and what came of it."""
-
     function: Callable[[Database], Any]
     future: "asyncio.Future[Any]"
     outcome: Any = None
     failure: BaseException | None = None
 
     def run(self, db: Database) -> None:
-        """Keep what comes of it; raises what must undo the savepoint."""
+        """Keep the outcome; re-raise a failure to undo the savepoint."""
         try:
             self.outcome = self.function(db)
         except BaseException as error:
@@ -78,7 +76,6 @@ class _Job:
             raise
 
     def resolve(self) -> None:
-        """Hand over what came of it, on the event loop."""
         if isinstance(self.failure, sqlite3.Error):
             self.future.set_exception(StoreError(f"the database failed: {self.failure}"))
         elif self.failure is not None:
@@ -88,13 +85,13 @@ class _Job:
 
 
 class _Thread:
-    """A thread with a fair queue of jobs, of which it takes at most `at_once` together."""
+    """A thread with a fair queue of jobs; it runs at most `at_once` together."""
 
     def __init__(self, name: str, at_once: int) -> None:
         self._name = name
         self._at_once = at_once
         self._sent: queue.SimpleQueue[tuple[str, _Job] | None] = queue.SimpleQueue()
-        self._waiting = FairQueue[_Job]()  # filled and emptied by the thread alone
+        self._waiting = FairQueue[_Job]()  # used by the thread alone
         self._closing = False
         self._loop: asyncio.AbstractEventLoop
         self._closed: asyncio.Future[None]
@@ -107,11 +104,7 @@ class _Thread:
     async def open(
         self, connect: Callable[[], Database], do: Callable[[Database, list[_Job]], None]
     ) -> None:
-        """Connect; `do` is what is done with jobs, and raises nothing.
-
-        Raises:
-            StoreError: The file cannot be used.
-        """
+        """Connect; `do` runs batches of jobs and never raises."""
         self._loop = asyncio.get_running_loop()
         self._closed, opened = self._loop.create_future(), self._loop.create_future()
         serve = partial(self._serve, connect, do, opened)
@@ -134,11 +127,7 @@ class _Thread:
         thread.join()  # at once: that was its last step
 
     def send(self, function: Callable[[Database], _T]) -> "asyncio.Future[_T]":
-        """Have something done; the future is the caller's alone, and not to be cancelled.
-
-        Raises:
-            StoreError: The database is not open.
-        """
+        """Queue a function; its future must not be cancelled."""
         if self._thread is None:
             raise StoreError("the database is not open")
         future: asyncio.Future[_T] = self._loop.create_future()
@@ -160,14 +149,14 @@ class _Thread:
         try:
             while batch := self._next_batch():
                 do(db, batch)
-                # One wake-up of the loop for all of them.
+                # One wake-up of the loop per batch.
                 self._loop.call_soon_threadsafe(_resolve, batch)
         finally:
             db.close()
             self._loop.call_soon_threadsafe(self._closed.set_result, None)
 
     def _next_batch(self) -> list[_Job]:
-        """Wait for jobs and take the next ones; none once all is done and closed."""
+        """Wait for the next jobs; empty when closed and drained."""
         while not self._sent.empty() or not (self._waiting or self._closing):
             match self._sent.get():
                 case None:
@@ -178,10 +167,9 @@ class _Thread:
 
 
 class Store:
-    """The threads, and what is sent to them."""
+    """Runs transactions and reads on threads."""
 
     def __init__(self, path: Path, metrics: StoreMetrics | None = None) -> None:
-        """Name the file; nothing is opened before `open`."""
         self._path = path
         self._metrics = metrics or StoreMetrics()
         self._writer = _Thread("store", MAX_BATCH)
@@ -190,7 +178,7 @@ class Store:
         self._metrics.follow(path, self._writer.waiting)
 
     async def open(self) -> None:
-        """Open, check and migrate the database, making it when it is missing.
+        """Open, check and migrate the database; create it if missing.
 
         Raises:
             StoreError: The file cannot be used.
@@ -212,9 +200,9 @@ class Store:
     async def run(
         self, transaction: Transaction[_P, _T], *args: _P.args, **kwargs: _P.kwargs
     ) -> _T:
-        """Run one transaction and return what it returned, after the COMMIT.
+        """Run one transaction and return its result, after the COMMIT.
 
-        What the transaction raises undoes it, and is raised here.
+        An exception undoes the transaction and is raised here.
 
         Raises:
             StoreError: The database failed, or is not open; nothing was changed.
@@ -228,31 +216,23 @@ class Store:
         *args: _P.args,
         **kwargs: _P.kwargs,
     ) -> _T:
-        """As `run`; `then` gets what was returned, even if the task that runs this is cancelled.
-
-        Raises:
-            StoreError: The database failed, or is not open; nothing was changed.
-        """
+        """As `run`; `then` gets the result, even if the calling task is cancelled."""
         committed = self._writer.send(lambda db: transaction(db, *args, **kwargs))
-        committed.add_done_callback(partial(_go_on, then))
+        committed.add_done_callback(partial(_notify, then))
         with self._metrics.transaction_seconds.time():
             return await asyncio.shield(committed)
 
     async def run_in_portions(
         self, transaction: Transaction[_P, int], *args: _P.args, **kwargs: _P.kwargs
     ) -> None:
-        """Run a transaction until it returns 0, so that others come in between.
-
-        Raises:
-            StoreError: The database failed, or is not open.
-        """
+        """Run a transaction until it returns 0; others run in between."""
         while await self.run(transaction, *args, **kwargs):
             pass
 
     async def look(self, at: Transaction[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Run SELECTs of a few rows beside the transactions, all as of one moment.
+        """Run SELECTs of a few rows in one snapshot, without waiting for transactions.
 
-        They see what every transaction wrote that resolved before this call.
+        They see every transaction that resolved before this call.
 
         Raises:
             StoreError: The database failed, or is not open.
@@ -261,12 +241,12 @@ class Store:
             return await asyncio.shield(self._looker.send(lambda db: at(db, *args, **kwargs)))
 
     async def read(self, at: Transaction[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Run long SELECTs as `look` does, holding up neither transactions nor looks."""
+        """Run long SELECTs as `look` does, delaying neither transactions nor looks."""
         with self._metrics.read_seconds.time():
             return await asyncio.shield(self._reader.send(lambda db: at(db, *args, **kwargs)))
 
 
-def _go_on(then: Callable[[_T], object], committed: "asyncio.Future[_T]") -> None:
+def _notify(then: Callable[[_T], object], committed: "asyncio.Future[_T]") -> None:
     if not committed.cancelled() and committed.exception() is None:
         then(committed.result())
 
@@ -278,9 +258,9 @@ def _resolve(batch: list[_Job]) -> None:
 
 def _look(db: Database, batch: list[_Job]) -> None:
     try:
-        db.execute("BEGIN")  # what looks more than once sees one moment
+        db.execute("BEGIN")  # one snapshot for all looks
         for job in batch:
-            with suppress(Exception):  # it is kept
+            with suppress(Exception):  # the job has it
                 job.run(db)
         db.commit()
     except sqlite3.Error as error:
@@ -301,7 +281,7 @@ def _commit(db: Database, batch: list[_Job], *, metrics: StoreMetrics) -> None:
             for job in batch:
                 _run_in_savepoint(db, job)
             db.commit()
-    except Exception as error:  # every future must learn of it
+    except Exception as error:  # every future gets it
         log.exception("cannot commit transactions", count=len(batch))
         metrics.commit_failures.inc()
         _fail(batch, error)
@@ -316,7 +296,7 @@ def _run_in_savepoint(db: Database, job: _Job) -> None:
         if not db.conn.in_transaction:  # the failure ended the whole transaction
             raise
         db.execute("ROLLBACK TO job")
-        if not isinstance(error, TiltyardError):  # which a caller is answered
+        if not isinstance(error, TiltyardError):  # it has a caller
             log.debug("a transaction failed and was undone", exc_info=True)
     db.execute("RELEASE job")
 
@@ -359,7 +339,7 @@ def _connect_reader(path: Path) -> Database:
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who makes a change: a token's id and where its request came from, or a program's name."""
+    """The author of a change: a token's id and client address, or a program's name."""
 
     name: str
     address: str = ""
@@ -378,7 +358,7 @@ def record_event(  # noqa: PLR0917  # the columns of one line
     /,
     **data: Any,
 ) -> None:
-    """Append to the audit who did what to what, within the transaction that makes the change."""
+    """Append an audit line within the transaction that makes the change."""
     db.execute(
         "INSERT INTO event(time_ms, kind, account, actor, address, object, data)"
         " VALUES (:time, :kind, :account, :actor, :address, :object, :data)",

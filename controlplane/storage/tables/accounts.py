@@ -1,4 +1,4 @@
-"""Accounts in the database, their callers, and what operators do with them."""
+"""Accounts and their callers in the database."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -25,7 +25,7 @@ from controlplane.storage.tables.tokens import (
 from tiltyard.runtime.clock import from_ms, to_ms
 
 LAST_USED_STEP = 60.0
-"""A token's last use is written at most once in this time: reads stay reads."""
+"""Minimum seconds between writes of a token's last use."""
 
 _OF_AN_ACCOUNT = {
     "session": "number",
@@ -34,14 +34,14 @@ _OF_AN_ACCOUNT = {
     "application": "name",
     "token": "id",
 }
-"""Tables whose rows go with their account, and their keys; each before those that it refers to."""
+"""Tables removed with their account, and their keys; referencing tables first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sent a request, and from where; `account` is empty for an operator.
+    """The sender of a request; `account` is empty for an operator.
 
-    `expire` is when the token ends by itself, in Unix time; None for never.
+    `expire` is the token's expiry in Unix time, None for never.
     """
 
     account: str
@@ -58,7 +58,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """An account, what it may hold and what its live sessions hold."""
+    """An account with its quota and usage."""
 
     name: str
     created: float
@@ -69,7 +69,7 @@ class Account:
 async def find_caller(
     store: Store, presented: PresentedToken, address: str, now: float
 ) -> Caller | None:
-    """Find whose token this is, and note its use; None for every kind of bad token."""
+    """Find a token's caller and record its use; None for any invalid token."""
     found = await store.look(_caller_of, presented, address, now)
     if found is None:
         return None
@@ -80,9 +80,9 @@ async def find_caller(
 
 
 def create_operator_token(db: Database, token: NewToken, now: float, *, another: bool) -> bool:
-    """Make the first operator token, or `another`; False when there is one already.
+    """Create the first operator token, or `another`; False if one exists already.
 
-    It has no parent: it stays whatever becomes of the others.
+    It has no parent: no other token's revocation ends it.
     """
     if not db.execute("SELECT 1 FROM token WHERE account IS NULL LIMIT 1").fetchone():
         insert_token(db, None, token, OPERATOR_SCOPES, now)
@@ -100,7 +100,7 @@ def create_account(
     now: float,
     quota: Quota = UNLIMITED,
 ) -> bool:
-    """Make an account with its first token; False when it is there."""
+    """Create an account with its first token; False if it exists."""
     inserted = db.execute(
         "INSERT OR IGNORE INTO account(name, created_ms, quota_sessions, quota_nano_cpus,"
         " quota_memory_bytes) VALUES (:name, :now, :sessions, :nano_cpus, :memory_bytes)",
@@ -127,7 +127,7 @@ def find(db: Database) -> list[Account]:
 
 
 def replace_quota(db: Database, name: str, quota: Quota, actor: Actor, now: float) -> None:
-    """Set what an account may hold from its next start on.
+    """Replace an account's quota, from its next start on.
 
     Raises:
         NotFoundError: There is no such account.
@@ -143,17 +143,17 @@ def replace_quota(db: Database, name: str, quota: Quota, actor: Actor, now: floa
 
 
 def remove(db: Database, name: str, actor: Actor, now: float) -> list[str]:
-    """Remove an account for everybody at once; return the ids of the tokens that end with it.
+    """Mark an account as removed and revoke its tokens; return their ids.
 
-    What was its own, but for its lines in the audit, is left to `remove_portion`.
+    `remove_portion` removes its rows, except audit lines.
 
     Raises:
         NotFoundError: There is no such account.
-        ConflictError: A session of it lives, or is about to.
+        ConflictError: It has a live session or a start.
     """
     if not has_account(db, name):
         raise NotFoundError("account", name)
-    # A start under way holds a row: what is counted here cannot come to run later.
+    # A start under way holds a row, so that it is counted, too.
     live = "SELECT 1 FROM session WHERE account=? AND ended_ms IS NULL LIMIT 1"
     if db.execute(live, (name,)).fetchone():
         raise ConflictError("a session of the account lives")
@@ -168,10 +168,9 @@ def remove(db: Database, name: str, actor: Actor, now: float) -> list[str]:
 
 
 def remove_portion(db: Database, name: str) -> int:
-    """Remove a portion of what a removed account left, and at last its row; 0 after that.
+    """Remove a portion of a removed account's rows, its own last; 0 when done.
 
-    Each portion begins with the first table again: a call that was let in before the removal may
-    have added to it.
+    Each portion starts at the first table: a call let in before the removal may have added rows.
     """
     removed = "SELECT 1 FROM account WHERE name=? AND removed_ms IS NOT NULL"
     if not db.execute(removed, (name,)).fetchone():
@@ -183,7 +182,7 @@ def remove_portion(db: Database, name: str) -> int:
 
 
 def remove_left(db: Database, before: float) -> int:
-    """Remove a portion of what is left of accounts that were removed before a time."""
+    """Remove a portion of the rows of accounts removed before a time."""
     sql = "SELECT name FROM account WHERE removed_ms <= ? LIMIT 1"
     row = db.execute(sql, (to_ms(before),)).fetchone()
     if row is None:
@@ -195,7 +194,7 @@ def remove_left(db: Database, before: float) -> int:
 def _caller_of(
     db: Database, presented: PresentedToken, address: str, now: float
 ) -> tuple[Caller, float | None] | None:
-    """Read the caller of a good token, and when it was last used."""
+    """Read the caller of a good token, and its last use."""
     row = db.execute(
         "SELECT secret_hash, account, scopes, expire_ms, last_used_ms"  # noqa: S608
         f" FROM token WHERE id=:id AND {GOOD}",

@@ -1,4 +1,4 @@
-"""Applications in the database. Their tags are `tags.py`."""
+"""Applications in the database. `tags.py` has their tags."""
 
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
@@ -20,10 +20,10 @@ from tiltyard.contract import NetworkMode, PortRequest, Protocol, Resources
 from tiltyard.runtime.clock import to_ms
 
 MAX_APPLICATIONS = 1000
-"""Of one account."""
+"""Per account."""
 
 PORTION = 20
-"""Applications of a list that are read at once."""
+"""Applications read per query of a list."""
 
 _COLUMNS = (
     "account, name, registry, repository, tag_keep, network_mode, node_pool, regions, limits,"
@@ -35,9 +35,9 @@ _AS_JSON = ("regions", "limits", "reservation", "ports")
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """What an account runs: an image's repository and how a session of it is made.
+    """An image repository and the settings of its sessions.
 
-    `disk_bytes` is what a session may write, 0 for the limit of its host.
+    `disk_bytes` is a session's disk limit, 0 for its host's.
     """
 
     account: str
@@ -61,11 +61,11 @@ def create(
     now: float,
     violations: Sequence[Violation] = (),
 ) -> None:
-    """Make an application that has none of these violations.
+    """Create an application without violations.
 
     Raises:
         UnauthorizedError: The account was removed meanwhile.
-        InvalidRequestError: It has violations, or names what no operator configured.
+        InvalidRequestError: It has violations, or a reference is unknown.
         ConflictError: The account has an application of that name, or too many.
     """
     account, name = application.account, application.name
@@ -110,9 +110,8 @@ def edit(
     """Change the application of an account and name; `change` is pure, and may raise.
 
     Raises:
-        NotFoundError: There is no such application, or it would name what no operator
-            configured.
-        QuotaExceededError: Its warm pools would hold more than the account's quota allows.
+        NotFoundError: There is no such application, or a new reference is unknown.
+        QuotaExceededError: Its warm pools would exceed the account's quota.
     """
     current = get(db, *key)
     if current is None:
@@ -156,7 +155,7 @@ def _portion(db: Database, account: str, after: str) -> list[Application]:
 def all_applications(
     db: Database, keys: Iterable[tuple[str, str]]
 ) -> dict[tuple[str, str], Application]:
-    """Read applications by account and name; those that there are."""
+    """Read the applications that exist, by account and name."""
     sql = (
         f"SELECT {_COLUMNS} FROM application WHERE (account, name) IN"  # noqa: S608
         " (SELECT value->>0, value->>1 FROM json_each(?))"
@@ -166,7 +165,7 @@ def all_applications(
 
 
 def _unknown(db: Database, application: Application) -> list[tuple[str, str, str]]:
-    """Read what an application names that no operator configured: its field, kind and name."""
+    """Return an application's unknown references: field, kind and name."""
     named = [
         ("registry", "registry", application.registry),
         ("nodePool", "node pool", application.node_pool),
@@ -182,7 +181,6 @@ def _is_known(db: Database, kind: str, name: str) -> bool:
 
 
 def _row(application: Application) -> dict[str, Any]:
-    """Give the values of `_COLUMNS`."""
     fields = asdict(application)
     return fields | {name: json.dumps(fields[name]) for name in _AS_JSON}
 

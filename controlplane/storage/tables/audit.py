@@ -1,7 +1,7 @@
-"""Reading the audit, and forgetting what is old of it. It is written by `store.record_event`.
+"""Queries and retention of the audit, which `store.record_event` writes.
 
-A kind reads `topic.deed`. Every filter has an index, whose entries of one key are in the order of
-the sequence: a page is read from where the last one ended, and no more than it.
+A kind reads `topic.deed`. Every filter has an index in sequence order, so that a query reads only
+the rows of its page.
 """
 
 import json
@@ -12,14 +12,14 @@ from controlplane.storage.engine.store import Database
 from tiltyard.runtime.clock import from_ms, to_ms
 
 PORTION = 1000
-"""Lines that are forgotten in one transaction: others wait that long at most."""
+"""Lines removed per transaction: bounds how long others wait."""
 
 _TOPIC = "substr(kind, 1, instr(kind || '.', '.') - 1)"
 
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """What a page holds; None does not filter. `kind` may be a topic, such as `token`."""
+    """Filters of a page; None does not filter. `kind` may be a topic, such as `token`."""
 
     limit: int
     before: int | None = None
@@ -31,7 +31,7 @@ class AuditFilter:
 
 @dataclass(frozen=True, slots=True)
 class AuditLine:
-    """A line of the audit, with its place in it."""
+    """A line of the audit."""
 
     sequence: int
     time: float
@@ -77,8 +77,7 @@ def page_query(wanted: AuditFilter) -> tuple[str, dict[str, int | str | None]]:
 def remove_old(db: Database, before: float) -> int:
     """Remove a portion of the lines from before a time; return how many.
 
-    They are found by an index of the times: clocks are set, so that these need not follow the
-    sequence.
+    Found by time, which need not follow the sequence: clocks are set.
     """
     return db.execute(
         "DELETE FROM event WHERE sequence IN"

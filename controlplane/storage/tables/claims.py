@@ -1,7 +1,7 @@
-"""Claims of standbys: which ones can be claimed, what of a failed one goes, and the held ones.
+"""Claims of standbys: availability, undo of failed claims, and held claims.
 
-A claim is held from its commit until its session has ended. Where a host does not know of it, as
-after a crash of either program, it is made again.
+A claim is held from its commit until its session has ended. It is repeated if the host does not
+know of it, as after a crash of either program.
 """
 
 import json
@@ -15,12 +15,12 @@ from tiltyard.contract import Identity
 
 
 class StandbyTakenError(Exception):
-    """A standby is a session's already, or may be, or its host is not served any more."""
+    """The standby is or may be in use, or its host was removed or revoked."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewClaim:
-    """The standby that a session is from its commit on, and who claims it."""
+    """A session's claim of a standby, and its author."""
 
     attempt: Attempt
     ports: tuple[Port, ...]
@@ -30,7 +30,7 @@ class NewClaim:
 
 @dataclass(frozen=True, slots=True)
 class FailedClaim:
-    """A claim whose row gives way to another; `unanswered` is that something may come of it."""
+    """A claim whose row is replaced; `unanswered`: it may still succeed."""
 
     session_id: str
     attempt: Attempt
@@ -43,11 +43,11 @@ CAN_CLAIM = (
     " AND NOT EXISTS (SELECT 1 FROM session WHERE account=:account AND id=:standby)"
     " AND NOT EXISTS (SELECT 1 FROM unanswered WHERE internal_id=:standby)"
 )
-"""Finds that a standby's host is served, and that neither the standby nor its id is in use."""
+"""Finds a row if the host is in service, and neither the standby nor its id in use."""
 
 
 def check_standby(db: Database, account: str, standby: Attempt) -> None:
-    """Check that a session of an account can have a standby.
+    """Check that an account's session can claim a standby.
 
     Raises:
         StandbyTakenError: It cannot.
@@ -58,10 +58,10 @@ def check_standby(db: Database, account: str, standby: Attempt) -> None:
 
 
 def undo_claim(db: Database, new: Identity, failed: FailedClaim, now: float) -> bool:
-    """Undo a claim; True when its row is still there, since the next session has its id.
+    """Undo a claim; True if its row stays, since the next session has its id.
 
     Raises:
-        StoppedDuringStartError: The session is to be stopped.
+        StoppedDuringStartError: The row has the stop mark.
     """
     account, attempt = new.account, failed.attempt
     if failed.unanswered:
@@ -86,7 +86,7 @@ def undo_claim(db: Database, new: Identity, failed: FailedClaim, now: float) -> 
 
 
 def held_claim(db: Database, agent: str, internal_id: str) -> Claim | None:
-    """Read the claim of a standby that a live session holds, to make it again."""
+    """Read a live session's claim of a standby, to repeat it."""
     row = db.execute(
         "SELECT account, id, application, tag, location, labels, external_id, claim FROM session"
         " WHERE internal_id=:internal_id AND agent=:agent AND ended_ms IS NULL"

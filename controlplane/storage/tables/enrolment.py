@@ -1,4 +1,4 @@
-"""Enrolling agents, their certificates and the authorities of these, in the database."""
+"""Enrolment of agents, their certificates and authorities in the database."""
 
 from dataclasses import asdict, dataclass
 
@@ -18,12 +18,12 @@ from tiltyard.runtime.clock import to_ms
 _NAME_TAKEN = "there is an agent of this name: give another one, or a token for this one"
 
 TOKENS_KEPT = 24 * 3600
-"""An ended token is known for a day, so that the log can say what was tried with it."""
+"""Seconds that an ended token is kept, so that the log can name its fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the host of a token belongs; `agent` is set when it enrols again."""
+    """The place of a token's host; `agent` is set if it enrols again."""
 
     region: str
     node_pool: str
@@ -32,9 +32,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Newcomer:
-    """An agent that wants to be enrolled, with the certificate that was signed for it.
+    """An agent to enrol, with the certificate that was signed for it.
 
-    `region` and `node_pool` are where it believes to belong, None where it does not care.
+    `region` and `node_pool` are what it requests, None for any.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Newcomer:
 
 @dataclass(eq=False)
 class BadEnrolmentTokenError(UnauthorizedError):
-    """The token enrols no host; `why` is for the log alone."""
+    """The token is invalid; `why` is for the log alone."""
 
     why: str
 
@@ -77,7 +77,7 @@ def enrolled(db: Database) -> int:
 def make_token(
     db: Database, token: NewToken, wanted: Place, actor: Actor, now: float, expire: float
 ) -> None:
-    """Keep a token for one host of a region and node pool, and forget old ones.
+    """Store a token for one host of a region and node pool; remove old ones.
 
     Raises:
         NotFoundError: There is no such region or node pool.
@@ -99,7 +99,7 @@ def make_token(
 
 
 def place_of(db: Database, agent: str) -> Place:
-    """Read where an enrolled agent belongs.
+    """Read an enrolled agent's place.
 
     Raises:
         NotFoundError: None of that name is enrolled.
@@ -117,10 +117,10 @@ def place_of(db: Database, agent: str) -> Place:
 def enrol(
     db: Database, presented: PresentedToken, newcomer: Newcomer, address: str, now: float
 ) -> AgentRow:
-    """Consume a token and make its agent; `address` is where the request came from.
+    """Consume a token and create its agent; `address` is the client's.
 
     Raises:
-        BadEnrolmentTokenError: The token does not enrol.
+        BadEnrolmentTokenError: The token is invalid.
         InvalidRequestError: It is for another region, node pool or agent than the host names.
         ConflictError: There is an agent of this name, and the token is not for it.
     """
@@ -153,7 +153,7 @@ def enrol(
 
 
 def renewed(db: Database, row: AgentRow, serial: str, now: float) -> None:
-    """Write which certificate an agent has installed, and which authorities it trusts."""
+    """Record an agent's installed certificate and the authorities it trusts."""
     changed = db.execute(
         "UPDATE agent SET certificate_serial=:serial, authority=:authority,"
         " certificate_expire_ms=:certificate_expire_ms, trusts_former=:trusts_former WHERE id=:id",
@@ -166,7 +166,7 @@ def renewed(db: Database, row: AgentRow, serial: str, now: float) -> None:
 
 
 def revoke(db: Database, name: str, actor: Actor, now: float) -> None:
-    """Have an agent trusted no more; what runs on its host is lost. Idempotent.
+    """Revoke an agent; its host's sessions are lost. Idempotent.
 
     Raises:
         NotFoundError: There is none of that name.
@@ -198,28 +198,27 @@ def revoked(db: Database) -> list[RevokedAgent]:
 
 
 def drop_starts_on_revoked(db: Database, now: float) -> None:
-    """End what a control plane that is gone was starting on hosts that were revoked."""
+    """End starts of a previous process on revoked hosts."""
     for agent in revoked(db):
         drop_starts(db, agent.row.name, now)
         lose_sessions(db, agent.row.name, now)
 
 
 def note_first_authority(db: Database, authority: str) -> None:
-    """Write which one signed the certificates of before there could be a second."""
+    """Record the signer of certificates that have none recorded."""
     sql = "UPDATE agent SET authority=? WHERE id IS NOT NULL AND authority IS NULL"
     db.execute(sql, (authority,))
 
 
 def trusts_one_authority(db: Database, agent_id: str) -> None:
-    """Write that a host trusts the authority of its certificate alone."""
+    """Record that a host trusts only its certificate's authority."""
     db.execute("UPDATE agent SET trusts_former=0 WHERE id=?", (agent_id,))
 
 
 def rotated(db: Database, authority: str, actor: Actor, now: float, *, compromised: bool) -> None:
-    """Write that an authority is to take the place of another: before it does.
+    """Record that an authority replaces another, before it does.
 
-    Where that one is compromised, tokens that name it are void: hosts may have sent them to
-    a holder of its key.
+    If that is `compromised`, all tokens are void: hosts may have sent them to a holder of its key.
     """
     if compromised:
         sql = "UPDATE enrolment_token SET expire_ms=:now WHERE expire_ms>:now"
@@ -256,7 +255,7 @@ def _place_of_token(db: Database, presented: PresentedToken, now: float) -> Plac
 
 
 def _check_name(db: Database, place: Place, newcomer: Newcomer) -> None:
-    """Refuse the name of another agent, and the return of one that is not enrolled any more."""
+    """Reject a name in use, and re-enrolment of an agent that is not enrolled."""
     found = db.execute(
         "SELECT id, revoked_ms FROM agent WHERE name=? AND removed_ms IS NULL", (newcomer.name,)
     ).fetchone()

@@ -1,4 +1,4 @@
-"""Regions, node pools, agents, and what is kept of hosts beyond a restart."""
+"""Regions, node pools, agents, and host state that survives a restart."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
@@ -23,13 +23,11 @@ _USING_AN_AGENT = {
 
 @dataclass(frozen=True, slots=True)
 class AgentRow:
-    """An agent: where to dial it and where it belongs.
+    """An agent: its address and place, and the state of its host when this was read.
 
-    An enrolled one has an `id`, which its certificate names, and a time at which that expires;
-    `authority` is the fingerprint of the one that signed it, and `trusts_former` is whether the
-    host trusts another besides. The rest is what was known of its host when this was
-    read: its drain, when it last reported (exact to a minute), for how long it has not since,
-    and when its sessions were given up for that.
+    The certificate of an enrolled one names `id` and was signed by `authority`, a fingerprint;
+    `trusts_former`: the host trusts another authority, too. `heard_ms`: its last report, exact to
+    a minute. `silent_ms`: its downtime since. `lost_ms`: when its sessions were given up.
     """
 
     name: str
@@ -49,13 +47,13 @@ class AgentRow:
 
     @property
     def drain(self) -> Drain:
-        """The newest order to drain its host or not."""
+        """The newest drain order."""
         return Drain(self.drain_revision, bool(self.draining), self.drain_deadline_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A region, and how many agents and applications are in it."""
+    """A region and its numbers of agents and applications."""
 
     name: str
     agents: int
@@ -64,7 +62,7 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class NodePool:
-    """A node pool, its rules, and how many agents and applications are in it."""
+    """A node pool, its rules and its numbers of agents and applications."""
 
     name: str
     rules: NodePoolRules
@@ -81,9 +79,9 @@ AGENT_COLUMNS = (
 def declare(
     db: Database, config: Config, sealed: Mapping[str, bytes] = MappingProxyType({})
 ) -> None:
-    """Write what the settings file declares; what only the database knows stays.
+    """Write what the settings file declares; other rows stay.
 
-    `sealed` has the passwords of the declared registries that have one, by name.
+    `sealed`: sealed passwords of the declared registries, by name.
 
     Raises:
         StoreError: Two registries would claim one address; nothing was changed.
@@ -131,7 +129,7 @@ def counted_regions(db: Database) -> list[Region]:
 
 
 def create_region(db: Database, name: str, actor: Actor, now: float) -> None:
-    """Make a region unless it is there."""
+    """Create a region if missing."""
     if db.execute("INSERT OR IGNORE INTO region(name) VALUES (?)", (name,)).rowcount:
         record_event(db, now, "region.created", "", actor, name)
 
@@ -166,7 +164,7 @@ def node_pools(db: Database) -> list[NodePool]:
 
 
 def set_node_pool(db: Database, name: str, rules: NodePoolRules, actor: Actor, now: float) -> None:
-    """Make a node pool, or change its rules."""
+    """Create a node pool or change its rules."""
     values = {"strategy": rules.strategy, "hostNetwork": rules.host_network}
     changed = db.execute(
         "INSERT INTO node_pool(name, strategy, host_network)"
@@ -199,15 +197,15 @@ def remove_agent(db: Database, name: str, actor: Actor, now: float) -> None:
 
     Raises:
         NotFoundError: There is none of that name.
-        ConflictError: It has live sessions, or attempts whose end is unknown.
+        ConflictError: It has live sessions, or attempts of unknown outcome.
     """
     known = "SELECT coalesce(revoked_ms, lost_ms) FROM agent WHERE name=? AND removed_ms IS NULL"
     found = db.execute(known, (name,)).fetchone()
     if found is None:
         raise NotFoundError("agent", name)
-    if found[0] is not None:  # starts that were under way when it was given up are over by now
+    if found[0] is not None:  # starts from before it was given up have ended
         lose_sessions(db, name, now)
-    # An attempt is committed before its call: what is counted here cannot come to run later.
+    # An attempt is committed before its call, so that it is counted, too.
     check_unused(db, "agent", name, _USING_AN_AGENT)
     db.execute(
         "UPDATE agent SET removed_ms=:now, region=NULL, node_pool=NULL, id=NULL, revoked_ms=NULL,"
@@ -220,7 +218,7 @@ def remove_agent(db: Database, name: str, actor: Actor, now: float) -> None:
 
 
 def void_tokens(db: Database, agent: str, now: float) -> None:
-    """Void the tokens for an agent: neither it nor another of its name enrols by them."""
+    """Expire the enrolment tokens for an agent."""
     db.execute(
         "UPDATE enrolment_token SET expire_ms=:now WHERE agent=:agent AND expire_ms>:now",
         {"agent": agent, "now": to_ms(now)},
@@ -229,7 +227,7 @@ def void_tokens(db: Database, agent: str, now: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DrainOrder:
-    """What an operator wants of a host, and the newest revision that the host is known to have."""
+    """An operator's order, and the newest revision that the host is known to have."""
 
     agent: str
     draining: bool
@@ -240,8 +238,7 @@ class DrainOrder:
 def order_drain(db: Database, order: DrainOrder, actor: Actor, now: float) -> Drain:
     """Write an order under a new revision.
 
-    The revision is the wall time where that is higher than those before: so it is past those
-    that a database had which was lost, also of a host that is unreachable now.
+    The revision is at least the wall time, so that it exceeds those of a lost database.
 
     Raises:
         NotFoundError: There is no such agent.
@@ -268,7 +265,7 @@ def order_drain(db: Database, order: DrainOrder, actor: Actor, now: float) -> Dr
 
 
 def learn_drain(db: Database, agent: str, drain: Drain) -> None:
-    """Write what a host says of its drain, unless there was a newer order."""
+    """Write the drain that a host reports, unless there is a newer order."""
     db.execute(
         "UPDATE agent SET drain_revision=:revision, draining=:draining,"
         " drain_deadline_ms=:deadline_ms WHERE name=:agent AND drain_revision<=:revision",
@@ -285,7 +282,7 @@ def note_report(db: Database, agent: str, now: float) -> None:
 
 
 def note_downtime(db: Database, agent: str, seconds: float) -> None:
-    """Write for how long a host has been unresponsive."""
+    """Write a host's downtime."""
     sql = "UPDATE agent SET silent_ms=:downtime WHERE name=:agent"
     db.execute(sql, {"agent": agent, "downtime": to_ms(seconds)})
 
@@ -293,7 +290,7 @@ def note_downtime(db: Database, agent: str, seconds: float) -> None:
 def lose(db: Database, agent: str, starting: Collection[str], now: float) -> None:
     """Give up an unresponsive host's sessions; those in `starting` are left to their tasks.
 
-    Once it is back, what is left of them is stopped.
+    Those that still run when it is back are stopped.
     """
     lost = db.execute(
         "UPDATE agent SET lost_ms=:now WHERE name=:agent AND lost_ms IS NULL"

@@ -1,4 +1,4 @@
-"""Players in the database. A session that is forgotten takes its players with it."""
+"""Players in the database, who are removed with their session."""
 
 import json
 from collections import Counter
@@ -10,10 +10,10 @@ from controlplane.storage.tables.session_rows import id_of
 from controlplane.storage.tables.sessions import Session, read_session
 
 MAX_PLAYERS = 2000
-"""Of one session: every join answers with all of them."""
+"""Per session: every join returns all of them."""
 
 MAX_PLAYERS_BYTES = 512 * 1024
-"""Of the ids of a session, and of a call, as JSON. MAX_PLAYERS ids of 256 ASCII characters fit."""
+"""Of a session's or a call's ids as JSON. MAX_PLAYERS ids of 256 ASCII characters fit."""
 
 _FULL = (
     f"a session has at most {MAX_PLAYERS} players, with ids of at most {MAX_PLAYERS_BYTES} bytes"
@@ -38,10 +38,10 @@ def joined(db: Database, account: str, session_id: str) -> list[str]:
 
 
 def join(db: Database, account: str, name: str, players: Sequence[str]) -> list[str]:
-    """Add players that are not joined yet; return all that are, in the order of joining.
+    """Add players; return all joined, in the order of joining. Idempotent.
 
     Raises:
-        NotFoundError: No session of that id or internal id lives.
+        NotFoundError: No live session has that id or internal id.
         InvalidRequestError: It would have too many players; none of these joined.
     """
     session_id = id_of(db, account, name) or name
@@ -101,7 +101,7 @@ def leave_all(db: Database, account: str, players: Sequence[str]) -> int:
 
 
 def _left(db: Database, account: str, session_ids: Sequence[str]) -> int | None:
-    """Sum up the players of sessions; None when none is known."""
+    """Count the players of sessions; None if none exists."""
     sql = (
         "SELECT sum(player_count) FROM session"
         " WHERE account=:account AND id IN (SELECT value FROM json_each(:sessions))"
@@ -112,7 +112,7 @@ def _left(db: Database, account: str, session_ids: Sequence[str]) -> int | None:
 
 
 def _count(db: Database, account: str, session_id: str, change: int) -> None:
-    """Add to the number of players of a session; no audit line, since games call all the time."""
+    """Change a session's player count. Not audited: games call all the time."""
     if change:
         db.execute(
             "UPDATE session SET player_count = player_count + :change"

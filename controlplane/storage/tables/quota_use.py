@@ -1,7 +1,7 @@
-"""What an account holds of its quota, within a transaction: live sessions, and warm pools by size.
+"""Quota usage of an account, within a transaction: live sessions, and warm pools by size.
 
-A claimed standby is replaced at once, so a pool always holds its whole size, in addition to the
-sessions that came of it.
+A claimed standby is replaced at once, so a pool always uses its whole size, besides the sessions
+claimed from it.
 """
 
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ POOLS = (
     " FROM warm_pool JOIN application ON application.account = warm_pool.account"
     " AND application.name = warm_pool.application WHERE enabled AND warm_pool.account="
 )
-"""What the pools of an account hold; the account follows."""
+"""Usage of an account's pools; the account follows."""
 
 
 def quota_of(db: Database, account: str) -> Quota | None:
-    """Read the quota of an account; None when there is no such account."""
+    """Read the quota of an account; None if there is no such account."""
     row = db.execute(
         "SELECT quota_sessions, quota_nano_cpus, quota_memory_bytes FROM account"
         " WHERE name=? AND removed_ms IS NULL",
@@ -35,13 +35,13 @@ def quota_of(db: Database, account: str) -> Quota | None:
 
 
 def has_account(db: Database, name: str) -> bool:
-    """Return, within a transaction, whether an account is there, and not being removed."""
+    """Return whether an account exists and is not being removed."""
     sql = "SELECT 1 FROM account WHERE name=? AND removed_ms IS NULL"
     return db.execute(sql, (name,)).fetchone() is not None
 
 
 def passed_limit(db: Database, account: str, quota: Quota) -> str | None:
-    """Name the first limit that is below what the account holds, None when there is none."""
+    """Return the first limit that the account's usage exceeds, or None."""
     if quota.unlimited:
         return None
     sessions, *held = db.execute(_SESSIONS, (account,)).fetchone()
@@ -53,10 +53,10 @@ def passed_limit(db: Database, account: str, quota: Quota) -> str | None:
 
 @contextmanager
 def bounded_pools(db: Database, account: str) -> Iterator[None]:
-    """Let what is done within not have the pools of an account hold more than its quota allows.
+    """Check that changes within keep an account's pools inside its quota.
 
     Raises:
-        QuotaExceededError: They would hold more of something than before, and it does not fit.
+        QuotaExceededError: They grew in a resource beyond its limit.
     """
     quota = quota_of(db, account)
     if quota is None or not quota.limits_resources:

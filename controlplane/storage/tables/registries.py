@@ -1,4 +1,4 @@
-"""Registries in the database: where applications have their images, and how to log in there."""
+"""Image registries in the database, and their logins."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -24,8 +24,8 @@ _ALL = f"SELECT {_COLUMNS} FROM registry"  # noqa: S608  # a constant
 class Registry:
     """A registry that the operator configured; `address` is `host[:port]`.
 
-    The rest is how to log in there, as `registries/endpoint.py` says; `sealed` is its password as
-    `registries/vault.py` sealed it, and nothing without a `username`.
+    `registries/endpoint.py` describes the login fields; `sealed` is the password as sealed by
+    `registries/vault.py`, empty without a `username`.
     """
 
     name: str
@@ -39,14 +39,14 @@ class Registry:
 
     @property
     def prefixes(self) -> tuple[str, ...]:
-        """What may stand before a repository's name and means this registry."""
+        """Prefixes of repository names that mean this registry."""
         return (self.address, *self.aliases)
 
     def may_pass_on_password(self, wanted: "Registry") -> bool:
-        """Return whether the password given for this version may be used for another version.
+        """Return whether this version's password may be kept for another version.
 
-        Not where it could reach another host, by another address, other resolution or another
-        certificate authority, or serve another user name. Pure.
+        Not if it could reach another host (by address, resolution or certificate authority) or
+        serve another user name. Pure.
         """
         return (
             bool(self.sealed)
@@ -59,7 +59,7 @@ class Registry:
 
 @dataclass(frozen=True, slots=True)
 class CountedRegistry:
-    """A registry, and how many applications have their images there."""
+    """A registry and its number of applications."""
 
     registry: Registry
     applications: int
@@ -77,7 +77,7 @@ def get(db: Database, name: str) -> Registry | None:
 
 
 def at(db: Database, address: str) -> Registry | None:
-    """Read the registry that has this address; names of hosts do not differ by case."""
+    """Read the registry of an address; host names are case-insensitive."""
     row = db.execute(f"{_ALL} WHERE address = ? COLLATE NOCASE", (address,)).fetchone()
     return _registry(row) if row else None
 
@@ -90,10 +90,10 @@ def counted(db: Database) -> list[CountedRegistry]:
 
 
 def put(db: Database, wanted: Registry, actor: Actor, now: float) -> None:
-    """Make or replace a registry.
+    """Create or replace a registry.
 
-    With a user name and no password it keeps the one that it has, where that may be. Tags
-    that are enabled go on naming the address that they were enabled with.
+    With a user name and no password it keeps its password, if that is allowed. Enabled tags keep
+    the address that they were enabled with.
 
     Raises:
         ConflictError: Another registry claims its address or one of its aliases.
@@ -165,10 +165,7 @@ def _write(db: Database, registry: Registry) -> None:
 
 
 def _find_claim(wanted: Registry, others: Iterable[Registry]) -> tuple[str, str] | None:
-    """Find an address or alias of a registry that another has, and the other's name.
-
-    Names of hosts do not differ by case.
-    """
+    """Find an address or alias that another registry has, and the other's name."""
     taken = {prefix.lower(): other.name for other in others for prefix in other.prefixes}
     found = (prefix for prefix in wanted.prefixes if prefix.lower() in taken)
     return next(((prefix, taken[prefix.lower()]) for prefix in found), None)
@@ -178,8 +175,7 @@ def declare(db: Database, entries: Iterable[RegistryConfig], sealed: Mapping[str
     """Write the registries of the settings file.
 
     Raises:
-        StoreError: One claims the address of a registry that was made by the API. Neither wins: an
-            image would be looked for at another place than its tag was enabled at.
+        StoreError: One claims the address of a registry that was made by the API.
     """
     declared = {
         entry.name: Registry(**entry.model_dump(), ca=entry.ca, sealed=sealed.get(entry.name, b""))
@@ -200,7 +196,7 @@ def declare(db: Database, entries: Iterable[RegistryConfig], sealed: Mapping[str
 def remove_unused(
     db: Database, table: str, name: str, used: Mapping[str, str], actor: Actor, now: float
 ) -> None:
-    """Remove the row of a table that has this name.
+    """Remove the row of this name from a table.
 
     Raises:
         NotFoundError: There is none of that name.
@@ -215,7 +211,7 @@ def remove_unused(
 
 
 def check_unused(db: Database, kind: str, name: str, used: Mapping[str, str]) -> None:
-    """Refuse to remove what is used.
+    """Check that nothing uses a row.
 
     Raises:
         ConflictError: One of the queries `used` counts a use of it.

@@ -1,19 +1,18 @@
-"""What agents report of sessions, written to the database: which is whose, and which is stopped.
+"""Session reports of agents, written to the database: ownership, adoption, and what to stop.
 
-An agent speaks only for what was placed on it, and is believed no more than that:
+An agent is trusted only for what was placed on it:
 
-- the attempt that a row names on this agent is written; when it is to end, or has, it is stopped;
-- a standby that a row names was claimed and does not know: it is claimed again; one that no row
-  names is no session, and is left alone unless somebody unknown may have claimed it;
+- the attempt that a row names on this agent is written; with a stop mark or an end it is stopped;
+- a standby that a row names does not know of its claim, which is repeated; one that no row names
+  is left alone, unless it may have been claimed;
 - what this agent has left unanswered is stopped;
 - what has no valid ticket, or an account that this database does not know, as after it was lost,
-  is left alone: it is neither anybody's session nor ours to stop;
-- what is of an account that was removed is stopped;
+  is left alone;
+- what belongs to a removed account is stopped;
 - another is adopted: its account has the id free, as after the database was lost.
 
-If the id is not free, the later start stays, whichever is reported first; the other is
-stopped, as if unanswered. A row whose start is in progress is waited for. A row that ended never
-comes back.
+If the id is not free, the later start wins, whichever is reported first; the other is stopped like
+an unanswered attempt. A start under way is waited for. An ended row never comes back.
 """
 
 import json
@@ -45,23 +44,23 @@ _REPORTED = (
 
 
 class Verdict(Enum):
-    """What is to be done about a reported session."""
+    """What to do with a reported session."""
 
     KEEP = auto()
     STOP = auto()
     STOP_REQUESTED = auto()
-    """To be stopped, since its caller asked for it."""
+    """Stop it as a caller requested."""
     WAIT = auto()
-    """To be evaluated again: another start of its id is under way."""
+    """Evaluate it later: another start of its id is under way."""
     CLAIM = auto()
-    """It is a standby whose claim the database holds: to be claimed again."""
+    """Repeat the claim that the database holds for this standby."""
     UNCLAIMED = auto()
-    """It is nobody's: operators are shown it, and nothing is done."""
+    """It has no account: show it to operators and leave it alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """A session that gave way to a later one of its id: to be stopped, wherever it is."""
+    """A session replaced by a later one of its id, to be stopped."""
 
     agent: str
     internal_id: str
@@ -69,7 +68,7 @@ class Superseded:
 
 @dataclass(slots=True)
 class Evaluation:
-    """What came of a report: a verdict for each session, by internal id."""
+    """The result of a report: verdicts by internal id."""
 
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     superseded: list[Superseded] = field(default_factory=list)
@@ -77,7 +76,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class _Reporter:
-    """Who reports, and when; `keep_ended` is for how many seconds what ended is remembered."""
+    """The reporting agent and the time. `keep_ended`: retention of ended sessions in seconds."""
 
     agent: str
     is_ours: IsOurs
@@ -86,10 +85,10 @@ class _Reporter:
 
 
 class Reports:
-    """Writes what agents report."""
+    """Writes reports of agents."""
 
     def __init__(self, store: Store, *, is_ours: IsOurs, keep_ended: float) -> None:
-        """Adopt what has a valid ticket, unless it ended more than `keep_ended` seconds ago."""
+        """Adopt what `is_ours`, unless it ended more than `keep_ended` seconds ago."""
         self._store = store
         self._is_ours = is_ours
         self._keep_ended = keep_ended
@@ -101,10 +100,7 @@ class Reports:
         now: float,
         starting: Collection[str] = (),
     ) -> Evaluation:
-        """Write reported sessions and evaluate each.
-
-        Those of the attempts in `starting` are left to the task that starts them.
-        """
+        """Write and evaluate reported sessions, except those of attempts in `starting`."""
         reported = [s for s in sessions if s.internal_id not in starting]
         by = _Reporter(agent, self._is_ours, now, self._keep_ended)
         return await self._store.run(_write_all, by, reported)
@@ -130,11 +126,11 @@ def _evaluate(db: Database, by: _Reporter, session: HostSession, into: Evaluatio
         return _left_alone(session)
     if ended_ms is not None:
         return _stopped(session)
-    if revoked_ms is not None:  # the last words of an agent that is not asked any more
+    if revoked_ms is not None:  # the last report of a revoked agent
         _write(db, by, session, reported)
         lose_sessions(db, by.agent, by.now)
         return Verdict.STOP
-    # For the host it may still be a standby, or be one again.
+    # The host may report it as a standby, still or again.
     if not session.is_standby:
         _write(db, by, session, reported)
     elif session.state.ended:
@@ -153,7 +149,7 @@ def _evaluate_unknown(
         (by.agent,),
     )
     if session.state is State.CREATED or not served.fetchone():
-        return Verdict.KEEP  # it may still be undone; or these are the agent's last words
+        return Verdict.KEEP  # it may still be undone; or the agent is gone
     if session.in_doubt or is_unanswered(db, by.agent, session.internal_id):
         return _stopped(session)
     account = db.execute(
@@ -165,7 +161,7 @@ def _evaluate_unknown(
     if removed_ms is not None:
         return _stopped(session)
     if session.state.ended:
-        # What an account of the same name had that was removed is nobody's.
+        # An older session belonged to a removed account of that name.
         age = by.now - session.end_ms / 1000 if session.end_ms else 0.0
         if age >= by.keep_ended or session.create_ms < created_ms:
             return Verdict.KEEP
@@ -189,7 +185,7 @@ def _adopt(db: Database, by: _Reporter, session: HostSession, into: Evaluation) 
         "internal_id": session.internal_id,
         "started": session.create_ms,
     }
-    # What was started before this one gives way to it; what ended here stays ended.
+    # An earlier start gives way to this one; an ended session stays ended.
     rival = db.execute(
         "SELECT agent, internal_id, confirmed OR ended_ms IS NOT NULL, ended_ms IS NOT NULL,"
         " (ended_ms IS NULL OR adopted_ended) AND (coalesce(started_ms, 0),"
@@ -233,7 +229,7 @@ def _supersede(
 
 
 def _take_row(db: Database, by: _Reporter, session: HostSession) -> None:
-    """Have the row of a caller's id be this session's; who plays there, and a stop, stay."""
+    """Point the row of an id to this session; its players and stop mark stay."""
     identity = session.identity
     db.execute(
         "UPDATE session SET internal_id=:internal_id, agent=:agent, application=:application,"
@@ -255,17 +251,14 @@ def _take_row(db: Database, by: _Reporter, session: HostSession) -> None:
 
 
 def _write(db: Database, by: _Reporter, session: HostSession, before: list[object]) -> None:
-    """Write what a host reports of a live row's session; `before` is what the row has of it.
-
-    What is there already is left alone: most of what a host reports after a restart is.
-    """
+    """Write the report of a live row's session, if it differs from the row (`before`)."""
     ended, now_ms = session.state.ended, to_ms(by.now)
     reported = {
         "confirmed": True,
         "state": session.state,
         "host": session.host,
         "ports": ports_json(session.ports),
-        # In one order: protobuf reads a map in another one in every process.
+        # Sorted: the order of a protobuf map differs between processes.
         "injected_env": json.dumps(dict(session.injected_env), sort_keys=True),
         "started_ms": session.create_ms,
         "end_reason": session.end_reason,
@@ -274,7 +267,7 @@ def _write(db: Database, by: _Reporter, session: HostSession, before: list[objec
     }
     if [*reported.values()] == before and not ended:
         return
-    # A host's wrong clock must neither keep a row for ever nor have it forgotten at once.
+    # A host's wrong clock must not change the retention of a row.
     end_ms = min(session.end_ms or now_ms, now_ms) if ended else None
     account, session_id = db.execute(
         "UPDATE session SET confirmed=:confirmed, state=:state, host=:host, ports=:ports,"

@@ -1,4 +1,4 @@
-"""Lists of sessions in the database: an account's whole, and pages of all for operators."""
+"""Lists of sessions: all of an account, and pages over all accounts."""
 
 import json
 from collections.abc import AsyncGenerator, Mapping
@@ -8,10 +8,10 @@ from controlplane.storage.engine.store import Database, Store
 from controlplane.storage.tables.sessions import COLUMNS, Session, session_of
 
 PORTION = 5000
-"""Rows that are read in one query, before those of other accounts: some 10 ms."""
+"""Rows per query, between those of other accounts: about 10 ms."""
 
 _LARGEST = 2**63 - 1
-"""Of the database's integers. A caller's bound may be of any size."""
+"""Of the database's integers; a caller's bound may be larger."""
 
 _WITH_LABEL = "live_label WHERE account = :account AND name = :name{0} AND value = :value{0}"
 
@@ -19,10 +19,10 @@ _IS_LABELLED = (
     "instr(labels, :json{0}) AND EXISTS"
     " (SELECT 1 FROM json_each(labels) WHERE key = :name{0} AND value = :value{0})"
 )
-"""Of most rows the text alone says that they are others'; reading JSON takes longer."""
+"""The text search rules out most rows; parsing JSON takes longer."""
 
 Place = int | str
-"""Where a session stands in the order of a list."""
+"""The position of a session in a list."""
 
 Query = tuple[str, dict[str, Place | None]]
 """SQL and its parameters."""
@@ -30,7 +30,7 @@ Query = tuple[str, dict[str, Place | None]]
 
 @dataclass(frozen=True, slots=True)
 class SessionFilter:
-    """Which sessions a list has; None and {} do not filter."""
+    """Filters of a list; None and {} do not filter."""
 
     account: str
     ended_too: bool = False
@@ -45,7 +45,7 @@ class SessionFilter:
 
 @dataclass(frozen=True, slots=True)
 class PageFilter:
-    """What a page holds; None does not filter. `before` is where the last page ended."""
+    """Filters of a page; None does not filter. `before`: the end of the last page."""
 
     limit: int
     before: int | None = None
@@ -59,9 +59,8 @@ class PageFilter:
 async def find(store: Store, wanted: SessionFilter) -> AsyncGenerator[list[Session], None]:
     """Read sessions of an account in the order in which their ids were taken.
 
-    Live ones with a label are in the order of their ids. PORTION rows are looked at at a time, so
-    that lists of other accounts come in between, and no long read keeps the write-ahead log from
-    being emptied.
+    Live ones with a label are in the order of their ids. Reads PORTION rows at a time, so that
+    other lists run in between and no long read blocks checkpoints of the write-ahead log.
     """
     after, looked_at = None, PORTION
     while looked_at == PORTION:
@@ -73,17 +72,16 @@ async def find(store: Store, wanted: SessionFilter) -> AsyncGenerator[list[Sessi
 def _portion(
     db: Database, wanted: SessionFilter, after: Place | None
 ) -> tuple[list[Session], Place | None, int]:
-    """Read the sessions among the next PORTION rows, the last of these rows, and their number."""
+    """Read the matches in the next PORTION rows, the last row's place and their number."""
     upto, looked_at = db.execute(*portion_query(wanted, after)).fetchone()
     rows = db.execute(*list_query(wanted, after, upto)) if looked_at else ()
     return [session_of(row) for row in rows], upto, looked_at
 
 
 def find_page(db: Database, wanted: PageFilter) -> tuple[list[Session], int | None]:
-    """Read a page, newest first, and where the next one begins, None when there is none.
+    """Read a page, newest first, and `before` of the next one, if any.
 
-    The place of a session is its row's number: it grows with every id that is taken, and the
-    indexes of live sessions keep its order.
+    A session's place is its row number, which grows with every reserved id.
     """
     found = db.execute(*page_query(wanted)).fetchall()
     shown = found[: wanted.limit]
@@ -92,7 +90,7 @@ def find_page(db: Database, wanted: PageFilter) -> tuple[list[Session], int | No
 
 
 def portion_query(wanted: SessionFilter, after: Place | None) -> Query:
-    """Build the query of the last row, and the number, of the next PORTION rows to look at."""
+    """Build the query of the last place and the number of the next PORTION rows."""
     place, rows = _rows(wanted)
     bound = "" if after is None else f" AND {place} > :after"
     chosen = f"SELECT {place} AS place FROM {rows}{bound} ORDER BY {place} LIMIT :portion"  # noqa: S608
@@ -103,7 +101,7 @@ def portion_query(wanted: SessionFilter, after: Place | None) -> Query:
 def list_query(
     wanted: SessionFilter, after: Place | None = None, upto: Place | None = None
 ) -> Query:
-    """Build the query of a list over the rows after one and up to another."""
+    """Build the query of a list over rows `after` one and `upto` another."""
     place, rows = _rows(wanted)
     if after is not None:
         rows += f" AND {place} > :after"
@@ -119,10 +117,7 @@ def list_query(
 
 
 def _rows(wanted: SessionFilter) -> tuple[str, str]:
-    """Choose the rows that a list looks at, which are those that one index finds.
-
-    Returns their place in the order of the list, and what follows FROM.
-    """
+    """Choose rows that one index finds; return the column of their place, and the FROM clause."""
     if wanted.ended_too:
         return "number", "session WHERE account = :account"
     if wanted.labels:
@@ -135,7 +130,7 @@ def _rows(wanted: SessionFilter) -> tuple[str, str]:
 
 
 def _conditions(wanted: SessionFilter) -> list[str]:
-    """Give what holds for the sessions of a list, among those of the account."""
+    """Return the conditions of a list besides the account."""
     equal = ("location", "application", "tag", "host")
     conditions = [f"{name} = :{name}" for name in equal if getattr(wanted, name) is not None]
     if wanted.more_players_than is not None:
@@ -156,7 +151,7 @@ def _values(wanted: SessionFilter) -> dict[str, Place | None]:
     low, high = wanted.more_players_than, wanted.fewer_players_than
     values: dict[str, Place | None] = {
         "account": wanted.account,
-        # A session that is being started has no host and may have no tag: "" matches none.
+        # A starting session has no host and may have no tag: "" matches none.
         "location": wanted.location or None,
         "application": wanted.application or None,
         "tag": wanted.tag or None,
@@ -171,7 +166,7 @@ def _values(wanted: SessionFilter) -> dict[str, Place | None]:
 
 
 def _storable(value: Place | None) -> Place | None:
-    """Give NULL, which equals nothing, for text that no column can hold: a lone surrogate."""
+    """Replace lone surrogates, which no column can hold, by NULL, which equals nothing."""
     if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
         return None
     return value
@@ -180,7 +175,7 @@ def _storable(value: Place | None) -> Place | None:
 def page_query(wanted: PageFilter) -> tuple[str, dict[str, int | str | None]]:
     """Build the query of a page and one more row, and its parameters.
 
-    The rows are chosen first, so that what is read of a row is read for those alone.
+    A subquery chooses the rows, so that columns are read for those alone.
     """
     filters = {
         "number < :before": wanted.before,

@@ -1,8 +1,4 @@
-"""Rows of sessions as several modules write, find and remove them.
-
-The two ids that callers know a session by, the labels by which live ones are found, ends that no
-host reports, attempts and claims that a host did not answer, and the removal of what is old.
-"""
+"""Shared queries on sessions: ids, labels, ends, unanswered attempts, removal."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping
@@ -15,12 +11,12 @@ from tiltyard.contract import EndReason, State
 from tiltyard.runtime.clock import to_ms
 
 PORTION = 1000
-"""Rows that are forgotten in one transaction, but for one session with more players than that."""
+"""Rows removed per transaction, unless one session has more players than that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try to start a session on one host, under an internal id of its own."""
+    """One try to start a session on one host, under its own internal id."""
 
     internal_id: str
     agent: str
@@ -28,9 +24,9 @@ class Attempt:
 
 
 def find_session(db: Database, columns: str, account: str, name: str) -> tuple[Any, ...] | None:
-    """Read columns of the session of an account whose id, or else whose internal id, is `name`.
+    """Read columns of an account's session by its id, or else its internal id.
 
-    Nearly all are asked for by their id; one query with an OR would look at all of the account's.
+    In two queries: one with an OR would scan all sessions of the account.
     """
     values = {"account": account, "name": name}
     for key in ("id", "internal_id"):
@@ -42,21 +38,20 @@ def find_session(db: Database, columns: str, account: str, name: str) -> tuple[A
 
 
 def id_of(db: Database, account: str, name: str) -> str | None:
-    """Return the id of the session of an account whose id, or internal id, is `name`."""
+    """Return the id of an account's session by its id or internal id."""
     row = find_session(db, "id", account, name)
     return None if row is None else str(row[0])
 
 
 def ports_json(ports: Iterable[Port]) -> str:
-    """Write ports as a row has them."""
+    """Serialize ports for a row."""
     return json.dumps([asdict(port) for port in ports])
 
 
 def add_labels(db: Database, account: str, session_id: str, labels: Mapping[str, str]) -> None:
-    """Have a session, which has none yet, found by labels.
+    """Index the labels of a session that has none yet.
 
-    Of names that SQLite takes for the same, such as those that differ after a NUL, one is kept:
-    a host can report any.
+    Of names that SQLite considers equal, as those that differ after a NUL, one is kept.
     """
     if labels:
         db.execute(
@@ -67,7 +62,7 @@ def add_labels(db: Database, account: str, session_id: str, labels: Mapping[str,
 
 
 def remove_labels(db: Database, account: str, session_id: str) -> None:
-    """Have a session found by no label: it has ended, or gets others."""
+    """Remove the labels of a session that has ended or gets others."""
     db.execute(
         "DELETE FROM live_label WHERE account = :account AND session = :id",
         {"account": account, "id": session_id},
@@ -96,13 +91,13 @@ def end_session(
 
 
 def live_on(db: Database, agent: str) -> list[str]:
-    """Read the internal ids of the sessions that should live on a host."""
+    """Read the internal ids of a host's live sessions."""
     sql = "SELECT internal_id FROM session WHERE agent=? AND ended_ms IS NULL"
     return [row[0] for row in db.execute(sql, (agent,))]
 
 
 def to_stop(db: Database, agent: str) -> list[str]:
-    """Read what is still to be stopped on a host: unanswered starts and remembered stops."""
+    """Read what to stop on a host: unanswered attempts and requested stops."""
     rows = db.execute(
         "SELECT internal_id FROM unanswered WHERE agent=:agent AND stopped_ms IS NULL"
         " UNION SELECT internal_id FROM session WHERE agent=:agent AND ended_ms IS NULL"
@@ -113,7 +108,7 @@ def to_stop(db: Database, agent: str) -> list[str]:
 
 
 def has_row(db: Database, internal_id: str) -> bool:
-    """Return whether this is the end of a caller's session, not of an abandoned attempt."""
+    """Return whether a session's row has this internal id."""
     sql = "SELECT 1 FROM session WHERE internal_id=?"
     return db.execute(sql, (internal_id,)).fetchone() is not None
 
@@ -135,17 +130,14 @@ def end_missing(db: Database, agent: str, internal_id: str, now: float) -> None:
         reason = EndReason.ENGINE_ERROR
         end_session(db, agent, internal_id, state=State.DEAD, reason=reason, now=now)
         return
-    # A start whose control plane died before the answer: should it still come, it is stopped.
+    # The control plane died before the answer: stop the session if it still starts.
     note_unanswered(db, agent, internal_id, now)
     db.execute("DELETE FROM session WHERE internal_id=?", (internal_id,))
     record_event(db, now, "session.not_started", row[0], ITSELF, row[1])
 
 
 def lose_sessions(db: Database, agent: str, now: float) -> None:
-    """End what runs on a host that nobody will ask again.
-
-    A start under way there is left to its task.
-    """
+    """End the sessions of a removed or revoked host, except starts under way."""
     live = "SELECT internal_id FROM session WHERE agent=? AND ended_ms IS NULL AND confirmed"
     for (internal_id,) in db.execute(live, (agent,)).fetchall():
         reason = EndReason.HOST_LOST
@@ -154,9 +146,9 @@ def lose_sessions(db: Database, agent: str, now: float) -> None:
 
 
 def give_up_sessions(db: Database, agent: str, starting: Collection[str], now: float) -> None:
-    """End what runs on an unresponsive host, and have it stopped should the host come back.
+    """End the sessions of an unresponsive host, to be stopped if it returns.
 
-    The attempts in `starting` are left to the tasks that make them.
+    The attempts in `starting` are left to their tasks.
     """
     live = "SELECT internal_id, confirmed FROM session WHERE agent=? AND ended_ms IS NULL"
     for internal_id, confirmed in db.execute(live, (agent,)).fetchall():
@@ -171,16 +163,13 @@ def give_up_sessions(db: Database, agent: str, starting: Collection[str], now: f
 
 
 def drop_starts(db: Database, agent: str, now: float) -> None:
-    """Free the starts on a host that no task makes any more."""
+    """Free the starts of a previous process on a host."""
     begun = "SELECT internal_id FROM session WHERE agent=? AND ended_ms IS NULL AND NOT confirmed"
     end_all_missing(db, agent, [row[0] for row in db.execute(begun, (agent,))], now)
 
 
 def note_unanswered(db: Database, agent: str, internal_id: str, now: float) -> None:
-    """Note that whatever comes of an attempt or claim is to be stopped. Idempotent.
-
-    Nothing of it is kept, and no standby among them is claimed again.
-    """
+    """Record an attempt or claim as unanswered: stopped, and never claimed again. Idempotent."""
     db.execute(
         "INSERT OR IGNORE INTO unanswered(internal_id, agent, created_ms)"
         " VALUES (:internal_id, :agent, :now)",
@@ -189,13 +178,13 @@ def note_unanswered(db: Database, agent: str, internal_id: str, now: float) -> N
 
 
 def is_unanswered(db: Database, agent: str, internal_id: str) -> bool:
-    """Return whether an attempt on the host of an agent was noted."""
+    """Return whether an attempt is recorded as unanswered."""
     sql = "SELECT 1 FROM unanswered WHERE internal_id=:internal_id AND agent=:agent"
     return db.execute(sql, {"internal_id": internal_id, "agent": agent}).fetchone() is not None
 
 
 def note_stopped(db: Database, agent: str, now: float, internal_id: str | None = None) -> None:
-    """Note that nothing can come of an attempt any more; without one, of any on the host."""
+    """Record an unanswered attempt as stopped; without an id, all of the host."""
     db.execute(
         "UPDATE unanswered SET stopped_ms=:now WHERE agent=:agent AND stopped_ms IS NULL"
         " AND internal_id=coalesce(:internal_id, internal_id)",
@@ -204,7 +193,7 @@ def note_stopped(db: Database, agent: str, now: float, internal_id: str | None =
 
 
 def remove_stopped(db: Database, before: float) -> int:
-    """Remove a portion of what was stopped before a time; return how many."""
+    """Remove a portion of attempts stopped before a time; return how many."""
     return db.execute(
         "DELETE FROM unanswered WHERE internal_id IN"
         " (SELECT internal_id FROM unanswered WHERE stopped_ms < :before LIMIT :portion)",
@@ -213,10 +202,7 @@ def remove_stopped(db: Database, before: float) -> int:
 
 
 def remove_sessions(db: Database, condition: str, value: int | str) -> int:
-    """Remove a portion of the sessions of a condition on `:value` with their players.
-
-    Returns how many.
-    """
+    """Remove a portion of sessions by a condition on `:value`; return how many."""
     sql = f"SELECT number, 1 + player_count FROM session WHERE {condition} LIMIT :portion"  # noqa: S608
     chosen: list[int] = []
     rows = 0

@@ -1,4 +1,4 @@
-"""Sessions in the database, as callers ask for them. What agents report is `reports.py`."""
+"""Sessions in the database, as callers request them. `reports.py` has agents' reports."""
 
 import json
 from dataclasses import asdict, dataclass, fields
@@ -35,7 +35,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
-    """What is known of a session when its id is taken."""
+    """A session whose id is to be reserved."""
 
     identity: Identity
     reservation: Resources
@@ -45,11 +45,10 @@ class NewSession:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A session as the database has it.
+    """A session's row.
 
     `internal_id`, `agent` and `host` are those of the newest attempt, None and "" before the
-    first; `confirmed` is False until an agent has said that this attempt runs. `labels` and
-    `injected_env` are JSON objects as text, which is how they are shown, too.
+    first; `confirmed`: the agent has reported it. `labels` and `injected_env` are JSON text.
     """
 
     account: str
@@ -76,18 +75,17 @@ _FIELDS = [field.name for field in fields(Session)]
 
 
 def reserve(db: Database, new: NewSession, failed: FailedClaim | None = None) -> None:
-    """Take the id and the quota, and the standby that `new` claims.
+    """Reserve the id and the quota, and the standby that `new` claims.
 
-    The row of a `failed` claim of the same start goes; where the id stays, so do the players who
-    have joined it. The audit has a claim at once and a cold start with its first attempt: refusals
-    that cost nothing must not fill it.
+    Replaces the row of a `failed` claim of the same start; its players stay with its id. A claim
+    is audited here, a cold start with its first attempt: cheap refusals must not fill the audit.
 
     Raises:
-        StoppedDuringStartError: The session of the failed claim is to be stopped.
+        StoppedDuringStartError: The row of the failed claim has the stop mark.
         UnauthorizedError: The account was removed meanwhile.
-        StandbyTakenError: No session can have the standby.
+        StandbyTakenError: The standby is not available.
         ConflictError: A session of the account has the id, or has it as its internal id.
-        QuotaExceededError: One more would pass a limit of the account.
+        QuotaExceededError: It would exceed a limit of the account.
     """
     account, session_id, claim = new.identity.account, new.identity.session_id, new.claim
     is_ours = failed is not None and undo_claim(db, new.identity, failed, new.created)
@@ -123,12 +121,12 @@ def begin_attempt(
     *,
     first_of: Actor | None = None,
 ) -> None:
-    """Write an attempt, whose call follows.
+    """Write an attempt before its call.
 
-    `first_of` is who started the session, given until an attempt of it has begun.
+    `first_of`: the caller, to be audited with the first attempt.
 
     Raises:
-        StoppedDuringStartError: The session is to be stopped.
+        StoppedDuringStartError: The row has the stop mark.
         AgentRefusedError: The agent was removed or revoked.
     """
     values = {"account": account, "id": session_id, **asdict(attempt)}
@@ -161,10 +159,9 @@ def end_attempt(
     *,
     unanswered: bool,
 ) -> None:
-    """Take a failed attempt off its session, which has none until the next one begins.
+    """Remove a failed attempt from its session, unless its host has reported it meanwhile.
 
-    One that its host has reported meanwhile stays: it is what the session became.
-    `unanswered` notes that something may have come of it.
+    `unanswered`: it may have started a session.
     """
     if unanswered:
         note_unanswered(db, attempt.agent, attempt.internal_id, now)
@@ -186,10 +183,9 @@ def free(
     unanswered: bool,
     is_recorded: bool,
 ) -> None:
-    """Forget a session that never started; `attempt` is what its row may name.
+    """Remove the row of a session that never started; it may name `attempt`.
 
-    `unanswered` notes that something may have come of that; `is_recorded` is that the audit
-    has the start, and is to have its end.
+    `unanswered`: that may have started a session. `is_recorded`: the audit has the start.
     """
     if attempt is not None and unanswered:
         note_unanswered(db, attempt.agent, attempt.internal_id, now)
@@ -205,11 +201,10 @@ def free(
 def request_stop(
     db: Database, account: str, name: str, actor: Actor, now: float
 ) -> Session | None:
-    """Mark a session to be stopped, by its id or its internal id, and return it.
+    """Set the stop mark of a session, by its id or internal id; None if no live one has it.
 
-    The mark stays on its row: no attempt begins under it, what is confirmed under it is
-    stopped, and an absent host gets the stop on its return. None when there is no such
-    session, or it has ended.
+    With the mark no attempt begins, a confirmed session is stopped, and an absent host gets the
+    stop when it returns.
     """
     session_id = id_of(db, account, name) or name
     row = db.execute(
@@ -222,18 +217,18 @@ def request_stop(
 
 
 def drop_unattempted(db: Database) -> None:
-    """Free the ids that a control plane which is gone had taken and not yet tried to start."""
+    """Free ids that a previous process reserved without an attempt."""
     db.execute("DELETE FROM session WHERE agent IS NULL")
 
 
 def read_session(db: Database, account: str, session_id: str) -> Session | None:
-    """Read a session by its id or its internal id, an ended one until it is forgotten."""
+    """Read a session by its id or internal id, an ended one until it is removed."""
     row = find_session(db, COLUMNS, account, session_id)
     return session_of(row) if row else None
 
 
 def _row(new: NewSession) -> dict[str, Any]:
-    """Give the columns of a new row; where it takes the place of another, none of that stays."""
+    """Return the columns of a new row; they replace all of a failed claim's."""
     identity, claim = new.identity, new.claim
     names: dict[str, str | None] = {"internal_id": None, "agent": None, "host": ""}
     asked = None
@@ -259,7 +254,7 @@ def _row(new: NewSession) -> dict[str, Any]:
 
 
 def session_of(row: tuple[Any, ...]) -> Session:
-    """Make a session of a row of `COLUMNS`."""
+    """Convert a row of `COLUMNS`."""
     values = dict(zip(_FIELDS, row, strict=True))
     values["confirmed"] = bool(values["confirmed"])
     values["state"] = State(values["state"])

@@ -1,4 +1,4 @@
-"""What the orders to keep standbys are made from."""
+"""Input of the standby orders to hosts."""
 
 import json
 from collections import defaultdict
@@ -14,10 +14,10 @@ from controlplane.storage.tables.warm_pools import ALL_POOLS, WarmPool, pool_of
 
 @dataclass(frozen=True, slots=True)
 class WantedPool:
-    """A pool, its application and the enabled tags of that, the newest first.
+    """A pool, its application and the enabled tags of that, newest first.
 
-    `revision` grows with every change of the pool. What standbys are started with (`env`, `args`,
-    `labels`) is there only for a pool that has a size.
+    `revision` grows with every change of the pool. `env`, `args` and `labels` are read only for
+    a pool that has a size.
     """
 
     pool: WarmPool
@@ -27,15 +27,14 @@ class WantedPool:
 
     @property
     def size(self) -> int:
-        """How many standbys there are to be."""
+        """The desired number of standbys."""
         return self.pool.size if self.pool.enabled else 0
 
 
 async def wanted(store: Store, known: Mapping[str, WantedPool]) -> list[WantedPool]:
     """Read the pools of accounts that were not removed.
 
-    `known` are those that were read before, by id: what is large is read again only of a pool
-    that was changed since.
+    `known`: pools read before, by id. Large fields are read again only of changed pools.
     """
     found = await store.read(_wanted)
     whole = [await _with_content(store, each, known.get(each.pool.id)) for each in found]
@@ -45,7 +44,7 @@ async def wanted(store: Store, known: Mapping[str, WantedPool]) -> list[WantedPo
 async def _with_content(
     store: Store, found: WantedPool, known: WantedPool | None
 ) -> WantedPool | None:
-    """Add what the standbys of a pool are started with; None when it was just removed."""
+    """Add the start parameters of standbys; None if the pool was just removed."""
     if not found.size:
         return found
     if known is not None and known.size and known.revision == found.revision:

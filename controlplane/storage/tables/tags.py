@@ -1,4 +1,4 @@
-"""The tags of applications in the database, and the images that they stand for."""
+"""Tags of applications and their images in the database."""
 
 import json
 from collections.abc import Collection
@@ -8,7 +8,7 @@ from controlplane.domain.errors import ConflictError
 from controlplane.storage.engine.store import Actor, Database, record_event
 
 MAX_ENABLED_TAGS = 1000
-"""Of an account: a host may have to keep as many images of it."""
+"""Per account: a host may have to keep as many images."""
 
 _WANTED = (
     "SELECT tag.image FROM tag JOIN application ON application.account = tag.account"
@@ -28,7 +28,7 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class HostImages:
-    """The images that a host is to have, and those of withdrawn tags that it may remove."""
+    """Images that a host must have, and those of withdrawn tags that it may remove."""
 
     wanted: frozenset[str]
     surplus: frozenset[str]
@@ -37,7 +37,7 @@ class HostImages:
 def enable_tag(db: Database, key: tuple[str, str], tag: Tag, actor: Actor, now: float) -> bool:
     """Make a tag of an account's application the newest; older ones may be withdrawn.
 
-    False when the application is gone, or has its images elsewhere than `tag` says by now.
+    False if the application is gone, or has another registry or repository than `tag`.
 
     Raises:
         ConflictError: The account would have more than MAX_ENABLED_TAGS enabled tags.
@@ -73,7 +73,7 @@ def enable_tag(db: Database, key: tuple[str, str], tag: Tag, actor: Actor, now: 
 def images_of(db: Database, region: str, node_pool: str, present: Collection[str]) -> HostImages:
     """Compare the images on a host of a region and node pool with the enabled tags.
 
-    Surplus is only what once stood for a tag: other images of a host are left alone.
+    Only images that once had a tag are surplus.
     """
     place = {"node_pool": node_pool, "region": region}
     wanted = frozenset(row[0] for row in db.execute(_WANTED, place))

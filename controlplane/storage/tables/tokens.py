@@ -1,8 +1,7 @@
 """API tokens in the database.
 
-A token whose maker was revoked or has expired is revoked or expired itself: revoking writes it to
-every descendant in the same transaction, expiry is bounded when a token is made. So a look at a
-token's own row is enough to decide whether it is good.
+A token ends with its maker's: revoking updates every descendant in the same transaction, expiry
+is bounded when a token is made. So a token's own row is enough to validate it.
 """
 
 import json
@@ -17,16 +16,16 @@ from controlplane.storage.tables.quota_use import has_account
 from tiltyard.runtime.clock import from_ms, to_ms
 
 GOOD = "revoked_ms IS NULL AND (expire_ms IS NULL OR expire_ms > :now)"
-"""What holds for a good token at a time."""
+"""SQL condition of a good token at `:now`."""
 
 INITIALISER = Actor("init")
-"""Who makes the first accounts and tokens, on the machine itself."""
+"""The actor of the first accounts and tokens."""
 
 MAX_GOOD_TOKENS = 1000
-"""Of one account, and of the operators: their list is answered whole."""
+"""Per account, and of operators: lists have no pages."""
 
 PORTION = 1000
-"""Tokens that are forgotten in one transaction: others wait that long at most."""
+"""Tokens removed per transaction: bounds how long others wait."""
 
 _COLUMNS = (
     "id, account, name, scopes, parent, created_ms, expire_ms, last_used_ms, last_used_address,"
@@ -36,7 +35,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class TokenRequest:
-    """A token that a caller wants; `expire` is None when it named no time."""
+    """A requested token; `expire` is None if not given."""
 
     name: str
     scopes: frozenset[Scope]
@@ -77,7 +76,7 @@ def make(db: Database, maker: Actor, token: NewToken, wanted: TokenRequest, now:
 def make_for(
     db: Database, account: str, actor: Actor, token: NewToken, wanted: TokenRequest, now: float
 ) -> None:
-    """Make a token of any account that is no token's child.
+    """Make a token without a parent, for any account.
 
     Raises:
         UnauthorizedError: The actor's token was revoked or has expired.
@@ -92,10 +91,9 @@ def make_for(
 
 
 def find(db: Database, account: str | None, now: float, *, ended_too: bool) -> list[Token]:
-    """Read tokens in the order of their making.
+    """Read tokens in the order of creation; without `ended_too` only good ones.
 
-    Those of one account, of operators where it is empty, or of all where it is None; unless
-    `ended_too`, only good ones.
+    `account` is empty for those of operators, None for all.
     """
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM token"  # noqa: S608
@@ -107,7 +105,7 @@ def find(db: Database, account: str | None, now: float, *, ended_too: bool) -> l
 
 
 def revoke(db: Database, token_id: str, actor: Actor, now: float) -> list[str]:
-    """End a token and all that were made from it; return the ids of those that this ended.
+    """Revoke a token and all made from it; return the ids that this revoked.
 
     Raises:
         NotFoundError: There is no such token.
@@ -128,7 +126,7 @@ def revoke(db: Database, token_id: str, actor: Actor, now: float) -> list[str]:
 
 
 def is_good(db: Database, token_id: str, now: float) -> bool:
-    """Return whether a token is there, not revoked and not expired."""
+    """Return whether a token exists, not revoked and not expired."""
     sql = f"SELECT 1 FROM token WHERE id=:id AND {GOOD}"  # noqa: S608
     return db.execute(sql, {"id": token_id, "now": to_ms(now)}).fetchone() is not None
 
@@ -145,7 +143,7 @@ def insert_token(
     parent: str | None = None,
     expire: float | None = None,
 ) -> None:
-    """Write a token, without asking whether it may be."""
+    """Insert a token without any check."""
     scope_names = sorted(scopes)
     db.execute(
         "INSERT INTO token(id, account, name, secret_hash, scopes, parent, created_ms, expire_ms)"
@@ -166,17 +164,14 @@ def insert_token(
 
 
 def remove_ended(db: Database, before: float) -> int:
-    """Remove a portion of the tokens that were revoked or expired before a time.
-
-    What was made from them ended no later, so that it goes before them. Returns how many.
-    """
+    """Remove a portion of tokens revoked or expired before a time; return how many."""
     return remove_tokens(db, "(revoked_ms < :value OR expire_ms < :value)", to_ms(before))
 
 
 def remove_tokens(db: Database, condition: str, value: int | str) -> int:
-    """Remove a portion of the tokens of a condition on `:value`; return how many.
+    """Remove a portion of tokens by a condition on `:value`; return how many.
 
-    A token goes after those that were made from it, which the condition must hold, too.
+    A token is removed after those made from it, which must match the condition, too.
     """
     sql = (
         f"DELETE FROM token WHERE id IN (SELECT id FROM token AS maker WHERE {condition}"  # noqa: S608

@@ -1,4 +1,4 @@
-"""Warm pools in the database: what accounts want kept ready, not what is."""
+"""Warm pools in the database: the desired state."""
 
 import json
 import uuid
@@ -11,10 +11,10 @@ from controlplane.storage.engine.store import Actor, Database, Store, record_eve
 from controlplane.storage.tables.quota_use import bounded_pools
 
 MAX_POOLS = 1000
-"""Of one account: all of them are planned, and counted when a quota is."""
+"""Per account: all are planned, and counted for quotas."""
 
 PORTION = 5
-"""Pools that are read and shown at a time: each may have 192 KiB of env, args and labels."""
+"""Pools read at a time: each may have 192 KiB of env, args and labels."""
 
 _COLUMNS = "account, application, location, size, enabled, env, args, labels, claim_signal, id"
 ALL_POOLS = f"SELECT {_COLUMNS} FROM warm_pool"  # noqa: S608  # a constant
@@ -22,10 +22,10 @@ ALL_POOLS = f"SELECT {_COLUMNS} FROM warm_pool"  # noqa: S608  # a constant
 
 @dataclass(frozen=True, slots=True)
 class WarmPool:
-    """Standbys of an application in a region, and what each of them is started with.
+    """Standbys of an application in a region, and their start parameters.
 
-    The process of a claimed one gets `claim_signal`, none where it is "". `id` is what hosts know
-    the pool by, "" before it is stored.
+    The process of a claimed one gets `claim_signal`, if any. `id` is the pool's id on hosts, ""
+    before it is stored.
     """
 
     account: str
@@ -41,12 +41,12 @@ class WarmPool:
 
 
 def put(db: Database, pool: WarmPool, actor: Actor, now: float) -> None:
-    """Make a pool, or replace what it was, in a region that its application is assigned to.
+    """Create or replace a pool in a region of its application.
 
     Raises:
         NotFoundError: There is no such application, or it is not assigned to the region.
         ConflictError: The account has too many pools.
-        QuotaExceededError: It is larger than before, and the account's quota cannot hold it.
+        QuotaExceededError: It grew beyond the account's quota.
     """
     row = _row(pool)
     assigned = db.execute(
@@ -118,7 +118,7 @@ def remove(db: Database, place: tuple[str, str, str], actor: Actor, now: float) 
 def remove_pools_elsewhere(
     db: Database, key: tuple[str, str], regions: Sequence[str], actor: Actor, now: float
 ) -> None:
-    """Remove the pools that an application has outside of its regions."""
+    """Remove an application's pools outside its regions."""
     where = (
         "account=:account AND application=:application"
         " AND location NOT IN (SELECT value FROM json_each(:regions))"

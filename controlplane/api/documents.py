@@ -1,8 +1,4 @@
-"""Calls without a token: health, the OpenAPI document, and a page that shows it.
-
-The page is Swagger UI from its package, served from here: it works without a network, and its
-policy lets the browser connect to nothing else.
-"""
+"""Calls without a token: health, the OpenAPI documents and a bundled Swagger UI."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +15,7 @@ from controlplane.domain.errors import NotFoundError, NotReadyError
 
 OPENAPI = web.AppKey("openapi", bytes)
 OPENAPI_30 = web.AppKey("openapi_30", bytes)
-"""The documents, as they are sent."""
+"""The documents, serialised."""
 
 _FILES = web.AppKey("docs_files", dict[str, bytes])
 
@@ -44,7 +40,7 @@ _PAGE = """<!DOCTYPE html>
 </body>
 </html>
 """
-# A token that was typed in stays in the page: it is not written to the browser's storage.
+# A typed token is not written to the browser's storage.
 _START = """SwaggerUIBundle({
   url: "openapi.json",
   dom_id: "#swagger-ui",
@@ -57,17 +53,17 @@ _TYPES = {".css": "text/css", ".js": "text/javascript", ".png": "image/png"}
 
 
 async def read_files(app: web.Application) -> None:
-    """Read the files of the page before anything is served.
+    """Read the files of Swagger UI; a startup hook.
 
     Raises:
-        FileNotFoundError: The package is not installed as it was locked.
+        FileNotFoundError: The swagger-ui package is incomplete.
     """
     with ThreadPoolExecutor(1, "docs") as thread:
         app[_FILES] = await asyncio.get_running_loop().run_in_executor(thread, _packaged)
 
 
 def _packaged() -> dict[str, bytes]:
-    """Read Swagger UI; its package is not imported, it would bring a template engine."""
+    """Read Swagger UI without importing its package, which would load a template engine."""
     spec = find_spec("swagger_ui")
     folder = Path(((spec and spec.submodule_search_locations) or ["."])[0]) / "static"
     names = ("swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png")
@@ -75,27 +71,27 @@ def _packaged() -> dict[str, bytes]:
 
 
 class Health(TypedDict):
-    """The process answers."""
+    """Liveness of the process."""
 
     status: Literal["ok"]
     environment: str
 
 
 class Readiness(TypedDict):
-    """The control plane has a view of its fleet."""
+    """Readiness of the control plane."""
 
     ready: Literal[True]
 
 
 @operation()
 async def get_health(request: web.Request) -> Answer[Health]:
-    """Report that the process answers, and which environment this is."""
+    """Report that the process is up, and the name of its environment."""
     return Answer({"status": "ok", "environment": services_of(request).environment})
 
 
 @operation()
 async def get_ready(request: web.Request) -> Answer[Readiness]:
-    """Report whether every agent has reconciled or is known to be out of reach."""
+    """Report whether every agent has reconciled or is known to be unreachable."""
     if not services_of(request).fleet.ready:
         raise NotReadyError
     return Answer({"ready": True})
@@ -109,10 +105,7 @@ async def get_openapi(request: web.Request) -> web.Response:
 
 @operation(media_types=(JSON,))
 async def get_openapi_30(request: web.Request) -> web.Response:
-    """Describe this API as a document of OpenAPI 3.0.
-
-    It is made of the other one, for generators that do not read OpenAPI 3.1.
-    """
+    """Describe this API as an OpenAPI 3.0 document, for generators that do not read 3.1."""
     return web.Response(body=request.app[OPENAPI_30], content_type=JSON)
 
 
@@ -124,11 +117,7 @@ async def get_docs(request: web.Request) -> web.Response:
 
 @operation(media_types=tuple(_TYPES.values()))
 async def get_docs_file(request: web.Request) -> web.Response:
-    """Fetch a file of that page.
-
-    Raises:
-        NotFoundError: There is none of that name.
-    """
+    """Fetch a file of the documentation page."""
     name = request.match_info["file"]
     files = request.app[_FILES]
     if name not in files:

@@ -1,8 +1,8 @@
-"""The enrolment listener: `POST /enrol` by TLS 1.3, and nothing else.
+"""The enrolment listener: `POST /enrol` over TLS 1.3, and nothing else.
 
-It is apart from the API, because its certificate is the authority's: a host that has a token
-trusts nothing else. Asked without a token it gives the authority's certificate, so that the host
-can compare the fingerprint; only then the token is sent.
+Separate from the API because its certificate comes from the authority, all that a new host trusts.
+A request without a token returns the authority's certificate: the host compares the fingerprint
+before it sends its token.
 """
 
 import re
@@ -24,7 +24,7 @@ from tiltyard.runtime.logging.events import get_logger
 log = get_logger(__name__)
 
 FORMAT = 1
-"""Of bodies and answers; where a body has none it is 1."""
+"""Format of request and response; 1 if the request has none."""
 
 MAX_ENROL_BODY = 32 * 1024
 BOUNDS = Bounds(total=256, per_address=16)
@@ -40,7 +40,7 @@ def _address(text: str) -> str:
 
 
 class EnrolBody(Body):
-    """The body of POST /enrol; without a token nothing else is looked at."""
+    """The body of POST /enrol; without a token the other fields are ignored."""
 
     max_bytes = MAX_ENROL_BODY
 
@@ -54,7 +54,7 @@ class EnrolBody(Body):
 
 
 class _Handshake(ssl.SSLObject):
-    """What asyncio makes a handshake with, which does not log those that fail."""
+    """TLS object that logs failed handshakes; asyncio does not."""
 
     def do_handshake(self) -> None:
         try:
@@ -74,7 +74,7 @@ def make_enrolling_app(enrolment: Enrolment, metrics: HttpMetrics) -> web.Applic
 
 
 def enrolling_tls() -> ssl.SSLContext:
-    """Make the context of the listener, which has no certificate yet."""
+    """Return the listener's TLS context, without a certificate yet."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.set_alpn_protocols(["http/1.1"])
@@ -89,7 +89,7 @@ def _enrolling(enrolment: Enrolment) -> Handler:
         if body.token is None:
             shown = {"format": FORMAT, "authority": authority}
             return web.json_response(shown)
-        # Its token carries the authority's fingerprint behind a full stop, which is for the host.
+        # Behind a full stop the token has the authority's fingerprint, for the host.
         wanted = EnrolmentRequest(
             token=body.token.partition(".")[0],
             request=body.request,

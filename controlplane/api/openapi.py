@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made of the table of routes and the models that serve it."""
+"""The OpenAPI 3.1 document, generated from the route table and its models."""
 
 import re
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ _PATTERNS = {
     "nodePool": _NAME,
     "registry": _NAME,
 }
-"""Forms of parameters of paths that are refused otherwise; the others are just not found."""
+"""Patterns of validated path parameters; other unknown values are just not found."""
 
 _HEADERS: dict[str, Any] = {
     "X-Request-Id": {
@@ -50,7 +50,7 @@ _ERROR_HEADERS: dict[int, dict[str, Any]] = {
 
 
 def openapi_document(routes: Iterable[Route]) -> dict[str, Any]:
-    """Describe the routes."""
+    """Return the document of these routes."""
     table = tuple(routes)
     schemas = _Schemas(table)
     paths: dict[str, dict[str, Any]] = {}
@@ -78,10 +78,7 @@ def openapi_document(routes: Iterable[Route]) -> dict[str, Any]:
 
 
 class _Schema(GenerateJsonSchema):
-    """Without titles, which would only say the names again, and without defaults of null.
-
-    A property with a default counts as required to some generators.
-    """
+    """Omits titles, and null defaults: some generators require properties with a default."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -92,7 +89,7 @@ class _Schema(GenerateJsonSchema):
         return super().default_schema(schema)
 
     def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
-        """Bind all keys to their pattern: pydantic's own lets a key that misses it be anything."""
+        """Apply the pattern to all keys; pydantic's schema accepts any value for other keys."""
         found = super().dict_schema(schema)
         for pattern, values in found.pop("patternProperties", {}).items():
             found["additionalProperties"] = values
@@ -101,7 +98,7 @@ class _Schema(GenerateJsonSchema):
 
 
 class _BodySchema(_Schema):
-    """Says of every text that is read what the reader of JSON wants of it."""
+    """Gives strings the pattern that the JSON reader enforces."""
 
     def str_schema(self, schema: core_schema.StringSchema) -> JsonSchemaValue:
         found = super().str_schema(schema)
@@ -111,14 +108,14 @@ class _BodySchema(_Schema):
 
 
 class _QuerySchema(_Schema):
-    """A parameter that is absent is absent: it is never null."""
+    """Makes no parameter nullable: it is absent instead."""
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
         return self.generate_inner(schema["schema"])
 
 
 class _Schemas:
-    """The schemas of every body, query and answer; models have one name each."""
+    """Schemas of all bodies, queries and responses; model names are unique."""
 
     def __init__(self, routes: tuple[Route, ...]) -> None:
         operations = [route.handler for route in routes]
@@ -136,7 +133,7 @@ class _Schemas:
         return self._references[model, self._modes[model]]
 
     def properties(self, query: type[BaseModel]) -> tuple[dict[str, Any], list[str]]:
-        """Give a query's parameters by name, and which are required."""
+        """Return a query's parameters by name, and the required names."""
         schema = query.model_json_schema(schema_generator=_QuerySchema, ref_template=_REF)
         self.components.update(schema.get("$defs", {}))
         return schema["properties"], schema.get("required", [])
@@ -223,7 +220,7 @@ def _success(handler: Operation, schemas: _Schemas) -> dict[str, Any]:
 
 
 def _raw(media_type: str) -> dict[str, Any]:
-    """Describe a body that no model makes; `binary` has generated clients give it as bytes."""
+    """Describe a body without a model; `binary` makes generated clients return bytes."""
     if media_type == JSON:
         return {"type": "object"}
     return {"type": "string"} | ({} if media_type.startswith("text/") else {"format": "binary"})

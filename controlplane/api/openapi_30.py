@@ -8,9 +8,9 @@ _UNKNOWN = frozenset({"const", "propertyNames"})
 
 
 def openapi_30(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a document of OpenAPI 3.1; only what `openapi.py` writes is known.
+    """Convert an OpenAPI 3.1 document; handles only what `openapi.py` writes.
 
-    A request's enumeration that may be null is one without null: null there means absent.
+    A nullable enumeration in a request loses null, which means absent there.
     """
     info = dict(document["info"])
     info["license"] = {"name": info["license"]["name"]}
@@ -18,7 +18,7 @@ def openapi_30(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _part(part: Any) -> Any:
-    """Convert the schemas in a part that is no schema itself."""
+    """Convert the schemas nested in another part."""
     if isinstance(part, list):
         return [_part(item) for item in part]
     if not isinstance(part, dict):
@@ -47,7 +47,7 @@ def _schema(schema: Any) -> Any:
         found["properties"] = {name: _schema(value) for name, value in found["properties"].items()}
     if "anyOf" in found:
         return _union(found)
-    if "$ref" in found and len(found) > 1:  # what stands beside a reference is ignored
+    if "$ref" in found and len(found) > 1:  # 3.0 ignores siblings of a reference
         found["allOf"] = [{"$ref": found.pop("$ref")}]
     return found
 

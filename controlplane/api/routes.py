@@ -128,7 +128,7 @@ def make_web_app(services: Services) -> web.Application:
     app.on_shutdown.append(streams.end_streams)
     app.on_shutdown.append(sessions.end_waits)
     for route in ROUTES:
-        # HEAD is not in the interface, so GET does not bring it along: 405.
+        # Unlike `add_get`, this adds no HEAD, which the interface does not have: 405.
         app.router.add_route(
             route.method, _pattern(route.path), _guarded(route, services.request_slots)
         )
@@ -137,18 +137,18 @@ def make_web_app(services: Services) -> web.Application:
 
 @functools.cache
 def _documents() -> tuple[bytes, bytes]:
-    """Describe the API; once in a process, as it takes a quarter of a second."""
+    """Return both OpenAPI documents; cached, since it takes a quarter of a second."""
     document = openapi_document(ROUTES)
     return json.dumps(document).encode(), json.dumps(openapi_30(document)).encode()
 
 
 def _pattern(path: str) -> str:
-    """Let a parameter be any text, an encoded slash too; aiohttp's own leaves braces out."""
+    """Match any text, with encoded slashes and, unlike aiohttp by default, braces."""
     return _PARAMETER.sub(r"{\1:[^/]+}", path)
 
 
 def _guarded(route: Route, slots: RequestSlots) -> Handler:
-    """Put the token, a slot of its account and the scope before the handler."""
+    """Wrap a handler: authenticate, wait for a request slot, check the scope."""
     scope = route.scope
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -158,7 +158,7 @@ def _guarded(route: Route, slots: RequestSlots) -> Handler:
         try:
             _check_scope(request, scope)
             if not request.content.is_eof():
-                # A body may take its time: its account goes on meanwhile, and its token may end.
+                # A body may be slow: free the slot, and check the token again afterwards.
                 slot.release()
                 await route.handler.receive(request)
                 slot = await _take_slot(request, slots)
@@ -172,7 +172,7 @@ def _guarded(route: Route, slots: RequestSlots) -> Handler:
 
 
 async def _take_slot(request: web.Request, slots: RequestSlots) -> RequestSlot:
-    """Authenticate the caller, and wait for a slot of the account."""
+    """Authenticate the caller, and wait for a request slot of its account."""
     token, address = _bearer(request), request.remote or ""
     caller = await services_of(request).accounts.authenticate(token, address)
     request[CALLER] = caller
@@ -187,7 +187,7 @@ def _check_scope(request: web.Request, scope: Scope) -> None:
 
 
 def _bearer(request: web.Request) -> str:
-    """Give the token that was sent; "", which is none, where there is not just one."""
+    """Return the bearer token; "" unless there is exactly one."""
     headers = request.headers.getall(hdrs.AUTHORIZATION, [])
     scheme, _, token = headers[0].partition(" ") if len(headers) == 1 else ("", "", "")
     return token.strip() if scheme.lower() == "bearer" else ""

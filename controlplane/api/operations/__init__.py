@@ -1,1 +1,1 @@
-"""What the calls of the API have in common: how one is declared, its body, query and answer."""
+"""Shared parts of API calls: declaration, body, query and response."""

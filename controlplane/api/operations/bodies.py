@@ -1,4 +1,4 @@
-"""Reading a request's body into a model: closed, strict, every violation at once."""
+"""Strict parsing of request bodies; reports all violations at once."""
 
 from typing import Any, ClassVar, TypeVar
 
@@ -10,17 +10,17 @@ from controlplane.http.json_reader import read_json
 
 MAX_BODY = 1024 * 1024
 MAX_PROPERTIES = 100
-"""Of one object, which is more than any model has; each unknown one is a violation."""
+"""Per object; more than any model has. Each unknown one is a violation."""
 MAX_FIELD = 256
-"""Characters of a violation's field: a caller chooses the names of unknown properties."""
+"""Characters of a violation's field, which may be an unknown property of any length."""
 _RECEIVED = web.RequestKey("body", bytes)
 _Body = TypeVar("_Body", bound="Body")
 
 
 class Body(BaseModel):
-    """A JSON object without unknown properties and without conversion between types.
+    """A JSON object without unknown properties and without type conversion.
 
-    `max_bytes` and the error for JSON that does not fit are those of the interface.
+    `max_bytes` limits it; `misfit` is the error for JSON that does not fit.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
@@ -36,12 +36,11 @@ class Body(BaseModel):
 
 
 async def read_body(request: web.Request, model: type[_Body]) -> _Body:
-    """Read and validate.
+    """Read and validate a body.
 
     Raises:
         BodyTooLargeError: It is larger than the model's `max_bytes`.
-        InvalidRequestError: It is not JSON; or does not fit (the model's `misfit`): then with
-            every violation.
+        InvalidRequestError: It is not JSON, or does not fit: `misfit`, with all violations.
     """
     return parse_body(await receive_body(request, model.max_bytes), model)
 
@@ -57,7 +56,7 @@ def parse_body(body: bytes, model: type[_Body]) -> _Body:
 
 
 async def receive_body(request: web.Request, max_bytes: int) -> bytes:
-    """Wait for a body, once; what its headers already forbid is refused before that.
+    """Read a body once; check its headers first.
 
     Raises:
         BodyTooLargeError: It is larger than `max_bytes`.
@@ -87,7 +86,7 @@ def violations_of(error: ValidationError) -> tuple[Violation, ...]:
 def _path(location: tuple[int | str, ...]) -> str:
     path = ""
     for part in location:
-        if part == "[key]":  # pydantic's mark for a bad key; the key itself stands before it
+        if part == "[key]":  # pydantic's mark behind a bad key
             continue
         if isinstance(part, int):
             path += f"[{part}]"
@@ -102,7 +101,7 @@ def shortened(field: str) -> str:
 
 
 def description_of(message: str) -> str:
-    """Give a message of pydantic in the words of a violation."""
+    """Convert a pydantic message to a violation's description."""
     if message.startswith("Value error, "):
         return message.removeprefix("Value error, ")
     return message[:1].lower() + message[1:]

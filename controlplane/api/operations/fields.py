@@ -1,4 +1,4 @@
-"""Types of fields that several bodies have in common."""
+"""Field types shared by several bodies."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 from controlplane.domain.durations import parse_duration
 
 MAX_JSON_BYTES = 64 * 1024
-"""Of labels, which every list shows, and of variables and arguments: each as JSON."""
+"""Of labels, of variables and of arguments, each as JSON."""
 
 MAX_ENTRIES = 1000
 """Of labels, of variables and of arguments."""
@@ -18,7 +18,7 @@ MAX_ENTRIES = 1000
 _Sized = TypeVar("_Sized", Mapping[str, str], Sequence[str])
 
 _RESERVED = re.compile(r"TILTYARD_(?:SESSION_ID|CONTAINER|HOST|IP|PORT_(?:TCP|UDP)_[0-9]+)\Z")
-"""The names that every host injects. A host may inject more; its agent refuses those."""
+"""Names injected on every host. An agent refuses others that its host injects."""
 
 
 def _environment_name(name: str) -> str:
@@ -30,7 +30,7 @@ def _environment_name(name: str) -> str:
 
 
 def bounded_as_json(most: int) -> AfterValidator:
-    """Refuse a value of more bytes as JSON, where a character beyond ASCII takes 6 or 12."""
+    """Limit the bytes of a value as JSON, where a non-ASCII character takes 6 or 12."""
 
     def check(value: _Sized) -> _Sized:
         if len(json.dumps(value)) > most:
@@ -46,7 +46,7 @@ def _duration(text: str) -> str:
 
 
 def json_pattern(pattern: re.Pattern[str]) -> str:
-    """Write a pattern that is matched from the begin as JSON Schema does, which searches."""
+    """Convert a pattern for `re.match` to JSON Schema, which searches."""
     matched = pattern.pattern.removesuffix(r"\Z")
     return f"^{matched}$"
 
@@ -56,7 +56,7 @@ NO_CONTROLS = r"^[^\u0000-\u001f\u007f-\u009f]*$"
 
 Text = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(min_length=1, max_length=256)]
-"""The name of something that is looked up."""
+"""Name of an existing object."""
 
 PortNumber = Annotated[int, Field(ge=1, le=65535)]
 SessionId = Annotated[str, Field(min_length=1, max_length=256, pattern=NO_CONTROLS)]
@@ -66,7 +66,7 @@ Duration = Annotated[
     AfterValidator(_duration),
     Field(json_schema_extra={"pattern": "^([0-9]{1,6}h([0-9]{1,6}m)?|[0-9]{1,6}m)$"}),
 ]
-"""`<hours>h<minutes>m`, at most 8760h; what is below one minute counts as one minute."""
+"""`<hours>h<minutes>m`, at most 8760h; less than a minute counts as one minute."""
 _EnvironmentName = Annotated[
     str,
     AfterValidator(_environment_name),
@@ -83,14 +83,14 @@ Labels = Annotated[
     Field(max_length=MAX_ENTRIES),
     bounded_as_json(MAX_JSON_BYTES),
 ]
-"""What a caller finds sessions by."""
+"""Labels that a caller filters sessions by."""
 
 Environment = Annotated[
     dict[_EnvironmentName, Text],
     Field(max_length=MAX_ENTRIES),
     bounded_as_json(MAX_JSON_BYTES),
 ]
-"""The variables that a caller sets."""
+"""Environment variables set by a caller."""
 
 Arguments = Annotated[list[Text], Field(max_length=MAX_ENTRIES), bounded_as_json(MAX_JSON_BYTES)]
-"""What follows the entrypoint of an image."""
+"""Arguments of an image's entrypoint."""

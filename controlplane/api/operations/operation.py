@@ -1,8 +1,8 @@
-"""Routes, and what a handler takes and answers, read off its signature.
+"""Routes, and operations that are described by their handlers' signatures.
 
-A handler is `async def name(request, body: SomeBody, query: SomeQuery) -> Answer[SomeShape]`; it
-takes `body` and `query` only where the call has them, and gets them read and checked. `None` in
-place of an answer is a 204. Its docstring is the call's summary and description.
+A handler is `async def name(request, body: SomeBody, query: SomeQuery) -> Answer[SomeShape]`;
+`body` and `query` are optional and arrive validated. A handler that returns `None` answers 204.
+Its docstring is the call's summary and description.
 """
 
 import asyncio
@@ -27,16 +27,16 @@ from controlplane.http.request_slots import release_slot
 
 JSON = "application/json"
 ANYWHERE = frozenset({400, 503})
-"""Errors of any call: bytes that are no request, or too many of them; a database out of order."""
+"""Errors of any call: malformed HTTP, too many requests, database failures."""
 
 AT_ONCE = 20
-"""Entries of a list that are encoded at once: some 10 ms, where they are the largest."""
+"""List entries encoded between two yields to the event loop: at most about 10 ms."""
 
 CHUNK = 64 * 1024
-"""Bytes of a list that are sent at once, or more where its entries are large."""
+"""Bytes of a list after which they are sent."""
 
 READER_WAIT = 1.0
-"""Seconds for which a list waits for its reader within its slot."""
+"""Seconds that a list waits for its reader before it releases its request slot."""
 
 _Shape = TypeVar("_Shape")
 _Item = TypeVar("_Item")
@@ -45,7 +45,7 @@ _Handle = Callable[..., Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[_Shape]):
-    """What a handler answers as JSON; `_Shape` is a TypedDict or Shown, the answer's schema."""
+    """A JSON response; `_Shape`, a TypedDict or Shown, is its schema."""
 
     content: _Shape
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -60,16 +60,16 @@ async def _whole(items: Sequence[_Item]) -> AsyncGenerator[Sequence[_Item], None
 
 
 class Paged(TypedDict):
-    """What a page of a list has beside it: `before` asks for the next, `null`: there is none."""
+    """Paging of a list: `before` requests the next page, `null` on the last one."""
 
     before: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[_Shape]):
-    """A list that may be long, made and sent a portion after the other; `_Shape` is an entry's.
+    """A list that is encoded and sent in portions; `_Shape` is an entry's schema.
 
-    `rest` are properties beside the list.
+    `rest`: further properties of the response.
     """
 
     items: Sequence[Any] | AsyncGenerator[Sequence[Any], None]
@@ -77,7 +77,7 @@ class Listing(Generic[_Shape]):
     rest: Mapping[str, Any] = field(default_factory=dict)
 
     async def chunks(self, key: str) -> AsyncGenerator[bytes, None]:
-        """Encode some entries at a time, and let the event loop run in between."""
+        """Encode the list in chunks, yielding to the event loop in between."""
         text = f'{{"{key}": ['
         comma = ""
         items = self.items
@@ -102,12 +102,11 @@ class Listing(Generic[_Shape]):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A handler with what it takes and answers.
+    """A handler with its inputs and its response.
 
-    `shape` is the model of the answer; None where there is no body, or it is no JSON. `key` is
-    what a list stands under.
-    `headers` are those of its own that the answer always has, with what they say; `at_times` are
-    those that it has at times, and `reads` those of the request that change the answer.
+    `shape`: model of the response, None without a JSON body. `key`: property that holds a list.
+    Headers with their descriptions: `headers` are always in the response, `at_times` sometimes;
+    `reads` are those of the request that change the response.
     """
 
     handle: _Handle
@@ -128,16 +127,16 @@ class Operation:
 
     @property
     def docstring(self) -> str:
-        """The handler's: the summary, and what is said beyond it."""
+        """The handler's docstring: summary and description."""
         return inspect.getdoc(self.handle) or ""
 
     async def receive(self, request: web.Request) -> None:
-        """Wait for the body of a request, if this call takes one."""
+        """Read the body of a request, if this call takes one."""
         if self.body is not None:
             await receive_body(request, self.body.max_bytes)
 
     async def read(self, request: web.Request) -> dict[str, Any]:
-        """Read and check the query and the body, as arguments of `run`."""
+        """Validate the query and the body; returns the arguments of `run`."""
         taken: dict[str, Any] = {}
         if self.query is not None:
             taken["query"] = read_query(request, self.query)
@@ -146,7 +145,7 @@ class Operation:
         return taken
 
     async def run(self, request: web.Request, taken: Mapping[str, Any]) -> web.StreamResponse:
-        """Run the handler and put its answer on the wire."""
+        """Run the handler and return its response."""
         answer = await self.handle(request, **taken)
         if isinstance(answer, web.StreamResponse):
             return answer
@@ -160,7 +159,7 @@ class Operation:
 
 
 async def _send(request: web.Request, listing: Listing[Any], key: str) -> web.StreamResponse:
-    """Send a list, in one piece when it is short: then a failure can still be answered."""
+    """Send a list; a short one in one piece, so that a failure can still be reported."""
     async with aclosing(listing.chunks(key)) as chunks:
         pieces = [await anext(chunks), await anext(chunks, None), await anext(chunks, None)]
         if pieces[2] is None:
@@ -174,13 +173,13 @@ async def _send(request: web.Request, listing: Listing[Any], key: str) -> web.St
             async for chunk in chunks:
                 await _write(response, chunk)
             await response.write_eof()
-        except Exception:  # noqa: BLE001  # the header is out
+        except Exception:  # noqa: BLE001  # headers were sent
             break_off(request, "a list")
     return response
 
 
 async def _write(response: web.StreamResponse, chunk: bytes) -> None:
-    """Send a part of a list; the slot of a request whose reader is slow goes to the next."""
+    """Send a part of a list; release the request slot if the reader is slow."""
     leaving = asyncio.get_running_loop().call_later(READER_WAIT, release_slot)
     try:
         await response.write(chunk)
@@ -196,9 +195,9 @@ def operation(
     media_types: tuple[str, ...] = (),
     **headers: Mapping[str, str],
 ) -> Callable[[_Handle], Operation]:
-    """Make an operation of a handler; `media_types` is for one that answers something else.
+    """Turn a handler into an operation; `media_types` if it does not return JSON.
 
-    A list stands under `key`, with the properties of `beside`. `headers` are the fields `headers`,
+    `key` holds a list, next to the properties of `beside`. `headers` are the fields `headers`,
     `at_times` and `reads` of the operation.
     """
 
@@ -229,9 +228,9 @@ def operation(
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One row of the table of routes; `scope` is None where no token is needed.
+    """A row of the route table; `scope` is None if no token is needed.
 
-    `own_errors` are those that its token, body or query do not bring along.
+    `own_errors`: statuses that neither scope, body nor query imply.
     """
 
     method: str
@@ -242,7 +241,7 @@ class Route:
 
     @property
     def errors(self) -> AbstractSet[int]:
-        """The errors that the call documents. Any call may be answered `ANYWHERE`."""
+        """Documented error statuses, without `ANYWHERE`."""
         return (
             self.own_errors
             | ({401, 403} if self.scope else set())

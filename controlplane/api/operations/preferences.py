@@ -1,28 +1,24 @@
-"""What a caller would like of an answer: the `Prefer` header of RFC 7240. Pure.
-
-What is not known or cannot be done is ignored, never refused (section 2).
-"""
+"""The `Prefer` header of RFC 7240; unsupported preferences are ignored (section 2). Pure."""
 
 import re
 from collections.abc import Iterable
 
 PREFER, APPLIED = "Prefer", "Preference-Applied"
 WAIT_READY = "wait=ready"
-"""Have the answer wait until players can reach the session, up to a number of seconds."""
+"""Delay the response until players can reach the session."""
 SHORTEST, LONGEST = 1, 120
 UNSAID = 30
-"""Seconds to wait where the caller does not say; below the 60 s that many proxies allow."""
+"""Seconds to wait by default; below the 60 s that many proxies allow."""
 
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*+)(?:"|\\?\Z)', re.DOTALL)
 _SECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
 def ready_wait(headers: Iterable[str]) -> int | None:
-    """Give the seconds that an answer may wait for a ready session; None when it does not wait.
+    """Return the seconds to wait for a ready session; None without `wait=ready`.
 
-    `headers` are the values of all `Prefer` headers. The time is a parameter
-    (`wait=ready; wait=60`); a preference of its own (`wait=ready, wait=60`) is taken for the same.
-    A number out of range is brought into it; what is no number says nothing.
+    `headers`: the values of all `Prefer` headers. The time is a parameter (`wait=ready; wait=60`)
+    or a separate preference (`wait=ready, wait=60`). It is clamped; other values are ignored.
     """
     preferences = (
         [
@@ -42,5 +38,5 @@ def ready_wait(headers: Iterable[str]) -> int | None:
 
 
 def _unquoted(quoted: re.Match[str]) -> str:
-    """Give a quoted value, but for one whose text would read as more than a value."""
+    """Unquote an alphanumeric value; others could contain separators."""
     return quoted[1] if quoted[1].isalnum() else '""'

@@ -1,4 +1,4 @@
-"""Reading queries into models: known parameters are strict and come once, others are ignored."""
+"""Parsing of queries: known parameters are strict and come once, others are ignored."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -37,13 +37,13 @@ Integer = Annotated[int, BeforeValidator(_integer)]
 """An integer of any size."""
 
 UpTo1000 = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_integer)]
-"""An integer that is read, then bounded: in this order pydantic's schema has the bounds, too."""
+"""In this order pydantic's schema includes the bounds."""
 
 PageBefore = Annotated[int, Field(ge=0, le=2**63 - 1), BeforeValidator(_integer)]
-"""Where the last page ended."""
+"""`before` of the previous page."""
 
 HostPort = Annotated[int, Field(ge=1, le=65535), BeforeValidator(_integer)]
-"""The number of a port."""
+"""A host port number."""
 
 Record = Annotated[
     dict[str, str],
@@ -55,8 +55,8 @@ Record = Annotated[
 class Query(BaseModel):
     """The query of a call.
 
-    Fields in `deep` are read from `name[key]=value`, one level deep. What stands in `refused` is
-    not ignored like other unknown parameters.
+    `deep`: fields read from `name[key]=value`, one level deep. `refused`: unknown parameters that
+    are errors, with the reason.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
@@ -65,10 +65,10 @@ class Query(BaseModel):
 
 
 def read_query(request: web.Request, model: type[_Query]) -> _Query:
-    """Read and validate.
+    """Parse and validate a query.
 
     Raises:
-        InvalidRequestError: It does not fit; with every violation.
+        InvalidRequestError: It is invalid; has all violations.
     """
     found: dict[str, Any] = {}
     violations = [
@@ -89,7 +89,7 @@ def read_query(request: web.Request, model: type[_Query]) -> _Query:
 
 
 def _keys(query: MultiMapping[str], name: str) -> list[str]:
-    """Give `name` itself and every `name[…]` of a query, each once."""
+    """Return `name` itself and every `name[…]` of a query, each once."""
     return [key for key in dict.fromkeys(query) if key == name or key.startswith(f"{name}[")]
 
 
@@ -122,7 +122,7 @@ def _read_deep(query: MultiMapping[str], name: str, found: dict[str, Any]) -> It
 def _violations_of(error: ValidationError) -> Iterator[Violation]:
     """Translate pydantic's errors: `("playerCount", "lt")` is `playerCount[lt]`.
 
-    A key that does not fit is `("ports", "7777", "[key]")`.
+    An invalid key is `("ports", "7777", "[key]")`.
     """
     for details in error.errors(include_url=False, include_input=False, include_context=False):
         name, *inner = map(str, details["loc"])

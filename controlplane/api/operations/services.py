@@ -1,4 +1,4 @@
-"""What handlers reach: the use cases, by one typed key of the application."""
+"""Dependencies of the HTTP handlers, under one typed key of the application."""
 
 from dataclasses import dataclass
 
@@ -30,7 +30,7 @@ from controlplane.storage.tables.accounts import Caller
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The use cases."""
+    """Dependencies of the HTTP handlers."""
 
     environment: str
     http: HttpMetrics
@@ -61,10 +61,10 @@ CALLER = web.RequestKey("caller", Caller)
 
 
 def services_of(request: web.Request) -> Services:
-    """Give the use cases to a handler."""
+    """Return the dependencies of a handler."""
     return request.app[SERVICES]
 
 
 def caller_of(request: web.Request) -> Caller:
-    """Give who sent the request; set for every route that has a scope."""
+    """Return the authenticated caller; set for every route with a scope."""
     return request[CALLER]

@@ -1,4 +1,4 @@
-"""Answers as models that read the attributes of what they show."""
+"""Response models that read the attributes of domain objects."""
 
 from typing import Annotated, Any, Self, TypeVar
 
@@ -19,11 +19,11 @@ Rounded = Annotated[float, BeforeValidator(lambda number: round(number, 3))]
 Count = Annotated[int, BeforeValidator(len)]
 Maybe = Annotated[str | None, BeforeValidator(lambda text: text or None)]
 First20 = Annotated[list[_Item], BeforeValidator(lambda items: items[:20])]
-"""With more than these, the first ones show what is wrong."""
+"""The first ones are enough to show a problem."""
 
 
 class Shown(BaseModel):
-    """An object of an answer: a field is the attribute of its name, or of the path of `at`."""
+    """A response object; a field reads the attribute of its name, or the path of `at`."""
 
     model_config = ConfigDict(
         from_attributes=True,
@@ -34,10 +34,10 @@ class Shown(BaseModel):
 
     @classmethod
     def show(cls, source: object, **more: Any) -> Self:
-        """Read the attributes; `more` are values that the source does not have."""
+        """Build from the attributes of `source`; `more` are further values."""
         return cls.model_validate(source).model_copy(update=more)
 
 
 def at(path: str, default: Any = ...) -> Any:
-    """Declare a field from another attribute, or the default if there is none on the way."""
+    """Declare a field of another attribute path; `default` if an attribute is missing."""
     return Field(default, validation_alias=AliasPath(*path.split(".")))

@@ -1,4 +1,4 @@
-"""GET /logs and GET /artifacts: bytes as they come; an error only before the first of them."""
+"""GET /logs and GET /artifacts; errors are reported only before the first byte."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -17,7 +17,7 @@ from controlplane.http.errors import break_off
 from controlplane.http.request_slots import release_slot
 
 FIRST_BYTE_WAIT = 1.0
-"""For how long the header of a followed log waits for its first bytes, or for a failure."""
+"""Seconds that a followed log delays its headers for first bytes or an error."""
 
 
 class LogsQuery(Query):
@@ -28,7 +28,7 @@ class LogsQuery(Query):
 
 
 class ArtifactQuery(Query):
-    """The query of GET /artifacts; `path` is absolute, of a file or folder in the container."""
+    """The query of GET /artifacts; `path`: absolute, a file or folder in the container."""
 
     session: Text
     path: Annotated[str, Field(pattern=r"^/[^\u0000]*$", max_length=4096)]
@@ -54,7 +54,7 @@ async def fetch_artifact(request: web.Request, query: ArtifactQuery) -> web.Stre
 
 
 async def end_streams(app: web.Application) -> None:
-    """Break off every stream, so that no follower holds up the end of the process."""
+    """Close all streams, so that followers do not delay the shutdown."""
     app[SERVICES].streams.end_all()
 
 
@@ -65,7 +65,7 @@ async def _send(
     passed: Counter,
     first_wait: float | None = None,
 ) -> web.StreamResponse:
-    """Wait at most `first_wait` seconds for a chunk, then send the header and all of them."""
+    """Wait at most `first_wait` seconds for a chunk, then send headers and all chunks."""
     release_slot()
     try:
         async with aclosing(chunks), services_of(request).streams.opened(caller_of(request)):

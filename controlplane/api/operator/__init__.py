@@ -1,1 +1,1 @@
-"""Calls of operators."""
+"""API calls for operators."""

@@ -15,14 +15,14 @@ from controlplane.domain.quotas import UNLIMITED, Quota
 
 
 class QuotaBody(Body):
-    """What the live sessions of an account may hold: cores, MiB; absent or `null` is no limit."""
+    """Limits of live sessions: cores, MiB; absent or `null` is no limit."""
 
     sessions: Annotated[int, Field(ge=0, le=1_000_000_000)] | None = None
     cpu: Annotated[float, Field(ge=0, le=1_000_000_000)] | None = None
     ram: Annotated[float, Field(ge=0, le=1_000_000_000_000)] | None = None
 
     def quota(self) -> Quota:
-        """Translate into whole units."""
+        """Convert to billionths of a core and bytes."""
         return Quota(
             self.sessions,
             None if self.cpu is None else round(self.cpu * NANO),
@@ -44,10 +44,7 @@ class AccountEditBody(Body):
 
 
 class CreatedAccount(TypedDict):
-    """A new account with its first token, which is shown this once and stored nowhere.
-
-    `id` is that of the token.
-    """
+    """A new account with its first token, shown only now; `id` is the token's."""
 
     name: str
     id: str
@@ -55,7 +52,7 @@ class CreatedAccount(TypedDict):
 
 
 class ListedQuota(Shown):
-    """What live sessions of an account may hold, and its pools with them; `null` is no limit."""
+    """Limits of live sessions and warm pools of an account; `null` is no limit."""
 
     sessions: int | None
     cpu: Cores | None = at("nano_cpus")
@@ -63,7 +60,7 @@ class ListedQuota(Shown):
 
 
 class ListedUsage(Shown):
-    """What live sessions and, of cores and memory, the warm pools of an account hold."""
+    """Usage of live sessions; cores and memory include warm pools."""
 
     sessions: int
     cpu: Cores = at("nano_cpus")
@@ -81,14 +78,14 @@ class ListedAccount(Shown):
 
 @operation(key="accounts")
 async def list_accounts(request: web.Request) -> Listing[ListedAccount]:
-    """List all accounts with their quotas and what their live sessions hold."""
+    """List all accounts with their quotas and usage."""
     accounts = await services_of(request).account_admin.all()
     return Listing(accounts, ListedAccount.show)
 
 
 @operation(201)
 async def create_account(request: web.Request, body: AccountBody) -> Answer[CreatedAccount]:
-    """Make an account.
+    """Create an account.
 
     The answer has its first token, with all scopes of an account.
     """
@@ -102,7 +99,7 @@ async def create_account(request: web.Request, body: AccountBody) -> Answer[Crea
 async def edit_account(request: web.Request, body: AccountEditBody) -> None:
     """Replace the quota of an account.
 
-    What runs goes on, also above a lower quota; the next start is refused.
+    Sessions above a lower quota keep running; the next start is refused.
     """
     admin, name = services_of(request).account_admin, request.match_info["account"]
     await admin.replace_quota(caller_of(request), name, body.quota.quota())
@@ -112,7 +109,7 @@ async def edit_account(request: web.Request, body: AccountEditBody) -> None:
 async def remove_account(request: web.Request) -> None:
     """Remove an account with its tokens, applications, tags, warm pools and ended sessions.
 
-    Its tokens end at once. An account of which a session lives is not removed.
+    Its tokens end at once. An account with a live session is not removed.
     """
     admin = services_of(request).account_admin
     await admin.remove(caller_of(request), request.match_info["account"])

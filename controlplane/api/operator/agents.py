@@ -38,10 +38,10 @@ class HostResources(Shown):
 
 
 class ListedPull(Shown):
-    """A pull of an enabled tag's image that is not over.
+    """An unfinished pull of an enabled tag's image.
 
-    `layers` are those known so far, `receivedBytes` compressed. `failures` counts the tries that
-    failed; `cause` says why the newest did and `failed` when, in milliseconds since the epoch.
+    `layers` counts those known so far, `receivedBytes` is compressed. `failures` counts failed
+    attempts; `cause` and `failed` (milliseconds since the epoch) are those of the latest.
     """
 
     image: str
@@ -55,9 +55,9 @@ class ListedPull(Shown):
 
 
 class KeptWarmPool(Shown):
-    """What a host is to keep of a warm pool, and what it has: of `standbys` some are `ready`.
+    """A warm pool on a host: `size` standbys are ordered, `standbys` exist, `ready` are claimable.
 
-    `account`, `image` and `location` are null for a pool that is gone and has standbys left.
+    `account`, `image` and `location` are null for a removed pool with standbys left.
     """
 
     id: str = at("pool_id")
@@ -70,10 +70,10 @@ class KeptWarmPool(Shown):
 
 
 class ListedStartFailure(Shown):
-    """Starts of an application that failed on a host since the last that succeeded.
+    """Failed starts of an application on a host since its last success there.
 
-    `reason` and `cause` are those of the newest, which was at `failed`. Until `avoidedUntil` the
-    application's starts prefer other hosts. Times are milliseconds since the epoch.
+    `reason`, `cause` and `failed` are those of the latest. Until `avoidedUntil` the application's
+    starts prefer other hosts. Times are milliseconds since the epoch.
     """
 
     account: str
@@ -86,24 +86,23 @@ class ListedStartFailure(Shown):
 
 
 class ListedAgent(Shown):
-    """An agent and its host; what the host reports of itself is null before it has.
+    """An agent and its host; what the host reports is null before its first report.
 
-    `declared`: by the settings file. `address` is where it is dialled. `heard` is when it last
-    reported, exact to a minute where that was before this control plane started, null for never.
-    `authority` is the fingerprint of the one that signed its certificate; it is null for one that
-    was not enrolled, as `certificateExpires`. `revoked` is null for a trusted one, `lost` for one
-    whose sessions were not given up for lack of reports. Times are milliseconds since
-    the epoch.
-    `draining`: it takes no new sessions; those that are left are stopped at `drainDeadline`, if
-    there is one. `drainPending`: it has not yet said that it has the newest order.
-    `pulls` are at most 20 of `pullCount`: those being made first, then those that fail.
-    `warmPools` are at most 20 of `warmPoolCount`: those of which it keeps standbys.
-    `unclaimed` are at most 20 of `unclaimedCount`: internal ids of sessions that live there
-    without a valid ticket or a known account, so that they belong to no account.
-    `startFailures` are at most 20 of `startFailureCount`, the newest first.
-    `silentAddresses` are those of its `latencyAddresses` that do not answer ping, `latency` is the
-    round trip to the nearest in milliseconds, null where nothing could be measured.
-    `images` are at most 1000 of `imageCount`, by digest.
+    `declared`: by the settings file. `address`: where the control plane connects to. `heard`: time
+    of its last report, exact to a minute if before this control plane started, null for never.
+    `authority`: fingerprint of its certificate's issuer; null, like `certificateExpires`, if it
+    was not enrolled. `revoked` is null if it is trusted, `lost` unless its sessions were given up
+    for lack of reports. Times are milliseconds since the epoch.
+    `draining`: it takes no new sessions; remaining ones are stopped at `drainDeadline`, if any.
+    `drainPending`: it has not confirmed the newest order.
+    `pulls`: at most 20 of `pullCount`, running ones first, then failing ones.
+    `warmPools`: at most 20 of `warmPoolCount`, those with standbys here.
+    `unclaimed`: at most 20 of `unclaimedCount` internal ids of sessions without a valid ticket or
+    a known account, which belong to no account.
+    `startFailures`: at most 20 of `startFailureCount`, newest first.
+    `silentAddresses`: the `latencyAddresses` that do not answer ping. `latency`: round trip to the
+    nearest one in milliseconds, null if not measured.
+    `images`: at most 1000 of `imageCount`, by digest.
     """
 
     name: str = at("row.name")
@@ -149,7 +148,7 @@ class ListedAgent(Shown):
 
 @operation(key="agents")
 async def list_agents(request: web.Request) -> Listing[ListedAgent]:
-    """List the agents with the state and the room of their hosts."""
+    """List the agents with the state and capacity of their hosts."""
     agents = await services_of(request).agents.all()
     return Listing(agents, _listed)
 
@@ -165,20 +164,20 @@ async def get_agent(request: web.Request) -> Answer[ListedAgent]:
 async def remove_agent(request: web.Request) -> None:
     """Remove an agent that has no live session and that the settings file does not declare.
 
-    Its ended sessions stay listed; their logs and files are out of reach.
+    Its ended sessions stay listed, without their logs and files.
     """
     await services_of(request).agents.remove(caller_of(request), request.match_info["agent"])
 
 
 class EnrolmentTokenBody(Body):
-    """The body of POST /operator/enrolment-token: where a new host belongs."""
+    """The body of POST /operator/enrolment-token: the place of a new host."""
 
     region: Name
     nodePool: Name | None = None  # noqa: N815  # the name in JSON
 
 
 class CreatedEnrolmentToken(Shown):
-    """A token for one host; its text is shown this once. `expires` in milliseconds."""
+    """A token for one host, shown only now; `expires` in milliseconds since the epoch."""
 
     id: str
     token: str = at("text")
@@ -189,9 +188,9 @@ class CreatedEnrolmentToken(Shown):
 async def create_enrolment_token(
     request: web.Request, body: EnrolmentTokenBody
 ) -> Answer[CreatedEnrolmentToken]:
-    """Make a token with which one new host of a region enrols, within 15 minutes.
+    """Create a token that enrols one new host in a region within 15 minutes.
 
-    In the node pool `default` unless one is named.
+    The node pool is `default` unless one is named.
     """
     place = Place(body.region, body.nodePool or "default")
     enrolment = services_of(request).enrolment
@@ -201,9 +200,9 @@ async def create_enrolment_token(
 
 @operation(201)
 async def create_token_to_enrol_again(request: web.Request) -> Answer[CreatedEnrolmentToken]:
-    """Make a token with which an agent enrols again, as after its certificate has expired.
+    """Create a token that enrols an agent again, for example after its certificate expired.
 
-    It is good for that agent alone, which stays in its region and node pool.
+    It is valid for this agent only, which stays in its region and node pool.
     """
     enrolment, name = services_of(request).enrolment, request.match_info["agent"]
     token = await enrolment.make_token_again(caller_of(request), name)
@@ -212,27 +211,27 @@ async def create_token_to_enrol_again(request: web.Request) -> Answer[CreatedEnr
 
 @operation()
 async def revoke_agent(request: web.Request) -> None:
-    """Trust an agent no more: its host is compromised. Idempotent, and not to be called off.
+    """Revoke the trust in an agent whose host is compromised. Idempotent, cannot be undone.
 
-    It is not dialled from now on, and its streams are broken off. What ran there is `dead`. It
-    stays listed until it is removed.
+    Its streams are closed and it is not connected to again. Its sessions are `dead`. It stays
+    listed until it is removed.
     """
     name = request.match_info["agent"]
     await services_of(request).enrolment.revoke(caller_of(request), name)
 
 
 class DrainBody(Body):
-    """The body of POST /operator/agent/{agent}/drain: after what time the rest is stopped."""
+    """The body of POST /operator/agent/{agent}/drain; the rest is stopped at the deadline."""
 
     deadline: Duration | None = None
 
 
 @operation()
 async def drain_agent(request: web.Request, body: DrainBody) -> Answer[ListedAgent]:
-    """Have a host take no new sessions, and describe its agent.
+    """Drain a host, so that it takes no new sessions, and describe its agent.
 
-    What is left is stopped after the `deadline`; without one, sessions end when they end. The
-    order is kept: a host that is unreachable now gets it once it is reachable.
+    Remaining sessions are stopped after the `deadline`; without one they run to their end. An
+    unreachable host gets the order as soon as it is reachable.
     """
     seconds = None if body.deadline is None else parse_duration(body.deadline)
     agents, name = services_of(request).agents, request.match_info["agent"]
@@ -241,9 +240,9 @@ async def drain_agent(request: web.Request, body: DrainBody) -> Answer[ListedAge
 
 @operation()
 async def undrain_agent(request: web.Request) -> Answer[ListedAgent]:
-    """Have a host take sessions again, and describe its agent.
+    """Undrain a host, so that it takes sessions again, and describe its agent.
 
-    It calls off what was ordered here and what was ordered on the host.
+    Cancels the orders given here and on the host itself.
     """
     agents, name = services_of(request).agents, request.match_info["agent"]
     return Answer(_listed(await agents.undrain(caller_of(request), name)))

@@ -15,8 +15,7 @@ from controlplane.storage.tables.audit import AuditFilter, find
 class AuditQuery(Query):
     """The query of GET /operator/audit; what is absent does not filter.
 
-    `kind` is a whole kind or what stands before its dot. `before` is that of the last page: the
-    sequence of its last event.
+    `kind`: a whole kind or its part before the dot. `before`: that of the previous page.
     """
 
     account: Text | None = None
@@ -30,8 +29,8 @@ class AuditQuery(Query):
 class AuditEvent(Shown):
     """A change; `time` in milliseconds since the epoch.
 
-    `token` is the id of the token that made it, or `init`, `controlplane` or an agent's name;
-    `address` is where its request came from. `null` where there is none.
+    `token`: id of the token used, or `init`, `controlplane` or an agent's name. `address`: where
+    the request came from. `null` if there is none.
     """
 
     sequence: int
@@ -46,9 +45,9 @@ class AuditEvent(Shown):
 
 @operation(key="events", beside=Paged)
 async def list_audit(request: web.Request, query: AuditQuery) -> Listing[AuditEvent]:
-    """List what was changed, newest first."""
+    """List changes, newest first."""
     same = query.model_dump(exclude={"limit", "token"})
-    # One line more shows whether there is a next page.
+    # One more row shows whether there is a next page.
     wanted = AuditFilter(limit=query.limit + 1, actor=query.token, **same)
     lines = await services_of(request).store.read(find, wanted)
     shown = lines[: query.limit]

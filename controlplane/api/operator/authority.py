@@ -1,4 +1,4 @@
-"""The authority that hosts and the control plane know each other by, for operators."""
+"""The certificate authority of hosts and control plane, for operators."""
 
 from typing import Annotated
 
@@ -21,7 +21,7 @@ class ShownAuthority(Shown):
 
 
 class WaitingAgent(Shown):
-    """An enrolled agent that is not with the current authority alone, and why."""
+    """An enrolled agent that has not fully moved to the current authority, and why."""
 
     agent: str = at("host.name")
     authority: str | None = at("host.row.authority")
@@ -29,10 +29,10 @@ class WaitingAgent(Shown):
 
 
 class AuthorityStatus(Shown):
-    """The authorities, and how far the hosts have moved.
+    """The authorities and the progress of a rotation.
 
-    `current` signs; `former` is trusted as well while hosts move, and null else. Of all `enrolled`
-    agents, `moved` are with the current one; `waiting` are at most 100 of the others.
+    `current` signs; `former` is still trusted during a rotation, otherwise null. Of all `enrolled`
+    agents `moved` use the current one; `waiting` lists at most 100 of the others.
     """
 
     current: ShownAuthority
@@ -56,17 +56,17 @@ class FinishBody(Body):
 
 @operation()
 async def get_authority(request: web.Request) -> Answer[AuthorityStatus]:
-    """Describe the authority, and how far the hosts have moved to it."""
+    """Describe the authority, and how many hosts have moved to it."""
     return Answer(_shown(services_of(request).rotation.status()))
 
 
 @operation()
 async def rotate_authority(request: web.Request, body: RotateBody) -> Answer[AuthorityStatus]:
-    """Have a new authority take the place of the current one, and describe that.
+    """Replace the current authority with a new one, and describe the rotation.
 
-    Hosts move to it as they report; sessions, streams and starts go on. A rotation that is
-    under way goes on. `compromised`: the current one is trusted no more from now on, and every
-    host must enrol again.
+    Hosts move to it as they report; sessions, streams and starts continue. A rotation in progress
+    continues. `compromised`: the current one is no longer trusted, and every host must enrol
+    again.
     """
     rotation, compromised = services_of(request).rotation, bool(body.compromised)
     return Answer(_shown(await rotation.rotate(caller_of(request), compromised=compromised)))
@@ -74,9 +74,9 @@ async def rotate_authority(request: web.Request, body: RotateBody) -> Answer[Aut
 
 @operation()
 async def finish_rotation(request: web.Request, body: FinishBody) -> Answer[AuthorityStatus]:
-    """Trust the former authority no more, once every host has moved. Idempotent.
+    """Stop trusting the former authority once every host has moved. Idempotent.
 
-    `force`: also where some have not, which must enrol again.
+    `force`: even if some have not; these must enrol again.
     """
     rotation = services_of(request).rotation
     return Answer(_shown(await rotation.finish(caller_of(request), force=bool(body.force))))

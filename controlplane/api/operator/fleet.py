@@ -25,7 +25,7 @@ class NodePoolBody(Body):
 
 
 class ListedRegion(Shown):
-    """A region; `declared` by the settings file, and how many agents and applications use it."""
+    """A region with its number of agents and applications; `declared` by the settings file."""
 
     name: str
     declared: bool = False
@@ -34,9 +34,9 @@ class ListedRegion(Shown):
 
 
 class ListedNodePool(Shown):
-    """A node pool; `declared` by the settings file, and how many agents and applications use it.
+    """A node pool with its number of agents and applications; `declared` by the settings file.
 
-    `hostNetwork` is true when sessions there may use the host's network.
+    `hostNetwork`: sessions there may use the host's network.
     """
 
     name: str
@@ -49,7 +49,7 @@ class ListedNodePool(Shown):
 
 @operation(key="regions")
 async def describe_regions(request: web.Request) -> Listing[ListedRegion]:
-    """List the regions with what uses them."""
+    """List the regions and their usage."""
     admin = services_of(request).fleet_admin
     declared = admin.declared.regions
     return Listing(
@@ -59,21 +59,21 @@ async def describe_regions(request: web.Request) -> Listing[ListedRegion]:
 
 @operation()
 async def create_region(request: web.Request) -> None:
-    """Create a region, unless it is there."""
+    """Create a region unless it exists."""
     name = request.match_info["region"]
     await services_of(request).fleet_admin.create_region(caller_of(request), name)
 
 
 @operation()
 async def remove_region(request: web.Request) -> None:
-    """Remove a region that nothing uses and that the settings file does not declare."""
+    """Remove an unused region that the settings file does not declare."""
     name = request.match_info["region"]
     await services_of(request).fleet_admin.remove_region(caller_of(request), name)
 
 
 @operation(key="nodePools")
 async def list_node_pools(request: web.Request) -> Listing[ListedNodePool]:
-    """List the node pools with what uses them."""
+    """List the node pools and their usage."""
     services = services_of(request)
     admin, rules = services.fleet_admin, services.fleet.node_pools
 
@@ -87,10 +87,9 @@ async def list_node_pools(request: web.Request) -> Listing[ListedNodePool]:
 
 @operation()
 async def set_node_pool(request: web.Request, body: NodePoolBody) -> None:
-    """Create a node pool, or change its rules from the next start on.
+    """Create a node pool, or change its rules for future starts.
 
-    Without a strategy it is packed, and without `hostNetwork` its sessions may not use the host's
-    network.
+    The defaults are a packed strategy and no access to the host's network.
     """
     name = request.match_info["nodePool"]
     rules = NodePoolRules(body.strategy or Strategy.PACKED, bool(body.hostNetwork))
@@ -99,6 +98,6 @@ async def set_node_pool(request: web.Request, body: NodePoolBody) -> None:
 
 @operation()
 async def remove_node_pool(request: web.Request) -> None:
-    """Remove a node pool that nothing uses and that the settings file does not declare."""
+    """Remove an unused node pool that the settings file does not declare."""
     name = request.match_info["nodePool"]
     await services_of(request).fleet_admin.remove_node_pool(caller_of(request), name)

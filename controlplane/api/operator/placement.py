@@ -1,4 +1,4 @@
-"""Why sessions are placed where they are, for operators."""
+"""Explanations of placement, for operators."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar
@@ -23,7 +23,7 @@ PortKey = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,4}/(tcp|udp)$")]
 
 
 class PlacementQuery(Query):
-    """The query of GET /operator/placement: what a start would ask for."""
+    """The query of GET /operator/placement: the start to explain."""
 
     deep: ClassVar = frozenset({"ports"})
 
@@ -35,7 +35,7 @@ class PlacementQuery(Query):
 
 
 class ShownObstacle(TypedDict):
-    """One thing that keeps the session from a host; `details` is for people, with the figures."""
+    """A reason why a host cannot take the session; `details` is text with the figures."""
 
     kind: ObstacleKind
     details: str
@@ -48,14 +48,13 @@ def _obstacles(found: Iterable[Obstacle]) -> list[dict[str, str]]:
 class ExplainedHost(Shown):
     """A host of the region and the node pool, with the figures that it was ranked by.
 
-    `rank` begins at 1, and chance decides among hosts of one rank; it is null where there are
-    `obstacles`. `pull` is what becomes of the image where it is missing. `failure` is that of a
-    start because of which the host is avoided: it ranks behind all others. The figures are null
-    where too little is known of it.
-    `fullness` is how much of it is taken, from 0 to 1: of its cores or its memory, the greater.
-    `latency` in milliseconds, null where it is not measured. `silent` is the seconds since it
-    last reported. `free` is what it has left, `held` what starts under way hold of the rest.
-    `starting` are those of them that it has not answered; it takes `startSlots` at a time.
+    `rank` begins at 1, null if there are `obstacles`; hosts of equal rank are chosen randomly.
+    `pull`: state of a missing image. `failure`: the failed start because of which the host ranks
+    behind all others. Figures are null if too little is known of the host.
+    `fullness`: used share of its cores or its memory, the greater of both, from 0 to 1. `latency`
+    in milliseconds, null if not measured. `silent`: seconds since its last report. `free`:
+    remaining resources, without those `held` by starts in progress. `starting`: starts that it has
+    not answered, at most `startSlots` at a time.
     """
 
     agent: str
@@ -74,9 +73,9 @@ class ExplainedHost(Shown):
 
 
 class Placement(TypedDict):
-    """Where a session would go now: the hosts by rank, then those that do not qualify.
+    """Where a session would start now: hosts by rank, then those that do not qualify.
 
-    `tag` is the one that it would run, `reservation` what it asks for.
+    `tag` is the one that it would run, `reservation` what it requests.
     """
 
     account: str
@@ -90,10 +89,10 @@ class Placement(TypedDict):
 
 @operation(key="hosts", beside=Placement)
 async def explain_placement(request: web.Request, query: PlacementQuery) -> Listing[ExplainedHost]:
-    """Explain host by host why a session would be placed there, or why not.
+    """Explain for each host why a session would or would not be placed there.
 
-    `image` is the application's name and `account` whose it is; `ports[7777/udp]=25000` pins a
-    host port. Nothing is reserved.
+    `image` is the application's name, `account` its owner; `ports[7777/udp]=25000` pins a host
+    port. Nothing is reserved.
     """
     pins = {}
     for key, host in (query.ports or {}).items():

@@ -33,9 +33,9 @@ _Password = Annotated[
 class RegistryBody(Body):
     """The body of PUT /operator/registry/{registry}; aliases are other names of the address.
 
-    `authHosts` are hosts other than its own that may make its tokens; `private` lets its name
-    resolve to addresses that are not public; `ca` is PEM text of the authorities to trust in place
-    of the system's. With a `username` and no `password` it keeps the password that it has.
+    `authHosts`: other hosts that may issue its tokens. `private`: its name may resolve to
+    non-public addresses. `ca`: PEM text of the authorities to trust instead of the system's. A
+    `username` without a `password` keeps the stored password.
     """
 
     address: OwnAddress
@@ -56,16 +56,16 @@ class RegistryBody(Body):
 
     @field_validator("password")
     @classmethod
-    def _somebody_s(cls, password: str | None, info: ValidationInfo) -> str | None:
+    def _needs_username(cls, password: str | None, info: ValidationInfo) -> str | None:
         if password is not None and info.data.get("username", "") is None:
             raise ValueError("needs a username")
         return password
 
 
 class ListedRegistry(Shown):
-    """A registry; `declared` by the settings file, and how many applications use it.
+    """A registry with its number of applications; `declared` by the settings file.
 
-    `username` and `ca` are null where there are none. The password is never shown.
+    `username` and `ca` are null if not set. The password is never shown.
     """
 
     name: str = at("registry.name")
@@ -81,7 +81,7 @@ class ListedRegistry(Shown):
 
 @operation(key="registries")
 async def list_registries(request: web.Request) -> Listing[ListedRegistry]:
-    """List the registries with what uses them."""
+    """List the registries and their usage."""
     admin = services_of(request).fleet_admin
     declared = admin.declared.registries
     return Listing(
@@ -94,9 +94,8 @@ async def list_registries(request: web.Request) -> Listing[ListedRegistry]:
 async def set_registry(request: web.Request, body: RegistryBody) -> None:
     """Create or replace a registry that the settings file does not declare.
 
-    Tags that are enabled go on naming the address that they were enabled with. A password is kept
-    only for the username, address and `ca` that it was given for, for no more `authHosts`, and not
-    when `private` is switched on.
+    Enabled tags keep the address that they were enabled with. A password is kept only for the same
+    username, address and `ca`, without further `authHosts`, and not if `private` is switched on.
     """
     registry = Registry(
         request.match_info["registry"],
@@ -113,6 +112,6 @@ async def set_registry(request: web.Request, body: RegistryBody) -> None:
 
 @operation()
 async def remove_registry(request: web.Request) -> None:
-    """Remove a registry that nothing uses and that the settings file does not declare."""
+    """Remove an unused registry that the settings file does not declare."""
     name = request.match_info["registry"]
     await services_of(request).fleet_admin.remove_registry(caller_of(request), name)

@@ -1,4 +1,4 @@
-"""Sessions of every account, for operators."""
+"""Sessions of all accounts, for operators."""
 
 from functools import partial
 
@@ -27,9 +27,9 @@ class AllSessionsQuery(Query):
 
 
 class AccountsSession(ListedSession):
-    """A session, the account that it is of, and the agent that it was last tried on.
+    """A session with its account and the agent that it was last tried on.
 
-    `ready` is when players could reach it first, in milliseconds since the epoch; else `null`.
+    `ready`: when players could first reach it, in milliseconds since the epoch, or `null`.
     """
 
     account: str
@@ -41,7 +41,7 @@ class AccountsSession(ListedSession):
 async def list_all_sessions(
     request: web.Request, query: AllSessionsQuery
 ) -> Listing[AccountsSession]:
-    """List the sessions of every account: all that have not ended, or `all` that are known."""
+    """List the sessions of all accounts: those that have not ended, or `all` known ones."""
     services = services_of(request)
     same = query.model_dump(exclude={"all", "image"})
     wanted = PageFilter(ended_too=query.all, application=query.image, **same)

@@ -1,4 +1,4 @@
-"""Tokens of every account, for operators."""
+"""Tokens of all accounts, for operators."""
 
 from aiohttp import web
 from pydantic import ValidationInfo, field_validator
@@ -22,7 +22,7 @@ class TokensQuery(Query):
 
 
 class OperatorTokenBody(Body):
-    """The body of POST /operator/token; without `account` it asks for an operator's token."""
+    """The body of POST /operator/token; without `account` for an operator's token."""
 
     max_bytes = TokenBody.max_bytes
     misfit = TokenBody.misfit
@@ -35,7 +35,7 @@ class OperatorTokenBody(Body):
     @field_validator("scopes")
     @classmethod
     def _are_of_its_kind(cls, scopes: list[Scope], info: ValidationInfo) -> list[Scope]:
-        if "account" not in info.data:  # it does not fit itself
+        if "account" not in info.data:  # invalid itself
             return scopes
         allowed = OPERATOR_SCOPES if info.data["account"] is None else ACCOUNT_SCOPES
         wrong = sorted(set(scopes) - allowed)
@@ -46,7 +46,7 @@ class OperatorTokenBody(Body):
 
 
 class CreatedToken(TypedDict):
-    """A new token; its text is shown this once and stored nowhere."""
+    """A new token; its text is shown only now."""
 
     id: str
     token: str
@@ -68,24 +68,24 @@ class ListedToken(Shown):
 
 
 class RevokedTokens(TypedDict):
-    """The ids of the tokens that the call ended; empty when they had ended before."""
+    """The ids of the tokens that the call revoked; empty if all had ended before."""
 
     revoked: list[str]
 
 
 @operation(key="tokens")
 async def list_tokens(request: web.Request, query: TokensQuery) -> Listing[ListedToken]:
-    """List tokens: those that are good, or `all` that are known."""
+    """List tokens: the valid ones, or `all` known ones."""
     tokens = await services_of(request).delegation.all(query.account, ended_too=query.all)
     return Listing(tokens, ListedToken.show)
 
 
 @operation(201)
 async def create_token(request: web.Request, body: OperatorTokenBody) -> Answer[CreatedToken]:
-    """Make a token of an account, or an operator's.
+    """Create a token of an account, or an operator's.
 
-    That of an account is no child of the caller's token: it stays when that is revoked. That of
-    an operator is one, has no more scopes and lives no longer.
+    An operator's is a child of the caller's token: it has no further scopes, lives no longer and
+    is revoked with it. An account's is not.
     """
     delegation, caller = services_of(request).delegation, caller_of(request)
     wanted = delegated(body.name, body.scopes, body.expires_after)
@@ -100,7 +100,7 @@ async def create_token(request: web.Request, body: OperatorTokenBody) -> Answer[
 async def revoke_token(request: web.Request) -> Answer[RevokedTokens]:
     """Revoke a token and all that were made from it, at once.
 
-    Idempotent. Their streams are broken off.
+    Idempotent. Their streams are closed.
     """
     delegation = services_of(request).delegation
     return Answer(

@@ -1,1 +1,1 @@
-"""The calls of an account: one module per resource, with its bodies."""
+"""API calls of accounts, one module per resource."""

@@ -1,4 +1,4 @@
-"""The bodies of applications: what is accepted, and what is shown."""
+"""Request and response bodies of applications."""
 
 import operator
 from dataclasses import fields
@@ -36,12 +36,12 @@ class ResourcesBody(Body):
     ) = None
 
     def resources(self) -> Resources:
-        """Translate into whole units."""
+        """Convert to billionths of a core and bytes."""
         return Resources(round(self.cpu * NANO), round(self.ram * MEBI), int(self.gpu or 0))
 
 
 class LimitsBody(ResourcesBody):
-    """What a session is capped at; `disk` is what it may write, in MiB, else its host decides."""
+    """Limits of a session; `disk` is the MiB that it may write, by default set by its host."""
 
     disk: Annotated[float, Field(ge=1, le=1_000_000_000)] | None = None
 
@@ -94,7 +94,7 @@ _Ports = Annotated[list[PortBindingBody], Field(max_length=MAX_PORTS), AfterVali
 
 
 class ApplicationEditBody(Body):
-    """The body of PUT /application/{name}; what is absent or `null` stays as it is."""
+    """The body of PUT /application/{name}; absent or `null` fields stay as they are."""
 
     registry: Name | None = None
     repository: _Repository | None = None
@@ -107,7 +107,7 @@ class ApplicationEditBody(Body):
     ports: _Ports | None = None
 
     def edit(self) -> ApplicationEdit:
-        """Translate into the use case's terms."""
+        """Convert to an edit."""
         return ApplicationEdit(
             registry=self.registry,
             repository=self.repository,
@@ -139,7 +139,7 @@ class ApplicationBody(ApplicationEditBody):
     ports: _Ports
 
     def application(self, account: str) -> Application:
-        """Translate into the use case's terms."""
+        """Convert to an application of an account."""
         edit = self.edit()
         values = {each.name: getattr(edit, each.name) for each in fields(edit)}
         return Application(account=account, name=self.name, **values)
@@ -160,7 +160,7 @@ class ListedResources(Shown):
 
 
 class ListedLimits(ListedResources):
-    """What a session is capped at; `disk` in MiB where the application says it."""
+    """Limits of a session; `disk` in MiB if the application sets it."""
 
     disk: Annotated[float, Field(exclude_if=operator.not_)] = 0
 
@@ -174,7 +174,7 @@ class ListedPort(Shown):
 
 
 class ListedApplication(Shown):
-    """An application as lists show it."""
+    """An application in a list."""
 
     name: str
     registry: str
@@ -189,6 +189,6 @@ class ListedApplication(Shown):
 
 
 def listed(application: Application) -> ListedApplication:
-    """Show an application as lists do."""
+    """Return an application's entry in a list."""
     limits = ListedLimits.show(application.limits, disk=application.disk_bytes / MEBI)
     return ListedApplication.show(application, limits=limits)

@@ -51,7 +51,7 @@ async def list_applications(request: web.Request) -> Listing[ListedApplication]:
 async def edit_application(request: web.Request, body: ApplicationEditBody) -> None:
     """Change an application.
 
-    What is absent stays as it is; running sessions keep what they started with.
+    Absent fields stay as they are; running sessions keep what they started with.
     """
     name = request.match_info["name"]
     await services_of(request).applications.edit(caller_of(request), name, body.edit())

@@ -1,4 +1,4 @@
-"""Regions, the tags that they have, and where there is room."""
+"""Regions, their tags, and where there is capacity."""
 
 from aiohttp import web
 from typing_extensions import TypedDict
@@ -15,7 +15,7 @@ class TagExistence(TypedDict):
 
 
 class Location(TypedDict):
-    """A region with room, and IPv4 addresses that answer ping."""
+    """A region with capacity, and IPv4 addresses that answer ping."""
 
     id: str
     ips: list[str]
@@ -43,7 +43,7 @@ async def tag_exists(request: web.Request) -> Answer[TagExistence]:
 async def available_locations(request: web.Request) -> Listing[Location]:
     """List the regions that can host an application now, with addresses to ping.
 
-    `image` is the application's name. The answer changes with every session: do not keep it.
+    `image` is the application's name. Do not cache the answer: it changes with every session.
     """
     locations = services_of(request).locations
     found = await locations.available(caller_of(request), request.match_info["image"])

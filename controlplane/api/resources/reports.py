@@ -12,11 +12,11 @@ from controlplane.domain.status import SessionStatus
 from tiltyard.contract import EndReason, State
 
 LOG_BYTES = 2**17
-"""Of a log in a report, whatever a host sends: six times as many in JSON are below 1 MiB."""
+"""Of a log in a report: even at 6 bytes each in JSON they stay below 1 MiB."""
 
 
 class ShownFailedRun(Shown):
-    """A run that failed; `delaySeconds` after its end the next was to begin."""
+    """A failed run; the next was due `delaySeconds` after its end."""
 
     started: int | None = at("start_ms")
     ended: int = at("end_ms")
@@ -26,7 +26,7 @@ class ShownFailedRun(Shown):
 
 
 class ShownMoment(Shown):
-    """A status, and since when the session had it."""
+    """A status, and when the session entered it."""
 
     status: SessionStatus = at("state")
     time: int = at("time_ms")
@@ -67,8 +67,7 @@ class Report(Shown):
 async def get_report(request: web.Request) -> Answer[Report]:
     """Describe how a session ended, with its restarts, what it used and the end of its log.
 
-    It is there from the end of the session until the session is forgotten, whether or not its
-    container is kept.
+    Available as long as the ended session is listed, even without its container.
     """
     sessions = services_of(request).sessions
     found = await sessions.get(caller_of(request), request.match_info["id"])

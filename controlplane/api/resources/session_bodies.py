@@ -1,4 +1,4 @@
-"""The bodies of sessions: what is accepted, and what is shown."""
+"""Request and response bodies of sessions."""
 
 from typing import Annotated, ClassVar, Literal, NotRequired
 
@@ -28,7 +28,7 @@ from tiltyard.runtime.clock import to_ms
 
 
 class PortBody(Body):
-    """A host port that the caller wants."""
+    """A host port requested by the caller."""
 
     container: PortNumber
     host: PortNumber
@@ -51,7 +51,7 @@ class StartBody(Body):
     ports: Annotated[list[PortBody], Field(max_length=MAX_PORTS)] | None = None
 
     def request(self) -> StartRequest:
-        """Translate into the use case's terms."""
+        """Convert to a start request."""
         return StartRequest(
             location=self.location,
             image=self.image,
@@ -71,7 +71,7 @@ class StartBody(Body):
 
 
 class PlayerBounds(Query):
-    """Bounds of a number of players, both exclusive."""
+    """Exclusive bounds of the number of players."""
 
     lt: Integer | None = None
     gt: Integer | None = None
@@ -80,7 +80,7 @@ class PlayerBounds(Query):
 class SessionsQuery(Query):
     """The query of GET /session; what is absent does not filter.
 
-    `filter` is matched with the labels of the caller: exactly, and all must match.
+    `filter`: labels of the caller that must all match exactly.
     """
 
     deep: ClassVar = frozenset({"playerCount", "filter"})
@@ -96,7 +96,7 @@ class SessionsQuery(Query):
 
 
 class StartedPort(Shown):
-    """A port of the game, and the port of the host that leads to it."""
+    """A container port, and the host port that leads to it."""
 
     type: Literal["tcp", "udp"] = at("protocol.value")
     container: int
@@ -104,7 +104,7 @@ class StartedPort(Shown):
 
 
 class StartedSession(Shown):
-    """A session that runs, and where players reach it; ports are in the application's order."""
+    """A running session and its address; ports are in the application's order."""
 
     id: str = at("identity.session_id")
     host: str
@@ -112,14 +112,14 @@ class StartedSession(Shown):
 
 
 class SessionLabels(TypedDict):
-    """What the service injected, and the caller's labels: two objects, each encoded as JSON."""
+    """Injected variables, and the caller's labels: two objects, each encoded as JSON."""
 
     env: str
     tags: str
 
 
 class SessionFields(TypedDict):
-    """What every view of a session shows; `created` in milliseconds since the epoch."""
+    """Fields common to all views of a session; `created` in milliseconds since the epoch."""
 
     id: str
     image: str
@@ -134,7 +134,7 @@ class SessionFields(TypedDict):
 
 
 class ListedSession(SessionFields):
-    """A session as lists show it."""
+    """A session in a list."""
 
     playerCount: int
 
@@ -153,12 +153,12 @@ class DescribedSession(SessionFields):
 
 
 def listed_session(shown: ShownSession) -> ListedSession:
-    """Show a session as lists do."""
+    """Return a session's entry in a list."""
     return {**_fields(shown), "playerCount": shown.session.player_count}
 
 
 def described_session(shown: ShownSession, joined: list[str]) -> DescribedSession:
-    """Show a session with its players."""
+    """Return a session with its players."""
     return {**_fields(shown), "players": {"joined": joined, "joinedCount": len(joined)}}
 
 

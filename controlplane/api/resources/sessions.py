@@ -30,9 +30,9 @@ async def start_session(request: web.Request, body: StartBody) -> Answer[Started
     """Run a session of an application in a region.
 
     The answer comes when the container runs, within 8 s. With `Prefer: wait=ready; wait=60` it
-    comes when the ports are bound, so that players reach it; a session that is not ready this many
-    seconds (1 to 120, else 30) after the request is ended: 504. A caller that hangs up does not
-    cancel its start.
+    comes when the ports are bound, so that players can connect; a session that is not ready this
+    many seconds (1 to 120, default 30) after the request is stopped: 504. A client that
+    disconnects does not cancel its start.
     """
     services, caller = services_of(request), caller_of(request)
     wait = ready_wait(request.headers.getall(PREFER, []))
@@ -47,13 +47,13 @@ async def start_session(request: web.Request, body: StartBody) -> Answer[Started
 
 
 async def end_waits(app: web.Application) -> None:
-    """Answer the calls that wait for a session to be ready: the server stops."""
+    """Answer the starts that wait for readiness; a shutdown hook."""
     app[SERVICES].ready_starts.stop_waiting()
 
 
 @operation(key="sessions")
 async def list_sessions(request: web.Request, query: SessionsQuery) -> Listing[ListedSession]:
-    """List the sessions of the account: those that play, or `all` that are known."""
+    """List the account's sessions: running and draining ones, or `all` known ones."""
     players = query.playerCount or PlayerBounds()
     wanted = SessionFilter(
         account=caller_of(request).account,

@@ -32,7 +32,7 @@ class TokenBody(Body):
 
 
 def delegated(name: str, scopes: Iterable[Scope], expires_after: str | None) -> Delegated:
-    """Translate what was asked for into the use case's terms."""
+    """Convert the fields of a request."""
     return Delegated(
         name=name,
         scopes=frozenset(scopes),
@@ -41,14 +41,14 @@ def delegated(name: str, scopes: Iterable[Scope], expires_after: str | None) -> 
 
 
 class MadeToken(TypedDict):
-    """A new token; its text is shown this once and stored nowhere."""
+    """A new token; its text is shown only now."""
 
     token: str
 
 
 @operation(201)
 async def make_token(request: web.Request, body: TokenBody) -> Answer[MadeToken]:
-    """Make a token of the caller's account.
+    """Create a token of the caller's account.
 
     It never has more scopes than the caller's token, nor lives longer.
     """

@@ -13,14 +13,14 @@ from controlplane.api.operations.shown import Maybe, Shown, at
 from controlplane.storage.tables.warm_pools import WarmPool
 
 ClaimSignal = Literal["SIGHUP", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH"]
-"""Those that a program may take for a word to it, and that are not how a session is ended."""
+"""Signals that can notify a program and do not end sessions."""
 
 
 class WarmPoolBody(Body):
     """The body of PUT /warm-pool/{image}/{location}; `null` counts as absent.
 
-    `env`, `args` and `labels` are those of every standby. A pool is `enabled` unless it says no.
-    The main process of a standby gets `claimSignal` once its session.json shows the claim.
+    `env`, `args` and `labels` apply to every standby; `enabled` is true by default. The main
+    process of a standby gets `claimSignal` once its session.json shows the claim.
     """
 
     size: Annotated[int, Field(ge=0, le=1000)]
@@ -47,7 +47,7 @@ class ListedWarmPool(Shown):
 
 @operation()
 async def set_warm_pool(request: web.Request, body: WarmPoolBody) -> None:
-    """Set the warm pool of an application in a region; it replaces the whole pool."""
+    """Create or replace the warm pool of an application in a region."""
     caller = caller_of(request)
     image, location = _place(request)
     pool = WarmPool(

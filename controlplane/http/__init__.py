@@ -1,1 +1,1 @@
-"""The HTTP server: connections, TLS, limits, JSON and error bodies. It knows no call."""
+"""The HTTP server, independent of the API: connections, TLS, limits, JSON, errors."""

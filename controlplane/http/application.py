@@ -1,4 +1,4 @@
-"""What every application has: requests are counted, errors documented, common headers sent."""
+"""Base of all applications: request metrics, error responses, common headers."""
 
 import asyncio
 from time import perf_counter
@@ -9,7 +9,7 @@ from controlplane.http.errors import Handler, answer_errors, identifier_of
 from controlplane.metrics.http import HttpMetrics
 
 UNMATCHED = "unmatched"
-"""The route of a request for which there is none."""
+"""Route label of requests that match no route."""
 
 
 def make_application(metrics: HttpMetrics, max_body: int) -> web.Application:
@@ -17,7 +17,7 @@ def make_application(metrics: HttpMetrics, max_body: int) -> web.Application:
 
     @web.middleware
     async def measure(request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Count by the route, never by the path; 499: the caller hung up before its answer."""
+        """Count by route, not path; 499: the client disconnected before the answer."""
         resource = request.match_info.route.resource
         route = UNMATCHED if resource is None else resource.canonical
         status, began = 500, perf_counter()
@@ -40,7 +40,7 @@ def make_application(metrics: HttpMetrics, max_body: int) -> web.Application:
 
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
-    """Put on every answer what every answer carries; a signal of the application."""
+    """Set the headers that every response carries; a signal of the application."""
     response.headers["X-Request-Id"] = identifier_of(request)
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers.setdefault("Cache-Control", "no-store")

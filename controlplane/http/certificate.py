@@ -1,4 +1,4 @@
-"""The certificate that the API is served with, read again when its files have changed."""
+"""The API's TLS certificate, reloaded when its files change."""
 
 import ssl
 from pathlib import Path
@@ -13,14 +13,14 @@ from tiltyard.runtime.tasks import Threads
 log = get_logger(__name__)
 
 LOOK_SECONDS = 10.0
-"""Between two looks at the files."""
+"""Between two checks of the files."""
 
 
 class ServedCertificate:
-    """What a listener takes its handshakes' certificate from.
+    """The current certificate of a listener.
 
-    The last one that was good stays in use: while a certificate and its key are replaced one after
-    the other, they do not belong together.
+    The last valid one stays in use: while certificate and key are being replaced, they do not
+    match.
     """
 
     def __init__(self, config: Config, clock: Clock) -> None:
@@ -33,21 +33,21 @@ class ServedCertificate:
         self._threads = Threads(1, "api-certificate")
 
     async def open(self) -> ssl.SSLContext | None:
-        """Load it, and return what the listener is opened with; None without TLS.
+        """Load the certificate and return the listener's TLS context; None without TLS.
 
         Raises:
-            SettingsError: It cannot be used.
+            SettingsError: The certificate cannot be used.
         """
         if self._config.tls_certificate:
             await self._threads.run(self._load)
         listener = self._context
         if listener is not None:
-            # Called for each handshake, also when the client names no host.
+            # Called for each handshake, even without a server name.
             listener.sni_callback = self._choose
         return listener
 
     async def run(self) -> None:
-        """Look at the files until cancelled."""
+        """Check the files periodically until cancelled."""
         while True:
             await self._clock.sleep(LOOK_SECONDS)
             await self.look()
@@ -66,11 +66,11 @@ class ServedCertificate:
             self._problem = ""
 
     async def close(self) -> None:
-        """Let the thread end once what it reads has come."""
+        """Stop the thread after its current read."""
         await self._threads.close()
 
     def _load(self) -> None:
-        # First: files that come in between are others at the next look.
+        # First, so that files replaced meanwhile count as changed next time.
         found = signature(*self._files)
         if not found or found != self._signature:
             loading_again = self._context is not None

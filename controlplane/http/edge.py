@@ -1,7 +1,7 @@
-"""The edge of the HTTP API: what happens to a connection before, between and after its requests.
+"""The edge of the HTTP API: deadlines, caps and protocol errors of connections.
 
-aiohttp alone keeps slow clients for ever, and quotes what its parser refuses. Here every
-connection has deadlines and counts against caps, and every refusal is an ErrorResponse.
+aiohttp by itself has no deadline for slow clients and quotes rejected input in its errors. Here
+every connection has deadlines and counts against caps, and every refusal is an ErrorResponse.
 """
 
 import asyncio
@@ -26,10 +26,10 @@ from tiltyard.runtime.logging.events import bind, get_logger
 log = get_logger(__name__)
 
 MAX_HEADERS = 64
-"""With 8 KiB for each field a connection pins half a MiB before it has sent a request."""
+"""At 8 KiB per field a connection holds at most 0.5 MiB before its first request."""
 
 HEAD_KEPT = 4096
-"""Bytes of an unfinished head that are kept to name the path in a refusal."""
+"""Bytes of an incomplete request head kept to name the path in a refusal."""
 
 _TARGET = re.compile(rb"[A-Za-z]+ (/[!-~]*)")
 _REFUSALS: dict[type[BaseException], str] = {
@@ -43,25 +43,25 @@ _MALFORMED = "the request is not well-formed HTTP/1.1"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long a connection may take, in seconds. Tests inject shorter."""
+    """Deadlines of a connection, in seconds."""
 
     header: float = 10.0
-    """From the connection's begin, or a later request's first byte, to the end of the headers; a
-    TLS handshake has as long."""
+    """From connecting, or a later request's first byte, to the end of the headers; also for a
+    TLS handshake."""
     body: float = 30.0
-    """From there to the end of the body: 1 MiB, the most a body may have, at 280 kbit/s."""
+    """From there to the end of the body: the maximum of 1 MiB at 280 kbit/s."""
     idle: float = 75.0
     """Between requests: longer than clients and proxies usually keep a connection (60 s)."""
     stall: float = 120.0
-    """A reader that lets nothing more be sent for so long is gone. Slower ones, silent logs and
-    long downloads are not bounded: of their answer one chunk waits in memory."""
+    """For a reader without any progress. Slow readers, idle logs and long downloads are not
+    limited: they keep one chunk in memory."""
     linger: float = 2.0
-    """What still comes after a refusal is dropped for so long: closed at once, the connection is
-    reset, and the reset may overtake the answer."""
+    """For discarding input after a refusal: closing at once would reset the connection, and the
+    client could lose the response."""
 
 
 class Refusal(web.Response):
-    """An ErrorResponse from before the application, whose signals do not run for it."""
+    """An ErrorResponse sent without the application, whose signals do not run."""
 
     def __init__(self, path: str, identifier: str, status: int, details: str) -> None:
         message = {400: "bad request", 503: "service unavailable"}.get(status, "internal error")
@@ -75,24 +75,24 @@ class Refusal(web.Response):
         self.force_close()
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter:
-        """Send everything."""
+        """Send headers and body."""
         writer = request.writer
         await writer.write_headers(f"HTTP/1.1 {self.status} {self.reason}", self.headers)
         await writer.write_eof(b"" if request.method == "HEAD" else self.content)
         return writer
 
     async def write_eof(self, data: bytes = b"") -> None:
-        """Nothing is left to send."""
+        """Do nothing: everything is sent."""
 
 
 class Connection(web.RequestHandler):
-    """One connection: aiohttp's, with deadlines and refusals in the documented shape."""
+    """An aiohttp connection with deadlines and documented error responses."""
 
     def __init__(self, server: web.Server, limits: Limits) -> None:
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
-            access_log=None,  # type: ignore[arg-type]  # what web.AppRunner is given to have none
+            access_log=None,  # type: ignore[arg-type]  # as web.AppRunner does
             keepalive_timeout=limits.idle,
             max_headers=MAX_HEADERS,
             auto_decompress=False,  # bodies with a Content-Encoding are refused unread
@@ -107,9 +107,9 @@ class Connection(web.RequestHandler):
         self._head = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Give the first request its time. What the kernel does not take counts as unread.
+        """Start the header deadline; pause writing while the kernel accepts no more.
 
-        A high-water mark of 0 would stop asyncio's TLS with nothing left to send.
+        A high-water mark of 0 would stall asyncio's TLS with nothing left to send.
         """
         self._wire = cast("asyncio.Transport", transport)
         self._wire.set_write_buffer_limits(high=1)
@@ -117,16 +117,16 @@ class Connection(web.RequestHandler):
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Let no deadline outlive the connection."""
+        """Cancel the deadlines."""
         self._disarm()
         if self._stalled is not None:
             self._stalled.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse. What follows malformed input is dropped, and the body's reader gets an error.
+        """Parse; drop input after malformed input, and raise in the reader of the body.
 
-        aiohttp does not report it: the reader of a body with a bad chunk would wait for ever.
+        In aiohttp the reader of a body with a bad chunk would wait forever.
         """
         if self._broken:
             return
@@ -140,7 +140,7 @@ class Connection(web.RequestHandler):
             self._break_body("the body is malformed")
 
     def begin(self, body: StreamReader) -> None:
-        """Note the end of a request's headers, and give its body its time."""
+        """Note the end of a request's headers, and start the body deadline."""
         self._busy, self._body = True, body
         self._disarm()
         if not body.is_eof():
@@ -150,7 +150,7 @@ class Connection(web.RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Send the rest of an answer. A next request has its time from its first byte on."""
+        """Send the rest of a response; the next deadline starts with the next byte."""
         try:
             sent = await super().finish_response(request, resp, start_time)
             if isinstance(resp, Refusal):
@@ -167,7 +167,7 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer what the parser refused, or what failed outside the application."""
+        """Answer a request that the parser rejected or that failed outside the application."""
         if request.writer.output_size > 0:
             raise ConnectionError("the answer has begun")
         if status == 400:
@@ -179,7 +179,7 @@ class Connection(web.RequestHandler):
         return _refuse(request, 500, "the server's log has the cause", request.raw_path)
 
     def pause_writing(self) -> None:
-        """Watch an answer that waits for its reader."""
+        """Start watching a slow reader."""
         super().pause_writing()
         self._watch_reader(self._wire.get_write_buffer_size() + 1)
 
@@ -209,7 +209,7 @@ class Connection(web.RequestHandler):
             self._body.set_exception(BrokenBodyError(reason))
 
     async def _linger(self) -> None:
-        """Wait for the client to hang up: that ends this task."""
+        """Wait for the client to disconnect, which cancels this task."""
         self._broken = True
         with suppress(OSError):  # it has hung up already
             if self._wire.can_write_eof():
@@ -218,10 +218,9 @@ class Connection(web.RequestHandler):
 
 
 class Edge:
-    """Listens, and stands before the application: version, expectation, caller, caps."""
+    """Listens, and checks requests before the application: version, expectation, caps."""
 
     def __init__(self, gate: Gate, limits: Limits) -> None:
-        """Take the bounds; nothing is opened before `open`."""
         self._limits = limits
         self._gate = gate
         self._servers: list[asyncio.Server] = []
@@ -231,10 +230,10 @@ class Edge:
     async def open(
         self, server: web.Server, address: tuple[str, int], tls: ssl.SSLContext | None
     ) -> str:
-        """Listen for an application's server, and give the base address.
+        """Listen for an application's server, and return the base URL.
 
         Raises:
-            OSError: The address cannot be listened on.
+            OSError: Cannot listen on the address.
         """
         self._make_request, self._handle = server.request_factory, server.request_handler
         server.request_factory = cast("Callable[..., web.BaseRequest]", self._begin)
@@ -254,7 +253,7 @@ class Edge:
         return f"http{'s' if tls else ''}://{f'[{host}]' if ':' in host else host}:{port}"
 
     def close(self) -> None:
-        """Take no more connections."""
+        """Stop accepting connections."""
         for server in self._servers:
             server.close()
 
@@ -266,7 +265,7 @@ class Edge:
         writer: AbstractStreamWriter,
         task: asyncio.Task[None],
     ) -> web.BaseRequest:
-        """Make the request of complete headers; `remote` is the caller, not the proxy."""
+        """Create the request of complete headers; `remote` is the caller, not the proxy."""
         protocol.begin(payload)
         request = self._make_request(message, payload, protocol, writer, task)
         forwarded = message.headers.getall("X-Forwarded-For", []) if message.headers else []
@@ -275,8 +274,8 @@ class Edge:
         return request if caller == peer else request.clone(remote=caller)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer a request; all that is logged meanwhile has its identifier."""
-        bind(request=identifier_of(request))  # of the task that aiohttp has for this request
+        """Answer a request; its log lines carry its identifier."""
+        bind(request=identifier_of(request))  # for this request's task
         began = time.monotonic()
         response = await self._let_answer(request)
         log.debug(
@@ -289,10 +288,9 @@ class Edge:
         return response
 
     async def _let_answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Refuse what the application should not see, or let it answer.
+        """Refuse a request or pass it to the application.
 
-        aiohttp handles versions 0.9 and 2.0 as 1.1, and an unknown expectation outside the
-        application; a known one it answers with 100 before the handler reads the body.
+        aiohttp treats versions 0.9 and 2.0 as 1.1, and answers an unknown expectation by itself.
         """
         if request.version not in {HttpVersion10, HttpVersion11}:
             return _refuse(request, 400, "the version is neither HTTP/1.0 nor HTTP/1.1")

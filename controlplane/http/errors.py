@@ -1,4 +1,4 @@
-"""Errors as callers see them: one table from reason to status and code, one middleware."""
+"""Error responses: the table from reason to status and code, and the middleware."""
 
 import logging
 import uuid
@@ -29,7 +29,7 @@ IDENTIFIER = web.RequestKey("identifier", str)
 """The UUID of a request, in its answer and in every log line about it."""
 
 REFUSED = "request refused"
-"""The event of every request that was answered with an error."""
+"""Log event of every request that was answered with an error."""
 
 STATUSES: dict[Reason, tuple[int, str]] = {
     Reason.BAD_REQUEST: (400, "INVALID_REQUEST"),
@@ -48,15 +48,15 @@ CODES = dict(STATUSES.values()) | {405: "METHOD_NOT_ALLOWED", 500: "INTERNAL_ERR
 _PHRASES = {420: "Capacity Unavailable"}
 _MAX_PATH = _MAX_DETAILS = 2048
 _RETRIED = NoCapacityError | HostBusyError | HostsNotReportedError | TooManyRequestsError
-"""The errors that say when another try is worth it."""
+"""The errors with a `retry_after`."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class BrokenBodyError(TimeoutError):
-    """A body that is malformed or did not come in time.
+    """A body is malformed or late.
 
-    aiohttp takes a TimeoutError, and no other, as the end of a body that is not read any more.
+    aiohttp accepts no other error than a TimeoutError as the end of an unread body.
     """
 
 
@@ -68,9 +68,9 @@ class ShownViolation(TypedDict):
 
 
 class ErrorResponse(TypedDict):
-    """What every error answers.
+    """The body of every error response.
 
-    `violations` lists at most 100 bad fields; `violationCount` is there when there are more.
+    `violations` lists at most 100 bad fields; `violationCount` is present if there are more.
     """
 
     statusCode: int
@@ -87,7 +87,7 @@ class ErrorResponse(TypedDict):
 def error_body(
     path: str, identifier: str, status: int, message: str, details: str, **more: Any
 ) -> dict[str, Any]:
-    """Build the object of an ErrorResponse; `path` as sent, its query is left out."""
+    """Build an ErrorResponse; the query of `path` is dropped."""
     sent = path.partition("?")[0][:_MAX_PATH].encode("utf-8", "surrogateescape")
     return {
         "statusCode": status,
@@ -114,12 +114,12 @@ def error_response(
 
 
 def level_of(status: int) -> int:
-    """Give the level at which an error is logged: what the caller did is no warning."""
+    """Return the log level of an error; a caller's mistake is no warning."""
     return logging.WARNING if status >= 500 else logging.INFO
 
 
 def identifier_of(request: web.BaseRequest) -> str:
-    """Give the request's UUID, made on first use."""
+    """Return the request's UUID, created on first use."""
     if IDENTIFIER not in request:
         request[IDENTIFIER] = str(uuid.uuid4())
     return request[IDENTIFIER]
@@ -127,7 +127,7 @@ def identifier_of(request: web.BaseRequest) -> str:
 
 @web.middleware
 async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn whatever a handler raises into an ErrorResponse; leak nothing that was not meant."""
+    """Turn a handler's exception into an ErrorResponse without internal details."""
     try:
         return await handler(request)
     except TiltyardError as error:
@@ -145,7 +145,7 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
 
 
 def break_off(request: web.Request, what: str) -> None:
-    """Break the connection off while an error is handled, so no reader takes a part for all."""
+    """Abort the connection after an error, so that no reader takes a part for the whole."""
     log.warning("answer broken off", part=what, exc_info=True)  # noqa: LOG014 - see above
     if request.transport is not None:
         request.transport.abort()

@@ -1,6 +1,6 @@
-"""The gate of the HTTP API: limits of connections, and the address of a caller behind a proxy.
+"""Connection limits of the HTTP API, and the address of a caller behind a proxy.
 
-What is over a cap is closed at once: an answer would cost the TLS handshake that it saves.
+Connections over a cap are closed without a response, which would cost a TLS handshake.
 """
 
 import asyncio
@@ -17,8 +17,7 @@ from tiltyard.runtime.logging.events import get_logger
 log = get_logger(__name__)
 
 UNSENT = 128 * 1024
-"""Bytes of an answer that wait in the kernel for a slow reader: its default of 4 MiB would delay
-the notice that the reader takes more."""
+"""Unsent bytes in the kernel; its default of 4 MiB would hide the progress of a slow reader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class Bounds:
 
     @classmethod
     def of_api(cls, config: Config) -> Self:
-        """Give those of the HTTP API."""
+        """Return the limits of the HTTP API."""
         proxies = config.proxies()
         return cls(
             total=config.max_connections,
@@ -44,11 +43,11 @@ class Bounds:
 
 
 class Gate:
-    """Counts what is open, in total and per caller. Behind a proxy a caller is not a connection.
+    """Counts open connections, in total and per caller.
 
-    A trusted proxy's connections count in total only; each request under way through them counts
-    as one of the caller's. Without TLS only the proxies and loopback get in, so that no
-    token crosses a network in clear.
+    A trusted proxy's connections count in total only; each request in progress through it counts
+    for its caller. With proxies but without TLS, only proxies and loopback are admitted, so that
+    no token crosses a network in clear text.
     """
 
     def __init__(self, bounds: Bounds, metrics: ListenerMetrics | None = None) -> None:
@@ -63,9 +62,9 @@ class Gate:
         return any(ip in network for network in self._bounds.proxies)
 
     def caller(self, peer: str, forwarded: list[str]) -> str:
-        """Give the right-most address of X-Forwarded-For that is no trusted proxy's.
+        """Return the right-most address of X-Forwarded-For that is not a trusted proxy's.
 
-        What stands left of it is the caller's own claim. The peer, where it is no trusted proxy.
+        Entries left of it are not verified. The peer itself unless it is a trusted proxy.
         """
         address = peer
         for entry in reversed(",".join(forwarded).split(",")):
@@ -78,7 +77,7 @@ class Gate:
         return address
 
     def admit(self, peer: str) -> bool:
-        """Count a connection, unless it is one too many or may not come in."""
+        """Count a connection; False if it is over a cap or not allowed."""
         trusted = self.trusts(peer)
         barred = self._bounds.proxies_only and not trusted and not _ip(peer).is_loopback
         if self._open >= self._bounds.total or barred or not (trusted or self.take(peer)):
@@ -89,14 +88,14 @@ class Gate:
         return True
 
     def release(self, peer: str) -> None:
-        """Count a connection no more."""
+        """Stop counting a connection."""
         self._open -= 1
         self._metrics.is_open.dec()
         if not self.trusts(peer):
             self.give(peer)
 
     def take(self, address: str) -> bool:
-        """Count one more of a caller, unless it is one too many."""
+        """Count one more for a caller; False if that is over the cap."""
         caller = _caller(address)
         if self._taken[caller] >= self._bounds.per_address:
             return False
@@ -104,7 +103,7 @@ class Gate:
         return True
 
     def give(self, address: str) -> None:
-        """Count one less of a caller."""
+        """Undo a `take`."""
         caller = _caller(address)
         self._taken[caller] -= 1
         if not self._taken[caller]:
@@ -112,7 +111,7 @@ class Gate:
 
 
 class _Accepted(socket.socket):
-    """A connection's socket: counted until it is closed, whatever it was used for until then."""
+    """A connection's socket, counted until it is closed."""
 
     gate: Gate
     peer: str
@@ -124,7 +123,7 @@ class _Accepted(socket.socket):
 
 
 class _Listener(socket.socket):
-    """A listening socket that closes at once what the gate does not admit."""
+    """A listening socket that closes connections that the gate rejects."""
 
     gate: Gate
 
@@ -141,7 +140,7 @@ class _Listener(socket.socket):
 
 
 async def listen(host: str, port: int, gate: Gate) -> list[_Listener]:
-    """Listen on every usable address of a host; an empty one means all of the machine."""
+    """Listen on every usable address of a host; an empty host means all addresses."""
     found: list[_Listener] = []
     failed: OSError | None = None
     loop = asyncio.get_running_loop()
@@ -163,7 +162,7 @@ async def listen(host: str, port: int, gate: Gate) -> list[_Listener]:
 
 
 def _ip(text: str) -> IPv4Address | IPv6Address:
-    """Read an address as it may be written: with a zone, a port or brackets, or mapped."""
+    """Parse an address with an optional zone, port or brackets; unmap mapped IPv4."""
     if text.startswith("["):
         text = text[1:].partition("]")[0]
     elif text.count(":") == 1:
@@ -173,6 +172,6 @@ def _ip(text: str) -> IPv4Address | IPv6Address:
 
 
 def _caller(address: str) -> str:
-    """Give what a cap counts as one: an IPv4 address, or the /64 that any IPv6 host has."""
+    """Return the key of the per-caller cap: an IPv4 address or an IPv6 /64."""
     ip = _ip(address)
     return str(ip) if ip.version == 4 else str(ip_network((ip, 64), strict=False))

@@ -1,4 +1,4 @@
-"""A strict reader of JSON: what two parsers could read differently is refused. Pure."""
+"""A strict JSON reader: rejects what parsers interpret differently. Pure."""
 
 import json
 import math
@@ -11,7 +11,7 @@ MAX_VALUES = 10_000
 _TOO_DEEP = f"is nested deeper than {MAX_NESTING} levels"
 _MAX_INTEGER_DIGITS = 19
 _EXACT = 2**53
-"""From here on a float is not every integer."""
+"""Below this, floats represent every integer."""
 _INTEGERS = range(-(2**63), 2**63)
 _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
 
@@ -19,11 +19,11 @@ _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
 def count_values(body: bytes) -> int:
     """Count the values of a JSON text, keys included, without decoding it.
 
-    A value stands at the beginning or after one of `[{,:`, so these are counted outside of
-    strings. The time is linear in the bytes, whatever they are: some milliseconds for 1 MiB.
+    A value is at the beginning or after one of `[{,:`, which are counted outside of strings.
+    Linear in the bytes: some milliseconds for 1 MiB.
     """
-    # Left to right a pair of backslashes goes first, so a quote that is still escaped then is one
-    # inside a string, and every other quote begins or ends one.
+    # Without escaped backslashes, an escaped quote is inside a string and any other one is a
+    # delimiter.
     unescaped = body.replace(rb"\\", b"").replace(rb"\"", b"")
     outside = b"".join(unescaped.split(b'"')[::2])
     return 1 + len(outside) - len(outside.translate(None, b"[{,:"))
@@ -33,9 +33,9 @@ def read_json(body: bytes, *, max_values: int = MAX_VALUES) -> Any:
     """Read a JSON text.
 
     Raises:
-        ValueError: It is not JSON, or holds a repeated key, a number that is not finite or beyond
-            64 bits, NUL or a lone surrogate in a string, more than 32 levels, or more than
-            `max_values` values, which are counted before anything is decoded.
+        ValueError: It is not JSON, or has a repeated key, a non-finite number, an integer
+            beyond 64 bits, NUL or a lone surrogate, more than 32 levels, or more than `max_values`
+            values.
     """
     if count_values(body) > max_values:
         raise ValueError(f"holds more than {max_values} values")
@@ -52,7 +52,7 @@ def read_json(body: bytes, *, max_values: int = MAX_VALUES) -> Any:
 
 
 def _check(value: Any) -> None:
-    """Walk without recursion: how deep a body is must not decide how this ends."""
+    """Check texts and nesting, without recursion."""
     pending = [(value, 1)]
     while pending:
         item, level = pending.pop()
@@ -83,7 +83,7 @@ def _float(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
         raise ValueError("holds a number that is not finite")
-    # 48.0 and 4.8e1 are the integer 48, to JSON Schema and to languages with one kind of number.
+    # 48.0 and 4.8e1 are the integer 48 in JSON Schema and JavaScript.
     return int(number) if number.is_integer() and abs(number) < _EXACT else number
 
 

@@ -1,4 +1,4 @@
-"""Where the program listens: the API, the enrolment of hosts, the metrics."""
+"""HTTP listeners: the API, the enrolment of hosts, the metrics."""
 
 import resource
 import ssl
@@ -10,11 +10,11 @@ from controlplane.http.gate import Bounds, Gate
 from controlplane.metrics.http import HttpMetrics
 
 STOP_TIMEOUT = 15.0
-"""Requests under way may finish: a DELETE takes 12 s at most."""
+"""Seconds that requests in progress may take to finish; a DELETE takes at most 12 s."""
 
 
 class Listeners:
-    """Owns the servers: opened one after the other, closed in reverse."""
+    """Owns the servers; closes them in reverse order."""
 
     def __init__(self, limits: Limits, metrics: HttpMetrics) -> None:
         self._limits = limits
@@ -29,16 +29,16 @@ class Listeners:
         address: tuple[str, int],
         tls: ssl.SSLContext | None = None,
     ) -> str:
-        """Serve an application where a setting says, and give the base address.
+        """Serve an application at the address of a setting, and return the base URL.
 
         Raises:
-            OSError: The address cannot be listened on; its text names the setting.
+            OSError: Cannot listen on the address; the text names the setting.
         """
         gate = Gate(bounds, self._metrics.listener(setting.removesuffix("_listen")))
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each connection is one
-        # A handler is cancelled when its caller hangs up: a follower's stream must end with it.
-        # Work that must go on, such as a start, is a task of its own.
+        # A disconnect cancels the handler, so that followed streams end. Work that must continue,
+        # such as a start, has its own task.
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=STOP_TIMEOUT)
         edge = Edge(gate, self._limits)
         self._opened.append((edge, runner))
@@ -53,7 +53,7 @@ class Listeners:
             raise OSError(text) from error
 
     async def close(self) -> None:
-        """Take no more connections, and let requests under way finish. Idempotent."""
+        """Stop accepting connections, and let requests in progress finish. Idempotent."""
         while self._opened:
             edge, runner = self._opened.pop()
             edge.close()

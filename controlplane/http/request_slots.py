@@ -1,8 +1,8 @@
-"""Slots for requests: how many of one account are worked on at a time.
+"""Request slots: a limit of each account's concurrent requests.
 
-The event loop and the database are shared by all accounts, so an account that floods the API is
-held back here: its further requests wait for one of its own to end. A request that waits for
-something else than this process (a host, a registry, a reader) gives its slot to the next.
+All accounts share the event loop and the database, so an account that floods the API waits for its
+own requests to end. A request that waits for something outside this process (a host, a registry, a
+reader) releases its slot.
 """
 
 from collections.abc import Callable
@@ -14,19 +14,19 @@ from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.fair_queue import FairSlots
 
 AT_ONCE = 32
-"""Requests of an account that are worked on, while no other account calls."""
+"""Concurrent requests of an account while no other account calls."""
 
 AT_ONCE_SHARED = 4
-"""While other accounts call: theirs wait for at most these in each step on the event loop."""
+"""The same while other accounts call, to bound their wait at the event loop."""
 
 SHARED_FOR = 10.0
-"""Seconds for which the API counts as shared after another account has called."""
+"""Seconds that the API counts as shared after a call of another account."""
 
 MOST_WAITING = 1000
-"""Requests of an account that wait for a slot; one more is refused."""
+"""Requests of an account that may wait for a slot."""
 
 REFUSAL_DELAY = 1.0
-"""Seconds until a refusal is sent, so that a client that tries again at once costs little."""
+"""Seconds before a refusal is sent, to slow down immediate retries."""
 
 
 class RequestSlot:
@@ -46,9 +46,9 @@ _slot: ContextVar[RequestSlot | None] = ContextVar("slot", default=None)
 
 
 def release_slot() -> None:
-    """Release the slot of the request that this task works for, before a wait for something else.
+    """Release the slot of this task's request, before a wait outside this process.
 
-    Idempotent, and nothing happens in a task that works for no request.
+    Idempotent; does nothing in a task without a request.
     """
     slot = _slot.get()
     if slot is not None:
@@ -56,7 +56,7 @@ def release_slot() -> None:
 
 
 class RequestSlots:
-    """Gives slots to the requests of every account, first come, first served."""
+    """Request slots of all accounts, first come, first served."""
 
     def __init__(
         self,
@@ -74,9 +74,9 @@ class RequestSlots:
         self._accounts: WeakValueDictionary[str, FairSlots] = WeakValueDictionary()
 
     async def take(self, name: str) -> RequestSlot:
-        """Wait for a slot of an account; this task and those it starts work in it.
+        """Wait for a slot of an account and bind it to this task and those it starts.
 
-        "" stands for operators, who need not wait.
+        "" stands for operators, who never wait.
 
         Raises:
             AccountBusyError: Too many requests of the account wait already.
@@ -87,7 +87,7 @@ class RequestSlots:
 
     async def _admitted(self, name: str) -> FairSlots:
         if name != self._last:
-            if self._last:  # two that call alternately share the API
+            if self._last:  # alternating accounts share the API
                 self._shared_until = self._clock.monotonic() + SHARED_FOR
             self._last = name
         slots = self._accounts.get(name)

@@ -1,4 +1,4 @@
-"""Accounts: the caller of a request, and what the first start makes."""
+"""Accounts: authentication, and initialisation at the first start."""
 
 import json
 from collections.abc import Iterable
@@ -16,13 +16,13 @@ from tiltyard.runtime.clock import Clock
 
 @dataclass(slots=True)
 class InitialTokens:
-    """Fresh tokens, to be shown once: of each account that was made, and the operator's."""
+    """New tokens, shown once: of each created account, and the operator's."""
 
     accounts: dict[str, str] = field(default_factory=dict)
     operator_token: str | None = None
 
     def to_json(self) -> str:
-        """Write them as `init --json` prints them."""
+        """Format as `init --json` prints."""
         return json.dumps({"accounts": self.accounts, "operator_token": self.operator_token})
 
 
@@ -35,13 +35,13 @@ class Accounts:
     metrics: HttpMetrics
 
     async def authenticate(self, token: str, address: str = "") -> Caller:
-        """Find whose token this is, presented from an address.
+        """Return the caller of a token that was presented from an address.
 
-        The look-up is queued at the database under the token alone, and what this task sends
-        after it under the account.
+        The lookup queues at the database under the token, later queries of this task under the
+        account.
 
         Raises:
-            UnauthorizedError: For every kind of bad token alike.
+            UnauthorizedError: For every kind of invalid token alike.
         """
         presented, caller = parse(token), None
         if presented is not None:
@@ -57,9 +57,9 @@ class Accounts:
     async def initialise(
         self, names: Iterable[str], *, new_operator_token: bool = False
     ) -> InitialTokens:
-        """Make the accounts and the operator's token that are not there yet.
+        """Create missing accounts and a missing operator's token.
 
-        `new_operator_token` makes an operator's token in any case.
+        `new_operator_token` always creates an operator's token.
         """
         made, now = InitialTokens(), self.clock.time()
         for name in names:

@@ -1,4 +1,4 @@
-"""Delegation: tokens that callers make from their own or for others, and the end of them."""
+"""Delegation: creation, listing and revocation of tokens."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from tiltyard.runtime.failpoints import Reach, no_failpoint
 
 @dataclass(frozen=True, slots=True)
 class Delegated:
-    """What a caller wants to hand on; `lifetime` in seconds, None for as long as may be."""
+    """A requested token; `lifetime` in seconds, None for the maximum."""
 
     name: str
     scopes: frozenset[Scope]
@@ -24,9 +24,9 @@ class Delegated:
 
 @dataclass(frozen=True, slots=True)
 class Delegation:
-    """Use cases on tokens made from tokens, and on tokens that operators make and end.
+    """Use cases on tokens of callers and operators.
 
-    Calls for operators do not check it: the API has checked that the caller is one.
+    Methods for operators rely on the API to check the scope.
     """
 
     store: Store
@@ -35,10 +35,7 @@ class Delegation:
     reach: Reach = no_failpoint
 
     async def make(self, caller: Caller, wanted: Delegated) -> NewToken:
-        """Make a token of the caller's account, whose text is stored nowhere.
-
-        It never has more scopes than the caller's token, nor lives longer: an `expires_after`
-        beyond the caller's own end is cut to it.
+        """Create a token of the caller's account; it expires no later than the caller's.
 
         Raises:
             CannotDelegateError: The caller does not hold a scope.
@@ -54,9 +51,7 @@ class Delegation:
         return token
 
     async def make_for(self, caller: Caller, account: str, wanted: Delegated) -> NewToken:
-        """Make a token of any account for an operator; its text is stored nowhere.
-
-        It is no child of the operator's token: that can be replaced and this one stays.
+        """Create a token of any account for an operator, not as a child of the operator's token.
 
         Raises:
             NotFoundError: There is no such account.
@@ -69,15 +64,14 @@ class Delegation:
         return token
 
     async def all(self, account: str | None, *, ended_too: bool) -> list[Token]:
-        """Read the tokens of an account, of operators ("") or of all (None), for an operator."""
+        """Return the tokens of an account, of operators ("") or of all (None), for an operator."""
         now = self.clock.time()
         return await self.store.read(tokens.find, account, now, ended_too=ended_too)
 
     async def revoke(self, caller: Caller, token_id: str) -> list[str]:
-        """End a token of any account, and all that were made from it, for an operator.
+        """Revoke a token and all that were made from it, for an operator.
 
-        At once: their next requests are refused and their streams are broken off. Idempotent;
-        returns the ids of the tokens that this call ended.
+        Their streams are closed. Idempotent; returns the ids that this call revoked.
 
         Raises:
             NotFoundError: There is no such token.

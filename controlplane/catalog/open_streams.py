@@ -1,4 +1,4 @@
-"""The streams that are being sent: none outlives the token that it was opened with."""
+"""Open streams; none outlives the token that it was opened with."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
@@ -23,7 +23,7 @@ class _Stream:
 
 @dataclass(slots=True)
 class OpenStreams:
-    """Knows by which task and for which token each stream is sent."""
+    """The open streams, with their tasks and tokens."""
 
     store: Store
     clock: Clock
@@ -31,12 +31,12 @@ class OpenStreams:
 
     @property
     def count(self) -> int:
-        """How many are being sent."""
+        """Number of open streams."""
         return len(self._open)
 
     @asynccontextmanager
     async def opened(self, caller: Caller) -> AsyncIterator[None]:
-        """Send a stream within; it is ended when its token is revoked or expires.
+        """Send a stream within; it ends when its token is revoked or expires.
 
         Raises:
             UnauthorizedError: The token has ended, before or while the stream was sent.
@@ -58,19 +58,19 @@ class OpenStreams:
             self._open.discard(stream)
 
     def end_of(self, token_ids: Collection[str]) -> None:
-        """Break off every stream of these tokens."""
+        """End all streams of these tokens."""
         now, ended = asyncio.get_running_loop().time(), frozenset(token_ids)
         for stream in self._open:
             if stream.token_id in ended and not stream.timeout.expired():
                 stream.timeout.reschedule(now)
 
     def end_all(self) -> None:
-        """Break off every stream, so that no follower holds up the end of the process."""
+        """Cancel all streams, so that followers do not delay the shutdown."""
         for stream in self._open:
             stream.task.cancel()
 
     async def _check(self, caller: Caller) -> None:
-        """Ask once more: an end that came before the stream was known here has passed it by."""
+        """Check again: a revocation before the stream was registered did not end it."""
         if not await self.store.run(is_good, caller.token_id, self.clock.time()):
             raise UnauthorizedError
 

@@ -1,4 +1,4 @@
-"""Metrics of agents: calls to them, and how they are followed."""
+"""Metrics of agents: calls and watch streams."""
 
 import asyncio
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from controlplane.metrics.making import Maker, Registry
 
 
 class AgentCalls:
-    """Calls to agents, over all of them."""
+    """Metrics of calls to agents."""
 
     def __init__(self, registry: Registry = None) -> None:
         make = Maker(registry)
@@ -65,7 +65,7 @@ _BREAKS = {
 
 
 class FleetMetrics:
-    """Following hosts: their streams, their certificates, how far away they are."""
+    """Metrics of hosts' watch streams and certificates."""
 
     def __init__(self, registry: Registry = None) -> None:
         make = Maker(registry)
@@ -89,5 +89,5 @@ class FleetMetrics:
                 self.renewals.labels(certificate, result)
 
     def broke(self, error: Exception) -> None:
-        """Count a stream that broke."""
+        """Count a broken stream."""
         self._breaks.labels(_BREAKS[type(error)]).inc()

@@ -1,4 +1,4 @@
-"""Metrics of HTTP: requests by their routes, connections, streams."""
+"""HTTP metrics: requests by route, connections, streams."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ _METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD"})
 
 
 class HttpMetrics:
-    """Requests to every listener, and the bytes that streams pass on."""
+    """Metrics of all listeners."""
 
     def __init__(self, registry: Registry = None) -> None:
         make = Maker(registry)
@@ -46,7 +46,7 @@ class HttpMetrics:
         self._seconds.labels(method, route).observe(seconds)
 
     def listener(self, name: str) -> "ListenerMetrics":
-        """Give those of one listener."""
+        """Return the metrics of one listener."""
         return ListenerMetrics(self._connections.labels(name), self._turned_away.labels(name))
 
 

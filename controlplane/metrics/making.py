@@ -1,7 +1,7 @@
-"""How instruments are made: with the program's prefix, in a registry or in none.
+"""Creation of metrics, with the program's prefix.
 
-Labels have values from fixed sets, so that no metric grows with what callers or hosts send: names
-of accounts and applications are labels in `live.py` alone, where they are bounded.
+Label values come from fixed sets, so that callers and hosts cannot grow a metric. Names of
+accounts and applications are labels in `live.py` alone, where they are bounded.
 """
 
 from collections.abc import Mapping
@@ -19,17 +19,17 @@ from prometheus_client.core import GaugeMetricFamily
 
 PREFIX = "tiltyard_controlplane"
 
-# They would double the series, to say when each began.
+# `_created` samples would double the number of series.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 CALLS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-"""Bounds of what crosses a network, in seconds."""
+"""Buckets of network calls, in seconds."""
 
 Registry = CollectorRegistry | None
 
 
 class Maker:
-    """Makes instruments with the prefix of the program."""
+    """Creates metrics with the program's prefix."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -52,7 +52,7 @@ class Maker:
 
 
 def gauge(name: str, text: str, labels: tuple[str, ...], values: Mapping[Any, float]) -> Metric:
-    """Make a family of values by their labels, for one scrape."""
+    """Make a gauge with these values by label, for one scrape."""
     family = GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=labels)
     for key, value in values.items():
         family.add_metric([str(part) for part in key], value)

@@ -1,4 +1,4 @@
-"""All metrics of one control plane, in a registry of its own."""
+"""All metrics of one control plane, in their own registry."""
 
 import platform
 from importlib.metadata import version
@@ -15,10 +15,9 @@ _VERSION = version("tiltyard")
 
 
 class Metrics:
-    """The instruments, each for the part that uses it."""
+    """All metrics, grouped by the component that uses them."""
 
     def __init__(self) -> None:
-        """Make them all; the process and its garbage collector bring their own."""
         self.registry = registry = CollectorRegistry()
         self.http = HttpMetrics(registry)
         self.starts = StartMetrics(registry)

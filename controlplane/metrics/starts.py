@@ -1,4 +1,4 @@
-"""Metrics of POST /session: how long starts take, and why some come to nothing."""
+"""Metrics of POST /session: durations and refusals."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,11 +14,11 @@ from controlplane.domain.start_timing import StartTiming
 from controlplane.metrics.making import Maker, Registry
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8, 15, 60)
-"""A claim takes some 20 ms, a cold start half a second, and `start_timeout` at most."""
+"""A claim takes about 20 ms, a cold start half a second, at most `start_timeout`."""
 
 
 class StartMetrics:
-    """What becomes of POST /session."""
+    """Metrics of session starts."""
 
     def __init__(self, registry: Registry = None) -> None:
         make = Maker(registry)
@@ -56,7 +56,7 @@ class StartMetrics:
 
     @contextmanager
     def counted(self, timing: StartTiming) -> Iterator[None]:
-        """Count and time a start to its end."""
+        """Count and time a start."""
         self.in_progress.inc()
         try:
             with self.refusals():
@@ -86,7 +86,7 @@ class StartMetrics:
 
 
 def _reason(error: Exception) -> str:
-    """Name an error as a label."""
+    """Return the label of an error."""
     if isinstance(error, NoCapacityError):
         return error.cause.value
     if isinstance(error, ImageCannotRunError):

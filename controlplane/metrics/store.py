@@ -10,7 +10,7 @@ _SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.
 
 
 class StoreMetrics:
-    """The database."""
+    """Metrics of the database."""
 
     def __init__(self, registry: Registry = None) -> None:
         make = Maker(registry)
@@ -52,7 +52,7 @@ class StoreMetrics:
         )
 
     def follow(self, path: Path, waiting: Callable[[], int]) -> None:
-        """Show the size of these files, and how many wait, whenever the metrics are read."""
+        """Read the database's file sizes and the number waiting at each scrape."""
         self._waiting.set_function(waiting)
         self._bytes.labels("data").set_function(lambda: _size(path))
         wal = path.with_name(f"{path.name}-wal")

@@ -1,4 +1,4 @@
-"""`GET /metrics`, on a listener of its own: no token is asked for, so it is never the API's."""
+"""`GET /metrics` on its own listener, since it needs no token."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -13,24 +13,24 @@ from controlplane.metrics.registry import Metrics
 from controlplane.metrics_endpoint.live import LiveCollector
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-"""The one that every scraper reads."""
+"""Supported by every scraper."""
 
 BOUNDS = Bounds(total=32, per_address=16)
-"""A few scrapers, and some calls by hand."""
+"""A few scrapers and manual calls."""
 
 
 class Exposition:
-    """Answers scrapes, one at a time; the text is made on a thread, which the loop need not."""
+    """Answers scrapes one at a time; formats on a thread to spare the event loop."""
 
     def __init__(self, metrics: Metrics, live: LiveCollector) -> None:
         metrics.registry.register(live)
         self._metrics = metrics
         self._live = live
-        self._turn = asyncio.Lock()
+        self._scraping = asyncio.Lock()
         self._pool = ThreadPoolExecutor(1, "metrics")
 
     def close(self) -> None:
-        """Let the thread end. Idempotent."""
+        """Stop the thread. Idempotent."""
         self._pool.shutdown(wait=False)  # what it does takes milliseconds
 
     def make_app(self) -> web.Application:
@@ -40,7 +40,7 @@ class Exposition:
         return app
 
     async def _scrape(self, _: web.Request) -> web.Response:
-        async with self._turn:
+        async with self._scraping:
             await self._live.refresh()
             loop = asyncio.get_running_loop()
             text = await loop.run_in_executor(self._pool, generate_latest, self._metrics.registry)

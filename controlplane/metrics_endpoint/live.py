@@ -1,7 +1,4 @@
-"""Metrics of the fleet as it is at the moment: sessions, agents, standbys, waits.
-
-They are counted for every scrape, host after host, and the loop is left to others in between.
-"""
+"""Metrics of the current fleet, counted for each scrape; yields to the loop between hosts."""
 
 import asyncio
 from collections import Counter
@@ -33,7 +30,7 @@ from tiltyard.contract import Protocol, Resources, State
 from tiltyard.runtime.bounded_names import BoundedNames
 
 DATABASE_WAIT = 1.0
-"""Seconds for which a scrape waits for the database; it has the rest all the same."""
+"""Seconds that a scrape waits for the database before it omits its metric."""
 
 Place = tuple[str, str]
 """A region and a node pool."""
@@ -60,7 +57,7 @@ _STATUSES = sorted(
 
 @dataclass(frozen=True, slots=True)
 class LiveParts:
-    """Where the figures come from."""
+    """Sources of the metrics."""
 
     fleet: Fleet
     queue: HostQueue
@@ -72,7 +69,7 @@ class LiveParts:
 
 @dataclass(slots=True)
 class Room:
-    """The sums over hosts, by place."""
+    """Sums of resources over hosts, by place."""
 
     _of: dict[str, dict[Place, Resources]] = field(
         default_factory=lambda: {use: {} for use in _USES}
@@ -83,7 +80,7 @@ class Room:
     def add(
         self, place: Place, host: HostReport | None, view: HostView | None, max_silence: float
     ) -> None:
-        """Add one host; None where it is out of reach, or nothing of it can be used."""
+        """Add one host; None if it is unresponsive or has no usable view."""
         is_free = view is not None and is_usable(view, max_silence)
         capacity = host.capacity if host else Resources()
         reserved = host.reserved if host else Resources()
@@ -97,7 +94,7 @@ class Room:
         self._free_sessions[place] += usable.free_sessions if usable else 0
 
     def families(self) -> Iterator[Metric]:
-        """Show the sums."""
+        """Yield the sums."""
         for use, of_what in _USES.items():
             sums = self._of[use].items()
             cores = {place: each.nano_cpus / _NANO for place, each in sums}
@@ -122,13 +119,13 @@ class Room:
 
 
 def _left(free: Resources) -> Resources:
-    """Count nothing twice: a host whose allocatable room shrank leaves others theirs."""
+    """Clamp to zero: an overcommitted host must not reduce the sums."""
     return Resources(max(0, free.nano_cpus), max(0, free.memory_bytes), max(0, free.gpus))
 
 
 @dataclass(slots=True)
 class _Count:
-    """One look at all hosts."""
+    """Counts over all hosts."""
 
     sessions: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
     """By region, account, application and status."""
@@ -140,7 +137,7 @@ class _Count:
 
 
 class LiveCollector(Collector):
-    """Holds what was counted last; `refresh` counts again."""
+    """Holds the last counts; `refresh` updates them."""
 
     def __init__(self, parts: LiveParts) -> None:
         self._parts = parts
@@ -148,11 +145,11 @@ class LiveCollector(Collector):
         self._families: list[Metric] = []
 
     def collect(self) -> list[Metric]:
-        """Give what was counted last."""
+        """Return the last counts."""
         return self._families
 
     async def refresh(self) -> None:
-        """Count."""
+        """Update the counts."""
         count = _Count()
         for host in self._parts.fleet.hosts:
             self._count_host(host, count)
@@ -215,7 +212,7 @@ class LiveCollector(Collector):
         )
 
     def _sessions(self, count: _Count) -> Metric:
-        """Show every status of each application that has sessions in a region."""
+        """Return session counts with all statuses by region and application."""
         shown: Counter[tuple[str, ...]] = Counter()
         for (region, account, application, status), number in count.sessions.items():
             place = (region, *self._names.label((account, application)))
@@ -235,7 +232,7 @@ class LiveCollector(Collector):
         yield gauge("standbys_ready", "Standbys that can be claimed now.", _APPLICATION, ready)
 
     async def _audited(self) -> Metric:
-        """Show how much was ever written; nothing while the database does not answer."""
+        """Return the number of audit events, empty if the database does not answer."""
         events = CounterMetricFamily(f"{PREFIX}_audit_events", "Lines written to the audit, ever.")
         with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(DATABASE_WAIT):

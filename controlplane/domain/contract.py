@@ -1,4 +1,4 @@
-"""What the agent contract carries, as values of our own.
+"""Value types of the agent contract.
 
 Sizes are bytes, cores are billionths of a core, points in time are milliseconds since the epoch.
 """
@@ -21,7 +21,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class HostSession:
-    """A session as its host records it; `sequence` orders what one incarnation says of it."""
+    """A session as its host records it; `sequence` orders the reports of one incarnation."""
 
     internal_id: str
     identity: Identity
@@ -41,15 +41,15 @@ class HostSession:
     ready_ms: int | None = None
     """When the ports of its newest run were all bound, None before."""
     warm_pool: str = ""
-    """Id of the pool that it is a standby of; "" for a session, and once it was claimed."""
+    """Id of its pool while it is an unclaimed standby, otherwise ""."""
     warm_pool_revision: int = 0
-    """Revision of the pool whose spec it runs; 0 for what was never a standby."""
+    """Revision of the pool whose spec it runs; 0 if it was never a standby."""
     in_doubt: bool = False
-    """A standby that was found without its record: it may have been claimed."""
+    """A standby found without its record, which may have been claimed."""
 
     @property
     def is_standby(self) -> bool:
-        """Return whether it waits in a warm pool, so that it is no session yet."""
+        """Return whether it is an unclaimed standby."""
         return bool(self.warm_pool)
 
     @property
@@ -60,10 +60,9 @@ class HostSession:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Whether a host takes no new sessions; what is left at its deadline is stopped.
+    """Drain state of a host; remaining sessions are stopped at the deadline, None for never.
 
-    `revision` grows with every order of an operator's; an order that was given on the host itself
-    has that of the one before. `deadline_ms` in Unix time; None: sessions end when they end.
+    `revision` grows with every order of an operator; an order on the host itself keeps it.
     """
 
     revision: int = 0
@@ -73,7 +72,7 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class PoolOnHost:
-    """How many standbys of a pool a host is to keep, and by which revision."""
+    """How many standbys of a pool a host must keep, and the revision of the order."""
 
     revision: int
     size: int
@@ -81,10 +80,10 @@ class PoolOnHost:
 
 @dataclass(frozen=True, slots=True)
 class StandbyOrder:
-    """What a host is sent of a warm pool. `revision` grows with every order to one host.
+    """An order to keep standbys of a pool. `revision` grows with every order to one host.
 
-    The spec is that of every standby; None only with size 0, which ends the pool there. The signal
-    is what the process of a standby gets once it was claimed, "" for none.
+    `spec` is None only with size 0, which removes the pool there. `claim_signal` is sent to the
+    process of a claimed standby, "" for none.
     """
 
     pool_id: str
@@ -96,10 +95,10 @@ class StandbyOrder:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A standby that becomes a session.
+    """A claim of a standby for a session.
 
-    `ttl` in seconds from the claim; `request` is the caller's as JSON, for the game. `again`: the
-    database holds this claim already, and it is made once more.
+    `ttl` in seconds from the claim; `request` is the caller's as JSON, for the game. `again`: a
+    retry of a claim that is already in the database.
     """
 
     internal_id: str
@@ -111,9 +110,9 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class HostReport:
-    """What a host is and has room for; `images`, by digest, are reported apart from the rest.
+    """State and capacity of a host; `images` (digests) are reported separately.
 
-    `draining` is true also while an order to drain is pending; `drain` is what it has received.
+    `draining` is true also while an order to drain is pending; `drain` is the order received.
     """
 
     agent_id: str
@@ -138,14 +137,14 @@ class HostReport:
     runc_version: str = ""
     kernel_version: str = ""
     warm_pools: Mapping[str, PoolOnHost] = field(default_factory=dict)
-    """By the pool's id."""
+    """By pool id."""
     starting: frozenset[str] = frozenset()
-    """Internal ids that it has counted and not reported as sessions yet."""
+    """Internal ids that hold capacity and are not reported as sessions yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegistryLogin:
-    """How a host's engine logs in to a registry; never kept there, never shown."""
+    """Registry credentials for a host's engine; never stored there, never shown."""
 
     username: str
     password: str = field(repr=False)
@@ -153,7 +152,7 @@ class RegistryLogin:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A session as an agent answered it, with the incarnation that its sequence belongs to."""
+    """A session returned by an agent, with the incarnation of its sequence."""
 
     session: HostSession
     incarnation: str
@@ -166,28 +165,28 @@ class SnapshotBegin:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotEnd:
-    """A snapshot is complete; only when `reconciled` does absence from it mean gone."""
+    """A snapshot is complete; what is absent is gone only if it is `reconciled`."""
 
     reconciled: bool
 
 
 @dataclass(frozen=True, slots=True)
 class SessionsReported:
-    """Sessions, of the snapshot when inside one, else changed ones."""
+    """Sessions of a snapshot, or outside of one the changed ones."""
 
     sessions: tuple[HostSession, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class HostReported:
-    """The host, at its newest."""
+    """The current state of the host."""
 
     host: HostReport
 
 
 @dataclass(frozen=True, slots=True)
 class ImagesReported:
-    """Some of the images on the host, by digest; from `first` to `last` it is all of them."""
+    """A part of the host's images, by digest; `first` to `last` make the whole list."""
 
     images: tuple[str, ...]
     first: bool
@@ -199,10 +198,7 @@ WatchEvent = SnapshotBegin | SnapshotEnd | SessionsReported | HostReported | Ima
 
 @dataclass(frozen=True, slots=True)
 class WatchMessage:
-    """One message of the Watch stream: everything up to `sequence` has now been sent.
-
-    A heartbeat has no event.
-    """
+    """A message of the Watch stream, complete up to `sequence`; a heartbeat has no event."""
 
     incarnation: str
     sequence: int
@@ -211,7 +207,7 @@ class WatchMessage:
 
 @dataclass(frozen=True, slots=True)
 class FailedRun:
-    """A run that was to be followed by another, `delay` seconds after its end."""
+    """A failed run; the next was due `delay` seconds after its end."""
 
     start_ms: int | None
     end_ms: int
@@ -222,7 +218,7 @@ class FailedRun:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A state, and since when the session was in it."""
+    """A state, and when the session entered it."""
 
     state: State
     time_ms: int
@@ -230,9 +226,9 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class SessionReport:
-    """How a session ended, how it came there, what it used, and the end of its log.
+    """How a session ended, its history, what it used, and the end of its log.
 
-    `log` is None when the host does not have it; `log_truncated` when it is longer than that.
+    `log` is None if the host does not have it; `log_truncated` if it is incomplete.
     """
 
     state: State

@@ -1,7 +1,7 @@
 """The control plane's own errors: a reason, a template and typed fields.
 
-They know neither HTTP nor gRPC: `agent_client.py` makes them from what agents answer, and
-`api/errors.py` maps each reason to a status in one table.
+They know neither HTTP nor gRPC: `agent_rpc/client.py` creates them from agents' responses, and
+`http/errors.py` maps each reason to a status.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tiltyard.contract import ErrorReason
 
 
 class Reason(Enum):
-    """Why a request cannot be answered as asked; `api/errors.py` gives each its status."""
+    """Why a request is refused; `http/errors.py` gives each its status."""
 
     UNAUTHORIZED = auto()
     FORBIDDEN = auto()
@@ -28,11 +28,11 @@ class Reason(Enum):
 
 
 class NoCapacityCause(StrEnum):
-    """What kept a start from every host."""
+    """Why no host took a start."""
 
     NO_ROOM = auto()
     RATE = auto()
-    """The account has started too many in the region."""
+    """The account exceeds its start rate in the region."""
     QUEUE_FULL = auto()
     """The start queue is full."""
     OUT_OF_TIME = auto()
@@ -100,7 +100,7 @@ class TiltyardError(Exception):
 
 
 MAX_VIOLATIONS = 100
-"""The violations of a request that a response lists; for more it has the number."""
+"""The violations that a response lists; it counts further ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class InvalidRequestError(TiltyardError):
 
 @dataclass(eq=False)
 class BadRequestError(InvalidRequestError):
-    """The same where the interface documents 400 for it."""
+    """An invalid request for which the interface documents 400."""
 
     reason = Reason.BAD_REQUEST
 

@@ -1,4 +1,4 @@
-"""Placement explained: the hosts a session would go to, in order, and why not others. Pure."""
+"""Explanation of placement: ranked hosts, and why not others. Pure."""
 
 from bisect import bisect_left
 from collections.abc import Mapping
@@ -21,8 +21,8 @@ NANO, MEBI = 10**9, 2**20
 class Candidate:
     """A host of the region and node pool, as placement sees it now.
 
-    `rank` begins at 1; None where there are `obstacles`. Hosts of one rank are chosen from by
-    chance. `view` is None where nothing is known of the host that could be used.
+    `rank` begins at 1, None if there are `obstacles`; hosts of equal rank are chosen randomly.
+    `view` is None if too little is known of the host.
     """
 
     agent: str
@@ -33,7 +33,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What placement would do: the hosts in their order, then those that do not qualify."""
+    """What placement would do: the hosts by rank, then those that do not qualify."""
 
     strategy: Strategy
     candidates: tuple[Candidate, ...]
@@ -46,9 +46,9 @@ def explain(
     strategy: Strategy,
     max_silence: float,
 ) -> Explanation:
-    """Explain the hosts of one region and node pool by the names of their agents.
+    """Explain the hosts of one region and node pool.
 
-    `shown` has why there is no view where there is none.
+    `shown`: by agent the host's view, or why there is none.
     """
     found = []
     for name, view in sorted(shown.items()):
@@ -66,7 +66,7 @@ def explain(
 
 
 def describe(obstacle: Obstacle) -> str:
-    """Describe what keeps a session from a host."""
+    """Describe an obstacle with its figures."""
     if obstacle.kind not in _SHORT_OF:
         return _TEXTS[obstacle.kind].format_map(obstacle._asdict())
     unit, scale = _SHORT_OF[obstacle.kind]

@@ -1,4 +1,4 @@
-"""What operators may call things, and how a registry is addressed and logged in to. Pure."""
+"""Rules for names, and for addresses and credentials of registries. Pure."""
 
 import ipaddress
 import re
@@ -9,7 +9,7 @@ NAME_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 NAME_RULE = (
     "must be 1 to 128 of A-Z, a-z, 0-9, '.', '_' and '-', and begin with a letter or a digit"
 )
-"""So that no name is `.` or `..`, which clients take out of a path."""
+"""Excludes `.` and `..`, which clients remove from a path."""
 
 ADDRESS_RULE = "must be host[:port], with the port unless there is a '.' in the host"
 FAMILIAR_RULE = (
@@ -19,18 +19,18 @@ FAMILIAR_RULE = (
 _FAMILIAR = frozenset({"docker.io", "index.docker.io"})
 _LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 ADDRESS_PATTERN = rf"{_LABEL}(?:\.{_LABEL})*(?::[1-9][0-9]{{0,4}})?"
-"""A DNS name or an IPv4 address, and a port: what stands before the `/` of an image's name."""
+"""A DNS name or an IPv4 address, and a port: the part of an image's name before the `/`."""
 
 MAX_HOST = 253
 MAX_PORT = 65535
 MAX_ADDRESS = MAX_HOST + len(":65535")
 
 MAX_USERNAME, MAX_PASSWORD = 256, 4096
-"""Characters; tokens of clouds that are used as passwords have some 3,000."""
+"""Characters; cloud tokens used as passwords have some 3,000."""
 
 MAX_ALIASES, MAX_AUTH_HOSTS = 16, 16
 USERNAME_RULE = f"must be 1 to {MAX_USERNAME} characters, none of them ':' or a control character"
-"""A colon ends the name in a header for a log-in (RFC 7617)."""
+"""A colon ends the name in Basic authentication (RFC 7617)."""
 
 PASSWORD_RULE = f"must be 1 to {MAX_PASSWORD} characters, none of them a control character"
 _NAME = re.compile(rf"{NAME_PATTERN}\Z", re.ASCII)
@@ -39,7 +39,7 @@ _NUMBER = re.compile(r"(?:[0-9]+|0[xX][0-9A-Fa-f]*)\Z")
 
 
 def is_name(text: str) -> bool:
-    """Return whether an account, region, node pool, registry or agent may be called so."""
+    """Return whether this can name an account, region, node pool, registry or agent."""
     return _NAME.match(text) is not None
 
 
@@ -60,9 +60,9 @@ def is_registry_address(text: str) -> bool:
 
 
 def is_familiar(address: str) -> bool:
-    """Return whether engines leave this address out of the names of images that they list.
+    """Return whether engines omit this address from the image names that they list.
 
-    Such an address can be an alias of a registry, but not the one that hosts are given.
+    It can be an alias of a registry, but not the address that hosts are given.
     """
     return address.lower() in _FAMILIAR
 
@@ -76,15 +76,15 @@ def _is_ipv4(host: str) -> bool:
 
 
 def is_username(text: str) -> bool:
-    """Return whether one may log in to a registry by this name."""
+    """Return whether this is a valid user name of a registry."""
     return 1 <= len(text) <= MAX_USERNAME and ":" not in text and not has_controls(text)
 
 
 def is_password(text: str) -> bool:
-    """Return whether this may be the password for a registry."""
+    """Return whether this is a valid password of a registry."""
     return 1 <= len(text) <= MAX_PASSWORD and not has_controls(text)
 
 
 def has_controls(text: str) -> bool:
-    """Return whether there are control characters in a text."""
+    """Return whether a text has control characters."""
     return any(unicodedata.category(character) == "Cc" for character in text)

@@ -1,11 +1,11 @@
-"""Which hosts may take a session, best first. Pure: chance is injected, time is an argument.
+"""Selection of hosts, best first. Pure: randomness is injected, time is an argument.
 
 The caller passes the hosts of one region and node pool only, so the cost does not grow with the
-rest of the fleet. What is known of a host is a hint: the agent alone admits.
+rest of the fleet. What is known of a host is a hint: admission is up to its agent.
 
-A start gets its host in one of four ways, and a rule has to hold on each of them: `rank_hosts`
-ranks them (`Fleet.take_host`); a slot that becomes free goes to a waiting start for which the
-host has room (`fleet/queue.py`); a claim gets the host of its standby (`Fleet.takes_claims`); and
+A start gets its host in one of four ways, and every rule must hold on each: `rank_hosts`
+(`Fleet.take_host`); a free slot goes to a waiting start that the host has room for
+(`fleet/queue.py`); a claim gets the host of its standby (`Fleet.takes_claims`); and
 `domain/standby_shares.py` places standbys.
 """
 
@@ -41,11 +41,11 @@ class NodePoolRules:
 class HostView:
     """A host as placement sees it at one moment.
 
-    `in_flight` counts the starts that the host's own numbers do not show yet and `held` is what
-    they hold; `starting` counts those of them that the agent has not answered. `used_ports`
-    returns the host ports known to be taken; it is called only if a port is pinned.
-    `silent_seconds` is the time since the agent last reported; it is `in_doubt` when a start there
-    had no answer since then. `failure` is why the host is avoided.
+    `in_flight` counts the starts that the host's report does not include yet, `held` is what they
+    hold, and `starting` those of them that the agent has not answered. `used_ports` returns the
+    taken host ports; it is called only if a port is pinned. `silent_seconds`: time since the
+    agent's last report. `in_doubt`: a start there has had no answer since. `failure`: why the host
+    is avoided.
     """
 
     agent: str
@@ -62,7 +62,7 @@ class HostView:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a session asks of its host; `owner` is whose failed starts count against a host."""
+    """What a session needs of its host; failed starts of `owner` count against a host."""
 
     image: str
     reservation: Resources
@@ -71,7 +71,7 @@ class Wanted:
 
 
 class ObstacleKind(StrEnum):
-    """What keeps a session from a host. A busy one takes it as soon as a start has ended."""
+    """Why a host cannot take a session; a busy one can once a start has ended."""
 
     CONNECTING = "connecting"
     NEWER = "newer"
@@ -94,11 +94,11 @@ class ObstacleKind(StrEnum):
 
 
 class Obstacle(NamedTuple):
-    """One thing that keeps a session from a host, with the figures that show it.
+    """A reason why a host cannot take a session, with its figures.
 
-    `wanted` is more than `free`; `held` is how much more would be free without the starts that
-    are under way. Cores are billionths, memory is bytes. For an unresponsive host these are the
-    seconds allowed and passed, for a busy one the starts at a time and those under way.
+    `wanted` exceeds `free`; `held` is what starts in progress hold. Cores are billionths, memory
+    is bytes. For an unresponsive host `wanted` and `free` are the seconds allowed and passed, for
+    a busy one its start slots and the starts in progress.
     """
 
     kind: ObstacleKind
@@ -109,7 +109,7 @@ class Obstacle(NamedTuple):
 
 
 def obstacles(view: HostView, wanted: Wanted, max_silence: float) -> Iterator[Obstacle]:
-    """Yield what keeps a session from a host now; asked to place and to explain."""
+    """Yield why a host cannot take a session now; for placement and its explanation."""
     yield from _lasting(view, wanted, max_silence)
     if not has_start_slot(view):
         yield Obstacle(ObstacleKind.BUSY, view.host.start_slots, view.starting)
@@ -123,17 +123,17 @@ def rank_hosts(
     max_silence: float,
     random: Random,
 ) -> list[HostView]:
-    """Order the hosts without obstacles by `rank_key`, then by chance."""
+    """Order the hosts without obstacles by `rank_key`, then randomly."""
     fit = [v for v in views if has_start_slot(v) and has_room(v, wanted, max_silence)]
     return sorted(fit, key=lambda v: (rank_key(v, strategy), random.random()))
 
 
 def rank_key(view: HostView, strategy: Strategy) -> tuple[bool, bool, float, float]:
-    """Return what hosts are ordered by, the least first.
+    """Return the sort key of a host, best first.
 
-    Those in doubt, which may be dead, come last, and before them those that are avoided. Packed is
-    fullest first, so that empty hosts can be given back; spread is the reverse. Then the lower
-    latency in whole milliseconds, an unknown one last.
+    Hosts in doubt, which may be dead, come last, and avoided ones before them. Packed is fullest
+    first, so that empty hosts can be removed; spread is the reverse. Then by latency in whole
+    milliseconds, unknown last.
     """
     full = fullness(view)
     latency = float("inf") if view.latency_ms is None else round(view.latency_ms)
@@ -142,7 +142,7 @@ def rank_key(view: HostView, strategy: Strategy) -> tuple[bool, bool, float, flo
 
 
 def fullness(view: HostView) -> float:
-    """Return how much of a host is taken, from 0 to 1: of its cores or its memory, the greater."""
+    """Return the used share of a host's cores or memory, the greater of both, from 0 to 1."""
     capacity, reserved, held = view.host.capacity, view.host.reserved, view.held
     return max(
         (reserved.nano_cpus + held.nano_cpus) / max(capacity.nano_cpus, 1),
@@ -161,7 +161,7 @@ def is_usable(view: HostView, max_silence: float) -> bool:
 
 
 def has_room(view: HostView, wanted: Wanted, max_silence: float) -> bool:
-    """Return whether the host could take the session, if it had a start slot free."""
+    """Return whether the host could take the session, given a free start slot."""
     return _none(_lasting(view, wanted, max_silence))
 
 
@@ -170,7 +170,7 @@ def _none(found: Iterator[Obstacle]) -> bool:
 
 
 def _lasting(view: HostView, wanted: Wanted, max_silence: float) -> Iterator[Obstacle]:
-    """Give what does not go away by itself within a start."""
+    """Yield the obstacles other than a missing start slot."""
     yield from _unusable(view, max_silence)
     host = view.host
     if host.disk_full:

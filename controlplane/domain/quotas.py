@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What an account may hold at one time; None is no limit."""
+    """Limits of an account; None is no limit."""
 
     sessions: int | None = None
     nano_cpus: int | None = None
@@ -27,7 +27,7 @@ UNLIMITED = Quota()
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What the live sessions and the warm pools of an account hold."""
+    """Usage of an account's live sessions and warm pools."""
 
     sessions: int
     nano_cpus: int
@@ -35,7 +35,7 @@ class Usage:
 
 
 def exceeded_limit(quota: Quota, usage: Usage) -> str | None:
-    """Name the first limit that is below what an account holds, None when there is none."""
+    """Return the name of the first exceeded limit, or None."""
     limits = (
         ("sessions", quota.sessions, usage.sessions),
         ("cores", quota.nano_cpus, usage.nano_cpus),

@@ -1,4 +1,4 @@
-"""What is cut out of what other programs answer: a secret that they were sent. Pure."""
+"""Redaction of a secret in the output of programs that it was sent to. Pure."""
 
 import re
 from itertools import takewhile
@@ -6,14 +6,14 @@ from urllib.parse import quote
 
 from tiltyard.runtime.logging.line import REDACTED
 
-_TELLTALE = 8
-"""Characters of a secret that are taken for its begin wherever they stand."""
+_PREFIX = 8
+"""Characters of a secret's beginning that are redacted wherever they occur."""
 
 
 def cut_out(secret: str, text: str) -> str:
-    """Cut a secret out of a text in which another program may quote it.
+    """Redact a secret in a text in which another program may quote it.
 
-    It may be quoted in part, in another case, as bytes or in a URL: from its beginning, all goes
+    It may be truncated, in another case, as bytes or in a URL: from its beginning, everything goes
     that matches or has no space.
     """
     for form in (secret, repr(secret.encode())[2:-1], quote(secret, safe="")):
@@ -22,7 +22,7 @@ def cut_out(secret: str, text: str) -> str:
 
 
 def _cut_form(form: str, text: str) -> str:
-    begin, rest = form[:_TELLTALE], form[_TELLTALE:]
+    begin, rest = form[:_PREFIX], form[_PREFIX:]
     if not begin:
         return text
     before, *parts = re.split(re.escape(begin), text, flags=re.IGNORECASE)

@@ -1,8 +1,7 @@
 """How many standbys of a pool each host keeps. Pure.
 
-A share changes only for a reason: the pool's size, a host that came, went or has the image by now,
-or one that lastingly cannot make what its share lacks. Else each host keeps what it has, since
-every change stops a server that a caller could have had.
+A share changes only with the pool's size, if a host joins, leaves or gets the image, or if it
+stays unable to create its share: every change stops a server that could have been claimed.
 """
 
 from collections.abc import Iterable
@@ -16,8 +15,8 @@ from tiltyard.contract import Protocol
 class PoolHost:
     """A host that may keep standbys of a pool.
 
-    `held` is its share so far, of which `present` are there; `room` is how many more fit, and
-    `rank` that of placement. `is_short`: for a while now it could not make what its share lacks.
+    `held`: its current share; `present`: standbys that exist; `room`: how many more fit; `rank`:
+    that of placement. `is_short`: it has been unable to create its share for a while.
     """
 
     agent: str
@@ -29,15 +28,12 @@ class PoolHost:
 
     @property
     def most(self) -> int:
-        """How many it could keep."""
+        """Maximum share of the host."""
         return self.present + self.room
 
 
 def share(size: int, hosts: Iterable[PoolHost], strategy: Strategy) -> dict[str, int]:
-    """Spread a pool over hosts by the rank of placement, by agent and without zeros.
-
-    What no host has room for is given to none.
-    """
+    """Return each agent's share, without zeros; standbys that fit nowhere are left out."""
     order = sorted(hosts, key=lambda host: (host.rank, host.agent))
     shares = {host.agent: min(host.held, host.most if host.is_short else size) for host in order}
     surplus = sum(shares.values()) - size
@@ -60,10 +56,7 @@ def share(size: int, hosts: Iterable[PoolHost], strategy: Strategy) -> dict[str,
 
 
 def room_for(view: HostView, wanted: Wanted, max_silence: float) -> int:
-    """Count how many more of these a host could take: none where placement would put none.
-
-    Ports are not pinned.
-    """
+    """Return how many more of these a host could take, without pinned ports."""
     if not has_room(view, wanted, max_silence):
         return 0
     host, each = view.host, wanted.reservation

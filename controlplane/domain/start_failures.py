@@ -1,10 +1,10 @@
-"""Starts that failed on a host for a reason other than room, and for how long that avoids it.
+"""Avoidance of hosts where starts failed for a reason other than capacity.
 
 One failure does not show whether the host or the application is at fault. So an application avoids
-a host where its own starts fail. All applications avoid it only when those of two accounts fail
-there and no start has succeeded in between: no account alone can have a host avoided by others.
+a host where its own starts fail. All applications avoid it only if those of two accounts fail
+there without a success in between: no account alone can make others avoid a host.
 
-Avoided means ranked behind every other host, not left out. Pure, time as an argument.
+Avoided hosts rank behind all others; they are not excluded. Pure, time as an argument.
 """
 
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from controlplane.domain.errors import AgentRefusedError
 from tiltyard.contract import ErrorReason
 
 FIRST_PAUSE = 5.0
-"""Seconds for which the first failure avoids a host; each one after a pause doubles it."""
+"""Seconds that a first failure avoids a host; each one after a pause doubles it."""
 
 LONGEST_PAUSE = 300.0
 
 MOST = 100
-"""Applications whose failures are remembered of one host, the newest ones."""
+"""Applications remembered per host, those with the newest failures."""
 
 HOST_FAULTS = frozenset(
     {
@@ -30,7 +30,7 @@ HOST_FAULTS = frozenset(
         ErrorReason.INTERNAL,
     }
 )
-"""Why a start failed that another host may make."""
+"""Failures after which another host may succeed."""
 
 LACK_OF_ROOM = frozenset(
     {
@@ -43,7 +43,7 @@ LACK_OF_ROOM = frozenset(
         ErrorReason.DRAINING,
     }
 )
-"""Why a host takes no more starts just now; any other reason is worth naming to the caller."""
+"""Why a host takes no more starts now; any other reason is reported to the caller."""
 
 Owner = tuple[str, str]
 """An account and its application."""
@@ -53,8 +53,8 @@ Owner = tuple[str, str]
 class StartFailure:
     """The newest failed start of an application on a host.
 
-    `count` failed since the last success. The host is avoided until the monotonic time `until`,
-    which is `until_ms` of the wall clock; the back-off is `pause` seconds in all.
+    `count`: failures since the last success. The host is avoided for `pause` seconds, until the
+    monotonic time `until`, which is `until_ms` of the wall clock.
     """
 
     account: str
@@ -69,17 +69,17 @@ class StartFailure:
 
 
 class StartFailures:
-    """Owns what is remembered of one host."""
+    """The failed starts of one host."""
 
     def __init__(self) -> None:
         self._newest: dict[Owner, StartFailure] = {}
         self._accounts: dict[str, float] = {}
-        """Those with a failure since the last success of any, and until when that counts."""
+        """Accounts with a failure since the last success, and when it expires."""
 
     def note(
         self, owner: Owner, error: AgentRefusedError, now: float, now_ms: int
     ) -> StartFailure:
-        """Take in that a start failed; those that fail during a pause do not prolong it."""
+        """Record a failed start; failures during a pause do not extend it."""
         self._forget(now)
         before = self._newest.pop(owner, None)
         if before is not None and now < before.until:
@@ -98,12 +98,12 @@ class StartFailures:
         return failure
 
     def note_success(self, owner: Owner) -> None:
-        """Take in that a start succeeded: its application avoids the host no longer."""
+        """Record a successful start: its application no longer avoids the host."""
         self._newest.pop(owner, None)
         self._accounts.clear()
 
     def avoided(self, owner: Owner, now: float) -> StartFailure | None:
-        """Return the failure because of which an application avoids the host now."""
+        """Return the failure that makes an application avoid the host now."""
         if not self._newest:
             return None
         own = self._newest.get(owner)
@@ -116,12 +116,12 @@ class StartFailures:
         return sum(1 for until in self._accounts.values() if now < until) > 1
 
     def known(self, now: float) -> list[StartFailure]:
-        """Return what is remembered, the newest failure first."""
+        """Return the failures, newest first."""
         self._forget(now)
         return list(reversed(self._newest.values()))
 
     def _forget(self, now: float) -> None:
-        """Drop what has not recurred for long, so that the next failure counts as the first."""
+        """Drop old failures, so that the next one counts as the first."""
         for owner, failure in list(self._newest.items()):
             if now > failure.until + LONGEST_PAUSE:
                 del self._newest[owner]

@@ -11,15 +11,12 @@ class _Bucket:
 
 
 SWEEP = 64
-"""With fewer buckets than this none is looked for that could be dropped."""
+"""Minimum number of buckets before full ones are dropped."""
 
 
 @dataclass(slots=True)
 class StartRate:
-    """Token buckets that hold at most `burst` and refill by `rate` a second.
-
-    A bucket that is full again says no more than none.
-    """
+    """Token buckets of at most `burst` that refill by `rate` a second; full ones are dropped."""
 
     rate: float
     burst: float
@@ -27,7 +24,7 @@ class StartRate:
     _sweep_at: int = SWEEP
 
     def take(self, account: str, location: str, now: float) -> int | None:
-        """Take one start; None when taken, else the whole seconds until one is there."""
+        """Take one start; None on success, else the whole seconds until one is available."""
         bucket = self._buckets.get((account, location))
         if bucket is None:
             self._sweep(now)
@@ -39,7 +36,7 @@ class StartRate:
         return None
 
     def give_back(self, account: str, location: str) -> None:
-        """Undo a `take` of what does not count."""
+        """Undo a `take`."""
         bucket = self._buckets.get((account, location))
         if bucket is not None:
             bucket.level += 1
@@ -48,7 +45,7 @@ class StartRate:
         return min(self.burst, bucket.level + (now - bucket.time) * self.rate)
 
     def _sweep(self, now: float) -> None:
-        """Drop what is full, once for as many new buckets as were kept the last time."""
+        """Drop full buckets each time that the number of buckets has doubled."""
         if len(self._buckets) < self._sweep_at:
             return
         kept = {k: b for k, b in self._buckets.items() if self._level(b, now) < self.burst}

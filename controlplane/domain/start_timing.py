@@ -1,4 +1,4 @@
-"""How long a start took, and in which of its phases. Pure, the clock is injected."""
+"""Duration of a start and its phases. Pure, the clock is injected."""
 
 import time
 from collections import defaultdict
@@ -16,22 +16,22 @@ class StartKind(StrEnum):
 
 
 class Phase(StrEnum):
-    """What a start does one after the other; a cold one the last four for each host it tries."""
+    """Phases of a start in order; a cold start repeats the last four for each host."""
 
     PREPARE = "prepare"
-    """The application and the tag are read."""
+    """Read the application and the tag."""
     RESERVE = "reserve"
-    """The id and the quota of a cold one are taken."""
+    """Take the id and the quota of a cold start."""
     CLAIM = "claim"
-    """Standbys are tried, if there are any, each with the id and the quota."""
+    """Try standbys, if there are any, each with the id and the quota."""
     QUEUE = "queue"
-    """A host with room and a start slot is waited for."""
+    """Wait for a host with capacity and a start slot."""
     COMMIT = "commit"
-    """The attempt is written."""
+    """Write the attempt."""
     AGENT = "agent"
     """The host starts it: image, network, container, process."""
     CONFIRM = "confirm"
-    """What the host answered is written."""
+    """Write the host's answer."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class StartTiming:
 
     @contextmanager
     def phase(self, phase: Phase) -> Iterator[None]:
-        """Add what passes within to a phase."""
+        """Add the time spent within to a phase."""
         began = self.monotonic()
         try:
             yield
@@ -56,5 +56,5 @@ class StartTiming:
             self.seconds[phase] += self.monotonic() - began
 
     def total(self) -> float:
-        """Give the seconds since the start began."""
+        """Return the seconds since the start began."""
         return self.monotonic() - self.began

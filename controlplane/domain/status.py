@@ -12,7 +12,7 @@ from tiltyard.contract import State
 
 
 class SessionStatus(StrEnum):
-    """The interface's enumeration."""
+    """The status of a session."""
 
     CREATED = "created"
     RUNNING = "running"
@@ -29,7 +29,7 @@ DEFAULT_LIST = frozenset({SessionStatus.RUNNING, SessionStatus.DRAINING})
 
 
 def shown_status(state: State, *, draining: bool, heard: bool) -> SessionStatus:
-    """Give the status of a session whose host is `draining` and was `heard` from lately."""
+    """Return the status of a session; `heard`: its host reported recently."""
     if not state.ended and not heard:
         return SessionStatus.SERVER_UNREACHABLE
     if state is State.RUNNING and draining:

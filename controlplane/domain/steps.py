@@ -1,4 +1,4 @@
-"""The steps of the control plane at which a test can break it (`tiltyard.runtime.failpoints`)."""
+"""Failpoints of the control plane (`tiltyard.runtime.failpoints`)."""
 
 START_STEPS = ("start.reserved", "start.attempted", "start.answered", "start.confirmed")
 CLAIM_STEPS = ("claim.attempted", "claim.answered", "claim.confirmed")
@@ -17,4 +17,4 @@ STEPS = (
     *(*START_STEPS, *CLAIM_STEPS, *STOP_STEPS, *TAG_STEPS, *TOKEN_STEPS, *PLAYER_STEPS),
     *AUTHORITY_STEPS,
 )
-"""Every step behind which something was committed, or answered by another part."""
+"""All failpoints; each follows a commit or an answer."""

@@ -1,4 +1,4 @@
-"""API tokens: `ty_<id>_<secret><checksum>`. Pure but for the randomness of a new one.
+"""API tokens: `ty_<id>_<secret><checksum>`. Pure apart from the randomness of a new one.
 
 The id is public and finds the row, which holds only the SHA-256 of the secret: 256 random bits
 need no slow hash. Leak scanners find a token by prefix and checksum.
@@ -18,7 +18,7 @@ _DUMMY_HASH = hashlib.sha256(secrets.token_bytes(32)).digest()
 
 
 class Scope(StrEnum):
-    """What a token may be used for."""
+    """A permission of a token."""
 
     SESSION_START = "session:start"
     SESSION_READ = "session:read"
@@ -50,7 +50,7 @@ class NewToken:
 
 @dataclass(frozen=True, slots=True)
 class PresentedToken:
-    """A well-formed token that somebody presented."""
+    """A well-formed token of a request."""
 
     token_id: str
     secret_hash: bytes
@@ -64,7 +64,7 @@ def mint() -> NewToken:
 
 
 def parse(text: str) -> PresentedToken | None:
-    """Read a presented token; None when its form or checksum is wrong."""
+    """Parse a presented token; None if its form or checksum is wrong."""
     match = _FORM.match(text)
     if match is None or _checksum(text[:-8]) != match[3]:
         return None
@@ -83,7 +83,7 @@ def grants(held: Collection[Scope], needed: Scope) -> bool:
 
 
 def earlier(one: float | None, other: float | None) -> float | None:
-    """Give the earlier of two times of expiry; None is never."""
+    """Return the earlier of two expiry times; None is never."""
     times = [time for time in (one, other) if time is not None]
     return min(times, default=None)
 

@@ -1,4 +1,4 @@
-"""How a standby becomes a session, and that it does so once, on an engine in memory."""
+"""Claims of standbys, on an in-memory engine."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ from tiltyard.contract import EndReason, State
 
 
 async def a_standby(agent: Agent, **changes: Any) -> Session:
-    """One that is ready, of a pool that is not refilled."""
+    """A ready standby of a pool that is not refilled."""
     async with kept_full(agent):
         await ordered(agent, a_pool(1, **changes))
     return ready(agent)[0]
@@ -46,11 +46,11 @@ def claiming(
 
 
 def signals(agent: Agent, session: Session) -> int:
-    """How many signals its container got."""
+    """The number of signals to the session's container."""
     return list(agent.engine.calls).count(("kill", session.container))
 
 
-async def test_a_claimed_standby_is_a_session_of_its_claimant(agent: Agent) -> None:
+async def test_claim_makes_a_session_of_the_claimant(agent: Agent) -> None:
     standby = await a_standby(agent, args=("--pool",), restart=True)
     await agent.clock.advance(100)
     now = agent.clock.time()
@@ -77,7 +77,7 @@ async def test_a_claimed_standby_is_a_session_of_its_claimant(agent: Agent) -> N
     )  # there is no signal
 
 
-async def test_a_repeat_answers_the_session(agent: Agent) -> None:
+async def test_repeated_claim_returns_the_session(agent: Agent) -> None:
     standby = await a_standby(agent)
     first = await agent.warm_pools.claim(standby.internal_id, a_claim(ttl=600.0))
     for again in (False, True):
@@ -88,19 +88,19 @@ async def test_a_repeat_answers_the_session(agent: Agent) -> None:
     assert (await agent.warm_pools.claim(standby.internal_id, a_claim())).state.ended
 
 
-async def test_a_repeat_joins_the_claim_that_is_under_way(agent: Agent) -> None:
+async def test_repeated_claim_joins_the_pending_one(agent: Agent) -> None:
     standby = await a_standby(agent)
     agent.steps.hold("claim.begun")
     first = claiming(agent, standby)
     await agent.steps.reached("claim.begun")
     second = claiming(agent, standby)
-    first.cancel()  # who goes away takes nothing with it
+    first.cancel()  # the claim continues
     await settle()
     agent.steps.release("claim.begun")
     assert (await second).spec.identity.session_id == "m1"
 
 
-async def test_of_fifty_callers_one_gets_the_standby(agent: Agent) -> None:
+async def test_one_of_fifty_concurrent_claims_succeeds(agent: Agent) -> None:
     standby = await a_standby(agent)
     claims = [claiming(agent, standby, a_claim(f"m{number}")) for number in range(50)]
     answers = await asyncio.gather(*claims, return_exceptions=True)
@@ -114,7 +114,7 @@ async def test_of_fifty_callers_one_gets_the_standby(agent: Agent) -> None:
     assert told(agent, found)["id"] == won.spec.identity.session_id
 
 
-async def test_what_cannot_be_claimed(agent: Agent) -> None:
+async def test_rejects_claim_of_unsuitable_sessions(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     agent.engine.binds_at_once = False
     async with kept_full(agent):
@@ -132,7 +132,7 @@ async def test_what_cannot_be_claimed(agent: Agent) -> None:
 
 
 @pytest.mark.parametrize("stopped", [True, False])
-async def test_what_ends_cannot_be_claimed(agent: Agent, *, stopped: bool) -> None:
+async def test_rejects_claim_of_an_ending_standby(agent: Agent, *, stopped: bool) -> None:
     standby = await a_standby(agent)
     name = container_name(standby.internal_id)
     agent.engine.ignores_sigterm.add(name)
@@ -151,7 +151,7 @@ async def test_what_ends_cannot_be_claimed(agent: Agent, *, stopped: bool) -> No
     assert agent.now(standby.internal_id).is_standby
 
 
-async def test_a_drained_host_hands_out_none_but_repeats(agent: Agent) -> None:
+async def test_drained_host_accepts_repeated_claims_only(agent: Agent) -> None:
     standby = await a_standby(agent)
     await agent.sessions.set_drain(DrainOrder(1, draining=True))
     with pytest.raises(DrainingError):
@@ -162,7 +162,7 @@ async def test_a_drained_host_hands_out_none_but_repeats(agent: Agent) -> None:
         assert agent.now(standby.internal_id).state is State.RUNNING
 
 
-async def test_what_is_being_claimed_is_not_stopped_as_too_many(agent: Agent) -> None:
+async def test_pending_claim_is_not_stopped_as_surplus(agent: Agent) -> None:
     standby = await a_standby(agent)
     agent.steps.hold("claim.begun")
     claim = claiming(agent, standby)
@@ -175,9 +175,7 @@ async def test_what_is_being_claimed_is_not_stopped_as_too_many(agent: Agent) ->
         assert agent.now(standby.internal_id).stop_reason is None
 
 
-async def test_a_claim_that_cannot_be_recorded_is_none(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unrecorded_claim_fails(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     standby = await a_standby(agent)
 
     async def full(*_: object) -> None:
@@ -194,13 +192,13 @@ async def test_a_claim_that_cannot_be_recorded_is_none(
 
 @contextlib.contextmanager
 def unpublished() -> Iterator[None]:
-    """Make writing session.json fail meanwhile: the disk is full."""
+    """Fail writes of session.json, as on a full disk."""
     error = DiskFullError("session.json", "no space left on device")
     with mock.patch.object(Records, "publish", side_effect=error):
         yield
 
 
-async def test_what_its_game_could_not_read_it_is_told_by_the_next_agent(host: Host) -> None:
+async def test_restarted_agent_notifies_a_game_that_was_not_notified(host: Host) -> None:
     async with host() as agent:
         standby = await a_standby(agent, claim_signal="SIGUSR1")
         with unpublished():
@@ -212,7 +210,7 @@ async def test_what_its_game_could_not_read_it_is_told_by_the_next_agent(host: H
         assert (told(agent, standby)["id"], signals(agent, standby)) == ("m1", 1)
 
 
-async def test_the_signal_comes_once_the_file_can_be_read(agent: Agent) -> None:
+async def test_signal_is_sent_after_session_json_is_written(agent: Agent) -> None:
     standby = await a_standby(agent, claim_signal="SIGUSR1")
     agent.steps.hold("claim.published")
     claim = claiming(agent, standby)
@@ -223,7 +221,7 @@ async def test_the_signal_comes_once_the_file_can_be_read(agent: Agent) -> None:
     assert signals(agent, standby) == 1
 
 
-async def test_an_engine_that_is_away_does_not_keep_the_signal(
+async def test_signal_is_sent_while_the_engine_is_unavailable(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     standby = await a_standby(agent, claim_signal="SIGUSR1")
@@ -239,8 +237,8 @@ async def test_an_engine_that_is_away_does_not_keep_the_signal(
 
 
 @pytest.mark.parametrize("step", CLAIM_STEPS)
-async def test_an_agent_that_ends_at_any_step_of_a_claim(host: Host, step: str) -> None:
-    """It was claimed or it was not; repeated, it is, and the game knows."""
+async def test_agent_killed_at_any_step_of_a_claim(host: Host, step: str) -> None:
+    """A repeated claim succeeds and the game is notified."""
     async with host() as agent:
         standby = await a_standby(agent, claim_signal="SIGUSR1")
         agent.steps.hold(step)
@@ -267,7 +265,7 @@ async def test_an_agent_that_ends_at_any_step_of_a_claim(host: Host, step: str) 
         assert signals(agent, standby) == (2 if step == "claim.signalled" else 1)
 
 
-async def test_a_repeat_while_it_is_recorded_that_the_game_was_told_has_its_answer(
+async def test_claim_repeated_during_the_final_save_returns(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     standby = await a_standby(agent, claim_signal="SIGUSR1")
@@ -290,14 +288,14 @@ async def test_a_repeat_while_it_is_recorded_that_the_game_was_told_has_its_answ
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-async def test_a_repeat_tries_to_tell_the_game_again_unless_it_ends(
+async def test_repeated_claim_notifies_the_game_again_unless_it_ends(
     agent: Agent, *, stopped: bool
 ) -> None:
     standby = await a_standby(agent, claim_signal="SIGUSR1")
     with unpublished():
         await agent.warm_pools.claim(standby.internal_id, a_claim())
     again = claiming(agent, standby, a_claim(again=True))
-    await asyncio.sleep(0)  # it has begun; the game is not told yet
+    await asyncio.sleep(0)  # it has begun; the game is not notified yet
     if stopped:
         await agent.sessions.stop(standby.internal_id, EndReason.STOPPED)
     found = await again
@@ -306,7 +304,7 @@ async def test_a_repeat_tries_to_tell_the_game_again_unless_it_ends(
 
 
 @pytest.mark.parametrize("claimed", [True, False])
-async def test_without_its_directory_a_standby_is_in_doubt(host: Host, *, claimed: bool) -> None:
+async def test_standby_without_its_directory_is_in_doubt(host: Host, *, claimed: bool) -> None:
     async with host() as agent:
         standby = await a_standby(agent)
         if claimed:
@@ -319,7 +317,7 @@ async def test_without_its_directory_a_standby_is_in_doubt(host: Host, *, claime
             assert (found.is_standby, found.state) == (True, State.RUNNING)
             assert found.standby is not None
             assert found.standby.in_doubt
-            assert len(ready(agent)) == 2  # it does not count: it may be somebody's
+            assert len(ready(agent)) == 2  # it does not count: it may have been claimed
             with pytest.raises(StandbyNotClaimableError, match="claimed already"):
                 await agent.warm_pools.claim(standby.internal_id, a_claim("m2"))
             await ordered(agent, a_pool(0, revision=agent.warm_pools.pools[0].revision + 1))
@@ -335,7 +333,7 @@ async def test_without_its_directory_a_standby_is_in_doubt(host: Host, *, claime
             await agent.warm_pools.claim(standby.internal_id, a_claim("m2"))
 
 
-async def test_who_is_in_doubt_can_be_removed_and_is_left_alone_by_a_drain(host: Host) -> None:
+async def test_standby_in_doubt_can_be_removed_and_is_not_drained(host: Host) -> None:
     async with host() as agent:
         standby = await a_standby(agent)
         await agent.records.delete(standby.internal_id)
@@ -348,7 +346,7 @@ async def test_who_is_in_doubt_can_be_removed_and_is_left_alone_by_a_drain(host:
         assert agent.sessions.all() == []
 
 
-async def test_a_standby_with_its_record_is_a_standby_after_a_restart(host: Host) -> None:
+async def test_recorded_standby_survives_a_restart(host: Host) -> None:
     async with host() as agent:
         standby = await a_standby(agent)
     async with host(reconcile=False) as agent:
@@ -360,6 +358,6 @@ async def test_a_standby_with_its_record_is_a_standby_after_a_restart(host: Host
 
 
 @pytest.mark.parametrize("text", ["{", "nul", '{"a": 1} x', "[" * 200_000, r'"\ud800"'])
-def test_a_request_that_is_not_json_is_refused(text: str) -> None:
+def test_rejects_a_request_that_is_not_json(text: str) -> None:
     with pytest.raises(InvalidArgumentError, match="not JSON"):
         checked_request(text)

@@ -22,7 +22,7 @@ HOSTS_LIMIT = 300 * MEBIBYTE
 
 @contextlib.asynccontextmanager
 async def watched(agent: Agent, limit: int = HOSTS_LIMIT) -> AsyncIterator[None]:
-    """The agent watches what containers write meanwhile; by itself it allows `limit`."""
+    """Measure containers in the background; `limit` is the host's default."""
     settings = replace(agent.runtime.settings, session_disk_bytes=limit)
     runtime = replace(agent.runtime, settings=settings)
     limits = DiskLimits(runtime, agent.reservations.disks, agent.sessions)
@@ -35,7 +35,7 @@ async def watched(agent: Agent, limit: int = HOSTS_LIMIT) -> AsyncIterator[None]
 
 
 async def started(agent: Agent, written: int = 0, *, limit: int = 0, restart: bool = True) -> str:
-    """Start a session whose program has written so much."""
+    """Start a session that has `written` this many bytes."""
     spec = a_spec(restart=restart, disk_bytes=limit)
     session = await agent.sessions.start(an_id(), spec)
     agent.engine.write_files(container_name(session.internal_id), written)
@@ -50,7 +50,7 @@ def looks(agent: Agent) -> list[str]:
     return [names[subject] for call, subject in agent.engine.calls if call == "written_bytes"]
 
 
-async def test_a_session_beyond_its_limit_ends_and_its_neighbours_do_not(agent: Agent) -> None:
+async def test_session_over_its_limit_ends_and_others_do_not(agent: Agent) -> None:
     own = await started(agent, LIMIT + 1, limit=LIMIT)
     default = await started(agent, HOSTS_LIMIT + 1)
     spared = [
@@ -68,14 +68,14 @@ async def test_a_session_beyond_its_limit_ends_and_its_neighbours_do_not(agent: 
     assert {agent.now(each).state for each in spared} == {State.RUNNING}
 
 
-async def test_without_limits_nobody_is_looked_at(agent: Agent) -> None:
+async def test_sessions_without_limits_are_not_measured(agent: Agent) -> None:
     await started(agent, 1000 * HOSTS_LIMIT)
     async with watched(agent, 0):
         await agent.clock.advance(10 * LOOK_SECONDS)
     assert looks(agent) == []
 
 
-async def test_what_the_engine_does_not_tell_ends_nobody(agent: Agent) -> None:
+async def test_failed_measurement_ends_no_session(agent: Agent) -> None:
     internal_id = await started(agent, LIMIT + 1, limit=LIMIT)
     agent.engine.fail_next("written_bytes", EngineTimeoutError("written-bytes"))
     async with watched(agent):
@@ -86,9 +86,7 @@ async def test_what_the_engine_does_not_tell_ends_nobody(agent: Agent) -> None:
         assert agent.now(internal_id).end_reason is EndReason.DISK
 
 
-async def test_a_container_that_takes_long_to_look_at_is_looked_at_less_often(
-    agent: Agent,
-) -> None:
+async def test_slow_containers_are_measured_less_often(agent: Agent) -> None:
     slow = await started(agent)
     async with watched(agent):
         agent.engine.hold("written_bytes")
@@ -103,9 +101,7 @@ async def test_a_container_that_takes_long_to_look_at_is_looked_at_less_often(
         assert looks(agent).count(slow) == 2
 
 
-async def test_a_disk_that_loses_room_has_those_looked_at_who_may_have_taken_it(
-    host: Host,
-) -> None:
+async def test_shrinking_disk_triggers_measurement_of_suspects(host: Host) -> None:
     free = {"docker": 1000 * HOSTS_LIMIT}
     disks = Disks(
         HOSTS_LIMIT,
@@ -120,13 +116,13 @@ async def test_a_disk_that_loses_room_has_those_looked_at_who_may_have_taken_it(
         await host.clock.advance(LOOK_SECONDS + 3)
         agent.engine.calls.clear()
 
-        # As much as the small one may write and the large one may not.
+        # Within the limit of the small one, beyond that of the large one.
         free["docker"] -= LIMIT + 1
         disks.look()
         await host.clock.advance(LOOK_SECONDS / 2)
         assert set(looks(agent)) == {small}
 
-        # The disk is low: all of them at shorter intervals, the largest first.
+        # The disk is low: shorter intervals, the largest first.
         host.engine.write_files(container_name(large), 5)
         await host.clock.advance(LOOK_SECONDS + 3)
         agent.engine.calls.clear()
@@ -137,7 +133,7 @@ async def test_a_disk_that_loses_room_has_those_looked_at_who_may_have_taken_it(
         assert len(looks(agent)) >= 4
 
 
-async def test_a_session_that_waits_for_its_restart_ends_too(agent: Agent) -> None:
+async def test_session_over_its_limit_ends_while_restarting(agent: Agent) -> None:
     internal_id = await started(agent, LIMIT + 1, limit=LIMIT)
     async with watched(agent):
         agent.engine.hold("start")

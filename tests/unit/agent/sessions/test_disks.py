@@ -1,4 +1,4 @@
-"""Disks that fill up: starts are refused in time, and what can be spared goes."""
+"""Full and failing disks: refused starts and early removals."""
 
 import asyncio
 import errno
@@ -29,11 +29,11 @@ from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS
 
 RESERVE = 1000
 OUTPUT = (b"a" * 99_999 + b"\n") * 7
-"""Of more than one message."""
+"""More than one message."""
 
 
 class Filling:
-    """Disks with as much free as a test says; one for each folder unless they are `shared`."""
+    """Disks with given free space, one for each folder unless `shared`."""
 
     def __init__(self) -> None:
         self.free: dict[str, int] = {}
@@ -92,7 +92,7 @@ async def test_f34_a_disk_that_is_short_refuses_starts_until_there_is_room(
     assert agent.reservations.disks.warnings == ()
 
 
-async def test_a_disk_without_inodes_refuses_starts_and_removes_what_can_be_spared(
+async def test_disk_without_inodes_refuses_starts_and_evicts(
     agent: Agent, filling: Filling
 ) -> None:
     ended = await _ended(agent)
@@ -116,7 +116,7 @@ async def test_a_disk_without_inodes_refuses_starts_and_removes_what_can_be_spar
         (10**7, 0, 0, False, False),  # disk_reserve = 0
     ],
 )
-def test_inodes_count_as_room(
+def test_inodes_count_as_space(
     inodes: int, free: int, reserve_bytes: int, is_short: bool, is_low: bool
 ) -> None:
     found = os.statvfs_result((4096, 4096, 10**6, 10**6, 10**6, inodes, free + 1, free, 0, 255))
@@ -128,7 +128,7 @@ def test_inodes_count_as_room(
 async def test_f35_a_disk_that_is_read_only_refuses_starts_where_the_agent_writes(
     agent: Agent, filling: Filling, disk: str
 ) -> None:
-    filling.read_only.add(disk)  # Docker's is so to an agent under systemd, and to it alone
+    filling.read_only.add(disk)  # systemd mounts Docker's disk read-only for the agent
     await agent.pass_over()
     if disk == "docker":
         await agent.sessions.start(an_id(), a_spec())
@@ -168,7 +168,7 @@ async def test_f35_a_disk_that_fails_refuses_starts_and_disturbs_no_session(
         assert (recorded.end_reason, recorded.log_sealed) == (reason, True)
 
 
-async def test_a_record_that_found_no_room_is_written_once_there_is_some(
+async def test_unsaved_record_is_written_once_there_is_space(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
@@ -192,10 +192,10 @@ async def test_a_record_that_found_no_room_is_written_once_there_is_some(
     assert not agent.records.unrecorded
 
 
-async def test_a_record_is_not_written_again_while_its_session_is_being_sealed(
+async def test_unsaved_record_is_not_rewritten_during_sealing(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The older of two changes would take the place of the newer."""
+    """Otherwise an older change would replace a newer one."""
     session = await agent.sessions.start(an_id(), a_spec())
     agent.steps.hold("log.sealed")
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
@@ -220,7 +220,7 @@ async def test_a_record_is_not_written_again_while_its_session_is_being_sealed(
     assert decode_session(path.read_bytes()).log_sealed
 
 
-async def test_a_low_disk_of_the_engine_takes_the_oldest_ended_containers_first(
+async def test_low_engine_disk_removes_oldest_ended_containers_first(
     agent: Agent, filling: Filling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent.state.retention.SPARED_AT_ONCE", 2)
@@ -238,7 +238,7 @@ async def test_a_low_disk_of_the_engine_takes_the_oldest_ended_containers_first(
     assert _logs(agent) == set(ended)  # they are on another disk
 
 
-async def test_a_low_disk_of_the_state_directory_takes_the_oldest_logs_first(
+async def test_low_state_disk_removes_oldest_logs_first(
     agent: Agent,
     filling: Filling,
     monkeypatch: pytest.MonkeyPatch,
@@ -250,7 +250,7 @@ async def test_a_low_disk_of_the_state_directory_takes_the_oldest_logs_first(
     await agent.pass_over()
     with_container = await _ended(agent)
     filling.free["state"] = 2 * RESERVE - 1
-    with agent.records.kept(ended[0]):  # somebody reads it
+    with agent.records.kept(ended[0]):  # it is being read
         await agent.pass_over()
         assert _logs(agent) == {ended[0], ended[3], with_container}
     assert f"goes before its time, to make room session={ended[1]} part=log" in caplog.text
@@ -261,7 +261,7 @@ async def test_a_low_disk_of_the_state_directory_takes_the_oldest_logs_first(
     assert with_container not in _removed(agent)
 
 
-async def test_of_a_log_that_went_before_its_time_the_report_stays(
+async def test_report_remains_after_early_removal_of_the_log(
     agent: Agent, filling: Filling
 ) -> None:
     internal_id = await _ended(agent)
@@ -279,7 +279,7 @@ async def test_of_a_log_that_went_before_its_time_the_report_stays(
     assert agent.directories() == []
 
 
-async def test_a_reader_of_a_log_has_it_to_its_end(agent: Agent, filling: Filling) -> None:
+async def test_log_is_not_removed_while_it_is_read(agent: Agent, filling: Filling) -> None:
     internal_id = await _ended(agent, OUTPUT)
     await agent.clock.advance(4 * 3600)
     await agent.pass_over()
@@ -295,10 +295,10 @@ async def test_a_reader_of_a_log_has_it_to_its_end(agent: Agent, filling: Fillin
     assert _logs(agent) == set()
 
 
-async def test_a_log_without_room_is_given_that_of_older_ones(
+async def test_log_without_space_replaces_older_logs(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where no reserve is asked for: a log may be larger than that is."""
+    """Also without a reserve: a log may be larger than that."""
     disks = Disks(0, host.folder / "state")
     async with host(disks=disks) as agent:
         oldest = await _ended(agent)
@@ -317,7 +317,7 @@ async def test_a_log_without_room_is_given_that_of_older_ones(
         assert disks.warnings == ()
 
 
-async def test_a_log_that_nothing_can_make_room_for_is_a_warning(
+async def test_warns_of_a_log_that_cannot_be_given_space(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disks, room = Disks(0, host.folder / "state"), asyncio.Event()
@@ -339,7 +339,7 @@ async def test_a_log_that_nothing_can_make_room_for_is_a_warning(
         assert disks.warnings == ()
 
 
-async def test_a_disk_that_fails_otherwise_takes_nothing_from_others(
+async def test_other_disk_failures_evict_nothing(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     oldest = await _ended(agent)
@@ -353,10 +353,10 @@ async def test_a_disk_that_fails_otherwise_takes_nothing_from_others(
     assert _logs(agent) == {oldest}
 
 
-async def test_logs_that_found_no_room_try_again_one_at_a_time(
+async def test_logs_without_space_are_retried_one_at_a_time(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each takes room for twice what is kept of it: all together might never find enough."""
+    """Each needs twice its size, so all together might never fit."""
     at_work, most = 0, 0
     seal = logs.seal
 
@@ -382,13 +382,13 @@ async def test_logs_that_found_no_room_try_again_one_at_a_time(
     assert most == 1
 
 
-async def test_a_disk_that_cannot_be_seen_refuses_nothing(host: Host) -> None:
+async def test_unknown_disk_state_refuses_nothing(host: Host) -> None:
     disks = Disks(RESERVE, host.folder / "none")
     async with host(disks=disks) as agent:
         assert (await agent.sessions.start(an_id(), a_spec())).state is State.RUNNING
 
 
-def test_the_reserve_is_at_most_a_twentieth_of_a_disk(tmp_path: Path) -> None:
+def test_reserve_is_at_most_a_twentieth_of_a_disk(tmp_path: Path) -> None:
     disk = measured(tmp_path, 1 << 62)
     assert 0 < disk.reserve_bytes < 1 << 62
     assert measured(tmp_path, 5).reserve_bytes == 5
@@ -397,7 +397,7 @@ def test_the_reserve_is_at_most_a_twentieth_of_a_disk(tmp_path: Path) -> None:
 
 
 async def _ended(agent: Agent, output: bytes = b"") -> str:
-    """A session that ended a second after those before it."""
+    """A session that ended a second after the previous one."""
     session = await agent.sessions.start(an_id(), a_spec())
     agent.engine.write_log(f"tiltyard-{session.internal_id}", output)
     await agent.clock.advance(1)
@@ -414,7 +414,7 @@ async def _whole_log(agent: Agent, life: Life) -> bytes:
 def _full_while(
     monkeypatch: pytest.MonkeyPatch, full: Callable[[], bool], number: int = errno.ENOSPC
 ) -> None:
-    """Let writing logs fail while the condition holds."""
+    """Fail writes of logs while the condition holds."""
     finish = SealedLog.finish
 
     def finished(log: SealedLog) -> int:
@@ -426,7 +426,7 @@ def _full_while(
 
 
 def _logs(agent: Agent) -> set[str]:
-    """Sessions whose log the host says to have, and has."""
+    """Sessions with a sealed log."""
     said = {each.internal_id for each in agent.sessions.all() if each.log_sealed}
     there = {each for each in agent.directories() if agent.records.log_path(each).exists()}
     assert said <= there

@@ -1,4 +1,4 @@
-"""A host that is drained: what it takes, what its games read, and what it stops when."""
+"""Drained hosts: refused starts, session.json, and the deadline."""
 
 import asyncio
 import itertools
@@ -18,7 +18,7 @@ from tiltyard.contract import EndReason, State
 
 
 def _told(agent: Agent, session: Session) -> tuple[Any, Any]:
-    """What a game reads of the drain of its host."""
+    """The drain in session.json."""
     path = agent.records.public_dir(session.internal_id) / "session.json"
     found = json.loads(path.read_text())
     return found["draining"], found["drain_time"]
@@ -28,18 +28,18 @@ def _drained(agent: Agent) -> bool:
     return agent.reservations.drain.now.draining
 
 
-async def test_a_drained_host_takes_no_new_session_until_that_is_called_off(agent: Agent) -> None:
+async def test_drained_host_refuses_starts_until_the_drain_is_cancelled(agent: Agent) -> None:
     before = await agent.sessions.start(an_id(), a_spec())
     assert await agent.sessions.set_drain(DrainOrder(1, draining=True)) == (None, 1)
     with pytest.raises(DrainingError):
         await agent.sessions.start(an_id(), a_spec())
     again = await agent.sessions.start(before.internal_id, a_spec())
-    assert again.state is State.RUNNING  # a repeat joins what is there
+    assert again.state is State.RUNNING  # a repeated start joins
     await agent.sessions.set_drain(DrainOrder(2, draining=False))
     assert (await agent.sessions.start(an_id(), a_spec())).state is State.RUNNING
 
 
-async def test_games_are_told_in_their_file(agent: Agent) -> None:
+async def test_session_json_has_the_drain(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     assert _told(agent, session) == (False, None)
     end = agent.clock.time() + 600
@@ -51,7 +51,7 @@ async def test_games_are_told_in_their_file(agent: Agent) -> None:
 
 
 @pytest.mark.parametrize("step", ["start.reserved", "start.created", "start.saved"])
-async def test_a_game_that_starts_meanwhile_is_told_too(agent: Agent, step: str) -> None:
+async def test_session_json_of_a_starting_game_has_the_drain(agent: Agent, step: str) -> None:
     agent.steps.hold(step)
     starter = asyncio.create_task(agent.sessions.start(an_id(), a_spec()))
     await agent.steps.reached(step)
@@ -60,7 +60,7 @@ async def test_a_game_that_starts_meanwhile_is_told_too(agent: Agent, step: str)
     assert _told(agent, await starter) == (True, None)
 
 
-async def test_what_is_left_after_the_deadline_is_stopped(agent: Agent) -> None:
+async def test_sessions_are_stopped_at_the_deadline(agent: Agent) -> None:
     restarted = await agent.sessions.start(an_id(), a_spec(restart=True))
     session = await agent.sessions.start(an_id(), a_spec())
     await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=60))
@@ -76,9 +76,7 @@ async def test_what_is_left_after_the_deadline_is_stopped(agent: Agent) -> None:
             )
 
 
-async def test_the_deadline_passes_while_the_agent_is_away_and_the_wall_clock_jumps(
-    host: Host,
-) -> None:
+async def test_deadline_passes_while_the_agent_is_down_and_the_clock_jumps(host: Host) -> None:
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec())
         await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=60))
@@ -98,16 +96,14 @@ async def test_the_deadline_passes_while_the_agent_is_away_and_the_wall_clock_ju
         assert life.session.end_reason is EndReason.DRAIN
 
 
-async def test_a_session_that_turns_up_after_the_deadline_is_stopped_too(host: Host) -> None:
+async def test_session_found_after_the_deadline_is_stopped(host: Host) -> None:
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec())
         await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=60))
         await agent.lose_record(session.internal_id)
     await host.clock.advance(61)
     async with host(reconcile=False) as agent, agent.timed():
-        await host.clock.advance(
-            1
-        )  # the deadline has passed before anything is known of the session
+        await host.clock.advance(1)  # the deadline passes before the session is known
         await agent.pass_over()
         assert agent.now(session.internal_id).state is State.RUNNING
         await host.clock.advance(10)
@@ -115,11 +111,11 @@ async def test_a_session_that_turns_up_after_the_deadline_is_stopped_too(host: H
         assert life.session.end_reason is EndReason.DRAIN
 
 
-async def test_it_says_when_the_host_is_empty_at_the_latest(agent: Agent) -> None:
+async def test_returns_the_time_by_which_the_host_is_empty(agent: Agent) -> None:
     revisions = itertools.count(1)
 
     async def drained(deadline: float | None = None) -> tuple[float | None, int]:
-        """How many seconds from now the host is empty, and its sessions."""
+        """Seconds until the host is empty, and its number of sessions."""
         set_drain, now = agent.sessions.set_drain, agent.clock.time()
         empty, live = await set_drain(
             DrainOrder(next(revisions), draining=True, remaining=deadline)
@@ -144,7 +140,7 @@ async def test_it_says_when_the_host_is_empty_at_the_latest(agent: Agent) -> Non
     assert await drained() == (600.0, 2)
 
 
-async def test_an_order_that_was_overtaken_is_refused_also_after_a_restart(host: Host) -> None:
+async def test_stale_order_is_rejected_also_after_a_restart(host: Host) -> None:
     async with host() as agent:
         await agent.sessions.set_drain(DrainOrder(7, draining=True))
     async with host() as agent:
@@ -152,7 +148,7 @@ async def test_an_order_that_was_overtaken_is_refused_also_after_a_restart(host:
             await agent.sessions.set_drain(DrainOrder(6, draining=False))
         await agent.sessions.set_drain(DrainOrder(7, draining=False))  # a repeat
         assert _drained(agent)
-        # Somebody on the host has the last word until the control plane has a new one.
+        # An operator's order holds until the control plane's next one.
         await agent.sessions.set_drain(DrainOrder(0, draining=False))
         assert not _drained(agent)
         await agent.sessions.set_drain(DrainOrder(7, draining=True))
@@ -161,7 +157,7 @@ async def test_an_order_that_was_overtaken_is_refused_also_after_a_restart(host:
         assert _drained(agent)
 
 
-async def test_what_cannot_be_read_drains_nothing(host: Host) -> None:
+async def test_unreadable_order_drains_nothing(host: Host) -> None:
     async with host() as agent:
         await agent.sessions.set_drain(DrainOrder(1, draining=True))
     (host.folder / "state" / "drain.json").write_text("{")
@@ -170,7 +166,7 @@ async def test_what_cannot_be_read_drains_nothing(host: Host) -> None:
         await agent.sessions.start(an_id(), a_spec())
 
 
-async def test_orders_at_one_time_leave_memory_and_disk_alike(host: Host) -> None:
+async def test_concurrent_orders_leave_memory_and_disk_equal(host: Host) -> None:
     for first in range(1, 40, 2):
         async with host() as agent:
             orders = [
@@ -183,7 +179,7 @@ async def test_orders_at_one_time_leave_memory_and_disk_alike(host: Host) -> Non
             assert await agent.records.load_drain() == now
 
 
-async def test_a_caller_that_goes_away_leaves_no_order_half_done(agent: Agent) -> None:
+async def test_order_completes_after_the_caller_disconnects(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     order = asyncio.create_task(
         agent.sessions.set_drain(DrainOrder(1, draining=True)), name="order"
@@ -199,7 +195,7 @@ HOUR = 3600
 
 
 @pytest.mark.parametrize("skew", [-3 * HOUR, 3 * HOUR])
-async def test_after_a_reboot_the_later_of_both_clocks_counts(host: Host, skew: int) -> None:
+async def test_later_of_both_clocks_counts_after_a_reboot(host: Host, skew: int) -> None:
     async with host() as agent:
         ordered_time = host.clock.time() + 2 * HOUR - skew
         await agent.sessions.set_drain(DrainOrder(1, True, 2 * HOUR, ordered_time))
@@ -218,7 +214,7 @@ async def test_after_a_reboot_the_later_of_both_clocks_counts(host: Host, skew: 
         ("deadline_time", 2**62),
     ],
 )
-def test_refuses_a_deadline_that_no_clock_has(field: str, seconds: int) -> None:
+def test_rejects_deadline_out_of_range(field: str, seconds: int) -> None:
     request = pb.SetDrainRequest(revision=1, draining=True)
     request.remaining.FromSeconds(HOUR)
     getattr(request, field).seconds = seconds

@@ -1,4 +1,4 @@
-"""Stops, ends and restarts, also where the engine, the process or the log does not play along."""
+"""Stops, ends and restarts, also with failing engine, process or log."""
 
 import asyncio
 
@@ -35,7 +35,7 @@ from tiltyard.contract import EndReason, State
 from tiltyard.runtime.back_off import RETRY_FIRST_SECONDS
 
 
-async def test_a_discarded_session_leaves_nothing_and_cannot_start_again(agent: Agent) -> None:
+async def test_discarded_session_leaves_nothing_and_cannot_restart(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     ended = await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
     assert ended.state is State.EXITED
@@ -60,7 +60,7 @@ async def test_a_game_that_ignores_sigterm_is_killed_after_the_grace_period(agen
 REFUSALS = [PortTakenError("udp", 20000), EngineError("start", "it is told so")]
 
 
-async def test_a_restart_that_the_engine_goes_on_refusing_ends_dead(agent: Agent) -> None:
+async def test_session_is_dead_after_repeatedly_refused_restarts(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     life = agent.sessions.life(session.internal_id)
     for _ in range(restarts.TRIES):
@@ -77,12 +77,12 @@ async def test_a_restart_that_the_engine_goes_on_refusing_ends_dead(agent: Agent
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=["port", "engine"])
-async def test_a_restart_that_the_engine_refuses_for_a_while_succeeds_then(
+async def test_restart_succeeds_after_temporary_refusals(
     agent: Agent, refusal: AgentError
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     life, name = agent.sessions.life(session.internal_id), f"tiltyard-{session.internal_id}"
-    for round_number in (1, 2):  # what was refused before a success does not count
+    for round_number in (1, 2):  # a success resets the count
         for _ in range(restarts.TRIES - 1):
             agent.engine.fail_next("start", refusal)
         agent.engine.end(name, 1)
@@ -94,7 +94,7 @@ async def test_a_restart_that_the_engine_refuses_for_a_while_succeeds_then(
 
 
 @pytest.mark.parametrize("refused", [False, True])
-async def test_a_stop_while_a_restart_waits_is_final(agent: Agent, *, refused: bool) -> None:
+async def test_stop_during_restart_delay_is_final(agent: Agent, *, refused: bool) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     life = agent.sessions.life(session.internal_id)
     if refused:
@@ -106,7 +106,7 @@ async def test_a_stop_while_a_restart_waits_is_final(agent: Agent, *, refused: b
     assert (ended.state, ended.end_reason) == (State.EXITED, EndReason.STOPPED)
 
 
-async def test_a_restart_of_an_image_that_cannot_run_is_not_tried_again(agent: Agent) -> None:
+async def test_restart_of_an_unrunnable_image_is_not_retried(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     life = agent.sessions.life(session.internal_id)
     agent.engine.fail_next("start", ImageCannotRunError("it is told so"))
@@ -116,7 +116,7 @@ async def test_a_restart_of_an_image_that_cannot_run_is_not_tried_again(agent: A
     await life.wait_for(lambda now: now.state is State.DEAD)
 
 
-async def test_an_end_that_cannot_be_waited_for_is_no_end(
+async def test_failed_wait_for_the_process_is_not_its_end(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
@@ -139,7 +139,7 @@ async def test_an_end_that_cannot_be_waited_for_is_no_end(
 
 
 @pytest.mark.parametrize("lost", ["start", "inspect"])
-async def test_a_stop_after_a_restart_of_unknown_outcome_ends_the_game(
+async def test_stop_ends_the_game_after_a_restart_of_unknown_outcome(
     agent: Agent, lost: str
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
@@ -160,7 +160,7 @@ async def test_a_stop_after_a_restart_of_unknown_outcome_ends_the_game(
     assert agent.nothing_is_held()
 
 
-async def test_a_stop_of_an_unknown_id_refuses_its_late_start_for_an_hour(host: Host) -> None:
+async def test_stop_of_an_unknown_id_rejects_its_start_for_an_hour(host: Host) -> None:
     internal_id = an_id()
     async with host() as agent:
         with pytest.raises(SessionNotFoundError):
@@ -174,7 +174,7 @@ async def test_a_stop_of_an_unknown_id_refuses_its_late_start_for_an_hour(host: 
         assert (await agent.sessions.start(internal_id, a_spec())).state is State.RUNNING
 
 
-async def test_an_ended_container_and_later_the_session_itself_are_forgotten(agent: Agent) -> None:
+async def test_ended_container_and_later_its_session_are_removed(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     await until_sealed(agent, session.internal_id)
@@ -189,9 +189,7 @@ async def test_an_ended_container_and_later_the_session_itself_are_forgotten(age
     await assert_nothing_is_left(agent)
 
 
-async def test_a_due_lifetime_ends_the_process_while_the_engine_does_not_answer(
-    agent: Agent,
-) -> None:
+async def test_ttl_ends_the_process_while_the_engine_is_unavailable(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec(ttl=60))
     assert session.process is not None
     agent.engine.unavailable = True
@@ -254,7 +252,7 @@ async def test_f09_of_another_boot_no_process_is_touched_before_the_engine_tells
         await assert_survived(agent)
 
 
-async def test_a_kill_that_cannot_be_sent_proves_nothing(
+async def test_unsent_sigkill_does_not_count(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
@@ -274,7 +272,7 @@ async def test_a_kill_that_cannot_be_sent_proves_nothing(
     assert (await stop).exit_code == 137
 
 
-async def test_what_a_process_that_cannot_be_killed_uses_stays_held(host: Host) -> None:
+async def test_unkillable_process_keeps_its_reservation(host: Host) -> None:
     internal_id = an_id()
     name = f"tiltyard-{internal_id}"
     async with host() as agent:
@@ -303,7 +301,7 @@ async def test_what_a_process_that_cannot_be_killed_uses_stays_held(host: Host) 
         await until_sealed(agent, internal_id)
 
 
-async def test_a_log_that_cannot_be_read_to_its_end_is_kept_as_far_as_it_can(agent: Agent) -> None:
+async def test_unreadable_rest_of_a_log_is_lost(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     name = f"tiltyard-{session.internal_id}"
     agent.engine.write_log(name, b"one\ntwo\nthree\n")
@@ -318,7 +316,7 @@ async def test_a_log_that_cannot_be_read_to_its_end_is_kept_as_far_as_it_can(age
     assert sealed == b"one\ntwo\n" + UNREADABLE % str(broken).encode()
 
 
-async def test_a_log_that_fails_once_within_is_sealed_whole(agent: Agent) -> None:
+async def test_log_is_sealed_whole_after_one_read_error(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     name = f"tiltyard-{session.internal_id}"
     agent.engine.write_log(name, b"one\ntwo\n")
@@ -329,9 +327,7 @@ async def test_a_log_that_fails_once_within_is_sealed_whole(agent: Agent) -> Non
     assert agent.records.log_path(session.internal_id).read_bytes() == b"one\ntwo\n"
 
 
-async def test_a_log_that_cannot_be_opened_does_not_keep_its_container_for_ever(
-    agent: Agent,
-) -> None:
+async def test_container_with_an_unreadable_log_is_removed(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     for _ in range(SEAL_TRIES + 1):
         agent.engine.fail_next("logs", EngineError("logs", "failed to get its reader"))
@@ -342,7 +338,7 @@ async def test_a_log_that_cannot_be_opened_does_not_keep_its_container_for_ever(
     assert sealed == UNREADABLE % b"cannot logs: failed to get its reader"
 
 
-async def test_a_discard_goes_on_when_nobody_waits_any_more(agent: Agent) -> None:
+async def test_discard_completes_after_the_caller_disconnects(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     agent.engine.hold("remove")
     asked = asyncio.create_task(
@@ -357,9 +353,7 @@ async def test_a_discard_goes_on_when_nobody_waits_any_more(agent: Agent) -> Non
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
 
 
-async def test_a_container_whose_start_is_unknown_keeps_its_ports_until_it_is_removed(
-    agent: Agent,
-) -> None:
+async def test_ports_of_an_unknown_start_are_held_until_its_removal(agent: Agent) -> None:
     agent.engine.answer_lost_next("start")
     agent.engine.fail_next("inspect", EngineUnavailableError("gone"))
     agent.engine.fail_next("remove", EngineUnavailableError("gone"))

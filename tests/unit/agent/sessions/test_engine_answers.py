@@ -1,4 +1,4 @@
-"""Answers of the engine that are lost, and answers that nobody expected: what comes of them."""
+"""Lost and unexpected responses of the engine."""
 
 import asyncio
 import gc
@@ -21,29 +21,29 @@ from tiltyard.contract import EndReason, Resources, State
 
 
 def _made(engine: FakeEngine, call: str) -> int:
-    """How often the engine was asked for something."""
+    """The number of calls of this name."""
     return sum(name == call for name, _ in engine.calls)
 
 
 def _named(session: Session) -> tuple[object, ...]:
-    """What of a session stays as it is while its task goes on."""
+    """The fields of a session that its task does not change."""
     return session.internal_id, session.state, session.ports, session.container
 
 
 async def _assert_alone(agent: Agent, session: Session) -> None:
-    """One container runs, and what is held, published and told are the ports of this session."""
+    """One container runs, and only this session's ports are held and published."""
     [container] = await agent.engine.list(agent.runtime.settings.agent_id)
     assert container.process is not None
     assert container.container == session.container
     assert container.name == container_name(session.internal_id)
-    assert [_named(told) for told in agent.sessions.all()] == [_named(session)]
+    assert [_named(each) for each in agent.sessions.all()] == [_named(session)]
     assert set(agent.engine.published) == {(p.protocol.value, p.host) for p in session.ports}
     pool = agent.reservations.ports
     for port in session.ports:
         assert pool.free(port.protocol) == pool.last - pool.first
 
 
-# -- F14: the deed is done, the answer lost -----------------------------------------------------
+# -- F14: the call took place, its response is lost ---------------------------------------------
 
 
 @pytest.mark.parametrize("call", ["create", "start"])
@@ -64,7 +64,7 @@ async def test_f14_a_start_whose_answer_is_lost_is_read_again_and_goes_on(
 async def test_f14_a_create_that_took_place_after_it_was_read_again_leaves_nothing(
     agent: Agent,
 ) -> None:
-    """The engine still carries out what nobody waits for any more."""
+    """The engine completes the call after its timeout."""
     internal_id = an_id()
     agent.engine.fail_next("create", EngineTimeoutError("create"))
     with pytest.raises(EngineTimeoutError):
@@ -80,7 +80,7 @@ async def test_f14_a_create_that_took_place_after_it_was_read_again_leaves_nothi
 async def test_f14_an_agent_killed_over_a_lost_answer_leaves_one_container_or_none(
     host: Host, call: str
 ) -> None:
-    """A container that runs is adopted by its label, one that never did is removed."""
+    """A running container is adopted by its label, another is removed."""
     internal_id = an_id()
     async with host() as agent:
         host.engine.answer_lost_next(call)
@@ -140,7 +140,7 @@ async def test_f14_an_undoing_whose_answer_is_lost_gives_everything_back(agent: 
     agent.engine.answer_lost_next("remove")
     with pytest.raises(EngineError):
         await agent.sessions.start(an_id(), a_spec())
-    assert not agent.nothing_is_held()  # whether the container is gone is not known yet
+    assert not agent.nothing_is_held()  # the container may still exist
     await agent.clock.advance(31)
     await assert_nothing_is_left(agent)
 
@@ -149,7 +149,7 @@ async def test_f14_an_undoing_whose_answer_is_lost_gives_everything_back(agent: 
 
 
 async def _create_behind_its_back(agent: Agent, internal_id: str) -> str:
-    """Have the engine carry out an earlier create of this id."""
+    """Let the engine complete an earlier create of this id."""
     spec = a_spec()
     return await agent.engine.create(
         ContainerSpec(
@@ -170,7 +170,7 @@ async def _create_behind_its_back(agent: Agent, internal_id: str) -> str:
 
 
 async def test_f15_what_has_the_name_of_a_start_makes_way_for_it(agent: Agent) -> None:
-    """Only an earlier attempt with the same id can have it: its ports and label are outdated."""
+    """It can only be an earlier attempt's, whose ports and label are outdated."""
     internal_id = an_id()
     left = await _create_behind_its_back(agent, internal_id)
     session = await agent.sessions.start(internal_id, a_spec())
@@ -191,7 +191,7 @@ async def test_f15_a_name_that_stays_taken_is_a_refusal_that_leaves_nothing(agen
 async def test_f15_an_image_that_vanishes_before_the_create_is_refused_told_and_pulled_once(
     agent: Agent,
 ) -> None:
-    """The control plane tries another host, and has this one pull when it tells of the loss."""
+    """The control plane tries another host, and this one pulls after it reports the loss."""
     internal_id = an_id()
     agent.steps.hold("start.recorded")
     start = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
@@ -214,7 +214,7 @@ async def test_f15_an_image_that_vanishes_before_the_create_is_refused_told_and_
 async def test_f15_a_pull_does_not_believe_that_a_lost_image_is_there(agent: Agent) -> None:
     agent.engine.lose_image(IMAGE)
     agent.engine.registry.add(IMAGE)
-    assert IMAGE in agent.images.here  # no pass has been made since
+    assert IMAGE in agent.images.here  # no pass since
     await _pull(agent)
     await agent.sessions.start(an_id(), a_spec())
 
@@ -230,10 +230,10 @@ async def _pull(agent: Agent) -> None:
 async def test_f12_five_hundred_lost_events_are_made_up_for_by_one_pass(
     agent: Agent, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What the ring of the engine has dropped, the list has."""
+    """The list has what the engine's ring buffer has dropped."""
     caplog.set_level(logging.ERROR)
     gc.collect()
-    caplog.clear()  # of what earlier tests left
+    caplog.clear()  # of earlier tests
     sessions = [await agent.sessions.start(an_id(), a_spec(ports=())) for _ in range(100)]
     for session in sessions:
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED)

@@ -1,4 +1,4 @@
-"""What the agent logs: of sessions and their requests, and not too much of it."""
+"""The agent's log: request context and volume."""
 
 import asyncio
 import logging
@@ -16,10 +16,10 @@ from tiltyard.runtime.logging.events import Event, bind
 from tiltyard.runtime.logging.output import Limit
 
 
-async def test_an_engine_that_is_down_fills_no_log(
+async def test_unavailable_engine_does_not_flood_the_log(
     host: Host, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With sessions that end meanwhile, and whatever the agent does about it."""
+    """Also while sessions end."""
     limit = Limit(monotonic=host.clock.monotonic)
     passed: list[str] = []
     keep = logging.Handler()
@@ -41,7 +41,7 @@ async def test_an_engine_that_is_down_fills_no_log(
     assert len(passed) < 35, Counter(each.split(" session=")[0] for each in passed)
 
 
-async def test_a_session_s_lines_name_the_request_while_it_starts_and_never_after(
+async def test_only_log_lines_of_a_start_have_its_request(
     host: Host, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -65,6 +65,6 @@ async def test_a_session_s_lines_name_the_request_while_it_starts_and_never_afte
 
 
 def fields(record: logging.LogRecord) -> dict[str, Any]:
-    """The attributes of an event of our containers."""
+    """The fields of an event."""
     assert isinstance(record.msg, Event)
     return record.msg

@@ -1,4 +1,4 @@
-"""Start, stop and end of sessions on a host whose engine and clock are in memory."""
+"""Start, stop and end of sessions, with in-memory engine and clock."""
 
 import asyncio
 import dataclasses
@@ -29,7 +29,7 @@ from tiltyard.contract import EndReason, PortRequest, Protocol, Resources, Sessi
 UUID = "01234567-89ab-4def-8123-456789abcdef"
 
 
-async def test_a_started_session_runs_and_is_recorded(agent: Agent) -> None:
+async def test_started_session_runs_and_is_recorded(agent: Agent) -> None:
     internal_id = an_id()
     session = await agent.sessions.start(internal_id, a_spec())
     assert session.state is State.RUNNING
@@ -46,7 +46,7 @@ async def test_a_started_session_runs_and_is_recorded(agent: Agent) -> None:
     assert agent.reservations.capacity.reserved == a_spec().reservation
 
 
-async def test_a_repeat_joins_and_another_spec_is_refused(agent: Agent) -> None:
+async def test_repeated_start_joins_and_another_spec_is_refused(agent: Agent) -> None:
     internal_id = an_id()
     agent.steps.hold("start.created")
     first = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
@@ -61,7 +61,7 @@ async def test_a_repeat_joins_and_another_spec_is_refused(agent: Agent) -> None:
 
 
 @pytest.mark.parametrize("step", START_STEPS)
-async def test_a_cancelled_wait_at_any_step_leaves_no_orphan(agent: Agent, step: str) -> None:
+async def test_start_cancelled_at_any_step_leaves_no_orphan(agent: Agent, step: str) -> None:
     internal_id = an_id()
     agent.steps.hold(step)
     caller = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
@@ -76,7 +76,7 @@ async def test_a_cancelled_wait_at_any_step_leaves_no_orphan(agent: Agent, step:
 
 
 @pytest.mark.parametrize("step", START_STEPS)
-async def test_a_stop_at_any_step_of_a_start_undoes_it(agent: Agent, step: str) -> None:
+async def test_stop_at_any_step_of_a_start_undoes_it(agent: Agent, step: str) -> None:
     internal_id = an_id()
     agent.steps.hold(step)
     starter = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
@@ -105,23 +105,23 @@ async def test_a_stop_at_any_step_of_a_start_undoes_it(agent: Agent, step: str) 
     ],
     ids=lambda error: type(error).__name__,
 )
-async def test_whatever_the_engine_refuses_nothing_is_left(
+async def test_start_refused_by_the_engine_leaves_nothing(
     agent: Agent, call: str, error: AgentError
 ) -> None:
-    if call == "inspect":  # it is looked at when it is not known to have started
+    if call == "inspect":  # called when the outcome of the start is unknown
         agent.engine.answer_lost_next("start")
     agent.engine.fail_next(call, error)
     with pytest.raises(type(error)):
         await agent.sessions.start(an_id(), a_spec())
     if isinstance(error, EngineUnavailableError) and call != "create":
-        # What it had made may still be there: the next passes find and remove it.
+        # A created container may remain: a later pass removes it.
         await agent.pass_over()
         await agent.clock.advance(61)
         await agent.pass_over()
     await assert_nothing_is_left(agent)
 
 
-async def test_undoing_goes_on_when_the_engine_cannot_help_at_once(agent: Agent) -> None:
+async def test_undo_is_retried_until_the_engine_answers(agent: Agent) -> None:
     agent.engine.fail_next("start", EngineTimeoutError("start"))
     agent.engine.fail_next("inspect", EngineTimeoutError("inspect"))
     agent.engine.fail_next("remove", EngineTimeoutError("remove"))
@@ -135,9 +135,7 @@ async def test_undoing_goes_on_when_the_engine_cannot_help_at_once(agent: Agent)
 
 
 @pytest.mark.parametrize("pinned", [0, 20001])
-async def test_ports_that_others_use_are_refused_with_nothing_left(
-    host: Host, pinned: int
-) -> None:
+async def test_ports_in_use_are_refused_with_nothing_left(host: Host, pinned: int) -> None:
     for port in range(20000, 20003):
         host.engine.occupy("udp", port)
     request = PortRequest(7777, Protocol.UDP, pinned=pinned)
@@ -159,14 +157,14 @@ async def test_admission_is_atomic_under_fifty_callers(host: Host) -> None:
 
 
 def _expanding(variables: int, references: int) -> SessionSpec:
-    """Give a spec whose variables name the session's id, which has 1024 bytes, so often."""
+    """A spec whose variables contain this many references to the 1024-byte session id."""
     identity = dataclasses.replace(a_spec().identity, session_id="\U0001f3ae" * 256)
     value = "$TILTYARD_SESSION_ID" * references
     return a_spec(identity=identity, env={f"V{number}": value for number in range(variables)})
 
 
 @pytest.mark.parametrize(("variables", "references"), [(1, 128), (9, 120)])
-async def test_an_environment_that_expands_too_far_is_refused(
+async def test_rejects_environment_too_large_when_expanded(
     agent: Agent, variables: int, references: int
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=r"^cannot accept env: "):
@@ -177,14 +175,14 @@ async def test_an_environment_that_expands_too_far_is_refused(
 @pytest.mark.parametrize(
     "internal_id", ["", "x", "../../etc", UUID.upper(), UUID + "\n", UUID + "/.."]
 )
-async def test_only_a_lower_case_uuid_names_a_session(agent: Agent, internal_id: str) -> None:
+async def test_internal_id_must_be_a_lower_case_uuid(agent: Agent, internal_id: str) -> None:
     with pytest.raises(InvalidArgumentError):
         await agent.sessions.start(internal_id, a_spec())
     with pytest.raises(InvalidArgumentError):
         await agent.sessions.stop(internal_id, EndReason.STOPPED)
 
 
-async def test_nothing_starts_before_records_and_engine_were_compared(host: Host) -> None:
+async def test_nothing_starts_before_reconciliation(host: Host) -> None:
     async with host(reconcile=False) as agent:
         with pytest.raises(NotReconciledError):
             await agent.sessions.start(an_id(), a_spec())
@@ -196,7 +194,7 @@ ONE = a_spec(
 )
 
 
-async def test_each_session_has_a_device_of_its_own_also_after_a_restart(host: Host) -> None:
+async def test_sessions_share_no_gpu_also_after_a_restart(host: Host) -> None:
     async with host(gpus=GPUS) as agent:
         sessions = [await agent.sessions.start(an_id(), ONE) for _ in GPUS]
         assert [each.gpu_ids for each in sessions] == [("GPU-1",), ("GPU-2",)]

@@ -1,4 +1,4 @@
-"""When sessions end by their lifetimes, whatever the wall clock does, and what ends wait for."""
+"""TTLs of sessions regardless of the wall clock, and the order of their ends."""
 
 import asyncio
 import contextlib
@@ -19,9 +19,7 @@ from tiltyard.contract import EndReason, State
 HOUR = 3600
 
 
-async def test_a_short_lifetime_is_kept_that_began_while_the_next_one_was_far_away(
-    agent: Agent,
-) -> None:
+async def test_short_ttl_set_while_waiting_for_a_long_one_is_kept(agent: Agent) -> None:
     async with agent.timed():
         await agent.sessions.start(an_id(), a_spec(ttl=10.0 * HOUR))
         await agent.clock.advance(60)  # the keeper sleeps
@@ -31,12 +29,10 @@ async def test_a_short_lifetime_is_kept_that_began_while_the_next_one_was_far_aw
 
 
 @pytest.mark.parametrize("jump", [-HOUR, HOUR])
-async def test_an_end_is_confirmed_for_as_long_whatever_the_wall_clock_does(
-    agent: Agent, jump: int
-) -> None:
+async def test_confirmation_of_an_end_ignores_the_wall_clock(agent: Agent, jump: int) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     life = agent.sessions.life(session.internal_id)
-    agent.engine.lose_process(session.container)  # the engine calls it running
+    agent.engine.lose_process(session.container)  # the engine reports it as running
     await agent.clock.advance(CONFIRM_SECONDS / 2)
     agent.clock.jump(jump)
     await agent.clock.advance(CONFIRM_SECONDS / 2 - 2)
@@ -45,10 +41,10 @@ async def test_an_end_is_confirmed_for_as_long_whatever_the_wall_clock_does(
     assert life.session.state is State.DEAD
 
 
-async def test_a_port_is_taken_again_only_after_the_end_is_recorded(
+async def test_port_is_released_after_the_end_is_recorded(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An agent killed in between would give the port to two sessions."""
+    """Otherwise an agent killed in between would give the port to two sessions."""
     arrived, recorded, save = asyncio.Event(), asyncio.Event(), Records.save
 
     async def held(records: Records, session: Session) -> None:
@@ -71,12 +67,12 @@ async def test_a_port_is_taken_again_only_after_the_end_is_recorded(
 
 LIFETIME, DAY = 120, 86_400
 UP = HELD_SECONDS - 30
-"""Seconds for which the machine has run when the agent is back: time passes second by second."""
+"""Seconds since boot when the agent is back."""
 
 
 @pytest.fixture(params=[EndReason.TTL, EndReason.DRAIN], ids=str)
 async def left(request: pytest.FixtureRequest, host: Host) -> tuple[str, EndReason]:
-    """A session that has LIFETIME left when its machine restarts, and what is to end it then."""
+    """A session with LIFETIME left at a reboot, and its expected end reason."""
     reason: EndReason = request.param
     ttl = LIFETIME if reason is EndReason.TTL else None
     async with host() as agent:
@@ -90,7 +86,7 @@ async def left(request: pytest.FixtureRequest, host: Host) -> tuple[str, EndReas
 
 @contextlib.asynccontextmanager
 async def _back_while_held(host: Host) -> AsyncIterator[Agent]:
-    """Have a clock that is a day ahead and not synchronised, a second before that counts."""
+    """An agent with an unsynchronised clock a day ahead, a second before that counts."""
     host.clock.synchronised = False
     host.clock.jump(DAY)
     async with host() as agent, agent.timed():
@@ -98,9 +94,7 @@ async def _back_while_held(host: Host) -> AsyncIterator[Agent]:
         yield agent
 
 
-async def test_a_lifetime_waits_until_the_clock_is_synchronised(
-    host: Host, left: tuple[str, EndReason]
-) -> None:
+async def test_ttl_waits_for_a_synchronised_clock(host: Host, left: tuple[str, EndReason]) -> None:
     internal_id, reason = left
     async with _back_while_held(host) as agent:
         life = agent.sessions.life(internal_id)
@@ -116,9 +110,7 @@ async def test_a_lifetime_waits_until_the_clock_is_synchronised(
         assert life.session.stop_reason is reason
 
 
-async def test_a_lifetime_waits_ten_minutes_at_most(
-    host: Host, left: tuple[str, EndReason]
-) -> None:
+async def test_ttl_waits_ten_minutes_at_most(host: Host, left: tuple[str, EndReason]) -> None:
     internal_id, reason = left
     async with _back_while_held(host) as agent:
         life = agent.sessions.life(internal_id)
@@ -127,7 +119,7 @@ async def test_a_lifetime_waits_ten_minutes_at_most(
         assert life.session.stop_reason is reason
 
 
-async def test_a_lifetime_follows_the_clock_when_it_is_set(
+async def test_ttl_follows_the_clock_when_it_is_set(
     host: Host, left: tuple[str, EndReason]
 ) -> None:
     internal_id, reason = left
@@ -141,7 +133,7 @@ async def test_a_lifetime_follows_the_clock_when_it_is_set(
         assert life.session.stop_reason is reason
 
 
-async def test_a_lifetime_of_this_boot_does_not_wait(host: Host) -> None:
+async def test_ttl_of_this_boot_does_not_wait(host: Host) -> None:
     host.clock.reboot()
     host.clock.synchronised = False
     async with host() as agent, agent.timed():

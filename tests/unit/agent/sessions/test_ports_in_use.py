@@ -1,4 +1,4 @@
-"""Ports as sessions get them: skipped, reused, routed again (F19 to F23)."""
+"""Ports of sessions: skipped, reused, flushed (F19 to F23)."""
 
 import asyncio
 import itertools
@@ -41,7 +41,7 @@ def name_of(session: Session) -> str:
     return f"tiltyard-{session.internal_id}"
 
 
-# -- F19, F20: who gets a port -----------------------------------------------------------------
+# -- F19, F20: allocation ----------------------------------------------------------------------
 
 
 async def test_f19_a_port_of_the_host_is_passed_over_before_the_engine_is_asked(
@@ -90,8 +90,8 @@ async def test_f20_no_port_left_leaves_nothing_and_passes(host: Host, by: str) -
         assert (await play(agent)).ports[0].host == 20001
 
 
-async def test_the_queue_of_ports_is_the_same_after_a_restart(host: Host) -> None:
-    """What ended last is used again last, whenever it began."""
+async def test_order_of_free_ports_survives_a_restart(host: Host) -> None:
+    """Ports of sessions that ended last are reused last."""
     async with host(ports=(20000, 20004)) as agent:
         sessions = [await play(agent) for _ in range(4)]
         for ended in (2, 0, 1):
@@ -104,14 +104,14 @@ async def test_the_queue_of_ports_is_the_same_after_a_restart(host: Host) -> Non
             await play(agent)
 
 
-# -- F21: flows are forgotten whenever the engine has published ports --------------------------
+# -- F21: flows are flushed whenever the engine has published ports ----------------------------
 
 
 @pytest.mark.parametrize("mode", NetworkMode)
 async def test_f21_a_session_is_told_once_the_flows_to_its_ports_are_forgotten(
     agent: Agent, mode: NetworkMode
 ) -> None:
-    """In the host's network, too: a flow may still lead to the container that had the port."""
+    """Also in the host's network: a flow may still lead to the port's previous container."""
     agent.steps.hold("flows")
     start = asyncio.create_task(agent.sessions.start(an_id(), a_spec(network_mode=mode)))
     await agent.steps.reached("flows")
@@ -164,7 +164,7 @@ async def test_f21_what_a_killed_agent_left_to_do_is_done_by_the_next(
         assert agent.flows_forgotten == [life.session.ports]
 
 
-async def test_adoption_leaves_the_flows_of_players_alone(host: Host) -> None:
+async def test_adoption_flushes_no_flows_of_players(host: Host) -> None:
     async with host() as agent:
         session = await play(agent)
     async with host() as agent:
@@ -195,11 +195,11 @@ async def test_f21_a_container_that_somebody_restarted_has_them_forgotten(
         await until(lambda: agent.flows_forgotten == [session.ports])
 
 
-# -- F23: a firewall in others' hands ----------------------------------------------------------
+# -- F23: other programs hold the firewall -----------------------------------------------------
 
 
 @pytest.mark.parametrize("text", [FIREWALL, LOCKED])
-def test_a_failure_of_the_firewall_is_told_from_others(text: str) -> None:
+def test_recognises_firewall_failures(text: str) -> None:
     error = error_of_answer(Call("start", container="x", changes=True), 500, text)
     assert type(error) is FirewallFailedError
     assert error.reason.name == "ENGINE_ERROR"

@@ -1,4 +1,4 @@
-"""When a session counts as ready, on an engine in memory."""
+"""Readiness of sessions, on an in-memory engine."""
 
 from collections.abc import Callable
 from unittest import mock
@@ -37,7 +37,7 @@ def is_ready(session: Session) -> bool:
     return session.ready_time is not None
 
 
-async def test_it_is_ready_once_its_ports_are_bound(host: Host) -> None:
+async def test_session_is_ready_once_its_ports_are_bound(host: Host) -> None:
     async with host() as agent:
         internal_id = await started(agent)
         await host.clock.advance(100)
@@ -55,8 +55,8 @@ async def test_it_is_ready_once_its_ports_are_bound(host: Host) -> None:
         assert agent.now(internal_id) == told
 
 
-async def test_what_binds_soon_is_seen_soon(host: Host) -> None:
-    """Within a tenth of the time that it took."""
+async def test_early_binds_are_noticed_early(host: Host) -> None:
+    """Within a tenth of the time since the start."""
     async with host() as agent:
         for seconds in (0.05, 1.0, 10.0):
             internal_id = await started(agent)
@@ -69,14 +69,14 @@ async def test_what_binds_soon_is_seen_soon(host: Host) -> None:
             assert 0 <= session.ready_time - before <= 0.1 * seconds + 0.01
 
 
-async def test_a_session_without_ports_is_ready_when_it_runs(host: Host) -> None:
+async def test_session_without_ports_is_ready_when_it_runs(host: Host) -> None:
     async with host() as agent:
         internal_id = await started(agent, ports=())
         session = await becomes(agent, internal_id, is_ready)
         assert session.ready_time == session.start_time
 
 
-async def test_it_may_end_or_be_stopped_before(host: Host) -> None:
+async def test_session_may_end_or_stop_before_it_is_ready(host: Host) -> None:
     async with host() as agent:
         ended, stopped = await started(agent), await started(agent)
         host.engine.end(container_name(ended), 3)
@@ -105,7 +105,7 @@ async def test_each_run_becomes_ready(host: Host) -> None:
         assert second.ready_time >= first.ready_time + 30
 
 
-async def test_a_restarted_agent_goes_on_for_those_that_are_not_ready(
+async def test_restarted_agent_watches_sessions_that_are_not_ready(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with host() as agent:
@@ -135,7 +135,7 @@ async def test_a_restarted_agent_goes_on_for_those_that_are_not_ready(
         assert session.ready_time >= known.ready_time + 50  # type: ignore[operator]
 
 
-async def test_what_cannot_be_seen_is_asked_again_and_logged_once(
+async def test_failed_checks_are_retried_and_logged_once(
     host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     failing = mock.AsyncMock(side_effect=EngineError("see which ports are bound", "no"))
@@ -153,7 +153,7 @@ async def test_what_cannot_be_seen_is_asked_again_and_logged_once(
             await becomes(agent, internal_id, is_ready)
 
 
-async def test_watching_costs_little_when_nothing_is_ever_bound(
+async def test_watching_is_cheap_when_nothing_is_ever_bound(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     has_bound = mock.AsyncMock(return_value=False)
@@ -167,10 +167,10 @@ async def test_watching_costs_little_when_nothing_is_ever_bound(
         assert has_bound.call_count <= 60 / LONGEST_SECONDS + 1
 
 
-async def test_looks_that_take_long_are_made_less_often(
+async def test_slow_checks_are_made_less_often(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So a session takes a tenth at most of the thread that it shares with others."""
+    """A session uses at most a tenth of the shared thread."""
     looked = 0
 
     async def slow(*_: object) -> bool:

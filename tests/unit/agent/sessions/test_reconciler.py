@@ -1,4 +1,4 @@
-"""What the agent finds when others touch its containers, and what holds up what."""
+"""Reconciliation after external changes of containers, lost events and hanging calls."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ def _name(session: Session) -> str:
 
 @contextlib.asynccontextmanager
 async def _looked_after(agent: Agent) -> AsyncIterator[None]:
-    """Let the agent compare by itself, as it does when it serves."""
+    """Run the reconciler in the background, as the daemon does."""
     loops = [
         asyncio.create_task(agent.reconciler.run(), name="reconciler"),
         asyncio.create_task(agent.reconciler.listen(), name="listener"),
@@ -75,7 +75,7 @@ async def test_f46_an_ended_session_that_somebody_starts_again_is_killed_at_once
 
 async def test_f12_what_no_event_tells_of_is_found_by_the_next_pass(agent: Agent) -> None:
     session = await agent.ended()
-    agent.engine.hold("events")  # subscribed to, and silent
+    agent.engine.hold("events")  # subscribed, without events
     async with _looked_after(agent):
         await agent.engine.held("events")
         await until(lambda: _lists(agent.engine) == 2)
@@ -105,12 +105,10 @@ async def test_f13_what_happens_between_a_list_and_the_subscription_is_not_misse
     assert not await _runs(agent, session)
 
 
-async def test_a_broken_stream_of_events_is_opened_again_and_followed_by_a_pass(
-    agent: Agent,
-) -> None:
+async def test_broken_event_stream_is_reopened_and_followed_by_a_pass(agent: Agent) -> None:
     async with _looked_after(agent):
         await until(lambda: ("events", "") in agent.engine.calls)
-        await agent.clock.advance(0)  # all is quiet: it listens
+        await agent.clock.advance(0)  # it is subscribed
         agent.engine.unavailable = True
         agent.engine.unavailable = False
         agent.engine.calls.clear()
@@ -121,7 +119,7 @@ async def test_a_broken_stream_of_events_is_opened_again_and_followed_by_a_pass(
             await agent.clock.advance(0.5)
 
 
-async def test_events_of_sessions_that_live_are_no_reason_for_a_pass(agent: Agent) -> None:
+async def test_events_of_live_sessions_trigger_no_pass(agent: Agent) -> None:
     async with _looked_after(agent):
         await until(lambda: ("events", "") in agent.engine.calls)
         await agent.clock.advance(1)
@@ -172,14 +170,14 @@ async def test_f10_an_orphan_that_hangs_the_engine_holds_up_nothing_else(host: H
         await agent.reconciler.pass_once()
         assert len(agent.images.here) == 2
         removals = [each for each in host.engine.calls if each == ("remove", orphan.container)]
-        assert len(removals) == 1  # one at a time for a container
+        assert len(removals) == 1  # one at a time per container
         host.engine.release("remove")
         await agent.reconciler.settled()
         found = await host.engine.list(agent.runtime.settings.agent_id)
         assert [each.name for each in found] == [_name(kept)]
 
 
-async def test_a_chore_that_fails_is_done_by_a_later_pass(
+async def test_failed_chore_is_retried_by_a_later_pass(
     agent: Agent, caplog: pytest.LogCaptureFixture
 ) -> None:
     session = await agent.ended()
@@ -240,7 +238,7 @@ async def test_f03_a_kill_while_a_session_is_discarded_leaves_nothing_that_start
         await agent.steps.reached(step)
         await let_go(asked)
     async with host() as agent:
-        # A caller without an answer repeats the call.
+        # A caller without a response repeats the call.
         with contextlib.suppress(SessionNotFoundError):
             await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
         with pytest.raises(SessionStoppedError):
@@ -249,9 +247,7 @@ async def test_f03_a_kill_while_a_session_is_discarded_leaves_nothing_that_start
         assert await host.engine.list(agent.runtime.settings.agent_id) == []
 
 
-async def test_directories_without_a_good_record_go_with_the_logs_of_their_time(
-    host: Host,
-) -> None:
+async def test_directories_without_a_record_expire_like_logs(host: Host) -> None:
     async with host() as agent:
         kept = await agent.ended()
         lost, young = an_id(), an_id()
@@ -266,7 +262,7 @@ async def test_directories_without_a_good_record_go_with_the_logs_of_their_time(
         assert agent.directories() == [kept.internal_id]
 
 
-async def test_images_that_cannot_be_listed_keep_no_session_from_being_adopted(host: Host) -> None:
+async def test_sessions_are_adopted_when_images_cannot_be_listed(host: Host) -> None:
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
     async with host(reconcile=False) as agent:
@@ -311,13 +307,11 @@ async def _refuse(*_: object) -> None:
     raise DiskFullError("/state", "No space left on device")
 
 
-async def test_a_container_that_the_engine_does_not_name_for_a_moment_is_not_dead(
-    host: Host,
-) -> None:
+async def test_container_missing_from_one_list_is_not_dead(host: Host) -> None:
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec())
     async with host(reconcile=False) as agent:
-        await agent.recovery.adopt([])  # as a list says that misses it
+        await agent.recovery.adopt([])  # a list without it
         for _ in range(50):
             await asyncio.sleep(0)
         found = agent.now(session.internal_id)
@@ -326,7 +320,7 @@ async def test_a_container_that_the_engine_does_not_name_for_a_moment_is_not_dea
         assert await _runs(agent, session)
 
 
-async def test_a_stopped_session_whose_record_is_lost_does_not_start_again(host: Host) -> None:
+async def test_stopped_session_without_its_record_does_not_restart(host: Host) -> None:
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
@@ -338,7 +332,7 @@ async def test_a_stopped_session_whose_record_is_lost_does_not_start_again(host:
         assert not await _runs(agent, session)
 
 
-async def test_a_stop_is_heard_while_a_restart_waits_for_its_turn(host: Host) -> None:
+async def test_stop_interrupts_a_restart_that_waits_for_a_slot(host: Host) -> None:
     async with host(start_slots=1) as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
         await agent.reservations.start_slots.acquire("alice")
@@ -361,7 +355,7 @@ async def test_f11_a_restart_that_the_engine_only_imagines_ends_dead(agent: Agen
     assert life.session.restart_count == 0
 
 
-async def test_of_two_containers_that_name_one_session_its_own_counts(host: Host) -> None:
+async def test_own_container_wins_over_a_copy_with_its_label(host: Host) -> None:
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec())
         ours = agent.runtime.settings.agent_id
@@ -374,7 +368,7 @@ async def test_of_two_containers_that_name_one_session_its_own_counts(host: Host
             assert (found.container, found.process) == (own.container, own.process)
 
 
-async def test_a_game_whose_label_cannot_be_read_is_left_alone(
+async def test_running_container_with_an_invalid_label_is_kept(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -394,7 +388,7 @@ async def test_a_game_whose_label_cannot_be_read_is_left_alone(
         assert await host.engine.list(agent.runtime.settings.agent_id) == []
 
 
-async def test_a_pass_that_meets_a_defect_is_made_again(
+async def test_pass_is_repeated_after_an_internal_error(
     agent: Agent,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -412,9 +406,7 @@ async def test_a_pass_that_meets_a_defect_is_made_again(
             await until(lambda: _lists(agent.engine) > before)
 
 
-async def test_containers_that_are_due_at_one_time_leave_the_engine_free_for_starts(
-    agent: Agent,
-) -> None:
+async def test_removals_leave_the_engine_free_for_starts(agent: Agent) -> None:
     for _ in range(2 * REMOVED_AT_ONCE + 1):
         await agent.ended()
     await agent.clock.advance(4 * 3600)
@@ -428,7 +420,7 @@ async def test_containers_that_are_due_at_one_time_leave_the_engine_free_for_sta
     await assert_survived(agent)
 
 
-async def test_a_session_is_discarded_once_its_log_is_removed_and_not_meanwhile(
+async def test_discard_waits_for_removal_of_the_log(
     agent: Agent, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     internal_id = (await agent.ended()).internal_id

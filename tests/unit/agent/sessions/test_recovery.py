@@ -1,4 +1,4 @@
-"""An agent that is killed anywhere and comes back: nothing doubled, nothing lost."""
+"""Restarts of a killed agent: nothing is doubled, nothing lost."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from tests.support.agent.samples import a_spec, an_id
 from tiltyard.contract import EndReason, PortRequest, Protocol, State
 
 
-async def test_a_running_session_is_adopted_as_it_was(host: Host) -> None:
+async def test_running_session_is_adopted_unchanged(host: Host) -> None:
     async with host() as agent:
         before = await agent.sessions.start(an_id(), a_spec(ttl=600.0))
         agent_id = agent.runtime.settings.agent_id
@@ -29,9 +29,7 @@ async def test_a_running_session_is_adopted_as_it_was(host: Host) -> None:
 
 
 @pytest.mark.parametrize("step", START_STEPS)
-async def test_a_kill_at_any_step_of_a_start_leaves_all_of_it_or_nothing(
-    host: Host, step: str
-) -> None:
+async def test_agent_killed_during_a_start_leaves_all_or_nothing(host: Host, step: str) -> None:
     internal_id = an_id()
     async with host() as agent:
         agent.steps.hold(step)
@@ -55,7 +53,7 @@ async def test_a_kill_at_any_step_of_a_start_leaves_all_of_it_or_nothing(
 
 
 @pytest.mark.parametrize("step", STOP_STEPS)
-async def test_a_kill_at_any_step_of_a_stop_still_ends_it(host: Host, step: str) -> None:
+async def test_agent_killed_during_a_stop_completes_it_later(host: Host, step: str) -> None:
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
         host.engine.write_log(f"tiltyard-{session.internal_id}", b"last words\n")
@@ -73,7 +71,7 @@ async def test_a_kill_at_any_step_of_a_stop_still_ends_it(host: Host, step: str)
         assert agent.nothing_is_held()
 
 
-async def test_an_end_while_the_agent_was_away_is_found(host: Host) -> None:
+async def test_end_while_the_agent_was_down_is_found(host: Host) -> None:
     async with host() as agent:
         ended = await agent.sessions.start(an_id(), a_spec())
         failed = await agent.sessions.start(an_id(), a_spec(restart=True))
@@ -95,7 +93,7 @@ async def test_an_end_while_the_agent_was_away_is_found(host: Host) -> None:
         assert states[vanished.internal_id].end_reason is EndReason.ENGINE_ERROR
 
 
-async def test_a_lifetime_that_ran_out_meanwhile_ends_the_session_on_return(host: Host) -> None:
+async def test_ttl_that_expired_while_the_agent_was_down_ends_the_session(host: Host) -> None:
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
     await host.clock.advance(3600)
@@ -129,7 +127,7 @@ async def test_f45_after_a_reboot_what_asks_for_restarts_starts_again_and_the_re
         await host.clock.advance(1)
         await life.wait_for(lambda now: now.state is State.RUNNING)
         assert (life.session.restart_count, life.session.ports) == (1, restarted.ports)
-        # Its lifetime goes on by the wall clock: 61 of 600 seconds are over.
+        # Its TTL continues by the wall clock: 61 of 600 seconds are over.
         assert agent.runtime.deadlines.next_due() == pytest.approx(host.clock.boottime() + 539)
     # The reboot is over: another run of the agent finds nothing to do.
     async with host() as agent:
@@ -147,7 +145,7 @@ async def test_f45_a_container_that_turns_up_after_it_was_given_up_has_its_log_s
     host.engine.write_log(name, b"the last words\n")
     host.engine.end(name, 255)
     host.clock.reboot()
-    find_again = host.engine.mislay(name)  # as by an engine that is not done with reading its disk
+    find_again = host.engine.mislay(name)  # as by an engine that is still loading its state
     async with host() as agent:
         life = agent.sessions.life(session.internal_id)
         await host.clock.advance(2)
@@ -163,12 +161,12 @@ async def test_f45_a_container_that_turns_up_after_it_was_given_up_has_its_log_s
         assert life.session.container_removed
         find_again()
         await agent.pass_over()
-        assert await host.engine.list(own) == []  # nothing of it is needed any more
+        assert await host.engine.list(own) == []
         assert life.session.log_sealed
         await assert_survived(agent)
 
 
-async def test_a_stop_before_the_engine_answers_is_carried_out_when_it_does(host: Host) -> None:
+async def test_stop_before_the_engine_answers_is_executed_later(host: Host) -> None:
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec())
     host.engine.unavailable = True
@@ -247,9 +245,7 @@ async def test_f06_an_older_record_makes_no_second_copy_of_what_runs(
         assert agent.nothing_is_held()
 
 
-async def test_orphans_are_removed_after_a_grace_period_and_foreign_containers_stay(
-    host: Host,
-) -> None:
+async def test_orphans_are_removed_after_a_grace_period_and_others_stay(host: Host) -> None:
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec())
         ours = agent.runtime.settings.agent_id

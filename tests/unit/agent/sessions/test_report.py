@@ -1,4 +1,4 @@
-"""What is reported of a session that has ended, however it ended."""
+"""Reports of ended sessions."""
 
 import asyncio
 import itertools
@@ -93,7 +93,7 @@ async def test_each_end_is_reported(agent: Agent, ending: str) -> None:
     assert agent.nothing_is_held()
 
 
-async def test_failed_runs_are_listed_with_how_each_ended(agent: Agent) -> None:
+async def test_failed_runs_are_reported(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     name, life = f"tiltyard-{session.internal_id}", agent.sessions.life(session.internal_id)
     runs = []
@@ -133,7 +133,7 @@ async def test_usage_is_the_sum_of_all_runs(agent: Agent) -> None:
     ("exit_code", "counted", "reason"),
     [(137, True, "oom"), (137, False, "exited"), (0, True, "exited"), (1, True, "exited")],
 )
-async def test_the_kernel_knows_of_oom_kills_that_the_engine_missed(
+async def test_kernel_reports_oom_kills_that_the_engine_missed(
     agent: Agent, exit_code: int, counted: bool, reason: str
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
@@ -145,7 +145,7 @@ async def test_the_kernel_knows_of_oom_kills_that_the_engine_missed(
     assert found.oom_killed is (reason == "oom")
 
 
-async def test_usage_of_a_run_whose_group_is_gone_is_the_last_sample(agent: Agent) -> None:
+async def test_usage_without_a_cgroup_is_the_last_sample(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     agent.cgroups.use(session.process, cpu_seconds=7, memory_bytes=9)
     sampling = asyncio.create_task(agent.usage.run())
@@ -157,7 +157,7 @@ async def test_usage_of_a_run_whose_group_is_gone_is_the_last_sample(agent: Agen
     await let_go(sampling)
 
 
-async def test_usage_at_a_stop_outlives_a_kill_of_the_agent(host: Host) -> None:
+async def test_usage_at_a_stop_survives_a_kill_of_the_agent(host: Host) -> None:
     internal_id = an_id()
     async with host() as agent:
         session = await agent.sessions.start(internal_id, a_spec())
@@ -171,7 +171,7 @@ async def test_usage_at_a_stop_outlives_a_kill_of_the_agent(host: Host) -> None:
         assert (await sealed(agent, internal_id)).run_usage == Usage(3, 4)
 
 
-async def test_a_report_right_after_the_end_waits_for_the_log(agent: Agent) -> None:
+async def test_report_waits_for_the_log_to_be_sealed(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     agent.engine.write_log(f"tiltyard-{session.internal_id}", b"bye\n")
     agent.steps.hold("log.copied")
@@ -185,11 +185,11 @@ async def test_a_report_right_after_the_end_waits_for_the_log(agent: Agent) -> N
     assert (await in_time)[1] == Tail(b"bye\n", cut=False)
 
 
-# What is pure.
+# Pure functions.
 
 
 @given(st.data())
-def test_any_timeline_is_a_short_path_of_the_table(data: st.DataObject) -> None:
+def test_timeline_is_a_short_path_of_the_transition_table(data: st.DataObject) -> None:
     session = a_session(create_time=0.0)
     first_run = None
     for _ in range(data.draw(st.integers(1, 30))):
@@ -251,7 +251,7 @@ def test_usage_never_falls_and_unknown_adds_nothing(one: Usage, two: Usage, thre
         (b"b" * (TAIL_BYTES + 9) + b"\n", b"b" * (TAIL_BYTES - 1) + b"\n"),
     ],
 )
-def test_a_tail_begins_where_a_line_does(tmp_path: Path, log: bytes, kept: bytes) -> None:
+def test_tail_begins_at_the_start_of_a_line(tmp_path: Path, log: bytes, kept: bytes) -> None:
     path = tmp_path / "log"
     assert read_tail(path) is None
     path.write_bytes(log)

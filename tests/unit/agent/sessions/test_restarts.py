@@ -1,4 +1,4 @@
-"""Restarts of a game: over a kill of the agent, at once after a failure, and without room."""
+"""Restarts of games: after a kill of the agent, after repeated failures, on a full disk."""
 
 import asyncio
 
@@ -33,13 +33,13 @@ async def _fail_and_restart(agent: Agent, internal_id: str) -> None:
     [
         (8, 0, 8),
         (8, 5, 3),
-        (8, 8, 1),  # the engine may have refused it: not again and again without a pause
+        (8, 8, 1),  # the engine may have refused it: never without a pause
         (8, 3600, 1),
         (1, 0, 1),
         (8, -3600, 8),  # the wall clock was set back
     ],
 )
-def test_a_delay_is_counted_from_the_end_of_the_run(
+def test_delay_is_counted_from_the_end_of_the_run(
     delay: float, ended_for: float, left: float
 ) -> None:
     assert restarts.remaining_delay(delay, ended_for) == left
@@ -91,7 +91,7 @@ async def test_f03_a_restart_that_nobody_recorded_is_counted_and_not_done_again(
         await assert_survived(agent)
 
 
-async def test_time_without_an_agent_is_not_time_that_the_game_ran(host: Host) -> None:
+async def test_agent_downtime_does_not_count_as_run_time(host: Host) -> None:
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
         await _fail_and_restart(agent, session.internal_id)
@@ -102,7 +102,7 @@ async def test_time_without_an_agent_is_not_time_that_the_game_ran(host: Host) -
         assert life.session.restart_delay == 2
 
 
-async def test_a_game_that_somebody_else_started_again_was_not_restarted(host: Host) -> None:
+async def test_external_restart_is_not_counted(host: Host) -> None:
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
         await host.clock.advance(5)
@@ -119,9 +119,7 @@ async def test_a_game_that_somebody_else_started_again_was_not_restarted(host: H
         assert (life.session.state, life.session.restart_count) == (State.RESTARTING, 0)
 
 
-async def test_a_game_that_fails_before_its_restart_is_looked_at_is_restarted_again(
-    agent: Agent,
-) -> None:
+async def test_game_that_fails_right_after_its_restart_is_restarted(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     name, life = container_name(session.internal_id), agent.sessions.life(session.internal_id)
     agent.steps.hold("restart.started")
@@ -156,7 +154,7 @@ async def test_f34_a_restart_that_finds_no_room_on_the_engines_disk_is_tried_aga
     await assert_survived(agent)
 
 
-async def test_a_stop_is_heard_while_the_end_of_a_process_cannot_be_waited_for(
+async def test_stop_works_while_waiting_for_the_process_fails(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))

@@ -1,4 +1,4 @@
-"""Slots for starts: limited, fair between accounts, and spared for players."""
+"""Start slots: limited, fair between accounts, and reserved for players."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from tests.support.fake_clock import settle
 
 
 async def _ask(slots: StartSlots, names: str) -> list[str]:
-    """Have starts ask, whose account is their first letter; the list grows as they begin."""
+    """Queue starts of the account in their first letter; returns the list of begun ones."""
     begun: list[str] = []
 
     async def start(name: str) -> None:
@@ -32,7 +32,7 @@ async def test_starts_are_limited_and_accounts_served_in_rotation() -> None:
     assert begun == ["a1", "a2", "a3", "b1", "c1", "a4", "b2"]
 
 
-async def test_a_start_that_waits_too_long_is_refused_and_leaves_the_queue() -> None:
+async def test_start_that_waits_too_long_is_refused() -> None:
     slots = StartSlots(1)
     begun = await _ask(slots, "a1")
     with pytest.raises(StartQueueFullError):

@@ -1,4 +1,4 @@
-"""Sessions with TLS ports: who may start, who has which port, and from when to when."""
+"""Sessions with TLS ports: admission, and when the agent listens."""
 
 import socket
 import time
@@ -50,7 +50,7 @@ def is_listened_on(port: int) -> bool:
     return True
 
 
-async def test_a_host_without_a_certificate_refuses(host: Host) -> None:
+async def test_host_without_a_certificate_refuses_tls_ports(host: Host) -> None:
     async with host() as agent:
         with pytest.raises(NoCertificateError):
             await agent.sessions.start(an_id(), tls_spec())
@@ -58,7 +58,7 @@ async def test_a_host_without_a_certificate_refuses(host: Host) -> None:
         await assert_nothing_is_left(agent)
 
 
-async def test_the_agent_has_the_port_from_the_start_to_the_end(
+async def test_agent_listens_from_the_start_to_the_end(
     host: Host, files: CertificateFiles, port: int
 ) -> None:
     async with host(ports=(port, port), certificate=files) as agent:
@@ -74,7 +74,7 @@ async def test_the_agent_has_the_port_from_the_start_to_the_end(
         assert agent.nothing_is_held()
 
 
-async def test_the_address_is_that_of_the_run(
+async def test_address_is_that_of_the_current_run(
     host: Host, files: CertificateFiles, port: int
 ) -> None:
     async with host(ports=(port, port), certificate=files) as agent:
@@ -88,9 +88,7 @@ async def test_the_address_is_that_of_the_run(
         assert life.session.address not in {"", first.address}
 
 
-async def test_a_port_that_others_listen_on_is_passed_over(
-    host: Host, files: CertificateFiles
-) -> None:
+async def test_tls_port_in_use_is_skipped(host: Host, files: CertificateFiles) -> None:
     taken = free_port()
     with socket.create_server(("127.0.0.1", taken)):
         ports = (taken, taken + 1)
@@ -104,7 +102,7 @@ async def test_a_port_that_others_listen_on_is_passed_over(
             await assert_nothing_is_left(agent)
 
 
-async def test_a_start_that_fails_gives_the_port_back(
+async def test_failed_start_releases_its_tls_port(
     host: Host, files: CertificateFiles, port: int
 ) -> None:
     async with host(ports=(port, port), certificate=files) as agent:
@@ -115,7 +113,7 @@ async def test_a_start_that_fails_gives_the_port_back(
         await assert_nothing_is_left(agent)
 
 
-async def test_the_next_run_of_the_agent_has_the_port_before_the_engine_answers(
+async def test_restarted_agent_listens_before_the_engine_answers(
     host: Host,
     files: CertificateFiles,
     port: int,
@@ -123,7 +121,7 @@ async def test_the_next_run_of_the_agent_has_the_port_before_the_engine_answers(
     async with host(ports=(port, port), certificate=files) as agent:
         session = await agent.sessions.start(an_id(), tls_spec())
     assert not is_listened_on(port)
-    # Without a certificate it takes no session, and those that are there keep what they have.
+    # Without a certificate, starts are refused and existing sessions keep their ports.
     async with host(ports=(port, port), reconcile=False) as agent:
         assert is_listened_on(port), "nobody else may have it"
         await agent.pass_over()
@@ -139,7 +137,7 @@ async def _adopted(agent: Agent, session: Session) -> None:
     assert life.session.address == session.address
 
 
-async def test_in_the_network_of_the_host_the_process_is_told_another_port(
+async def test_process_in_the_host_network_gets_another_port(
     host: Host, files: CertificateFiles, port: int
 ) -> None:
     ports = (port, port + 1)

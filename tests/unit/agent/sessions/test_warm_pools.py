@@ -1,4 +1,4 @@
-"""Pools that a host keeps full by itself, on an engine in memory."""
+"""Warm pools of a host, on an in-memory engine."""
 
 import asyncio
 import dataclasses
@@ -31,10 +31,10 @@ from tiltyard.contract import EndReason, PortRequest, Protocol, Resources, State
 from tiltyard.runtime.clock import DUTY_CYCLE
 
 NOBODY = a_pool(0, revision=99)
-"""The order that ends a pool."""
+"""The order that removes a pool."""
 
 
-async def test_a_pool_is_full_as_soon_as_it_is_set(agent: Agent) -> None:
+async def test_new_pool_is_filled_at_once(agent: Agent) -> None:
     async with kept_full(agent):
         await ordered(agent, a_pool(5, args=("--map", "x"), env={"A": "$TILTYARD_SESSION_ID"}))
         found = ready(agent)
@@ -53,7 +53,7 @@ async def test_a_pool_is_full_as_soon_as_it_is_set(agent: Agent) -> None:
         assert agent.runtime.deadlines.next_due() is None
 
 
-async def test_a_standby_has_no_lifetime(agent: Agent) -> None:
+async def test_standby_has_no_ttl(agent: Agent) -> None:
     async with kept_full(agent):
         await ordered(agent, a_pool(1, ttl=60.0))
         await agent.clock.advance(120)
@@ -62,7 +62,7 @@ async def test_a_standby_has_no_lifetime(agent: Agent) -> None:
         assert (standby.deadline, standby.spec.ttl) == (None, None)
 
 
-async def test_it_is_full_again_after_a_claim_and_after_an_end(agent: Agent) -> None:
+async def test_pool_is_refilled_after_a_claim_and_an_end(agent: Agent) -> None:
     async with kept_full(agent):
         await ordered(agent, a_pool(2))
         first, second = ready(agent)
@@ -75,7 +75,7 @@ async def test_it_is_full_again_after_a_claim_and_after_an_end(agent: Agent) -> 
         assert second.internal_id not in agent.directories()  # it left nothing
 
 
-async def test_of_a_newer_spec_each_replaces_one_as_it_becomes_ready(agent: Agent) -> None:
+async def test_ready_standbys_of_a_newer_spec_replace_older_ones(agent: Agent) -> None:
     async with kept_full(agent):
         await ordered(agent, a_pool(4))
         agent.engine.binds_at_once = False
@@ -89,7 +89,7 @@ async def test_of_a_newer_spec_each_replaces_one_as_it_becomes_ready(agent: Agen
         assert len(standbys(agent)) == 4
 
 
-async def test_another_size_alone_replaces_nothing(agent: Agent) -> None:
+async def test_change_of_size_replaces_nothing(agent: Agent) -> None:
     async with kept_full(agent):
         await ordered(agent, a_pool(2))
         before = {each.internal_id for each in ready(agent)}
@@ -98,7 +98,7 @@ async def test_another_size_alone_replaces_nothing(agent: Agent) -> None:
         assert revisions(agent) == [1, 1, 1]
 
 
-async def test_without_room_for_more_the_older_ones_make_it(host: Host) -> None:
+async def test_older_standbys_are_stopped_when_newer_ones_do_not_fit(host: Host) -> None:
     async with host(max_sessions=3) as agent, kept_full(agent):
         await ordered(agent, a_pool(3))
         await ordered(agent, a_pool(3, revision=2, args=("--new",)))
@@ -107,7 +107,7 @@ async def test_without_room_for_more_the_older_ones_make_it(host: Host) -> None:
         assert agent.warm_pools.warnings == ()
 
 
-async def test_what_has_no_room_is_started_once_there_is_some(host: Host) -> None:
+async def test_standby_that_did_not_fit_is_started_later(host: Host) -> None:
     async with host(max_sessions=3) as agent, kept_full(agent):
         session = await agent.sessions.start(an_id(), a_spec())
         await ordered(agent, a_pool(3))
@@ -120,7 +120,7 @@ async def test_what_has_no_room_is_started_once_there_is_some(host: Host) -> Non
         assert (len(ready(agent)), agent.warm_pools.warnings) == (3, ())
 
 
-async def test_standbys_leave_half_of_the_slots_to_players(host: Host) -> None:
+async def test_standbys_use_half_of_the_start_slots(host: Host) -> None:
     async with host(start_slots=4) as agent, kept_full(agent):
         host.engine.hold("start")
         await ordered(agent, a_pool(8))
@@ -134,7 +134,7 @@ async def test_standbys_leave_half_of_the_slots_to_players(host: Host) -> None:
         assert len(ready(agent)) == 8
 
 
-async def test_a_crashed_standby_is_replaced_and_not_restarted(agent: Agent) -> None:
+async def test_crashed_standby_is_replaced_and_not_restarted(agent: Agent) -> None:
     async with kept_full(agent):
         await ordered(agent, a_pool(2, restart=True))
         crashed, kept = ready(agent)
@@ -144,13 +144,13 @@ async def test_a_crashed_standby_is_replaced_and_not_restarted(agent: Agent) -> 
         assert agent.warm_pools.warnings == (
             f"warm pool {POOL}: 1 of 2 ready: it ended by itself: exited, code 3",
         )
-        life = agent.sessions.life(crashed.internal_id)  # it is kept, for its log
+        life = agent.sessions.life(crashed.internal_id)  # kept for its log
         assert (life.session.state, life.session.restart_count) == (State.EXITED, 0)
         await agent.clock.advance(1)
         assert len(ready(agent)) == 2
 
 
-async def test_a_pool_that_crashes_again_and_again_does_not_spin(agent: Agent) -> None:
+async def test_crashing_pool_backs_off(agent: Agent) -> None:
     async with kept_full(agent):
         await ordered(agent, a_pool(3))
         for delay in (1, 2, 4, 8, 16, 32, 60, 60):
@@ -158,7 +158,7 @@ async def test_a_pool_that_crashes_again_and_again_does_not_spin(agent: Agent) -
                 crash(agent, each)
             await settle()
             ended = [each for each in agent.sessions.each() if each.state.ended]
-            assert len(ended) == 1  # of all that crashed the last one is kept, for its log
+            assert len(ended) == 1  # the last one is kept for its log
             await agent.clock.advance(delay - 0.5)
             assert standbys(agent) == []
             await agent.clock.advance(0.5)
@@ -167,7 +167,7 @@ async def test_a_pool_that_crashes_again_and_again_does_not_spin(agent: Agent) -
         await assert_nothing_is_left(agent)
 
 
-async def test_what_the_engine_refuses_is_tried_again_later(agent: Agent) -> None:
+async def test_standby_refused_by_the_engine_is_retried(agent: Agent) -> None:
     async with kept_full(agent):
         for _ in range(3):
             agent.engine.fail_next("create", EngineError("create", "no"))
@@ -180,7 +180,7 @@ async def test_what_the_engine_refuses_is_tried_again_later(agent: Agent) -> Non
         assert agent.directories() == [ready(agent)[0].internal_id]
 
 
-async def test_a_pool_that_the_policy_forbids_is_said_once(host: Host) -> None:
+async def test_pool_refused_by_the_policy_is_reported_once(host: Host) -> None:
     policy = Policy(max_cpu=0.5)
     async with host(policy=policy) as agent, kept_full(agent):
         await ordered(agent, a_pool(1))
@@ -190,7 +190,7 @@ async def test_a_pool_that_the_policy_forbids_is_said_once(host: Host) -> None:
         assert agent.runtime.feed.sequence == sequence
 
 
-async def test_another_spec_is_tried_at_once(agent: Agent) -> None:
+async def test_new_spec_resets_the_back_off(agent: Agent) -> None:
     async with kept_full(agent):
         agent.engine.cannot_run.add(IMAGE)
         await ordered(agent, a_pool(1))
@@ -200,14 +200,14 @@ async def test_another_spec_is_tried_at_once(agent: Agent) -> None:
         assert (len(ready(agent)), agent.warm_pools.warnings) == (1, ())
 
 
-async def test_a_drained_host_gives_all_back_until_that_is_called_off(agent: Agent) -> None:
+async def test_drained_host_stops_standbys_until_the_drain_is_cancelled(agent: Agent) -> None:
     async with kept_full(agent):
         await ordered(agent, a_pool(3))
         first = ready(agent)[0]
         await agent.warm_pools.claim(first.internal_id, a_claim())
         await settle()
         empty = await agent.sessions.set_drain(DrainOrder(1, draining=True))
-        assert empty == (None, 1)  # of the session, not of the standbys
+        assert empty == (None, 1)  # standbys do not count
         await settle()
         assert standbys(agent) == []
         assert agent.directories() == [first.internal_id]
@@ -216,7 +216,7 @@ async def test_a_drained_host_gives_all_back_until_that_is_called_off(agent: Age
         assert len(ready(agent)) == 3
 
 
-async def test_what_was_asked_is_known_after_a_restart(host: Host) -> None:
+async def test_pools_survive_a_restart(host: Host) -> None:
     order = a_pool(2, revision=7, claim_signal="SIGUSR1", env={"KEY": "secret"})
     async with host() as agent, kept_full(agent):
         await ordered(agent, order)
@@ -235,7 +235,7 @@ async def test_what_was_asked_is_known_after_a_restart(host: Host) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{}"])
-async def test_a_pool_that_cannot_be_read_is_none(host: Host, content: str) -> None:
+async def test_unreadable_pool_is_ignored(host: Host, content: str) -> None:
     async with host() as agent, kept_full(agent):
         await ordered(agent, a_pool(1))
         (agent.records.pools_dir / f"{POOL}.json").write_text(content)
@@ -245,7 +245,7 @@ async def test_a_pool_that_cannot_be_read_is_none(host: Host, content: str) -> N
         assert len(ready(agent)) == 1
 
 
-async def test_an_order_that_comes_after_the_end_of_its_pool_is_refused(host: Host) -> None:
+async def test_late_order_of_a_removed_pool_is_rejected(host: Host) -> None:
     async with host() as agent:
         await agent.warm_pools.set(a_pool(0, revision=5))
     async with host() as agent:
@@ -277,14 +277,14 @@ async def test_an_invalid_order_is_rejected(agent: Agent, order: Any, field: str
     assert agent.warm_pools.pools == ()
 
 
-async def test_an_image_is_in_use_while_a_pool_is_to_start_from_it(agent: Agent) -> None:
+async def test_image_of_a_pool_is_in_use(agent: Agent) -> None:
     await agent.warm_pools.set(a_pool(1))
     assert agent.warm_pools.uses_image(IMAGE)
     await agent.warm_pools.set(NOBODY)
     assert not agent.warm_pools.uses_image(IMAGE)
 
 
-async def test_a_standby_that_cannot_be_removed_is_removed_later(agent: Agent) -> None:
+async def test_failed_removal_of_a_standby_is_retried(agent: Agent) -> None:
     async with kept_full(agent):
         await ordered(agent, a_pool(1))
         agent.engine.fail_next("remove", EngineError("remove", "no"))
@@ -297,7 +297,7 @@ async def test_a_standby_that_cannot_be_removed_is_removed_later(agent: Agent) -
 @pytest.mark.parametrize(
     ("took", "rest"), [(1.0, DUTY_CYCLE), (30.0, PASS_SECONDS)], ids=["long", "stood-still"]
 )
-async def test_looks_that_take_long_leave_the_loop_to_others(
+async def test_slow_passes_leave_the_event_loop_free(
     agent: Agent, monkeypatch: pytest.MonkeyPatch, took: float, rest: float
 ) -> None:
     looks = 0

@@ -1,4 +1,4 @@
-"""The feed of a host: what is kept for a watcher that does not read is bounded."""
+"""The feed: pending changes of a slow watcher are bounded."""
 
 from contextlib import aclosing
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ def _change(feed: Feed, count: int) -> list[Session]:
     return changed
 
 
-async def test_of_one_session_the_newest_change_is_kept() -> None:
+async def test_newest_change_of_a_session_is_kept() -> None:
     feed, session = Feed(), a_session()
     with feed.subscribe() as subscription:
         for _ in range(3):
@@ -40,7 +40,7 @@ async def test_a_slow_watcher_gets_a_snapshot_instead_of_many_changes() -> None:
         assert (await slow.take(0)).sessions == (last,)
 
 
-async def test_a_stream_that_was_not_read_begins_again(agent: Agent) -> None:
+async def test_unread_stream_restarts_with_a_snapshot(agent: Agent) -> None:
     service = agent.service(lambda: host_report(agent))
     context: Any = SimpleNamespace(
         invocation_metadata=lambda: (), auth_context=dict, peer=lambda: "unix:"

@@ -17,7 +17,9 @@ TOTAL = Resources(nano_cpus=4_000, memory_bytes=1_000)
         (Resources(1, 1, 3), "GPUs"),
     ],
 )
-def test_what_does_not_fit_is_named_and_nothing_is_held(wanted: Resources, named: str) -> None:
+def test_error_names_the_lacking_resource_and_nothing_is_reserved(
+    wanted: Resources, named: str
+) -> None:
     capacity = Capacity(TOTAL, max_sessions=10, gpu_ids=["g0", "g1"])
     with pytest.raises(NoCapacityError) as refused:
         capacity.reserve("a", wanted)
@@ -41,7 +43,7 @@ def test_a_gpu_has_one_session_at_a_time() -> None:
     assert capacity.reserve("c", Resources(1, 1, 1)) == ("g0",)
 
 
-def test_adopted_sessions_keep_what_is_no_longer_allocatable() -> None:
+def test_adopted_sessions_may_exceed_the_total() -> None:
     capacity = Capacity(TOTAL, max_sessions=10)
     capacity.adopt("a", Resources(9_000, 10), ())
     assert capacity.reserved.nano_cpus == 9_000

@@ -17,18 +17,18 @@ def pinned(port: int, protocol: Protocol = Protocol.UDP) -> PortRequest:
     return PortRequest(7777, protocol, pinned=port)
 
 
-def test_ports_come_in_the_order_of_the_request() -> None:
+def test_ports_are_in_the_order_of_the_request() -> None:
     ports = PortPool(20000, 20009).reserve("a", [TCP, UDP])
     assert [port.container for port in ports] == [7778, 7777]
 
 
-def test_a_pinned_port_is_taken_before_others_choose() -> None:
+def test_pinned_ports_are_taken_first() -> None:
     pool = PortPool(20000, 20001)
     ports = pool.reserve("a", [UDP, PortRequest(7779, Protocol.UDP, pinned=20000)])
     assert [port.host for port in ports] == [20001, 20000]
 
 
-def test_a_pinned_port_that_is_held_or_outside_is_refused() -> None:
+def test_rejects_pinned_port_in_use_or_out_of_range() -> None:
     pool = PortPool(20000, 20009)
     pool.reserve("a", [pinned(20003)])
     with pytest.raises(PortTakenError):
@@ -39,7 +39,7 @@ def test_a_pinned_port_that_is_held_or_outside_is_refused() -> None:
             pool.reserve("c", [pinned(outside)])
 
 
-def test_adopted_ports_are_held_and_return_only_if_of_the_range() -> None:
+def test_adopted_ports_outside_the_range_are_not_reused() -> None:
     pool = PortPool(20000, 20001)
     pool.adopt("a", (Port(1, Protocol.UDP, 20000), Port(2, Protocol.UDP, 31000)))
     assert pool.reserve("b", [UDP])[0].host == 20001
@@ -47,7 +47,7 @@ def test_adopted_ports_are_held_and_return_only_if_of_the_range() -> None:
     assert pool.free(Protocol.UDP) == 1
 
 
-def test_a_port_that_two_adopted_sessions_have_is_free_once_both_have_ended() -> None:
+def test_port_of_two_adopted_sessions_is_free_after_both_end() -> None:
     pool = PortPool(20000, 20000)
     for name in ("a", "b"):
         pool.adopt(name, (Port(1, Protocol.UDP, 20000),))
@@ -58,7 +58,7 @@ def test_a_port_that_two_adopted_sessions_have_is_free_once_both_have_ended() ->
     assert pool.reserve("c", [UDP])[0].host == 20000
 
 
-def test_ports_of_others_are_passed_over_and_tried_again_last() -> None:
+def test_ports_in_use_move_to_the_end_of_the_queue() -> None:
     others = {(Protocol.UDP, 20000), (Protocol.UDP, 20001)}
     pool = PortPool(20000, 20003, lambda *port: port not in others)
     assert [port.host for port in pool.reserve("a", [UDP, TCP])] == [20002, 20000]
@@ -66,7 +66,7 @@ def test_ports_of_others_are_passed_over_and_tried_again_last() -> None:
     assert [pool.reserve(str(n), [UDP])[0].host for n in range(3)] == [20003, 20000, 20001]
 
 
-def test_a_pinned_port_of_others_is_refused_and_tried_again_last() -> None:
+def test_pinned_port_in_use_is_refused_and_moves_to_the_end() -> None:
     others = {(Protocol.UDP, 20000)}
     pool = PortPool(20000, 20002, lambda *port: port not in others)
     with pytest.raises(PortTakenError) as error:
@@ -77,7 +77,7 @@ def test_a_pinned_port_of_others_is_refused_and_tried_again_last() -> None:
     assert [pool.reserve(str(n), [UDP])[0].host for n in range(3)] == [20001, 20002, 20000]
 
 
-def test_ports_that_are_all_of_others_are_asked_about_once() -> None:
+def test_each_port_in_use_is_checked_once() -> None:
     asked: list[int] = []
 
     def never(_: Protocol, port: int) -> bool:
@@ -100,9 +100,7 @@ def test_a_request_skips_a_limited_number_of_ports_and_the_next_continues() -> N
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.booleans())))
-def test_of_the_free_ports_the_one_comes_that_was_released_longest_ago(
-    moves: list[tuple[int, bool]],
-) -> None:
+def test_port_released_longest_ago_is_next(moves: list[tuple[int, bool]]) -> None:
     pool = PortPool(20000, 20004)
     released = {port: index - 5 for index, port in enumerate(range(20000, 20005))}
     held: dict[str, int] = {}
@@ -123,14 +121,14 @@ def test_of_the_free_ports_the_one_comes_that_was_released_longest_ago(
                 pool.avoid([Port(7777, Protocol.UDP, port)])
 
 
-def test_what_a_tls_port_takes_beside_its_own_is_none_that_another_names() -> None:
+def test_inner_tls_port_is_never_a_pinned_one() -> None:
     pool = PortPool(20000, 20009)
     named = [PortRequest(n, Protocol.TCP, tls=True, pinned=20000 + n) for n in (0, 1)]
     ports = pool.reserve("a", named, in_host=True)
     assert [(port.host, port.inner) for port in ports] == [(20000, 20002), (20001, 20003)]
 
 
-def test_a_tls_port_in_the_network_of_the_host_takes_two() -> None:
+def test_tls_port_in_the_host_network_takes_two() -> None:
     pool = PortPool(20000, 20003)
     tls = PortRequest(7778, Protocol.TCP, tls=True, pinned=20002)
     [port] = pool.reserve("a", [tls], in_host=True)

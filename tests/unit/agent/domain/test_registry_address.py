@@ -1,4 +1,4 @@
-"""The agent takes what the control plane takes, but for the short names of Docker Hub."""
+"""Agent and control plane accept the same addresses, except short names of Docker Hub."""
 
 import pytest
 from hypothesis import given
@@ -36,7 +36,7 @@ def test_both_programs_take_the_same_addresses(address: str) -> None:
 
 
 @given(st.text("aX0179.-:/@_\n", max_size=12))
-def test_whatever_they_look_like(address: str) -> None:
+def test_programs_agree_on_any_address(address: str) -> None:
     assert (why_refused(address) is None) == is_registry_address(address)
 
 

@@ -5,18 +5,18 @@ from agent.domain.restarts import next_delay
 from tests.support.fakes import FakeClock
 
 
-def test_the_delay_doubles_from_one_second_to_sixty() -> None:
+def test_delay_doubles_from_one_second_to_sixty() -> None:
     delays = [0.0]
     for _ in range(8):
         delays.append(next_delay(delays[-1], ran_for=1.0))
     assert delays[1:] == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
-def test_a_process_that_ran_long_begins_at_the_first_delay() -> None:
+def test_long_run_resets_the_delay() -> None:
     assert next_delay(60.0, ran_for=3600) == 1.0
 
 
-def test_on_the_same_boot_the_wall_clock_does_not_matter() -> None:
+def test_wall_clock_is_ignored_on_the_same_boot() -> None:
     clock = FakeClock()
     deadline, due = deadline_by(clock, 60), clock.boottime() + 60
     for jump in (0, 86_400, -315_360_000):
@@ -24,7 +24,7 @@ def test_on_the_same_boot_the_wall_clock_does_not_matter() -> None:
         assert due_by(clock, deadline) == due
 
 
-def test_after_a_reboot_the_wall_clock_decides() -> None:
+def test_wall_clock_decides_after_a_reboot() -> None:
     clock = FakeClock()
     deadline = deadline_by(clock, 60)
     clock.reboot(7)
@@ -34,7 +34,7 @@ def test_after_a_reboot_the_wall_clock_decides() -> None:
     assert due_by(clock, deadline) == clock.boottime() + left - 100
 
 
-def test_deadlines_of_this_boot_and_of_an_earlier_one_are_due_in_their_order() -> None:
+def test_deadlines_of_different_boots_are_due_in_order() -> None:
     clock = FakeClock()
     deadlines = Deadlines(clock)
     for name, ttl in (("a", -1), ("b", -3), ("c", 5)):

@@ -15,7 +15,7 @@ from tiltyard.contract import Protocol, State
 
 
 @pytest.mark.parametrize(("before", "after"), list(itertools.product(State, State)))
-def test_only_the_table_allows_a_transition(before: State, after: State) -> None:
+def test_only_transitions_of_the_table_are_allowed(before: State, after: State) -> None:
     session = dataclasses.replace(a_session(), state=before)
     if after in TRANSITIONS[before]:
         assert session.to(after, at=0.0).state is after
@@ -24,12 +24,12 @@ def test_only_the_table_allows_a_transition(before: State, after: State) -> None
             session.to(after, at=0.0)
 
 
-def test_a_state_changes_by_to_alone() -> None:
+def test_with_changes_rejects_a_state() -> None:
     with pytest.raises(ValueError, match="by `to` alone"):
         a_session().with_changes(state=State.RUNNING)
 
 
-def test_the_injected_environment_names_the_session_the_host_and_every_port() -> None:
+def test_injected_environment_has_session_host_and_ports() -> None:
     ports = (
         Port(7777, Protocol.UDP, 20001),
         Port(7777, Protocol.TCP, 20002),
@@ -47,7 +47,7 @@ def test_the_injected_environment_names_the_session_the_host_and_every_port() ->
             "PORT_UDP_7777": "20001",
             "PORT_TCP_7777": "20002",
             "PORT_TCP_7778": "20003",
-            "PORT_TCP_7779": "20005",  # which it binds, since the agent has the other
+            "PORT_TCP_7779": "20005",  # the inner port
         }.items()
     }
 
@@ -73,21 +73,21 @@ INJECTED = {"T_HOST": "h", "T_PORT_UDP_77": "1", "T_PORT_UDP_7777": "2"}
         ("100$", "100$"),
     ],
 )
-def test_exactly_the_injected_names_are_expanded_longest_first(value: str, expanded: str) -> None:
+def test_only_injected_names_are_expanded_longest_first(value: str, expanded: str) -> None:
     assert container_environment({"X": value}, INJECTED)["X"] == expanded
 
 
-def test_values_that_were_put_in_are_not_expanded_again() -> None:
+def test_expanded_values_are_not_expanded_again() -> None:
     injected = {"T_A": "$T_B", "T_B": "b"}
     assert container_environment({"X": "$T_A"}, injected)["X"] == "$T_B"
 
 
-def test_many_dollars_are_no_more_work_than_many_letters() -> None:
+def test_expansion_of_many_dollars_is_linear() -> None:
     value = "$" * 700_000
     assert container_environment({"X": value}, INJECTED)["X"] == value
 
 
-def test_a_caller_cannot_set_an_injected_name_but_may_use_the_prefix() -> None:
+def test_rejects_injected_names_but_allows_their_prefix() -> None:
     with pytest.raises(InvalidArgumentError, match="T_HOST is set by the host"):
         check_environment({"T_HOST": "mine"}, INJECTED)
     check_environment({"T_OTHER": "mine"}, INJECTED)
@@ -104,7 +104,7 @@ def test_a_caller_cannot_set_an_injected_name_but_may_use_the_prefix() -> None:
     st.integers(0, 60),
     st.integers(0, 120),
 )
-def test_an_environment_is_measured_as_it_is_expanded(
+def test_environment_limits_apply_to_expanded_values(
     caller: dict[str, str], most: int, most_in_all: int
 ) -> None:
     injected = {"T_HOST": "h\U0001f3aest", "T_PORT_UDP_777": "7"}
@@ -120,7 +120,7 @@ def test_an_environment_is_measured_as_it_is_expanded(
             check_environment(caller, injected)
 
 
-def test_the_spec_for_labels_without_secrets() -> None:
+def test_spec_without_secrets_for_labels() -> None:
     spec = dataclasses.replace(a_spec(), args=("--password=x",), env={"KEY": "secret"})
     assert not spec.without_secrets.args
     assert not spec.without_secrets.env

@@ -1,4 +1,4 @@
-"""What is started and what is stopped for a pool: the rules alone."""
+"""Rules of `plan`: standbys to start and stop."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def a_standby(pool: str = POOL, *, revision: int = 1, ready: bool = True, **more
 
 
 def at(revision: int, size: int) -> Any:
-    """A pool whose spec is of a revision."""
+    """A pool with a spec of this revision."""
     return a_pool(size, revision=revision, spec_revision=revision)
 
 
@@ -24,19 +24,19 @@ def ids(*sessions: Session) -> tuple[str, ...]:
     return tuple(each.internal_id for each in sessions)
 
 
-def test_what_a_pool_lacks_is_started() -> None:
+def test_missing_standbys_are_started() -> None:
     has = [a_standby(), a_standby(ready=False)]
     assert plan([at(1, 5)], Holding(has)) == Plan(start=(POOL,) * 3)
     assert plan([at(1, 2)], Holding(has)) == Plan()
 
 
-def test_the_emptiest_pool_is_filled_first() -> None:
+def test_emptiest_pool_is_filled_first() -> None:
     pools = [a_pool(4, spec_revision=1), a_pool(2, pool=OTHER, spec_revision=1)]
     has = [a_standby(), a_standby()]
     assert plan(pools, Holding(has)).start == (OTHER, POOL, OTHER, POOL)
 
 
-def test_of_too_many_those_go_that_are_not_ready_and_then_the_younger() -> None:
+def test_surplus_is_stopped_unready_first_then_youngest() -> None:
     young, old = a_standby(create_time=2.0), a_standby(create_time=1.0)
     not_ready = a_standby(ready=False, create_time=0.0)
     has = [young, old, not_ready]
@@ -45,7 +45,7 @@ def test_of_too_many_those_go_that_are_not_ready_and_then_the_younger() -> None:
     assert plan([at(1, 0)], Holding(has)).stop == ids(not_ready, young, old)
 
 
-def test_an_older_one_goes_once_a_newer_is_ready_instead() -> None:
+def test_older_standby_is_stopped_once_a_newer_is_ready() -> None:
     older = [a_standby(), a_standby(), a_standby(), a_standby()]
     coming = a_standby(revision=2, ready=False)
     assert plan([at(2, 4)], Holding(older)) == Plan(start=(POOL,))
@@ -56,7 +56,7 @@ def test_an_older_one_goes_once_a_newer_is_ready_instead() -> None:
     assert plan([at(2, 4)], Holding([*older[1:], come])).start == (POOL,)
 
 
-def test_of_older_ones_those_go_first_that_are_not_ready_then_the_oldest_specs() -> None:
+def test_older_standbys_are_stopped_unready_first_then_oldest_spec() -> None:
     third, first = a_standby(revision=3), a_standby(revision=1)
     coming = a_standby(revision=2, ready=False)
     newest = a_standby(revision=4)
@@ -65,12 +65,12 @@ def test_of_older_ones_those_go_first_that_are_not_ready_then_the_oldest_specs()
     assert plan([at(4, 2)], has).stop == ids(coming, first)
 
 
-def test_older_ones_that_are_not_ready_keep_nothing_from_being_started() -> None:
+def test_unready_older_standbys_do_not_block_starts() -> None:
     coming = [a_standby(ready=False) for _ in range(4)]
     assert plan([at(2, 4)], Holding(coming)) == Plan(start=(POOL,) * 4)
 
 
-def test_without_room_an_older_one_goes_first_one_at_a_time() -> None:
+def test_older_standbys_make_space_one_at_a_time() -> None:
     older = [a_standby(create_time=1.0), a_standby(create_time=2.0)]
     cramped = Holding(older, cramped=[POOL])
     assert plan([at(2, 2)], cramped).stop == ids(older[1])
@@ -80,21 +80,21 @@ def test_without_room_an_older_one_goes_first_one_at_a_time() -> None:
     assert plan([at(2, 5)], Holding([a_standby(revision=2)], cramped=[POOL])).stop == ()
 
 
-def test_a_drained_host_gives_all_back_and_starts_none() -> None:
+def test_drained_host_stops_all_and_starts_none() -> None:
     has = [a_standby(), a_standby(ready=False)]
     assert plan([at(1, 5)], Holding(has, draining=True)) == Plan(stop=ids(*has))
 
 
-def test_nothing_is_started_for_a_pool_that_is_held_back() -> None:
+def test_pool_in_back_off_starts_nothing() -> None:
     assert plan([at(1, 5)], Holding([], held_back=[POOL])) == Plan()
 
 
-def test_the_standbys_of_a_pool_that_nobody_knows_go() -> None:
+def test_standbys_of_an_unknown_pool_are_stopped() -> None:
     left = a_standby(OTHER)
     assert plan([at(1, 1)], Holding([left, a_standby()])) == Plan(stop=ids(left))
 
 
-def test_a_pool_that_fails_waits_longer_each_time() -> None:
+def test_back_off_of_a_failing_pool_grows() -> None:
     now, found, delays = 100.0, None, []
     for _ in range(8):
         found = set_back(found, "it crashed", now)
@@ -104,14 +104,14 @@ def test_a_pool_that_fails_waits_longer_each_time() -> None:
     assert set_back(found, "once more", now + 600).delay == 1
 
 
-def test_what_fails_while_a_pool_waits_makes_it_wait_no_longer() -> None:
+def test_failures_during_a_back_off_do_not_extend_it() -> None:
     first = set_back(None, "it crashed", 100.0)
     assert set_back(first, "so did another", 100.5) == first
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 5, 100])
-def test_a_replacement_keeps_a_pool_full_and_ends(size: int) -> None:
-    """Played to its end, each start succeeding: as many are ready as before, all the time."""
+def test_replacement_keeps_a_pool_full_and_ends(size: int) -> None:
+    """The number of ready standbys never drops while every start succeeds."""
     has = [a_standby() for _ in range(size)]
     for _ in range(3 * size):
         found = plan([at(2, size)], Holding(has))

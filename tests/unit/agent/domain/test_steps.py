@@ -1,4 +1,4 @@
-"""The named steps: all of them are known, and no other can be broken."""
+"""The list of failpoints is complete."""
 
 import asyncio
 import re
@@ -16,13 +16,13 @@ SOURCES = Path(__file__).resolve().parents[4] / "agent"
 CALL = re.compile(r"(?:failpoint|step)\(\"([a-z.]+)\"\)")
 
 
-def test_every_step_in_the_source_has_its_name_in_the_list() -> None:
+def test_every_failpoint_in_the_source_is_listed() -> None:
     found = [name for path in SOURCES.rglob("*.py") for name in CALL.findall(path.read_text())]
     assert sorted(found) == sorted(STEPS)
 
 
 @pytest.mark.parametrize("setting", ["", "start.saved:hang"])
-async def test_an_active_failpoint_is_a_warning_at_every_start(
+async def test_active_failpoint_logs_a_warning_at_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, setting: str
 ) -> None:
     config = AgentConfig(

@@ -77,5 +77,5 @@ def test_settings_without_mistakes_are_shown(path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", AgentConfig.model_fields)
-def test_any_value_of_a_key_is_taken_or_reported(path: Path, key: str) -> None:
+def test_any_value_of_a_key_is_accepted_or_reported(path: Path, key: str) -> None:
     assert_taken_or_told(path, key, lambda path: load_config(path, {}), SettingsError)

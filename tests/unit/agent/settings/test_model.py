@@ -16,7 +16,7 @@ def written(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def test_every_setting_has_a_default_but_the_address(tmp_path: Path) -> None:
+def test_all_settings_but_the_address_have_defaults(tmp_path: Path) -> None:
     config = load_config(written(tmp_path, ""), {})
     assert config.ports() == (20000, 30000)
     assert config.env_prefixes == ("TILTYARD",)
@@ -50,17 +50,17 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
         ('env_prefixes = ["A B"]\n', "env_prefixes"),
     ],
 )
-def test_a_mistake_is_named(tmp_path: Path, text: str, named: str) -> None:
+def test_error_names_the_mistake(tmp_path: Path, text: str, named: str) -> None:
     with pytest.raises(SettingsError, match=named):
         load_config(written(tmp_path, text), {})
 
 
-def test_players_cannot_reach_an_unspecified_address() -> None:
+def test_rejects_unspecified_public_address() -> None:
     with pytest.raises(SettingsError, match="public_address"):
         load_config(None, {"TILTYARD_AGENT_PUBLIC_ADDRESS": "0.0.0.0"})
 
 
-def test_the_environment_knows_every_setting() -> None:
+def test_environment_has_every_setting() -> None:
     for key in AgentConfig.model_fields:
         with pytest.raises(SettingsError):
             load_config(
@@ -72,7 +72,7 @@ def test_the_environment_knows_every_setting() -> None:
             )
 
 
-def test_a_command_without_an_agent_says_so_in_one_line(tmp_path: Path) -> None:
+def test_command_without_an_agent_fails_in_one_line(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["status", "--socket", str(tmp_path / "none.sock")])
     assert result.exit_code == 1
     assert result.output.startswith("tiltyard-agent: cannot reach the agent at")

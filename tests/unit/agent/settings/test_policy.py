@@ -35,12 +35,12 @@ SPEC = replace(
         ),
     ],
 )
-def test_what_is_within_the_policy_passes(policy: Policy) -> None:
+def test_request_within_the_policy_passes(policy: Policy) -> None:
     policy.check_spec(SPEC)
     policy.check_image("registry.EXAMPLE/game@sha256:" + "a" * 64)
 
 
-def test_the_network_of_the_host_is_to_be_allowed() -> None:
+def test_host_network_must_be_allowed() -> None:
     Policy(host_network=True).check_spec(replace(SPEC, network_mode=NetworkMode.HOST))
 
 
@@ -58,12 +58,12 @@ def test_the_network_of_the_host_is_to_be_allowed() -> None:
         (load_policy(None), replace(SPEC, network_mode=NetworkMode.HOST)),
     ],
 )
-def test_what_is_beyond_it_is_refused(policy: Policy, spec: SessionSpec) -> None:
+def test_request_beyond_the_policy_is_refused(policy: Policy, spec: SessionSpec) -> None:
     with pytest.raises(NotAllowedError, match="this host's policy"):
         policy.check_spec(spec)
 
 
-async def test_a_start_beyond_it_leaves_nothing(tmp_path: Path) -> None:
+async def test_start_beyond_the_policy_leaves_nothing(tmp_path: Path) -> None:
     engine = FakeEngine()
     policy = Policy(allowed_registries=("ghcr.io",))
     async with an_agent(tmp_path, engine, FakeClock(), policy=policy) as agent:
@@ -81,7 +81,7 @@ def _written(folder: Path, text: str, mode: int = 0o644) -> Path:
     return path
 
 
-def test_the_file_is_read(tmp_path: Path) -> None:
+def test_policy_file_is_read(tmp_path: Path) -> None:
     path = _written(tmp_path, 'allowed_registries = ["ghcr.io"]\nmax_cpu = 4\nmax_ram = 2048\n')
     assert load_policy(path) == Policy(allowed_registries=("ghcr.io",), max_cpu=4, max_ram=2048)
     assert load_policy(None) == Policy()
@@ -99,7 +99,7 @@ def test_the_file_is_read(tmp_path: Path) -> None:
         ("", 0o646, "chmod go-w"),
     ],
 )
-def test_an_invalid_file_is_rejected(tmp_path: Path, text: str, mode: int, told: str) -> None:
+def test_rejects_invalid_policy_file(tmp_path: Path, text: str, mode: int, told: str) -> None:
     with pytest.raises(PolicyError, match=told):
         load_policy(_written(tmp_path, text, mode))
 
@@ -111,7 +111,7 @@ def test_an_invalid_file_is_rejected(tmp_path: Path, text: str, mode: int, told:
         ("docker.io", "write registry-1.docker.io"),
     ],
 )
-def test_an_entry_that_names_no_registry_is_refused(tmp_path: Path, entry: str, told: str) -> None:
+def test_rejects_invalid_registry(tmp_path: Path, entry: str, told: str) -> None:
     text = f'allowed_registries = ["ghcr.io", "{entry}"]'
     with pytest.raises(PolicyError, match=told) as refused:
         load_policy(_written(tmp_path, text))

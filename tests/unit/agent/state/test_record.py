@@ -34,7 +34,7 @@ def full_session() -> object:
     )
 
 
-def test_a_record_reads_back_as_it_was_written() -> None:
+def test_record_round_trip() -> None:
     for session in (a_session(), full_session()):
         assert decode_session(encode_session(session)) == session  # type: ignore[arg-type]
 
@@ -43,19 +43,19 @@ def test_a_record_reads_back_as_it_was_written() -> None:
     "damaged",
     [b"", b"{", b"null", b"{}", b"\xff"],
 )
-def test_a_damaged_record_is_refused(damaged: bytes) -> None:
+def test_rejects_damaged_record(damaged: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - json's, ours and pydantic's are all one
         decode_session(damaged)
 
 
-def test_the_label_holds_neither_arguments_nor_environment() -> None:
+def test_label_has_neither_arguments_nor_environment() -> None:
     spec = a_spec(args=("--key=canary",), env={"SECRET": "canary"})
     label = encode_label(a_session(spec=spec))
     assert "canary" not in label
     assert decode_session(label.encode()).spec.identity == spec.identity
 
 
-async def test_the_agents_id_is_made_once(tmp_path: Path) -> None:
+async def test_agent_id_is_created_once(tmp_path: Path) -> None:
     first = Records(tmp_path / "state")
     agent_id = await first.open()
     await first.close()
@@ -64,7 +64,7 @@ async def test_the_agents_id_is_made_once(tmp_path: Path) -> None:
     await second.close()
 
 
-async def test_an_agent_begins_on_a_full_disk_and_empties_its_spool(
+async def test_agent_starts_on_a_full_disk_and_empties_its_spool(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = Records(tmp_path / "state")
@@ -92,9 +92,7 @@ async def test_two_agents_cannot_share_a_directory(records: Records, tmp_path: P
     await other.close()
 
 
-async def test_directories_are_the_owners_alone_and_the_public_one_is_for_all(
-    records: Records,
-) -> None:
+async def test_directories_are_private_except_the_public_one(records: Records) -> None:
     session = a_session(deadline=Deadline(1.25, "boot", 2.5), host="192.0.2.1")
     await records.create(session, Drain(1, True, Deadline(1.5, "boot", 2.75)))
     directory = records.directory(session.internal_id)
@@ -120,7 +118,7 @@ async def test_directories_are_the_owners_alone_and_the_public_one_is_for_all(
     }
 
 
-async def test_load_returns_what_can_be_read_and_names_what_cannot(records: Records) -> None:
+async def test_load_reports_unreadable_directories(records: Records) -> None:
     young, old = a_session(create_time=2.0), a_session(create_time=1.0)
     for session in (young, old):
         await records.create(session, Drain())
@@ -133,12 +131,12 @@ async def test_load_returns_what_can_be_read_and_names_what_cannot(records: Reco
     assert await records.load() == ([old], [broken])
 
 
-async def test_a_disk_that_refuses_is_told_as_such(records: Records) -> None:
+async def test_write_errors_become_disk_full_errors(records: Records) -> None:
     with pytest.raises(DiskFullError, match="No such file"):
         await records.save(a_session())
 
 
-async def test_what_a_killed_agent_had_not_put_into_its_place_goes(records: Records) -> None:
+async def test_temporary_files_of_a_killed_agent_are_removed(records: Records) -> None:
     session = a_session()
     await records.create(session, Drain())
     folder = records.directory(session.internal_id)
@@ -150,7 +148,7 @@ async def test_what_a_killed_agent_had_not_put_into_its_place_goes(records: Reco
     assert (folder / "record.json").exists()
 
 
-async def test_what_is_read_is_known_as_long_as_somebody_does(records: Records) -> None:
+async def test_reads_in_progress_are_tracked(records: Records) -> None:
     with records.kept("one"):
         with records.kept("one"):
             assert records.is_read("one")

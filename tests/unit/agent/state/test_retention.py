@@ -1,4 +1,4 @@
-"""What is kept of ended sessions: for how long, how many, and by which clock."""
+"""Retention of ended sessions: duration, number and clock."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -51,11 +51,13 @@ def without_container(name: str, **changes: Any) -> Session:
         (-5, without_container("a"), Due()),
     ],
 )
-def test_each_thing_goes_in_its_time(age: float, session: Session, expected: Due) -> None:
+def test_each_part_is_removed_after_its_retention(
+    age: float, session: Session, expected: Due
+) -> None:
     assert gone((age, session)) == expected
 
 
-def test_of_too_many_the_oldest_go_whatever_their_age(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oldest_of_too_many_are_removed_regardless_of_age(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "ENDED_KEPT", 2)
     ended = [(3, without_container("b")), (1, an_ended("d")), (4, an_ended("a"))]
     assert gone(*ended) == Due(containers=("a",), early=frozenset("a"))
@@ -65,7 +67,7 @@ def test_of_too_many_the_oldest_go_whatever_their_age(monkeypatch: pytest.Monkey
 
 @dataclass(frozen=True)
 class _Kept:
-    """What was removed of ended sessions, one at a time, by the rule as it is written."""
+    """A literal implementation of the rule, which removes one session at a time."""
 
     ages: dict[str, float]
     accounts: dict[str, str]
@@ -83,10 +85,10 @@ class _Kept:
     st.lists(st.tuples(st.floats(0, 9), st.sampled_from("abc")), unique_by=lambda each: each[0]),
     st.integers(0, 12),
 )
-def test_the_account_with_the_most_loses_its_oldest_first(
+def test_early_removal_begins_with_the_largest_account(
     found: list[tuple[float, str]], most: int
 ) -> None:
-    """Of all that is left of sessions, of containers and of logs alike."""
+    """For whole sessions, containers and logs alike."""
     ages = {str(number): age for number, (age, _) in enumerate(found)}
     accounts = {str(number): account for number, (_, account) in enumerate(found)}
     expected = _Kept(ages, accounts).gone(most)
@@ -106,7 +108,7 @@ def test_the_account_with_the_most_loses_its_oldest_first(
         assert set(gone(*whole, shortage=Shortage(containers=True)).containers) == expected
 
 
-async def test_a_storm_of_one_account_leaves_what_is_kept_of_another(
+async def test_flood_from_one_account_evicts_nothing_of_another(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retention, "ENDED_KEPT", 3)
@@ -124,15 +126,13 @@ async def test_a_storm_of_one_account_leaves_what_is_kept_of_another(
     assert quiet in agent.directories()
 
 
-def test_what_is_not_sealed_keeps_its_place_among_too_many(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_unsealed_logs_do_not_count_towards_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "ENDED_KEPT", 1)
     ended = [(3, an_ended("a", log_sealed=False)), (2, an_ended("b"))]
     assert gone(*ended) == Due()
 
 
-def test_nothing_is_left_when_neither_container_nor_log_could_go() -> None:
+def test_nothing_left_is_set_without_removable_containers_and_logs() -> None:
     ended = [(1, an_ended("a", log_sealed=False)), (2, without_container("read"))]
     for shared in (True, False):
         shortage = Shortage(containers=shared, logs=True, shared=shared)
@@ -141,7 +141,7 @@ def test_nothing_is_left_when_neither_container_nor_log_could_go() -> None:
     assert not gone(*ended, shortage=only_engine).nothing_left
 
 
-def test_nothing_waits_for_the_room_of_containers_that_cannot_be_removed() -> None:
+def test_logs_are_removed_when_containers_are_stuck() -> None:
     one_disk = Shortage(containers=True, logs=True, shared=True)
     found = gone((3, an_ended("a")), (2, without_container("b")), shortage=one_disk)
     assert (found.containers, found.logs) == (("a",), ())
@@ -152,7 +152,7 @@ def test_nothing_waits_for_the_room_of_containers_that_cannot_be_removed() -> No
     assert (found.containers, found.nothing_left) == (("stuck",), True)
 
 
-def test_what_could_not_be_removed_gives_way_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stuck_removals_come_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "SPARED_AT_ONCE", 1)
     ended = [(3, an_ended("stuck")), (2, an_ended("next"))]
     engines = Shortage(containers=True)
@@ -177,7 +177,7 @@ async def test_f26_a_jump_of_the_wall_clock_neither_removes_nor_keeps_anything(
             await _goes_in_its_time(agent, internal_id)
 
 
-async def test_after_a_reboot_the_wall_clock_decides(host: Host) -> None:
+async def test_wall_clock_decides_after_a_reboot(host: Host) -> None:
     async with host() as agent:
         internal_id = (await agent.ended()).internal_id
     await host.clock.advance(3 * HOUR)
@@ -206,7 +206,7 @@ async def _goes_in_its_time(agent: Agent, internal_id: str) -> None:
     await assert_survived(agent)
 
 
-async def test_the_number_of_tombstones_is_limited(
+async def test_number_of_tombstones_is_limited(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent.state.tombstones.TOMBSTONES_KEPT", 2)
@@ -217,7 +217,7 @@ async def test_the_number_of_tombstones_is_limited(
         await tombstones.bury(internal_id)
         await agent.clock.advance(1)
     assert sorted(path.name for path in folder.iterdir()) == sorted(made[1:])
-    (folder / f".{made[0]}.new").touch()  # a killed agent was about to make it
+    (folder / f".{made[0]}.new").touch()  # left by a killed agent
     again = Tombstones(agent.records, agent.clock)
     await again.load()
     assert sorted(path.name for path in folder.iterdir()) == sorted(made[1:])

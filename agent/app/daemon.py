@@ -84,15 +84,15 @@ class Daemon:
         self._engine = engine
         self._clock = clock
         self._records = Records(config.state_dir)
-        self._feed = Feed()
+        self.feed = Feed()
         self._policy = load_policy(config.policy)
-        self._images = Images(self._engine, self._feed, self._policy, metrics=self._metrics)
-        self._conntrack = Conntrack()
+        self.images = Images(self._engine, self.feed, self._policy, metrics=self._metrics)
+        self.conntrack = Conntrack()
         self._tls_ports = TlsPorts(
             config.certificate_files(),
             clock,
             bind_address=config.bind_address,
-            notify=self._feed.host_changed,
+            notify=self.feed.host_changed,
             limits=Limits(
                 config.tls_max_connections,
                 config.tls_max_connections_per_port,
@@ -108,10 +108,10 @@ class Daemon:
             ports=PortPool(*config.ports(), is_free or PortProbe(config.bind_address).is_free),
             tls_ports=self._tls_ports,
             start_slots=StartSlots(config.start_slots),
-            drain=HostDrain(self._records, self._deadlines, self._feed, clock),
+            drain=HostDrain(self._records, self._deadlines, self.feed, clock),
             disks=Disks(config.disk_reserve * MEBIBYTE, config.state_dir),
             policy=self._policy,
-            feed=self._feed,
+            feed=self.feed,
         )
         self.serving = asyncio.Event()
         """Set once the socket answers, possibly before reconciliation."""
@@ -123,7 +123,7 @@ class Daemon:
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(_bounded, "records", self._records.close)
             stack.push_async_callback(_bounded, "engine", self._engine.close)
-            stack.push_async_callback(_bounded, "conntrack", self._conntrack.close)
+            stack.push_async_callback(_bounded, "conntrack", self.conntrack.close)
             stack.push_async_callback(_bounded, "usage", self._usage.close)
             stack.push_async_callback(self._tls_ports.stop)  # it never waits
             runtime = await self._make_runtime()
@@ -132,29 +132,29 @@ class Daemon:
             recovery = Recovery(runtime, self._reservations, sessions)
             await recovery.load()
             stack.push_async_callback(_bounded, "sessions", sessions.close)
-            self._warm_pools = WarmPools(runtime, self._reservations, sessions)
-            await self._warm_pools.load()
-            stack.push_async_callback(_bounded, "warm pools", self._warm_pools.close)
-            stack.push_async_callback(_bounded, "images", self._images.close)
-            self._reconciler = Reconciler(
+            self.warm_pools = WarmPools(runtime, self._reservations, sessions)
+            await self.warm_pools.load()
+            stack.push_async_callback(_bounded, "warm pools", self.warm_pools.close)
+            stack.push_async_callback(_bounded, "images", self.images.close)
+            self.reconciler = Reconciler(
                 runtime,
                 self._reservations.disks,
                 sessions,
                 recovery,
-                self._images,
+                self.images,
                 learn=self._learn,
                 rules=Rules(
                     container_seconds=self._config.container_retention_hours * 3600,
                     log_seconds=self._config.log_retention_days * 86400,
                 ),
             )
-            stack.push_async_callback(_bounded, "reconciler", self._reconciler.close)
+            stack.push_async_callback(_bounded, "reconciler", self.reconciler.close)
             self._firewall = FirewallWatch(
                 Firewall(self._config.firewall()),
                 self._clock,
                 version=ipaddress.ip_address(self._config.bind_address).version,
                 published=lambda: published_ports(sessions.all()),
-                notify=self._feed.host_changed,
+                notify=self.feed.host_changed,
             )
             stack.push_async_callback(_bounded, "firewall", self._firewall.close)
             await stack.enter_async_context(self._served(runtime, sessions))
@@ -168,9 +168,9 @@ class Daemon:
     def _loops(
         self, runtime: Runtime, sessions: SessionManager
     ) -> Iterator[tuple[str, Callable[[], Coroutine[None, None, None]]]]:
-        yield "reconciler", self._reconciler.run
-        yield "listener", self._reconciler.listen
-        yield "warm-pools", self._warm_pools.run
+        yield "reconciler", self.reconciler.run
+        yield "listener", self.reconciler.listen
+        yield "warm-pools", self.warm_pools.run
         yield "usage", self._usage.run
         yield "disk-limits", DiskLimits(runtime, self._reservations.disks, sessions).run
         yield "tls-ports", self._tls_ports.run
@@ -180,7 +180,7 @@ class Daemon:
         if self._config.metrics_listen:
             yield "metrics", self._metrics_listener(runtime, sessions).run
         if self._config.rpc_listen:
-            yield "tls-server", self._tls_server.run
+            yield "tls-server", self.tls_server.run
         if self._config.firewall_bridges:
             yield "firewall", self._firewall.run
 
@@ -199,10 +199,10 @@ class Daemon:
             records=self._records,
             clock=self._clock,
             deadlines=self._deadlines,
-            feed=self._feed,
+            feed=self.feed,
             metrics=self._metrics,
             usage=self._usage,
-            forget_flows=self._conntrack.forget,
+            forget_flows=self.conntrack.forget,
             failpoint=failpoint(config.failpoint, STEPS),
         )
 
@@ -212,8 +212,8 @@ class Daemon:
         identity = HostIdentity(self._config.state_dir, self._records.run, self._clock.time)
         service = AgentService(
             sessions=sessions,
-            warm_pools=self._warm_pools,
-            images=self._images,
+            warm_pools=self.warm_pools,
+            images=self.images,
             artifacts=Artifacts(
                 self._engine,
                 self._records,
@@ -222,19 +222,19 @@ class Daemon:
             engine=self._engine,
             records=self._records,
             clock=self._clock,
-            feed=self._feed,
+            feed=self.feed,
             describe_host=lambda: self._report(runtime, sessions),
             identity=identity,
             metrics=self._metrics,
         )
         add_services = partial(agent_pb2_grpc.add_AgentServiceServicer_to_server, service)
         add_services(server)
-        self._tls_server = TlsServer(
+        self.tls_server = TlsServer(
             self._config.rpc_listen,
             identity,
             self._clock,
             add_services=add_services,
-            end_streams=self._feed.end,
+            end_streams=self.feed.end,
         )
         await self._records.run(_prepare_socket, self._config.socket)
         server.add_insecure_port(f"unix:{self._config.socket}")
@@ -244,17 +244,17 @@ class Daemon:
         try:
             yield
         finally:
-            self._feed.end()
+            self.feed.end()
             await _bounded("server", lambda: server.stop(GRACE_SECONDS))
 
     def _metrics_listener(self, runtime: Runtime, sessions: SessionManager) -> MetricsListener:
         firewall = self._firewall if self._config.firewall_bridges else None
         state = HostState(
             reservations=self._reservations,
-            feed=self._feed,
+            feed=self.feed,
             sessions=sessions,
-            images=self._images,
-            flush_failures=lambda: self._conntrack.failures,
+            images=self.images,
+            flush_failures=lambda: self.conntrack.failures,
             firewall_intact=(lambda: not firewall.warnings) if firewall else None,
             report=lambda: self._report(runtime, sessions),
         )
@@ -273,7 +273,7 @@ class Daemon:
         self._reservations.disks.watch(info.data_root)
         for warning in info.warnings:
             log.warning("the engine is not as it should be", error=warning)
-        self._feed.host_changed()
+        self.feed.host_changed()
 
     def _allocatable(self) -> Resources:
         """Allocatable resources: settings, else the engine's, else zero."""
@@ -298,8 +298,8 @@ class Daemon:
             port_range=config.ports(),
             free_tcp_ports=held.ports.free(Protocol.TCP),
             free_udp_ports=held.ports.free(Protocol.UDP),
-            image_count=len(self._images.here),
-            engine_available=self._reconciler.engine_available,
+            image_count=len(self.images.here),
+            engine_available=self.reconciler.engine_available,
             engine_version=info.version if info else "",
             runc_version=info.runc if info else "",
             kernel_version=info.kernel if info else "",
@@ -308,14 +308,14 @@ class Daemon:
             warnings=held.disks.warnings
             + self._deadlines.warnings
             + (info.warnings if info else ())
-            + self._conntrack.warnings
+            + self.conntrack.warnings
             + self._firewall.warnings
             + self._tls_ports.warnings
-            + self._tls_server.warnings
-            + self._warm_pools.warnings,
+            + self.tls_server.warnings
+            + self.warm_pools.warnings,
             tls=self._tls_ports.available,
             disk_full=held.disks.short is not None,
-            warm_pools=self._warm_pools.pools,
+            warm_pools=self.warm_pools.pools,
             starting=sessions.starting(),
         )
 

@@ -82,11 +82,11 @@ class ControlPlane:
         self._config = config
         self._metrics = metrics = Metrics()
         self._listeners = Listeners(limits or Limits(), metrics.http)
-        self._clock = clock = clock or SystemClock()
-        self._certificate = ServedCertificate(config, clock)
+        self.clock = clock = clock or SystemClock()
+        self.certificate = ServedCertificate(config, clock)
         random, reach = Random(), failpoint(config.failpoint, STEPS)  # noqa: S311 - not a secret
-        self._store = store = Store(config.database, metrics.store)
-        self._ticket_key = TicketKey(config.state_dir / "ticket.key", self._clock)
+        self.store = store = Store(config.database, metrics.store)
+        self._ticket_key = TicketKey(config.state_dir / "ticket.key", self.clock)
         keep_ended = config.ended_retention_days * DAY
         reports = Reports(store, is_ours=self._ticket_key.is_ours, keep_ended=keep_ended)
         self._logins = Logins(store, Vault(config.state_dir / "registry.key"))
@@ -95,9 +95,9 @@ class ControlPlane:
         )
         streams = OpenStreams(store, clock)
         self._accounts = Accounts(store, clock, metrics.http)
-        self._upkeep = Upkeep(store, config, clock)
-        self._issuer = Issuer(config.state_dir / "authority.pem", clock)
-        dialler = Dialler(self._issuer, self._ticket_key, metrics.agent_calls)
+        self.upkeep = Upkeep(store, config, clock)
+        self.issuer = Issuer(config.state_dir / "authority.pem", clock)
+        dialler = Dialler(self.issuer, self._ticket_key, metrics.agent_calls)
         self.fleet = Fleet(
             store,
             reports,
@@ -128,7 +128,7 @@ class ControlPlane:
         self._queue = queue = HostQueue(
             self.fleet, max_waiting=config.max_waiting_starts, clock=clock
         )
-        self._starts = Starts(
+        self.starts = Starts(
             applications=applications,
             tags=tags,
             store=store,
@@ -141,29 +141,29 @@ class ControlPlane:
             clock=clock,
             metrics=metrics.starts,
         )
-        self._sessions = Sessions(
-            store=store, fleet=self.fleet, starts=self._starts, clock=clock, reach=reach
+        self.sessions = Sessions(
+            store=store, fleet=self.fleet, starts=self.starts, clock=clock, reach=reach
         )
-        self._ready_starts = ReadyStarts(
-            starts=self._starts,
+        self.ready_starts = ReadyStarts(
+            starts=self.starts,
             store=store,
-            sessions=self._sessions,
+            sessions=self.sessions,
             fleet=self.fleet,
             clock=clock,
             metrics=metrics.starts,
         )
-        self._enrolment = Enrolment(store, self.fleet, self._issuer, clock)
+        self.enrolment = Enrolment(store, self.fleet, self.issuer, clock)
         self.renewal = Renewal(
             store,
             self.fleet,
-            issuer=self._issuer,
+            issuer=self.issuer,
             dialler=dialler,
             clock=clock,
             metrics=metrics.fleet,
             reach=reach,
         )
         declared = Declared.in_config(config)
-        self._services = Services(
+        self.services = Services(
             environment=config.environment,
             http=metrics.http,
             accounts=self._accounts,
@@ -181,10 +181,10 @@ class ControlPlane:
                 clock=clock,
             ),
             explanations=Explanations(store, tags, self.fleet),
-            starts=self._starts,
-            ready_starts=self._ready_starts,
-            sessions=self._sessions,
-            all_sessions=AllSessions(store, self._sessions),
+            starts=self.starts,
+            ready_starts=self.ready_starts,
+            sessions=self.sessions,
+            all_sessions=AllSessions(store, self.sessions),
             fleet=self.fleet,
             store=store,
             fleet_admin=FleetAdmin(
@@ -201,11 +201,11 @@ class ControlPlane:
                 declared=declared.agents,
                 clock=clock,
             ),
-            enrolment=self._enrolment,
+            enrolment=self.enrolment,
             rotation=Rotation(
                 store,
                 self.fleet,
-                issuer=self._issuer,
+                issuer=self.issuer,
                 dialler=dialler,
                 renewal=self.renewal,
                 clock=clock,
@@ -222,7 +222,7 @@ class ControlPlane:
                     pools=self._standby_pools,
                     streams=streams,
                     store=store,
-                    issuer=self._issuer,
+                    issuer=self.issuer,
                 )
             ),
         )
@@ -233,14 +233,14 @@ class ControlPlane:
         self, names: tuple[str, ...], *, new_operator_token: bool = False
     ) -> InitialTokens:
         """Create the database, missing accounts, and an operator token if missing or requested."""
-        await self._store.open()
+        await self.store.open()
         try:
-            await self._issuer.open()
+            await self.issuer.open()
             await self._ticket_key.open()
             return await self._accounts.initialise(names, new_operator_token=new_operator_token)
         finally:
-            await self._issuer.close()
-            await self._store.close()
+            await self.issuer.close()
+            await self.store.close()
 
     async def serve(self, stopping: asyncio.Event) -> None:
         """Serve until `stopping` is set or a process-critical loop fails."""
@@ -248,21 +248,21 @@ class ControlPlane:
             await self._open_store()
             lag = self._metrics.loop_lag.observe
             interval = self._config.latency_interval
-            pinger = Pinger(self.fleet, interval=interval, clock=self._clock)
+            pinger = Pinger(self.fleet, interval=interval, clock=self.clock)
             async with asyncio.TaskGroup() as group:
                 loops = [
                     group.create_task(self.fleet.run(), name="fleet"),
                     group.create_task(self._standby_pools.run(), name="standby pools"),
-                    group.create_task(self._upkeep.run(), name="upkeep"),
+                    group.create_task(self.upkeep.run(), name="upkeep"),
                     group.create_task(self.renewal.run(), name="renewal"),
                     group.create_task(pinger.run(), name="pinger"),
-                    group.create_task(self._certificate.run(), name="certificate"),
+                    group.create_task(self.certificate.run(), name="certificate"),
                     group.create_task(loop_lag.watch(lag), name="loop lag"),
                 ]
                 await self._serve_http(stopping)
-                await self._ready_starts.close()
-                await self._starts.close()
-                await self._sessions.close()
+                await self.ready_starts.close()
+                await self.starts.close()
+                await self.sessions.close()
                 for loop in loops:
                     loop.cancel()
         finally:
@@ -274,14 +274,14 @@ class ControlPlane:
         self._standby_pools.look()
 
     async def _open_store(self) -> None:
-        await self._store.open()
+        await self.store.open()
         sealed = await self._logins.start(self._config.registries)
-        await self._store.run(declare, self._config, sealed)
-        await self._store.run(sessions.drop_unattempted)
-        await self._store.run(enrolment.drop_starts_on_revoked, self._clock.time())
-        await self._issuer.open(enrolled=await self._store.run(enrolment.enrolled))
-        first = self._issuer.first.fingerprint
-        await self._store.run(enrolment.note_first_authority, first)
+        await self.store.run(declare, self._config, sealed)
+        await self.store.run(sessions.drop_unattempted)
+        await self.store.run(enrolment.drop_starts_on_revoked, self.clock.time())
+        await self.issuer.open(enrolled=await self.store.run(enrolment.enrolled))
+        first = self.issuer.first.fingerprint
+        await self.store.run(enrolment.note_first_authority, first)
         await self._ticket_key.open()
         await self.fleet.load()
         await self._registry.start()
@@ -290,8 +290,8 @@ class ControlPlane:
         bounds = Bounds.of_api(self._config)
         await self._serve_metrics()
         await self._serve_enrolment()
-        tls, address = await self._certificate.open(), self._config.listen_address()
-        app = make_web_app(self._services)
+        tls, address = await self.certificate.open(), self._config.listen_address()
+        app = make_web_app(self.services)
         self.base_url = await self._listeners.open("api_listen", app, bounds, address, tls)
         log.info("listening", address=self.base_url)
         self.listening.set()
@@ -310,8 +310,8 @@ class ControlPlane:
         address = self._config.enrol_address()
         if address is None:
             return
-        app = enrolling.make_enrolling_app(self._enrolment, self._metrics.http)
-        tls = await self._issuer.listener_tls(enrolling.enrolling_tls())
+        app = enrolling.make_enrolling_app(self.enrolment, self._metrics.http)
+        tls = await self.issuer.listener_tls(enrolling.enrolling_tls())
         self.enrol_url = await self._listeners.open(
             "enrol_listen", app, enrolling.BOUNDS, address, tls
         )
@@ -319,10 +319,10 @@ class ControlPlane:
 
     async def _close(self) -> None:
         await self._listeners.close()
-        await self._certificate.close()
+        await self.certificate.close()
         self._exposition.close()
         await self.fleet.close()
         await self._registry.stop()
         await self._logins.close()
-        await self._issuer.close()
-        await self._store.close()
+        await self.issuer.close()
+        await self.store.close()

@@ -71,7 +71,7 @@ class Sessions:
         self._fleet = fleet
         self._starts = starts
         self._clock = clock
-        self._stop_wait = stop_wait
+        self.stop_wait = stop_wait
         self._reach = reach
         self._stops = TaskOwner[None](TiltyardError)
 
@@ -143,7 +143,7 @@ class Sessions:
         await self._stops.wait()
 
     async def _stop(self, caller: Caller, name: str) -> None:
-        deadline = self._clock.monotonic() + self._stop_wait
+        deadline = self._clock.monotonic() + self.stop_wait
         start = self._starts.under_way.get(caller.account, name)
         has_arrived = start is not None
         if start is not None:

@@ -113,7 +113,7 @@ class Starts:
         self._tags = tags
         self._store = store
         self._fleet = fleet
-        self._queue = queue
+        self.queue = queue
         self.start_timeout = start_timeout
         self.rate = rate
         self._claims = claims
@@ -160,7 +160,7 @@ class Starts:
         start.stop_wanted = True
         start.is_stopped |= is_marked
         if start.ask is not None:
-            self._queue.call_off(start.ask)
+            self.queue.call_off(start.ask)
 
     async def close(self) -> None:
         """Wait for the starts under way, then cancel the freeing of rows."""
@@ -338,7 +338,7 @@ class Starts:
         place = start.request.location, plan.application.node_pool
         start.ask = Ask(place, start.account, plan.wanted, internal_id, refused)
         with start.timing.phase(Phase.QUEUE):
-            host = await self._queue.take_host(start.ask, left)
+            host = await self.queue.take_host(start.ask, left)
         if host is None:
             raise StoppedDuringStartError
         return host

@@ -69,7 +69,7 @@ async def _drained(steps: AsyncIterator[Any]) -> None:
 
 async def test_status_shows_allocatable_resources(host: Served) -> None:
     await host.sessions.start(FIRST, named("m1", ports=pinned(25000)))
-    agent_id = host.daemon._reconciler._runtime.settings.agent_id
+    agent_id = host.daemon.reconciler._runtime.settings.agent_id
     shown = dict(cells(await host.ok("status")))
     assert shown.pop("agent").startswith(f"{agent_id}, version ")
     assert shown == {
@@ -89,8 +89,8 @@ async def test_status_shows_allocatable_resources(host: Served) -> None:
 
 
 async def test_status_tells_what_is_amiss(host: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host.daemon._conntrack, "warnings", ("cannot flush", "twice"))
-    host.daemon._reconciler.engine_available = False
+    monkeypatch.setattr(host.daemon.conntrack, "warnings", ("cannot flush", "twice"))
+    host.daemon.reconciler.engine_available = False
     await host.sessions.set_drain(DrainOrder(1, draining=True, remaining=3600))
     lines = cells(await host.ok("status"))
     assert ["engine", "fake, does not answer"] in lines
@@ -103,7 +103,7 @@ async def test_standbys_are_told_apart_from_sessions(
 ) -> None:
     engine.binds_at_once = False
     await host.sessions.start(FIRST, named("m1"))
-    await host.daemon._warm_pools.set(a_pool(2))
+    await host.daemon.warm_pools.set(a_pool(2))
     await settle()
     first, second = standbys(host)
     rows = {row[0]: row[1] for row in cells(await host.ok("sessions"))}
@@ -225,7 +225,7 @@ async def test_an_artifact_goes_to_standard_output(host: Served, engine: FakeEng
 
 async def test_images_show_how_many_sessions_use_them(host: Served, engine: FakeEngine) -> None:
     engine.registry.add(OTHER)
-    await _drained(host.daemon._images.pull(OTHER))
+    await _drained(host.daemon.images.pull(OTHER))
     for internal_id in (FIRST, SECOND):
         await host.sessions.start(internal_id, named(internal_id))
     await host.ok("stop", SECOND)
@@ -251,7 +251,7 @@ async def test_images_on_their_way_are_told_and_so_are_those_that_somebody_remov
     engine.lose_image(IMAGE)
     engine.registry.add(OTHER)
     engine.hold("pull")
-    images = host.daemon._images
+    images = host.daemon.images
     pull = asyncio.create_task(_drained(images.pull(OTHER)), name="pull")
     await engine.held("pull")
     await images.refresh()

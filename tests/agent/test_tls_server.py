@@ -70,7 +70,7 @@ class Listening(WholeAgent):
             return list((await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)).host.warnings)
 
     async def is_open(self) -> None:
-        await self.daemon._tls_server.serving.wait()
+        await self.daemon.tls_server.serving.wait()
 
 
 @asynccontextmanager

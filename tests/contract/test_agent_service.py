@@ -39,7 +39,7 @@ async def stub(
         grpc.aio.insecure_channel(f"unix:{agent.config.socket}") as channel,
     ):
         stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
-        stub.watchers = agent.daemon._feed._subscriptions
+        stub.watchers = agent.daemon.feed._subscriptions
         yield stub
 
 

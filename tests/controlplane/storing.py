@@ -77,7 +77,7 @@ async def _play(system: Enrolling) -> dict[str, Any]:
     started = system.agent.started[0]
     identity = started.spec.identity
     return {
-        "now_ms": to_ms(system.control_plane._clock.time()),
+        "now_ms": to_ms(system.control_plane.clock.time()),
         "tokens": tokens,
         "ticket": {
             "agent": "a0",
@@ -102,7 +102,7 @@ async def _start_sessions(system: Enrolling) -> None:
     # An attempt whose end nobody knows, on a host that does not answer any more.
     system.agent.before_start = system.agent.hang
     system.agent.before_stop = system.agent.hang
-    system.control_plane._starts.start_timeout = 4.0
+    system.control_plane.starts.start_timeout = 4.0
     assert (await system.start(id="unknown")).status == 420
     [(owed,)] = await system.rows("SELECT count(*) FROM unanswered WHERE stopped_ms IS NULL")
     assert owed == 1

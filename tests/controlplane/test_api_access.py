@@ -23,7 +23,7 @@ async def system(tmp_path: Path) -> AsyncIterator[System]:
 
 async def _token(system: System, scopes: set[Scope], **changes: int) -> str:
     token = tokens.mint()
-    await system.control_plane._store.run(lambda db: insert_token(db, "alice", token, scopes, 0))
+    await system.control_plane.store.run(lambda db: insert_token(db, "alice", token, scopes, 0))
     for column, value in changes.items():
         await system.rows(f"UPDATE token SET {column}=? WHERE id=?", value, token.token_id)
     return token.text

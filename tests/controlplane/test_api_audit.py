@@ -47,7 +47,7 @@ async def write(system: System, *events: Event) -> None:
         for event in events:
             record_event(db, *event)
 
-    await system.control_plane._store.run(transaction)
+    await system.control_plane.store.run(transaction)
 
 
 async def test_every_change_of_a_caller_names_token_and_address(system: System) -> None:
@@ -141,7 +141,7 @@ async def test_a_stop_during_a_start_names_who_stopped_it(system: System) -> Non
     await asked.wait()
     path, operator = "/operator/session/alice/x", system.operator_token
     stop = asyncio.create_task(system.call("DELETE", path, token=operator, headers=FORWARDED))
-    starts = system.control_plane._starts
+    starts = system.control_plane.starts
     await eventually(lambda: any(s.stop_wanted for s in starts.under_way._starts.values()))
     gate.set()
     assert (await stop).status == 204
@@ -262,7 +262,7 @@ async def test_what_is_old_is_forgotten_and_nothing_else(
         young = [(now - 2 * DAY + 60, "young.x", "", Actor("x"), "o")] * 3
         await write(system, *old, *young)
         portions: list[int] = []
-        run = system.control_plane._store.run
+        run = system.control_plane.store.run
 
         async def counted(transaction: Any, *more: Any) -> Any:
             found = await run(transaction, *more)
@@ -270,15 +270,15 @@ async def test_what_is_old_is_forgotten_and_nothing_else(
                 portions.append(found)
             return found
 
-        store = system.control_plane._store
-        monkeypatch.setattr(system.control_plane._store, "run", counted)
+        store = system.control_plane.store
+        monkeypatch.setattr(system.control_plane.store, "run", counted)
         await store.run_in_portions(remove_old, now - 2 * DAY)
         assert portions == [PORTION, PORTION, 7, 0]
         monkeypatch.undo()
         assert [event["kind"] for event in await audit(system)] == ["young.x"] * 3
         await system.rows("DELETE FROM event")
         await write(system, *old, *young)
-        await system.control_plane._upkeep.forget()
+        await system.control_plane.upkeep.forget()
         assert [event["kind"] for event in await audit(system)] == ["young.x"] * 3
 
 
@@ -287,7 +287,7 @@ async def test_lines_dated_ahead_do_not_end_the_forgetting(system: System) -> No
     ahead = [(1e10, "ahead.x", "", Actor("x"), "o")] * PORTION
     old = [(0.001, "old.x", "", Actor("x"), "o")] * (PORTION + 3)
     await write(system, *ahead, *old, *ahead[:1])
-    await system.control_plane._store.run_in_portions(remove_old, 1.0)
+    await system.control_plane.store.run_in_portions(remove_old, 1.0)
     kinds = "SELECT kind, count(*) FROM event GROUP BY kind"
     assert await system.rows(kinds) == [("ahead.x", PORTION + 1)]
 
@@ -309,7 +309,7 @@ async def test_tokens_that_ended_a_week_ago_are_forgotten_with_their_children(
     ):
         sql = f"UPDATE token SET {column}=? WHERE name IN (?, ?)"
         await system.rows(sql, at, name, f"{name}-child")
-    await system.control_plane._upkeep.forget()
+    await system.control_plane.upkeep.forget()
     names = {row[0] for row in await system.rows("SELECT name FROM token WHERE name<>'initial'")}
     assert names == {"lately", "lately-child", "good", "good-child"}
     # Who did what stays readable.
@@ -327,7 +327,7 @@ async def test_upkeep_goes_on_past_what_fails(
         await system.rows("UPDATE token SET revoked_ms=1 WHERE account='bob'")
         no = "BEGIN SELECT RAISE(ABORT, 'no'); END"
         await system.rows(f"CREATE TRIGGER keep BEFORE DELETE ON token {no}")
-        upkeep = system.control_plane._upkeep
+        upkeep = system.control_plane.upkeep
         await system.rows("UPDATE event SET time_ms=1")
         await upkeep.forget()
         assert "cannot forget what is old yet kind=ended tokens" in caplog.text

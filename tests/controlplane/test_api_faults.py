@@ -27,7 +27,7 @@ async def test_a_hanging_agent_is_420_in_time_and_what_comes_late_is_stopped(
         await system.nothing_is_left()
         assert await system.rows("SELECT 1 FROM session") == []
         system.agent.before_start = None
-        system.control_plane._starts.start_timeout = 8.0
+        system.control_plane.starts.start_timeout = 8.0
         assert (await system.start(id="late")).status == 201
 
 
@@ -99,7 +99,7 @@ async def test_delete_during_a_start_stops_what_comes_of_it(tmp_path: Path) -> N
         assert (await system.call("GET", "/session")).json == {"sessions": []}
         assert_error(await system.start(id="s"), 409)
         stop = asyncio.create_task(system.call("DELETE", "/session/s"))
-        starts = system.control_plane._starts
+        starts = system.control_plane.starts
         await eventually(lambda: starts.under_way._starts["alice", "s"].stop_wanted)
         gate.set()
         assert (await stop).status == 204

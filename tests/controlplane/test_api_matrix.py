@@ -41,7 +41,7 @@ class World(System):
         It is the account's, or an operator's where the scope is one of theirs.
         """
         token, owner = tokens.mint(), None if scope in OPERATOR_SCOPES else account
-        await self.control_plane._store.run(lambda db: insert_token(db, owner, token, {scope}, 0))
+        await self.control_plane.store.run(lambda db: insert_token(db, owner, token, {scope}, 0))
         for column, value in changes.items():
             await self.rows(f"UPDATE token SET {column}=? WHERE id=?", value, token.token_id)
         return token.text

@@ -382,7 +382,7 @@ async def test_a_pull_of_a_removed_agent_ends(system: Operated) -> None:
 
 async def test_a_caller_that_hangs_up_leaves_nothing_half_done(system: Operated) -> None:
     gone = await system.undeclare()
-    agents = system.control_plane._services.agents
+    agents = system.control_plane.services.agents
     operator = Caller("", "someone", frozenset(Scope))
     removal = asyncio.create_task(agents.remove(operator, "a1"), name="removal")
     await asyncio.sleep(0)  # it is sent to the database

@@ -259,7 +259,7 @@ async def playing(system: System) -> System:
 
 
 def _open(system: System) -> set[_Stream]:
-    return system.control_plane._services.streams._open
+    return system.control_plane.services.streams._open
 
 
 async def test_a_stream_ends_when_its_token_is_revoked(playing: System) -> None:
@@ -310,7 +310,7 @@ async def test_a_stream_ends_when_its_token_expires(playing: System) -> None:
 
 async def test_a_stream_ends_even_when_the_operator_hung_up(playing: System) -> None:
     token = await made(playing, account="alice", name="x", scopes=["logs:read"])
-    services, store = playing.control_plane._services, playing.control_plane._store
+    services, store = playing.control_plane.services, playing.control_plane.store
     operator = await services.accounts.authenticate(playing.operator_token)
     gate = threading.Event()
     async with following(playing, token) as reader:
@@ -331,7 +331,7 @@ async def test_a_token_that_ends_before_its_stream_is_known_gets_none(
 ) -> None:
     """Between the look at the token and the stream, a revocation finds nothing to break off."""
     token = await made(playing, account="alice", name="x", scopes=["logs:read"])
-    sessions = playing.control_plane._services.sessions
+    sessions = playing.control_plane.services.sessions
     logs: Callable[..., Awaitable[Any]] = sessions.logs
 
     async def revoked_meanwhile(*arguments: Any, **more: Any) -> Any:

@@ -91,7 +91,7 @@ async def test_an_ended_session_can_be_left_and_not_joined(system: System) -> No
     assert_error(await _join(system, "c"), 404)
     assert_error(await _join(system, "a"), 404)
     assert (await _leave(system, "a", session="m")).json == {"count": 1, "players": ["a"]}
-    await system.control_plane._store.run_in_portions(remove_ended, 2.0**40)
+    await system.control_plane.store.run_in_portions(remove_ended, 2.0**40)
     assert_error(await _leave(system, "b", session="m"), 404)
     assert await system.rows("SELECT * FROM player") == []
 

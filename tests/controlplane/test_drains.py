@@ -71,9 +71,9 @@ async def test_a_drained_host_is_told_and_gets_nothing_until_that_is_called_off(
     system: Draining,
 ) -> None:
     assert (await system.start(id="x")).status == 201
-    before = to_ms(system.control_plane._clock.time())
+    before = to_ms(system.control_plane.clock.time())
     shown = await system.drain(deadline="2h")
-    after = to_ms(system.control_plane._clock.time())
+    after = to_ms(system.control_plane.clock.time())
     (told,) = system.agent.drains
     assert told.draining
     assert told.revision >= before
@@ -254,7 +254,7 @@ async def test_a_revision_that_nobody_gave_is_not_believed(system: Draining) -> 
 
 
 async def test_two_orders_at_one_moment_have_their_order(system: Draining) -> None:
-    store = system.control_plane._store
+    store = system.control_plane.store
     drains: list[Drain] = []
     for draining in (True, False):
         order = DrainOrder("a0", draining, None, known_revision=0)

@@ -104,7 +104,7 @@ async def test_an_attempt_that_is_not_the_newest_is_not_ended(system: System) ->
     await system.rows("UPDATE session SET confirmed=0")
     before = await system.rows("SELECT * FROM session")
     other = Attempt("another attempt", system.agent.name, "")
-    store = system.control_plane._store
+    store = system.control_plane.store
     await store.run(end_attempt, "alice", "s", other, 0, unanswered=False)
     assert await system.rows("SELECT * FROM session") == before
 
@@ -113,7 +113,7 @@ async def test_an_attempt_that_its_host_has_reported_stays_on_its_row(system: Sy
     assert (await system.start(id="s")).status == 201
     before = await system.rows("SELECT * FROM session")
     [names] = await system.rows("SELECT internal_id, agent, host FROM session")
-    store = system.control_plane._store
+    store = system.control_plane.store
     await store.run(end_attempt, "alice", "s", Attempt(*names), 0, unanswered=False)
     assert await system.rows("SELECT * FROM session") == before
 

@@ -48,7 +48,7 @@ def _link(system: System) -> Any:
 
 
 def _queue(system: System) -> Any:
-    [queue] = system.control_plane._starts._queue._queues.values()
+    [queue] = system.control_plane.starts.queue._queues.values()
     return queue
 
 
@@ -66,7 +66,7 @@ async def _begin(system: System, gate: Gate) -> asyncio.Task[Answer]:
 
 async def _join(system: System, session_id: str, account: str = "alice") -> asyncio.Task[Answer]:
     """Have a start wait behind those that do."""
-    queues = system.control_plane._starts._queue._queues
+    queues = system.control_plane.starts.queue._queues
     waiting = sum(len(queue.waiting) for queue in queues.values())
     task = _ask(system, session_id, account)
     await eventually(lambda: bool(queues) and len(_queue(system).waiting) == waiting + 1)
@@ -145,7 +145,7 @@ async def test_the_time_for_a_start_bounds_its_wait(tmp_path: Path) -> None:
         await eventually(lambda: _link(system).report.start_slots == 1)
         gate = Gate(system.agent)
         first = await _begin(system, gate)
-        system.control_plane._starts.start_timeout = 4.0
+        system.control_plane.starts.start_timeout = 4.0
         second = await _join(system, "second")
         assert_error(await second, 420)
         gate.open()
@@ -186,7 +186,7 @@ async def test_a_wait_that_is_broken_off_gives_back_what_it_was_just_given(
 ) -> None:
     gate = Gate(system.agent)
     first = await _begin(system, gate)
-    queue, link = system.control_plane._starts._queue, system.control_plane.fleet.hosts[0]
+    queue, link = system.control_plane.starts.queue, system.control_plane.fleet.hosts[0]
     assert link.report is not None
     image = min(link.report.images)
     ask = Ask(("local", "default"), "alice", Wanted(image, Resources(), ()), "0" * 32)

@@ -392,7 +392,7 @@ async def test_a_commit_that_fails_is_counted(system: Scraped) -> None:
         db.execute("ROLLBACK")  # type: ignore[attr-defined]
 
     with pytest.raises(StoreError):
-        await system.control_plane._store.run(break_the_transaction)
+        await system.control_plane.store.run(break_the_transaction)
     assert (await system.scrape()).sum("database_commit_failures_total") == 1
 
 

@@ -72,7 +72,7 @@ async def test_why_a_pull_failed_is_shown_and_logged(
 ) -> None:
     await system.make_application(tag=None)
     system.agent.before_pull = refusing("DISK_FULL", "no room below /var/lib/docker")
-    began = to_ms(system.control_plane._clock.time())
+    began = to_ms(system.control_plane.clock.time())
     with caplog.at_level(logging.WARNING):
         (image,) = await _enable(system, "v1")
 
@@ -83,7 +83,7 @@ async def test_why_a_pull_failed_is_shown_and_logged(
     (pull,) = await _pulls(system)
     assert (pull["image"], pull["state"]) == (image, "failed") or pull["state"] == "pulling"
     assert pull["cause"] == "disk_full: no room below /var/lib/docker"
-    assert began <= pull["failed"] <= to_ms(system.control_plane._clock.time())
+    assert began <= pull["failed"] <= to_ms(system.control_plane.clock.time())
     logged = [record.getMessage() for record in caplog.records]
     assert f"pull failed image={image} error={pull['cause']} agent=a0" in logged
     system.agent.before_pull = None

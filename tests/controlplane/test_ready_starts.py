@@ -42,7 +42,7 @@ async def running(system: System, session_id: str) -> str:
     Returns its internal id.
     """
     await system.becomes(session_id, "running")
-    under_way = system.control_plane._starts.under_way
+    under_way = system.control_plane.starts.under_way
     await eventually(lambda: under_way.get("alice", session_id) is None)
     (internal_id,) = (
         session.internal_id
@@ -131,7 +131,7 @@ async def test_a_start_that_fails_is_answered_as_ever(system: System) -> None:
 
 async def test_a_caller_who_hangs_up_changes_nothing(system: System) -> None:
     """The session stays when it becomes ready in time, and is ended when it does not."""
-    tasks = system.control_plane._ready_starts._tasks
+    tasks = system.control_plane.ready_starts._tasks
     callers = begin(system, "stays"), begin(system, "ends", "wait=1")
     await eventually(lambda: len(tasks) == len(callers))
     for caller in callers:
@@ -196,7 +196,7 @@ async def test_with_too_many_waits_the_answer_comes_at_once(
     answer = await start(system, "second")
     assert answer.status == 201
     assert APPLIED not in answer.headers
-    waits = system.control_plane._ready_starts
+    waits = system.control_plane.ready_starts
     assert waits.has_room("bob") == (limit == "MOST_OF_AN_ACCOUNT")
     system.agent.bind(internal_id)
     assert (await starting).headers[APPLIED] == "wait=ready"

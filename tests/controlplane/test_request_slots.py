@@ -196,7 +196,7 @@ async def test_a_list_with_a_stalled_reader_holds_no_slot(
     async with bounded(tmp_path, RequestSlots(Instant(), at_once=1)) as system:
         for name in ("n", "o"):
             assert (await system.start(id=name)).status == 201
-        await system.control_plane._store.run(
+        await system.control_plane.store.run(
             lambda db: db.execute("UPDATE session SET labels=?", (labels,))
         )
         async with Wire(int(system.control_plane.base_url.rpartition(":")[2])) as wire:
@@ -225,7 +225,7 @@ async def test_requests_queue_at_the_database_as_their_accounts(tmp_path: Path) 
         tokens = [await system.make_token(name=n, scopes=["session:players"]) for n in names]
         for token in tokens:  # its first use is written, too
             assert (await join(system, "first", token=token)).status == 200
-        store = system.control_plane._store
+        store = system.control_plane.store
         holding = asyncio.create_task(store.run(hold))
         assert await asyncio.to_thread(began.wait, PATIENCE)
         calls = [

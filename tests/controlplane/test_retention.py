@@ -72,7 +72,7 @@ async def test_ended_sessions_go_in_portions_with_their_players(
     )
     changes = Changes(system, monkeypatch)
     for remove in (session_rows.remove_stopped, session_rows.remove_ended):
-        await system.control_plane._store.run_in_portions(remove, 0.1)
+        await system.control_plane.store.run_in_portions(remove, 0.1)
     monkeypatch.undo()
     # A session goes whole: what lists show of it fits its players as long as it is there.
     assert changes.most <= 3 * PORTION + 1
@@ -94,7 +94,7 @@ async def test_ended_tokens_go_in_portions_children_first(
         *(2 * PORTION, maker),
     )
     changes = Changes(system, monkeypatch)
-    await system.control_plane._store.run_in_portions(tokens.remove_ended, 0.005)
+    await system.control_plane.store.run_in_portions(tokens.remove_ended, 0.005)
     monkeypatch.undo()
     assert changes.most <= PORTION
     assert await system.rows("SELECT id FROM token WHERE account='alice'") == [(maker,)]
@@ -112,7 +112,7 @@ async def test_what_is_old_is_found_without_looking_at_what_is_young(system: Sys
         found = [db.execute(f"EXPLAIN QUERY PLAN {sql}") for sql in traced if sql[:2] != "--"]
         return [row[3] for rows in found for row in rows]
 
-    steps = await system.control_plane._store.run(plans)
+    steps = await system.control_plane.store.run(plans)
     assert not [step for step in steps if step.startswith("SCAN ") and "json_each" not in step]
     indexes = ("session_by_end", "event_by_time", "unanswered_by_stop")
     for index in (*indexes, "token_by_revocation", "token_by_expiry"):

@@ -135,10 +135,10 @@ async def test_a_start_that_a_dead_control_plane_was_making_there_is_freed(
     assert (await system.start(id="other")).status == 201
     await system.stop_serving()
     system.control_plane = system.make_control_plane()
-    await system.control_plane._store.open()
+    await system.control_plane.store.open()
     await system.rows("UPDATE session SET confirmed=(id='other')")
     await system.rows("UPDATE agent SET revoked_ms=1 WHERE name=?", gone.name)
-    await system.control_plane._store.close()
+    await system.control_plane.store.close()
     await system.serve()
     assert await system.session("begun") == []
     assert await system.session("other") == [("dead", "host_lost", gone.name)]

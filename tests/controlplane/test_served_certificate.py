@@ -84,7 +84,7 @@ async def test_new_connections_have_a_renewed_certificate(system: Tls, files: Fi
     reader, writer, first = await _connected(system)
     second = await asyncio.to_thread(files.make)
     assert first != second
-    await system.control_plane._certificate.look()
+    await system.control_plane.certificate.look()
     _, new, shown = await _connected(system)
     assert shown == second
     writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
@@ -100,13 +100,13 @@ async def test_the_last_good_certificate_stays_until_the_next_is(
     for damage in (key.unlink, lambda: key.write_text("")):
         await asyncio.to_thread(files.make)
         damage()
-        before = system.control_plane._certificate._context
+        before = system.control_plane.certificate._context
         for _ in range(2):
-            await system.control_plane._certificate.look()
-        assert system.control_plane._certificate._context is before
+            await system.control_plane.certificate.look()
+        assert system.control_plane.certificate._context is before
     assert caplog.text.count("cannot use the new certificate") == 2
     last = await asyncio.to_thread(files.make)
-    await system.control_plane._certificate.look()
+    await system.control_plane.certificate.look()
     _, writer, shown = await _connected(system)
     writer.close()
     assert shown == last

@@ -377,7 +377,7 @@ async def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     monkeypatch.setattr("controlplane.storage.tables.session_lists.PORTION", 7)
     monkeypatch.setattr("controlplane.sessions.service.AT_ONCE", 3)
     async with System(tmp_path) as system:
-        store = system.control_plane._store
+        store = system.control_plane.store
         for number in range(40):
             labels = {"fifth": str(number % 5)}
             for account in ("alice", "bob"):
@@ -409,14 +409,14 @@ async def test_a_list_in_portions_is_the_whole_list(many: System) -> None:
 async def test_a_list_that_fails_midway_is_broken_off(
     many: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, asked = many.control_plane._store.read, itertools.count()
+    real, asked = many.control_plane.store.read, itertools.count()
 
     async def failing(*args: Any) -> Any:
         if next(asked) == fails_at:
             raise StoreError("disk I/O error")
         return await real(*args)
 
-    monkeypatch.setattr(many.control_plane._store, "read", failing)
+    monkeypatch.setattr(many.control_plane.store, "read", failing)
     fails_at = 0
     assert_error(await many.call("GET", "/session?all=1"), 503)
     fails_at, asked = 3, itertools.count()

@@ -174,7 +174,7 @@ async def test_a_stop_that_was_asked_is_of_whichever_stays(pair: System) -> None
     first, second = pair.agents
     older, newer = await twins(pair)
     second.before_stop = second.hang
-    pair.control_plane._sessions._stop_wait = 0.1
+    pair.control_plane.sessions.stop_wait = 0.1
     assert_error(await pair.call("DELETE", "/session/x"), 503)
     older.create_time.seconds = newer.create_time.seconds + MINUTE
     await first.restart()
@@ -198,7 +198,7 @@ async def test_what_is_found_while_its_id_is_started_again_waits_for_that(
     first.beat = second.beat = 0.05
     await lose_database(pair)
     outcome = refusing("IMAGE_CANNOT_RUN")
-    pair.control_plane._starts.start_timeout = 60.0
+    pair.control_plane.starts.start_timeout = 60.0
 
     async def after_it_was_found(request: Any, context: Any) -> None:
         await first.restart()

@@ -122,7 +122,7 @@ async def test_whatever_fails_no_quota_leaks(tmp_path: Path) -> None:
 
         for agent in system.agents:
             agent.before_start = agent.after_start = None
-        system.control_plane._starts.start_timeout = 8.0
+        system.control_plane.starts.start_timeout = 8.0
         assert _statuses(await _race(system)) == {201: most, 402: CALLERS - most}
 
 
@@ -154,7 +154,7 @@ class Bounded(System):
     async def serve(self) -> None:
         await super().serve()
         # The host's stream and everything else keep the real time.
-        self.control_plane._starts._clock = self.starts_clock
+        self.control_plane.starts._clock = self.starts_clock
 
 
 @pytest.fixture

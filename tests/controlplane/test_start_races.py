@@ -50,7 +50,7 @@ async def test_a_delete_whose_caller_hangs_up_during_a_start_still_stops_it(
         post = asyncio.create_task(system.start(id="x"))
         await gate.reached.wait()
         stopper = asyncio.create_task(system.call("DELETE", "/session/x"))
-        starts = system.control_plane._starts
+        starts = system.control_plane.starts
         await eventually(lambda: any(s.stop_wanted for s in starts.under_way._starts.values()))
         stopper.cancel()
         await asyncio.gather(stopper, return_exceptions=True)
@@ -184,7 +184,7 @@ async def test_a_database_that_fails_once_does_not_keep_the_id(
 async def test_delete_deducts_what_it_waited_for_the_start(tmp_path: Path) -> None:
     async with System(tmp_path) as system:
         await system.make_application()
-        sessions = system.control_plane._sessions
+        sessions = system.control_plane.sessions
         waits: list[float] = []
         stop_on_host = sessions._stop_on_host
 
@@ -197,15 +197,15 @@ async def test_delete_deducts_what_it_waited_for_the_start(tmp_path: Path) -> No
         system.agent.before_start = gate
         post = asyncio.create_task(system.start(id="x"))
         await gate.reached.wait()
-        before = system.control_plane._clock.monotonic()
+        before = system.control_plane.clock.monotonic()
         stopper = asyncio.create_task(system.call("DELETE", "/session/x"))
-        starts = system.control_plane._starts
+        starts = system.control_plane.starts
         await eventually(lambda: any(s.stop_wanted for s in starts.under_way._starts.values()))
-        between = system.control_plane._clock.monotonic()
+        between = system.control_plane.clock.monotonic()
         gate.set()
         assert (await stopper).status == 204
         await post
-        assert before <= waits[0] - sessions._stop_wait <= between
+        assert before <= waits[0] - sessions.stop_wait <= between
 
 
 async def test_a_delete_stops_what_its_start_became_and_nothing_newer(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ async def test_a_delete_stops_what_its_start_became_and_nothing_newer(tmp_path: 
         post = asyncio.create_task(system.start(id="x"))
         await asked.wait()
         stopper = asyncio.create_task(system.call("DELETE", "/session/x"))
-        starts = system.control_plane._starts
+        starts = system.control_plane.starts
         await eventually(lambda: any(s.stop_wanted for s in starts.under_way._starts.values()))
         system.agent.before_start = None
         gate.set()
@@ -247,7 +247,7 @@ async def test_a_stop_that_takes_long_is_answered_while_it_goes_on(tmp_path: Pat
         system.agent.before_stop = slow
         first = asyncio.create_task(system.call("DELETE", "/session/x"))
         await system.becomes("x", "shuttingdown")
-        system.control_plane._sessions._stop_wait = 0.05
+        system.control_plane.sessions.stop_wait = 0.05
         assert (await system.call("DELETE", "/session/x")).status == 204
         assert await system.status_of("x") == "shuttingdown"
         gate.set()

@@ -79,8 +79,8 @@ class Race:
     """Callers of DELETE who ask until it is answered 204, beside a POST of the same id."""
 
     def __init__(self, system: System) -> None:
-        self._starts = system.control_plane._starts
-        self._stops = system.control_plane._sessions
+        self._starts = system.control_plane.starts
+        self._stops = system.control_plane.sessions
         self._at_once = asyncio.Semaphore(AT_ONCE)
         self.answers: Counter[str] = Counter()
 
@@ -198,7 +198,7 @@ async def test_a_second_start_of_an_id_changes_nothing_of_the_first(
 
 async def mark(system: System, name: str) -> None:
     """Mark a session to be stopped, as another control plane on the same database does."""
-    store = system.control_plane._store
+    store = system.control_plane.store
     assert await store.run(request_stop, "alice", name, Actor("other"), 1) is not None
 
 

@@ -68,7 +68,7 @@ async def test_hosts_pull_a_tag_whose_caller_hung_up(
     async with System(tmp_path) as system:
         await system.make_application(tag=None)
         digest = system.registry.push("studio/game", "v1")
-        tags = system.control_plane._services.tags
+        tags = system.control_plane.services.tags
         await _hang_up(system, monkeypatch, enable_tag, tags.enable(ALICE, "game", "v1"))
         image = f"{system.registry.address}/studio/game@{digest}"
         await eventually(lambda: system.has("a0", image))
@@ -82,7 +82,7 @@ async def _hang_up(
 ) -> None:
     """Cancel a call while its transaction waits for the database; the transaction goes on."""
     gate, sent = threading.Event(), asyncio.Event()
-    store = system.control_plane._store
+    store = system.control_plane.store
 
     async def behind_the_gate(go: Go) -> Any:
         blocked = asyncio.create_task(store.run(lambda _: gate.wait()))

@@ -476,7 +476,7 @@ async def test_a_claim_that_the_database_failed_leaves_no_start(
 
     intercept(monkeypatch, reserve, fail)
     assert_error(await system.start(), 503)
-    await eventually(lambda: not system.control_plane._starts.under_way._starts)
+    await eventually(lambda: not system.control_plane.starts.under_way._starts)
     assert await system.rows("SELECT 1 FROM session") == []
     monkeypatch.undo()
     system.agent.change_host()

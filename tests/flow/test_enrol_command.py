@@ -69,7 +69,7 @@ async def test_a_host_enrols_with_a_token_file(system: Enrolling, machine: Machi
     assert (await system.shown())["address"] == "192.0.2.7:7444"
     identity = await machine.identity()
     assert identity is not None
-    assert identity.authority == system.control_plane._enrolment.authority
+    assert identity.authority == system.control_plane.enrolment.authority
     [(agent_id,)] = await system.rows("SELECT id FROM agent")
     assert identity.uri == f"tiltyard://agent/{agent_id}"
     assert (machine.state / FILE).stat().st_mode & 0o777 == 0o600

@@ -73,7 +73,7 @@ async def test_certificates_are_renewed_and_no_stream_is_dropped(
         assert (await system.start(id=name)).status == 201
     plane = system.control_plane
     before = {host.name: await system.identity(host) for host in (first, second)}
-    old_caller = plane._issuer.caller
+    old_caller = plane.issuer.caller
     expire_ms = {link.name: link.row.certificate_expire_ms for link in plane.fleet.hosts}
 
     async def all_are_renewed() -> bool:
@@ -86,11 +86,11 @@ async def test_certificates_are_renewed_and_no_stream_is_dropped(
         caplog.clear()
         moved = 21 * 24 * 3600
         monkeypatch.setattr(plane.renewal, "clock", AheadClock(wall_ahead=moved))
-        monkeypatch.setattr(plane._issuer, "_clock", AheadClock(wall_ahead=moved))
+        monkeypatch.setattr(plane.issuer, "_clock", AheadClock(wall_ahead=moved))
         # The hosts' clocks are not moved: what is signed then is not valid for them yet.
         monkeypatch.setattr(authority, "BACKDATED", timedelta(seconds=moved + 600))
         await eventually(all_are_renewed)
-        assert plane._issuer.caller != old_caller
+        assert plane.issuer.caller != old_caller
         # New connections see the new one; the streams are on the old channels.
         assert all(link.client._left for link in plane.fleet.hosts)
         for host in (first, second):

@@ -15,7 +15,7 @@ from tests.support.controlplane.system import assert_error, eventually
 async def test_a_hanging_engine_is_a_420_in_time_and_its_late_work_is_undone(
     whole: Whole, call: str
 ) -> None:
-    starts = whole.control_plane._starts
+    starts = whole.control_plane.starts
     starts.start_timeout = 2.5
     whole.engine.hold(call)
     answer = await whole.start(id="late")

@@ -119,7 +119,7 @@ async def test_f41_an_agent_lets_go_of_a_control_plane_that_is_gone_without_a_wo
     tmp_path: Path,
 ) -> None:
     async with served(tmp_path, FakeEngine(), CLOCK) as agent:
-        feed, path = agent.daemon._feed, tmp_path / "relay.sock"
+        feed, path = agent.daemon.feed, tmp_path / "relay.sock"
         async with (
             a_relay(path, agent.config.socket) as relay,
             grpc.aio.insecure_channel(f"unix:{path}") as channel,

@@ -56,7 +56,7 @@ class Rotating(Enrolling):
 
     def signer(self) -> Signer:
         """The key that signs now, in the hands of somebody else."""
-        return Signer.of(self.control_plane._issuer.authority.to_pem())
+        return Signer.of(self.control_plane.issuer.authority.to_pem())
 
     async def admits(self, host: WholeAgent, caller: Party) -> bool:
         """Return whether a host answers a new connection with these credentials."""
@@ -153,7 +153,7 @@ async def test_hosts_move_under_load_and_nothing_is_interrupted(
         moved = await system.identity(host)
         assert moved.key != old[host.name].key
         assert moved.uri == old[host.name].uri
-        assert moved.trusted == system.control_plane._issuer.authority.certificate
+        assert moved.trusted == system.control_plane.issuer.authority.certificate
         assert not await system.admits(host, caller)
         assert await system.admits(host, a_caller(system.signer()))
         shown = await system.shown(host.name)
@@ -355,7 +355,7 @@ async def test_a_change_of_the_authority_goes_on_when_its_caller_is_gone(
 ) -> None:
     """Half of it would make a new authority sign for a peer on an old connection."""
     await system.joined("host-1")
-    rotation, issuer = system.control_plane._services.rotation, system.control_plane._issuer
+    rotation, issuer = system.control_plane.services.rotation, system.control_plane.issuer
     first, trust = issuer.authority, issuer.trust
     begun, going_on = asyncio.Event(), asyncio.Event()
 
@@ -382,7 +382,7 @@ async def test_nobody_gets_a_certificate_over_a_connection_of_a_compromised_auth
 ) -> None:
     """At its other end may be a thief, who would be the host from then on."""
     host = await system.joined("host-1")
-    before, issuer = await system.identity(host), system.control_plane._issuer
+    before, issuer = await system.identity(host), system.control_plane.issuer
     show, begun, going_on = issuer._show_listener, asyncio.Event(), asyncio.Event()
 
     async def show_late(context: Any) -> None:
@@ -413,7 +413,7 @@ async def test_a_control_plane_starts_whose_authorities_have_ended(system: Rotat
     """So that they can be replaced: a host that was away keeps a rotation open for a long time."""
     first = (await system.rotate())["current"]
     await system.stop_serving()
-    after = system.control_plane._issuer.authority.expire + 3600
+    after = system.control_plane.issuer.authority.expire + 3600
     system.clock = AheadClock(wall_ahead=after - time.time())
     await system.serve()
     await system.control_plane.renewal.renew()

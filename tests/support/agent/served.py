@@ -118,7 +118,7 @@ class Served:
 
     @property
     def sessions(self) -> Any:
-        return self.daemon._reconciler._sessions
+        return self.daemon.reconciler._sessions
 
     async def run(self, *arguments: str) -> Result:
         """Run a command to its end; one at a time, since it has the standard output."""
@@ -158,7 +158,7 @@ async def served(
     )
     try:
         await agent.start()
-        while not agent.daemon._reconciler._sessions.reconciled:
+        while not agent.daemon.reconciler._sessions.reconciled:
             await asyncio.sleep(0)
         yield Served(agent.daemon, agent.config, engine)
     finally:

@@ -52,7 +52,7 @@ class Enrolling(Tokens):
 
     def trusting(self) -> ssl.SSLContext:
         """What a host trusts that has compared the fingerprint."""
-        authority = self.control_plane._enrolment.authority
+        authority = self.control_plane.enrolment.authority
         if authority not in self._trusting:
             self._trusting[authority] = certificates.trusting(authority)
         return self._trusting[authority]

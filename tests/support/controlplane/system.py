@@ -239,7 +239,7 @@ class System:
         def transaction(db: Database) -> list[tuple[Any, ...]]:
             return db.execute(sql, named or values).fetchall()
 
-        return await self.control_plane._store.run(transaction)
+        return await self.control_plane.store.run(transaction)
 
     async def nothing_is_left(self) -> None:
         """Wait until no session row, no reservation and no unsettled attempt is left."""

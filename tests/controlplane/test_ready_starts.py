@@ -37,10 +37,7 @@ def begin(system: System, session_id: str, wait: str = "wait=60") -> asyncio.Tas
 
 
 async def running(system: System, session_id: str) -> str:
-    """Wait until a session runs and its start is over, which its host's report may precede.
-
-    Returns its internal id.
-    """
+    """Wait until a session runs and its start is over; return its internal id."""
     await system.becomes(session_id, "running")
     under_way = system.control_plane.starts.under_way
     await eventually(lambda: under_way.get("alice", session_id) is None)
@@ -52,7 +49,7 @@ async def running(system: System, session_id: str) -> str:
     return internal_id
 
 
-async def test_the_answer_comes_when_the_ports_are_bound(system: System) -> None:
+async def test_answers_when_the_ports_are_bound(system: System) -> None:
     starting = begin(system, "match")
     internal_id = await running(system, "match")
     system.agent.change(internal_id, detail="still loading")
@@ -66,7 +63,7 @@ async def test_the_answer_comes_when_the_ports_are_bound(system: System) -> None
     assert [port["container"] for port in answer.json["ports"]] == [7777, 7778]
 
 
-async def test_without_the_preference_nothing_is_waited_for(system: System) -> None:
+async def test_answers_without_waiting_unless_preferred(system: System) -> None:
     for headers in ({}, {"Prefer": "wait=60"}, {"Prefer": "return=minimal; wait=ready"}):
         body = {"location": "local", "image": "game"}
         answer = await system.call("POST", "/session", json=body, headers=headers)
@@ -74,7 +71,7 @@ async def test_without_the_preference_nothing_is_waited_for(system: System) -> N
         assert APPLIED not in answer.headers
 
 
-async def test_what_is_not_ready_in_time_is_ended(system: System) -> None:
+async def test_session_not_ready_in_time_is_stopped(system: System) -> None:
     answer = await start(system, "match", "wait=1")
     assert_error(answer, 504)
     assert "match" in answer.json["details"]
@@ -85,7 +82,7 @@ async def test_what_is_not_ready_in_time_is_ended(system: System) -> None:
     await system.nothing_is_left()
 
 
-async def test_what_ends_before_it_is_ready_is_not_waited_for(system: System) -> None:
+async def test_session_that_ends_before_it_is_ready_ends_the_wait(system: System) -> None:
     starting = begin(system, "match")
     system.agent.end(await running(system, "match"))
     answer = await starting
@@ -94,7 +91,7 @@ async def test_what_ends_before_it_is_ready_is_not_waited_for(system: System) ->
     assert await system.status_of("match") == "exited"
 
 
-async def test_a_host_that_enrols_again_meanwhile_is_waited_for(system: System) -> None:
+async def test_wait_survives_re_enrolment_of_the_host(system: System) -> None:
     starting = begin(system, "match")
     internal_id = await running(system, "match")
     fleet = system.control_plane.fleet
@@ -108,8 +105,8 @@ async def test_a_host_that_enrols_again_meanwhile_is_waited_for(system: System) 
     assert (await starting).status == 201
 
 
-async def test_a_run_that_failed_does_not_count(system: System) -> None:
-    """What was ready and is to be started again is waited for until its next run is."""
+async def test_failed_run_does_not_count_as_ready(system: System) -> None:
+    """A session that restarts must become ready again."""
     starting = begin(system, "match")
     internal_id = await running(system, "match")
     session = system.agent.sessions[internal_id]
@@ -121,7 +118,7 @@ async def test_a_run_that_failed_does_not_count(system: System) -> None:
     assert (await starting).status == 201
 
 
-async def test_a_start_that_fails_is_answered_as_ever(system: System) -> None:
+async def test_failed_start_is_answered_at_once(system: System) -> None:
     assert (await start(system, "match", "wait=1")).status == 504
     assert_error(await start(system, "match"), 409)
     body = {"location": "local", "image": "other"}
@@ -129,8 +126,8 @@ async def test_a_start_that_fails_is_answered_as_ever(system: System) -> None:
     assert_error(answer, 404)
 
 
-async def test_a_caller_who_hangs_up_changes_nothing(system: System) -> None:
-    """The session stays when it becomes ready in time, and is ended when it does not."""
+async def test_client_that_hangs_up_does_not_cancel_the_start(system: System) -> None:
+    """The session stays if it becomes ready in time, and is stopped otherwise."""
     tasks = system.control_plane.ready_starts._tasks
     callers = begin(system, "stays"), begin(system, "ends", "wait=1")
     await eventually(lambda: len(tasks) == len(callers))
@@ -144,7 +141,7 @@ async def test_a_caller_who_hangs_up_changes_nothing(system: System) -> None:
     await eventually(lambda: not tasks)
 
 
-async def test_an_agent_that_restarts_meanwhile_is_followed(system: System) -> None:
+async def test_wait_survives_restart_of_the_agent(system: System) -> None:
     system.agent.sequence = 1000  # the next process counts from 0
     starting = begin(system, "match")
     internal_id = await running(system, "match")
@@ -153,8 +150,7 @@ async def test_an_agent_that_restarts_meanwhile_is_followed(system: System) -> N
     assert (await starting).status == 201
 
 
-async def test_a_host_that_is_out_of_reach_is_not_waited_for_longer(system: System) -> None:
-    """The stop is remembered, as any."""
+async def test_wait_for_unreachable_host_ends_in_time(system: System) -> None:
     system.clock = clock = FakeClock(time.time())
     await system.restart()
     starting = begin(system, "match")
@@ -174,7 +170,7 @@ async def test_a_host_that_is_out_of_reach_is_not_waited_for_longer(system: Syst
     await system.becomes("match", "exited")
 
 
-async def test_a_control_plane_that_stops_says_so_and_leaves_the_session(system: System) -> None:
+async def test_shutdown_ends_the_wait_and_keeps_the_session(system: System) -> None:
     starting = begin(system, "match")
     await running(system, "match")
     await system.stop_serving()
@@ -187,7 +183,7 @@ async def test_a_control_plane_that_stops_says_so_and_leaves_the_session(system:
 
 
 @pytest.mark.parametrize("limit", ["MOST_AT_ONCE", "MOST_OF_AN_ACCOUNT"])
-async def test_with_too_many_waits_the_answer_comes_at_once(
+async def test_answers_at_once_with_too_many_waits(
     system: System, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     monkeypatch.setattr(wait_ready, limit, 1)
@@ -203,7 +199,7 @@ async def test_with_too_many_waits_the_answer_comes_at_once(
     assert waits.has_room("alice")
 
 
-async def test_several_headers_are_read_together(system: System) -> None:
+async def test_reads_several_prefer_headers(system: System) -> None:
     system.agent.binds_at_once = True
     headers = [
         ("Authorization", f"Bearer {system.tokens['alice']}"),
@@ -218,7 +214,7 @@ async def test_several_headers_are_read_together(system: System) -> None:
         assert (answer.status, answer.headers[APPLIED]) == (201, "wait=ready")
 
 
-async def test_operators_see_since_when_a_session_is_ready(system: System) -> None:
+async def test_operators_see_the_ready_time_of_a_session(system: System) -> None:
     starting = begin(system, "match")
     internal_id = await running(system, "match")
 

@@ -1,4 +1,4 @@
-"""What is forgotten or removed goes a portion at a time; hosts' clocks have no say in it."""
+"""Retention, and the removal of accounts, work in portions."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ async def system(tmp_path: Path) -> AsyncIterator[System]:
 
 
 class Changes:
-    """How many rows each transaction changed."""
+    """Counts transactions and rows changed."""
 
     def __init__(self, system: System, monkeypatch: pytest.MonkeyPatch) -> None:
         self.most, self.transactions = 0, 0
@@ -58,7 +58,7 @@ async def add_sessions(system: System, count: int, ended_ms: int, players: int =
     )
 
 
-async def test_ended_sessions_go_in_portions_with_their_players(
+async def test_removes_ended_sessions_and_players_in_portions(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await add_sessions(system, 5, 4, players=PORTION // 2)
@@ -74,7 +74,7 @@ async def test_ended_sessions_go_in_portions_with_their_players(
     for remove in (session_rows.remove_stopped, session_rows.remove_ended):
         await system.control_plane.store.run_in_portions(remove, 0.1)
     monkeypatch.undo()
-    # A session goes whole: what lists show of it fits its players as long as it is there.
+    # A session is removed together with all of its players.
     assert changes.most <= 3 * PORTION + 1
     assert changes.transactions >= 7
     assert {row[0] for row in await system.rows("SELECT ended_ms FROM session")} == {100}
@@ -82,7 +82,7 @@ async def test_ended_sessions_go_in_portions_with_their_players(
     assert await system.rows("SELECT count(*) FROM unanswered") == [(2,)]
 
 
-async def test_ended_tokens_go_in_portions_children_first(
+async def test_removes_ended_tokens_in_portions_children_first(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     maker = system.tokens["alice"].split("_")[1]
@@ -100,7 +100,7 @@ async def test_ended_tokens_go_in_portions_children_first(
     assert await system.rows("SELECT id FROM token WHERE account='alice'") == [(maker,)]
 
 
-async def test_what_is_old_is_found_without_looking_at_what_is_young(system: System) -> None:
+async def test_finds_old_rows_by_index(system: System) -> None:
     def plans(db: Database) -> list[str]:
         traced: list[str] = []
         db.conn.set_trace_callback(traced.append)
@@ -133,7 +133,7 @@ async def create(system: System) -> Any:
     return await system.call("POST", "/operator/account", json={"name": "alice"})
 
 
-async def test_an_account_with_much_goes_in_portions(
+async def test_removes_large_account_in_portions(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await system.make_application()
@@ -149,7 +149,7 @@ async def test_an_account_with_much_goes_in_portions(
 
 @pytest.fixture
 async def broken_off(system: System, monkeypatch: pytest.MonkeyPatch) -> System:
-    """A system in which the removal of an account ended after its first portion."""
+    """A system where the removal of an account ended after its first portion."""
     await system.make_application()
     await add_sessions(system, 2 * PORTION, 6)
     portions = iter([True, False])
@@ -164,7 +164,7 @@ async def broken_off(system: System, monkeypatch: pytest.MonkeyPatch) -> System:
     return system
 
 
-async def test_an_account_that_is_being_removed_is_gone_for_everybody(
+async def test_account_under_removal_is_gone_for_every_call(
     broken_off: System,
 ) -> None:
     system = broken_off
@@ -179,7 +179,7 @@ async def test_an_account_that_is_being_removed_is_gone_for_everybody(
     assert_error(made, 404)
 
 
-async def test_the_next_start_finishes_a_removal(broken_off: System) -> None:
+async def test_restart_finishes_a_removal(broken_off: System) -> None:
     await broken_off.restart()
     while await broken_off.rows("SELECT 1 FROM account WHERE name='alice'"):
         await asyncio.sleep(0)
@@ -187,7 +187,7 @@ async def test_the_next_start_finishes_a_removal(broken_off: System) -> None:
     assert await broken_off.rows("SELECT 1 FROM token WHERE account='alice'") == []
 
 
-async def test_a_new_account_of_the_name_has_nothing_of_the_old_one(broken_off: System) -> None:
+async def test_new_account_of_a_removed_name_is_empty(broken_off: System) -> None:
     made = await create(broken_off)
     assert made.status == 201
     token = made.json["token"]

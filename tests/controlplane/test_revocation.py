@@ -1,4 +1,4 @@
-"""What becomes of the sessions of a host that is trusted no more, whenever that happens."""
+"""Sessions of a revoked host, at each moment of a revocation."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -49,7 +49,7 @@ async def system(tmp_path: Path) -> AsyncIterator[Revoking]:
         yield running
 
 
-async def test_who_may_be_revoked(system: Revoking) -> None:
+async def test_only_enrolled_agents_can_be_revoked(system: Revoking) -> None:
     gone = await system.enrolled()
     assert_error(await system.ask("POST", "a0/revoke"), 409)
     assert_error(await system.ask("POST", "nobody/revoke"), 404)
@@ -65,7 +65,7 @@ async def test_who_may_be_revoked(system: Revoking) -> None:
     assert_error(await system.ask("POST", f"{gone.name}/revoke"), 404)
 
 
-async def test_a_start_under_way_goes_on_at_another_host(system: Revoking) -> None:
+async def test_start_under_way_continues_on_another_host(system: Revoking) -> None:
     gone = await system.enrolled()
     await system.only_starts_on(gone)
     asked = asyncio.Event()
@@ -81,12 +81,12 @@ async def test_a_start_under_way_goes_on_at_another_host(system: Revoking) -> No
     assert (await system.ask("POST", f"{gone.name}/revoke")).status == 204
     assert (await starting).status == 201
     assert await system.session("match") == [("running", None, "a0")]
-    # Whatever came of the first attempt, nobody waits for it.
+    # Nothing waits for the first attempt.
     assert (await system.ask("DELETE", gone.name)).status == 204
     assert await system.owed() == []
 
 
-async def test_a_start_that_was_answered_just_then_is_lost(
+async def test_start_answered_during_revocation_is_lost(
     system: Revoking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = await system.enrolled()
@@ -97,7 +97,7 @@ async def test_a_start_that_was_answered_just_then_is_lost(
         if len(arguments) != len(("self", "agent", "sessions", "now")):
             return await write(*arguments)
         assert (await system.ask("POST", f"{gone.name}/revoke")).status == 204
-        # Its own stream may have told of it before the revocation; here it had not.
+        # As if its stream had not reported it before the revocation.
         await system.rows(
             "UPDATE session SET confirmed=0, state='created', ended_ms=NULL, end_reason=NULL"
         )
@@ -109,7 +109,7 @@ async def test_a_start_that_was_answered_just_then_is_lost(
     assert (await system.ask("DELETE", gone.name)).status == 204
 
 
-async def test_nothing_is_begun_on_a_host_that_was_revoked_just_then(
+async def test_no_attempt_begins_on_a_host_revoked_meanwhile(
     system: Revoking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = await system.enrolled()
@@ -126,7 +126,7 @@ async def test_nothing_is_begun_on_a_host_that_was_revoked_just_then(
     assert await system.owed() == []
 
 
-async def test_a_start_that_a_dead_control_plane_was_making_there_is_freed(
+async def test_restart_frees_unfinished_starts_on_a_revoked_host(
     system: Revoking,
 ) -> None:
     gone = await system.enrolled()

@@ -1,4 +1,4 @@
-"""What becomes of sessions that hosts report and the database does not know, over HTTP.
+"""Reported sessions that the database does not know, over HTTP.
 
 `tests/unit/controlplane/storage/tables/test_reports.py` has each rule.
 """
@@ -31,7 +31,7 @@ async def pair(tmp_path: Path) -> AsyncIterator[System]:
 
 
 async def edit(system: System, *statements: str) -> None:
-    """Change the database of a control plane that does not run."""
+    """Edit the database of a stopped control plane."""
     store = Store(system.config.database)
     await store.open()
     for sql in statements:
@@ -40,14 +40,14 @@ async def edit(system: System, *statements: str) -> None:
 
 
 async def lose_database(system: System) -> None:
-    """Restart on a database that knows of no session."""
+    """Restart on a database without sessions."""
     await system.stop_serving()
     await edit(system, "DELETE FROM session", "DELETE FROM unanswered")
     await system.serve()
 
 
 async def twins(system: System) -> tuple[agent_pb2.Session, agent_pb2.Session]:
-    """Have two hosts live with a session `x` each, the second an hour younger."""
+    """Run a session `x` on each of two hosts, the second an hour younger."""
     first, second = system.agents
     assert (await system.start(id="x")).status == 201
     await first.stop()
@@ -63,7 +63,7 @@ async def audit(system: System, kind: str) -> list[dict[str, Any]]:
     return [json.loads(data) for (data,) in rows]
 
 
-async def test_a_start_carries_a_ticket_that_has_it_adopted(tmp_path: Path) -> None:
+async def test_session_with_ticket_is_adopted_after_database_loss(tmp_path: Path) -> None:
     async with System(tmp_path) as system:
         await system.make_application()
         await system.start(id="x")
@@ -74,7 +74,7 @@ async def test_a_start_carries_a_ticket_that_has_it_adopted(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("forged", ["account", "ticket"])
-async def test_what_has_no_valid_ticket_is_nobodys_and_let_be(
+async def test_session_without_valid_ticket_is_left_alone(
     tmp_path: Path, forged: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with System(tmp_path) as system:
@@ -90,10 +90,10 @@ async def test_what_has_no_valid_ticket_is_nobodys_and_let_be(
         system.agent.change(session.internal_id, state=agent_pb2.STATE_RUNNING)
         assert await unclaimed(system, system.agent) == [session.internal_id]
         assert await system.rows("SELECT 1 FROM session") == []
-        assert (await system.start(id="after")).status == 201  # all was taken in by now
+        assert (await system.start(id="after")).status == 201  # all was processed
         assert system.agent.stopped == []
-        told = [r for r in caplog.records if "no valid ticket" in r.message]
-        assert len(told) == 1
+        logs = [r for r in caplog.records if "no valid ticket" in r.message]
+        assert len(logs) == 1
         system.agent.end(session.internal_id)
         system.agent.tell_snapshot()
         link = system.control_plane.fleet.host(system.agent.name)
@@ -102,7 +102,7 @@ async def test_what_has_no_valid_ticket_is_nobodys_and_let_be(
 
 
 async def test_an_old_ticket_does_not_end_a_later_session_of_the_id(pair: System) -> None:
-    """A host that was taken over kept a session that is forgotten here, and reports it as new."""
+    """A compromised host reports a session that is forgotten here as new."""
     first, second = pair.agents
     assert (await pair.start(id="x")).status == 201
     (old,) = first.live
@@ -128,7 +128,7 @@ async def unclaimed(system: System, agent: FakeAgent) -> list[str]:
     return shown
 
 
-async def test_what_is_of_an_unknown_account_is_let_be_until_there_is_one(
+async def test_session_of_unknown_account_is_adopted_once_it_exists(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "CLAIM_INTERVAL", 0.0)
@@ -153,7 +153,7 @@ async def test_what_is_of_an_unknown_account_is_let_be_until_there_is_one(
         assert system.agent.stopped == []
 
 
-async def test_of_two_sessions_with_one_id_the_later_start_stays(pair: System) -> None:
+async def test_later_start_wins_between_sessions_with_one_id(pair: System) -> None:
     first, second = pair.agents
     _, newer = await twins(pair)
     await pair.stop_serving()
@@ -170,7 +170,7 @@ async def test_of_two_sessions_with_one_id_the_later_start_stays(pair: System) -
     await pair.nothing_is_left()
 
 
-async def test_a_stop_that_was_asked_is_of_whichever_stays(pair: System) -> None:
+async def test_requested_stop_applies_to_the_remaining_session(pair: System) -> None:
     first, second = pair.agents
     older, newer = await twins(pair)
     second.before_stop = second.hang
@@ -186,10 +186,8 @@ async def test_a_stop_that_was_asked_is_of_whichever_stays(pair: System) -> None
 
 
 @pytest.mark.parametrize("succeeds", [True, False])
-async def test_what_is_found_while_its_id_is_started_again_waits_for_that(
-    pair: System, succeeds: bool
-) -> None:
-    """A start that fails must not cost the session that was there."""
+async def test_reported_session_waits_for_a_start_of_its_id(pair: System, succeeds: bool) -> None:
+    """A failed start must not end the existing session."""
     first, second = pair.agents
     assert (await pair.start(id="x")).status == 201
     (there,) = first.live
@@ -219,8 +217,8 @@ async def test_what_is_found_while_its_id_is_started_again_waits_for_that(
     assert len(keeps.live) == 1
 
 
-async def test_what_ended_is_remembered_again_with_its_log(tmp_path: Path) -> None:
-    """As after yesterday's copy of the database was put back."""
+async def test_ended_session_is_restored_with_its_log(tmp_path: Path) -> None:
+    """As after an older backup was restored."""
     async with System(tmp_path) as system:
         await system.make_application()
         await system.start(id="x")

@@ -72,7 +72,7 @@ async def test_one_of_fifty_gets_the_last_unit(
             assert "Retry-After" not in answer.headers
     (first,) = _started(answers)
     assert len(system.agent.live) == 3
-    # Another account has a quota of its own, here none.
+    # Another account has its own quota, here none.
     body = {"location": "local", "image": "game"}
     assert (await system.call("POST", "/session", account="bob", json=body)).status == 201
 
@@ -86,7 +86,7 @@ async def test_one_of_fifty_gets_the_last_unit(
     assert _statuses(await _race(system, left)) == {201: CALLERS - 2}  # every other id was free
 
 
-async def test_whatever_fails_no_quota_leaks(tmp_path: Path) -> None:
+async def test_failed_starts_leak_no_quota(tmp_path: Path) -> None:
     most = 8
     async with System(tmp_path, agents=3, start_timeout=1.6) as system:
         await system.make_application()
@@ -126,7 +126,7 @@ async def test_whatever_fails_no_quota_leaks(tmp_path: Path) -> None:
         assert _statuses(await _race(system)) == {201: most, 402: CALLERS - most}
 
 
-async def test_a_session_that_ends_by_itself_or_is_lost_gives_its_quota_back(
+async def test_exited_or_lost_session_frees_its_quota(
     system: System,
 ) -> None:
     await _limit(system, sessions=2)
@@ -145,7 +145,7 @@ async def test_a_session_that_ends_by_itself_or_is_lost_gives_its_quota_back(
 
 
 class Bounded(System):
-    """A clock for the start rate that only the test moves."""
+    """Its start rate has a clock that the test moves."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, start_rate=RATE, start_burst=BURST)
@@ -164,7 +164,7 @@ async def bounded(tmp_path: Path) -> AsyncIterator[Bounded]:
         yield running
 
 
-async def test_a_burst_is_what_passes_and_retry_after_is_true(bounded: Bounded) -> None:
+async def test_burst_passes_and_retry_after_is_accurate(bounded: Bounded) -> None:
     ids = [f"s{number}" for number in range(CALLERS)]
     answers = await _race(bounded, ids)
     assert _statuses(answers) == {201: BURST, 420: CALLERS - BURST}
@@ -178,7 +178,7 @@ async def test_a_burst_is_what_passes_and_retry_after_is_true(bounded: Bounded) 
     started |= set(_started(answers))
     bounded.starts_clock.stall(1000.0)
     later = await _race(bounded)
-    # The audit has what was tried. Refusals cost nothing, so that they would fill it.
+    # The audit has attempts only: cheap refusals would fill it.
     tried = started | set(_started(later))
     sql = "SELECT object FROM event WHERE kind='session.reserved'"
     assert sorted(row[0] for row in await bounded.rows(sql)) == sorted(tried)
@@ -189,7 +189,7 @@ async def test_a_burst_is_what_passes_and_retry_after_is_true(bounded: Bounded) 
     )
 
 
-async def test_a_second_attempt_is_the_same_start_in_the_audit(tmp_path: Path) -> None:
+async def test_audits_several_attempts_as_one_start(tmp_path: Path) -> None:
     async with System(tmp_path, agents=2) as system:
         system.prefer(system.agents[0])
         await system.make_application()
@@ -201,7 +201,7 @@ async def test_a_second_attempt_is_the_same_start_in_the_audit(tmp_path: Path) -
         assert await system.rows(sql) == [("session.reserved",), ("session.not_started",)]
 
 
-async def test_what_is_refused_before_the_rate_takes_nothing_of_it(bounded: Bounded) -> None:
+async def test_early_refusals_do_not_count_in_the_start_rate(bounded: Bounded) -> None:
     assert (await bounded.start(id="x")).status == 201
     assert _statuses(await _race(bounded, ["x"] * CALLERS)) == {409: CALLERS}
     await _limit(bounded, sessions=1)

@@ -1,4 +1,4 @@
-"""Starts and stops that meet: the row names one attempt at most, and no stop is lost."""
+"""Concurrent starts and stops: a row names one attempt at most; no stop is lost."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ from tiltyard.agent.v1 import agent_pb2
 
 @pytest.fixture
 async def pair(tmp_path: Path) -> AsyncIterator[System]:
-    """Two hosts; the second has no start slot until it is given some."""
+    """Two hosts; the second has no start slots at first."""
     async with System(tmp_path, agents=2) as system:
         await system.make_application()
         system.agents[1].change_host(start_slots=0)
@@ -60,8 +60,8 @@ async def test_a_delete_whose_caller_hangs_up_during_a_start_still_stops_it(
         assert not system.agent.live
 
 
-async def test_a_refused_attempt_is_not_the_rows_while_the_start_waits(pair: System) -> None:
-    """Else a snapshot without it would free the id under the start."""
+async def test_refused_attempt_leaves_the_row_while_the_start_waits(pair: System) -> None:
+    """Else a snapshot without it would free the id."""
     first, second = pair.agents
     first.before_start = refusing("NOT_RECONCILED")
     post = asyncio.create_task(pair.start(id="x"))
@@ -73,9 +73,9 @@ async def test_a_refused_attempt_is_not_the_rows_while_the_start_waits(pair: Sys
     first.tell_snapshot()
     link = pair.control_plane.fleet.host(first.name)
     assert link is not None
-    heard = link.sequence
+    seen = link.sequence
     first.change_host(start_slots=7)
-    await eventually(lambda: link.sequence > heard)
+    await eventually(lambda: link.sequence > seen)
     assert await pair.status_of("x") == "created"
     assert_error(await pair.start(id="x"), 409)
     second.change_host(start_slots=8)
@@ -86,7 +86,7 @@ async def test_a_refused_attempt_is_not_the_rows_while_the_start_waits(pair: Sys
 async def test_a_snapshot_does_not_free_the_id_of_a_start_between_two_hosts(
     pair: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The refused attempt leaves its row before the host's reports count for it again."""
+    """The refused attempt leaves its row before reports of it are evaluated again."""
     first, second = pair.agents
     first.before_start = refusing("NO_CAPACITY")
     gate = Gate()
@@ -108,10 +108,10 @@ async def test_a_snapshot_does_not_free_the_id_of_a_start_between_two_hosts(
     assert [session.identity.session_id for session in second.live] == ["x"]
 
 
-async def test_what_a_host_has_reported_of_a_start_that_fails_is_shown(
+async def test_session_reported_during_failing_start_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It ran, and is stopped: its row tells of it until it is forgotten."""
+    """It ran and was stopped; its row stays until retention removes it."""
     write = Reports.write
 
     async def failing(*args: Any) -> Any:
@@ -129,7 +129,7 @@ async def test_what_a_host_has_reported_of_a_start_that_fails_is_shown(
         await system.nothing_is_left()
 
 
-async def test_what_came_of_an_attempt_is_stopped_when_the_database_fails(
+async def test_session_of_attempt_is_stopped_when_the_database_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At once, not with the next snapshot of its host."""
@@ -142,7 +142,7 @@ async def test_what_came_of_an_attempt_is_stopped_when_the_database_fails(
 
         async def refuse_once_reported(request: Any, context: Any) -> None:
             system.agent.change_host(start_slots=7)
-            await eventually(lambda: slots(system, 0) == 7)  # the report came before
+            await eventually(lambda: slots(system, 0) == 7)  # the report was first
             await refusing("ENGINE_TIMEOUT")(request, context)
 
         intercept(monkeypatch, end_attempt, failing)
@@ -181,7 +181,7 @@ async def test_a_database_that_fails_once_does_not_keep_the_id(
         assert (await system.start(id="x")).status == 201
 
 
-async def test_delete_deducts_what_it_waited_for_the_start(tmp_path: Path) -> None:
+async def test_delete_deadline_includes_its_wait_for_the_start(tmp_path: Path) -> None:
     async with System(tmp_path) as system:
         await system.make_application()
         sessions = system.control_plane.sessions
@@ -208,7 +208,7 @@ async def test_delete_deducts_what_it_waited_for_the_start(tmp_path: Path) -> No
         assert before <= waits[0] - sessions.stop_wait <= between
 
 
-async def test_a_delete_stops_what_its_start_became_and_nothing_newer(tmp_path: Path) -> None:
+async def test_delete_stops_session_of_its_start_but_no_newer_one(tmp_path: Path) -> None:
     async with System(tmp_path) as system:
         await system.make_application()
         gate, asked = asyncio.Event(), asyncio.Event()
@@ -234,7 +234,7 @@ async def test_a_delete_stops_what_its_start_became_and_nothing_newer(tmp_path: 
         assert await system.status_of("x") == "running"
 
 
-async def test_a_stop_that_takes_long_is_answered_while_it_goes_on(tmp_path: Path) -> None:
+async def test_long_stop_is_answered_before_it_ends(tmp_path: Path) -> None:
     async with System(tmp_path) as system:
         await system.make_application()
         assert (await system.start(id="x")).status == 201
@@ -255,7 +255,7 @@ async def test_a_stop_that_takes_long_is_answered_while_it_goes_on(tmp_path: Pat
         await system.becomes("x", "exited")
 
 
-async def test_a_host_that_did_not_answer_comes_last_until_it_is_heard(tmp_path: Path) -> None:
+async def test_unresponsive_host_comes_last_until_its_next_report(tmp_path: Path) -> None:
     system = System(tmp_path, agents=2)
     first, second = system.agents
     system.prefer(first)
@@ -264,7 +264,7 @@ async def test_a_host_that_did_not_answer_comes_last_until_it_is_heard(tmp_path:
         link = system.control_plane.fleet.host(first.name)
         assert link is not None
 
-        async def is_heard(free_sessions: int) -> None:
+        async def reports(free_sessions: int) -> None:
             first.change_host(free_sessions=free_sessions)
             await eventually(
                 lambda: link.report is not None and link.report.free_sessions == free_sessions
@@ -274,12 +274,12 @@ async def test_a_host_that_did_not_answer_comes_last_until_it_is_heard(tmp_path:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
 
         first.before_start, first.beat = dies, 3600.0
-        await is_heard(500)
+        await reports(500)
         tried = []
         for session_id in ("1", "2", "3"):
             assert (await system.start(id=session_id)).status == 201
             tried.append(len(first.started))
             if session_id == "2":
-                await is_heard(501)
+                await reports(501)
         assert tried == [1, 1, 2]
         assert len(second.live) == 3

@@ -1,4 +1,4 @@
-"""DELETE beside POST of one id: what a 204 says holds, whichever of the two is faster."""
+"""Concurrent DELETE and POST of one id: a 204 holds, whichever is faster."""
 
 import asyncio
 from collections import Counter
@@ -25,7 +25,7 @@ ALICE = Caller("alice", "token", frozenset())
 
 
 class Gate:
-    """Holds what passes until it is opened, but never for good: a test that fails has to end."""
+    """Blocks until opened, for a limited time: a failing test must end."""
 
     def __init__(self) -> None:
         self.reached, self.opened = asyncio.Event(), asyncio.Event()
@@ -44,7 +44,7 @@ async def system(tmp_path: Path) -> AsyncIterator[System]:
 
 
 def hold(monkeypatch: pytest.MonkeyPatch, gate: Gate) -> None:
-    """Have starts wait at a gate before they read their application."""
+    """Block starts at a gate before they read their application."""
     startable = Applications.startable
 
     async def held(*args: Any) -> Any:
@@ -76,7 +76,7 @@ async def requests_under_way(system: System, count: int) -> None:
 
 
 class Race:
-    """Callers of DELETE who ask until it is answered 204, beside a POST of the same id."""
+    """DELETEs that are repeated until 204, and a concurrent POST of the same id."""
 
     def __init__(self, system: System) -> None:
         self._starts = system.control_plane.starts
@@ -85,7 +85,7 @@ class Race:
         self.answers: Counter[str] = Counter()
 
     async def play(self, session_id: str, delays: list[int]) -> None:
-        """Have one POST, and a DELETE after each delay, in steps of the event loop."""
+        """Send a POST, and a DELETE after each delay in event-loop steps."""
         over = asyncio.Event()
         async with self._at_once, asyncio.TaskGroup() as deleters:
             for steps in delays:
@@ -116,7 +116,7 @@ class Race:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("standbys", [0, 50])
-async def test_no_delete_that_was_answered_is_lost(system: System, standbys: int) -> None:
+async def test_no_answered_delete_is_lost(system: System, standbys: int) -> None:
     for agent in system.agents:
         agent.change_host(start_slots=64, free_sessions=10**6)
     if standbys:
@@ -168,7 +168,7 @@ async def test_a_delete_waits_for_a_start_that_has_no_row_yet(
 
 
 @pytest.mark.parametrize("image", ["game", "nothing"])
-async def test_a_delete_beside_a_start_of_a_used_id_stops_who_uses_it(
+async def test_delete_during_start_of_used_id_stops_existing_session(
     system: System, monkeypatch: pytest.MonkeyPatch, image: str
 ) -> None:
     assert (await system.start(id="x")).status == 201
@@ -180,7 +180,7 @@ async def test_a_delete_beside_a_start_of_a_used_id_stops_who_uses_it(
     assert await system.status_of("x") == "exited"
 
 
-async def test_a_second_start_of_an_id_changes_nothing_of_the_first(
+async def test_second_start_of_an_id_does_not_affect_the_first(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Gate()
@@ -202,7 +202,7 @@ async def mark(system: System, name: str) -> None:
     assert await store.run(request_stop, "alice", name, Actor("other"), 1) is not None
 
 
-async def test_a_mark_ends_a_start_at_its_next_host(system: System) -> None:
+async def test_stop_mark_ends_start_before_its_next_host(system: System) -> None:
     gate = Gate()
 
     async def refuse(request: Any, context: Any) -> None:
@@ -220,7 +220,7 @@ async def test_a_mark_ends_a_start_at_its_next_host(system: System) -> None:
     await system.nothing_is_left()
 
 
-async def test_a_mark_ends_what_a_host_has_started(system: System) -> None:
+async def test_stop_mark_ends_started_session(system: System) -> None:
     gate = Gate()
     for agent in system.agents:
         agent.after_start = gate.passes

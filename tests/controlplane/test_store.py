@@ -40,7 +40,7 @@ def _files(folder: Path) -> list[str]:
     return [file.name for file in folder.iterdir()]
 
 
-async def test_a_failing_function_undoes_only_itself(store: Store) -> None:
+async def test_failing_transaction_undoes_only_itself(store: Store) -> None:
     gate = threading.Event()
     blocked = asyncio.create_task(store.run(lambda _: gate.wait()))
 
@@ -66,7 +66,7 @@ async def test_a_failing_function_undoes_only_itself(store: Store) -> None:
     assert await _names(store) == ["a", "b"]
 
 
-async def test_functions_that_wait_together_are_committed_once(store: Store) -> None:
+async def test_waiting_transactions_share_one_commit(store: Store) -> None:
     gate = threading.Event()
     commits: list[str] = []
 
@@ -100,7 +100,7 @@ async def test_a_cancelled_caller_leaves_no_transaction_open(store: Store) -> No
     assert await _names(store) == ["next", "slow"]
 
 
-async def test_closing_finishes_what_was_sent(tmp_path: Path) -> None:
+async def test_close_finishes_queued_transactions(tmp_path: Path) -> None:
     store = Store(tmp_path / "test.db")
     await store.open()
     sent = asyncio.create_task(store.run(lambda db: _insert(db, "last")))
@@ -130,7 +130,7 @@ def test_migrations_run_once_and_in_order() -> None:
     db.close()
 
 
-async def test_a_read_waits_for_no_transaction_and_sees_what_resolved(store: Store) -> None:
+async def test_reads_do_not_wait_and_see_resolved_transactions(store: Store) -> None:
     await store.run(lambda db: _insert(db, "before"))
     gate = threading.Event()
 
@@ -150,13 +150,13 @@ async def test_a_read_waits_for_no_transaction_and_sees_what_resolved(store: Sto
 
 
 @pytest.mark.parametrize("sql", ["INSERT INTO region(name) VALUES ('x')", "SELECT nothing"])
-async def test_a_read_changes_nothing_and_says_what_failed(store: Store, sql: str) -> None:
+async def test_reads_cannot_write_and_report_failures(store: Store, sql: str) -> None:
     with pytest.raises(StoreError, match="the database failed"):
         await store.read(Database.execute, sql)
     assert await _names(store) == []
 
 
-async def test_reads_end_with_the_store_and_leave_one_file(tmp_path: Path) -> None:
+async def test_close_finishes_reads_and_leaves_one_file(tmp_path: Path) -> None:
     store = Store(tmp_path / "test.db")
     with pytest.raises(StoreError, match="not open"):
         await store.read(_all)
@@ -167,10 +167,10 @@ async def test_reads_end_with_the_store_and_leave_one_file(tmp_path: Path) -> No
     assert await reading == []
     with pytest.raises(StoreError, match="not open"):
         await store.read(_all)
-    assert _files(tmp_path) == ["test.db"]  # the log was written back
+    assert _files(tmp_path) == ["test.db"]  # checkpointed
 
 
-async def test_looks_wait_for_no_transaction_and_see_one_moment(store: Store) -> None:
+async def test_looks_do_not_wait_and_see_one_snapshot(store: Store) -> None:
     held, go_on = threading.Event(), threading.Event()
 
     def hold(db: Database) -> None:
@@ -196,7 +196,7 @@ async def test_looks_wait_for_no_transaction_and_see_one_moment(store: Store) ->
     assert await store.look(names) == ["written"]
 
 
-async def test_a_look_that_fails_leaves_the_others(store: Store) -> None:
+async def test_failing_look_does_not_affect_others(store: Store) -> None:
     looks: list[Coroutine[None, None, object]] = [
         store.look(lambda db: db.execute("SELECT * FROM nothing").fetchone()),
         store.look(lambda db: _insert(db, "x")),
@@ -230,7 +230,7 @@ _QUEUES: dict[str, Callable[[Store, Callable[[], object]], Awaitable[object]]] =
 
 
 @pytest.mark.parametrize("queue", _QUEUES)
-async def test_accounts_take_turns_in_every_queue(store: Store, queue: str) -> None:
+async def test_every_queue_is_fair_between_accounts(store: Store, queue: str) -> None:
     send, began, gate = _QUEUES[queue], threading.Event(), threading.Event()
     done: list[str] = []
 
@@ -253,8 +253,7 @@ async def test_accounts_take_turns_in_every_queue(store: Store, queue: str) -> N
     assert len(done) == 503
 
 
-async def test_what_a_task_starts_waits_in_the_same_turn(store: Store) -> None:
-    """A start goes on as a task of its own, which is still its account's."""
+async def test_child_tasks_queue_under_the_same_account(store: Store) -> None:
     began, gate = threading.Event(), threading.Event()
     done: list[str] = []
 

@@ -1,4 +1,4 @@
-"""What the control plane does on its own: opening, forgetting, comparing hosts with tags."""
+"""Background work: opening the database, comparing hosts' images with tags."""
 
 import asyncio
 import sqlite3
@@ -35,12 +35,12 @@ async def test_a_locked_database_ends_serve_and_leaves_no_thread(
         await system.serve()
 
 
-async def test_a_host_whose_images_could_not_be_compared_is_looked_at_again(
+async def test_retries_image_comparison_after_database_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with System(tmp_path) as system:
         image = await system.make_application()
-        # A pull that is not over yet would look again of itself.
+        # A pull under way would compare again by itself.
         await eventually(system.has_its_images)
         another = image.partition("@")[0] + "@sha256:" + "a" * 64
         await system.rows(f"UPDATE tag SET image = '{another}'")
@@ -51,18 +51,18 @@ async def test_a_host_whose_images_could_not_be_compared_is_looked_at_again(
         await eventually(lambda: system.agent.pulled == [image, another])
 
 
-async def test_hosts_are_compared_from_time_to_time(
+async def test_compares_images_of_hosts_periodically(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("controlplane.fleet.host.images.REVIEW_INTERVAL", 0.05)
     async with System(tmp_path) as system:
         image = await system.make_application()
         another = image.partition("@")[0] + "@sha256:" + "a" * 64
-        await system.rows(f"UPDATE tag SET image = '{another}'")  # nobody is told of it
+        await system.rows(f"UPDATE tag SET image = '{another}'")  # not notified
         await eventually(lambda: system.agent.pulled == [image, another])
 
 
-async def test_hosts_pull_a_tag_whose_caller_hung_up(
+async def test_hosts_pull_a_tag_whose_client_hung_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with System(tmp_path) as system:
@@ -80,7 +80,7 @@ async def _hang_up(
     transaction: object,
     call: Coroutine[Any, Any, None],
 ) -> None:
-    """Cancel a call while its transaction waits for the database; the transaction goes on."""
+    """Cancel a call while its transaction waits for the database."""
     gate, sent = threading.Event(), asyncio.Event()
     store = system.control_plane.store
 

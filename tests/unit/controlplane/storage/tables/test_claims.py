@@ -1,4 +1,4 @@
-"""Claims in the database: which standbys they may take, and which claims are made again."""
+"""Claims in the database: availability of standbys, and repeated claims."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,7 +30,7 @@ def cold(session_id: str) -> NewSession:
 
 
 def warm(session_id: str, standby: Attempt = STANDBY) -> NewSession:
-    """Give the row of a session that claims a standby."""
+    """Return a new session that claims a standby."""
     new = cold(session_id)
     claim = Claim(standby.internal_id, new.identity, None, "{}")
     return replace(new, claim=NewClaim(standby, (), claim, ACTOR))
@@ -40,7 +40,7 @@ async def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
     return await store.run(lambda db: db.execute(sql).fetchall())
 
 
-async def test_a_standby_whose_outcome_is_unknown_is_never_claimed_again(store: Store) -> None:
+async def test_standby_of_unanswered_claim_is_never_claimed_again(store: Store) -> None:
     await store.run(reserve, warm("first"))
     await store.run(reserve, cold("first"), FailedClaim("first", STANDBY, unanswered=True))
     with pytest.raises(StandbyTakenError):
@@ -48,9 +48,7 @@ async def test_a_standby_whose_outcome_is_unknown_is_never_claimed_again(store: 
 
 
 @pytest.mark.parametrize("session_id", ["standby", "other"])
-async def test_a_standby_is_one_sessions_whatever_ids_they_have(
-    store: Store, session_id: str
-) -> None:
+async def test_standby_serves_one_session_whatever_its_id(store: Store, session_id: str) -> None:
     await store.run(reserve, warm("first"))
     with pytest.raises(StandbyTakenError):
         await store.run(reserve, warm(session_id))
@@ -60,16 +58,14 @@ async def test_a_standby_is_one_sessions_whatever_ids_they_have(
         await store.run(reserve, warm("second", Attempt("first", "h", "")))
 
 
-async def test_a_standby_of_a_host_that_was_removed_cannot_be_claimed(store: Store) -> None:
+async def test_standby_of_removed_host_cannot_be_claimed(store: Store) -> None:
     await rows(store, "UPDATE agent SET removed_ms=1")
     with pytest.raises(StandbyTakenError):
         await store.run(reserve, warm("x"))
 
 
 @pytest.mark.parametrize("next_id", ["x", "y"])
-async def test_a_failed_claim_gives_way_and_keeps_the_players_of_its_id(
-    store: Store, next_id: str
-) -> None:
+async def test_replaced_claim_keeps_the_players_of_its_id(store: Store, next_id: str) -> None:
     failed = FailedClaim("x", STANDBY, unanswered=False)
     await store.run(reserve, warm("x"))
     assert await store.run(join, "alice", "x", ["p"]) == ["p"]
@@ -80,7 +76,7 @@ async def test_a_failed_claim_gives_way_and_keeps_the_players_of_its_id(
     await store.run(reserve, warm("z"))  # the standby is free
 
 
-async def test_a_claim_that_is_to_be_stopped_gives_way_to_none(store: Store) -> None:
+async def test_claim_with_stop_mark_is_not_replaced(store: Store) -> None:
     failed = FailedClaim("x", STANDBY, unanswered=False)
     await store.run(reserve, warm("x"))
     assert await store.run(request_stop, "alice", "standby", ACTOR, 2) is not None
@@ -90,7 +86,7 @@ async def test_a_claim_that_is_to_be_stopped_gives_way_to_none(store: Store) -> 
     assert await rows(store, "SELECT id, internal_id FROM session") == [("x", "standby")]
 
 
-async def test_a_claim_of_a_session_that_is_to_be_stopped_is_not_made_again(store: Store) -> None:
+async def test_claim_with_stop_mark_is_not_repeated(store: Store) -> None:
     await store.run(reserve, warm("x"))
     held = await store.run(held_claim, "h", STANDBY.internal_id)
     assert held is not None
@@ -107,7 +103,7 @@ async def test_a_claim_of_a_session_that_is_to_be_stopped_is_not_made_again(stor
     ],
     ids=["claim", "address"],
 )
-async def test_an_id_is_looked_up_without_the_other_sessions_of_the_account(
+async def test_finds_ids_without_scanning_the_account(
     store: Store, look: Callable[[Database], object]
 ) -> None:
     def plans(db: Database) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What is made of sessions that hosts report: which row is whose, and what is to be stopped."""
+"""Evaluation of reported sessions: ownership of rows, and what to stop."""
 
 import json
 from dataclasses import replace
@@ -46,7 +46,7 @@ def ended(session: HostSession, end_ms: int | None) -> HostSession:
     ids=["later", "higher id"],
 )
 @pytest.mark.parametrize("newer_first", [True, False])
-async def test_of_two_sessions_with_one_id_the_later_start_stays(
+async def test_later_start_wins_between_sessions_with_one_id(
     store: Store, older: HostSession, newer: HostSession, newer_first: bool
 ) -> None:
     for agent, session in (("g", newer), ("h", older)) if newer_first else (("h", older),):
@@ -66,7 +66,7 @@ async def test_of_two_sessions_with_one_id_the_later_start_stays(
     }
 
 
-async def test_a_session_whose_id_is_being_started_waits(store: Store) -> None:
+async def test_session_waits_for_a_start_of_its_id(store: Store) -> None:
     await report(store, "h", X)
     await rows(store, "UPDATE session SET confirmed=0")
     other = attempt("other", 9000)
@@ -83,7 +83,7 @@ async def test_an_ended_row_never_comes_back(store: Store) -> None:
     assert await rows(store, LIVE) == []
 
 
-async def test_a_remembered_session_gives_way_to_a_live_one(store: Store) -> None:
+async def test_adopted_ended_session_gives_way_to_a_live_one(store: Store) -> None:
     assert await verdict(store, "h", ended(attempt("old", 2000), 99_000)) is Verdict.KEEP
     assert await rows(store, "SELECT state FROM session") == [("exited",)]
     assert await verdict(store, "g", attempt("new", 3000)) is Verdict.KEEP
@@ -91,7 +91,7 @@ async def test_a_remembered_session_gives_way_to_a_live_one(store: Store) -> Non
 
 
 @pytest.mark.parametrize("session", [attempt("i", 2000, end_ms=1), attempt("i", 1, end_ms=99_000)])
-async def test_what_ended_long_ago_or_under_another_account_is_not_remembered(
+async def test_session_ended_long_ago_or_before_its_account_is_not_adopted(
     store: Store, session: HostSession
 ) -> None:
     assert await verdict(store, "h", ended(session, session.end_ms)) is Verdict.KEEP
@@ -100,7 +100,7 @@ async def test_what_ended_long_ago_or_under_another_account_is_not_remembered(
 
 @pytest.mark.parametrize("end_ms", [None, 1, 10**12])
 @pytest.mark.parametrize("create_ms", [2000, 99_500, 10**12])
-async def test_a_hosts_clock_does_not_decide_when_a_session_ended(
+async def test_clock_of_a_host_does_not_decide_end_times(
     store: Store, create_ms: int, end_ms: int | None
 ) -> None:
     session = attempt("i", create_ms)
@@ -110,12 +110,12 @@ async def test_a_hosts_clock_does_not_decide_when_a_session_ended(
     assert created <= end <= NOW * 1000
 
 
-async def test_what_an_account_had_that_was_removed_is_stopped(store: Store) -> None:
+async def test_session_of_removed_account_is_stopped(store: Store) -> None:
     await rows(store, "UPDATE account SET removed_ms=1")
     assert await verdict(store, "h", X) is Verdict.STOP
 
 
-async def test_an_agent_speaks_only_for_what_was_placed_on_it(store: Store) -> None:
+async def test_agent_reports_count_only_for_its_own_sessions(store: Store) -> None:
     await report(store, "h", X)
     assert await verdict(store, "g", X) is Verdict.UNCLAIMED
     assert await verdict(store, "g", ended(X, 99_000)) is Verdict.KEEP
@@ -126,7 +126,7 @@ async def test_an_agent_speaks_only_for_what_was_placed_on_it(store: Store) -> N
     assert await verdict(store, "h", forged) is Verdict.STOP
 
 
-async def test_a_session_is_of_its_row_whatever_its_host_reports(store: Store) -> None:
+async def test_account_of_a_session_comes_from_its_row(store: Store) -> None:
     await report(store, "h", X)
     await report(store, "h", ended(replace(X, identity=replace(X.identity, account="bob")), None))
     events = await rows(store, "SELECT account, object FROM event WHERE kind='session.ended'")
@@ -147,7 +147,7 @@ async def test_a_session_is_of_its_row_whatever_its_host_reports(store: Store) -
     ],
     ids="".join,
 )
-async def test_what_is_reported_again_is_written_only_where_it_differs(
+async def test_repeated_report_is_written_only_if_it_differs(
     store: Store, change: dict[str, Any]
 ) -> None:
     await report(store, "h", X)

@@ -1,16 +1,16 @@
 #!/bin/sh
-# Boots systemd as process 1 of namespaces of its own.
+# Boots systemd as process 1 of its own namespaces.
 #
 #   boot.sh enter NAME NETWORK ROOT DISK
 #
-# NAME is that of its host and of its cgroups, NETWORK a network namespace, ROOT a root that stays
-# as it is, DISK an empty folder for what is written. The process becomes unshare(1), whose child
-# is systemd; when either dies, so does everything inside. What is left then are the cgroups.
+# NAME is its host name and the name of its cgroups, NETWORK a network namespace, ROOT a read-only
+# root, DISK an empty folder for writes. The process becomes unshare(1), whose child is systemd;
+# when either dies, everything inside does. Only the cgroups are left.
 set -eu
 
 CGROUPS=/sys/fs/cgroup
 
-# Folders of all hierarchies: that of version 2 alone, or those of version 1 and a mixture.
+# Folders of all hierarchies: only v2, or v1 and hybrid.
 hierarchies() {
   for folder in $CGROUPS $CGROUPS/*; do
     [ ! -e "$folder/cgroup.procs" ] || echo "$folder"
@@ -23,7 +23,7 @@ enter() {
   shift 2
   for folder in $(hierarchies); do
     mkdir "$folder/$name"
-    for key in cpuset.cpus cpuset.mems; do # of version 1: without them nobody may enter
+    for key in cpuset.cpus cpuset.mems; do # v1: required before a process can enter
       [ ! -e "$folder/$key" ] || cat "$folder/$key" >"$folder/$name/$key"
     done
     echo $$ >"$folder/$name/cgroup.procs"
@@ -43,7 +43,7 @@ init() {
   devices
   mount -t tmpfs -o mode=755,nosuid,nodev tmpfs "$root/run"
   mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
-  # The engine stacks overlays of its own, which cannot lie on one.
+  # The engine uses overlays, which cannot be on another overlay.
   for part in docker containerd; do
     mkdir -p "$root/var/lib/$part"
     mount --bind "$disk/$part" "$root/var/lib/$part"
@@ -65,7 +65,7 @@ init() {
 kernel_files() {
   mount -t proc -o nosuid,nodev,noexec proc "$root/proc"
   mount -t sysfs -o nosuid,nodev,noexec,ro sysfs "$root/sys"
-  # Settings of the network are the namespace's, all others are the machine's.
+  # Network settings belong to the namespace, all others to the machine.
   mount --bind "$root/proc/sys" "$root/proc/sys"
   mount --bind "$root/proc/sys/net" "$root/proc/sys/net"
   mount -o remount,bind,ro "$root/proc/sys"

@@ -1,8 +1,8 @@
-"""systemd as process 1 of namespaces of its own, with Docker Engine under it, as on a host.
+"""systemd as process 1 of its own namespaces, with Docker Engine, like on a host.
 
-`python -m tests.systemd.booted` boots one and gives a shell in it, as root; leaving the shell ends
-it. What is inside reaches the test at `host_address` and nobody else; the test reaches it at
-`address`. None of its processes outlives the one that booted it, and nothing that it writes stays.
+`python -m tests.systemd.booted` boots a system and opens a root shell in it; the system ends with
+the shell. It reaches only the test, at `host_address`; the test reaches it at `address`. Its
+processes end with the one that booted it, and its files are removed.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from tests.systemd.root import made_root
 
 _BOOT = Path(__file__).with_name("boot.sh")
 _BOOT_TIMEOUT = 120.0
-"""Seconds; 1 on a quiet machine of two cores."""
+"""Seconds; it takes 1 on an idle machine with two cores."""
 _COMMAND_TIMEOUT = 60.0
 _ENVIRONMENT = {
     "HOME": "/root",
@@ -36,17 +36,17 @@ _ENVIRONMENT = {
 
 
 class CommandFailedError(Exception):
-    """A command inside ended with something else than 0; says what it wrote."""
+    """A command inside failed; the text has its output."""
 
 
 class Booted:
-    """A system that runs while the context is entered; `environment` is that of its commands."""
+    """A system that runs within the context; `environment` is for its commands."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         if os.geteuid() != 0:
             raise UnavailableError("booting a system needs root")
         self.environment = {**_ENVIRONMENT, **(environment or {})}
-        # Not in /tmp, which is memory on many machines: images and containers come here.
+        # Not in /tmp, which is memory on many machines: it holds images and containers.
         self.folder = Path(tempfile.mkdtemp(prefix="tiltyard-boot-", dir="/var/tmp"))
         self._network = PrivateNetwork()
         self._process = Process("boot.sh", self.folder / "console.log")
@@ -54,22 +54,22 @@ class Booted:
 
     @property
     def address(self) -> str:
-        """Where the test reaches what is served inside."""
+        """Address of the system, for the test."""
         return self._network.address
 
     @property
     def host_address(self) -> str:
-        """Where the system reaches what the test serves."""
+        """Address of the test, for the system."""
         return self._network.host_address
 
     @property
     def network(self) -> str:
-        """Name of its network namespace, of its host and of its cgroups."""
+        """Name of its network namespace, host and cgroups."""
         return self._network.name
 
     @property
     def docker_socket(self) -> Path:
-        """Where the test reaches the engine inside."""
+        """Path of the engine's socket, for the test."""
         return Path(f"/proc/{self._init}/root/run/docker.sock")
 
     def __enter__(self) -> Self:
@@ -97,17 +97,17 @@ class Booted:
             self._remove()
 
     def lead_to_host(self, port: int) -> None:
-        """Lead from this TCP port of the system's own 127.0.0.1 to that of `host_address`."""
+        """Forward a TCP port on 127.0.0.1 of the system to the same port of `host_address`."""
         self._network.lead_to_host(port)
 
     def inside(self, *command: str) -> list[str]:
-        """Return a command that runs another one inside, as root and in its root."""
+        """Return a command that runs `command` inside as root."""
         settings = [f"{name}={value}" for name, value in self.environment.items()]
         enter = ["nsenter", f"--target={self._init}", "--all", "--wdns=/"]
         return [*enter, "env", "--ignore-environment", *settings, *command]
 
     def run(self, *command: str, given: bytes = b"", timeout: float = _COMMAND_TIMEOUT) -> str:
-        """Run a command inside and return what it printed; CommandFailedError when it failed."""
+        """Run a command inside and return its output; raises CommandFailedError."""
         done = self.attempt(*command, given=given, timeout=timeout)
         if done.returncode != 0:
             said = f"{done.stdout}{done.stderr}".strip()
@@ -117,7 +117,7 @@ class Booted:
     def attempt(
         self, *command: str, given: bytes = b"", timeout: float = _COMMAND_TIMEOUT
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command inside, however it ends."""
+        """Run a command inside without checking its exit code."""
         done = subprocess.run(
             self.inside(*command), input=given, check=False, capture_output=True, timeout=timeout
         )
@@ -125,29 +125,26 @@ class Booted:
         return subprocess.CompletedProcess(command, done.returncode, out, err)
 
     def write(self, path: str, text: str) -> None:
-        """Write a file inside, by its absolute path there; folders above it are made."""
+        """Write a file inside at an absolute path; missing folders are created."""
         self.run("sh", "-c", 'mkdir -p "${0%/*}" && cat >"$0"', path, given=text.encode())
 
     def unpack(self, folder: str, tar: bytes) -> None:
-        """Unpack an archive into a folder inside, which is made."""
+        """Unpack an archive inside, into a folder that is created if missing."""
         self.run("mkdir", "-p", folder)
         self.run("tar", "--extract", "--no-same-owner", f"--directory={folder}", given=tar)
 
     def unit(self, name: str, *keys: str) -> dict[str, str]:
-        """Return these properties of a unit, as `systemctl show` has them."""
+        """Return properties of a unit from `systemctl show`."""
         shown = self.run("systemctl", "show", name, *(f"--property={key}" for key in keys))
         return dict(line.split("=", 1) for line in shown.splitlines())
 
     def journal(self, *arguments: str) -> list[str]:
-        """Return the lines of the journal that `journalctl` selects by these arguments.
-
-        Whatever was logged before is among them.
-        """
+        """Sync the journal and return the lines that `journalctl` selects."""
         self.attempt("journalctl", "--sync")
         return self.run("journalctl", "--no-pager", "--quiet", *arguments).splitlines()
 
     def _is_systemd(self) -> bool:
-        """Return whether the first process inside has become systemd, which has left our files."""
+        """Return whether the first process inside has become systemd."""
         pid = self._process.pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         if not children:
@@ -155,7 +152,7 @@ class Booted:
         self._init = int(children[0])
         try:
             return Path(f"/proc/{self._init}/comm").read_text().strip() == "systemd"
-        except OSError:  # it ended, as the process above it is about to tell
+        except OSError:  # it ended; its parent is about to report that
             return False
 
     def _is_up(self) -> bool:
@@ -166,7 +163,7 @@ class Booted:
         return state == "running"
 
     def _report(self) -> None:
-        """Show what the system has logged; pytest shows it when the test has failed."""
+        """Print the system's log, which pytest shows if the test fails."""
         with contextlib.suppress(CommandFailedError, subprocess.TimeoutExpired):
             lines = self.journal("--lines=1000", "--output=short-monotonic")
             for line in (line for line in lines if " level=info " not in line):
@@ -176,9 +173,9 @@ class Booted:
 
     def _remove(self) -> None:
         try:
-            self._process.kill()  # which takes systemd with it, and that everything else
+            self._process.kill()  # kills systemd, and thereby everything else
             if self._network.name:
-                remove_cgroups(self._network.name)  # waits until nobody is in them
+                remove_cgroups(self._network.name)  # waits until they are empty
         finally:
             self._network.remove()
             shutil.rmtree(self.folder)

@@ -1,4 +1,4 @@
-"""Both programs on a booted system, put there as an operator does it: by make and systemctl."""
+"""Both programs on a booted system, installed by make and systemctl as by an operator."""
 
 import io
 import json
@@ -31,7 +31,7 @@ _MAKE_TIMEOUT = 300.0
 
 @dataclass
 class Installed:
-    """A system on which both programs serve, with the demo game ready to start."""
+    """A system on which both programs run and the demo game can be started."""
 
     system: Booted
     registry: Registry
@@ -43,11 +43,11 @@ class Installed:
         return ApiClient(f"http://{self.system.address}:{_API_PORT}", token)
 
     def make(self, *arguments: str) -> str:
-        """Run make in the sources; what it said."""
+        """Run make in the sources and return its output."""
         return make(self.system, *arguments)
 
     def operate(self, *arguments: str) -> Any:
-        """Run a command of the operator's; what it printed, as JSON."""
+        """Run an operator command and return its JSON output."""
         done = self.system.run(CONTROL_PLANE, *arguments, "--token-file", TOKENS, "--json")
         return json.loads(done)
 
@@ -69,16 +69,16 @@ class Installed:
         return str(self.client.get(f"/session/{session_id}").expect(200).json()["status"])
 
     def pid(self, unit: str) -> int:
-        """The process of a unit, as the system knows it."""
+        """Return the main process id of a unit."""
         return int(self.system.unit(unit, "MainPID")["MainPID"])
 
     def games(self) -> list[str]:
-        """Number and begin of each game's process."""
+        """Return process id and start time of each game."""
         listed = self.system.attempt("ps", "-C", "game", "-o", "pid=,lstart=").stdout
         return [line.strip() for line in listed.splitlines()]
 
     def until_ready(self) -> None:
-        """Wait until the host is heard and may be given sessions."""
+        """Wait until the host is ready."""
 
         def ready() -> bool:
             return bool(self.operate("agent", "show", HOST)["state"] == "ready")
@@ -87,9 +87,9 @@ class Installed:
 
     @contextmanager
     def undisturbed(self, session_id: str) -> Iterator[SteadyPlayer]:
-        """Play a session while something is done; it goes on as if nothing were, to its end.
+        """Play a session during the `with` body, and check that it was not interrupted.
 
-        At the end it is stopped, and its log and its save are those of one run without a gap.
+        It is stopped at the end; its log and its save must have no gap.
         """
         made = self.start(session_id)
         [port] = [each["host"] for each in made["ports"] if each["container"] == UDP_PORT]
@@ -127,7 +127,7 @@ def make(system: Booted, *arguments: str) -> str:
 
 
 def upgraded_sources(system: Booted) -> str:
-    """Give the sources inside a version above the one they have, and return it."""
+    """Raise the version of the sources inside, and return it."""
     path = f"{SOURCES}/pyproject.toml"
     text = system.run("cat", path)
     found = re.search(r'^version = "(.+)"$', text, re.MULTILINE)
@@ -139,7 +139,7 @@ def upgraded_sources(system: Booted) -> str:
 
 @contextmanager
 def installed() -> Iterator[Installed]:
-    """Boot a system, install both programs, start them, enrol the host and make an application."""
+    """Boot a system, install and start both programs, enrol the host, create an application."""
     offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": _WHEELS}
     with Booted(offline) as system, Registry(system.host_address) as registry:
         registry_port = int(registry.address.rpartition(":")[2])
@@ -160,7 +160,7 @@ def installed() -> Iterator[Installed]:
 
 
 def _serve(system: Booted, registry: str) -> dict[str, Any]:
-    """Take the first steps that an installation names; return the tokens."""
+    """Follow the first steps of the installation's output; return the tokens."""
     plane = {
         "api_listen": f"0.0.0.0:{_API_PORT}",
         "behind_proxy": [system.host_address],

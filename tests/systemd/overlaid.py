@@ -1,4 +1,4 @@
-"""This machine as one without systemd, on which whatever is installed is gone afterwards."""
+"""An overlay over this machine, without systemd, for installations that are discarded."""
 
 import os
 import shutil
@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Self
 
 FOLDERS = ("etc", "opt", "usr/local", "var/lib")
-"""What an installation writes to."""
+"""Folders that an installation writes to."""
 _COMMAND_TIMEOUT = 300.0
 _ENTER = """
 set -e
 folder=$1
 shift
-# Where /etc is a container's, these are mounts of their own.
+# In a container, these are separate mounts.
 cp --dereference /etc/resolv.conf /etc/hosts "$folder/names" 2>/dev/null || true
 for each in $FOLDERS; do
   mount -t overlay overlay "/$each" \\
@@ -29,7 +29,7 @@ exec "$@"
 
 
 class Overlaid:
-    """A view of this machine's files that takes what is written; for one command after another."""
+    """An overlay of this machine's files that keeps writes between commands."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="tiltyard-install-", dir="/var/tmp"))
@@ -51,7 +51,7 @@ class Overlaid:
         cwd: Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> tuple[int, str]:
-        """Run a command there; its exit code, and what it said on both its outputs."""
+        """Run a command; return its exit code and output, including stderr."""
         done = subprocess.run(
             ["unshare", "--mount", "sh", "-c", _ENTER, "sh", self.folder, *command],
             cwd=cwd,
@@ -71,12 +71,12 @@ class Overlaid:
         cwd: Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> str:
-        """Run a command that must not fail; what it said."""
+        """Run a command that must succeed and return its output."""
         code, said = self.attempt(*command, cwd=cwd, environment=environment)
         assert code == 0, said
         return said
 
     def written(self, path: str) -> Path:
-        """Where that is which was written there."""
+        """Return where the overlay stores a path."""
         [each] = [each for each in FOLDERS if path.startswith(f"/{each}/")]
         return self.folder / each / "upper" / path.removeprefix(f"/{each}/")

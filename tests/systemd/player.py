@@ -1,4 +1,4 @@
-"""A player who never stops sending, and counts what comes back."""
+"""A player who sends continuously and counts the answers."""
 
 import socket
 import threading
@@ -7,15 +7,15 @@ from typing import Self
 from tests.docker.stack import eventually
 
 _PAUSE = 0.02
-"""Seconds between two datagrams: fifty a second, as games send."""
+"""Seconds between two datagrams: fifty per second, like a game."""
 _LATE = 0.5
-"""Seconds without an answer, after which it looks whether all are there."""
+"""Seconds without an answer before a check for missing ones."""
 _LOOKS = 20
-"""So often it does so once nothing more is sent; what is missing then is lost."""
+"""Checks after the last datagram; answers still missing then are lost."""
 
 
 class SteadyPlayer:
-    """Sends numbered datagrams to a session of the demo game while the context is entered."""
+    """Sends numbered datagrams to a session of the demo game within the context."""
 
     def __init__(self, host: str, port: int, session_id: str) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -29,7 +29,7 @@ class SteadyPlayer:
         self.sent = 0
         self._answered: set[int] = set()
         self.strangers: list[str] = []
-        """Answers that are no answers of this session."""
+        """Answers of other sessions."""
 
     def __enter__(self) -> Self:
         self._sender.start()
@@ -44,11 +44,11 @@ class SteadyPlayer:
 
     @property
     def lost(self) -> list[int]:
-        """Numbers of the datagrams without an answer, after the context was left."""
+        """Numbers of the datagrams without an answer; valid after the context."""
         return sorted(set(range(1, self.sent + 1)) - self._answered)
 
     def plays_on(self, count: int = 20) -> None:
-        """Wait until this many more datagrams have been answered."""
+        """Wait until `count` more datagrams have been answered."""
         until = len(self._answered) + count
         eventually(lambda: len(self._answered) >= until, f"{self._session_id} answers")
 
@@ -56,7 +56,7 @@ class SteadyPlayer:
         while not self._over.wait(_PAUSE):
             try:
                 self._socket.send(f"who am I {self.sent + 1}".encode())
-            except ConnectionRefusedError:  # an ICMP answer to an earlier one
+            except ConnectionRefusedError:  # ICMP error for an earlier one
                 continue
             self.sent += 1
 

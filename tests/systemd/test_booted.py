@@ -1,4 +1,4 @@
-"""systemd as process 1, for real: it boots, and its watchdog starts a program again that hangs."""
+"""systemd boots as process 1 of an isolated system, and leaves nothing."""
 
 import os
 import signal
@@ -21,22 +21,22 @@ def system() -> Iterator[Booted]:
         yield booted
 
 
-def test_systemd_is_process_1_of_a_system_of_its_own(system: Booted) -> None:
+def test_systemd_is_process_1_of_isolated_system(system: Booted) -> None:
     assert system.run("cat", "/proc/1/comm") == "systemd\n"
     assert system.run("systemctl", "is-active", "docker.service", "containerd.service")
     assert system.run("hostname") != os.uname().nodename
     assert system.address in system.run("ip", "-brief", "address", "show", "eth0")
 
 
-def test_the_machine_cannot_be_set_from_inside(system: Booted) -> None:
+def test_system_cannot_change_kernel_settings_of_machine(system: Booted) -> None:
     setting = "/proc/sys/kernel/pid_max"
     with pytest.raises(CommandFailedError, match="Read-only file system"):
-        system.run("sh", "-c", "echo $(cat $0) >$0", setting)  # to what it is, if it could
+        system.run("sh", "-c", "echo $(cat $0) >$0", setting)  # writes the current value
     system.run("sysctl", "--write", "net.ipv4.ip_local_port_range=40000 50000")
     assert "40000" not in Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
 
 
-def test_nothing_is_left_of_a_system_that_failed() -> None:
+def test_failed_system_leaves_nothing() -> None:
     with pytest.raises(CommandFailedError, match="false: 1"), Booted() as system:
         network, folder = system.network, system.folder
         sleeper = subprocess.Popen(system.inside("setsid", "sleep", "infinity"))

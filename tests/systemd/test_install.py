@@ -1,4 +1,4 @@
-"""Installing without systemd: what lies where, upgrades, the way back, and what is left."""
+"""Installation without systemd: files, upgrade, rollback and removal."""
 
 import os
 import re
@@ -25,7 +25,7 @@ def machine() -> Iterator[Overlaid]:
 
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
-    """The sources as they are unpacked, of another user's."""
+    """Unpacked sources that another user owns."""
     folder = tmp_path / "sources"
     copy_sources(folder)
     for name in source_files():
@@ -37,10 +37,10 @@ def release(machine: Overlaid, link: str) -> str:
     return machine.written(f"/opt/tiltyard/{link}").readlink().name
 
 
-def test_from_the_sources_to_nothing_left(machine: Overlaid, sources: Path) -> None:
+def test_install_upgrade_rollback_and_purge(machine: Overlaid, sources: Path) -> None:
     state = machine.written("/var/lib/tiltyard-agent")
     state.mkdir()
-    (state / "agent_id").touch()  # of an agent that root ran by hand
+    (state / "agent_id").touch()  # of an agent that root ran manually
     machine.run("make", "wheel", cwd=sources)
     [wheel] = (sources / "dist").iterdir()
 
@@ -64,7 +64,7 @@ def test_from_the_sources_to_nothing_left(machine: Overlaid, sources: Path) -> N
 
 
 def _break_off(machine: Overlaid, sources: Path, wheel: Path) -> None:
-    """An incomplete release is not used, and is recreated the next time."""
+    """Check that an incomplete release is not used; the next installation recreates it."""
     nowhere = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": "/dev/null", "PIP_FIND_LINKS": "/nowhere"}
     code, _ = machine.attempt(
         sources / "systemd/install", "install", "agent", wheel, environment=nowhere
@@ -130,17 +130,17 @@ def _uninstall(machine: Overlaid, sources: Path) -> None:
         path
         for folder in FOLDERS
         for path in (machine.folder / folder / "upper").rglob("*tiltyard*")
-        if not path.is_char_device()  # says that what was there is gone
+        if not path.is_char_device()  # whiteout of a removed file
     ]
     assert left == []
     assert machine.attempt("id", "tiltyard-agent")[0] == 1
 
 
 @pytest.mark.parametrize("theirs", [None, '{"icc": true}'])
-def test_a_new_engine_finds_its_settings_and_an_operators_are_left_alone(
+def test_installing_engine_keeps_existing_daemon_settings(
     machine: Overlaid, tmp_path: Path, theirs: str | None
 ) -> None:
-    """On a machine that seems to have no engine; what would install one says what it would."""
+    """The script finds no engine, and apt-get is replaced by an echo."""
     script = (ROOT / ".ci" / "prerequisites").read_text("utf-8")
     script = re.sub(r"(?m)^has\(\) .*$", "has() { [ $1 = iptables ]; }", script)
     script = script.replace("/run/docker.sock", "/nowhere")

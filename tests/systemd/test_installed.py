@@ -1,7 +1,6 @@
-"""Both programs as systemd runs them on a host, from the installation to its removal.
+"""Both programs under systemd on a host, from installation to removal.
 
-One system serves all tests, in their order: the last ones take it apart. Each that does something
-to a running host plays a session meanwhile.
+All tests share one system and depend on their order: the last ones dismantle it.
 """
 
 import re
@@ -26,7 +25,7 @@ pytestmark = [
     pytest.mark.root,
     pytest.mark.registry,
     pytest.mark.slow,
-    pytest.mark.timeout(900),  # the first one makes the system's root
+    pytest.mark.timeout(900),  # the first one creates the system's root
 ]
 
 MODES = {
@@ -51,7 +50,7 @@ def host() -> Iterator[Installed]:
 
 @contextmanager
 def changed_settings(host: Installed, unit: str, line: str) -> Iterator[None]:
-    """Put a line before the settings of a program, until the context is left."""
+    """Prepend a line to the settings of a program within the context."""
     path = f"/etc/tiltyard/{program_of(unit)}.toml"
     text = host.system.run("cat", path)
     host.system.write(path, f"{line}\n{text}")
@@ -66,12 +65,12 @@ def program_of(unit: str) -> str:
 
 
 def left_of_programs(host: Installed) -> str:
-    """What an installation leaves of its programs, data apart."""
+    """Find files of the programs, except data."""
     folders = ("/opt", "/usr/local", "/etc/systemd", "/run")
     return host.system.run("find", *folders, "-xdev", "-name", "*tiltyard*")
 
 
-def test_both_are_units_that_told_systemd_they_serve(host: Installed) -> None:
+def test_units_are_enabled_and_run_as_their_users(host: Installed) -> None:
     for unit in UNITS:
         shown = host.system.unit(unit, "Type", "UnitFileState", "NRestarts", "User")
         assert shown == {
@@ -83,7 +82,7 @@ def test_both_are_units_that_told_systemd_they_serve(host: Installed) -> None:
         assert host.system.run("ps", "-o", "user:32=", "-p", str(host.pid(unit))).strip() == unit
 
 
-def test_files_belong_to_whom_the_documentation_says(host: Installed) -> None:
+def test_file_owners_match_documentation(host: Installed) -> None:
     shown = host.system.run("stat", "--format=%n %a %U %G", *MODES)
     assert dict(line.split(" ", 1) for line in shown.splitlines()) == MODES
     assert "docker" in host.system.run("id", "-nG", AGENT).split()
@@ -103,15 +102,15 @@ def test_files_belong_to_whom_the_documentation_says(host: Installed) -> None:
     assert keys == ""
 
 
-def test_the_doctor_finds_nothing_that_fails(host: Installed) -> None:
+def test_doctor_finds_no_failures(host: Installed) -> None:
     assert "0 FAIL" in host.system.run(AGENT, "doctor")
 
 
-def test_a_session_is_played_whole(host: Installed) -> None:
+def test_plays_a_whole_session(host: Installed) -> None:
     play(host.client, Steps(print))
 
 
-def test_a_game_reads_what_it_may_know_of_itself(host: Installed) -> None:
+def test_game_reads_its_session_file(host: Installed) -> None:
     made = host.start("told")
     [game] = host.games()
     host.system.run("kill", "-USR1", game.split()[0])
@@ -124,10 +123,10 @@ def test_a_game_reads_what_it_may_know_of_itself(host: Installed) -> None:
     host.client.delete_session(made["id"]).expect(204)
 
 
-def test_the_agent_has_the_capabilities_that_it_needs(host: Installed) -> None:
+def test_agent_has_its_capabilities(host: Installed) -> None:
     host.start("left-alone")
     host.client.delete_session("left-alone").expect(204)
-    status = host.system.run(AGENT, "status")  # with what it was not permitted to do
+    status = host.system.run(AGENT, "status")  # shows missing permissions as warnings
     assert "serving" in status
     assert "cannot" not in status
     made = host.start("past-the-engine")
@@ -139,7 +138,7 @@ def test_the_agent_has_the_capabilities_that_it_needs(host: Installed) -> None:
     finally:
         host.system.run("kill", "-CONT", engine)
     eventually(lambda: host.status(made["id"]) == "exited", "its end is told")
-    host.until_ready()  # the engine may have been held for away
+    host.until_ready()  # the engine may have been considered unavailable
 
 
 ASK_AND_SET = """
@@ -153,7 +152,7 @@ except PermissionError:
 """
 
 
-def test_the_agent_may_ask_whether_the_clock_is_synchronised_and_not_set_it(
+def test_agent_can_read_but_not_set_the_clock(
     host: Installed,
 ) -> None:
     unit = host.system.run("systemctl", "cat", AGENT)
@@ -186,7 +185,7 @@ def test_an_upgrade_of_the_control_plane_disturbs_no_session(host: Installed) ->
     assert host.pid(AGENT) == agent
 
 
-def test_to_install_again_changes_nothing(host: Installed) -> None:
+def test_reinstall_changes_nothing(host: Installed) -> None:
     pids = [host.pid(unit) for unit in UNITS]
     for target in ("install-agent", "install-controlplane"):
         assert "nothing has changed" in host.make(target)
@@ -209,7 +208,7 @@ def test_the_watchdog_restarts_an_agent_that_hangs(host: Installed) -> None:
     assert any("Watchdog timeout" in line for line in host.system.journal(f"--unit={AGENT}"))
 
 
-def test_a_restart_of_the_engine_leaves_the_session_alone(host: Installed) -> None:
+def test_restart_of_engine_disturbs_no_session(host: Installed) -> None:
     engine, agent = host.pid("docker"), host.pid(AGENT)
     with host.undisturbed("restored") as player:
         host.system.run("systemctl", "restart", "docker")
@@ -218,7 +217,7 @@ def test_a_restart_of_the_engine_leaves_the_session_alone(host: Installed) -> No
     assert host.pid(AGENT) == agent
 
 
-def test_no_error_was_logged_by_either(host: Installed) -> None:
+def test_neither_program_logged_errors(host: Installed) -> None:
     for unit in UNITS:
         own = (f"_SYSTEMD_UNIT={unit}.service", "--output=cat")
         assert host.system.journal(*own, "--priority=info")
@@ -227,7 +226,7 @@ def test_no_error_was_logged_by_either(host: Installed) -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_settings_that_do_not_fit_are_not_started_with(host: Installed, unit: str) -> None:
+def test_does_not_start_with_invalid_settings(host: Installed, unit: str) -> None:
     with changed_settings(host, unit, "unheard_of = 1"):
         assert host.system.attempt("systemctl", "restart", unit).returncode != 0
         shown = host.system.unit(unit, "ActiveState", "ExecMainStatus", "NRestarts")
@@ -236,14 +235,14 @@ def test_settings_that_do_not_fit_are_not_started_with(host: Installed, unit: st
     host.until_ready()
 
 
-def test_an_agent_with_sessions_is_not_removed(host: Installed) -> None:
+def test_does_not_remove_agent_with_sessions(host: Installed) -> None:
     made = host.start("in-the-way")
     with pytest.raises(AssertionError, match="sessions run here"):
         host.make("uninstall-agent")
     host.client.delete_session(made["id"]).expect(204)
 
 
-def test_what_is_removed_leaves_its_data_and_can_come_back(host: Installed) -> None:
+def test_remove_keeps_data_for_reinstall(host: Installed) -> None:
     agent_id = host.system.run("cat", f"/var/lib/{AGENT}/agent_id")
     for unit in UNITS:
         host.make(f"uninstall-{program_of(unit)}")
@@ -258,7 +257,7 @@ def test_what_is_removed_leaves_its_data_and_can_come_back(host: Installed) -> N
     host.client.delete_session(made["id"]).expect(204)
 
 
-def test_what_is_purged_leaves_nothing(host: Installed) -> None:
+def test_purge_leaves_nothing(host: Installed) -> None:
     for unit in UNITS:
         host.make(f"uninstall-{program_of(unit)}", "PURGE=1")
     assert not left_of_programs(host)

@@ -1,4 +1,4 @@
-"""The units as they are shipped: what systemd thinks of them, and that they fit the programs."""
+"""The shipped units are valid for systemd and match the programs."""
 
 import re
 import subprocess
@@ -32,7 +32,7 @@ def run(*command: str | Path) -> str:
 
 
 def lines(unit: str, key: str) -> list[str]:
-    """The values of a key, in their order."""
+    """Return the values of a key in order."""
     text = (SYSTEMD / f"{unit}.service").read_text("utf-8")
     return re.findall(rf"^{key}=(.*)$", text, re.MULTILINE)
 
@@ -49,9 +49,9 @@ def seconds(unit: str, key: str) -> float:
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_systemd_finds_nothing_amiss(unit: str, tmp_path: Path) -> None:
+def test_systemd_finds_no_problems(unit: str, tmp_path: Path) -> None:
     text = (SYSTEMD / f"{unit}.service").read_text("utf-8")
-    # It looks for the programs, which are not on every machine.
+    # systemd-analyze looks for the programs, which may not be installed.
     copy = tmp_path / f"{unit}.service"
     copy.write_text(re.sub(r"/opt/tiltyard/\S+/bin/\S+", "/bin/true", text), "utf-8")
     assert run("systemd-analyze", "verify", "--man=no", copy) == ""
@@ -66,7 +66,7 @@ def test_little_is_exposed(unit: str) -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_each_capability_stands_beside_its_reason(unit: str) -> None:
+def test_every_capability_has_a_reason(unit: str) -> None:
     assert set(line(unit, "AmbientCapabilities").split()) == CAPABILITIES[unit]
     assert set(line(unit, "CapabilityBoundingSet").split()) == CAPABILITIES[unit]
     text = (SYSTEMD / f"{unit}.service").read_text("utf-8")
@@ -74,34 +74,36 @@ def test_each_capability_stands_beside_its_reason(unit: str) -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_it_is_begun_again_for_ever_but_for_settings_that_do_not_fit(unit: str) -> None:
+def test_restarts_forever_except_for_invalid_settings(unit: str) -> None:
     assert line(unit, "Type") == "notify"
     assert line(unit, "Restart") == "always"
     assert line(unit, "StartLimitIntervalSec") == "0"
     assert int(line(unit, "RestartPreventExitStatus")) == EXIT_CONFIG
-    assert "PYTHONFAULTHANDLER=1" in lines(unit, "Environment")  # the watchdog's SIGABRT says why
+    assert "PYTHONFAULTHANDLER=1" in lines(
+        unit, "Environment"
+    )  # dumps stacks on the watchdog's SIGABRT
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_strangers_do_not_have_grpc_fill_the_journal(unit: str) -> None:
+def test_strangers_cannot_fill_the_journal_through_grpc(unit: str) -> None:
     assert "GRPC_VERBOSITY=ERROR" in lines(unit, "Environment")
 
 
-def test_what_they_allow_for_a_stop_is_more_than_it_takes() -> None:
+def test_stop_timeout_exceeds_shutdown_time() -> None:
     assert seconds("tiltyard-agent", "TimeoutStopSec") > STOP_SECONDS
     listeners = 2 * STOP_TIMEOUT
     bounded = listeners + Config().start_timeout + STOP_WAIT
     assert seconds("tiltyard-controlplane", "TimeoutStopSec") > bounded
 
 
-def test_the_engine_and_the_agent_are_restarted_without_each_other() -> None:
+def test_engine_and_agent_restart_independently() -> None:
     assert "docker.service" in line("tiltyard-agent", "After").split()
     assert "docker.service" in line("tiltyard-agent", "Wants").split()
     bound = ("Requires", "Requisite", "BindsTo", "PartOf", "Upholds")
     assert not [key for key in bound if lines("tiltyard-agent", key)]
 
 
-def test_their_folders_are_those_of_the_settings() -> None:
+def test_folders_match_settings() -> None:
     agent = AgentConfig(public_address="192.0.2.1")
     assert f"/var/lib/{line('tiltyard-agent', 'StateDirectory')}" == str(agent.state_dir)
     assert f"/run/{line('tiltyard-agent', 'RuntimeDirectory')}" == str(agent.socket.parent)
@@ -112,14 +114,14 @@ def test_their_folders_are_those_of_the_settings() -> None:
         assert line(unit, "User") == line(unit, "Group") == line(unit, "StateDirectory") == unit
 
 
-def test_their_files_are_as_many_as_the_settings_ask_for() -> None:
+def test_open_file_limits_cover_settings() -> None:
     connections = Config().max_connections + BOUNDS.total + 256  # the database, agents, listeners
     assert int(line("tiltyard-controlplane", "LimitNOFILE")) > connections
-    # A quarter of them are for TLS ports.
+    # TLS ports get a quarter of them.
     connections = AgentConfig(public_address="192.0.2.1").tls_max_connections
     assert int(line("tiltyard-agent", "LimitNOFILE")) >= 4 * connections
 
 
-def test_readiness_can_read_what_the_kernel_says_of_games() -> None:
+def test_agent_can_read_proc_of_games() -> None:
     assert line("tiltyard-agent", "ProtectProc") == "default"
     assert line("tiltyard-agent", "ProcSubset") == "all"

@@ -1,4 +1,4 @@
-"""The packages that an installation takes from an index, fetched once for a system without one."""
+"""Locked packages, downloaded once for installations without a package index."""
 
 import fcntl
 import hashlib
@@ -12,13 +12,13 @@ from tests.support.harness import ROOT
 _LOCKED = ROOT / "requirements.txt"
 _LOCKED_TOOLS = ROOT / "requirements-dev.txt"
 _TOOLS = ("setuptools",)
-"""With which the wheel of the two programs is built; locked with the tools of developers."""
+"""Build requirements of the wheel; locked with the development tools."""
 _CACHE = ROOT / "build"
 _FETCH_TIMEOUT = 300.0
 
 
 def fetched_wheels(python: str) -> Path:
-    """Return a folder with every locked package for this version of Python, such as `3.11`."""
+    """Return a folder with all locked packages for a Python version such as `3.11`."""
     locked = _LOCKED.read_text() + "".join(map(_locked_tool, _TOOLS))
     key = hashlib.sha256(f"{python}\n{locked}".encode()).hexdigest()[:16]
     wheels = _CACHE / f"wheels-{key}"
@@ -53,7 +53,7 @@ def _fetch(folder: Path, python: str) -> None:
 
 
 def _locked_tool(name: str) -> str:
-    """Return the lines that lock this package: its version and its hashes."""
+    """Return the lines that lock a package: version and hashes."""
     lines = _LOCKED_TOOLS.read_text().splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith(f"{name}=="))
     last = next(number for number in range(first, len(lines)) if not lines[number].endswith("\\"))

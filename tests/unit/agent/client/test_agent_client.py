@@ -13,42 +13,42 @@ def session(internal_id: str, name: str, account: str = "acme", *, live: bool = 
     }
 
 
-def test_a_whole_internal_id_is_always_that_session() -> None:
+def test_complete_internal_id_selects_its_session() -> None:
     sessions = [session("b", "aa", "evil"), session("aa", "m1")]
     assert choose(sessions, "aa")["identity"]["session_id"] == "m1"
 
 
 @pytest.mark.parametrize("other", ["acme", "evil"])
-def test_what_may_mean_two_means_none(other: str) -> None:
+def test_rejects_ambiguous_id(other: str) -> None:
     sessions = [session("aa", "m1"), session("ab", "m2", other, live=False)]
     with pytest.raises(ClientError, match=r"'a' may be any of: aa \('acme', 'm1'\), ab \("):
         choose(sessions, "a")
 
 
-def test_two_accounts_may_have_the_same_name() -> None:
+def test_rejects_id_of_two_accounts() -> None:
     sessions = [session("aa", "m1"), session("bb", "m1", "other", live=False)]
     with pytest.raises(ClientError, match="'m1' may be any of"):
         choose(sessions, "m1")
 
 
-def test_two_that_live_under_one_name_are_not_guessed_at() -> None:
+def test_rejects_id_of_two_live_sessions() -> None:
     with pytest.raises(ClientError, match="'m1' may be any of"):
         choose([session("aa", "m1"), session("bb", "m1")], "m1")
 
 
-def test_many_are_not_all_listed() -> None:
+def test_limits_listed_sessions() -> None:
     sessions = [session(f"a{number}", f"m{number}") for number in range(9)]
     with pytest.raises(ClientError, match=r"and 4 more$"):
         choose(sessions, "a")
 
 
 @pytest.mark.parametrize("given", ["", "m", "M1", "1"])
-def test_names_are_whole(given: str) -> None:
+def test_matches_only_complete_client_ids(given: str) -> None:
     with pytest.raises(ClientError, match="there is no session"):
         choose([session("aa", "m1")], given)
 
 
-def test_of_one_callers_sessions_under_one_id_the_live_one_is_chosen_or_the_newest() -> None:
+def test_selects_live_or_newest_session_of_an_id() -> None:
     ended = [session("aa", "m1", live=False), session("bb", "m1", live=False)]
     assert choose(ended, "m1")["internal_id"] == "bb"
     assert choose([session("cc", "m1"), *ended], "m1")["internal_id"] == "cc"

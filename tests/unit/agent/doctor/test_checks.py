@@ -1,4 +1,4 @@
-"""What the doctor finds in facts: a host in order, and then one thing after the other amiss."""
+"""Findings of the doctor for a healthy host and for one problem at a time."""
 
 import dataclasses
 import re
@@ -84,7 +84,7 @@ SOUND = Facts(
 
 
 def changed(facts: Any, path: str, value: Any) -> Any:
-    """The facts with the one at `a.b.c` replaced; the last may be a key of a mapping."""
+    """Replace the fact at path `a.b.c`; the last part may be a key of a mapping."""
     name, _, rest = path.partition(".")
     if isinstance(facts, dict):
         return {**facts, name: value}
@@ -99,7 +99,7 @@ def found(facts: Facts, check: str) -> Finding:
     return finding
 
 
-def test_a_host_in_order_is_well() -> None:
+def test_healthy_host_has_no_problems() -> None:
     findings = diagnose(SOUND)
     assert [finding for finding in findings if finding.level is not Level.OK] == []
     assert len({finding.check for finding in findings}) == len(findings)
@@ -220,12 +220,12 @@ def test_problems_are_found_with_a_hint(
     assert bool(finding.hint) == (level is not Level.OK)
 
 
-def test_a_host_that_is_to_be_called_must_be_enrolled() -> None:
+def test_host_with_rpc_listen_must_be_enrolled() -> None:
     facts = changed(changed(SOUND, "identity", None), "config.rpc_listen", "0.0.0.0:7444")
     assert found(facts, "identity").level is Level.WARN
 
 
-def test_reserved_ports_are_not_given_to_outgoing_connections() -> None:
+def test_reserved_ports_may_overlap_ephemeral_range() -> None:
     facts = changed(SOUND, "kernel.local_ports", (25000, 60999))
     facts = changed(facts, "kernel.reserved_ports", frozenset(range(20000, 30001)))
     assert found(facts, "port-range").level is Level.OK
@@ -233,7 +233,7 @@ def test_reserved_ports_are_not_given_to_outgoing_connections() -> None:
     assert found(facts, "port-range").found.startswith("1 ports")
 
 
-def test_without_an_engine_all_else_is_checked() -> None:
+def test_checks_the_rest_without_engine() -> None:
     facts = changed(SOUND, "engine", Unknown("gone"))
     facts = dataclasses.replace(facts, engine_disk=None, dockerd=Unknown("gone"))
     checks = {finding.check for finding in diagnose(facts)}
@@ -241,16 +241,16 @@ def test_without_an_engine_all_else_is_checked() -> None:
     assert not checks & {"runc", "live-restore", "docker-disk", "userland-proxy", "network"}
 
 
-def test_where_nothing_can_be_known_each_part_says_so() -> None:
+def test_reports_every_unknown_fact() -> None:
     names = {field.name for field in dataclasses.fields(Facts)} - {"config"}
     unknown: dict[str, Any] = {name: Unknown("no answer") for name in names}
     facts = dataclasses.replace(SOUND, **unknown)
     said = [each for each in diagnose(facts) if "no answer" in each.found]
-    # The engine's disk and the agent go with the engine and the agent's socket.
+    # The engine's disk and the agent depend on the engine and the agent's socket.
     assert len(said) == len(names) - 2
 
 
-def test_each_check_is_explained_to_operators() -> None:
+def test_every_check_is_documented() -> None:
     text = (ROOT / "docs" / "operations.md").read_text("utf-8")
     section = text.split("\n### Doctor checks\n", 1)[1].split("\n## ", 1)[0]
     explained = set(re.findall(r"^\| `([a-z-]+)` \|", section, re.MULTILINE))

@@ -1,4 +1,4 @@
-"""Each number that an agent tells moves when the thing happens, and none grows without bound."""
+"""Metrics follow events and state, and the number of series is bounded."""
 
 import asyncio
 import contextlib
@@ -64,7 +64,7 @@ async def scrape(agent: Agent) -> AsyncIterator[Scraped]:
 # -- sessions -----------------------------------------------------------------------------------
 
 
-async def test_each_phase_of_a_cold_start_is_timed(
+async def test_times_each_phase_of_a_cold_start(
     agent: Agent, scrape: Scraped, engine: FakeEngine, clock: FakeClock
 ) -> None:
     engine.binds_at_once = False
@@ -94,7 +94,7 @@ async def test_each_phase_of_a_cold_start_is_timed(
     assert now("start_duration_seconds_count", kind="warm") == 0
 
 
-async def test_the_wait_for_a_slot_is_the_phase_of_the_queue(
+async def test_queue_phase_is_the_wait_for_a_slot(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent.sessions.starting.START_WAIT_SECONDS", None)
@@ -119,7 +119,7 @@ async def test_the_wait_for_a_slot_is_the_phase_of_the_queue(
         assert (now("starts_in_progress"), now("starts_waiting")) == (0, 0)
 
 
-async def test_sessions_are_counted_by_state_and_application_and_their_ends_by_reason(
+async def test_counts_sessions_by_state_and_ends_by_reason(
     agent: Agent, scrape: Scraped, engine: FakeEngine
 ) -> None:
     sessions = [await agent.sessions.start(an_id(), a_spec()) for _ in range(2)]
@@ -138,7 +138,7 @@ async def test_sessions_are_counted_by_state_and_application_and_their_ends_by_r
     assert now("session_stop_duration_seconds_count") == 1
 
 
-async def test_starts_before_the_first_comparison_are_refused_and_the_host_is_not_healthy(
+async def test_is_unhealthy_and_refuses_starts_before_reconciliation(
     host: Host,
 ) -> None:
     async with (
@@ -156,7 +156,7 @@ async def test_starts_before_the_first_comparison_are_refused_and_the_host_is_no
         assert await scrape.healthz() == 200
 
 
-async def test_restarts_are_counted(
+async def test_counts_restarts(
     agent: Agent, scrape: Scraped, engine: FakeEngine, clock: FakeClock
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
@@ -168,11 +168,9 @@ async def test_restarts_are_counted(
     assert (await scrape())("session_restarts_total") == 1
 
 
-async def test_how_late_a_lifetime_ended_is_measured(
-    agent: Agent, scrape: Scraped, clock: FakeClock
-) -> None:
+async def test_measures_ttl_lateness(agent: Agent, scrape: Scraped, clock: FakeClock) -> None:
     session = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
-    await clock.advance(63)  # nobody keeps the time
+    await clock.advance(63)  # nothing ends it on time
     agent.sessions.end_due()
     await agent.sessions.life(session.internal_id).wait_for(lambda now: now.state.ended)
     now = await scrape()
@@ -181,7 +179,7 @@ async def test_how_late_a_lifetime_ended_is_measured(
     assert now("session_ends_total", kind="session", reason="ttl") == 1
 
 
-async def test_standbys_and_their_claims_are_told_apart_from_cold_starts(
+async def test_distinguishes_standbys_and_claims_from_cold_starts(
     agent: Agent, scrape: Scraped, engine: FakeEngine
 ) -> None:
     engine.binds_at_once = False
@@ -213,7 +211,7 @@ async def test_standbys_and_their_claims_are_told_apart_from_cold_starts(
         assert now("start_refusals_total", kind="warm", reason="standby_not_claimable") == 1
 
 
-async def test_a_standby_that_has_no_room_is_counted(agent: Agent, scrape: Scraped) -> None:
+async def test_counts_standby_without_capacity(agent: Agent, scrape: Scraped) -> None:
     async with kept_full(agent):
         await ordered(agent, a_pool(1, reservation=Resources(nano_cpus=10**11)))
     assert (await scrape())("start_refusals_total", kind="standby", reason="no_capacity")
@@ -222,7 +220,7 @@ async def test_a_standby_that_has_no_room_is_counted(agent: Agent, scrape: Scrap
 # -- the host -----------------------------------------------------------------------------------
 
 
-async def test_allocatable_and_reserved_resources_are_shown(agent: Agent, scrape: Scraped) -> None:
+async def test_shows_allocatable_and_reserved_resources(agent: Agent, scrape: Scraped) -> None:
     before = await scrape()
     await agent.sessions.start(an_id(), a_spec())
     after = await scrape()
@@ -236,9 +234,7 @@ async def test_allocatable_and_reserved_resources_are_shown(agent: Agent, scrape
     assert (after("capacity_sessions"), after("reserved_sessions")) == (1000, 1)
 
 
-async def test_pulls_are_counted_by_outcome_and_timed(
-    agent: Agent, scrape: Scraped, engine: FakeEngine
-) -> None:
+async def test_counts_and_times_pulls(agent: Agent, scrape: Scraped, engine: FakeEngine) -> None:
     engine.registry.add(ABSENT)
     engine.hold("pull")
     pull = asyncio.create_task(_pulled(agent, ABSENT), name="pull")
@@ -261,9 +257,7 @@ async def _pulled(agent: Agent, image: str) -> None:
         pass
 
 
-async def test_an_engine_that_is_gone_shows(
-    agent: Agent, scrape: Scraped, engine: FakeEngine
-) -> None:
+async def test_shows_unavailable_engine(agent: Agent, scrape: Scraped, engine: FakeEngine) -> None:
     passes = asyncio.create_task(agent.reconciler.run(), name="reconciler")
     await settle()
     before = await scrape()
@@ -279,7 +273,7 @@ async def test_an_engine_that_is_gone_shows(
     assert (before("reconcile_duration_seconds_count") or 0) > 0
 
 
-async def test_the_state_of_the_host_is_read_when_it_is_asked(
+async def test_reads_state_of_host_at_each_scrape(
     agent: Agent, scrape: Scraped, tmp_path: Path
 ) -> None:
     now = await scrape()
@@ -304,7 +298,7 @@ async def test_the_state_of_the_host_is_read_when_it_is_asked(
     assert "python_gc_collections" in now.families
 
 
-async def test_sealed_logs_are_counted(agent: Agent, scrape: Scraped, engine: FakeEngine) -> None:
+async def test_counts_sealed_logs(agent: Agent, scrape: Scraped, engine: FakeEngine) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     engine.write_log(f"tiltyard-{session.internal_id}", b"hello\n")
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
@@ -312,10 +306,10 @@ async def test_sealed_logs_are_counted(agent: Agent, scrape: Scraped, engine: Fa
     assert (await scrape())("log_sealed_bytes_total") == 6
 
 
-# -- what all of them keep to -------------------------------------------------------------------
+# -- all metrics --------------------------------------------------------------------------------
 
 
-async def test_the_page_has_every_metric_and_no_other(
+async def test_documents_exactly_the_existing_metrics(
     agent: Agent, scrape: Scraped, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(TlsPorts, "expire_time", 1.0)
@@ -330,7 +324,7 @@ async def test_the_page_has_every_metric_and_no_other(
     assert set(rows) == found
 
 
-def test_alerts_ask_for_metrics_that_there_are() -> None:
+def test_alerts_use_existing_metrics() -> None:
     section = PAGE.read_text("utf-8").split("## Agent\n", 1)[1].split("\n## ", 1)[0]
     table, alerts = section.split("### Alerts", 1)
     rows = set(re.findall(r"^\| `(tiltyard_agent_\w+)` \|", table, re.MULTILINE))
@@ -339,7 +333,7 @@ def test_alerts_ask_for_metrics_that_there_are() -> None:
     assert {re.sub("_bucket$", "", name) for name in asked} <= rows
 
 
-async def test_ten_thousand_applications_have_a_bounded_number_of_series(
+async def test_number_of_series_is_bounded(
     agent: Agent, scrape: Scraped, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
@@ -352,7 +346,7 @@ async def test_ten_thousand_applications_have_a_bounded_number_of_series(
         for number in range(10_000)
     ]
     monkeypatch.setattr(agent.sessions, "each", lambda: iter(many))
-    for _ in range(2):  # also when the names are others the next time
+    for _ in range(2):  # also if the names change between scrapes
         now = await scrape()
         assert len(now.own["tiltyard_agent_sessions"].samples) == len(State) * (MAX_NAMES + 1)
         assert sum(len(family.samples) for family in now.own.values()) < 2000
@@ -366,7 +360,7 @@ async def test_ten_thousand_applications_have_a_bounded_number_of_series(
     assert now("sessions", application=OTHER, state="running") == 10_000 - MAX_NAMES
 
 
-def test_every_reason_of_an_end_is_there_from_the_start() -> None:
+def test_every_end_reason_starts_at_zero() -> None:
     registry = Metrics().registry
     for reason in EndReason:
         labels = {"kind": "session", "reason": reason.value}
@@ -385,7 +379,7 @@ def test_every_reason_of_an_end_is_there_from_the_start() -> None:
         (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 20_000 + b"\r\n\r\n", b"400"),
     ],
 )
-async def test_what_is_no_scrape_is_refused_and_says_nothing(
+async def test_rejects_malformed_requests_without_warnings(
     scrape: Scraped, sent: bytes, status: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     reader, writer = await asyncio.open_connection(*scrape.address.split(":"))
@@ -398,21 +392,21 @@ async def test_what_is_no_scrape_is_refused_and_says_nothing(
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /metrics HT"])
-async def test_who_is_slow_or_silent_is_cut_off(agent: Agent, sent: bytes) -> None:
+async def test_closes_slow_and_idle_connections(agent: Agent, sent: bytes) -> None:
     async with scraped(agent, connection_seconds=0.05) as scrape:
         reader, writer = await asyncio.open_connection(*scrape.address.split(":"))
         writer.write(sent)
         with contextlib.suppress(ConnectionResetError):
-            await reader.read()  # to its end
+            await reader.read()  # until closed
         writer.close()
 
 
-async def test_strangers_who_hold_connections_keep_no_scrape_out(
+async def test_held_connections_do_not_block_scrapes(
     agent: Agent, scrape: Scraped, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent.metrics_endpoint.listener.MAX_CONNECTIONS", 4)
     held = [await asyncio.open_connection(*scrape.address.split(":")) for _ in range(12)]
-    for reader, _ in held[:8]:  # the oldest are hung up on
+    for reader, _ in held[:8]:  # the oldest are closed
         with contextlib.suppress(ConnectionResetError):
             assert await reader.read() == b""
     assert (await scrape())("reconciled") == 1
@@ -420,7 +414,7 @@ async def test_strangers_who_hold_connections_keep_no_scrape_out(
         writer.close()
 
 
-async def test_a_taken_port_is_waited_for_and_the_agent_hosts_meanwhile(
+async def test_agent_serves_while_metrics_port_is_in_use(
     agent: Agent, caplog: pytest.LogCaptureFixture
 ) -> None:
     with socket.socket() as taken:
@@ -441,7 +435,7 @@ async def test_a_taken_port_is_waited_for_and_the_agent_hosts_meanwhile(
     await asyncio.gather(work, return_exceptions=True)
 
 
-async def test_an_agent_serves_its_metrics_and_counts_what_its_callers_ask(
+async def test_serves_metrics_and_counts_rpcs(
     tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop_lag, "INTERVAL_SECONDS", 0.001)

@@ -1,4 +1,4 @@
-"""Whose ports are bound, asked of this machine's kernel."""
+"""Checks of bound ports with the kernel of this machine."""
 
 import asyncio
 import ipaddress
@@ -48,7 +48,7 @@ def me() -> Process:
 
 @contextmanager
 def bound(protocol: Protocol, address: str) -> Iterator[int]:
-    """A socket of this process; its port."""
+    """Bind a socket in this process; yield its port."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, KINDS[protocol]) as held:
         if protocol is Protocol.TCP:
@@ -60,14 +60,14 @@ def bound(protocol: Protocol, address: str) -> Iterator[int]:
 
 
 def ports(protocol: Protocol, *numbers: int) -> tuple[Port, ...]:
-    """Ports that have the same number inside and outside."""
+    """Return ports with the same number inside and outside."""
     return tuple(Port(number, protocol, number) for number in numbers)
 
 
 @pytest.mark.parametrize("mode", NetworkMode)
 @pytest.mark.parametrize("protocol", Protocol)
 @pytest.mark.parametrize("address", ADDRESSES)
-async def test_a_port_is_bound_when_players_can_reach_it(
+async def test_port_is_bound_if_players_can_reach_it(
     bindings: Bindings, me: Process, address: str, protocol: Protocol, mode: NetworkMode
 ) -> None:
     with bound(protocol, address) as port:
@@ -77,7 +77,7 @@ async def test_a_port_is_bound_when_players_can_reach_it(
 
 
 @pytest.mark.parametrize("mode", NetworkMode)
-async def test_all_ports_count_each_by_its_protocol(
+async def test_checks_every_port_by_its_protocol(
     bindings: Bindings, me: Process, mode: NetworkMode
 ) -> None:
     udp, tcp = Protocol.UDP, Protocol.TCP
@@ -89,7 +89,7 @@ async def test_all_ports_count_each_by_its_protocol(
 
 
 @pytest.mark.parametrize("mode", NetworkMode)
-async def test_a_socket_that_does_not_listen_or_is_connected_is_not_bound(
+async def test_ignores_connected_and_non_listening_sockets(
     bindings: Bindings, me: Process, mode: NetworkMode
 ) -> None:
     with socket.socket() as quiet, socket.socket(type=socket.SOCK_DGRAM) as connected:
@@ -102,7 +102,7 @@ async def test_a_socket_that_does_not_listen_or_is_connected_is_not_bound(
 
 
 @pytest.mark.parametrize("mode", NetworkMode)
-async def test_of_a_process_that_is_gone_nothing_is_bound(
+async def test_ended_process_has_no_bound_ports(
     bindings: Bindings, me: Process, mode: NetworkMode
 ) -> None:
     later = Process(me.pid, me.start_ticks + 1)
@@ -113,7 +113,7 @@ async def test_of_a_process_that_is_gone_nothing_is_bound(
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "127.0.0.1", "::1"])
-async def test_before_a_tls_port_of_the_host_the_process_is_reached_by_the_agent(
+async def test_tls_port_in_host_network_is_bound_on_loopback(
     bindings: Bindings, me: Process, address: str
 ) -> None:
     with bound(Protocol.TCP, address) as inner, bound(Protocol.TCP, "0.0.0.0") as agents:
@@ -125,7 +125,7 @@ async def test_before_a_tls_port_of_the_host_the_process_is_reached_by_the_agent
 
 
 def udp_table(first: int, sockets: int) -> str:
-    """The text of `udp` for sockets bound to every address, the first to port `first`."""
+    """Return the text of /proc/net/udp with wildcard sockets from port `first` on."""
     rest = "00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 1 2 0 0"
     return "  sl  local_address rem_address   st tx_queue rx_queue\n" + "".join(
         f"{first + at:5d}: 00000000:{first + at:04X} {rest}\n" for at in range(sockets)
@@ -133,7 +133,7 @@ def udp_table(first: int, sockets: int) -> str:
 
 
 def net_folder(proc: Path, process: Process) -> Path:
-    """An empty folder `net` about a process, in place of the kernel's."""
+    """Create a replacement of /proc/<pid>/net without sockets."""
     net = proc / str(process.pid) / "net"
     net.mkdir(parents=True)
     (net / "sockstat").write_text("UDP: inuse 3 mem 0\n")
@@ -141,13 +141,13 @@ def net_folder(proc: Path, process: Process) -> Path:
 
 
 def bytes_read() -> int:
-    """What all threads of this process have read so far."""
+    """Return the bytes read by all threads of this process."""
     [line] = [each for each in Path("/proc/self/io").read_text().splitlines() if "rchar" in each]
     return int(line.split()[1])
 
 
-async def test_a_look_at_very_many_sockets_is_cut_short(tmp_path: Path, me: Process) -> None:
-    """It ends once all ports are found, and at a bound when one is not."""
+async def test_check_of_too_many_sockets_is_bounded(tmp_path: Path, me: Process) -> None:
+    """It ends when all ports are found, or at MOST_SOCKETS."""
     udp = net_folder(tmp_path, me) / "udp"
     udp.write_text(udp_table(1, 60_000))
     bindings = Bindings(tmp_path)
@@ -162,7 +162,7 @@ async def test_a_look_at_very_many_sockets_is_cut_short(tmp_path: Path, me: Proc
     await bindings.close()
 
 
-async def test_a_look_at_few_sockets_does_not_wait_for_one_at_many(
+async def test_check_of_few_sockets_does_not_wait_for_one_of_many(
     tmp_path: Path, me: Process
 ) -> None:
     other = await asyncio.to_thread(live_process, os.getppid())
@@ -175,7 +175,7 @@ async def test_a_look_at_few_sockets_does_not_wait_for_one_at_many(
     long = asyncio.create_task(
         bindings.all_bound(other, NetworkMode.BRIDGE, ports(Protocol.UDP, 2))
     )
-    await asyncio.sleep(0)  # its look comes first
+    await asyncio.sleep(0)  # its check starts first
     try:
         async with asyncio.timeout(30):
             assert await bindings.all_bound(me, NetworkMode.BRIDGE, ports(Protocol.UDP, 1))
@@ -187,7 +187,7 @@ async def test_a_look_at_few_sockets_does_not_wait_for_one_at_many(
         os.close(kernel)
 
 
-async def test_many_sockets_on_one_port_of_the_host_are_not_all_listed(
+async def test_listing_sockets_of_one_host_port_is_bounded(
     bindings: Bindings, me: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed = 0
@@ -205,7 +205,7 @@ async def test_many_sockets_on_one_port_of_the_host_are_not_all_listed(
     assert listed < 2 * MOST_SOCKETS
 
 
-def test_the_kernel_tells_address_port_and_group() -> None:
+def test_reads_address_port_and_group_from_kernel() -> None:
     with bound(Protocol.TCP, "127.0.0.1") as port:
         [found] = sockets_on(Protocol.TCP, port)
         assert (found.address, found.port) == (bytes([127, 0, 0, 1]), port)
@@ -219,7 +219,7 @@ def test_the_kernel_tells_address_port_and_group() -> None:
     ("asked", "told", "is_bound"),
     [(1, 1, True), (1, 2, False), (1, None, True), (None, 2, True)],
 )
-def test_only_the_sockets_of_its_group_count_where_groups_are_known(
+def test_matches_control_group_if_known(
     monkeypatch: pytest.MonkeyPatch, asked: int | None, told: int | None, *, is_bound: bool
 ) -> None:
     monkeypatch.setattr(
@@ -228,7 +228,7 @@ def test_only_the_sockets_of_its_group_count_where_groups_are_known(
     assert is_bound_by(asked, Protocol.UDP, 20000, loopback=False, most=9) is is_bound
 
 
-def test_a_process_that_is_gone_has_no_group() -> None:
+def test_ended_process_has_no_group() -> None:
     assert group_of(2**22 - 1) is None
 
 
@@ -245,7 +245,7 @@ SOCKSTAT6 = (
 )
 
 
-def test_numbers_of_sockets_are_those_of_their_own_line() -> None:
+def test_parses_socket_counts() -> None:
     assert [sockets_in_use(SOCKSTAT, name) for name in ("tcp", "udp")] == [3, 1]
     assert [sockets_in_use(SOCKSTAT6, name) for name in ("tcp6", "udp6")] == [7, 0]
     assert sockets_in_use(SOCKSTAT, "tcp6") == sockets_in_use("", "tcp") == 0
@@ -262,5 +262,5 @@ def test_numbers_of_sockets_are_those_of_their_own_line() -> None:
         ("::ffff:172.17.0.2", True),
     ],
 )
-def test_players_do_not_come_by_loopback(address: str, *, reachable: bool) -> None:
+def test_loopback_is_not_reachable_by_players(address: str, *, reachable: bool) -> None:
     assert is_reachable(ipaddress.ip_address(address).packed) is reachable

@@ -1,4 +1,4 @@
-"""The rules that keep sessions from their host: what they are, and how they come and go."""
+"""The firewall rules, and how they are added, checked and removed."""
 
 import dataclasses
 import subprocess
@@ -105,7 +105,7 @@ def filters(dump: str = DOCKER) -> Filters:
 
 
 def restored(table: Filters, text: str) -> Filters:
-    """What iptables-restore --noflush makes of a table; all of the text or an error."""
+    """Apply text to a table like iptables-restore --noflush."""
     made = {chain: list(present) for chain, present in table.items()}
     for line in text.splitlines():
         word, *rest = line.split(" ", 2)
@@ -130,7 +130,7 @@ def without_marks(chain: tuple[str, ...]) -> list[str]:
 
 
 @pytest.mark.parametrize(("version", "golden"), [(4, GOLDEN_4), (6, GOLDEN_6)])
-def test_the_whole_of_the_rules(version: int, golden: dict[str, list[str]]) -> None:
+def test_rules_match_golden_file(version: int, golden: dict[str, list[str]]) -> None:
     made = rules(PLAN, version)
     assert {chain: without_marks(ours) for chain, ours in made.items()} == golden
 
@@ -142,7 +142,7 @@ def test_each_bridge_has_the_rules() -> None:
         assert without_marks(two[chain]) == golden + other
 
 
-def test_a_mark_tells_a_rule_and_its_place() -> None:
+def test_mark_depends_on_rule_and_position() -> None:
     marks = [rule.partition("tiltyard:")[2] for rule in rules(PLAN, 4)[INPUT_CHAIN]]
     other = dataclasses.replace(PLAN, allowed=())
     others = [rule.partition("tiltyard:")[2] for rule in rules(other, 4)[INPUT_CHAIN]]
@@ -151,7 +151,7 @@ def test_a_mark_tells_a_rule_and_its_place() -> None:
     assert not set(marks[1:]) & set(others)
 
 
-def test_what_is_put_in_stands_before_others_and_leaves_theirs() -> None:
+def test_adds_rules_before_existing_ones() -> None:
     wanted = rules(PLAN, 4)
     made = restored(filters(), to_apply(filters(), wanted))
     assert made["INPUT"] == [f"-j {INPUT_CHAIN}", *filters()["INPUT"]]
@@ -170,7 +170,7 @@ def test_without_bridges_there_are_no_rules() -> None:
     assert restored(made, to_apply(made, none)) == filters()
 
 
-def test_a_host_whose_engine_makes_no_chain() -> None:
+def test_adds_rules_without_engine_chain() -> None:
     wanted = rules(PLAN, 6)
     made = restored({"INPUT": [], "FORWARD": []}, to_apply({}, wanted))
     assert made["FORWARD"] == [f"-j {FORWARD_CHAIN}"]
@@ -232,7 +232,7 @@ CHAINS = st.lists(THEIRS | OURS, max_size=5)
         },
     )
 )
-def test_from_any_state_the_rules_come_and_go_and_others_stay(table: Filters) -> None:
+def test_apply_and_remove_work_from_any_state(table: Filters) -> None:
     def of_others(state: Filters) -> Filters:
         return {
             chain: [rule for rule in present if "TILTYARD" not in rule]
@@ -248,7 +248,7 @@ def test_from_any_state_the_rules_come_and_go_and_others_stay(table: Filters) ->
     assert restored(made, to_remove(made)) == of_others(table)
 
 
-def test_ports_that_are_led_to_containers() -> None:
+def test_reads_dnat_ports() -> None:
     nat = tables(DOCKER)["nat"]
     assert led_ports(nat) == frozenset({(Protocol.UDP, 20001), (Protocol.TCP, 20002)})
     assert led_ports({}) is None
@@ -258,7 +258,7 @@ def test_ports_that_are_led_to_containers() -> None:
     ("text", "address", "port"),
     [("192.0.2.1:53/udp", "192.0.2.1", 53), ("[2001:db8::1]:53/udp", "2001:db8::1", 53)],
 )
-def test_a_service_is_read(text: str, address: str, port: int) -> None:
+def test_parses_service(text: str, address: str, port: int) -> None:
     assert service(text) == Service(ip_address(address), port, Protocol.UDP)
 
 
@@ -274,7 +274,7 @@ def test_a_service_is_read(text: str, address: str, port: int) -> None:
         "192.0.2.1:53/udp\n-A INPUT -j ACCEPT",
     ],
 )
-def test_what_is_no_service_is_refused(text: str) -> None:
+def test_rejects_malformed_service(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         service(text)
 
@@ -287,12 +287,12 @@ def test_what_is_no_service_is_refused(text: str) -> None:
         {"firewall_allowed": ["53/udp"]},
     ],
 )
-def test_settings_that_are_no_addresses_are_refused(settings: Any) -> None:
+def test_rejects_settings_without_addresses(settings: Any) -> None:
     with pytest.raises(ValueError, match=next(iter(settings))):
         AgentConfig(public_address="192.0.2.1", **settings)
 
 
-def test_settings_make_the_plan() -> None:
+def test_converts_settings_to_plan() -> None:
     config = AgentConfig(
         public_address="192.0.2.1",
         firewall_bridges=("docker0",),
@@ -303,7 +303,7 @@ def test_settings_make_the_plan() -> None:
 
 
 class Tools:
-    """Runs of the host's tools, answered from a script."""
+    """Replaces the host's tools by scripted results."""
 
     def __init__(self) -> None:
         self.runs: list[list[str]] = []
@@ -326,7 +326,7 @@ def tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tools:
     return tools
 
 
-def test_rules_that_change_under_our_hands_are_read_again(tools: Tools) -> None:
+def test_retries_after_concurrent_changes(tools: Tools) -> None:
     tools.answers = [(0, DOCKER), (1, "line 5 failed"), (0, DOCKER), (0, "")]
     assert Firewall(PLAN).apply()
     assert [run[0].partition("-")[2] for run in tools.runs] == ["save", "restore"] * 2
@@ -344,9 +344,7 @@ def test_rules_that_change_under_our_hands_are_read_again(tools: Tools) -> None:
         ((1, ""), "it ended with 1"),
     ],
 )
-def test_a_tool_that_fails_is_named(
-    tools: Tools, failure: tuple[int, str] | Exception, named: str
-) -> None:
+def test_names_failed_tool(tools: Tools, failure: tuple[int, str] | Exception, named: str) -> None:
     tools.answers = [failure, failure]
     with pytest.raises(FirewallError, match=named):
         Firewall(PLAN).problems()
@@ -356,7 +354,7 @@ def test_a_tool_that_fails_is_named(
     assert named in done.stderr
 
 
-async def test_rules_that_cannot_be_checked_are_reported_until_they_can(tools: Tools) -> None:
+async def test_warns_while_rules_cannot_be_checked(tools: Tools) -> None:
     notified: list[None] = []
     watch = FirewallWatch(
         Firewall(PLAN),
@@ -376,7 +374,7 @@ async def test_rules_that_cannot_be_checked_are_reported_until_they_can(tools: T
     sound = [(0, f"*filter\n{parents}{applied}COMMIT\n"), (0, DOCKER)]
     tools.answers = [*sound, *sound]
     await watch.look()
-    assert watch.warnings == ()  # sessions whose rules are gone may have ended just now
+    assert watch.warnings == ()  # sessions without rules may have ended just now
     await watch.look()
     warning = "".join(watch.warnings)
     assert "udp 20000, udp 20002, udp 20003, udp 20004, udp 20005 and 2 more" in warning
@@ -384,7 +382,7 @@ async def test_rules_that_cannot_be_checked_are_reported_until_they_can(tools: T
     await watch.close()
 
 
-def test_ports_of_bridge_sessions_that_run_are_published() -> None:
+def test_published_ports_are_of_running_bridge_sessions() -> None:
     port = Port(container=7777, protocol=Protocol.UDP, host=20000)
     on_bridge = a_session(state=State.RUNNING, ports=(port,))
     assert published_ports([on_bridge]) == {(Protocol.UDP, 20000)}

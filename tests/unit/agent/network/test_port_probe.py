@@ -15,7 +15,7 @@ HOME = "127.0.0.1"
 
 @contextmanager
 def process_on(protocol: Protocol, address: str, *options: tuple[int, int, int]) -> Iterator[int]:
-    """A port that a process has, by its number."""
+    """Bind a port in this process; yield its number."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, TYPES[protocol]) as server:
         for option in options:
@@ -30,7 +30,7 @@ def process_on(protocol: Protocol, address: str, *options: tuple[int, int, int])
 
 @pytest.mark.parametrize("protocol", Protocol)
 @pytest.mark.parametrize("address", [ANY, HOME, "127.0.0.2"])
-def test_a_port_of_a_process_is_not_free(protocol: Protocol, address: str) -> None:
+def test_port_in_use_is_not_free(protocol: Protocol, address: str) -> None:
     with process_on(protocol, address) as port:
         assert not PortProbe(ANY).is_free(protocol, port)
         assert PortProbe(ANY).is_free(next(p for p in Protocol if p is not protocol), port)
@@ -38,34 +38,32 @@ def test_a_port_of_a_process_is_not_free(protocol: Protocol, address: str) -> No
 
 @pytest.mark.parametrize("protocol", Protocol)
 @pytest.mark.parametrize("bind_address", [ANY, "::"])
-def test_a_port_of_a_process_on_ipv6_alone_is_not_free(
-    protocol: Protocol, bind_address: str
-) -> None:
+def test_port_in_use_on_ipv6_only_is_not_free(protocol: Protocol, bind_address: str) -> None:
     with process_on(protocol, "::", (socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)) as port:
         assert not PortProbe(bind_address).is_free(protocol, port)
         assert PortProbe(HOME).is_free(protocol, port)
 
 
 @pytest.mark.parametrize("protocol", Protocol)
-def test_a_port_of_a_process_on_both_is_not_free(protocol: Protocol) -> None:
+def test_port_in_use_on_both_families_is_not_free(protocol: Protocol) -> None:
     with process_on(protocol, "::", (socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)) as port:
         assert not PortProbe(HOME).is_free(protocol, port)
 
 
 @pytest.mark.parametrize("protocol", Protocol)
-def test_another_address_is_in_nobodys_way(protocol: Protocol) -> None:
+def test_port_in_use_on_another_address_is_free(protocol: Protocol) -> None:
     with process_on(protocol, "127.0.0.2") as port:
         assert PortProbe(HOME).is_free(protocol, port)
         assert not PortProbe("127.0.0.2").is_free(protocol, port)
 
 
 @pytest.mark.parametrize("option", [socket.SO_REUSEADDR, socket.SO_REUSEPORT])
-def test_a_udp_port_that_would_be_shared_is_not_free(option: int) -> None:
+def test_shareable_udp_port_is_not_free(option: int) -> None:
     with process_on(Protocol.UDP, ANY, (socket.SOL_SOCKET, option, 1)) as port:
         assert not PortProbe(ANY).is_free(Protocol.UDP, port)
 
 
-def test_closed_connections_do_not_count() -> None:
+def test_ignores_connections_in_time_wait() -> None:
     with socket.socket() as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.bind((HOME, free_port()))
@@ -73,7 +71,7 @@ def test_closed_connections_do_not_count() -> None:
         port = server.getsockname()[1]
         with socket.create_connection((HOME, port)) as player:
             accepted, _ = server.accept()
-            accepted.close()  # who closes first keeps the port for a minute (TIME_WAIT)
+            accepted.close()  # closing first leaves TIME_WAIT
             assert player.recv(1) == b""
     with socket.socket() as naive, pytest.raises(OSError, match="in use"):
         naive.bind((HOME, port))
@@ -81,7 +79,7 @@ def test_closed_connections_do_not_count() -> None:
 
 
 @pytest.mark.parametrize("protocol", Protocol)
-def test_a_probe_keeps_nothing(protocol: Protocol) -> None:
+def test_probe_releases_port(protocol: Protocol) -> None:
     with process_on(protocol, ANY) as port:
         pass
     for _ in range(2):
@@ -90,5 +88,5 @@ def test_a_probe_keeps_nothing(protocol: Protocol) -> None:
         game.bind((ANY, port))
 
 
-def test_what_cannot_be_told_is_left_to_the_engine() -> None:
-    assert PortProbe("192.0.2.1").is_free(Protocol.UDP, 20000)  # no address of this machine
+def test_unknown_port_counts_as_free() -> None:
+    assert PortProbe("192.0.2.1").is_free(Protocol.UDP, 20000)  # not an address of this machine

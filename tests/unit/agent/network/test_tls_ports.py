@@ -1,4 +1,4 @@
-"""TLS ports on loopback: real handshakes, and a game that is a socket of the test's own."""
+"""TLS ports on loopback, with real handshakes and a socket of the test as the game."""
 
 import asyncio
 import contextlib
@@ -42,7 +42,7 @@ Serve = Callable[[socket.socket], Awaitable[None]]
 
 
 class Game:
-    """Listens on loopback and does `serve` with each connection; counts those it had."""
+    """Listens on loopback, calls `serve` with each connection, and counts connections."""
 
     def __init__(self, serve: Serve) -> None:
         self._serve = serve
@@ -71,7 +71,7 @@ class Game:
 
 @dataclass
 class Served:
-    """TLS ports with one session, whose process is the test's own."""
+    """TLS ports with one session, whose process is that of the test."""
 
     tls: TlsPorts
     session: Session
@@ -94,7 +94,7 @@ class Served:
 
 
 def running(container: int, host: int, process: Process | None) -> Session:
-    """A session with one TLS port, of a process that runs; "on a bridge" that is loopback."""
+    """A running session with one TLS port, on a "bridge" at 127.0.0.1."""
     spec = replace(a_spec(), ports=(PortRequest(container, Protocol.TCP, tls=True),))
     session = Session(an_id(), spec, 0.0, ports=(Port(container, Protocol.TCP, host, tls=True),))
     return session.to(State.RUNNING, at=0.0, process=process, address="127.0.0.1")
@@ -147,11 +147,11 @@ async def _received(made: socket.socket) -> bytes:
     return b"".join(parts)
 
 
-# -- what passes ----------------------------------------------------------------------------------
+# -- relayed connections --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", BOTH, ids=lambda version: version.name)
-async def test_plaintext_passes_in_both_directions(
+async def test_relays_plaintext_in_both_directions(
     tmp_path: Path, version: ssl.TLSVersion
 ) -> None:
     async with (
@@ -166,10 +166,8 @@ async def test_plaintext_passes_in_both_directions(
 
 
 @pytest.mark.parametrize("version", BOTH, ids=lambda version: version.name)
-async def test_what_is_sent_at_one_time_arrives_whole(
-    tmp_path: Path, version: ssl.TLSVersion
-) -> None:
-    """An answer to a change of keys may go out while the game's bytes wait for a slow reader."""
+async def test_concurrent_sends_are_not_mixed(tmp_path: Path, version: ssl.TLSVersion) -> None:
+    """A key update may be answered while the game's data waits for a slow reader."""
     files = issue(AUTHORITY, tmp_path / "pair")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(files.certificate, files.key)
@@ -202,7 +200,7 @@ async def test_tls_1_1_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ends_tls", [True, False])
 @pytest.mark.parametrize("version", BOTH, ids=lambda version: version.name)
-async def test_a_player_who_has_ended_still_receives(
+async def test_player_receives_after_closing_its_side(
     tmp_path: Path, version: ssl.TLSVersion, *, ends_tls: bool
 ) -> None:
     async def answer_at_the_end(made: socket.socket) -> None:
@@ -223,7 +221,7 @@ async def test_a_player_who_has_ended_still_receives(
 
 
 @pytest.mark.parametrize("version", BOTH, ids=lambda version: version.name)
-async def test_a_game_that_has_ended_still_hears_the_player(
+async def test_game_receives_after_closing_its_side(
     tmp_path: Path, version: ssl.TLSVersion
 ) -> None:
     heard: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -240,7 +238,7 @@ async def test_a_game_that_has_ended_still_hears_the_player(
         await player.send(b"!")
         player.tls.write(b"late")
         record = player.outgoing.read()
-        await player.flush(record[:9])  # the game ends while half of a record is there
+        await player.flush(record[:9])  # the game closes after half a record
         assert await player.receive_all() == b""
         await player.flush(record[9:])
         await player.end()
@@ -248,7 +246,7 @@ async def test_a_game_that_has_ended_still_hears_the_player(
         await served.all_gone()
 
 
-async def test_a_player_who_goes_on_sending_is_heard_long_after_the_game_has_ended(
+async def test_player_can_keep_sending_after_game_has_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop, begin = asyncio.get_running_loop(), asyncio.get_running_loop().time
@@ -274,7 +272,7 @@ async def test_a_player_who_goes_on_sending_is_heard_long_after_the_game_has_end
         await served.all_gone()
 
 
-async def test_a_player_is_let_go_some_time_after_the_game_has_ended(tmp_path: Path) -> None:
+async def test_idle_player_is_disconnected_after_game_has_closed(tmp_path: Path) -> None:
     async def hang_up(made: socket.socket) -> None:
         made.close()
 
@@ -286,7 +284,7 @@ async def test_a_player_is_let_go_some_time_after_the_game_has_ended(tmp_path: P
         await served.all_gone()
 
 
-async def test_a_slow_reader_stops_the_writer(tmp_path: Path) -> None:
+async def test_slow_reader_blocks_writer(tmp_path: Path) -> None:
     sent, wanted = 0, 1024
 
     async def flood(made: socket.socket) -> None:
@@ -302,7 +300,7 @@ async def test_a_slow_reader_stops_the_writer(tmp_path: Path) -> None:
             player = Player(made, trusting(AUTHORITY), HOST)
             await player.shake_hands()
             before = -1
-            while sent != before:  # nobody reads: it comes to rest
+            while sent != before:  # the player does not read, so it stops
                 before = sent
                 for _ in range(500):
                     await asyncio.sleep(0)
@@ -310,7 +308,7 @@ async def test_a_slow_reader_stops_the_writer(tmp_path: Path) -> None:
             assert len(await player.receive_all()) == wanted * len(PIECE)
 
 
-async def test_a_player_who_takes_nothing_is_let_go(tmp_path: Path) -> None:
+async def test_disconnects_player_who_reads_nothing(tmp_path: Path) -> None:
     async def flood(made: socket.socket) -> None:
         while True:
             await asyncio.get_running_loop().sock_sendall(made, PIECE)
@@ -319,10 +317,10 @@ async def test_a_player_who_takes_nothing_is_let_go(tmp_path: Path) -> None:
         await served.all_gone()
 
 
-# -- what does not --------------------------------------------------------------------------------
+# -- rejected connections -------------------------------------------------------------------------
 
 
-async def test_who_speaks_with_the_handshake_is_told_that_the_game_does_not_listen(
+async def test_player_with_early_data_sees_end_if_game_does_not_listen(
     tmp_path: Path,
 ) -> None:
     async with serving(tmp_path, echo) as served:
@@ -335,7 +333,7 @@ async def test_who_speaks_with_the_handshake_is_told_that_the_game_does_not_list
         await served.all_gone()
 
 
-async def test_without_a_process_nothing_is_accepted(tmp_path: Path) -> None:
+async def test_accepts_nothing_without_process(tmp_path: Path) -> None:
     async with serving(tmp_path, echo) as served:
         served.tls.follow(served.session.with_changes(process=None))
         with pytest.raises(OSError):  # noqa: PT011 - an end, or a reset
@@ -346,8 +344,8 @@ async def test_without_a_process_nothing_is_accepted(tmp_path: Path) -> None:
             await is_echoed(player)
 
 
-async def test_another_process_at_the_address_gets_nothing(tmp_path: Path) -> None:
-    """As when a container has ended, and its address is another's before we know."""
+async def test_sends_nothing_to_another_process_at_the_address(tmp_path: Path) -> None:
+    """Like an address that is reused before the agent sees the container's end."""
     async with serving(tmp_path, _received_nothing) as served:
         ended = Process(os.getpid(), MYSELF.start_ticks - 1)
         served.tls.follow(served.session.with_changes(process=ended))
@@ -368,7 +366,7 @@ async def _received_nothing(made: socket.socket) -> None:
     ids=["http", "half", "nothing"],
 )
 @pytest.mark.parametrize("hangs_up", [True, False], ids=["hangs-up", "stays"])
-async def test_who_does_not_shake_hands_is_let_go(
+async def test_disconnects_client_without_handshake(
     tmp_path: Path, said: bytes, hangs_up: bool
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -380,13 +378,13 @@ async def test_who_does_not_shake_hands_is_let_go(
                 made.shutdown(socket.SHUT_WR)
             with contextlib.suppress(OSError):
                 while await loop.sock_recv(made, 65536):
-                    pass  # an alert may say why
+                    pass  # there may be an alert
         await served.all_gone()
         assert served.game.connections == 0
 
 
 @pytest.mark.parametrize("bound", ["total", "per_port", "per_address"])
-async def test_connections_over_a_bound_are_closed(tmp_path: Path, bound: str) -> None:
+async def test_closes_connections_over_limit(tmp_path: Path, bound: str) -> None:
     async with (
         serving(tmp_path, echo, limits=Limits(**{bound: 2})) as served,
         served.player() as first,
@@ -401,7 +399,7 @@ async def test_connections_over_a_bound_are_closed(tmp_path: Path, bound: str) -
                 await is_echoed(player)
 
 
-def test_an_address_is_one_of_ipv4_and_a_network_of_ipv6() -> None:
+def test_counts_ipv4_addresses_and_ipv6_networks() -> None:
     gate = Gate(Limits(per_address=1))
     assert gate.refusal(1, "192.0.2.1") == ""
     assert gate.refusal(1, "192.0.2.2") == ""
@@ -412,7 +410,7 @@ def test_an_address_is_one_of_ipv4_and_a_network_of_ipv6() -> None:
     assert gate.refusal(2, "2001:db8::2") == ""
 
 
-async def test_the_oldest_handshake_makes_way_for_another(tmp_path: Path) -> None:
+async def test_new_handshake_replaces_oldest(tmp_path: Path) -> None:
     loop = asyncio.get_running_loop()
     async with serving(tmp_path, echo, limits=Limits(handshakes=2)) as served:
         with contextlib.ExitStack() as silent:
@@ -424,7 +422,7 @@ async def test_the_oldest_handshake_makes_way_for_another(tmp_path: Path) -> Non
                 assert served.tls.connections <= 3
 
 
-async def test_a_thousand_connections_leave_nothing_behind(tmp_path: Path) -> None:
+async def test_thousand_connections_leave_nothing(tmp_path: Path) -> None:
     loop = asyncio.get_running_loop()
     async with serving(tmp_path, echo, limits=Limits(per_address=100, handshakes=50)) as served:
         before = _open_files()
@@ -436,7 +434,7 @@ async def test_a_thousand_connections_leave_nothing_behind(tmp_path: Path) -> No
                     if number % 3:
                         await loop.sock_sendall(made, os.urandom(number))
         await served.all_gone()
-        await until(lambda: _open_files() <= before)  # files of earlier tests may close
+        await until(lambda: _open_files() <= before)  # earlier tests may still close files
 
 
 def _open_files() -> int:
@@ -451,8 +449,8 @@ def leaf(files: CertificateFiles) -> bytes:
     return loaded.public_bytes(Encoding.DER)
 
 
-async def test_a_renewed_certificate_is_for_new_connections(tmp_path: Path) -> None:
-    """Renewed as certbot does: names that lead to other files, one after the other."""
+async def test_new_connections_use_renewed_certificate(tmp_path: Path) -> None:
+    """Renews like certbot, which replaces one symlink after the other."""
     old = issue(AUTHORITY, tmp_path / "archive" / "1")
     live = tmp_path / "pair"
     live.mkdir()
@@ -469,7 +467,7 @@ async def test_a_renewed_certificate_is_for_new_connections(tmp_path: Path) -> N
             beside.symlink_to(new.certificate.with_name(name))
             beside.replace(live / name)
             await served.tls.look()
-            if name == names[0]:  # they do not belong together now
+            if name == names[0]:  # they do not match now
                 assert "key values mismatch" in served.tls.warnings[0]
                 async with served.player() as between:
                     assert between.certificate() == before
@@ -481,7 +479,7 @@ async def test_a_renewed_certificate_is_for_new_connections(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("harm", ["garbage", "gone", "no key", "old"])
-async def test_a_bad_pair_leaves_the_last_in_use(tmp_path: Path, harm: str) -> None:
+async def test_keeps_last_pair_if_files_are_invalid(tmp_path: Path, harm: str) -> None:
     async with serving(tmp_path, echo) as served:
         before, told = leaf(served.files), len(served.told)
         if harm == "garbage":
@@ -503,7 +501,7 @@ async def test_a_bad_pair_leaves_the_last_in_use(tmp_path: Path, harm: str) -> N
             assert player.certificate() == before
 
 
-async def test_the_end_of_a_certificate_is_told_in_time(tmp_path: Path) -> None:
+async def test_warns_before_certificate_expires(tmp_path: Path) -> None:
     async with serving(tmp_path, echo) as served:
         assert not served.tls.warnings
         served.clock.jump(50 * 86400)
@@ -525,7 +523,7 @@ async def test_the_end_of_a_certificate_is_told_in_time(tmp_path: Path) -> None:
 # -- ports and sessions ---------------------------------------------------------------------------
 
 
-async def test_a_port_that_others_have_is_refused_and_nothing_held(tmp_path: Path) -> None:
+async def test_port_in_use_fails_and_releases_the_rest(tmp_path: Path) -> None:
     async with serving(tmp_path, echo) as served:
         mine, theirs = free_port(), socket.create_server(("127.0.0.1", 0))
         with theirs:
@@ -535,10 +533,10 @@ async def test_a_port_that_others_have_is_refused_and_nothing_held(tmp_path: Pat
             with pytest.raises(PortTakenError):
                 served.tls.open(session)
         with socket.create_server(("127.0.0.1", mine)):
-            pass  # nobody has it
+            pass  # it is free again
 
 
-async def test_a_session_from_before_has_its_port_as_soon_as_it_is_free(tmp_path: Path) -> None:
+async def test_adopted_session_gets_port_once_free(tmp_path: Path) -> None:
     async with serving(tmp_path, echo) as served:
         taken = free_port()
         with socket.create_server(("127.0.0.1", taken)):
@@ -552,7 +550,7 @@ async def test_a_session_from_before_has_its_port_as_soon_as_it_is_free(tmp_path
             await is_echoed(player)
 
 
-async def test_the_end_of_a_session_ends_its_connections_and_frees_its_port(
+async def test_end_of_session_closes_connections_and_frees_port(
     tmp_path: Path,
 ) -> None:
     limits = Limits(linger=0.05)
@@ -567,7 +565,7 @@ async def test_the_end_of_a_session_ends_its_connections_and_frees_its_port(
         await served.all_gone()
 
 
-async def test_what_a_game_said_last_gets_through(tmp_path: Path) -> None:
+async def test_last_data_of_game_is_delivered(tmp_path: Path) -> None:
     ended = asyncio.Event()
 
     async def say_and_end(made: socket.socket) -> None:
@@ -582,7 +580,7 @@ async def test_what_a_game_said_last_gets_through(tmp_path: Path) -> None:
         assert await player.receive_all() == b"score" * 20_000
 
 
-def test_plaintext_goes_to_where_the_process_is() -> None:
+def test_destination_follows_process() -> None:
     process = Process(1, 2)
     session = running(7778, 20000, process)
     [port] = session.ports
@@ -598,7 +596,7 @@ def test_plaintext_goes_to_where_the_process_is() -> None:
     assert destination_of(in_host, replace(port, inner=20001)) == replace(found, port=20001)
 
 
-async def test_idle_connections_are_kept_alive_and_nothing_waits_to_be_sent(
+async def test_connections_have_keepalive_and_no_delay(
     tmp_path: Path,
 ) -> None:
     async with serving(tmp_path, echo) as served, served.player() as player:
@@ -611,7 +609,7 @@ async def test_idle_connections_are_kept_alive_and_nothing_waits_to_be_sent(
         found = []
         for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names of numbers
             with (
-                contextlib.suppress(OSError, IndexError),  # no socket, or none of TCP
+                contextlib.suppress(OSError, IndexError),  # not a TCP socket
                 socket.socket(fileno=os.dup(int(name))) as held,
             ):
                 to_game = held.getpeername()[1] == served.game.port

@@ -1,4 +1,4 @@
-"""A host's certificate and its renewal: nothing is installed that is not for it."""
+"""Renewal of a host's certificate; only its own is installed."""
 
 import asyncio
 import base64
@@ -29,7 +29,7 @@ async def now_is(host: HostIdentity) -> Identity:
     return found
 
 
-def test_a_request_says_nothing_but_a_key() -> None:
+def test_request_contains_only_a_key() -> None:
     _, text = make_request()
     request = x509.load_pem_x509_csr(text)
     assert request.is_signature_valid
@@ -37,7 +37,7 @@ def test_a_request_says_nothing_but_a_key() -> None:
     assert not list(request.attributes)
 
 
-async def test_a_renewed_certificate_has_a_fresh_key(host: HostIdentity) -> None:
+async def test_renewed_certificate_has_new_key(host: HostIdentity) -> None:
     before = await now_is(host)
     first, request = await host.request(), await host.request()
     assert request != first
@@ -47,7 +47,7 @@ async def test_a_renewed_certificate_has_a_fresh_key(host: HostIdentity) -> None
     assert (renewed.certificate, renewed.authority) == (signed, before.authority)
     assert renewed.key != before.key
     assert host.path.stat().st_mode & 0o777 == 0o600
-    await host.install(signed)  # whose answer was lost
+    await host.install(signed)  # its response was lost
     assert await now_is(host) == renewed
 
 
@@ -74,17 +74,17 @@ HOSTILE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-async def test_what_is_not_for_this_host_is_not_installed(host: HostIdentity, kind: str) -> None:
+async def test_rejects_certificate_not_for_this_host(host: HostIdentity, kind: str) -> None:
     before = await now_is(host)
     asked = await host.request()
     answer, cause = HOSTILE[kind]
     with pytest.raises(InvalidArgumentError, match=cause):
         await host.install(answer(asked))
     assert await now_is(host) == before
-    await host.install(OURS.answer(asked, [URI], [HOST]))  # and the right one still may come
+    await host.install(OURS.answer(asked, [URI], [HOST]))  # the valid one is still accepted
 
 
-async def test_nothing_is_installed_that_was_not_asked_for(host: HostIdentity) -> None:
+async def test_rejects_certificate_without_request(host: HostIdentity) -> None:
     with pytest.raises(InvalidArgumentError, match="none was requested"):
         await host.install(OURS.sign(SERVES, [URI], [HOST]).certificate)
 
@@ -97,8 +97,8 @@ CHANGED = {
 
 
 @pytest.mark.parametrize("kind", CHANGED)
-def test_an_identity_in_which_a_bit_has_changed_is_damaged(tmp_path: Path, kind: str) -> None:
-    """And is no other error, which the agent would end with."""
+def test_reports_flipped_bits_as_damage(tmp_path: Path, kind: str) -> None:
+    """Any other error would end the agent."""
     path, (old, new) = tmp_path / FILE, map(bytes.fromhex, CHANGED[kind])
     identity = an_identity()
     key, certificate = (_changed(text, old, new) for text in (identity.key, identity.certificate))
@@ -114,7 +114,7 @@ def _changed(text: bytes, old: bytes, new: bytes) -> bytes:
     return b"\n".join([begin, base64.b64encode(der), end, b""])
 
 
-async def test_a_host_that_is_not_enrolled_has_nothing_to_renew(tmp_path: Path) -> None:
+async def test_rejects_renewal_before_enrolment(tmp_path: Path) -> None:
     host = HostIdentity(tmp_path, asyncio.to_thread, time.time)
     with pytest.raises(InvalidArgumentError, match="not enrolled"):
         await host.request()
@@ -131,12 +131,12 @@ THEIRS = Signer.new("theirs")
 """The authority that replaces the current one."""
 
 
-async def test_a_host_moves_to_another_authority_and_then_drops_the_first(
+async def test_replaces_authority_in_two_steps(
     host: HostIdentity,
 ) -> None:
     before = await now_is(host)
     signed = THEIRS.answer(await host.request(), [URI], [HOST])
-    for _ in range(2):  # the answer to the first was lost
+    for _ in range(2):  # the first response was lost
         await host.install(signed, authorities(THEIRS, OURS))
         moved = await now_is(host)
         assert moved.trusted == authorities(THEIRS, OURS)
@@ -145,7 +145,7 @@ async def test_a_host_moves_to_another_authority_and_then_drops_the_first(
         await host.install(b"", authorities(THEIRS))
         assert await now_is(host) == Identity(moved.key, signed, THEIRS.certificate)
     again = THEIRS.answer(await host.request(), [URI], [HOST])
-    await host.install(again)  # as it is renewed after that
+    await host.install(again)  # a later renewal
     assert (await now_is(host)).trusted == authorities(THEIRS)
 
 
@@ -159,19 +159,19 @@ WRONG: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("kind", WRONG)
-async def test_nobody_is_trusted_who_has_not_signed(host: HostIdentity, kind: str) -> None:
+async def test_rejects_authorities_without_signer(host: HostIdentity, kind: str) -> None:
     before = await now_is(host)
     text, cause = WRONG[kind]
     signed = THEIRS.answer(await host.request(), [URI], [HOST])
     with pytest.raises(InvalidArgumentError, match=cause):
         await host.install(signed, text)
     with pytest.raises(InvalidArgumentError, match="another authority"):
-        await host.install(b"", authorities(THEIRS))  # whose certificate it has not
+        await host.install(b"", authorities(THEIRS))  # without a certificate of theirs
     assert await now_is(host) == before
 
 
-async def test_a_key_that_is_asked_for_during_an_installation_is_kept(host: HostIdentity) -> None:
-    """The control plane was killed over the first, and the next one asks at once."""
+async def test_keeps_key_requested_during_installation(host: HostIdentity) -> None:
+    """The control plane was killed during the first, and the next one requests at once."""
     signed = OURS.answer(await host.request(), [URI], [HOST])
     writing, going_on = asyncio.Event(), asyncio.Event()
     run = host.run

@@ -1,4 +1,4 @@
-"""When a watcher of the agent hears of changes, on a clock that is turned by hand."""
+"""Timing of messages to watchers, on a fake clock."""
 
 import asyncio
 from contextlib import aclosing
@@ -24,7 +24,7 @@ LOCAL: Any = SimpleNamespace(
     [(0.02, 0.02 * DUTY_CYCLE), (10.0, HEARTBEAT_SECONDS / 2)],
     ids=["long", "stood-still"],
 )
-async def test_news_that_take_long_leave_the_loop_to_others_but_no_watcher_in_silence(
+async def test_expensive_changes_neither_block_loop_nor_delay_heartbeats(
     agent: Agent, clock: FakeClock, took: float, rest: float
 ) -> None:
     took_now = 0.0

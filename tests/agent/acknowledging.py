@@ -1,8 +1,7 @@
-"""An agent that prints what it has answered: `python -m tests.agent.acknowledging FOLDER [...]`.
+"""An agent that prints every acknowledged change: `python -m tests.agent.acknowledging FOLDER`.
 
-It serves on an engine in memory, with its state in FOLDER/state. Starts, drains and a stop are
-asked of it, and each is printed on a line once it is answered. With `files` or `folders` it leaves
-out the syncs of those: an agent that must be found to lose something.
+Its engine is in memory, its state in FOLDER/state. The further argument `files` or `folders` skips
+their fsync, so that the test must detect lost changes.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ STARTS = 4
 
 
 def leave_out(what: str) -> None:
-    """Sync no files, or no folders."""
+    """Skip fsync of `files` or `folders`."""
     sync = os.fsync
 
     def sync_the_other(descriptor: int) -> None:
@@ -34,11 +33,11 @@ def leave_out(what: str) -> None:
 
 
 def say(*words: object) -> None:
-    os.write(1, b"%s\n" % " ".join(map(str, words)).encode())  # a line is whole or not there
+    os.write(1, b"%s\n" % " ".join(map(str, words)).encode())  # atomic
 
 
 async def serve(folder: Path) -> None:
-    """Have the agent do a little of all that it must not forget."""
+    """Make changes of every kind that must be durable."""
     clock = SystemHostClock()
     engine = FakeEngine(FakeClock(clock.time()))
     async with served(folder, engine, clock) as host:

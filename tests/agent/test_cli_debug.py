@@ -1,4 +1,4 @@
-"""The debug commands against an agent that serves."""
+"""The debug commands against a running agent."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ OTHER = "127.0.0.1:5000/other@sha256:" + "b" * 64
 async def host(
     tmp_path: Path, engine: FakeEngine, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Served]:
-    # Ports of these numbers may be in use on this machine: nobody listens on them here.
+    # These ports may be in use on this machine, so nothing listens on them.
     monkeypatch.setattr(TlsPorts, "check", lambda _self, _spec: None)
     monkeypatch.setattr(TlsPorts, "_listen", lambda _self, _session: None)
     async with served(tmp_path, engine, clock) as agent:
@@ -58,7 +58,7 @@ def pinned(host: int) -> tuple[PortRequest, ...]:
 
 
 def cells(output: str) -> list[list[str]]:
-    """The cells of a table, which at least two spaces part."""
+    """Split a table into cells, which are separated by two or more spaces."""
     return [re.split(r"  +", line) for line in output.splitlines()]
 
 
@@ -88,7 +88,7 @@ async def test_status_shows_allocatable_resources(host: Served) -> None:
     assert answer["host"]["image_count"] == 1
 
 
-async def test_status_tells_what_is_amiss(host: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_status_shows_problems(host: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host.daemon.conntrack, "warnings", ("cannot flush", "twice"))
     host.daemon.reconciler.engine_available = False
     await host.sessions.set_drain(DrainOrder(1, draining=True, remaining=3600))
@@ -98,7 +98,7 @@ async def test_status_tells_what_is_amiss(host: Served, monkeypatch: pytest.Monk
     assert lines[-2:] == [["warning", "cannot flush"], ["warning", "twice"]]
 
 
-async def test_standbys_are_told_apart_from_sessions(
+async def test_distinguishes_standbys_from_sessions(
     host: Served, engine: FakeEngine, clock: FakeClock
 ) -> None:
     engine.binds_at_once = False
@@ -122,7 +122,7 @@ async def test_standbys_are_told_apart_from_sessions(
     assert first.internal_id not in drained
 
 
-async def test_sessions_are_listed_by_creation(host: Served, clock: FakeClock) -> None:
+async def test_lists_sessions_by_creation(host: Served, clock: FakeClock) -> None:
     await host.sessions.start(SECOND, named("m2", ports=pinned(25000), ttl=7500.0))
     await clock.advance(1)
     await host.sessions.start(FIRST, named("m1"))
@@ -138,7 +138,7 @@ async def test_sessions_are_listed_by_creation(host: Served, clock: FakeClock) -
     assert [row["internal_id"] for row in rows] == [SECOND, FIRST]
 
 
-async def test_ended_sessions_are_listed_when_asked_for(host: Served, engine: FakeEngine) -> None:
+async def test_lists_ended_sessions_on_request(host: Served, engine: FakeEngine) -> None:
     await host.sessions.start(FIRST, named("m1"))
     engine.end(container_name(FIRST), 137, oom=True)
     await host.ok("stop", FIRST)
@@ -146,7 +146,7 @@ async def test_ended_sessions_are_listed_when_asked_for(host: Served, engine: Fa
     assert cells(await host.ok("sessions", "--all"))[1][:2] == [FIRST, "exited: oom, code 137"]
 
 
-async def test_what_names_no_session_is_told_in_one_line(host: Served) -> None:
+async def test_reports_unknown_session_in_one_line(host: Served) -> None:
     refused = await host.run("inspect", HOSTILE)
     assert refused.exit_code == 1
     assert refused.stdout == ""
@@ -155,13 +155,13 @@ async def test_what_names_no_session_is_told_in_one_line(host: Served) -> None:
     assert refused.stderr.removesuffix("\n").isprintable()
 
 
-async def test_bytes_that_are_no_text_are_a_mistake_in_the_command(host: Served) -> None:
+async def test_rejects_arguments_that_are_not_utf8(host: Served) -> None:
     refused = await host.run("inspect", "\udcff")
     assert refused.exit_code == 2
     assert "it is not UTF-8" in refused.stderr
 
 
-async def test_texts_of_callers_do_not_steer_the_terminal(host: Served) -> None:
+async def test_escapes_control_characters_of_clients(host: Served) -> None:
     identity = Identity(HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, {HOSTILE: HOSTILE}, HOSTILE)
     await host.sessions.start(FIRST, a_spec(identity=identity, ports=pinned(25000), ttl=60.0))
     for command in ("sessions", f"inspect {FIRST}"):
@@ -173,9 +173,7 @@ async def test_texts_of_callers_do_not_steer_the_terminal(host: Served) -> None:
         assert json.dumps(HOSTILE) in raw
 
 
-async def test_a_log_is_followed_to_the_end_of_the_session(
-    host: Served, engine: FakeEngine
-) -> None:
+async def test_follows_log_to_end_of_session(host: Served, engine: FakeEngine) -> None:
     await host.sessions.start(FIRST, named("m1"))
     engine.write_log(container_name(FIRST), b"\x1b[31mhot\xff\n")
     engine.hold("logs")
@@ -187,7 +185,7 @@ async def test_a_log_is_followed_to_the_end_of_the_session(
     assert (await following).stdout_bytes == b"\x1b[31mhot\xff\ntwo\n"
 
 
-async def test_at_a_terminal_a_log_does_not_steer_it(
+async def test_escapes_control_characters_of_logs_on_a_terminal(
     host: Served, engine: FakeEngine, request: pytest.FixtureRequest
 ) -> None:
     await host.sessions.start(FIRST, named("m1"))
@@ -200,14 +198,14 @@ async def test_at_a_terminal_a_log_does_not_steer_it(
     os.close(theirs)
     assert await shell.wait() == 0
     shown = b""
-    with contextlib.suppress(OSError):  # once it is read, nobody else has it open
+    with contextlib.suppress(OSError):  # EIO after the last byte
         while part := os.read(ours, 4096):
             shown += part
     os.close(ours)
     assert shown.decode() == "a\tb\\x1b[31m\\u202e é\r\n\\xff\r\n"
 
 
-async def test_an_artifact_goes_to_standard_output(host: Served, engine: FakeEngine) -> None:
+async def test_writes_artifact_to_standard_output(host: Served, engine: FakeEngine) -> None:
     await host.sessions.start(FIRST, named("m1"))
     engine.put_file(container_name(FIRST), "/save/a", b"saved")
     early = await host.run("artifact", "m1", "/save/a")
@@ -223,7 +221,7 @@ async def test_an_artifact_goes_to_standard_output(host: Served, engine: FakeEng
     assert missing.stderr.removesuffix("\n").isprintable()
 
 
-async def test_images_show_how_many_sessions_use_them(host: Served, engine: FakeEngine) -> None:
+async def test_images_show_number_of_sessions(host: Served, engine: FakeEngine) -> None:
     engine.registry.add(OTHER)
     await _drained(host.daemon.images.pull(OTHER))
     for internal_id in (FIRST, SECOND):
@@ -244,9 +242,7 @@ async def test_images_show_how_many_sessions_use_them(host: Served, engine: Fake
     }
 
 
-async def test_images_on_their_way_are_told_and_so_are_those_that_somebody_removed(
-    host: Served, engine: FakeEngine
-) -> None:
+async def test_lists_pulls_and_removed_images(host: Served, engine: FakeEngine) -> None:
     await host.sessions.start(FIRST, named("m1"))
     engine.lose_image(IMAGE)
     engine.registry.add(OTHER)
@@ -264,14 +260,14 @@ async def test_images_on_their_way_are_told_and_so_are_those_that_somebody_remov
     await pull
 
 
-async def test_a_stop_shows_how_it_ended(host: Served) -> None:
+async def test_stop_shows_end_of_session(host: Served) -> None:
     await host.sessions.start(FIRST, named("m1"))
     lines = cells(await host.ok("stop", "m1"))
     assert ["end_reason", "stopped"] in lines
     assert ["exit_code", "143"] in lines
 
 
-async def test_an_agent_that_does_not_answer_is_told_in_one_line(
+async def test_reports_unresponsive_agent_in_one_line(
     host: Served, monkeypatch: pytest.MonkeyPatch, engine: FakeEngine
 ) -> None:
     await host.sessions.start(FIRST, named("m1"))
@@ -285,7 +281,7 @@ async def test_an_agent_that_does_not_answer_is_told_in_one_line(
     )
 
 
-async def test_a_report_tells_how_a_session_ended(
+async def test_report_shows_how_a_session_ended(
     host: Served, engine: FakeEngine, clock: FakeClock
 ) -> None:
     await host.sessions.start(FIRST, named("m1", restart=True))
@@ -297,17 +293,17 @@ async def test_a_report_tells_how_a_session_ended(
     lines = dict(cells(await host.ok("report", "m1")))
     assert (lines["signal"], lines["oom_killed"]) == ("9", "True")
     assert (lines["failed_runs[0].exit_code"], lines["timeline[2].state"]) == ("137", "restarting")
-    told = json.loads(await host.ok("report", "--json", "m1"))
-    assert (told["end_reason"], told["signal"]) == ("END_REASON_STOPPED", 9)
+    report = json.loads(await host.ok("report", "--json", "m1"))
+    assert (report["end_reason"], report["signal"]) == ("END_REASON_STOPPED", 9)
 
 
-async def test_an_empty_host_is_said_to_be_empty(host: Served) -> None:
+async def test_drain_reports_empty_host(host: Served) -> None:
     assert await host.ok("drain") == "The host is empty.\n"
     answer = json.loads(await host.ok("drain", "--json"))
     assert answer["live_sessions"] == []
 
 
-async def test_a_drain_lists_what_remains_and_until_when(host: Served) -> None:
+async def test_drain_lists_remaining_sessions_and_deadline(host: Served) -> None:
     endless = await host.sessions.start(an_id(), a_spec())
     lines = (await host.ok("drain")).splitlines()
     assert lines[0] == "Sessions without a lifetime remain until they end by themselves."
@@ -322,13 +318,13 @@ async def test_a_drain_lists_what_remains_and_until_when(host: Served) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1", "1h1h", "-5m", "٣m"])
-async def test_a_span_that_is_none_is_refused(host: Served, text: str) -> None:
+async def test_rejects_malformed_duration(host: Served, text: str) -> None:
     result = await host.run("drain", "--deadline", text)
     assert result.exit_code == 2
     assert "has not the form 1h30m" in result.output
 
 
-async def test_a_deadline_is_at_most_a_year(host: Served) -> None:
+async def test_rejects_deadline_beyond_a_year(host: Served) -> None:
     result = await host.run("drain", "--deadline", "8760h1m")
     assert result.exit_code == 2
     assert "is longer than 8760 hours" in result.output

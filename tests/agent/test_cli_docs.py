@@ -1,4 +1,4 @@
-"""Every command of `tiltyard-agent` is in the operator's manual."""
+"""Documentation and imports of the commands."""
 
 import subprocess
 import sys
@@ -26,7 +26,7 @@ def test_every_command_is_documented() -> None:
     assert [command for command in commands(main) if command not in text] == []
 
 
-def test_every_command_says_what_it_does() -> None:
+def test_every_command_has_help() -> None:
     for name, command in main.commands.items():
         assert command.help, name
 

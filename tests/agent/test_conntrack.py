@@ -1,4 +1,4 @@
-"""Flows in a network namespace of a test's own, made and listed by the kernel's own tool."""
+"""Flows in a network namespace of the test, created and listed by conntrack(8)."""
 
 import ctypes
 import errno
@@ -47,7 +47,7 @@ def tool(*arguments: str) -> str:
 
 
 def flow(protocol: str, source: str, to_port: int, *, from_port: int = 5000) -> None:
-    """Have the kernel know a flow to this machine."""
+    """Create a conntrack entry of a flow to this machine."""
     to = "2001:db8::1" if ":" in source else "192.0.2.1"
     ports = ("--sport", str(from_port), "--dport", str(to_port))
     state = ("--state", "ESTABLISHED") if protocol == "tcp" else ()
@@ -56,7 +56,7 @@ def flow(protocol: str, source: str, to_port: int, *, from_port: int = 5000) -> 
 
 
 def flows() -> set[tuple[str, str, int, int]]:
-    """Protocol, source and both ports of all flows."""
+    """Return protocol, source and both ports of all flows."""
     found = set()
     for family in ("ipv4", "ipv6"):
         for line in tool("-L", "-f", family).splitlines():
@@ -71,7 +71,7 @@ STALE = {("udp", "198.51.100.1", 5000, PORT), ("udp", "198.51.100.2", 5000, PORT
 }
 OTHERS = {
     ("udp", "198.51.100.1", 5000, PORT + 1),
-    ("udp", "198.51.100.1", PORT, 5000),  # the machine's own, to a server elsewhere
+    ("udp", "198.51.100.1", PORT, 5000),  # outgoing
     ("tcp", "198.51.100.1", 5000, PORT),
     ("udp", "2001:db8::2", 5000, PORT + 1),
     ("tcp", "2001:db8::2", 5000, PORT),
@@ -85,7 +85,7 @@ def know_flows() -> None:
 
 
 class OlderKernel:
-    """This machine's kernel, as one that lists all entries, whatever is asked for."""
+    """This machine's kernel, but lists all entries regardless of the filter."""
 
     def __init__(self, kernel: socket.socket) -> None:
         self._kernel = kernel
@@ -98,7 +98,7 @@ class OlderKernel:
 
 @pytest.mark.root
 @pytest.mark.parametrize("lists_all", [False, True])
-def test_exactly_the_udp_flows_to_a_port_go(apart: Work, *, lists_all: bool) -> None:
+def test_deletes_only_udp_flows_to_the_port(apart: Work, *, lists_all: bool) -> None:
     def work() -> None:
         know_flows()
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as kernel:
@@ -112,9 +112,7 @@ def test_exactly_the_udp_flows_to_a_port_go(apart: Work, *, lists_all: bool) -> 
 
 
 @pytest.mark.root
-def test_an_entry_that_is_gone_before_it_is_deleted_is_no_failure(
-    apart: Work, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ignores_flow_that_is_already_gone(apart: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = conntrack._asked
 
     def slow(kernel: Any, kind: int, *rest: Any) -> Iterator[bytes]:
@@ -134,11 +132,11 @@ def test_an_entry_that_is_gone_before_it_is_deleted_is_no_failure(
 
 
 @pytest.mark.root
-def test_without_the_capability_it_is_an_error(apart: Work) -> None:
+def test_raises_without_capability(apart: Work) -> None:
     def work() -> None:
         libc = ctypes.CDLL(None, use_errno=True)
         none = (ctypes.c_uint32 * 6)()
-        # Of this thread alone: each has capabilities of its own, and this one ends with the test.
+        # Capabilities are per thread, and this one ends with the test.
         header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
         assert libc.capset(header, none) == 0, os.strerror(ctypes.get_errno())
         with pytest.raises(PermissionError):
@@ -154,7 +152,7 @@ async def flushing() -> Any:
     await flushing.close()
 
 
-async def test_only_udp_ports_are_asked_about(
+async def test_flushes_only_udp_ports(
     flushing: Conntrack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[list[int]] = []
@@ -165,7 +163,7 @@ async def test_only_udp_ports_are_asked_about(
     assert asked == [[PORT, 20002]]
 
 
-async def test_a_refusal_is_counted_and_told_once(
+async def test_failures_are_counted_and_logged_once(
     flushing: Conntrack, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     outcomes: list[OSError | None] = [REFUSED, REFUSED, None]
@@ -183,14 +181,13 @@ async def test_a_refusal_is_counted_and_told_once(
     warning = "".join(flushing.warnings)
     assert "CAP_NET_ADMIN" in warning
     assert "Operation not permitted" in warning
-    told = f"connection tracking of UDP ports is not flushed error={warning}"
-    assert caplog.messages == [told]
+    assert caplog.messages == [f"connection tracking of UDP ports is not flushed error={warning}"]
     await flushing.forget([UDP])
     assert flushing.warnings == ()
     assert flushing.failures == 2
 
 
-async def test_a_kernel_that_does_not_answer_holds_a_start_up_for_a_moment_only(
+async def test_unresponsive_kernel_delays_a_start_only_briefly(
     flushing: Conntrack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     let_go, ended = threading.Event(), threading.Event()

@@ -1,4 +1,4 @@
-"""One agent as others meet it: its socket, its stream, and its end."""
+"""One agent from the outside: its socket, its streams, and its shutdown."""
 
 import asyncio
 import contextlib
@@ -39,7 +39,7 @@ def an_agent(folder: Path, engine: FakeEngine, state: str = "state") -> WholeAge
 
 @contextlib.asynccontextmanager
 async def serving(folder: Path, engine: FakeEngine) -> AsyncIterator[tuple[Any, WholeAgent]]:
-    """An agent that serves, and a stub that speaks to it."""
+    """Run an agent; yield a stub connected to it and the agent."""
     agent = an_agent(folder, engine)
     await agent.start()
     try:
@@ -61,15 +61,13 @@ def engine() -> FakeEngine:
     return engine
 
 
-async def test_the_socket_is_for_its_owner_and_group_alone(
-    tmp_path: Path, engine: FakeEngine
-) -> None:
+async def test_socket_is_private_to_owner_and_group(tmp_path: Path, engine: FakeEngine) -> None:
     async with serving(tmp_path, engine) as (_, agent):
         assert stat.S_IMODE(agent.config.socket.stat().st_mode) == 0o660
         assert stat.S_IMODE(agent.config.socket.parent.stat().st_mode) & 0o007 == 0
 
 
-async def test_a_second_agent_leaves_the_socket_of_the_first_alone(
+async def test_second_agent_does_not_replace_socket_of_the_first(
     tmp_path: Path, engine: FakeEngine
 ) -> None:
     async with serving(tmp_path, engine) as (stub, _):
@@ -78,9 +76,7 @@ async def test_a_second_agent_leaves_the_socket_of_the_first_alone(
         await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)
 
 
-async def test_a_socket_that_a_killed_agent_left_is_replaced(
-    tmp_path: Path, engine: FakeEngine
-) -> None:
+async def test_replaces_socket_of_a_killed_agent(tmp_path: Path, engine: FakeEngine) -> None:
     path = an_agent(tmp_path, engine).config.socket
     path.parent.mkdir()
     with socket.socket(socket.AF_UNIX) as killed:
@@ -91,7 +87,7 @@ async def test_a_socket_that_a_killed_agent_left_is_replaced(
         await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)
 
 
-async def test_an_agent_that_stops_ends_its_streams(
+async def test_stop_ends_streams(
     tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent.app.daemon.GRACE_SECONDS", 20.0)
@@ -103,12 +99,12 @@ async def test_an_agent_that_stops_ends_its_streams(
         stopping = asyncio.create_task(agent.stop(), name="stopping")
         while await watch.read() is not grpc.aio.EOF:
             continue
-        assert await watch.code() is grpc.StatusCode.OK  # told to go, not cut off
+        assert await watch.code() is grpc.StatusCode.OK  # ended, not cut off
         await stopping
 
 
 @pytest.mark.parametrize("part", ["engine", "images", "records"])
-async def test_a_part_that_does_not_let_go_holds_up_the_stop_of_the_agent_for_a_moment_only(
+async def test_hung_component_delays_shutdown_only_briefly(
     tmp_path: Path,
     engine: FakeEngine,
     monkeypatch: pytest.MonkeyPatch,
@@ -135,21 +131,21 @@ async def test_a_part_that_does_not_let_go_holds_up_the_stop_of_the_agent_for_a_
         await agent.stop()
     assert f"a part did not stop in time part={part} seconds=" in caplog.text
     monkeypatch.undo()
-    async with serving(tmp_path, engine) as (stub, _):  # all others did
+    async with serving(tmp_path, engine) as (stub, _):  # all others stopped
         await _reconciled(stub)
 
 
-async def test_the_host_names_what_it_has_counted_before_it_tells_of_it(
+async def test_host_lists_counted_sessions_that_are_not_sent_yet(
     tmp_path: Path, engine: FakeEngine
 ) -> None:
     async with serving(tmp_path, engine) as (stub, _):
         await _reconciled(stub)
         watch: Any = stub.Watch(pb.WatchRequest(), timeout=DEADLINE)
-        told: set[str] = set()
+        sent: set[str] = set()
 
         async def read() -> Any:
             message = await watch.read()
-            told.update(session.internal_id for session in message.sessions.sessions)
+            sent.update(session.internal_id for session in message.sessions.sessions)
             return message
 
         async def next_host() -> pb.Host:
@@ -169,18 +165,18 @@ async def test_the_host_names_what_it_has_counted_before_it_tells_of_it(
         assert host.reserved.nano_cpus > 0
         engine.release("start")
         await start
-        while first not in told:  # the host may come several times until then
+        while first not in sent:  # the host may be sent several times until then
             message = await read()
             assert message.WhichOneof("event") != "host" or [*message.host.starting] == [first]
         starting, revision = [first], 1
-        while starting:  # its next change names it once more
+        while starting:  # the next host message still lists it
             revision += 1
             await stub.SetDrain(pb.SetDrainRequest(revision=revision), timeout=DEADLINE)
             starting = [*(await next_host()).starting]
         watch.cancel()
 
 
-async def test_a_page_of_large_sessions_fits_a_message(tmp_path: Path, engine: FakeEngine) -> None:
+async def test_page_of_large_sessions_fits_a_message(tmp_path: Path, engine: FakeEngine) -> None:
     async with serving(tmp_path, engine) as (stub, _):
         await _reconciled(stub)
         ids = [an_id() for _ in range(8)]

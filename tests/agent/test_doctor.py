@@ -1,4 +1,4 @@
-"""The doctor on this machine: with an agent and without, and where nothing answers."""
+"""The doctor on this machine: with and without an agent, and without any answer."""
 
 import asyncio
 import json
@@ -71,7 +71,7 @@ def run(folder: Path, command: str, *options: str, **settings: str) -> Result:
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that everybody on the machine can enter, as no other folder of a test's."""
+    """A folder that all users can enter, unlike `tmp_path`."""
     folder = Path(tempfile.mkdtemp(dir="/tmp"))
     folder.chmod(0o755)
     yield folder
@@ -85,7 +85,7 @@ async def engine_socket(tmp_path: Path) -> AsyncIterator[ScriptedEngine]:
         yield script
 
 
-def test_without_an_engine_and_an_agent_the_host_is_checked_all_the_same(tmp_path: Path) -> None:
+def test_checks_host_without_engine_and_agent(tmp_path: Path) -> None:
     result = run(tmp_path, "doctor")
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
@@ -96,10 +96,10 @@ def test_without_an_engine_and_an_agent_the_host_is_checked_all_the_same(tmp_pat
     assert any(re.fullmatch("WARN  agent-sock  +there is none", line) for line in lines)
     assert re.fullmatch("[0-9]+ OK, [0-9]+ WARN, 2 FAIL", lines[-1])
     assert all(line.isprintable() for line in lines)
-    assert {path.name for path in tmp_path.iterdir()} == {"agent.toml"}  # nothing was made
+    assert {path.name for path in tmp_path.iterdir()} == {"agent.toml"}  # nothing was created
 
 
-def test_programs_read_it_as_json(tmp_path: Path) -> None:
+def test_prints_json(tmp_path: Path) -> None:
     result = run(tmp_path, "doctor", "--json")
     assert result.exit_code == 1
     answer = json.loads(result.stdout)
@@ -113,13 +113,15 @@ def test_programs_read_it_as_json(tmp_path: Path) -> None:
     }
 
 
-def test_warnings_alone_end_with_0(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exit_code_is_0_with_warnings_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = warn("clock", "it is not synchronised", "fix it")
     monkeypatch.setattr("agent.doctor.diagnosis.diagnose", lambda _: [found])
     assert run(tmp_path, "doctor").exit_code == 0
 
 
-async def test_an_engine_that_hangs_holds_nothing_up(
+async def test_hung_engine_does_not_block(
     tmp_path: Path, engine_socket: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gathering, "ANSWER_SECONDS", 0.1)
@@ -130,9 +132,7 @@ async def test_an_engine_that_hangs_holds_nothing_up(
     assert isinstance(facts.kernel, KernelFacts)
 
 
-def test_a_disk_that_hangs_holds_nothing_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hung_disk_does_not_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fixed = threading.Event()
     monkeypatch.setattr(gathering, "disk_facts", lambda _: fixed.wait())
     facts = gather(config_of(tmp_path), seconds=3)
@@ -141,11 +141,9 @@ def test_a_disk_that_hangs_holds_nothing_up(
     assert isinstance(facts.kernel, KernelFacts)
 
 
-async def test_the_engine_is_asked_and_left_as_it_is(
-    tmp_path: Path, engine_socket: ScriptedEngine
-) -> None:
+async def test_only_reads_from_engine(tmp_path: Path, engine_socket: ScriptedEngine) -> None:
     engine_socket.answer("GET /info", says({**INFO, "DockerRootDir": str(tmp_path)}))
-    engine_socket.answer("GET /networks", says([]))  # as it is before the agent made its own
+    engine_socket.answer("GET /networks", says([]))  # as before the agent creates its network
     ports = [{"Type": "udp", "PublicPort": 20001}, {"Type": "tcp", "PrivatePort": 1}]
     engine_socket.answer("GET /containers/json", says([{"Ports": ports}]))
     facts = await asyncio.to_thread(gather, config_of(tmp_path))
@@ -158,7 +156,7 @@ async def test_the_engine_is_asked_and_left_as_it_is(
     assert {each.split()[0] for each in engine_socket.seen} == {"GET"}
 
 
-async def test_what_the_engine_answers_may_be_nonsense(
+async def test_tolerates_malformed_engine_responses(
     tmp_path: Path, engine_socket: ScriptedEngine
 ) -> None:
     answers: list[Any] = [[], {}, "x", {"ApiVersion": None}]
@@ -169,7 +167,7 @@ async def test_what_the_engine_answers_may_be_nonsense(
         assert isinstance(facts.engine, Unknown)
 
 
-async def test_an_agent_that_serves_is_asked_for_its_ports_and_those_behind_tls_ports(
+async def test_reads_ports_of_running_agent_also_behind_tls(
     tmp_path: Path,
 ) -> None:
     files, clock = issue(Signer.new(), tmp_path / "pair"), FakeClock(time.time())
@@ -188,7 +186,7 @@ async def test_an_agent_that_serves_is_asked_for_its_ports_and_those_behind_tls_
     assert stat.S_IMODE(facts.agent_socket.mode) == 0o660
 
 
-async def test_a_certificate_that_has_yet_to_begin_is_no_good(
+async def test_reports_certificate_that_is_not_valid_yet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = issue(Signer.new(), tmp_path / "pair")
@@ -200,7 +198,7 @@ async def test_a_certificate_that_has_yet_to_begin_is_no_good(
     assert (found.level, " begins on " in found.found) == (Level.FAIL, True)
 
 
-def test_bound_ports_are_those_that_others_cannot_have() -> None:
+def test_reads_bound_tcp_and_udp_ports() -> None:
     kinds = (socket.SOCK_STREAM, socket.SOCK_DGRAM)
     with (
         socket.socket(socket.AF_INET, kinds[0]) as tcp,
@@ -216,13 +214,13 @@ def test_bound_ports_are_those_that_others_cannot_have() -> None:
 
 
 @pytest.mark.parametrize(("status", "synchronised"), [(0x2001, True), (0x0040, False)])
-def test_the_kernel_says_whether_somebody_synchronises_the_clock(
+def test_reads_clock_synchronisation_from_kernel(
     monkeypatch: pytest.MonkeyPatch, *, status: int, synchronised: bool
 ) -> None:
     def adjtimex(timex: Any) -> int:
-        assert timex._obj.modes == 0  # nothing is set
+        assert timex._obj.modes == 0  # read-only
         timex._obj.status = status
-        return 5  # TIME_ERROR, which is no failure
+        return 5  # TIME_ERROR: not synchronised, not a failure
 
     libc = SimpleNamespace(adjtimex=adjtimex)
     monkeypatch.setattr("agent.kernel.clock.ctypes.CDLL", lambda *_, **__: libc)
@@ -233,11 +231,11 @@ def test_the_kernel_says_whether_somebody_synchronises_the_clock(
     ("text", "ports"),
     [("", []), ("80", [80]), ("80,90-92", [80, 90, 91, 92])],
 )
-def test_the_kernels_lists_of_ports_are_read(text: str, ports: list[int]) -> None:
+def test_parses_kernel_port_lists(text: str, ports: list[int]) -> None:
     assert list(port_list(text)) == ports
 
 
-def test_the_way_to_a_file_counts(tmp_path: Path, open_folder: Path) -> None:
+def test_parent_folders_decide_accessibility(tmp_path: Path, open_folder: Path) -> None:
     for folder, open_way in ((tmp_path, False), (open_folder, True)):
         (folder / "file").touch(mode=0o600)
         facts = file_facts(folder / "file")
@@ -247,11 +245,11 @@ def test_the_way_to_a_file_counts(tmp_path: Path, open_folder: Path) -> None:
     assert file_facts(tmp_path / "none") is None
 
 
-def test_a_folder_that_is_not_there_yet_lies_on_the_disk_of_its_parent(tmp_path: Path) -> None:
+def test_missing_folder_is_on_disk_of_its_parent(tmp_path: Path) -> None:
     assert disk_facts(tmp_path / "a" / "b").path == str(tmp_path)
 
 
-def test_the_agent_does_not_start_where_everybody_orders_containers(open_folder: Path) -> None:
+def test_agent_does_not_start_with_world_accessible_docker_socket(open_folder: Path) -> None:
     with socket.socket(socket.AF_UNIX) as engine:
         engine.bind(str(open_folder / "engine.sock"))
         (open_folder / "engine.sock").chmod(0o666)
@@ -261,7 +259,7 @@ def test_the_agent_does_not_start_where_everybody_orders_containers(open_folder:
     assert not (open_folder / "state").exists()
 
 
-async def test_an_engine_that_does_not_answer_does_not_keep_the_agent_from_starting(
+async def test_agent_starts_without_engine(
     tmp_path: Path, engine_socket: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert await asyncio.to_thread(exposure, tmp_path / "none.sock") == ""

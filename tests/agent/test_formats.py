@@ -1,8 +1,8 @@
-"""What released agents wrote is read by this one, and so is what `writing` makes today.
+"""This agent reads the state of released agents, and what `writing` writes today.
 
-`formats/<n>` is the state directory of an agent that wrote format n, with its sessions running,
-restarting, ended, and told to end while the disk was full; and the label of the first's container.
-These files are never rewritten: what reads them may change, they do not.
+`formats/<n>` is the state directory of an agent of format n, with sessions that are running,
+restarting, ended, and marked to stop while the disk was full; and the label of the first one's
+container. These files are never rewritten.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ RELEASED = sorted(path.name for path in FORMATS.iterdir())
 
 @pytest.fixture(params=[*RELEASED, "today"])
 async def written(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A copy of what an agent of one format left."""
+    """A copy of the state of an agent of one format."""
     folder = tmp_path / "host"
     if request.param == "today":
         await write(folder)
@@ -47,12 +47,12 @@ async def written(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def _kinds(folder: Path) -> set[str]:
-    """Which kinds of files there are, whatever session they are of."""
+    """Return relative paths of files, with session ids replaced by <id>."""
     paths = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     return {re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<id>", path) for path in paths}
 
 
-async def test_an_example_is_kept_of_every_kind_of_file(tmp_path: Path) -> None:
+async def test_every_kind_of_file_has_an_example(tmp_path: Path) -> None:
     await write(tmp_path)
     made = await asyncio.to_thread(_kinds, tmp_path)
     kept = await asyncio.to_thread(_kinds, FORMATS / RELEASED[-1])
@@ -60,7 +60,7 @@ async def test_an_example_is_kept_of_every_kind_of_file(tmp_path: Path) -> None:
     assert kept <= made
 
 
-async def test_a_host_is_who_it_was(written: Path) -> None:
+async def test_host_keeps_its_identity(written: Path) -> None:
     identity = await asyncio.to_thread(Identity.read, written / "state" / FILE)
     assert identity is not None
     assert identity.check(WRITTEN) == "tiltyard://agent/host-1"
@@ -76,7 +76,7 @@ def _record(written: Path, internal_id: str) -> Path:
 
 
 def _kept(written: Any, read: Any) -> bool:
-    """True when all that was written is there, whatever has come to it."""
+    """Return whether all written fields were read; additional ones are allowed."""
     if isinstance(written, dict):
         return all(key in read and _kept(value, read[key]) for key, value in written.items())
     if isinstance(written, list):
@@ -85,12 +85,12 @@ def _kept(written: Any, read: Any) -> bool:
 
 
 @pytest.mark.parametrize("internal_id", [RUNNING, RESTARTING, ENDED])
-def test_nothing_of_a_record_is_lost_on_the_way(written: Path, internal_id: str) -> None:
+def test_records_keep_all_fields(written: Path, internal_id: str) -> None:
     data = _record(written, internal_id).read_bytes()
     assert _kept(json.loads(data), json.loads(encode_session(decode_session(data))))
 
 
-def test_a_record_says_what_it_was_written_for(written: Path) -> None:
+def test_record_matches_what_was_written(written: Path) -> None:
     running = decode_session(_record(written, RUNNING).read_bytes())
     assert (running.state, running.host) == (State.RUNNING, "192.0.2.1")
     assert [(port.protocol, port.host) for port in running.ports] == [
@@ -106,7 +106,7 @@ def test_a_record_says_what_it_was_written_for(written: Path) -> None:
     assert (ended.end_reason, ended.exit_code) == (EndReason.STOPPED, 143)
 
 
-def test_fields_of_a_newer_agent_are_passed_over(written: Path) -> None:
+def test_ignores_fields_of_a_newer_agent(written: Path) -> None:
     content = json.loads(_record(written, RESTARTING).read_bytes())
     known = decode_session(json.dumps(content).encode())
     content |= {"a_newer_field": 1}
@@ -115,7 +115,7 @@ def test_fields_of_a_newer_agent_are_passed_over(written: Path) -> None:
 
 
 async def _put_back(written: Path, engine: FakeEngine) -> None:
-    """Give an engine the containers of those sessions, as their agent left them."""
+    """Recreate the containers of the sessions as their agent left them."""
     for path in sorted((written / "state" / "sessions").glob("*/record.json")):
         session = decode_session(path.read_bytes())
         engine.add_image(session.spec.image)

@@ -1,4 +1,4 @@
-"""What thousands of sessions, one after the other, leave in the agent: nothing."""
+"""Thousands of consecutive sessions leave nothing in the agent."""
 
 import asyncio
 import gc
@@ -17,13 +17,13 @@ from tiltyard.contract import EndReason
 
 AT_ONCE = 10
 KEPT_SECONDS = 3700
-"""Longer than the hour for which a stopped session's id is remembered."""
+"""Longer than the hour for which ids of stopped sessions are kept."""
 SPARE_OBJECTS = 300
-"""Less than one for each cycle of the short form."""
+"""Less than one per cycle of the short run."""
 
 
 def _held(agent: Agent) -> dict[str, int]:
-    """What grows when something is forgotten: of the process, and in the agent's own tables."""
+    """Count what a leak would increase: files, tasks, threads and the agent's tables."""
     tables = {
         f"{type(part).__name__}.{name}": len(table)
         for part in (
@@ -49,7 +49,7 @@ def _held(agent: Agent) -> dict[str, int]:
 
 
 async def _held_at_rest(agent: Agent) -> dict[str, int]:
-    """What is held once two readings agree: what earlier tests left may be ending."""
+    """Count once two readings agree, since leftovers of earlier tests may still be ending."""
     gc.collect()
     before = _held(agent)
     while True:
@@ -68,8 +68,8 @@ async def _cycles(agent: Agent, count: int) -> None:
     for _ in range(count // AT_ONCE):
         await asyncio.gather(*(_cycle(agent) for _ in range(AT_ONCE)))
     await agent.clock.advance(KEPT_SECONDS)
-    await _cycle(agent)  # it takes the ids away that are out of date
-    assert agent.runtime.deadlines.next_due() is None  # asking drops those that are cleared
+    await _cycle(agent)  # removes expired ids
+    assert agent.runtime.deadlines.next_due() is None  # drops cleared ones
     agent.engine.calls.clear()
     agent.flows_forgotten.clear()
 
@@ -88,7 +88,7 @@ async def test_f47_start_stop_cycles_leave_the_agent_as_it_was(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("WARNING")  # pytest keeps what is logged
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # that would be the disk's time
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # takes too long
     monkeypatch.setattr("agent.sessions.starting.START_WAIT_SECONDS", None)
     await _cycles(agent, 100)
     held, objects = await _held_at_rest(agent), _objects()

@@ -1,4 +1,4 @@
-"""State of a newer agent, or of another user, is neither misread nor lost."""
+"""State of a newer agent or another user is neither misread nor lost."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from tiltyard.runtime.settings import EXIT_CONFIG
 
 @pytest.fixture
 def newer(tmp_path: Path) -> Path:
-    """A state directory on which a newer agent has run."""
+    """A state directory of a newer agent."""
     state = tmp_path / "state"
     shutil.copytree(FORMATS / "1" / "state", state)
     (state / "spool").mkdir(exist_ok=True)
@@ -31,7 +31,7 @@ def _content(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in kept}
 
 
-async def test_an_agent_does_not_touch_what_a_newer_one_wrote(newer: Path) -> None:
+async def test_agent_does_not_change_newer_state(newer: Path) -> None:
     before, records = _content(newer), Records(newer)
     with pytest.raises(NewerStateError, match=r"a newer version has run on .* sessions run on"):
         await records.open()
@@ -50,9 +50,7 @@ def test_serve_and_doctor_report_a_newer_format(newer: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["1\n", "", "x", None])
-async def test_a_state_directory_says_its_format_from_the_next_start_on(
-    tmp_path: Path, text: str | None
-) -> None:
+async def test_start_writes_state_format(tmp_path: Path, text: str | None) -> None:
     shutil.copytree(FORMATS / "1" / "state", tmp_path / "state")
     path = tmp_path / "state" / "format"
     path.unlink(missing_ok=True)
@@ -67,7 +65,7 @@ async def test_a_state_directory_says_its_format_from_the_next_start_on(
     await records.close()
 
 
-async def test_damaged_files_do_not_keep_an_agent_from_starting(tmp_path: Path) -> None:
+async def test_starts_with_damaged_files(tmp_path: Path) -> None:
     state = tmp_path / "state"
     shutil.copytree(FORMATS / "1" / "state", state)
     for damaged in ("drain.json", f"sessions/{ENDED}/record.json"):
@@ -80,9 +78,7 @@ async def test_damaged_files_do_not_keep_an_agent_from_starting(tmp_path: Path) 
 
 @pytest.mark.root
 @pytest.mark.parametrize(("user", "name"), [(65534, "nobody"), (65533, "the user 65533")])
-def test_it_does_not_start_in_the_folder_of_another_user(
-    tmp_path: Path, user: int, name: str
-) -> None:
+def test_does_not_start_in_folder_of_another_user(tmp_path: Path, user: int, name: str) -> None:
     state = tmp_path / "state"
     state.mkdir()
     os.chown(state, user, user)
@@ -93,5 +89,5 @@ def test_it_does_not_start_in_the_folder_of_another_user(
 
 
 @pytest.mark.root
-def test_a_folder_of_its_own_or_none_is_fine(tmp_path: Path) -> None:
+def test_accepts_own_or_missing_folder(tmp_path: Path) -> None:
     assert another_owner(tmp_path) == another_owner(tmp_path / "none") == ""

@@ -1,4 +1,4 @@
-"""What a service manager hears of an agent."""
+"""Notifications to the service manager."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,10 +12,10 @@ from tests.support.service_manager import a_manager
 from tiltyard.runtime.systemd import Supervision
 
 
-async def test_an_agent_is_ready_once_it_serves_beats_and_tells_before_it_lets_go(
+async def test_notifies_ready_watchdog_and_stopping(
     tmp_path: Path,
 ) -> None:
-    told: list[str] = []
+    states: list[str] = []
     config = AgentConfig(
         state_dir=tmp_path / "state",
         socket=tmp_path / "run" / "agent.sock",
@@ -26,11 +26,11 @@ async def test_an_agent_is_ready_once_it_serves_beats_and_tells_before_it_lets_g
     with a_manager(str(tmp_path / "notify")) as manager:
 
         def has(state: str) -> Callable[[], bool]:
-            def is_told() -> bool:
-                told.extend(manager.heard())
-                return state in told
+            def is_sent() -> bool:
+                states.extend(manager.heard())
+                return state in states
 
-            return is_told
+            return is_sent
 
         supervision = Supervision(manager.address, 10.0)
         daemon = Daemon(config, FakeEngine(), FakeClock(), nobody_else, supervision=supervision)
@@ -40,5 +40,5 @@ async def test_an_agent_is_ready_once_it_serves_beats_and_tells_before_it_lets_g
         await until(has("WATCHDOG=1"))
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
-        told.extend(manager.heard())
-    assert [told[0], told[-1]] == ["READY=1", "STOPPING=1"]
+        states.extend(manager.heard())
+    assert [states[0], states[-1]] == ["READY=1", "STOPPING=1"]

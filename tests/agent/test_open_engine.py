@@ -1,7 +1,7 @@
-"""Engines that serve callers without a certificate: the agent does not start on them.
+"""The agent does not start on engines that serve clients without a certificate.
 
-`engine_info/` has the answers to `GET /info` of real engines, as they were sent: without TCP, with
-TCP, and with TLS that does not verify callers (`dockerd --tlsverify=false`).
+`engine_info/` has recorded responses to `GET /info` of real engines: without TCP, with TCP, and
+with TLS that does not verify clients (`dockerd --tlsverify=false`).
 """
 
 import asyncio
@@ -41,14 +41,14 @@ async def engine_socket(tmp_path: Path) -> AsyncIterator[ScriptedEngine]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_engines_report_what_they_serve_without_certificates(version: str) -> None:
+def test_engine_reports_unauthenticated_listeners(version: str) -> None:
     for address in ("http://127.0.0.1:2375", "https://127.0.0.1:2376"):
         info = recorded(version, address.partition(":")[0])
         assert open_listeners(info, {}) == (address,)
     assert open_listeners(recorded(version, "closed"), {}) == ()
 
 
-async def test_the_agent_does_not_start_where_the_engine_serves_anybody(
+async def test_agent_does_not_start_with_unauthenticated_engine(
     tmp_path: Path, engine_socket: ScriptedEngine
 ) -> None:
     engine_socket.answer("GET /info", says(recorded(VERSIONS[-1], "http")))
@@ -73,7 +73,7 @@ signal.pause()
 
 @contextmanager
 def hung_daemon(socket: Path, *options: str) -> Iterator[None]:
-    """Run a process that looks like dockerd with these options, and never answers."""
+    """Run a process that looks like dockerd with these options and never answers."""
     command = [sys.executable, "-c", _DAEMON, str(socket), *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
@@ -85,7 +85,7 @@ def hung_daemon(socket: Path, *options: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("by_file", [False, True])
-def test_settings_count_where_the_engine_does_not_answer(
+def test_checks_daemon_settings_if_engine_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, by_file: bool
 ) -> None:
     monkeypatch.setattr("agent.doctor.gather.EXPOSURE_SECONDS", 0.1)
@@ -101,7 +101,7 @@ def test_settings_count_where_the_engine_does_not_answer(
         assert exposure(socket) == ""
 
 
-def test_the_daemons_command_line_is_read() -> None:
+def test_reads_command_line_of_daemon() -> None:
     line = "--icc=false --config-file /etc/d.json --userland-proxy -H fd:// --debug --tls"
     assert settings_of(line.split()) == {
         "icc": "false",
@@ -123,15 +123,15 @@ def test_the_daemons_command_line_is_read() -> None:
             ["10.0.0.1:2375", ":2375", "[::1]:1"],
         ),
         ("-H tcp://0.0.0.0:2376 --tlsverify", []),
-        ("-H tcp://0.0.0.0:2376 --tls", []),  # verifies callers, unless it is told not to
+        ("-H tcp://0.0.0.0:2376 --tls", []),  # verifies clients by default
         ("-H tcp://0.0.0.0:2375 --tls=false", ["0.0.0.0:2375"]),
     ],
 )
-def test_tcp_addresses_without_verified_callers_are_open(line: str, addresses: list[str]) -> None:
+def test_finds_tcp_listeners_without_client_verification(line: str, addresses: list[str]) -> None:
     assert list(open_hosts(settings_of(line.split()))) == [f"http://{each}" for each in addresses]
 
 
-def test_tls_that_does_not_verify_callers_is_open() -> None:
+def test_tls_without_client_verification_is_open() -> None:
     settings = {"hosts": ["tcp://0.0.0.0:2376"], "tls": True, "tlsverify": False}
     assert open_hosts(settings) == ("https://0.0.0.0:2376",)
     assert open_hosts({**settings, "tlsverify": True}) == ()

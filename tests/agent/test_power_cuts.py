@@ -1,4 +1,4 @@
-"""What an agent has answered is on its disk, also after its power was cut."""
+"""Changes that an agent has acknowledged survive a power cut."""
 
 import asyncio
 import sys
@@ -23,7 +23,7 @@ def _logged(library: Path, folder: Path, *without: str) -> list[power_cut.Deed]:
 def _lost(
     deeds: Sequence[power_cut.Deed], at: Iterable[int], survives: power_cut.Survives, folder: Path
 ) -> list[str]:
-    """What had been answered and is not on the disk, over all cuts before these deeds."""
+    """Return acknowledged changes that are lost by power cuts before the deeds at `at`."""
     lost = []
     for number, (said, files) in enumerate(power_cut.cuts(deeds, at, survives)):
         state = folder / f"cut-{number}"
@@ -33,7 +33,7 @@ def _lost(
 
 
 async def _missing(said: list[str], state: Path) -> list[str]:
-    """Which of the answers another run of the agent does not find."""
+    """Return the acknowledged changes that the next run of the agent does not find."""
     records = Records(state)
     await records.open()
     try:
@@ -56,14 +56,14 @@ async def _missing(said: list[str], state: Path) -> list[str]:
 
 @pytest.mark.part_alone
 @pytest.mark.timeout(600)
-def test_what_was_answered_before_a_power_cut_is_on_the_disk(
+def test_answered_changes_survive_a_power_cut(
     tmp_path: Path, disk_log: Path, rounds: Rounds, chance: Random, figure: Figure
 ) -> None:
     deeds = _logged(disk_log, tmp_path / "run")
     said, _ = next(power_cut.cuts([*deeds, deeds[0]], [len(deeds)], power_cut.everything))
     assert len(said) == 2 * STARTS + 1
     at = chance.sample(range(len(deeds)), min(len(deeds), rounds(40, 400)))
-    # Just after each answer is when there is most to lose.
+    # Most is at risk immediately after each acknowledgement.
     at += [number + 1 for number, deed in enumerate(deeds) if deed.name == power_cut.ACKNOWLEDGED]
     for name, survives in (("nothing", power_cut.nothing), ("by-chance", power_cut.by(chance))):
         folder = tmp_path / name
@@ -73,9 +73,7 @@ def test_what_was_answered_before_a_power_cut_is_on_the_disk(
 
 
 @pytest.mark.parametrize("what", ["files", "folders"])
-def test_an_agent_that_syncs_less_is_found_to_lose_what_it_answered(
-    tmp_path: Path, disk_log: Path, what: str
-) -> None:
+def test_detects_lost_changes_without_fsync(tmp_path: Path, disk_log: Path, what: str) -> None:
     deeds = _logged(disk_log, tmp_path / "run", what)
     at = [number + 1 for number, deed in enumerate(deeds) if deed.name == power_cut.ACKNOWLEDGED]
     assert _lost(deeds, at, power_cut.nothing, tmp_path)

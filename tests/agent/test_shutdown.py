@@ -1,4 +1,4 @@
-"""An agent that is told to stop while its engine hangs, or its own parts do."""
+"""Shutdown while the engine or a component hangs."""
 
 import select
 import socket
@@ -28,12 +28,12 @@ daemon._bounded = hang
 serve.STOP_SECONDS = 1.0
 main.main(sys.argv[4:])
 """
-"""Runs what follows as `python -m agent …`, with parts that never let go."""
+"""Runs its arguments as `python -m agent …`, with components that never stop."""
 
 
 @pytest.fixture
 def silent_engine(tmp_path: Path) -> Iterator[socket.socket]:
-    """A socket where calls are taken and none is answered, as dockerd's after SIGSTOP."""
+    """A socket that accepts calls and never answers, like dockerd after SIGSTOP."""
     path = tmp_path / "docker.sock"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
@@ -48,10 +48,7 @@ def path_of(engine: socket.socket) -> Path:
 
 
 def call_under_way(engine: socket.socket) -> socket.socket:
-    """Accept a call that waits for its answer; those given up before are passed over.
-
-    The agent asks once before it serves, and goes on without an answer.
-    """
+    """Accept a pending call; skip the one that the agent abandons before it serves."""
     while True:
         call, _ = engine.accept()
         ended = select.poll()
@@ -61,19 +58,19 @@ def call_under_way(engine: socket.socket) -> socket.socket:
         call.close()
 
 
-def test_an_agent_that_stops_does_not_wait_for_an_engine_that_hangs(
+def test_shutdown_does_not_wait_for_hung_engine(
     silent_engine: socket.socket,
 ) -> None:
     with AgentProcess(path_of(silent_engine)) as agent:
         with call_under_way(silent_engine):
-            agent.process.stop()  # fails unless it ends well, and soon
+            agent.process.stop()  # fails unless it exits with 0 in time
         said = agent.process.tail(100)
         assert "a part did not stop in time" in said
         assert "part=engine" in said
         assert "not waiting for threads" in said
 
 
-def test_a_stop_that_takes_too_long_is_cut_off_with_a_word_on_every_thread(
+def test_slow_shutdown_dumps_stacks_and_exits(
     silent_engine: socket.socket,
 ) -> None:
     agent = AgentProcess(path_of(silent_engine))

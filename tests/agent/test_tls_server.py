@@ -1,4 +1,4 @@
-"""Who may call an agent over a network: the control plane, and nobody else."""
+"""Only the control plane may call an agent over a network."""
 
 import asyncio
 import os
@@ -38,7 +38,7 @@ def an_identity(life: timedelta = timedelta(hours=1)) -> Identity:
 
 
 class Listening(WholeAgent):
-    """An agent that serves on a port."""
+    """An agent with `rpc_listen`."""
 
     @property
     def identity_file(self) -> Path:
@@ -55,7 +55,7 @@ class Listening(WholeAgent):
             yield agent_pb2_grpc.AgentServiceStub(channel)  # type: ignore[no-untyped-call,unused-ignore]
 
     async def answers(self, party: Party | None, **more: Any) -> grpc.StatusCode:
-        """Call it; how that ended."""
+        """Call the agent and return the status."""
         async with self.called_by(party, **more) as stub:
             try:
                 await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)
@@ -64,7 +64,7 @@ class Listening(WholeAgent):
             return grpc.StatusCode.OK
 
     async def warnings(self) -> list[str]:
-        """What its status warns of, as its own socket tells."""
+        """Return the warnings of its status, read over its unix socket."""
         async with grpc.aio.insecure_channel(f"unix:{self.config.socket}") as channel:
             stub: Any = agent_pb2_grpc.AgentServiceStub(channel)  # type: ignore[no-untyped-call,unused-ignore]
             return list((await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)).host.warnings)
@@ -124,11 +124,11 @@ async def test_rejects_strangers(agent: Listening, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", NAMELESS)
-async def test_a_caller_of_another_name_is_refused(agent: Listening, kind: str) -> None:
+async def test_rejects_caller_with_another_name(agent: Listening, kind: str) -> None:
     assert await agent.answers(NAMELESS[kind]) is grpc.StatusCode.PERMISSION_DENIED
 
 
-async def test_a_caller_of_another_name_has_no_method_at_all(agent: Listening) -> None:
+async def test_rejects_caller_with_another_name_on_every_method(agent: Listening) -> None:
     methods = pb.DESCRIPTOR.services_by_name["AgentService"].methods_by_name
     async with agent.called_by(NAMELESS["an agent with the use of a caller"]) as stub:
         for method in methods:
@@ -137,7 +137,7 @@ async def test_a_caller_of_another_name_has_no_method_at_all(agent: Listening) -
             assert "control plane" in await call.details()
 
 
-async def test_a_host_that_is_enrolled_later_needs_no_restart(
+async def test_serves_after_late_enrolment_without_restart(
     tmp_path: Path, engine: FakeEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with listening(tmp_path, engine, enrolled=False) as agent:
@@ -148,7 +148,7 @@ async def test_a_host_that_is_enrolled_later_needs_no_restart(
         assert caplog.text.count("not enrolled") == 1
 
 
-async def test_a_port_that_somebody_has_is_waited_for(
+async def test_waits_for_port_in_use(
     tmp_path: Path, engine: FakeEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
     with socket.socket() as taken:
@@ -165,7 +165,7 @@ async def test_a_port_that_somebody_has_is_waited_for(
             assert await agent.answers(CALLER) is grpc.StatusCode.OK
 
 
-async def test_a_replaced_certificate_is_shown_to_the_next_and_nobody_is_dropped(
+async def test_new_certificate_is_for_new_connections_and_keeps_open_ones(
     agent: Listening,
 ) -> None:
     async with agent.called_by(CALLER) as old:
@@ -180,12 +180,12 @@ async def test_a_replaced_certificate_is_shown_to_the_next_and_nobody_is_dropped
         assert answered is grpc.StatusCode.OK
         assert await agent.answers(CALLER) is grpc.StatusCode.UNAVAILABLE
         heartbeat = False
-        while not heartbeat:  # the stream goes on
+        while not heartbeat:  # the stream continues
             heartbeat = (await watch.read()).HasField("heartbeat")
         watch.cancel()
 
 
-async def test_an_agent_that_stops_lets_its_watchers_go(
+async def test_stop_ends_watch_streams_over_tls(
     agent: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent.rpc.tls_server.GRACE_SECONDS", 20.0)
@@ -200,7 +200,7 @@ async def test_an_agent_that_stops_lets_its_watchers_go(
         await stopping
 
 
-async def test_a_damaged_identity_leaves_the_last_one_in_use(
+async def test_keeps_last_identity_if_new_one_is_damaged(
     agent: Listening, caplog: pytest.LogCaptureFixture
 ) -> None:
     await asyncio.to_thread(agent.identity_file.write_bytes, b"nothing")
@@ -209,10 +209,10 @@ async def test_a_damaged_identity_leaves_the_last_one_in_use(
     assert caplog.text.count("stays in use") == 1
 
 
-async def test_an_identity_that_could_not_be_read_is_looked_at_again(
+async def test_retries_unreadable_identity(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one that was put back from a copy, and given to the agent's user only then."""
+    """Like a file that is restored from a backup and changes its owner afterwards."""
     path = tmp_path / FILE
     await asyncio.to_thread(an_identity().save, path)
     certificates = Certificates(path)
@@ -223,15 +223,15 @@ async def test_an_identity_that_could_not_be_read_is_looked_at_again(
     with monkeypatch.context() as patched:
         patched.setattr(Identity, "read", refused)
         assert await asyncio.to_thread(certificates.newer) is None
-    assert await asyncio.to_thread(certificates.newer) is None  # it has not changed
+    assert await asyncio.to_thread(certificates.newer) is None  # unchanged
     await asyncio.to_thread(path.chmod, 0o400)
     assert await asyncio.to_thread(certificates.newer) is not None
 
 
-async def test_strangers_cannot_take_all_the_agents_files(
+async def test_strangers_cannot_exhaust_open_files(
     tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who keeps silent keeps a connection, without a certificate, until its handshake is late."""
+    """An idle client holds a connection until the handshake times out."""
     never = {"grpc.server_handshake_timeout_ms": 600_000}
     monkeypatch.setattr(
         "agent.rpc.tls_server.NETWORK_OPTIONS", tuple((dict(NETWORK_OPTIONS) | never).items())
@@ -243,7 +243,7 @@ async def test_strangers_cannot_take_all_the_agents_files(
             await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)
             opened = [await asyncio.open_connection(host, int(port)) for _ in range(TOO_MANY)]
             silent = {asyncio.create_task(reader.read()) for reader, _ in opened}
-            while len(silent) >= MAX_CONNECTIONS:  # the control plane's own counts, too
+            while len(silent) >= MAX_CONNECTIONS:  # includes that of the control plane
                 _, silent = await asyncio.wait(silent, return_when=asyncio.FIRST_COMPLETED)
             await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)
         for _, writer in opened:
@@ -253,7 +253,7 @@ async def test_strangers_cannot_take_all_the_agents_files(
             pass
 
 
-def test_only_the_owner_reads_the_identity(tmp_path: Path) -> None:
+def test_identity_is_readable_by_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "state" / FILE
     identity = an_identity()
     identity.save(path)
@@ -265,7 +265,7 @@ def test_only_the_owner_reads_the_identity(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
-def test_the_agents_own_user_can_read_what_root_enrolled(
+def test_agent_can_read_identity_enrolled_by_root(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "state"
@@ -280,4 +280,4 @@ def test_the_agents_own_user_can_read_what_root_enrolled(
     monkeypatch.setattr(Path, "replace", watched)
     an_identity().save(folder / FILE)
     assert (folder / FILE).stat().st_uid == 65534
-    assert owners == [65534]  # a running agent may look for it in that moment
+    assert owners == [65534]  # a running agent may read it at any time

@@ -1,6 +1,5 @@
-"""Writes what an agent keeps: `python -m tests.agent.writing formats/<n>`.
+"""Writes a state directory and a container label: `python -m tests.agent.writing formats/<n>`.
 
-An agent in memory plays a story, and its state directory is kept, with the label of a container.
 Files of a released format are never rewritten.
 """
 
@@ -24,7 +23,7 @@ from tiltyard.contract import EndReason, SessionSpec, State
 
 BEGUN = 1_800_000_000.0
 WRITTEN = BEGUN + 11
-"""When the agent ended that wrote them."""
+"""Time when that agent ended."""
 RUNNING, RESTARTING, ENDED, MARKED, BURIED = (
     f"{number:08d}-0000-4000-8000-000000000000" for number in range(1, 6)
 )
@@ -33,7 +32,7 @@ DAY = 86_400.0
 
 
 async def write(folder: Path) -> None:
-    """Play the story below a folder, and leave `state` and the label there."""
+    """Run a scenario in a folder, and leave `state` and the label there."""
     clock = FakeClock(BEGUN)
     engine = FakeEngine(clock)
     engine.add_image(IMAGE)

@@ -11,10 +11,7 @@ from tiltyard.contract import Resources
 
 
 class Capacity:
-    """Cores, memory, GPU devices and the number of sessions of one host.
-
-    `gpu_ids` are the engine's device ids; `total.gpus` is their number.
-    """
+    """Cores, memory, GPUs (by the engine's device ids) and the number of sessions of one host."""
 
     def __init__(self, total: Resources, max_sessions: int, gpu_ids: Iterable[str] = ()) -> None:
         self._gpu_ids = tuple(gpu_ids)
@@ -58,11 +55,7 @@ class Capacity:
         self._cpu_and_memory = total
 
     def reserve(self, internal_id: str, wanted: Resources) -> tuple[str, ...]:
-        """Reserve `wanted` for a session and return the ids of its GPUs.
-
-        Raises:
-            NoCapacityError: Not that much is free.
-        """
+        """Reserve `wanted` for a session and return its GPUs' ids; raises NoCapacityError."""
         total, reserved = self.total, self.reserved
         core = 10**9
         checks = (

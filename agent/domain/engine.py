@@ -1,6 +1,6 @@
 """The interface to a container engine and its data types. Pure.
 
-`DockerEngine` and the tests' `FakeEngine` pass the same tests/contract/test_engine.py.
+`DockerEngine` and the tests' `FakeEngine` pass one contract, tests/contract/test_engine.py.
 """
 
 import enum
@@ -32,10 +32,7 @@ def container_name(internal_id: str) -> str:
 
 
 def name_of(session: Session) -> str:
-    """The id of a session's container, or its name until the id is known.
-
-    The id is preferred since others may rename containers.
-    """
+    """The id of a session's container, since others may rename it, or its name before that."""
     return session.container or container_name(session.internal_id)
 
 
@@ -114,10 +111,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """The engine and its machine; `data_root` is the folder with its containers.
-
-    `runc` and `kernel` are their versions; empty if the engine does not report them.
-    """
+    """The engine and its machine; `data_root` has its containers, unreported values are empty."""
 
     version: str
     cpus: int
@@ -200,10 +194,7 @@ class Engine(Interface):
         ...
 
     async def written_bytes(self, container: str) -> int:
-        """Bytes in a container's writable layer and its image's volumes.
-
-        The engine walks all files, which may take long.
-        """
+        """Bytes in a container's writable layer and its image's volumes; slow, walks all files."""
         ...
 
     async def kill(self, container: str, signal: str) -> None:
@@ -215,11 +206,7 @@ class Engine(Interface):
         ...
 
     async def signal_process(self, process: Process, signal: str) -> None:
-        """Send a signal to the process itself, a fallback for `kill`; no-op if it is gone.
-
-        Raises:
-            EngineError: Permission denied.
-        """
+        """Send a signal to the process itself, a fallback for `kill`; no-op if it is gone."""
         ...
 
     async def wait_end(self, process: Process) -> None:
@@ -229,10 +216,7 @@ class Engine(Interface):
     async def has_bound(
         self, process: Process, network_mode: NetworkMode, ports: Sequence[Port]
     ) -> bool:
-        """True if every port of a container is bound; False if `process`, its first, is gone.
-
-        Raises EngineError if the kernel does not report it.
-        """
+        """True if every port of a container is bound; False if `process`, its first, is gone."""
         ...
 
     def logs(
@@ -260,10 +244,8 @@ class Engine(Interface):
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Read a file or folder as an uncompressed tar.
 
-        Read at full speed: the engine locks the container until then.
-
-        Raises:
-            PathNotFoundError: There is no such file or folder.
+        The engine locks the container while the body is read: read at full speed. Raises
+        PathNotFoundError.
         """
         ...
 
@@ -293,8 +275,7 @@ class Engine(Interface):
     async def remove_image(self, image: str) -> None:
         """Remove a reference by digest, and with the last one the image; no-op if it is gone.
 
-        Raises:
-            ImageInUseError: A container, running or not, uses it.
+        Raises ImageInUseError if a container, running or not, uses it.
         """
         ...
 

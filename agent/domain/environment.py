@@ -34,9 +34,7 @@ def longest_injected(
 def check_environment(caller: Mapping[str, str], injected: Mapping[str, str]) -> None:
     """Check the caller's variables without expanding them: the result may be very large.
 
-    Raises:
-        InvalidArgumentError: A variable is set by the host, or is too large when expanded, or all
-            of them together are.
+    Raises InvalidArgumentError for an injected name, or if the expanded size exceeds a limit.
     """
     references = _references(injected)
     longer = {name: _size(value) for name, value in injected.items()}

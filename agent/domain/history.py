@@ -45,10 +45,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A failed run, to be followed by a restart after `delay` seconds.
-
-    Times are seconds of Unix time; `start_time` and `exit_code` are None if unknown.
-    """
+    """A failed run, before a restart after `delay` seconds; times are Unix time."""
 
     start_time: float | None
     end_time: float

@@ -40,11 +40,7 @@ class WarmPool:
 
 
 def taken(order: WarmPool, before: WarmPool | None) -> WarmPool:
-    """The pool after an order, given its state `before`.
-
-    Raises:
-        InvalidArgumentError: The order is invalid.
-    """
+    """The pool after an order, given its state `before`; raises InvalidArgumentError."""
     if not order.size:
         return WarmPool(order.pool, order.revision, 0)
     spec, signal = order.spec, order.claim_signal

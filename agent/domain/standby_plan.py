@@ -84,10 +84,7 @@ def plan(pools: Iterable[WarmPool], has: Holding) -> Plan:
 
 
 def set_back(before: Setback | None, cause: str, now: float) -> Setback:
-    """The back-off after a standby failed: 1 s, doubled each time.
-
-    Failures during a back-off do not extend it: they have one cause.
-    """
+    """The back-off after a failure: 1 s, doubled each time; failures during it do not count."""
     if before is not None and now < before.until:
         return before
     lasted = now - before.until if before is not None else 0.0

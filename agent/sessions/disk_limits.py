@@ -42,10 +42,7 @@ _WRITES = frozenset({State.RUNNING, State.RESTARTING})
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Bytes that a container had `written`, and the free bytes of the engine's disk then.
-
-    `at` is in seconds of the monotonic clock, `took` in seconds.
-    """
+    """A measurement: bytes `written`, and `free` on the engine's disk; `at` is monotonic."""
 
     at: float
     took: float = 0.0
@@ -74,10 +71,7 @@ class DiskLimits:
                 await clock.sleep(IDLE_SECONDS)
 
     def _most_urgent(self) -> list[Session]:
-        """Sessions to measure now: suspects, then the least recently measured.
-
-        While the disk is low, the largest come first.
-        """
+        """Sessions to measure: suspects, then the least recent, or the largest on a low disk."""
         now, free = self._runtime.clock.monotonic(), self._disks.engine_free_bytes
         limited = {
             session.internal_id: session

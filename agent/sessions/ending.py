@@ -100,10 +100,7 @@ def failed(session: Session, container: Container | None, *, delay: float, now: 
 
 
 def ended(session: Session, container: Container | None, *, now: float) -> Session:
-    """The ended session.
-
-    It is dead, not exited, if the container is gone or still reported as running.
-    """
+    """The ended session: dead, not exited, if its container is gone or reported as running."""
     if container is None:
         detail = session.detail or "its container vanished"
     elif container.is_running:
@@ -135,11 +132,7 @@ def _reason(session: Session, container: Container | None) -> EndReason:
 
 
 def _oom_killed(session: Session, container: Container) -> bool:
-    """True if the run was OOM-killed.
-
-    The engine may miss the cause, and the kernel's count is missing if the run was too short to be
-    sampled; either is enough.
-    """
+    """True if the engine or the kernel reports an OOM kill: each may miss one."""
     killed = signal_of(container.exit_code) == SIGKILL
     return container.oom_killed or (killed and bool(session.run_usage.oom_kills))
 

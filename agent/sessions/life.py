@@ -128,7 +128,7 @@ class Life:
             self._runtime.feed.session_changed(self.session)
 
     def note(self, **changes: object) -> None:
-        """Make changes that the next `save` records."""
+        """Apply changes that the next `save` records."""
         self.session = self.session.with_changes(**changes)
 
     async def publish(self) -> bool:

@@ -86,10 +86,7 @@ class SessionManager:
         return life.session
 
     def start_standby(self, pool: WarmPool) -> Life:
-        """Begin the start of a standby; the caller takes its start slot.
-
-        Raises the errors of admission.
-        """
+        """Begin the start of a standby; the caller takes its start slot."""
         internal_id = str(uuid.uuid4())
         with self._runtime.metrics.refusals(Start.STANDBY):
             return self._begin(internal_id, pool.spec_for(internal_id), pool.standby)

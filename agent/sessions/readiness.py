@@ -15,10 +15,7 @@ FIRST_SECONDS = 0.005
 GROWTH = 1.1
 """Growth of the wait per attempt: ports bound after t are noticed within t/10 of that."""
 LONGEST_SECONDS = 2.0
-"""Reached after 20 s: 1,000 sessions that never bind then take 8 % of a core.
-
-Also the longest rest after a slow attempt.
-"""
+"""Longest wait, after 20 s: 1,000 sessions that never bind then take 8 % of a core."""
 
 
 async def watch(runtime: Runtime, life: Life, process: Process) -> None:

@@ -36,10 +36,7 @@ An engine takes 0.1 s for each; a removal that hangs keeps its slot until the ca
 
 
 class Reconciler:
-    """Reconciles records and containers.
-
-    `learn` gets the engine's description whenever it becomes available.
-    """
+    """Reconciles records and containers; `learn` is called when the engine becomes available."""
 
     def __init__(
         self,

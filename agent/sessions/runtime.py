@@ -19,10 +19,7 @@ ForgetFlows = Callable[[Sequence[Port]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """Host settings of sessions; `stop_grace` in seconds.
-
-    `session_disk_bytes` is the limit for a spec without one, 0 for none.
-    """
+    """Host settings of sessions; `stop_grace` in seconds, `session_disk_bytes` 0 for no limit."""
 
     agent_id: str
     public_address: str

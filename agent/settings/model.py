@@ -177,9 +177,5 @@ class AgentConfig(Settings):
 
 
 def load_config(path: Path | None, environment: Mapping[str, str] = os.environ) -> AgentConfig:
-    """Read the settings, without a path from the environment only. Blocks.
-
-    Raises:
-        SettingsError: With all mistakes.
-    """
+    """Read the settings; without a path, the environment only. Raises SettingsError; blocks."""
     return read_settings(AgentConfig, path, environment, ENVIRONMENT_PREFIX)

@@ -56,11 +56,7 @@ class Policy(Settings):
     host_network: bool = False
 
     def check_image(self, image: str) -> None:
-        """Check that an image's registry is allowed.
-
-        Raises:
-            NotAllowedError: It is not listed.
-        """
+        """Check that an image's registry is allowed; raises NotAllowedError."""
         registry = image.partition("/")[0]
         allowed = self.allowed_registries
         if allowed is not None and registry.lower() not in allowed:
@@ -69,11 +65,7 @@ class Policy(Settings):
             )
 
     def check_spec(self, spec: SessionSpec) -> None:
-        """Check a session against the limits.
-
-        Raises:
-            NotAllowedError: It exceeds one.
-        """
+        """Check a session against the limits; raises NotAllowedError."""
         self.check_image(spec.image)
         if spec.network_mode is NetworkMode.HOST and not self.host_network:
             raise NotAllowedError("use the host's network", "does not have host_network = true")
@@ -93,8 +85,7 @@ class Policy(Settings):
 def load_policy(path: Path | None) -> Policy:
     """Read the policy; without a file only `host_network` is denied.
 
-    Raises:
-        PolicyError: It cannot be read, is invalid, or is writable by group or others.
+    Raises PolicyError, also for a file that is writable by group or others.
     """
     if path is None:
         return Policy()

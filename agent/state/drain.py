@@ -101,7 +101,7 @@ class HostDrain:
 def _latest(drain: Drain) -> Deadline | None:
     """The deadline of a drain, with the later Unix time of the host's clock and the caller's.
 
-    Either clock may be wrong; Unix time only counts after a reboot.
+    Unix time counts after a reboot; either clock may have been wrong.
     """
     if drain.deadline is None or drain.ordered_time is None:
         return drain.deadline

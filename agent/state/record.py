@@ -214,10 +214,7 @@ class Records:
         self.unrecorded.discard(session.internal_id)
 
     async def mark_stop(self, session: Session) -> None:
-        """Mark a session as stopped, if it was, by an empty file, which needs no disk blocks.
-
-        For when its record cannot be written; best effort.
-        """
+        """Mark a session as stopped, if it was, by an empty file, which fits on a full disk."""
         if session.stop_reason is not None:
             name = f"{STOPPED}{session.stop_reason.value}"
             with contextlib.suppress(OSError):

@@ -23,11 +23,7 @@ class NewerStateError(RuntimeError):
 
 
 def check(root: Path) -> None:
-    """Check the format of a state directory. Reads only; blocks.
-
-    Raises:
-        NewerStateError: A newer agent has used it.
-    """
+    """Raise NewerStateError if a newer agent has used the state directory. Blocks."""
     try:
         number = int((root / FILE).read_bytes())
     except (OSError, ValueError):

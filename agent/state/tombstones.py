@@ -39,11 +39,7 @@ class Tombstones:
         self._made[internal_id] = self._clock.time()
 
     async def bury(self, internal_id: str) -> None:
-        """Reject a later start, also after a restart.
-
-        Raises:
-            DiskFullError: It cannot be written.
-        """
+        """Reject a later start, also after a restart; raises DiskFullError."""
         self.note(internal_id)
         path = self._records.tombstones_dir / internal_id
         await self._records.write(path, str(self._made[internal_id]).encode())

@@ -1,4 +1,4 @@
-"""Placement explained: the order that is told, and the words for what is in the way."""
+"""Explanation of placement: the order of hosts, and the texts of obstacles."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ def test_every_obstacle_is_described_with_its_figures() -> None:
         assert describe(obstacle) == text
 
 
-def test_hosts_come_by_rank_and_equals_share_one() -> None:
+def test_hosts_are_sorted_by_rank_and_equals_share_one() -> None:
     shown: dict[str, HostView | Kind] = {
         name: replace(on(reserved=Resources(used, 0)), agent=name)
         for name, used in (("a", 1), ("b", 3), ("c", 3), ("d", 0))

@@ -1,4 +1,4 @@
-"""Placement: a table of what excludes a host, and the order of those that are left."""
+"""Placement: a table of obstacles, and the order of the remaining hosts."""
 
 from dataclasses import replace
 from random import Random
@@ -126,7 +126,7 @@ def test_what_excludes_a_host(view: HostView, wanted: Wanted, found: tuple[Obsta
     assert rank([view], wanted) == ([] if found else ["h"])
 
 
-def test_all_that_excludes_a_host_is_told_at_once() -> None:
+def test_all_obstacles_of_a_host_are_reported_at_once() -> None:
     view = replace(
         on(
             draining=True,
@@ -149,7 +149,7 @@ def test_all_that_excludes_a_host_is_told_at_once() -> None:
     assert found == [kind for kind in Kind if kind not in others]
 
 
-def test_a_missing_start_slot_alone_may_free_up() -> None:
+def test_a_host_without_a_start_slot_still_has_room() -> None:
     assert has_room(replace(VIEW, starting=2), WANTED, 5.0)
 
 
@@ -159,13 +159,13 @@ def test_packed_fills_the_fullest_and_spread_the_emptiest() -> None:
     assert rank(views, strategy=Strategy.SPREAD) == ["0", "3", "5", "8"]
 
 
-def test_what_did_not_answer_comes_last() -> None:
+def test_hosts_in_doubt_come_last() -> None:
     full = on(reserved=Resources(8, 0))
     views = [replace(full, agent="a", in_doubt=True), replace(VIEW, agent="b")]
     assert rank(views) == ["b", "a"]
 
 
-def test_what_is_in_flight_counts_as_full() -> None:
+def test_starts_in_flight_count_as_used() -> None:
     views = [replace(VIEW, agent="a"), replace(VIEW, agent="b", held=Resources(1, 1))]
     assert rank(views) == ["b", "a"]
 
@@ -179,6 +179,6 @@ def test_latency_decides_between_equals_and_chance_after_it() -> None:
     assert firsts == {"a", "b", "c"}
 
 
-def test_less_than_a_millisecond_is_no_distance() -> None:
+def test_latencies_are_compared_in_whole_milliseconds() -> None:
     views = [replace(VIEW, agent="a", latency_ms=0.9), replace(VIEW, agent="b", latency_ms=1.2)]
     assert {rank(views, seed=seed)[0] for seed in range(50)} == {"a", "b"}

@@ -82,7 +82,7 @@ _JSON = st.recursive(
 
 
 @given(_JSON)
-def test_json_that_is_fine_is_read_as_python_does(value: object) -> None:
+def test_valid_json_is_read_as_python_does(value: object) -> None:
     assert read_json(json.dumps(value).encode()) == value
 
 
@@ -105,7 +105,7 @@ def _count(value: object) -> int:
 
 @given(_JSON | st.text('[{,:"\\\\]'), st.booleans())
 def test_values_are_counted_before_they_are_decoded(value: object, ascii_only: bool) -> None:
-    """An empty list counts as if it had an item; whatever strings hold counts for nothing."""
+    """An empty list counts as if it had an item; contents of strings do not count."""
     text = json.dumps(value, ensure_ascii=ascii_only).encode()
     least = _count(value)
     assert least <= count_values(text) <= 2 * least
@@ -113,7 +113,7 @@ def test_values_are_counted_before_they_are_decoded(value: object, ascii_only: b
 
 @pytest.mark.parametrize("text", [b"[1,", b'{"":1,', b"[[],", b'["",', b'[{"a":', b"[", b":"])
 def test_too_many_values_are_refused_before_anything_is_decoded(text: bytes) -> None:
-    """So what is no JSON at all is refused for their number."""
+    """So invalid JSON, too, is refused for their number."""
     with pytest.raises(ValueError, match="holds more than 10000 values"):
         read_json(text * 10_000)
 
@@ -169,7 +169,7 @@ def test_a_start_rate_empties_and_refills() -> None:
     assert [rate.take("a", "eu", 99.0) for _ in range(4)] == [None, None, None, 1]
 
 
-def test_a_start_that_does_not_count_is_given_back() -> None:
+def test_give_back_undoes_a_take() -> None:
     rate = StartRate(rate=1, burst=1)
     assert rate.take("a", "eu", now=0.0) is None
     rate.give_back("a", "eu")
@@ -207,7 +207,7 @@ def test_a_token_is_found_and_compared() -> None:
 
 
 @given(st.integers(0, 200), st.characters(codec="ascii"))
-def test_a_changed_token_is_no_token(index: int, character: str) -> None:
+def test_a_changed_token_is_invalid(index: int, character: str) -> None:
     text = tokens.mint().text
     index %= len(text)
     changed = text[:index] + character + text[index + 1 :]
@@ -266,7 +266,7 @@ def test_repositories(address: str, repository: str, local: str | None) -> None:
     assert local_repository(Registry("r", address, ("hub",)), repository) == local
 
 
-def test_our_names_mirror_the_contract() -> None:
+def test_names_match_the_contract() -> None:
     def names(numbers: list[str], prefix: str) -> set[str]:
         return {name.removeprefix(prefix) for name in numbers} - {"UNSPECIFIED"}
 

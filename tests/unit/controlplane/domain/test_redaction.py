@@ -1,4 +1,4 @@
-"""What is cut out of the log of the tokens that are minted, and of what others answer."""
+"""Redaction of minted tokens in the log, and of secrets in others' answers."""
 
 import logging
 
@@ -14,7 +14,7 @@ ID, SECRET = TOKEN.text.split("_")[1:]
 
 
 def logged(message: str, *args: object, error: BaseException | None = None) -> str:
-    """What is written of a foreign logger's record."""
+    """Return the log line of a foreign logger's record."""
     record = logging.LogRecord("x", 20, __file__, 1, message, args, None)
     if error is not None:
         record.exc_info = (type(error), error, error.__traceback__)
@@ -35,7 +35,7 @@ def logged(message: str, *args: object, error: BaseException | None = None) -> s
     ],
     ids=["plain", "quoted", "query", "twice", "upper", "escaped", "mistyped", "cut off"],
 )
-def test_the_secret_of_a_token_goes_and_its_id_stays(text: str) -> None:
+def test_the_secret_of_a_token_is_redacted_and_its_id_kept(text: str) -> None:
     for found in (redact(text), logged("%s", text), logged(text)):
         assert SECRET[:20] not in found.lower()
         assert ID in found.lower()
@@ -52,7 +52,7 @@ def test_the_secret_of_a_token_goes_and_its_id_stays(text: str) -> None:
         pytest.param(f"ty_{ID}", id="id"),
     ],
 )
-def test_nothing_else_goes(text: str) -> None:
+def test_other_text_is_not_redacted(text: str) -> None:
     assert redact(text) == text
 
 
@@ -81,5 +81,5 @@ def test_a_traceback_is_redacted() -> None:
         ("", "x", "x"),
     ],
 )
-def test_a_secret_is_cut_out_however_it_is_quoted(secret: str, text: str, told: str) -> None:
+def test_a_secret_is_redacted_however_it_is_quoted(secret: str, text: str, told: str) -> None:
     assert cut_out(secret, text) == told

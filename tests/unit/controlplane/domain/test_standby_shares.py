@@ -30,7 +30,7 @@ IMAGE = "r/g@sha256:1"
 
 
 @given(SIZES, HOSTS, STRATEGIES)
-def test_a_pool_is_as_large_as_its_size_and_its_room_allow(
+def test_shares_add_up_to_the_size_or_to_the_room(
     size: int, hosts: list[PoolHost], strategy: Strategy
 ) -> None:
     shares = share(size, hosts, strategy)
@@ -41,7 +41,7 @@ def test_a_pool_is_as_large_as_its_size_and_its_room_allow(
 
 
 @given(SIZES, HOSTS, STRATEGIES)
-def test_nothing_changes_without_a_reason(
+def test_shares_do_not_change_without_a_reason(
     size: int, hosts: list[PoolHost], strategy: Strategy
 ) -> None:
     shares = share(size, hosts, strategy)
@@ -55,7 +55,7 @@ def test_nothing_changes_without_a_reason(
 
 
 @given(SIZES, HOSTS, STRATEGIES)
-def test_a_smaller_pool_gives_up_first_what_is_not_there(
+def test_a_smaller_pool_first_drops_standbys_that_do_not_exist(
     size: int, hosts: list[PoolHost], strategy: Strategy
 ) -> None:
     shares = share(size, hosts, strategy)
@@ -64,14 +64,14 @@ def test_a_smaller_pool_gives_up_first_what_is_not_there(
         assert all(shares.get(agent, 0) >= count for agent, count in there.items())
 
 
-def test_packed_fills_the_first_host_and_spread_levels() -> None:
+def test_packed_fills_the_first_host_and_spread_balances() -> None:
     first, second = PoolHost("b", 0, 0, 3, rank=(0.1,)), PoolHost("a", 0, 0, 5, rank=(0.2,))
     assert share(4, [second, first], Strategy.PACKED) == {"b": 3, "a": 1}
     assert share(4, [second, first], Strategy.SPREAD) == {"b": 2, "a": 2}
     assert share(5, [second, replace(first, held=3)], Strategy.SPREAD) == {"b": 3, "a": 2}
 
 
-def test_what_a_host_lastingly_cannot_make_goes_where_there_is_room() -> None:
+def test_a_lasting_shortage_of_a_host_moves_to_others() -> None:
     full, other = PoolHost("full", 4, 1, 0), PoolHost("other", 0, 0, 2)
     assert share(4, [full, other], Strategy.PACKED) == {"full": 4}
     short = replace(full, is_short=True)
@@ -112,13 +112,13 @@ HOST = HostReport(
         (replace(HOST, images=frozenset()), 0),
     ],
 )
-def test_room_is_counted_as_placement_does(host: HostReport, room: int) -> None:
+def test_room_agrees_with_placement(host: HostReport, room: int) -> None:
     view = HostView("h", host, silent_seconds=0.0)
     assert room_for(view, EACH, 5.0) == room
     assert room_for(replace(view, silent_seconds=6.0), EACH, 5.0) == 0
 
 
-def test_what_is_held_already_is_no_room() -> None:
+def test_held_resources_reduce_the_room() -> None:
     view = HostView("h", HOST, silent_seconds=0.0, held=Resources(4 * 10**9), in_flight=45)
     assert room_for(view, EACH, 5.0) == 5
     assert room_for(view, Wanted(IMAGE, Resources(gpus=1), ()), 5.0) == 2

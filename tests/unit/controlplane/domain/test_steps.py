@@ -1,4 +1,4 @@
-"""The named steps: all of them are known, and no other can be broken."""
+"""Failpoints: all of them are listed, and no other can be set."""
 
 import re
 from pathlib import Path

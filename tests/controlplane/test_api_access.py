@@ -71,11 +71,11 @@ async def test_unknown_paths_and_methods_come_before_tokens(system: System) -> N
     assert set(answer.headers["Allow"].split(",")) == {"GET", "POST"}
 
 
-async def test_an_operator_token_is_no_account(system: System) -> None:
+async def test_operator_token_cannot_call_as_an_account(system: System) -> None:
     assert_error(await system.call("GET", "/session", token=system.operator_token), 403)
 
 
-async def test_files_are_for_the_owner_only(system: System) -> None:
+async def test_only_the_owner_can_read_files(system: System) -> None:
     state = system.folder / "state"
     assert state.stat().st_mode & 0o777 == 0o700
     files = {path.name: path.stat().st_mode & 0o777 for path in state.iterdir()}

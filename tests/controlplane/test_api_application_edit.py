@@ -1,4 +1,4 @@
-"""PUT /application/{name}: what changes, what is refused, and what goes on."""
+"""PUT /application/{name}: changes, refusals, and what stays."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ class Places(System):
 
     @property
     def mirror(self) -> str:
-        """Another name of the loopback: no two registries may claim one address."""
+        """Another address of the loopback: no two registries may claim one address."""
         return self.registry.address.replace("127.0.0.1", "localhost")
 
     @property
@@ -68,7 +68,7 @@ async def _make(system: Places, tag: str = "v1") -> str:
     return image
 
 
-async def test_every_field_can_change_and_what_is_absent_stays(system: Places) -> None:
+async def test_every_field_can_change_and_absent_ones_stay(system: Places) -> None:
     await system.make_application(tag=None)
     shown: dict[str, Any] = dict(APPLICATION)
     changes: dict[str, Any] = {
@@ -118,7 +118,7 @@ async def test_a_bad_edit_is_refused_and_changes_nothing(system: Places) -> None
         assert await system.application() == APPLICATION
 
 
-async def test_what_is_unknown_is_404_and_changes_nothing(system: Places) -> None:
+async def test_unknown_names_are_404_and_change_nothing(system: Places) -> None:
     await system.make_application(tag=None)
     for field, value, kind in (
         ("registry", "no", "registry"),
@@ -152,7 +152,7 @@ async def test_a_repository_is_read_in_its_registry(system: Places) -> None:
         assert (await system.application())["repository"] == repository
 
 
-async def test_edits_at_once_add_up(system: Places) -> None:
+async def test_concurrent_edits_add_up(system: Places) -> None:
     await system.make_application(tag=None)
     edits: list[dict[str, Any]] = [
         {"tagKeep": 9},
@@ -200,7 +200,7 @@ async def test_running_sessions_keep_what_they_started_with(system: Places) -> N
     assert (await system.call("DELETE", "/session/old")).status == 204
 
 
-async def test_tags_follow_to_other_regions_and_node_pools(system: Places) -> None:
+async def test_tags_are_pulled_in_new_regions_and_node_pools(system: Places) -> None:
     image = await _make(system)
     here, there, big = system.agents
     assert (there.pulled, big.pulled) == ([], [])
@@ -232,7 +232,7 @@ async def test_tags_keep_their_images_when_the_repository_changes(system: Places
     assert images == {"before": old, "still": old, "after": new}
 
 
-async def test_a_host_gives_up_a_pull_that_nobody_wants_any_more(system: Places) -> None:
+async def test_an_unneeded_pull_is_cancelled(system: Places) -> None:
     image = await _make(system)
     there = system.agents[1]
     refused = asyncio.Event()

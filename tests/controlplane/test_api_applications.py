@@ -57,7 +57,7 @@ async def test_a_tag_is_pulled_by_digest_on_every_host(system: System) -> None:
     assert image.startswith(f"{system.registry.address}/studio/game@sha256:")
 
 
-async def test_the_newest_tag_that_is_there_runs(system: System) -> None:
+async def test_the_newest_pulled_tag_runs(system: System) -> None:
     old = await system.make_application()
     for agent in system.agents:
         agent.before_pull = refusing("REGISTRY_UNAVAILABLE")
@@ -85,7 +85,7 @@ async def test_a_host_that_joins_later_catches_up(system: System) -> None:
     assert late.pulled == [image]
 
 
-async def test_a_tag_that_is_not_there_is_404(system: System) -> None:
+async def test_a_missing_tag_is_404(system: System) -> None:
     await system.make_application(tag=None)
     tags = "/application/game/tags"
     assert_error(await system.call("POST", tags, json={"tag": "v1"}), 404)
@@ -115,7 +115,7 @@ async def test_a_failing_registry_is_503(system: System, status: int) -> None:
     assert_error(await system.call("POST", tags, json={"tag": "v1"}), 503)
 
 
-async def test_a_registry_that_is_gone_is_503(system: System) -> None:
+async def test_an_unreachable_registry_is_503(system: System) -> None:
     await system.make_application(tag=None)
     await system.registry.stop()
     answer = await system.call("POST", "/application/game/tags", json={"tag": "v1"})

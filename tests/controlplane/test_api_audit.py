@@ -1,4 +1,4 @@
-"""GET /operator/audit: every change is there, with who made it and from where."""
+"""GET /operator/audit: every change, with its token and address."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -79,7 +79,7 @@ async def test_every_change_of_a_caller_names_token_and_address(system: System) 
     assert made.json["token"] not in str(await audit(system))
 
 
-async def test_joins_and_leaves_write_no_line(system: System) -> None:
+async def test_joins_and_leaves_are_not_audited(system: System) -> None:
     await system.make_application()
     await system.start(id="s")
     before = await audit(system)
@@ -111,7 +111,7 @@ async def test_every_change_of_an_operator_names_token_and_address(system: Syste
     assert removed["data"] == {"tokens": 1}  # the other was revoked before
 
 
-async def test_what_the_product_does_itself_comes_from_nowhere(system: System) -> None:
+async def test_changes_by_the_product_have_no_address(system: System) -> None:
     await system.make_application()
     await system.start(id="s")
     internal_id = system.agent.live[0].internal_id
@@ -127,7 +127,7 @@ async def test_what_the_product_does_itself_comes_from_nowhere(system: System) -
     assert operators["object"] == id_of(system.operator_token)
 
 
-async def test_a_stop_during_a_start_names_who_stopped_it(system: System) -> None:
+async def test_a_stop_during_a_start_names_its_caller(system: System) -> None:
     await system.make_application()
     gate, asked = asyncio.Event(), asyncio.Event()
 
@@ -220,7 +220,7 @@ async def test_filters_and_pages(system: System) -> None:
     }
 
 
-async def test_a_page_has_100_lines_unless_more_are_asked_for(system: System) -> None:
+async def test_a_page_has_100_events_unless_more_are_requested(system: System) -> None:
     await write(system, *((n / 1000, "p.q", "", Actor("x"), "o") for n in range(1100)))
     assert len(await audit(system)) == 100
     assert len(await audit(system, "limit=1000")) == 1000
@@ -252,7 +252,7 @@ async def test_a_page_is_read_from_its_index_and_not_sorted(
         assert plan == [f"SEARCH event USING INDEX {index}{bound}"]
 
 
-async def test_what_is_old_is_forgotten_and_nothing_else(
+async def test_only_old_events_are_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with System(tmp_path, audit_retention_days=2) as system:
@@ -282,7 +282,7 @@ async def test_what_is_old_is_forgotten_and_nothing_else(
         assert [event["kind"] for event in await audit(system)] == ["young.x"] * 3
 
 
-async def test_lines_dated_ahead_do_not_end_the_forgetting(system: System) -> None:
+async def test_events_dated_ahead_do_not_stop_retention(system: System) -> None:
     await system.rows("DELETE FROM event")
     ahead = [(1e10, "ahead.x", "", Actor("x"), "o")] * PORTION
     old = [(0.001, "old.x", "", Actor("x"), "o")] * (PORTION + 3)
@@ -292,7 +292,7 @@ async def test_lines_dated_ahead_do_not_end_the_forgetting(system: System) -> No
     assert await system.rows(kinds) == [("ahead.x", PORTION + 1)]
 
 
-async def test_tokens_that_ended_a_week_ago_are_forgotten_with_their_children(
+async def test_tokens_that_ended_a_week_ago_are_deleted_with_their_children(
     system: System,
 ) -> None:
     scopes = ["token:write"]
@@ -319,7 +319,7 @@ async def test_tokens_that_ended_a_week_ago_are_forgotten_with_their_children(
     assert_error(await system.call("GET", "/session", token=made["revoked"]), 401)
 
 
-async def test_upkeep_goes_on_past_what_fails(
+async def test_upkeep_continues_after_a_failure(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with System(tmp_path) as system:

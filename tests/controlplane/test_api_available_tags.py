@@ -1,4 +1,4 @@
-"""GET …/tags/available: what the registry has, in pages, newest version first."""
+"""GET …/tags/available: the registry's tags in pages, newest version first."""
 
 import json
 from collections.abc import AsyncIterator
@@ -50,7 +50,7 @@ async def test_pages_go_through_all_tags_newest_first(system: System) -> None:
     assert system.registry.asked == ["/v2/studio/game/tags/list"] * 7
 
 
-async def test_a_repository_that_is_not_there_has_no_tags(system: System) -> None:
+async def test_a_missing_repository_has_no_tags(system: System) -> None:
     assert await _versions(system) == []
 
 
@@ -70,7 +70,7 @@ async def test_a_repository_that_the_registry_hides_has_no_tags(system: System) 
     assert_error(await system.call("GET", PATH), 503)
 
 
-async def test_a_failure_is_not_kept(system: System) -> None:
+async def test_a_failure_is_not_cached(system: System) -> None:
     system.registry.push("studio/game", "v1")
     system.registry.status = 500
     assert_error(await system.call("GET", PATH), 503)
@@ -78,7 +78,7 @@ async def test_a_failure_is_not_kept(system: System) -> None:
     assert await _versions(system) == ["v1"]
 
 
-async def test_an_application_that_gets_another_registry_meanwhile_is_looked_up_there(
+async def test_a_registry_changed_during_the_lookup_is_used(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operator, old = system.operator_token, "/operator/registry/old"
@@ -102,7 +102,7 @@ async def test_an_application_that_gets_another_registry_meanwhile_is_looked_up_
     assert answer.json == {"tags": [{"version": "v1"}]}
 
 
-async def test_a_registry_that_is_gone_whenever_it_is_looked_for_is_503(
+async def test_a_registry_removed_during_each_lookup_is_503(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def gone(_: Go) -> None:
@@ -115,7 +115,7 @@ async def test_a_registry_that_is_gone_whenever_it_is_looked_for_is_503(
 
 
 @pytest.mark.usefixtures("nothing_is_kept")
-async def test_what_cannot_be_a_tag_is_left_out(system: System) -> None:
+async def test_invalid_tags_are_omitted(system: System) -> None:
     system.registry.list_body = json.dumps({"tags": ["v1", "../x", "", "a" * 129, "v1"]})
     assert await _versions(system) == ["v1"]
     system.registry.list_body = json.dumps({"name": "studio/game", "tags": None})
@@ -138,9 +138,7 @@ async def test_pages_out_of_bounds_are_refused(system: System, query: str, field
 @pytest.mark.parametrize(
     "body", ["", "[]", "{", "null", '{"tags": 1}', '{"tags": [1]}', '{"tags": {}}', "[" * 9999]
 )
-async def test_an_answer_that_is_no_list_is_a_failure_of_the_registry(
-    system: System, body: str
-) -> None:
+async def test_an_invalid_list_is_a_failure_of_the_registry(system: System, body: str) -> None:
     system.registry.list_body = body
     assert_error(await system.call("GET", PATH), 503)
 
@@ -158,7 +156,7 @@ async def test_a_registry_that_fails_is_named_in_the_answer(
     assert text in answer.json["details"]
 
 
-async def test_the_address_of_a_registry_is_in_the_log_alone(
+async def test_the_address_of_a_registry_is_only_in_the_log(
     system: System, caplog: pytest.LogCaptureFixture
 ) -> None:
     await system.registry.stop()
@@ -203,7 +201,7 @@ async def test_a_list_is_bounded(system: System, monkeypatch: pytest.MonkeyPatch
     assert_error(await system.call("GET", PATH), 503)
 
 
-async def test_a_list_with_many_parts_is_not_read(system: System) -> None:
+async def test_a_list_with_too_many_values_is_rejected(system: System) -> None:
     for part in ("[]", "{}", "1", '""'):
         parts = ",".join([part] * 200_002)
         system.registry.list_body = f'{{"tags": [], "manifests": [{parts}]}}'
@@ -224,12 +222,12 @@ async def test_all_pages_together_are_bounded(
     assert_error(await system.call("GET", PATH), 503)
 
 
-async def test_a_registry_that_always_has_a_next_page_is_left(system: System) -> None:
+async def test_endless_pages_of_a_registry_are_not_followed(system: System) -> None:
     system.registry.list_body = json.dumps({"tags": ["v1"]})
     assert await _versions(system) == ["v1"]
 
 
-async def test_an_unresponsive_registry_is_left_in_time(
+async def test_an_unresponsive_registry_times_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("controlplane.registries.http.TIMEOUT", ClientTimeout(total=None))

@@ -1,4 +1,4 @@
-"""What callers see, and what is left, while agents, callers and the control plane fail."""
+"""Responses and leftovers while agents, callers and the control plane fail."""
 
 import asyncio
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.support.hold import Hold
 from tiltyard.agent.v1 import agent_pb2
 
 
-async def test_a_hanging_agent_is_420_in_time_and_what_comes_late_is_stopped(
+async def test_a_hanging_agent_is_420_in_time_and_its_late_session_is_stopped(
     tmp_path: Path,
 ) -> None:
     async with System(tmp_path, start_timeout=4.0) as system:
@@ -59,7 +59,7 @@ async def test_a_refused_start_goes_to_the_next_host(tmp_path: Path) -> None:
 async def test_at_most_three_hosts_that_do_not_answer_are_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: bool
 ) -> None:
-    # So short that the time for a start is not what ends it.
+    # Short, so that the start does not time out first.
     monkeypatch.setattr("controlplane.sessions.start.CALL_SHARE", 0.2 / 30)
     async with System(tmp_path, agents=5, start_timeout=30.0) as system:
         await system.make_application()
@@ -88,7 +88,7 @@ async def test_an_unreachable_agent_is_passed_over(tmp_path: Path) -> None:
         assert tried == [(system.agents[0].name,)]
 
 
-async def test_delete_during_a_start_stops_what_comes_of_it(tmp_path: Path) -> None:
+async def test_delete_during_a_start_stops_its_session(tmp_path: Path) -> None:
     async with System(tmp_path) as system:
         await system.make_application()
         gate = Hold()
@@ -144,7 +144,7 @@ async def test_a_restarted_control_plane_finds_everything_again(tmp_path: Path) 
         assert third in system.agent.sessions
 
 
-async def test_a_start_that_the_control_plane_did_not_survive_is_kept(tmp_path: Path) -> None:
+async def test_a_start_interrupted_by_a_crash_is_kept(tmp_path: Path) -> None:
     async with System(tmp_path) as system:
         await system.make_application()
         await system.start(id="s")
@@ -155,7 +155,7 @@ async def test_a_start_that_the_control_plane_did_not_survive_is_kept(tmp_path: 
         await system.becomes("s", "running")
 
 
-async def test_a_start_that_came_to_nothing_frees_its_id(tmp_path: Path) -> None:
+async def test_a_failed_start_frees_its_id(tmp_path: Path) -> None:
     async with System(tmp_path) as system:
         await system.make_application()
         await system.start(id="s")
@@ -169,7 +169,7 @@ async def test_a_start_that_came_to_nothing_frees_its_id(tmp_path: Path) -> None
         assert (await system.start(id="s")).status == 201
 
 
-async def test_an_id_that_was_taken_and_never_tried_is_freed_by_a_restart(
+async def test_a_restart_frees_the_id_of_a_start_without_an_attempt(
     tmp_path: Path,
 ) -> None:
     async with System(tmp_path) as system:
@@ -187,7 +187,7 @@ async def test_an_id_that_was_taken_and_never_tried_is_freed_by_a_restart(
         assert (await system.start(id="s")).status == 201
 
 
-async def test_what_is_reported_of_a_start_under_way_is_left_to_it(tmp_path: Path) -> None:
+async def test_reports_do_not_change_a_start_in_progress(tmp_path: Path) -> None:
     async with System(tmp_path) as system:
         await system.make_application()
         gate, link = Hold(), system.control_plane.fleet.host("a0")
@@ -197,7 +197,7 @@ async def test_what_is_reported_of_a_start_under_way_is_left_to_it(tmp_path: Pat
         await eventually(lambda: bool(system.agent.live))
         system.agent.tell_snapshot()
         system.agent.change_host(free_sessions=7)
-        # Messages are taken in one after another: by now the session's was.
+        # Messages are processed in order: the session's was processed before.
         await eventually(lambda: link.report is not None and link.report.free_sessions == 6)
         assert await system.rows("SELECT state, confirmed FROM session") == [("created", 0)]
         gate.set()
@@ -271,7 +271,7 @@ async def test_a_session_that_is_stored_as_ended_and_absent_returns_its_ports(
         assert (await system.start(ports=pins)).status == 201
 
 
-async def test_what_an_agent_was_ordered_to_discard_returns_its_ports(tmp_path: Path) -> None:
+async def test_a_discarded_session_returns_its_ports(tmp_path: Path) -> None:
     async with System(tmp_path, start_timeout=1.6) as system:
         await system.make_application()
         system.agent.after_start = system.agent.hang
@@ -299,7 +299,7 @@ async def test_an_unresponsive_host_is_unreachable_and_its_stop_remembered(tmp_p
         assert len(system.agent.stopped) == 1
 
 
-async def test_a_session_answered_twice_ends_once(tmp_path: Path) -> None:
+async def test_a_session_reported_again_after_its_end_stays_ended(tmp_path: Path) -> None:
     async with System(tmp_path) as system:
         await system.make_application()
         await system.start(id="s")
@@ -311,7 +311,7 @@ async def test_a_session_answered_twice_ends_once(tmp_path: Path) -> None:
         assert await system.status_of("s") == "exited"
 
 
-async def test_a_draining_host_is_no_room_and_no_missing_tag(tmp_path: Path) -> None:
+async def test_a_draining_host_is_lack_of_capacity_and_no_missing_tag(tmp_path: Path) -> None:
     async with System(tmp_path) as system:
         await system.make_application()
         system.agent.change_host(draining=True)
@@ -339,7 +339,7 @@ async def test_readiness_waits_for_a_reconciled_snapshot(tmp_path: Path) -> None
 
 
 async def _edit(system: System, sql: str) -> None:
-    """Change the database of a control plane that does not run."""
+    """Change the database of a stopped control plane."""
     store = Store(system.config.database)
     await store.open()
     await store.run(lambda db: db.execute(sql))

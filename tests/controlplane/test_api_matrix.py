@@ -1,4 +1,4 @@
-"""Who may do what to what: every route, each scope alone, whose object, both accounts.
+"""Access matrix: every route with each scope, own and foreign objects, both accounts.
 
 Generated from the route table. A route without a case here fails `test_every_route_has_a_case`.
 """
@@ -24,9 +24,9 @@ _numbers = itertools.count()
 
 
 class World(System):
-    """Each account has a game of its own name, pulled, and a warm pool and a session of it.
+    """Each account has an application with a pulled tag, a warm pool and a session.
 
-    Operators' tokens belong to no account, and reach what every account has.
+    Operators' tokens belong to no account and may access every account's objects.
     """
 
     async def fill(self) -> None:
@@ -36,9 +36,9 @@ class World(System):
             await self.session(account)
 
     async def token(self, account: str, scope: Scope, **changes: int) -> str:
-        """Make a token with one scope and nothing else, past any rule of delegation.
+        """Create a token with one scope, bypassing delegation.
 
-        It is the account's, or an operator's where the scope is one of theirs.
+        It is the account's, or an operator's if the scope is one of theirs.
         """
         token, owner = tokens.mint(), None if scope in OPERATOR_SCOPES else account
         await self.control_plane.store.run(lambda db: insert_token(db, owner, token, {scope}, 0))
@@ -77,7 +77,7 @@ class World(System):
         return f"{account}/{await self.session(account)}"
 
     async def account(self, account: str) -> str:
-        """Make an account that nothing keeps from being removed."""
+        """Make an account that can be removed."""
         body = {"name": f"{account}s-account-{next(_numbers)}"}
         made = await self.call("POST", "/operator/account", json=body)
         assert made.status == 201, made.text
@@ -107,7 +107,7 @@ class World(System):
         return name
 
     async def put(self, kind: str, account: str, body: dict[str, Any] | None = None) -> str:
-        """Make something that nothing keeps from being removed."""
+        """Make an object that can be removed."""
         name = f"{account}s-{kind}-{next(_numbers)}"
         path = f"/operator/{kind}/{name}"
         made = await self.call("PUT", path, json=body)
@@ -115,7 +115,7 @@ class World(System):
         return name
 
     async def written(self) -> list[list[tuple[Any, ...]]]:
-        """Read everything that callers can change; the last use of a token is not of it."""
+        """Read everything that callers can change, except the last use of tokens."""
         tables = (
             *("account", "session", "player", "application", "tag", "warm_pool", "event"),
             *("region", "node_pool", "registry", "agent", "enrolment_token"),
@@ -126,10 +126,10 @@ class World(System):
 
 @dataclass(frozen=True)
 class Case:
-    """A route's request about an object; `make` gives one of an account, None when it has none.
+    """A route's request about an object; `make` creates one of an account.
 
-    A route without an object works on the caller's account; `shows` says what of the account a
-    list must hold, and of the other must not, unless the route is an operator's.
+    Without `make` the route works on the caller's account; `shows` is what a list must contain of
+    the account and must not contain of the other, unless the route is an operator's.
     """
 
     status: int
@@ -300,7 +300,7 @@ async def _ask(world: World, route: Route, object_name: str, token: str) -> Answ
 
 
 async def _objects(world: World, route: Route, account: str) -> list[tuple[str, int]]:
-    """Give the objects to ask for, each with the status that a sufficient scope gets."""
+    """Return the objects to request, each with the status that a sufficient scope gets."""
     case = CASES[route.method, route.path]
     if case.make is None:
         return [("", case.status)]
@@ -318,7 +318,7 @@ def _other(account: str) -> str:
 
 
 def _callers(route: Route) -> tuple[str, ...]:
-    """The accounts that call a route; an operator's token belongs to none, so one is enough."""
+    """The accounts that call a route; one is enough for operators, who have no account."""
     return ACCOUNTS[:1] if _is_operators(route) else ACCOUNTS
 
 

@@ -1,4 +1,4 @@
-"""Accounts, as operators make, limit and remove them."""
+"""Accounts, as operators create, limit and remove them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -43,7 +43,7 @@ async def events(system: System, kind: str) -> list[tuple[Any, ...]]:
     return await system.rows(sql, kind)
 
 
-async def test_an_account_is_made_with_a_token_that_does_everything(system: System) -> None:
+async def test_an_account_is_created_with_a_token_of_all_scopes(system: System) -> None:
     before = to_ms(system.clock.time())
     answer = await ask(system, "POST", name="studio")
     assert answer.status == 201
@@ -66,7 +66,7 @@ async def test_an_account_is_made_with_a_token_that_does_everything(system: Syst
     assert (await events(system, "token.created"))[-1] == of_token
 
 
-async def test_one_of_many_at_once_makes_the_account(system: System) -> None:
+async def test_concurrent_requests_create_an_account_once(system: System) -> None:
     answers = await asyncio.gather(*(ask(system, "POST", name="one") for _ in range(50)))
     made = [answer for answer in answers if answer.status == 201]
     assert len(made) == 1
@@ -78,7 +78,7 @@ async def test_one_of_many_at_once_makes_the_account(system: System) -> None:
     assert (await system.call("GET", "/session", token=made[0].json["token"])).status == 200
 
 
-async def test_the_quota_counts_what_lives(system: System) -> None:
+async def test_the_quota_counts_live_sessions(system: System) -> None:
     await system.make_application(
         reservation={"cpu": 0.5, "ram": 100}, limits={"cpu": 1, "ram": 256}
     )
@@ -118,7 +118,7 @@ async def test_a_lower_quota_stops_nothing_and_refuses_the_next_start(
     assert await events(system, "account.changed") == [changed, changed]
 
 
-async def test_a_quota_can_be_given_at_once(system: System) -> None:
+async def test_an_account_can_be_created_with_a_quota(system: System) -> None:
     quota = {"sessions": 5, "cpu": 2.5, "ram": 1000.0}
     assert (await ask(system, "POST", name="studio", quota=quota)).status == 201
     assert (await listed(system, "studio"))["quota"] == quota
@@ -138,7 +138,7 @@ async def test_bad_changes(system: System) -> None:
     assert await events(system, "account.changed") == []
 
 
-async def test_an_account_goes_with_all_that_is_its_own(system: System) -> None:
+async def test_an_account_is_removed_with_its_objects(system: System) -> None:
     await system.make_application()
     await system.make_application(account="bob")
     await system.start(id="s")
@@ -168,7 +168,7 @@ async def test_an_account_goes_with_all_that_is_its_own(system: System) -> None:
     assert_error(await system.call("GET", "/session", token=child), 401)
 
 
-async def test_every_table_that_names_accounts_is_thought_of(system: System) -> None:
+async def test_removal_covers_every_table_that_names_accounts(system: System) -> None:
     names = await system.rows(
         "SELECT t.name FROM sqlite_master AS t, pragma_table_info(t.name) AS c"
         " WHERE t.type='table' AND c.name='account'"
@@ -177,7 +177,7 @@ async def test_every_table_that_names_accounts_is_thought_of(system: System) -> 
     assert {name for (name,) in names} == {*_OF_AN_ACCOUNT} | stays | goes_with_its_session
 
 
-async def test_an_account_with_a_start_under_way_stays(system: System) -> None:
+async def test_an_account_with_a_start_in_progress_stays(system: System) -> None:
     await system.make_application()
     gate = Hold()
     system.agent.before_start = gate

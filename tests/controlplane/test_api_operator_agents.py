@@ -169,7 +169,7 @@ async def test_an_agent_that_has_not_reconciled_is_connecting(system: Operated) 
     await system.reaches("a0", "ready")
 
 
-async def test_an_agent_of_the_settings_file_stays(system: Operated) -> None:
+async def test_a_declared_agent_cannot_be_removed(system: Operated) -> None:
     refused = await system.ask("DELETE", "/a1")
     assert_error(refused, 409)
     assert "settings file" in refused.json["details"]
@@ -177,7 +177,7 @@ async def test_an_agent_of_the_settings_file_stays(system: Operated) -> None:
     assert set(await system.agents_by_name()) == {"a0", "a1"}
 
 
-async def test_a_removed_agent_gets_nothing_and_nobody_follows_it(system: Operated) -> None:
+async def test_a_removed_agent_is_neither_used_nor_watched(system: Operated) -> None:
     image = await system.make_application()
     gone = await system.undeclare()
     await eventually(lambda: system.has(gone.name, image))
@@ -234,7 +234,7 @@ async def test_readiness_waits_for_the_agents_of_the_start(system: Operated) -> 
     assert "watch new" in {task.get_name() for task in asyncio.all_tasks()}
 
 
-async def test_an_agent_with_a_live_session_stays(system: Operated) -> None:
+async def test_an_agent_with_a_live_session_cannot_be_removed(system: Operated) -> None:
     await system.make_application()
     system.agent.change_host(draining=True)
     gone = await system.undeclare()
@@ -287,7 +287,9 @@ async def test_an_agent_stays_until_it_has_answered_the_stop_of_an_unknown_start
     assert_error(await system.ask("DELETE", "/a1"), 409)
 
 
-async def test_an_agent_with_a_start_of_unknown_end_stays(system: Operated) -> None:
+async def test_an_agent_with_a_start_of_unknown_outcome_cannot_be_removed(
+    system: Operated,
+) -> None:
     await system.make_application()
     gone = await system.undeclare()
     sql = "INSERT INTO unanswered(internal_id, agent, created_ms, stopped_ms) VALUES (?,'a1',0,?)"
@@ -333,8 +335,8 @@ async def test_a_start_that_had_chosen_the_agent_takes_another(
     assert not gone.started
 
 
-async def test_what_an_agent_said_last_makes_no_session(system: Operated) -> None:
-    """A report that was under way when the agent was removed is not adopted."""
+async def test_a_late_report_of_a_removed_agent_creates_no_session(system: Operated) -> None:
+    """A report sent when the agent was removed is not adopted."""
     await system.make_application()
     assert (await system.start(id="s")).status == 201
     owner = next(agent for agent in system.agents if agent.live)
@@ -380,7 +382,7 @@ async def test_a_pull_of_a_removed_agent_ends(system: Operated) -> None:
     assert any(name.startswith("image") for name in tasks_about(system.agent))
 
 
-async def test_a_caller_that_hangs_up_leaves_nothing_half_done(system: Operated) -> None:
+async def test_a_disconnect_leaves_no_removal_half_done(system: Operated) -> None:
     gone = await system.undeclare()
     agents = system.control_plane.services.agents
     operator = Caller("", "someone", frozenset(Scope))
@@ -417,7 +419,7 @@ def _reserved(system: System, agent: str) -> int:
 
 
 def _beating_fast(system: Operated) -> Operated:
-    """Have the agents be heard much more often than the spans are long."""
+    """Make agents report much more often than the time limits."""
     for agent in system.agents:
         agent.beat = 0.05
     return system

@@ -1,4 +1,4 @@
-"""Regions, node pools and registries, as operators make, change and remove them."""
+"""Regions, node pools and registries, as operators create, change and remove them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ from tests.support.authority import AUTHORITY
 from tests.support.controlplane.system import APPLICATION, Answer, System, assert_error
 
 THINGS = {"region": "regions", "node-pool": "nodePools", "registry": "registries"}
-"""What is in the path, and the property of the list."""
+"""The path segment, and the property of the list."""
 BODIES: dict[str, Any] = {"registry": {"address": "registry.example"}}
 DECLARED = {"region": "local", "node-pool": "default", "registry": "local"}
 
@@ -40,7 +40,7 @@ class Operated(System):
         return {row["name"]: row for row in rows}
 
     async def kinds(self, name: str) -> list[str]:
-        """The audit's lines about a thing, each with the operator's token as its actor."""
+        """The audit events of an object, each with the operator's token as its actor."""
         actor = self.operator_token.split("_")[1]
         sql = "SELECT kind, actor FROM event WHERE object=? AND account='' ORDER BY sequence"
         rows = await self.rows(sql, name)
@@ -88,7 +88,7 @@ async def test_a_region_is_in_use_while_an_agent_is_there(system: Operated) -> N
     assert (await system.ask("DELETE", "region/elsewhere")).status == 204
 
 
-async def test_a_node_pool_changes_and_goes(system: Operated) -> None:
+async def test_a_node_pool_is_changed_and_removed(system: Operated) -> None:
     new = {"name": "big", "hostNetwork": False, "declared": False, "agents": 0, "applications": 0}
     for body, strategy in (
         ({"strategy": "spread"}, "spread"),
@@ -133,7 +133,7 @@ async def test_a_strategy_counts_from_the_next_start_on_and_after_a_restart(
         assert len(await where(system)) == 1
 
 
-async def test_a_registry_changes_and_goes(system: Operated) -> None:
+async def test_a_registry_is_changed_and_removed(system: Operated) -> None:
     hub = {"address": "registry-1.docker.io", "aliases": ["docker.io", "index.docker.io"]}
     assert (await system.put("registry", "hub", hub)).status == 204
     assert (await system.put("registry", "hub", hub)).status == 204
@@ -161,7 +161,7 @@ async def test_tags_are_enabled_at_the_address_that_a_registry_has_then(system: 
     address = system.registry.address
     assert (await system.put("registry", "own", {"address": "no.example"})).status == 204
     await system.make_application(tag=None, registry="own")
-    # Both names are the loopback's; the settings file claims one of them.
+    # Both addresses are the loopback's; the settings file claims one of them.
     other = f"localhost:{address.rpartition(':')[2]}"
     assert (await system.put("registry", "own", {"address": other})).status == 204
     digest = system.registry.push("studio/game", "v1")
@@ -173,7 +173,9 @@ async def test_tags_are_enabled_at_the_address_that_a_registry_has_then(system: 
 
 
 @pytest.mark.parametrize("thing", THINGS)
-async def test_what_the_file_declares_is_taken_away_there(system: Operated, thing: str) -> None:
+async def test_declared_objects_can_only_be_removed_in_the_file(
+    system: Operated, thing: str
+) -> None:
     name = DECLARED[thing]
     before = await system.listed(thing)
     refused = await system.ask("DELETE", f"{thing}/{name}")
@@ -189,7 +191,9 @@ async def test_what_the_file_declares_is_taken_away_there(system: Operated, thin
 
 
 @pytest.mark.parametrize("thing", THINGS)
-async def test_what_was_declared_once_can_be_removed(system: Operated, thing: str) -> None:
+async def test_objects_that_are_no_longer_declared_can_be_removed(
+    system: Operated, thing: str
+) -> None:
     assert (await system.put(thing, "made")).status == 204
     await system.restart()
     assert "made" in await system.listed(thing)
@@ -199,7 +203,7 @@ async def test_what_was_declared_once_can_be_removed(system: Operated, thing: st
     assert_error(await system.ask("DELETE", f"{thing}/made"), 404)
 
 
-async def test_a_name_must_fit(system: Operated) -> None:
+async def test_invalid_names_are_refused(system: Operated) -> None:
     for thing in THINGS:
         field = {"node-pool": "nodePool"}.get(thing, thing)
         for name in ("a%2Fb", "%20", "x" * 129, "caf%C3%A9", "a%00b"):
@@ -207,8 +211,8 @@ async def test_a_name_must_fit(system: Operated) -> None:
             assert_error(await system.ask("DELETE", f"{thing}/{name}"), 404)
 
 
-async def test_a_registry_must_fit(system: Operated) -> None:
-    """What its model says is tested with the others: tests/controlplane/test_body_properties."""
+async def test_invalid_registries_are_refused(system: Operated) -> None:
+    """The model's rules are tested in tests/controlplane/test_body_properties."""
     cases: list[tuple[dict[str, Any], tuple[str, ...]]] = [
         ({"aliases": ["ok.example", "b/c", "d e"]}, ("aliases[1]", "aliases[2]")),
         ({"password": "x"}, ("password",)),
@@ -254,7 +258,7 @@ async def test_a_region_is_never_removed_under_a_new_application(system: Operate
         await system.rows("DELETE FROM application")
 
 
-async def test_a_file_that_claims_what_the_api_gave_away_is_refused(system: Operated) -> None:
+async def test_a_file_that_claims_an_address_set_by_the_api_is_refused(system: Operated) -> None:
     own = {"address": "own.example", "aliases": ["alias.example"]}
     assert (await system.put("registry", "own", own)).status == 204
     await system.stop_serving()
@@ -268,7 +272,7 @@ async def test_a_file_that_claims_what_the_api_gave_away_is_refused(system: Oper
             await ControlPlane(config).serve(asyncio.Event())
     await system.serve()
     assert "new" not in await system.listed("registry")
-    # What it declares itself it may change, also to what another of its own had.
+    # It may change its own declarations, even to an address of another of them.
     await system.stop_serving()
     store = Store(before.database)
     await store.open()

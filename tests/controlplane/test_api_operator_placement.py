@@ -64,7 +64,7 @@ async def test_the_host_of_rank_1_gets_the_next_session(system: Explained) -> No
             assert went_to <= first
 
 
-async def test_what_is_asked_for_and_what_each_host_has(system: Explained) -> None:
+async def test_the_request_and_each_hosts_figures_are_shown(system: Explained) -> None:
     link = system.control_plane.fleet.host("a0")
     assert link is not None
     link.latency.note("192.0.2.1", 1.26)
@@ -99,7 +99,7 @@ async def test_what_is_asked_for_and_what_each_host_has(system: Explained) -> No
     assert (second["agent"], second["rank"]) == ("a1", None)
 
 
-async def test_all_that_keeps_a_session_from_a_host_at_once(system: Explained) -> None:
+async def test_all_obstacles_of_a_host_are_shown(system: Explained) -> None:
     one, other = system.agents
     one.host.capacity.Clear()
     one.change_host(draining=True, engine_available=False, free_sessions=0, start_slots=0)
@@ -122,7 +122,7 @@ async def test_all_that_keeps_a_session_from_a_host_at_once(system: Explained) -
     assert_error(await system.start(ports=PINNED), 420)
 
 
-async def test_a_host_that_never_reported_and_one_that_stopped_reporting(tmp_path: Path) -> None:
+async def test_hosts_without_reports_are_shown_as_connecting_or_silent(tmp_path: Path) -> None:
     async with Explained(tmp_path, placement_silence=0.1) as system:
         await system.make_application()
         await system.add_agent("late")
@@ -133,7 +133,7 @@ async def test_a_host_that_never_reported_and_one_that_stopped_reporting(tmp_pat
         assert set(late.values()) == {None}
 
 
-async def test_what_a_start_under_way_holds(system: Explained) -> None:
+async def test_resources_held_by_a_start_in_progress_are_shown(system: Explained) -> None:
     one, other = system.agents
     other.change_host(draining=True)
     one.change_host(start_slots=1)
@@ -190,7 +190,7 @@ async def test_a_tls_port_is_placed_where_there_is_a_certificate(system: Explain
     assert (await system.start(image="web")).status == 201
 
 
-async def test_an_image_that_is_missing_and_what_became_of_its_pull(system: Explained) -> None:
+async def test_a_missing_image_is_shown_with_its_pull(system: Explained) -> None:
     for agent in system.agents:
         agent.before_pull = refusing("REGISTRY_UNAVAILABLE", "no such host")
     system.registry.push("studio/game", "v2")
@@ -208,7 +208,7 @@ async def test_an_image_that_is_missing_and_what_became_of_its_pull(system: Expl
     assert (answer["tag"], [host["rank"] for host in answer["hosts"]]) == ("v1", [1, 1])
 
 
-async def test_hosts_of_other_regions_and_node_pools_are_not_of_it(system: Explained) -> None:
+async def test_hosts_of_other_regions_and_node_pools_are_omitted(system: Explained) -> None:
     regions = ["local", "elsewhere"]
     changed = await system.call("PUT", "/application/game", json={"regions": regions})
     assert changed.status == 204
@@ -220,7 +220,7 @@ async def test_hosts_of_other_regions_and_node_pools_are_not_of_it(system: Expla
     assert (answer["nodePool"], answer["hosts"]) == ("big", [])
 
 
-async def test_what_is_not_there_is_404_as_for_a_start(system: Explained) -> None:
+async def test_unknown_names_are_404_as_for_a_start(system: Explained) -> None:
     for query, kind in (
         ({"account": "bob"}, "application"),
         ({"account": "nobody"}, "application"),
@@ -233,7 +233,7 @@ async def test_what_is_not_there_is_404_as_for_a_start(system: Explained) -> Non
         assert answer.json["message"] == f"{kind} not found"
 
 
-async def test_what_does_not_fit_is_422(system: Explained) -> None:
+async def test_invalid_queries_are_422(system: Explained) -> None:
     for field, value in (
         ("image", ""),
         ("ports[1/udp]", "25000"),
@@ -274,7 +274,7 @@ async def test_the_command_shows_the_hosts_and_why_not(system: Explained) -> Non
         assert (await system.run(*command, "--port", port)).exit_code == 2
 
 
-async def test_the_command_shows_what_became_of_a_pull(system: Explained) -> None:
+async def test_the_command_shows_the_state_of_a_pull(system: Explained) -> None:
     for agent in system.agents:
         agent.before_pull = refusing("REGISTRY_UNAVAILABLE", "no such host")
     system.registry.push("studio/game", "v2")

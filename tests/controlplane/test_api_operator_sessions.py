@@ -1,4 +1,4 @@
-"""Sessions of every account, as operators list and stop them."""
+"""Sessions of all accounts, as operators list and stop them."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -47,7 +47,7 @@ async def stop(system: System, account: str, name: str) -> Answer:
     return await system.call("DELETE", path)
 
 
-async def test_an_entry_is_that_of_the_accounts_own_list(system: System) -> None:
+async def test_an_entry_equals_that_of_the_accounts_list(system: System) -> None:
     await start(system, "bob", "b")
     own = (await system.call("GET", "/session", account="bob")).json["sessions"]
     (entry,) = (await page(system))["sessions"]
@@ -88,7 +88,7 @@ async def test_pages_hold_each_session_once(system: System) -> None:
     assert (await page(system, "limit=7"))["before"] is None
 
 
-async def test_a_stop_is_as_the_accounts_own_and_names_the_operator(system: System) -> None:
+async def test_a_stop_works_as_the_accounts_and_names_the_operator(system: System) -> None:
     name = "match/1 ü"
     await start(system, "alice", name)
     await start(system, "bob", name)

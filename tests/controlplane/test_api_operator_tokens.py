@@ -1,4 +1,4 @@
-"""Tokens as operators list, make and revoke them, and the streams that end with their token."""
+"""Tokens as operators list, create and revoke them, and the streams that end with them."""
 
 import asyncio
 import json
@@ -101,7 +101,7 @@ async def test_tokens_are_listed_with_everything_but_their_secret(system: System
         assert secret.lower() not in answer.text.lower()
 
 
-async def test_the_list_is_of_good_tokens_unless_all_are_asked_for(system: System) -> None:
+async def test_the_list_has_valid_tokens_unless_all_are_requested(system: System) -> None:
     await made(system, account="alice", name="good", scopes=[])
     gone = await made(system, account="alice", name="gone", scopes=[])
     old = await made(system, account="alice", name="old", scopes=[])
@@ -139,7 +139,7 @@ async def test_an_accounts_token_outlives_the_operators(system: System) -> None:
     assert_error(await make(system, {"name": "x", "scopes": []}, operator), 401)
 
 
-async def test_an_operators_token_has_no_more_than_its_maker(system: System) -> None:
+async def test_an_operators_token_is_limited_to_its_parent(system: System) -> None:
     writer = await made(system, name="writer", scopes=["operator:write"], expires_after="1h")
     end = await system.rows("SELECT expire_ms FROM token WHERE id=?", id_of(writer))
     refused = await make(system, {"name": "x", "scopes": ["operator:read"]}, writer)
@@ -206,7 +206,7 @@ async def test_revoking_ends_children_at_once_and_can_be_repeated(system: System
     }
 
 
-async def test_an_operators_token_revoked_during_a_call_makes_nothing(
+async def test_a_call_with_a_token_revoked_meanwhile_creates_nothing(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scopes = ["operator:read", "operator:write"]
@@ -245,7 +245,7 @@ async def following(system: System, token: str) -> AsyncIterator[asyncio.StreamR
 
 
 async def broken_off(reader: asyncio.StreamReader) -> None:
-    """Wait for the end, which is no end of a body in chunks: that has an empty one."""
+    """Wait for the connection to end without the last, empty chunk of a complete body."""
     with suppress(ConnectionResetError):
         assert await reader.read() == b""
 
@@ -308,7 +308,7 @@ async def test_a_stream_ends_when_its_token_expires(playing: System) -> None:
         assert len(_open(playing)) == 1
 
 
-async def test_a_stream_ends_even_when_the_operator_hung_up(playing: System) -> None:
+async def test_a_stream_ends_even_if_the_operator_disconnects(playing: System) -> None:
     token = await made(playing, account="alice", name="x", scopes=["logs:read"])
     services, store = playing.control_plane.services, playing.control_plane.store
     operator = await services.accounts.authenticate(playing.operator_token)
@@ -326,10 +326,10 @@ async def test_a_stream_ends_even_when_the_operator_hung_up(playing: System) -> 
         await broken_off(reader)
 
 
-async def test_a_token_that_ends_before_its_stream_is_known_gets_none(
+async def test_a_token_revoked_before_its_stream_is_registered_gets_none(
     playing: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the look at the token and the stream, a revocation finds nothing to break off."""
+    """A revocation between the check of the token and the stream's registration."""
     token = await made(playing, account="alice", name="x", scopes=["logs:read"])
     sessions = playing.control_plane.services.sessions
     logs: Callable[..., Awaitable[Any]] = sessions.logs

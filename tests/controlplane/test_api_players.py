@@ -56,7 +56,7 @@ async def test_players_leave_a_session(system: System) -> None:
     assert await _players(system) == {"joined": [], "joinedCount": 0}
 
 
-async def test_players_leave_wherever_they_are(system: System) -> None:
+async def test_players_leave_all_their_sessions(system: System) -> None:
     for session in ("n", "over", "other"):
         await system.start(id=session)
     for session in ("m", "n", "over"):
@@ -119,7 +119,7 @@ async def test_bounds_and_bodies(system: System) -> None:
     assert (await _leave(system, *odd)).json == {"count": 0, "players": odd}
 
 
-async def test_calls_at_once_add_up(system: System) -> None:
+async def test_concurrent_calls_add_up(system: System) -> None:
     names = [f"p{number}" for number in range(50)]
     both = await asyncio.gather(*(_join(system, name, "all") for name in names * 2))
     assert {answer.status for answer in both} == {200}
@@ -133,7 +133,7 @@ async def test_calls_at_once_add_up(system: System) -> None:
     assert await _players(system) == {"joined": ["all"], "joinedCount": 1}
 
 
-async def test_the_paths_of_players_take_no_session_away(system: System) -> None:
+async def test_paths_of_players_do_not_shadow_session_ids(system: System) -> None:
     for session in ("player/join", "player/leave", "player", "join"):
         assert (await system.start(id=session)).status == 201
     for path in ("player%2Fjoin", "player%2Fleave", "player", "join"):

@@ -1,4 +1,4 @@
-"""GET /session/{id}/report: how a session ended, whatever its host knows of it."""
+"""GET /session/{id}/report: how a session ended."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -38,7 +38,7 @@ def at(milliseconds: int) -> Timestamp:
     return time
 
 
-async def test_a_report_says_what_the_host_knows(system: System) -> None:
+async def test_a_report_has_the_hosts_data(system: System) -> None:
     internal_id = await end(system)
     system.agent.report = agent_pb2.GetReportResponse(
         report=agent_pb2.Report(
@@ -110,7 +110,7 @@ async def test_a_report_says_what_the_host_knows(system: System) -> None:
     }
 
 
-async def test_what_the_host_does_not_know_is_null(system: System) -> None:
+async def test_values_unknown_to_the_host_are_null(system: System) -> None:
     internal_id = await end(system)
     system.agent.report = agent_pb2.GetReportResponse(
         report=agent_pb2.Report(
@@ -150,7 +150,7 @@ async def test_a_refused_report_is_an_error(system: System, reason: str, status:
     assert_error(await system.call("GET", "/session/s/report"), status)
 
 
-async def test_a_host_that_is_gone_is_503_and_its_return_brings_the_report(
+async def test_an_unreachable_host_is_503_until_it_returns(
     system: System,
 ) -> None:
     await end(system)
@@ -164,7 +164,7 @@ async def _is_told(system: System) -> bool:
     return (await system.call("GET", "/session/s/report")).status == 200
 
 
-async def test_a_host_that_sends_what_nobody_knows_is_503(system: System) -> None:
+async def test_an_invalid_report_of_a_host_is_503(system: System) -> None:
     internal_id = await end(system)
     system.agent.report = agent_pb2.GetReportResponse(
         report=agent_pb2.Report(internal_id=internal_id, state=agent_pb2.STATE_EXITED)

@@ -145,7 +145,7 @@ async def test_a_body_has_limits(system: System) -> None:
     "fields",
     [{"location": "nowhere"}, {"location": "elsewhere"}, {"image": "none"}, {"version": "v9"}],
 )
-async def test_what_is_not_there_is_not_found(system: System, fields: dict[str, Any]) -> None:
+async def test_unknown_names_are_404(system: System, fields: dict[str, Any]) -> None:
     assert_error(await system.start(**fields), 404)
     await system.nothing_is_left()
 
@@ -170,7 +170,7 @@ async def test_a_burst_waits_for_start_slots(system: System) -> None:
     assert system.agent.most_starts_in_flight <= 8
 
 
-async def test_without_room_the_answer_is_420_with_retry_after(system: System) -> None:
+async def test_lack_of_capacity_is_420_with_retry_after(system: System) -> None:
     system.agent.change_host(free_sessions=0)
     link = system.control_plane.fleet.host("a0")
     assert link is not None

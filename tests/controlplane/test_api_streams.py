@@ -26,7 +26,7 @@ async def test_a_log_is_read_whole(system: System) -> None:
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
-async def test_a_follower_stays_until_the_end(system: System) -> None:
+async def test_a_followed_log_lasts_until_the_session_ends(system: System) -> None:
     url = system.control_plane.base_url + "/logs?id=s&follow=true"
     headers = {"Authorization": f"Bearer {system.tokens['alice']}"}
     async with system.http.get(url, headers=headers) as response:
@@ -36,7 +36,7 @@ async def test_a_follower_stays_until_the_end(system: System) -> None:
 
 
 @pytest.mark.parametrize("lines", [[], [b"line\n"]])
-async def test_a_follower_that_hangs_up_ends_the_stream(
+async def test_a_disconnect_of_the_follower_ends_the_stream(
     system: System, lines: list[bytes]
 ) -> None:
     system.agent.logs = lines
@@ -48,7 +48,7 @@ async def test_a_follower_that_hangs_up_ends_the_stream(
     await eventually(system.agent.log_cancelled.is_set)
 
 
-async def test_a_follower_does_not_hold_up_the_end_of_the_process(system: System) -> None:
+async def test_a_follower_does_not_delay_the_shutdown(system: System) -> None:
     url = system.control_plane.base_url + "/logs?id=s&follow=true"
     headers = {"Authorization": f"Bearer {system.tokens['alice']}"}
     async with system.http.get(url, headers=headers) as response:
@@ -76,7 +76,7 @@ async def test_a_refused_log_is_an_error(
     assert ("Retry-After" in answer.headers) == (reason == "NO_CAPACITY")
 
 
-async def test_a_failure_in_the_middle_breaks_the_connection_off(system: System) -> None:
+async def test_a_failure_in_the_middle_aborts_the_connection(system: System) -> None:
     fail, port = asyncio.Event(), int(system.control_plane.base_url.rpartition(":")[2])
 
     async def refuse_then(_: Any, context: Any) -> None:

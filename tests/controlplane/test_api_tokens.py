@@ -1,4 +1,4 @@
-"""POST /token, and what becomes of a token: its end, its children's, its last use."""
+"""POST /token, and the life of a token: expiry, children, last use."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ async def _ask(system: System, body: Any, token: str | None = None) -> Answer:
     return await system.call("POST", "/token", token=token, json=body)
 
 
-async def test_a_token_does_what_its_scopes_say_and_no_more(system: System) -> None:
+async def test_a_token_is_limited_to_its_scopes(system: System) -> None:
     scopes = ["session:read", "session:read", "regions:read"]
     token = await system.make_token(name="reader", scopes=scopes, expires_after=None)
     assert (await system.call("GET", "/session", token=token)).status == 200
@@ -102,7 +102,7 @@ async def test_scopes_that_are_not_held_are_403(system: System) -> None:
     assert (await system.call("GET", "/session", token=everything)).status == 200
 
 
-async def test_a_child_never_outlives_its_maker(system: System) -> None:
+async def test_a_child_never_outlives_its_parent(system: System) -> None:
     before = to_ms(system.clock.time())
     maker = await system.make_token(name="maker", scopes=["token:write"], expires_after="0m")
     end = await _expire_ms(system, maker)
@@ -133,13 +133,13 @@ async def test_a_name_is_free_again_once_its_token_has_ended(system: System) -> 
     await system.make_token(**wanted)
 
 
-async def test_one_of_many_at_once_gets_the_name(system: System) -> None:
+async def test_concurrent_requests_use_a_token_name_once(system: System) -> None:
     wanted = {"name": "ci", "scopes": []}
     answers = await asyncio.gather(*(_ask(system, wanted) for _ in range(50)))
     assert sorted(answer.status for answer in answers) == [201] + [409] * 49
 
 
-async def test_the_last_use_is_kept(system: System) -> None:
+async def test_the_last_use_is_stored(system: System) -> None:
     token = await system.make_token(name="x", scopes=["session:read"])
     sql = "SELECT last_used_ms FROM token WHERE id=?"
     assert await system.rows(sql, _id(token)) == [(None,)]

@@ -1,4 +1,4 @@
-"""PUT, GET and DELETE of warm pools: stored and validated; no tag is enabled to be kept ready."""
+"""PUT, GET and DELETE of warm pools, stored and validated, without enabled tags."""
 
 import json
 from collections.abc import AsyncIterator
@@ -49,7 +49,7 @@ async def pools(system: System, account: str = "alice") -> Any:
 
 
 async def events(system: System) -> list[tuple[Any, ...]]:
-    """Read what became of pools, by whom, and from where."""
+    """Read the audit events of pools."""
     sql = (
         "SELECT kind, account, actor, address, object, data FROM event"
         " WHERE kind LIKE 'warm_pool.%' ORDER BY sequence"
@@ -63,7 +63,7 @@ async def stored(system: System) -> dict[str, tuple[str, int]]:
     return {location: (pool_id, revision) for location, pool_id, revision in rows}
 
 
-async def test_a_pool_is_as_it_was_set_until_it_is_removed(system: System) -> None:
+async def test_a_pool_keeps_its_settings_until_it_is_removed(system: System) -> None:
     assert await pools(system) == []
     answer = await put(system, POOL)
     assert (answer.status, answer.body) == (204, b"")
@@ -106,7 +106,7 @@ async def test_a_pool_keeps_its_id_and_grows_its_revision_with_every_change(
     assert (await stored(system))["local"][0] != pool_id
 
 
-async def test_changes_are_in_the_audit_without_what_may_be_secret(system: System) -> None:
+async def test_changes_are_audited_without_possible_secrets(system: System) -> None:
     actor = system.tokens["alice"].split("_")[1]
     by = ("alice", actor, "127.0.0.1", "game/local")
     await put(system, POOL)
@@ -150,7 +150,7 @@ async def test_accounts_do_not_see_each_others_pools(system: System) -> None:
     assert (await pools(system), await pools(system, "bob")) == ([], theirs)
 
 
-async def test_a_region_that_is_taken_away_takes_its_pool_along(system: System) -> None:
+async def test_removing_a_region_from_an_application_removes_its_pool(system: System) -> None:
     await system.make_application(tag=None, name="other", regions=["local"])
     for place in ("game/local", "game/elsewhere", "other/local"):
         await put(system, {"size": 2}, place)

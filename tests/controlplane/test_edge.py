@@ -1,4 +1,4 @@
-"""Connections: their deadlines, their caps, TLS, proxies, and what aiohttp itself refuses."""
+"""Connections: deadlines, caps, TLS, proxies, and what aiohttp refuses."""
 
 import asyncio
 import ssl
@@ -55,7 +55,7 @@ class TlsSystem(System):
 
 @pytest.fixture
 def tls(tmp_path: Path) -> dict[str, str]:
-    """Make a certificate; the settings that name it."""
+    """Make a certificate; return the settings that name it."""
     names = {name: str(tmp_path / f"{name}.pem") for name in ("tls_certificate", "tls_key")}
     files = ["-out", names["tls_certificate"], "-keyout", names["tls_key"]]
     subprocess.run([*OPENSSL.split(), *files], check=True, capture_output=True)
@@ -97,7 +97,7 @@ async def test_headers_have_a_deadline(tmp_path: Path, limits: Any, sent: bytes)
         assert time.monotonic() - began > SHORT / 2
 
 
-async def test_dripping_does_not_prolong_it(tmp_path: Path, limits: Any) -> None:
+async def test_slow_headers_do_not_extend_the_deadline(tmp_path: Path, limits: Any) -> None:
     limits(header=SHORT)
     async with System(tmp_path) as system, Wire(port_of(system)) as wire:
         ending = asyncio.create_task(wire.ends())
@@ -152,7 +152,7 @@ async def test_a_bad_chunk_is_answered_at_once(tmp_path: Path, limits: Any, bad:
         assert await wire.ends() == b""
 
 
-async def test_long_answers_are_not_cut(tmp_path: Path, limits: Any) -> None:
+async def test_long_answers_have_no_deadline(tmp_path: Path, limits: Any) -> None:
     limits()
     async with System(tmp_path) as system:
         await system.make_application()
@@ -170,7 +170,7 @@ async def test_long_answers_are_not_cut(tmp_path: Path, limits: Any) -> None:
 
 
 class Flood:
-    """A log without end; counts the bytes that were asked for, until nobody asks."""
+    """An endless log; counts the bytes that were read until reading ends."""
 
     def __init__(self) -> None:
         self.given = 0
@@ -186,7 +186,7 @@ class Flood:
 
 
 async def stand_still(system: System, wire: Wire) -> None:
-    """Follow an endless log without reading it, until the server has had enough."""
+    """Follow an endless log without reading it, until the server disconnects."""
     await system.make_application()
     assert (await system.start(id="s")).status == 201
     system.agent.logs = flood = Flood()  # type: ignore[assignment]
@@ -197,7 +197,7 @@ async def stand_still(system: System, wire: Wire) -> None:
     assert flood.given < 2**26
 
 
-async def test_a_reader_that_stands_still_holds_little_and_is_let_go(
+async def test_a_stalled_reader_uses_little_memory_and_is_disconnected(
     tmp_path: Path, limits: Any
 ) -> None:
     limits(stall=2 * SHORT)
@@ -205,7 +205,7 @@ async def test_a_reader_that_stands_still_holds_little_and_is_let_go(
         await stand_still(system, wire)
 
 
-async def test_so_it_is_under_tls(
+async def test_a_stalled_tls_reader_uses_little_memory_and_is_disconnected(
     tmp_path: Path, limits: Any, tls: dict[str, str], client: ssl.SSLContext
 ) -> None:
     limits(stall=2 * SHORT)
@@ -231,7 +231,7 @@ async def test_a_slow_reader_gets_everything(tmp_path: Path, limits: Any) -> Non
         assert time.monotonic() - began > 4 * SHORT
 
 
-async def test_a_refusal_arrives_though_its_caller_goes_on_sending(
+async def test_a_refusal_arrives_while_the_client_keeps_sending(
     tmp_path: Path, limits: Any
 ) -> None:
     limits(linger=LONG)
@@ -242,7 +242,7 @@ async def test_a_refusal_arrives_though_its_caller_goes_on_sending(
         assert await wire.ends() == b""
 
 
-async def test_a_pipelined_refusal_comes_after_what_was_asked_before(
+async def test_a_pipelined_refusal_comes_after_earlier_answers(
     tmp_path: Path, limits: Any
 ) -> None:
     limits()
@@ -261,7 +261,9 @@ async def gets_in(system: System, tls: ssl.SSLContext | None = None, *headers: s
         return answer is not None and answer.status == 200
 
 
-async def test_caps_close_at_once_and_count_what_is_open(tmp_path: Path, limits: Any) -> None:
+async def test_caps_count_open_connections_and_close_further_ones(
+    tmp_path: Path, limits: Any
+) -> None:
     limits()
     caps = {"max_connections": 3, "max_connections_per_address": 2}
     async with System(tmp_path, **caps) as system:
@@ -276,7 +278,7 @@ async def test_caps_close_at_once_and_count_what_is_open(tmp_path: Path, limits:
             await eventually(partial(gets_in, system))
 
 
-async def test_a_handshake_that_stands_still_counts_and_ends(
+async def test_a_stalled_handshake_counts_and_times_out(
     tmp_path: Path, limits: Any, tls: dict[str, str], client: ssl.SSLContext
 ) -> None:
     limits(header=3.0)
@@ -293,7 +295,7 @@ async def test_a_handshake_that_stands_still_counts_and_ends(
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1:DeprecationWarning")
 async def openssl(command: str) -> str:
-    """Run a client that closes at once; everything it said."""
+    """Run a client that closes at once; return its output."""
     process = await asyncio.create_subprocess_exec(
         *command.split(),
         stdin=asyncio.subprocess.DEVNULL,
@@ -322,7 +324,7 @@ async def test_tls_serves_with_1_2_at_least(
         assert "Cipher is ECDHE" in await openssl(old.replace("-tls1_1", "-tls1_2"))
 
 
-def test_a_certificate_that_cannot_be_used_is_named(tmp_path: Path, tls: dict[str, str]) -> None:
+def test_an_unusable_certificate_is_named(tmp_path: Path, tls: dict[str, str]) -> None:
     settings = tmp_path / "controlplane.toml"
 
     def load(certificate: str, key: str) -> Config:
@@ -344,12 +346,12 @@ def test_a_certificate_that_cannot_be_used_is_named(tmp_path: Path, tls: dict[st
 
 
 @pytest.mark.parametrize("bad", ["x", "10.0.0.1/8", "10.0.0.0/33", ""])
-def test_a_proxy_that_is_none_is_reported(bad: str) -> None:
+def test_an_invalid_proxy_is_reported(bad: str) -> None:
     with pytest.raises(ValidationError, match="behind_proxy"):
         Config(behind_proxy=(bad,))
 
 
-def test_only_tls_or_a_proxy_lets_others_than_loopback_in() -> None:
+def test_other_than_loopback_needs_tls_or_a_proxy() -> None:
     [mistake] = Config(api_listen="0.0.0.0:80").mistakes()
     assert str(mistake).startswith("api_listen: 0.0.0.0 is not loopback")
     assert not [*Config(api_listen="0.0.0.0:80", behind_proxy=("10.0.0.0/8",)).mistakes()]
@@ -383,7 +385,7 @@ def test_the_caller_behind_proxies(peer: str, forwarded: list[str], caller: str)
     assert gate.caller(peer, forwarded) == caller
 
 
-def test_the_caps_take_an_ipv6_network_for_one_caller() -> None:
+def test_caps_count_an_ipv6_network_as_one_caller() -> None:
     gate = Gate(Bounds.of_api(Config(max_connections_per_address=1)))
     assert gate.take("2001:db8::1")
     assert not gate.take("2001:db8::2")

@@ -1,4 +1,4 @@
-"""Requests that no HTTP library would send: none is a 500, none is answered out of shape."""
+"""Malformed requests: none gets a 500 or an undocumented answer."""
 
 import itertools
 from collections.abc import AsyncIterator
@@ -157,7 +157,7 @@ async def answered(system: System, data: bytes) -> RawAnswer | None:
     return answer
 
 
-async def test_two_hundred_requests_of_every_bad_kind(system: System) -> None:
+async def test_malformed_requests_get_documented_answers(system: System) -> None:
     sent = requests()
     assert len(set(sent)) >= 200
     statuses = set()
@@ -168,8 +168,8 @@ async def test_two_hundred_requests_of_every_bad_kind(system: System) -> None:
     assert (await system.call("GET", "/session")).status == 200
 
 
-async def test_the_right_token_changes_nothing(system: System) -> None:
-    """Past the 401 bodies are read, ids looked up and queries parsed."""
+async def test_malformed_requests_with_a_token_get_documented_answers(system: System) -> None:
+    """With a token, bodies are read, ids looked up and queries parsed."""
     token = f"X: y\r\nAuthorization: Bearer {system.tokens['alice']}\r\n".encode()
     sent = [data.replace(b"Host: a\r\n", b"Host: a\r\n" + token, 1) for data in requests()]
     statuses = set()
@@ -211,7 +211,7 @@ async def test_a_refusal_names_the_path_and_quotes_nothing(
     assert "QUOTED" not in caplog.text
 
 
-async def test_a_caller_that_hangs_up_in_its_body_is_no_error(
+async def test_a_disconnect_during_the_body_is_no_error(
     system: System, caplog: pytest.LogCaptureFixture
 ) -> None:
     head = ["POST /session HTTP/1.1", "Host: a", "Expect: 100-continue", "Content-Length: 40"]

@@ -55,7 +55,7 @@ def test_every_route_is_described_with_its_scope_and_errors() -> None:
         assert not operation["summary"].endswith(".")
 
 
-def test_every_reference_leads_somewhere() -> None:
+def test_every_reference_resolves() -> None:
     for reference in _references(DOCUMENT):
         part: Any = DOCUMENT
         for key in reference.removeprefix("#/").split("/"):
@@ -76,7 +76,7 @@ def test_queries_say_how_they_are_written() -> None:
     assert [(p["name"], p["required"]) for p in logs] == [("id", True), ("follow", False)]
 
 
-def test_calls_without_a_token_are_these() -> None:
+def test_only_these_calls_need_no_token() -> None:
     open_paths = {route.path for route in ROUTES if route.scope is None}
     documents = {"/openapi.json", "/openapi-3.0.json", "/docs", "/docs/{file}"}
     assert open_paths == {"/healthz", "/readyz", *documents}
@@ -86,9 +86,7 @@ def test_calls_without_a_token_are_these() -> None:
     ("path", "document"),
     [("/openapi.json", DOCUMENT), ("/openapi-3.0.json", openapi_30(DOCUMENT))],
 )
-async def test_the_documents_are_served_as_they_are(
-    system: System, path: str, document: Any
-) -> None:
+async def test_both_documents_are_served(system: System, path: str, document: Any) -> None:
     answer = await system.call("GET", path, token="none")
     assert answer.status == 200
     assert answer.headers["Content-Type"] == "application/json"
@@ -96,14 +94,14 @@ async def test_the_documents_are_served_as_they_are(
 
 
 def test_optional_properties_have_no_default_of_null() -> None:
-    """openapi-typescript takes a property with a default for one that is always there."""
+    """openapi-typescript treats a property with a default as required."""
     start = DOCUMENT["components"]["schemas"]["StartBody"]
     assert start["required"] == ["location", "image"]
     assert all("default" not in schema for schema in start["properties"].values())
     assert '"default": null' not in json.dumps(DOCUMENT)
 
 
-async def test_the_page_loads_only_what_is_served_here(system: System) -> None:
+async def test_the_page_loads_only_local_files(system: System) -> None:
     page = await system.call("GET", "/docs", token="none")
     assert page.status == 200
     links = re.findall('(?:src|href)="([^"]*)"', page.text)
@@ -127,7 +125,7 @@ async def test_the_page_has_no_other_files(system: System) -> None:
         assert_error(await system.call("GET", f"/docs/{name}", token="none"), 404)
 
 
-async def test_headers_that_the_document_promises_are_sent(tmp_path: Path) -> None:
+async def test_documented_headers_are_sent(tmp_path: Path) -> None:
     async with System(tmp_path) as system:
         await system.make_application()
         started = await system.start(id="a/b")
@@ -135,7 +133,7 @@ async def test_headers_that_the_document_promises_are_sent(tmp_path: Path) -> No
         assert started.headers["Cache-Control"] == "no-store"
 
 
-def test_headers_that_change_an_answer_are_in_the_document() -> None:
+def test_request_headers_are_documented() -> None:
     start = DOCUMENT["paths"]["/session"]["post"]
     [parameter] = start["parameters"]
     assert (parameter["name"], parameter["in"], "required" in parameter) == (
@@ -149,8 +147,8 @@ def test_headers_that_change_an_answer_are_in_the_document() -> None:
     assert "504" in start["responses"]
 
 
-async def test_the_page_is_read_when_it_is_served_and_not_before(tmp_path: Path) -> None:
-    """Without its package everything can be imported, and `serve` says what it lacks."""
+async def test_the_page_is_read_at_startup_and_not_at_import(tmp_path: Path) -> None:
+    """Without its package everything can be imported, and `serve` reports what is missing."""
     settings = tmp_path / "controlplane.toml"
     listen = 'api_listen = "127.0.0.1:0"\nenrol_listen = ""\nmetrics_listen = ""\n'
     settings.write_text(f'state_dir = "{tmp_path}/state"\n{listen}')

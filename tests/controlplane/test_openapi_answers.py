@@ -1,4 +1,4 @@
-"""The document against the specification of OpenAPI, and against every answer to the letter."""
+"""The document against the OpenAPI specification and against all answers."""
 
 import copy
 import re
@@ -26,11 +26,11 @@ KEYWORDS = {
     *("items", "minItems", "maxItems", "minLength", "maxLength", "pattern", "format"),
     *("minimum", "maximum", "multipleOf", "writeOnly"),
 }
-"""What is used of JSON Schema; it passes over whatever it does not know, such as `ge`."""
+"""The JSON Schema keywords in use; validators ignore unknown ones, such as `ge`."""
 
 
 def _schemas(part: Any) -> Iterator[dict[str, Any]]:
-    """Give a schema and every schema in it."""
+    """Yield a schema and every schema in it."""
     if not isinstance(part, dict):
         return
     yield part
@@ -52,7 +52,7 @@ def _every_schema() -> Iterator[dict[str, Any]]:
 
 
 def _closed(name: str) -> jsonschema_rs.Draft202012Validator:
-    """Make a validator of a component that lets no undocumented property by, however deep."""
+    """Make a validator of a component that rejects undocumented properties at any depth."""
     components = copy.deepcopy(COMPONENTS)
     for component in components.values():
         for schema in _schemas(component):
@@ -65,13 +65,13 @@ def _closed(name: str) -> jsonschema_rs.Draft202012Validator:
 ERROR = _closed("ErrorResponse")
 
 
-def test_the_document_is_openapi() -> None:
+def test_the_document_is_valid_openapi() -> None:
     validator = jsonschema_rs.Draft202012Validator(OPENAPI_31)
     assert [error.message for error in validator.iter_errors(DOCUMENT)] == []
 
 
-def test_the_document_of_openapi_3_0_is_that() -> None:
-    """Its schema lets no keyword by that OpenAPI 3.0 does not know, such as `const`."""
+def test_the_document_of_openapi_3_0_is_valid() -> None:
+    """Its schema rejects keywords that OpenAPI 3.0 does not know, such as `const`."""
     validator = jsonschema_rs.Draft4Validator(OPENAPI_30)
     assert [error.message for error in validator.iter_errors(openapi_30(DOCUMENT))] == []
 
@@ -101,7 +101,7 @@ def test_the_document_of_openapi_3_0_is_that() -> None:
 def test_a_schema_of_3_1_becomes_one_of_3_0(
     schema: dict[str, Any], converted: dict[str, Any]
 ) -> None:
-    """Also under names that are keywords elsewhere."""
+    """Also in properties named like keywords."""
 
     def inside(one: dict[str, Any]) -> dict[str, Any]:
         return {"type": "object", "properties": {"const": one, "schema": {"items": one}}}
@@ -113,7 +113,7 @@ def test_a_schema_of_3_1_becomes_one_of_3_0(
     assert openapi_30(document)["components"]["schemas"] == {"schema": inside(converted)}
 
 
-def test_every_schema_is_json_schema_and_says_only_what_is_understood() -> None:
+def test_every_schema_is_valid_and_uses_only_known_keywords() -> None:
     found = list(_every_schema())
     for schema in found:
         jsonschema_rs.meta.validate(schema)
@@ -123,7 +123,7 @@ def test_every_schema_is_json_schema_and_says_only_what_is_understood() -> None:
     assert len(found) > len(COMPONENTS)
 
 
-def test_components_have_names_of_their_own_kind() -> None:
+def test_components_are_used_and_well_named() -> None:
     used = {schema["$ref"].rpartition("/")[2] for schema in _every_schema() if "$ref" in schema}
     used |= {
         media["schema"]["$ref"].rpartition("/")[2]
@@ -150,7 +150,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def _enrich(world: World) -> None:
-    """Have what is optional be there."""
+    """Add objects with all optional properties."""
     gpu = {"cpu": 1, "ram": 64, "gpu": 1}
     await world.make_application(None, name="with-gpu", limits=gpu, reservation=gpu)
     started = await world.start(
@@ -163,7 +163,7 @@ async def _enrich(world: World) -> None:
 
 
 async def _answers(world: World, route: Route) -> AsyncIterator[Answer]:
-    """Call with permission: a success, and each error that a token or a name causes."""
+    """Call with permission: a success, and each error due to a token or a name."""
     case = CASES[route.method, route.path]
     operators = world.operator_token if route.path.startswith("/operator/") else None
     own = await case.make(world, "alice") if case.make else ""
@@ -175,7 +175,7 @@ async def _answers(world: World, route: Route) -> AsyncIterator[Answer]:
         yield await world.call(route.method, path, token=operators, json={"colour": 1})
 
 
-async def test_nothing_comes_that_is_not_documented(world: World) -> None:
+async def test_all_answers_are_documented(world: World) -> None:
     came: set[str] = set()
     for route in ROUTES:
         shape = route.handler.shape

@@ -11,7 +11,7 @@ from tests.bench.report import Result
 from tests.support.deployment import StepFailedError, Steps, exit_on_signals
 
 Part = Callable[[int, Steps], list[Result]]
-"""Measures with so much effort, in per cent of the whole, and prints its steps."""
+"""Runs a benchmark with an effort in per cent, and prints its steps."""
 
 PARTS: Mapping[str, Part] = {
     "cold": cold.measure,

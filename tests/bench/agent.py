@@ -1,6 +1,6 @@
-"""An agent: what it takes with no session, 100 real ones and 1,000 on an engine in memory.
+"""Agent: memory and CPU with no sessions, 100 real ones and 1,000 on an in-memory engine.
 
-And how soon a killed one has all its sessions again, whose games must not notice.
+Also the time in which a killed agent re-adopts its sessions, without disturbing the games.
 """
 
 import os
@@ -20,12 +20,12 @@ REAL, FAKE = 100, 1000
 IDLE_SECONDS = 30.0
 KILLS = 5
 _SETTLE_SECONDS = 3.0
-"""After which what starts have to do beside is done."""
+"""Time in which the background work of starts finishes."""
 _MEMORY_MIB = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20
 
 
 class _Use(NamedTuple):
-    """Of one agent: memory without and with sessions, and cores while it idles with them."""
+    """Use of one agent: memory without and with sessions, and cores when idle with them."""
 
     empty_mb: float
     full_mb: float
@@ -34,7 +34,7 @@ class _Use(NamedTuple):
 
 
 def measure(effort: int, steps: Steps) -> list[Result]:
-    """Measure with real containers, then with many more that are none."""
+    """Measure with real containers, then with more in memory."""
     idle = max(1.0, effort * IDLE_SECONDS / 100)
     real, fake = (max(4, effort * each // 100) for each in (REAL, FAKE))
     with DockerEngine() as engine, Registry() as registry:
@@ -78,9 +78,9 @@ def _fill(agent: AgentProcess, image: str, count: int, idle_seconds: float) -> _
 
 
 def _boots(agent: AgentProcess, times: int) -> list[float]:
-    """Kill the agent so often; give the seconds from each launch until it has reconciled.
+    """Kill the agent `times` times; return the seconds from each launch until it has reconciled.
 
-    RuntimeError when a session is not there after it, or has another process.
+    Raises RuntimeError if a session is lost or has another process.
     """
     taken, before = [], agent_calls.processes(agent)
     for _ in range(times):

@@ -1,4 +1,4 @@
-"""Calls of an agent over its socket, as a control plane makes them."""
+"""Calls to an agent over its socket, like those of a control plane."""
 
 import time
 import uuid
@@ -15,7 +15,7 @@ from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 
 AT_ONCE = 4
-"""Starts under way: not more than an agent has slots."""
+"""Concurrent starts: at most the start slots of an agent."""
 _TIMEOUT = 60.0
 _POLL = 0.005
 
@@ -39,20 +39,20 @@ def until_reconciled(agent: AgentProcess) -> None:
 
 
 def pull(agent: AgentProcess, image: str) -> None:
-    """Have an image pulled."""
+    """Pull an image."""
     with stub_of(agent) as stub:
         for _ in stub.PullImage(pb.PullImageRequest(image=image), timeout=_TIMEOUT):
             pass
 
 
 def start_sessions(agent: AgentProcess, image: str, count: int, ttl: float | None = None) -> None:
-    """Start `count` sessions; raises gRPC's error when one does not start."""
+    """Start `count` sessions; a failed start raises gRPC's error."""
     with stub_of(agent) as stub, ThreadPoolExecutor(AT_ONCE) as callers:
         list(callers.map(lambda _: _start(stub, image, ttl), range(count)))
 
 
 def processes(agent: AgentProcess) -> dict[str, int]:
-    """Give the process of every live session, by internal id."""
+    """Return the pid of every live session, by internal id."""
     found: dict[str, int] = {}
     page = pb.ListSessionsRequest(live_only=True)
     with stub_of(agent) as stub:

@@ -1,7 +1,7 @@
-"""Files of an ended session through HTTP, against `docker cp` and gzip.
+"""Files of an ended session over HTTP, compared with `docker cp` and gzip.
 
-The files are a third text, a third noise, and a third of what the game writes by itself: saves,
-replays and media differ as much in how well they are packed.
+A third is text, a third random, a third the game's own files: saves, replays and media compress
+as differently.
 """
 
 import random
@@ -22,7 +22,7 @@ _MB = 1_000_000
 
 
 def measure(effort: int, steps: Steps) -> list[Result]:
-    """Fetch the same folder in both ways, in turn."""
+    """Fetch the same folder in both ways, alternately."""
     size, rounds = effort * BYTES // 100, max(3, effort * 9 // 100)
     with Deployment(steps, **PATIENT) as deployment:
         with steps.step(f"artifact, {size / _MB:g} MB of files"):
@@ -58,7 +58,7 @@ def measure(effort: int, steps: Steps) -> list[Result]:
 
 
 def _put_files(container: str, size: int) -> None:
-    """Add the text and the noise to what the game wrote, which is over."""
+    """Add text and random files to those of the ended game."""
     chance = random.Random(size)
     with tempfile.TemporaryDirectory(prefix="tiltyard-bench-") as folder:
         for number in range(FILES_OF_A_KIND):
@@ -73,7 +73,7 @@ def _put_files(container: str, size: int) -> None:
 
 
 def _text(chance: random.Random, size: int) -> bytes:
-    """State of players as a game may save it, one a line."""
+    """Return the state of players as a game may save it, one per line."""
     block = "".join(
         f'{{"player": "{chance.getrandbits(64):016x}", "x": {chance.random() * 1000:.3f}, '
         f'"y": {chance.random() * 1000:.3f}, "health": {chance.randrange(100)}}}\n'

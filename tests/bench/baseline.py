@@ -1,11 +1,10 @@
-"""The least that a request can cost in this language: what the product is held against.
+"""The minimum cost of a request in Python, with which the product is compared.
 
-An aiohttp server without middleware, checks or tokens: an empty answer, one durable insert, and an
-insert followed by an empty gRPC call to another process. The insert is made as the product makes
-its own: by a thread that owns the connection, those that wait together in one commit, answered
-after its `fsync`.
+An aiohttp server without middleware, checks or tokens: an empty response, a durable insert, and an
+insert followed by an empty gRPC call to another process. As in the product, a thread owns the
+connection, commits all waiting inserts together and answers after the `fsync`.
 
-`python -m tests.bench.baseline FOLDER PORT` is the server, with `callee` for a port what it calls.
+`python -m tests.bench.baseline FOLDER PORT` is the server; `callee` as PORT runs the gRPC server.
 """
 
 import asyncio
@@ -32,7 +31,7 @@ _READY = "ready"
 
 @contextmanager
 def a_baseline() -> Iterator[str]:
-    """Run it, and what it calls; give its base address."""
+    """Run both servers; yield the base address."""
     port = str(free_port())
     with TemporaryDirectory(prefix="tiltyard-bench-") as folder, ExitStack() as stack:
         for part in ("callee", port):
@@ -56,7 +55,7 @@ class _Inserts:
         threading.Thread(target=self._serve, args=(path,), daemon=True).start()
 
     async def insert(self, content: str) -> None:
-        """Return once it is on the disk."""
+        """Insert; return once it is durable."""
         committed = self._loop.create_future()
         self._waiting.put((content, committed))
         await committed

@@ -1,7 +1,6 @@
-"""What the largest and the worst bodies cost the control plane's event loop.
+"""Cost of the largest and the worst request bodies for the control plane's event loop.
 
-In this process: the processor time of the thread that reads, validates and refuses a body. All
-other callers wait for that long.
+Measured in this process: CPU time to parse, validate and reject a body, which blocks all clients.
 """
 
 import json
@@ -32,7 +31,7 @@ _LARGEST = {
 
 
 def measure(effort: int, steps: Steps) -> list[Result]:
-    """Measure every model; a figure is the costliest body's least time of some rounds."""
+    """Measure every model; a figure is the costliest body's minimum over the rounds."""
     rounds = max(1, ROUNDS * effort // 100)
     with steps.step("read the largest and the worst bodies"):
         legal = max(_least_ms(model, body, rounds) for model, body in _legal())

@@ -1,7 +1,7 @@
-"""A cold start: POST /session to its 201, against what the engine alone takes for the same.
+"""Cold start: POST /session to its 201, compared with the same container through Docker's API.
 
-The options are not repeated here: the container of a first session is inspected, and the same body
-is sent to the Docker API. Each removes its container before the other begins.
+The container of a first session is inspected and its options are sent to Docker. Each way removes
+its container before the other begins.
 """
 
 import http.client
@@ -26,13 +26,13 @@ from tests.support.harness import free_port
 
 AT_ONCE, TIMES = 40, 3
 WIDTHS = (2, 4, 8)
-"""How many the engine is asked for at a time: which does best depends on the machine."""
+"""Concurrent requests to Docker: the best number depends on the machine."""
 CREATE = "/containers/create"
 _WARM_UP = 2
 _TIMEOUT = 60
 _LABEL = "io.tiltyard.bench"
 _Times = dict[str, list[tuple[float, float]]]
-"""Of every way and round the milliseconds of the start, and of a session's first UDP reply."""
+"""By way and round: milliseconds to the start, and to a session's first UDP reply."""
 _COPIED = ("Image", "Cmd", "Env", "User", "ExposedPorts", "Healthcheck", "Labels")
 
 
@@ -114,7 +114,7 @@ class _Bench:
                 self._bodies[mode] = self._options_of_a_session(engine, mode)
 
     def one_by_one(self, mode: str, rounds: int) -> _Times:
-        """Take turns; nothing runs beside."""
+        """Alternate both ways, without other load."""
         body = self._bodies[mode]
         with _connected(self._socket) as engine:
             times = in_turn(
@@ -127,7 +127,7 @@ class _Bench:
         return {way: taken[_WARM_UP:] for way, taken in times.items()}
 
     def at_once(self, count: int, times: int) -> list[Result]:
-        """Ask for many at once, and have the engine make as many, at several concurrencies."""
+        """Start many sessions at once, and as many containers at several concurrencies."""
         ways: dict[str, Callable[[], float]] = {"sessions": partial(self._many_sessions, count)}
         for width in WIDTHS:
             ways[str(width)] = partial(self._many_containers, count, width)
@@ -143,7 +143,7 @@ class _Bench:
         ]
 
     def _many_sessions(self, count: int) -> float:
-        """Seconds until the last of `count` sessions, requested at once, has started."""
+        """Return the seconds until the last of `count` concurrent sessions has started."""
         body = _asked("bridge")
         with ThreadPoolExecutor(count) as callers:
             begin = time.perf_counter()
@@ -156,7 +156,7 @@ class _Bench:
         return taken
 
     def _many_containers(self, count: int, width: int) -> float:
-        """Seconds in which the engine creates and starts as many, `width` at a time."""
+        """Return the seconds in which Docker creates and starts `count`, `width` at a time."""
         body = self._bodies["bridge"]
 
         def run(numbers: range) -> list[str]:
@@ -224,7 +224,7 @@ def _remove(engine: _Unix, container: str) -> None:
 
 
 def _options_of(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the create body of an inspected container, with labels that are not the agent's."""
+    """Return the create body of an inspected container, with its labels renamed."""
     config = {name: found["Config"][name] for name in _COPIED if found["Config"].get(name)}
     config["Labels"] = {f"{_LABEL}.{n}": text for n, text in enumerate(config["Labels"].values())}
     return {**config, "HostConfig": found["HostConfig"]}

@@ -1,6 +1,6 @@
-"""A fleet: what one control plane takes with many hosts and sessions, and how soon it is back.
+"""Fleet: memory, CPU and restart time of one control plane with many hosts and sessions.
 
-The hosts are simulated, in other processes; the control plane is the real one, with its database.
+The hosts are simulated in other processes; the control plane and its database are real.
 """
 
 import math
@@ -23,14 +23,14 @@ SMALL_AGENTS = 10
 IDLE_SECONDS = 30.0
 RESTARTS = 3
 _SETTLE_SECONDS = 5.0
-"""After which what a start has to do beside is done."""
+"""Time in which the background work of a start finishes."""
 _CONVERGE_TIMEOUT = 300.0
-"""The first time all sessions are written as new."""
+"""Long, since the first run inserts all sessions."""
 _LOOK = 0.1
 
 
 def measure(effort: int, steps: Steps) -> list[Result]:
-    """Measure a small fleet, the large one, and the choice of a host among few and many."""
+    """Measure a small and a large fleet, and placement among few and many hosts."""
     agents = max(2 * SMALL_AGENTS, effort * AGENTS // 100)
     idle = max(1.0, effort * IDLE_SECONDS / 100)
     small, idles = a_fleet(SMALL_AGENTS, SESSIONS_EACH, steps), f"idle with {SMALL_AGENTS} hosts"
@@ -56,21 +56,21 @@ def measure(effort: int, steps: Steps) -> list[Result]:
 
 
 class Fleet:
-    """A control plane that has taken in all hosts and their sessions."""
+    """A control plane that has adopted all hosts and their sessions."""
 
     def __init__(self, control_plane: ControlPlaneProcess, sessions: int) -> None:
         self.control_plane = control_plane
         self._sessions = sessions
         self.adopted_s = math.nan
-        """Seconds until it had rows for all sessions, which it knew nothing of."""
+        """Seconds until it had created rows for all sessions."""
 
     @property
     def pid(self) -> int:
-        """The control plane's process."""
+        """Pid of the control plane."""
         return self.control_plane.process.pid
 
     def until_converged(self) -> None:
-        """Wait until the control plane knows every session; TimeoutError."""
+        """Wait until the control plane knows every session."""
         operator = ApiClient(self.control_plane.base_url, self.control_plane.operator_token)
         deadline = time.monotonic() + _CONVERGE_TIMEOUT
         while (found := _sessions_reported(operator)) != self._sessions:
@@ -79,7 +79,7 @@ class Fleet:
             time.sleep(_LOOK)
 
     def restart(self) -> float:
-        """Restart the control plane; return the seconds until it knows them all."""
+        """Restart the control plane; return the seconds until it knows every session."""
         self.control_plane.process.stop()
         begin = time.monotonic()
         self.control_plane.start()
@@ -87,14 +87,14 @@ class Fleet:
         return time.monotonic() - begin
 
     def idle(self, seconds: float) -> float:
-        """Return how many cores it uses while nothing happens."""
+        """Return its average CPU use, in cores, without load."""
         time.sleep(min(_SETTLE_SECONDS, seconds))
         return cores_over(self.pid, seconds)
 
 
 @contextmanager
 def a_fleet(agents: int, sessions_each: int, steps: Steps) -> Iterator[Fleet]:
-    """Run a control plane with simulated hosts, and rows for all of their sessions."""
+    """Run a control plane that has adopted the sessions of simulated hosts."""
     with TemporaryDirectory(prefix="tiltyard-fleet-") as name:
         folder = Path(name)
         reported = simulated_agents.specs(folder, agents)
@@ -112,6 +112,6 @@ def a_fleet(agents: int, sessions_each: int, steps: Steps) -> Iterator[Fleet]:
 
 
 def _sessions_reported(operator: ApiClient) -> int:
-    """Count the sessions of the hosts that have reconciled: whose rows are as they report."""
+    """Count the sessions of reconciled hosts."""
     agents = operator.get("/operator/agent").expect(200).json()["agents"]
     return sum(agent["sessions"] for agent in agents if agent["state"] == "ready")

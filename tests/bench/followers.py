@@ -1,7 +1,7 @@
-"""`python -m tests.bench.followers URL TOKEN SESSION COUNT SECONDS`: many who follow one log.
+"""`python -m tests.bench.followers URL TOKEN SESSION COUNT SECONDS`: many followers of one log.
 
-Prints, as JSON, for each line that the game wrote while all were there, the seconds from the time
-in it until the last of them had it. They have a process of their own.
+Prints JSON: for each line written while all followed, the seconds from its timestamp until the
+last follower had it.
 """
 
 import asyncio
@@ -17,19 +17,19 @@ import click
 
 _LINE = re.compile(rb"(\d{6,}) (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z) tick\n")
 _LATE_SECONDS = 20.0
-"""How long they stay for what was written within the time."""
+"""Extra time for the last lines to arrive."""
 
 
 class _Follower:
-    """One reader: when it had which line."""
+    """A reader that notes when it received each line."""
 
     def __init__(self) -> None:
         self.had: dict[tuple[bytes, bytes], float] = {}
-        """Unix times, by the number of a line and the time in it."""
+        """Unix time of arrival, by a line's number and timestamp."""
         self.began = asyncio.Event()
 
     async def follow(self, client: aiohttp.ClientSession, session: str) -> None:
-        """Read until cancelled; ConnectionError when the stream ends before."""
+        """Read until cancelled; ConnectionError if the stream ends earlier."""
         query = {"id": session, "follow": "true"}
         async with client.get("/logs", params=query, raise_for_status=True) as answer:
             rest = b""
@@ -67,7 +67,7 @@ async def _lags(url: str, token: str, session: str, count: int, seconds: float) 
 
 
 async def _all_have(followers: list[_Follower], begin: float, end: float) -> list[float]:
-    """Wait until all have what was written within the time, and return the lags of its lines."""
+    """Wait until all have the lines written in this time; return their lags."""
     for _ in range(int(_LATE_SECONDS)):
         arrivals: dict[tuple[bytes, bytes], list[float]] = defaultdict(list)
         for each in followers:

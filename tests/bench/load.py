@@ -1,9 +1,8 @@
-"""Callers of an HTTP API, in a process of their own.
+"""HTTP load generator, in a process of its own.
 
-A client library would cost more than the server that is measured: aiohttp's takes twice the
-processor time of its server's empty answer. So each caller is an `asyncio.Protocol` with one
-connection that is kept, sends bytes that were made before, and of an answer reads no more than its
-status and its end.
+A client library would use more CPU than the measured server: aiohttp's client takes twice the time
+of its server. So each caller is an `asyncio.Protocol` with one kept-alive connection, sends
+prepared bytes, and parses only the status and the end of a response.
 """
 
 import asyncio
@@ -30,7 +29,7 @@ _WARM_UP = b"GET /nothing-is-here HTTP/1.1\r\nHost: bench\r\n\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One request; `expect` is the status of its answer."""
+    """One request; `expect` is the expected status."""
 
     method: str
     path: str
@@ -38,7 +37,7 @@ class Ask:
     body: str = ""
 
     def encoded(self, token: str) -> str:
-        """Give all of it as it is sent; ASCII."""
+        """Return the request as sent; ASCII."""
         body = f"Content-Type: application/json\r\nContent-Length: {len(self.body)}\r\n"
         return (
             f"{self.method} {self.path} HTTP/1.1\r\nHost: bench\r\n"
@@ -48,7 +47,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What came of it: seconds for all, milliseconds of each, and what was created (201)."""
+    """Result: total seconds, milliseconds per request, and the bodies of 201 responses."""
 
     seconds: float
     times: list[float]
@@ -56,14 +55,14 @@ class Load:
 
     @property
     def rate(self) -> float:
-        """Answers a second."""
+        """Responses per second."""
         return len(self.times) / self.seconds
 
 
 def run_load(url: str, asks: Sequence[Ask], *, callers: int, token: str = "") -> Load:
-    """Have the callers ask all of it, each its next as soon as it is answered.
+    """Send all requests; each caller sends its next once the last is answered.
 
-    RuntimeError when an answer is not the expected one.
+    RuntimeError if a response is not the expected one.
     """
     done = subprocess.run(
         [sys.executable, "-m", __name__],
@@ -81,10 +80,7 @@ def run_load(url: str, asks: Sequence[Ask], *, callers: int, token: str = "") ->
 
 @contextmanager
 def a_flood(url: str, asks: Sequence[Ask], *, callers: int, token: str = "") -> Iterator[None]:
-    """Have callers ask all of it again and again, each as fast as it is answered.
-
-    RuntimeError when they ended before.
-    """
+    """Send the requests repeatedly until the context ends. RuntimeError if they stop earlier."""
     with subprocess.Popen(
         [sys.executable, "-m", __name__, "--endless"],
         cwd=_ROOT,
@@ -107,7 +103,7 @@ def a_flood(url: str, asks: Sequence[Ask], *, callers: int, token: str = "") -> 
 
 
 def _input(url: str, asks: Sequence[Ask], callers: int, token: str) -> dict[str, object]:
-    """Give what the process of the callers reads."""
+    """Return the input of the load process."""
     address = urlsplit(url)
     return {
         "host": address.hostname,
@@ -118,7 +114,7 @@ def _input(url: str, asks: Sequence[Ask], callers: int, token: str) -> dict[str,
 
 
 def rate(loads: Iterable[Load]) -> float:
-    """Give the median of their answers a second."""
+    """Return the median of the responses per second."""
     return statistics.median(load.rate for load in loads)
 
 
@@ -129,7 +125,7 @@ def percentile(values: Sequence[float], per_cent: int) -> float:
 
 
 class _Caller(asyncio.Protocol):
-    """One connection: asks, waits for the whole answer, asks the next."""
+    """One connection: sends a request, waits for the whole response, sends the next."""
 
     def __init__(
         self, asks: Iterator[tuple[bytes, bytes]], times: list[float], bodies: list[str]
@@ -147,7 +143,7 @@ class _Caller(asyncio.Protocol):
         transport.write(_WARM_UP)
 
     def ask(self) -> None:
-        """Send the next, or be done."""
+        """Send the next request, or finish."""
         found = next(self._asks, None)
         if found is None:
             self._transport.close()
@@ -180,7 +176,7 @@ class _Caller(asyncio.Protocol):
 
 
 def whole_body(answer: bytes) -> bytes | None:
-    """Give the body of an answer; None until it is whole."""
+    """Return the body of a response, None until it is complete."""
     head, end, body = answer.partition(b"\r\n\r\n")
     if not end:
         return None

@@ -1,7 +1,7 @@
-"""A log through HTTP, live and sealed, against `docker logs`; and many followers of one session.
+"""Logs over HTTP, live and sealed, compared with `docker logs`; and many followers of a session.
 
-The log is read to nowhere on both sides, in turn, and compared by bytes per second: of a log that
-is longer than what is kept, the sealed one is shorter.
+Both are read alternately, discarded, and compared by bytes per second: a sealed log may have been
+truncated.
 """
 
 import json
@@ -29,7 +29,7 @@ _POLL = 0.05
 
 
 def measure(effort: int, steps: Steps) -> list[Result]:
-    """Read a log in all ways, then follow another."""
+    """Read one log in all ways, then follow another."""
     size, rounds = effort * LOG_BYTES // 100, max(3, effort * 5 // 100)
     followers, seconds = max(4, effort * FOLLOWERS // 100), max(5, effort * SECONDS // 100)
     with Deployment(steps, **PATIENT) as deployment:
@@ -70,7 +70,7 @@ def _read_in_turn(
 
 
 def _wait_until_sealed(deployment: Deployment) -> None:
-    """Return when the only session's log is in its place, which is after the answer to DELETE."""
+    """Wait until the only session's log is sealed, which happens after the DELETE response."""
     deadline = time.monotonic() + _SEAL_SECONDS
     while not any(deployment.agent.state_dir.glob("sessions/*/log")):
         if time.monotonic() > deadline:
@@ -88,7 +88,7 @@ def _size(container: str) -> int:
 def _followed(
     deployment: Deployment, session: Played, followers: int, seconds: int
 ) -> list[float]:
-    """Return for each line the seconds until the last of the followers had it."""
+    """Return, per line, the seconds until the last follower had it."""
     client = deployment.client
     arguments = (client.base_url, client.token, session.id, str(followers), str(seconds))
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""An agent's process whose engine is in memory, and that logs when a process was to end.
+"""An agent process with an in-memory engine that logs each signal to a session.
 
 `python -m tests.bench.memory_host CONFIG` is the program.
 """
@@ -21,10 +21,7 @@ _KILLED = "killed"
 
 
 class MemoryHost(AgentProcess):
-    """Starts that program.
-
-    It has IMAGE and may pull any; it has room for as many sessions as a host may have.
-    """
+    """Runs that program, with IMAGE, any pull, and capacity for a host's maximum of sessions."""
 
     def __init__(self, **settings: object) -> None:
         super().__init__(Path("/nowhere"), cpu=1000, ram=2**20, **settings)
@@ -35,14 +32,14 @@ class MemoryHost(AgentProcess):
         self.process.launch(command, lambda: accepts(self.socket))
 
     def kill_times(self) -> dict[str, float]:
-        """When each session's process was first signalled, in seconds of CLOCK_BOOTTIME."""
+        """Return when each session was first signalled, in seconds of CLOCK_BOOTTIME."""
         lines = map(str.split, self.process.log.read_text().splitlines())
         reported = [line[1:] for line in lines if line[:1] == [_KILLED]]
         return {internal_id: float(at) for internal_id, at in reversed(reported)}
 
 
 class _Engine(FakeEngine):
-    """Tells of each signal when it comes."""
+    """Prints each signal with its time."""
 
     async def kill(self, container: str, signal: str) -> None:
         at = time.clock_gettime(time.CLOCK_BOOTTIME)

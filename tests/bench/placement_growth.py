@@ -1,7 +1,6 @@
-"""What the choice of a host costs, by how many hosts there are in all.
+"""Cost of placement by total number of hosts.
 
-Hosts are found by region and node pool: what is in other regions must not slow a choice. In memory
-and in this process, where nothing else is under way.
+Hosts of other regions must not slow a choice. Measured in memory, in this process.
 """
 
 import asyncio
@@ -36,7 +35,7 @@ _WANTED = Wanted(_IMAGE, Resources(10**9, 2**30), (PortRequest(7777, Protocol.UD
 
 
 def measure(effort: int) -> list[Result]:
-    """Measure with the few and the many hosts in turn."""
+    """Measure alternately with few and many hosts."""
     hosts, rounds, choices = (max(10, effort * n // 100) for n in (HOSTS, ROUNDS, CHOICES))
     return asyncio.run(_measure(hosts, rounds, choices))
 
@@ -63,7 +62,7 @@ async def _measure(hosts: int, rounds: int, choices: int) -> list[Result]:
 
 
 def _choice_us(fleet: Fleet, regions: int, choices: int) -> float:
-    """Choose so often, in one region after the other; return the microseconds of a choice."""
+    """Choose `choices` hosts, rotating over the regions; return microseconds per choice."""
     names = [_region(number % regions) for number in range(choices)]
     begin = time.perf_counter()
     for name in names:
@@ -74,7 +73,7 @@ def _choice_us(fleet: Fleet, regions: int, choices: int) -> float:
 
 
 def _a_fleet(client: AgentClient, hosts: int, in_a_region: int) -> Fleet:
-    """Make a fleet all of whose hosts have just reported; its store is never opened."""
+    """Create a fleet whose hosts have just reported, with a store that is never opened."""
     store = Store(Path("/nowhere"))
     fleet = Fleet(
         store,

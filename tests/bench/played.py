@@ -1,4 +1,4 @@
-"""A session of the demo game, seen through HTTP and by the `docker` command, side by side."""
+"""A session of the demo game, accessed over HTTP and with the `docker` command."""
 
 import subprocess
 import time
@@ -14,13 +14,13 @@ _POLL = 0.05
 
 @dataclass(frozen=True)
 class Played:
-    """A session, and the name of its container."""
+    """A session and its container's name."""
 
     id: str
     container: str
 
     def wait_for_line(self, end: str) -> None:
-        """Return when the newest line of its log ends so; TimeoutError when none does."""
+        """Wait until the newest line of its log ends with `end`."""
         deadline = time.monotonic() + _TIMEOUT
         while not self._newest_line().endswith(end):
             if time.monotonic() > deadline:
@@ -36,7 +36,7 @@ class Played:
 
 
 def play(deployment: Deployment, *args: str) -> Played:
-    """Start a session of the demo game with these arguments; nothing else may start beside it."""
+    """Start a session of the demo game; no other may start at the same time."""
     body = {"location": REGION, "image": APPLICATION, "args": args}
     made = deployment.client.post("/session", body).expect(201).json()
     agent_id = (deployment.agent.state_dir / "agent_id").read_text().strip()
@@ -47,7 +47,7 @@ def play(deployment: Deployment, *args: str) -> Played:
 
 
 def download(client: ApiClient, path: str, /, **query: str) -> int:
-    """Read an answer to its end, as into /dev/null; return how many bytes there were."""
+    """Read and discard a response; return its length in bytes."""
     count, block = 0, bytearray(_BLOCK)
     with client.stream(path, timeout=_TIMEOUT, **query) as answer:
         while read := answer.readinto(block):
@@ -56,7 +56,7 @@ def download(client: ApiClient, path: str, /, **query: str) -> int:
 
 
 def to_nowhere(command: str) -> None:
-    """Run a pipeline of the shell with its outputs to /dev/null."""
+    """Run a shell pipeline with its output to /dev/null."""
     subprocess.run(
         ["bash", "-c", f"set -o pipefail; {{ {command}; }} >/dev/null 2>&1"],
         check=True,

@@ -1,4 +1,4 @@
-"""What a process has and uses, by the kernel's account."""
+"""Memory and CPU use of a process, from /proc."""
 
 import os
 import time
@@ -18,14 +18,14 @@ def rss_mb(pid: int) -> float:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the processor time that a process has used, in its own name and the kernel's."""
-    # The name of the program, which may hold anything, ends at the last parenthesis.
+    """Return the CPU time of a process, user and system."""
+    # The program's name may contain anything; it ends at the last parenthesis.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
 
 
 def cores_over(pid: int, seconds: float) -> float:
-    """Return how many cores a process uses on average over the next `seconds`."""
+    """Return a process's average CPU use, in cores, over the next `seconds`."""
     begin, used = time.monotonic(), cpu_seconds(pid)
     time.sleep(seconds)
     return (cpu_seconds(pid) - used) / (time.monotonic() - begin)

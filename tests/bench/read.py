@@ -1,7 +1,6 @@
-"""Reading sessions and joining players, against an empty handler of the same server.
+"""Reading sessions and joining players, compared with an empty handler of the same server.
 
-The sessions are as the product makes them: hosts report them, and the control plane takes them
-back as after the loss of its database.
+The control plane adopts the sessions from hosts' reports, as after the loss of its database.
 """
 
 import itertools
@@ -25,7 +24,7 @@ SESSIONS, HOSTS = 100_000, 100
 CALLERS, ROUNDS, ASKS, LISTS = 32, 5, 2000, 10
 CHOSEN = 5
 FLOODERS, FLOODED, NEIGHBOUR = 256, 1000, "neighbour"
-"""Connections of the account that floods, the sessions that it joins, and the other account."""
+"""Connections of the flooding account, the sessions that it joins, and the other account."""
 FILTERS: Mapping[str, Mapping[str, str]] = {
     "image": {"image": f"arena-{CHOSEN}"},
     "tag": {"tag": f"v{CHOSEN}"},
@@ -70,7 +69,7 @@ class _Bench:
     def rounds(
         self, ask: Callable[[str], Ask], least: Ask, rounds: int, count: int
     ) -> dict[str, list[Load]]:
-        """Ask about one session after the other, and the baseline as often."""
+        """Send one request per session, and as many to the baseline."""
         sessions = itertools.islice(itertools.cycle(self._sessions), rounds * count)
         asks = [ask(session_id(*session)) for session in sessions]
         portions = iter([asks[first : first + count] for first in range(0, len(asks), count)])
@@ -83,7 +82,7 @@ class _Bench:
         )
 
     def listed(self, query: Mapping[str, str], rounds: int, count: int) -> float:
-        """Give the milliseconds that one list takes."""
+        """Return the milliseconds of one list request."""
         found = self._control_plane.client(ACCOUNT).get("/session", **query).expect(200)
         wanted = sum(group(*session) == CHOSEN for session in self._sessions)
         if len(found.json()["sessions"]) != wanted:
@@ -93,9 +92,9 @@ class _Bench:
         return statistics.median(map(statistics.median, taken))
 
     def flooded(self, rounds: int, count: int) -> tuple[float, float]:
-        """Give the 99th percentile in ms of a neighbour's calls, alone and beside a flood.
+        """Return the 99th percentile, in ms, of another account's calls, alone and during a flood.
 
-        The neighbour is an account of its own; its calls read, and ask for a transaction.
+        These calls are reads and transactions.
         """
         url = self._control_plane.base_url
         operator = ApiClient(url, self._control_plane.operator_token)

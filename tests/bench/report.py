@@ -1,4 +1,4 @@
-"""What a benchmark found, on which machine, with which versions: as JSON and as a page."""
+"""Reports benchmark results, with machine and versions, as JSON and on the docs page."""
 
 import json
 import os
@@ -22,10 +22,7 @@ _HEAD = "| figure | value | goal | date | commit |\n|---|---|---|---|---|\n"
 
 @dataclass(frozen=True)
 class Result:
-    """One figure: a median where it was measured more than once.
-
-    `least` and `most` are what is promised of it; neither for what is reported beside it.
-    """
+    """One figure, a median if measured repeatedly. `least` and `most` are its goal, if any."""
 
     name: str
     value: float
@@ -35,23 +32,20 @@ class Result:
 
     @property
     def goal(self) -> str:
-        """The promise in words, nothing without one."""
+        """The goal as text, empty without one."""
         if self.least is not None:
             return f"at least {self.least:g}"
         return "" if self.most is None else f"at most {self.most:g}"
 
     @property
     def misses(self) -> bool:
-        """True when the promise is not kept."""
+        """Whether the goal is missed."""
         short = self.least is not None and self.value < self.least
         return short or (self.most is not None and self.value > self.most)
 
 
 def write(results: Sequence[Result], file: Path = RESULTS, page: Path | None = None) -> None:
-    """Write a file of these figures, and the figures into the page.
-
-    Figures that were not measured this time stay on the page with the commit that they are of.
-    """
+    """Write the figures to a file and to the page, which keeps figures that were not measured."""
     content = {
         "machine": _machine(),
         "versions": _versions(),
@@ -65,7 +59,7 @@ def write(results: Sequence[Result], file: Path = RESULTS, page: Path | None = N
 
 
 def with_figures(page: str, results: Sequence[Result], content: Mapping[str, Any]) -> str:
-    """Give the page with these figures in place of older ones. Pure but for the date."""
+    """Return the page with these figures instead of older ones."""
     before, _, rest = page.partition(BEGIN)
     old, _, after = rest.partition(END)
     rows = {line.split("`")[1]: line for line in old.splitlines() if line.startswith("| `")} | {
@@ -86,7 +80,7 @@ def _row(one: Result, commit: str) -> str:
 
 
 def table(results: Sequence[Result]) -> str:
-    """Return the figures, one a line."""
+    """Format the figures, one per line."""
     width = max(len(result.name) for result in results)
     return "\n".join(
         f"{one.name:{width}}  {one.value:10.2f} {one.unit:7} {one.goal}"
@@ -124,14 +118,14 @@ def _versions() -> dict[str, str]:
 
 
 def _version(*command: str) -> str:
-    """Return the first version in what a program says of itself."""
+    """Return the first version number in a program's output."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = re.search(r"[0-9]+(?:\.[0-9]+)+\S*", done.stdout)
     return found[0].rstrip(",") if found else "unknown"
 
 
 def _commit() -> str:
-    """Return the commit, with `+` when the working tree differs from it."""
+    """Return the commit, with `+` if the working tree is dirty."""
     done = subprocess.run(
         ["git", "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"],
         cwd=ROOT,

@@ -1,8 +1,7 @@
-"""Many hosts that only report: gRPC servers on unix sockets, in a few processes of their own.
+"""Simulated hosts that only report: gRPC servers on unix sockets, in a few processes.
 
-Each reports the same number of running sessions and beats as an agent does. The sessions have
-tickets by the control plane's own key, so that it takes them for its own and writes their rows, as
-after the loss of its database. Nothing can be started on them.
+Each sends heartbeats and the same number of running sessions. The control plane adopts these, as
+after the loss of its database, since their tickets have its key. Starts are not supported.
 """
 
 import asyncio
@@ -30,7 +29,7 @@ from tiltyard.runtime.clock import SystemClock
 ACCOUNT = "default"
 IMAGE = f"registry.example.net/arena@sha256:{'0' * 64}"
 REGIONS = tuple(f"region-{number:02}" for number in range(20))
-"""Hosts are in them by turns."""
+"""Hosts are assigned to regions round robin."""
 GROUPS = 1000
 AGENTS_IN_A_PROCESS = 250
 _SERVICE = "tiltyard.agent.v1.AgentService"
@@ -39,7 +38,7 @@ _INCARNATIONS = uuid.UUID("8a1f2c52-5b0e-4d41-9f53-0f6a1c1de3b7")
 
 
 def specs(folder: Path, agents: int) -> list[AgentSpec]:
-    """Declare `agents` agents, with sockets in the folder, to a control plane."""
+    """Return the control plane's settings of these agents."""
     return [
         AgentSpec(_name(number), f"unix:{folder}/{_name(number)}.sock", _region(number))
         for number in range(agents)
@@ -48,7 +47,7 @@ def specs(folder: Path, agents: int) -> list[AgentSpec]:
 
 @contextmanager
 def running(folder: Path, key: Path, agents: int, sessions: int) -> Iterator[list[Process]]:
-    """Run these agents, each with sessions whose tickets are made with the key."""
+    """Run these agents, each with `sessions` sessions whose tickets have this key."""
     processes = -(-agents // AGENTS_IN_A_PROCESS)
     with ExitStack() as stack:
         made = []
@@ -68,17 +67,17 @@ def _is_serving(process: Process) -> bool:
 
 
 def session_id(agent: int, number: int) -> str:
-    """Name the session of a host as its account does."""
+    """Return the id of a host's session."""
     return f"match-{agent:05}-{number:05}"
 
 
 def group(agent: int, number: int) -> int:
-    """Give the group, of GROUPS, whose sessions have application, tag and label in common."""
+    """Return the group, below GROUPS, of sessions with the same application, tag and label."""
     return (agent * 7919 + number) % GROUPS
 
 
 class _Agent:
-    """The messages of one host to its watchers, made once."""
+    """Serves the prepared messages of one host."""
 
     def __init__(self, number: int, sessions: int, key: TicketKey) -> None:
         name = _name(number)
@@ -130,7 +129,7 @@ def _region(number: int) -> str:
 
 
 def _address(number: int) -> str:
-    """Give an address of loopback, since it is pinged."""
+    """Return a loopback address, which can be pinged."""
     return str(ipaddress.IPv4Address("127.1.0.0") + number)
 
 

@@ -1,4 +1,4 @@
-"""The callers distinguish whole answers from parts, and right ones from wrong ones."""
+"""The load generator detects the end of responses, and wrong responses."""
 
 from collections.abc import Iterator
 
@@ -22,7 +22,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nServer: x\r\n"
         (HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n", b"1\r\na\r\n0\r\n\r\n"),
     ],
 )
-def test_an_answer_is_waited_for_until_it_is_whole(answer: bytes, body: bytes | None) -> None:
+def test_waits_for_the_complete_response(answer: bytes, body: bytes | None) -> None:
     assert whole_body(answer) == body
 
 
@@ -35,13 +35,13 @@ def url() -> Iterator[str]:
 @pytest.mark.parametrize(
     "ask", [Ask("GET", EMPTY, 200), Ask("PUT", INSERT, 200, "{}"), Ask("POST", CHAIN, 201, "{}")]
 )
-def test_the_baseline_answers_all(url: str, ask: Ask) -> None:
+def test_baseline_answers_all_requests(url: str, ask: Ask) -> None:
     load = run_load(url, [ask] * 10, callers=3)
     assert len(load.times) == 10
     assert len(load.bodies) == 10 * (ask.expect == 201)
     assert load.rate == 10 / load.seconds
 
 
-def test_another_answer_is_an_error(url: str) -> None:
+def test_unexpected_status_is_an_error(url: str) -> None:
     with pytest.raises(RuntimeError, match="404"):
         run_load(url, [Ask("GET", "/elsewhere", 200)], callers=1)

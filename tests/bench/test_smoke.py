@@ -1,4 +1,4 @@
-"""Every part of `make bench` runs; what it measures with so little effort says nothing."""
+"""Every part of `make bench` runs, with minimal effort and meaningless figures."""
 
 import json
 import math
@@ -19,14 +19,14 @@ pytestmark = [
     pytest.mark.root,
     pytest.mark.slow,
     pytest.mark.timeout(300),
-    pytest.mark.usefixtures("docker_engine"),  # whose other users have the same ports, in turn
+    pytest.mark.usefixtures("docker_engine"),  # serializes users of the same ports
 ]
 
 _GOAL = re.compile(r"\| `([\w.]+)` \|[^|]*\| at (?:least|most)")
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_a_part_runs_and_gives_its_figures(part: str, tmp_path: Path) -> None:
+def test_part_runs_and_reports_its_figures(part: str, tmp_path: Path) -> None:
     file = tmp_path / "results.json"
     command = [sys.executable, "-m", "tests.bench", "--only", part, "--effort", "1"]
     command += ["--results", str(file)]

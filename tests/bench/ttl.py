@@ -1,7 +1,7 @@
-"""Lifetimes: how long after its deadline a session's process is signalled.
+"""TTL: delay between a session's deadline and the signal to its process.
 
-The agent is the real one with the machine's clocks, in a process of its own; its engine is in
-memory, so that nothing but the agent takes time. Deadlines are read from the sessions' records.
+A real agent process with real clocks; its engine is in memory, so that only the agent takes time.
+Deadlines are read from the sessions' records.
 """
 
 import statistics
@@ -20,9 +20,9 @@ _LOOK = 0.5
 
 
 def measure(effort: int, steps: Steps) -> list[Result]:
-    """Start the sessions, and wait until the last of them was ended."""
+    """Start the sessions and wait until all have been signalled."""
     count = max(10, effort * DEADLINES // 100)
-    # All must have started before the first ends, so that starts delay no end.
+    # All must have started before the first deadline, so that starts delay no signal.
     ttl = max(3.0, effort * _TTL / 100)
     with MemoryHost() as host, steps.step(f"ttl, {count} deadlines") as notes:
         agent_calls.until_reconciled(host)
@@ -39,7 +39,7 @@ def measure(effort: int, steps: Steps) -> list[Result]:
 
 
 def _deadlines(host: MemoryHost) -> dict[str, float]:
-    """When each session is over, in seconds of CLOCK_BOOTTIME."""
+    """Return each session's deadline, in seconds of CLOCK_BOOTTIME."""
     return {
         session.internal_id: session.deadline.boottime
         for session in recorded_sessions(host.state_dir)
@@ -48,7 +48,7 @@ def _deadlines(host: MemoryHost) -> dict[str, float]:
 
 
 def _lateness(host: MemoryHost, deadlines: dict[str, float]) -> list[float]:
-    """Wait for the end of all; give the milliseconds from each deadline to its signal."""
+    """Wait for all signals; return the milliseconds from each deadline to its signal."""
     last = max(deadlines.values()) + _MAX_WAIT
     while (killed := host.kill_times()).keys() != deadlines.keys():
         if time.clock_gettime(time.CLOCK_BOOTTIME) > last:

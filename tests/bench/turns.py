@@ -1,4 +1,4 @@
-"""Several ways of doing the same, in turn: the pace of the machine may change meanwhile."""
+"""Alternates between the measured variants, since the machine's speed may change."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ T = TypeVar("T")
 def in_turn(
     rounds: int, ways: Mapping[str, Callable[[], T]], ready: Callable[[], object] = bool
 ) -> dict[str, list[T]]:
-    """Do each `rounds` times, in an order that rotates, once what is measured is `ready`."""
+    """Run each variant `rounds` times, in rotating order, each after `ready` returns."""
     results: dict[str, list[T]] = {name: [] for name in ways}
     names = list(ways)
     for number in range(rounds):
@@ -22,7 +22,7 @@ def in_turn(
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Return how long some work takes."""
+    """Return the duration of `work`."""
     begin = time.perf_counter()
     work()
     return time.perf_counter() - begin

@@ -1,9 +1,8 @@
-"""Claims of warm standbys through HTTP, against the least that the same steps can cost.
+"""Claims of warm standbys over HTTP, compared with the minimum cost of the same steps.
 
-The standbys are those of real agents on an engine in memory. Their hosts have room for the pool
-and nothing more, so that what was claimed is replaced once it has been stopped, between the
-rounds: of a fleet the hosts that refill are other machines; here they would take the processor
-from the claims.
+The agents are real, with in-memory engines. Their capacity equals the pool, so claimed standbys
+are replaced only between rounds, once stopped: on one machine, refilling would compete with the
+claims for CPU.
 """
 
 import json
@@ -34,14 +33,14 @@ HOSTS, POOL = 2, 1000
 CALLERS, ROUNDS, ROUNDS_OF_ONE = 32, 20, 3
 ON_DOCKER = 20
 ENDS = 3
-"""Rounds at the beginning and at the end that are compared, relative to the chain beside them,
-since the pace of the machine may change meanwhile."""
+"""First and last rounds to compare, each relative to the baseline, since the machine's speed may
+change."""
 _POOL = f"/warm-pool/{APPLICATION}/{REGION}"
 _CLAIM = Ask("POST", "/session", 201, json.dumps({"location": REGION, "image": APPLICATION}))
 _TIMEOUT = 300.0
 _UNLIMITED = {"start_rate": 1e6, "start_burst": 10**6}
 _PATIENT = {"start_timeout": 60.0, "placement_silence": 60.0}
-"""A claim that comes too late would go on as a cold start, for which there is no room."""
+"""A late claim would continue as a cold start, for which there is no capacity."""
 
 
 def measure(effort: int, steps: Steps) -> list[Result]:
@@ -79,7 +78,7 @@ def measure(effort: int, steps: Steps) -> list[Result]:
 
 
 class _Fleet:
-    """A control plane with one pool, which claims empty."""
+    """A control plane with one pool, whose standbys are all claimed."""
 
     def __init__(self, control_plane: ControlPlaneProcess, size: int) -> None:
         self._token, self._url = control_plane.tokens["default"], control_plane.base_url
@@ -87,7 +86,7 @@ class _Fleet:
         self.size = size
 
     def rounds(self, callers: int, least: str, rounds: int) -> dict[str, list[Load]]:
-        """Claim the whole pool so often, and have the chain done as often."""
+        """Claim the whole pool, alternating with as many requests to the baseline."""
         ask = Ask("POST", baseline.CHAIN, 201, json.dumps({"image": APPLICATION}))
         chain = [ask] * self.size
         return in_turn(
@@ -100,7 +99,7 @@ class _Fleet:
         )
 
     def _claim_all(self, callers: int) -> Load:
-        """Claim the pool empty, and stop what was claimed."""
+        """Claim the whole pool, then stop the sessions."""
         claims = [_CLAIM] * self.size
         load = run_load(self._url, claims, callers=callers, token=self._token)
         ids = [json.loads(each)["id"] for each in load.bodies]
@@ -130,7 +129,7 @@ def _a_fleet(deployment: Deployment, size: int) -> Iterator[_Fleet]:
 
 
 def _on_docker(deployment: Deployment, size: int) -> list[Result]:
-    """Claim one after the other, while the host makes the next ones."""
+    """Claim sequentially, while the host refills the pool."""
     client = deployment.client
     _keep(client, size)
     _until_ready(client, size)
@@ -159,7 +158,7 @@ def _until_ready(client: ApiClient, size: int) -> None:
 
 
 def _part(loads: Mapping[str, Sequence[Load]], rounds: slice) -> float:
-    """Give the throughput of claims as a part of the chain's."""
+    """Return the throughput of claims relative to the baseline's."""
     return rate(loads["claim"][rounds]) / rate(loads["chain"][rounds])
 
 

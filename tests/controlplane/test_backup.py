@@ -1,4 +1,4 @@
-"""Backups: whole, their owner's alone, and of one moment whatever is written meanwhile."""
+"""Backups: complete, private, and consistent during writes."""
 
 import errno
 import os
@@ -37,7 +37,7 @@ def target(tmp_path: Path) -> Path:
 
 
 def taken(config: Config, target: Path, *, replace: bool = False) -> list[str]:
-    """Make a backup; the names in it."""
+    """Make a backup; return the names in it."""
     back_up(config, target, NOW, replace=replace)
     with tarfile.open(target) as archive:
         return archive.getnames()
@@ -53,7 +53,7 @@ def command(config: Config, name: str, *arguments: str) -> Result:
     return CliRunner().invoke(main, [name, "--config", settings_of(config), *arguments])
 
 
-def test_a_backup_is_a_tar_archive_of_plain_files(
+def test_backup_is_a_tar_archive_of_plain_files(
     config: Config, target: Path, tmp_path: Path
 ) -> None:
     before, umask = files(config.state_dir), os.umask(0)
@@ -74,8 +74,8 @@ def test_a_backup_is_a_tar_archive_of_plain_files(
     assert after.keys() <= before.keys()
 
 
-def test_a_backup_is_of_one_moment_while_others_write(config: Config, tmp_path: Path) -> None:
-    """Each transaction writes to two tables, which differ in no copy that is of one moment."""
+def test_backup_is_a_consistent_snapshot_during_writes(config: Config, tmp_path: Path) -> None:
+    """Each transaction adds a row to two tables, so their difference is constant in a snapshot."""
     begun, ended = threading.Event(), threading.Event()
 
     def write() -> None:
@@ -103,7 +103,7 @@ def test_a_backup_is_of_one_moment_while_others_write(config: Config, tmp_path: 
         writing.join()
 
 
-def test_a_file_is_replaced_only_by_force_and_by_a_whole_backup(
+def test_replaces_a_file_only_with_force_and_atomically(
     config: Config, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_: object, file: Any, __: object) -> NoReturn:
@@ -123,8 +123,8 @@ def test_a_file_is_replaced_only_by_force_and_by_a_whole_backup(
     assert target.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_link_in_the_state_directory_is_not_followed(config: Config, target: Path) -> None:
-    """The user who owns it may have made it, while root makes a backup."""
+def test_does_not_follow_links_in_the_state_directory(config: Config, target: Path) -> None:
+    """The directory's owner may have created them, while root makes a backup."""
     theirs, state = config.state_dir.with_name("theirs"), config.state_dir
     theirs.mkdir()
     (theirs / "precious").write_text("")
@@ -138,14 +138,14 @@ def test_a_link_in_the_state_directory_is_not_followed(config: Config, target: P
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_a_backup_that_could_not_be_restored_is_not_made(
+def test_refuses_a_backup_without_the_required_valid_keys(
     config: Config, target: Path, name: str
 ) -> None:
     (config.state_dir / name).write_bytes(b"no key")
     with pytest.raises(StoreError, match=f": {name} is damaged"):
         taken(config, target)
     (config.state_dir / name).unlink()
-    if name == "registry.key":  # no password may have been set
+    if name == "registry.key":  # optional
         assert taken(config, target) == [part for part in PARTS if part != name]
     else:
         with pytest.raises(StoreError, match=f": {name} is missing: put a copy of it back"):
@@ -153,7 +153,7 @@ def test_a_backup_that_could_not_be_restored_is_not_made(
         assert not target.exists()
 
 
-def test_a_damaged_database_is_not_backed_up(config: Config, target: Path) -> None:
+def test_refuses_to_back_up_a_damaged_database(config: Config, target: Path) -> None:
     with closing(sqlite3.connect(config.database)) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         [size] = db.execute("PRAGMA page_size").fetchone()
@@ -166,7 +166,7 @@ def test_a_damaged_database_is_not_backed_up(config: Config, target: Path) -> No
     assert not target.exists()
 
 
-def test_where_there_is_no_database_none_is_created(tmp_path: Path, target: Path) -> None:
+def test_does_not_create_a_missing_database(tmp_path: Path, target: Path) -> None:
     config = Config(state_dir=tmp_path / "nowhere")
     with pytest.raises(StoreError, match="there is no such directory"):
         taken(config, target)
@@ -177,7 +177,7 @@ def test_where_there_is_no_database_none_is_created(tmp_path: Path, target: Path
     assert not config.database.exists()
 
 
-def test_which_programs_may_run_beside_each_other(config: Config, target: Path) -> None:
+def test_locks_exclude_conflicting_commands(config: Config, target: Path) -> None:
     state = config.state_dir
     with serving(state), using(state):
         for other in (serving, replacing):
@@ -202,7 +202,7 @@ def test_which_programs_may_run_beside_each_other(config: Config, target: Path) 
 # The command.
 
 
-def test_the_command_reports_on_standard_error(config: Config, target: Path) -> None:
+def test_command_reports_on_standard_error(config: Config, target: Path) -> None:
     done = command(config, "backup", str(target))
     assert (done.exit_code, done.stdout) == (0, "")
     assert done.stderr == f"backed up {config.state_dir}\n"
@@ -225,9 +225,7 @@ def run(config: Config, name: str, *arguments: str, **streams: Any) -> subproces
     )
 
 
-def test_a_backup_goes_through_a_pipe_and_never_to_a_terminal(
-    config: Config, tmp_path: Path
-) -> None:
+def test_backup_uses_a_pipe_but_never_a_terminal(config: Config, tmp_path: Path) -> None:
     new = Config(state_dir=tmp_path / "new")
     with (
         run(config, "backup", "-", stdout=subprocess.PIPE) as writing,

@@ -1,4 +1,4 @@
-"""The operators' commands, against a control plane over real HTTP."""
+"""Operator commands, against a control plane over real HTTP."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ"
 
 
 class Operated(System):
-    """Runs commands as somebody at a shell does: settings in the environment, a token file."""
+    """Runs commands as in a shell: settings in the environment, a token file."""
 
     async def run(self, *arguments: str, token: str | None = None) -> Result:
         file = self.folder / "token"
@@ -33,18 +33,18 @@ class Operated(System):
         return await run(*arguments, url=self.control_plane.base_url, token_file=file)
 
     async def ok(self, *arguments: str) -> str:
-        """Run a command that works; return what it prints."""
+        """Run a command that succeeds; return its output."""
         result = await self.run(*arguments)
         assert (result.exit_code, result.stderr) == (0, ""), result.exception
         return result.stdout
 
     async def listed(self) -> list[dict[str, str]]:
-        """Read the agents' table, each by the names of the columns."""
+        """Return the rows of `agent list`, by column."""
         names, *rows = cells(await self.ok("agent", "list"))
         return [dict(zip(names, row, strict=True)) for row in rows]
 
     async def refused(self, *arguments: str, token: str | None = None) -> str:
-        """Run a command that fails; return what it says."""
+        """Run a command that fails; return its error."""
         result = await self.run(*arguments, token=token)
         assert (result.exit_code, result.stdout) == (1, "")
         assert result.stderr.startswith("cannot ")
@@ -53,13 +53,13 @@ class Operated(System):
 
 
 async def run(*arguments: str, url: str, token_file: Path) -> Result:
-    """Run a command in a thread, so that this loop can answer it."""
+    """Run a command in a thread, since this event loop serves its requests."""
     environment = {"TILTYARD_URL": url, "TILTYARD_TOKEN_FILE": str(token_file)}
     return await asyncio.to_thread(CliRunner(env=environment).invoke, main, arguments)
 
 
 def cells(table: str) -> list[list[str]]:
-    """Read a table back: columns are aligned and two spaces apart."""
+    """Parse a table: columns are aligned and two spaces apart."""
     lines = table.splitlines()
     starts = [match.start() for match in re.finditer(r"(?:^|(?<=  ))\S", lines[0])]
     ends = [*starts[1:], None]
@@ -196,7 +196,7 @@ async def test_sessions(system: Operated) -> None:
     assert "ended" in await system.refused("session", "stop", "alice", "..")
 
 
-async def test_the_audit(system: Operated) -> None:
+async def test_audit(system: Operated) -> None:
     await system.ok("region", "create", "eu")
     actor = system.operator_token.split("_")[1]
     _, line = cells(await system.ok("audit", "--kind", "region", "--token", actor))
@@ -208,7 +208,7 @@ async def test_the_audit(system: Operated) -> None:
 
 
 @pytest.mark.parametrize("command", ["region list", "agent show a0"])
-async def test_json_is_the_answer_as_it_is(system: Operated, command: str) -> None:
+async def test_json_option_prints_the_response_unchanged(system: Operated, command: str) -> None:
     path = {"agent show a0": "agent/a0"}.get(command, "region")
     answer = await system.call("GET", f"/operator/{path}")
     printed = json.loads(await system.ok(*command.split(), "--json"))
@@ -224,14 +224,14 @@ def test_every_command_is_documented() -> None:
             assert f"$ tiltyard-controlplane {thing.name} {leaf}".rstrip() in section
 
 
-async def test_a_command_at_a_shell(system: Operated) -> None:
-    """A process of its own: the token comes on standard input, and is in no argument."""
+async def test_command_in_a_shell_reads_the_token_from_standard_input(system: Operated) -> None:
+    """A process of its own; no argument contains the token."""
     url, token = system.control_plane.base_url, system.operator_token.encode()
     process = await shell(url, "region list --token-file -", stdin=token)
     assert process == (0, (await system.ok("region", "list")).encode(), b"")
 
 
-async def test_a_closed_pipe_is_no_failure_to_tell(system: Operated) -> None:
+async def test_closed_pipe_is_not_reported(system: Operated) -> None:
     for number in range(3):
         await system.ok("region", "create", "x" * 100 + str(number))
     command = f"{sys.executable} -m controlplane region list --token-file - | head -c 1; exit 0"

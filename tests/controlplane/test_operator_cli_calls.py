@@ -1,4 +1,4 @@
-"""What the operators' commands send, against a server that notes it."""
+"""Requests of operator commands, against a server that records them."""
 
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ CALLS: dict[str, tuple[str, str, Any]] = {
 
 
 @pytest.mark.parametrize("command", CALLS)
-async def test_a_command_is_one_call(tmp_path: Path, command: str) -> None:
+async def test_command_makes_one_call(tmp_path: Path, command: str) -> None:
     async with StubApi() as api:
         method, path, body = CALLS[command]
         api.answers[method, unquote(path)] = {}
@@ -62,8 +62,8 @@ async def test_a_command_is_one_call(tmp_path: Path, command: str) -> None:
         *("account quota a", "account quota a --cpu nothing", "account quota a --cpu=-1"),
     ],
 )
-async def test_a_command_that_lacks_something_calls_nothing(tmp_path: Path, command: str) -> None:
-    """Some need a confirmation, and nobody is there to ask."""
+async def test_incomplete_command_makes_no_call(tmp_path: Path, command: str) -> None:
+    """Some need a confirmation, without a terminal."""
     async with StubApi() as api:
         result = await run(*command.split(), url=api.url, token_file=api.token_file(tmp_path))
         assert (result.exit_code, result.stdout) == (2, "")
@@ -78,10 +78,10 @@ async def test_a_command_that_lacks_something_calls_nothing(tmp_path: Path, comm
         ("--ram 0 --sessions none", {"sessions": None, "cpu": 2.5, "ram": 0.0, "gpu": 1}),
     ],
 )
-async def test_a_limit_that_is_not_named_stays(
+async def test_quota_keeps_limits_that_are_not_given(
     tmp_path: Path, options: str, quota: dict[str, float | None]
 ) -> None:
-    """Also one that this version does not know."""
+    """Also a limit that this version does not know."""
     async with StubApi() as api:
         old = {"sessions": 4, "cpu": 2.5, "ram": 512.0, "gpu": 1}
         accounts = [{"name": "b", "quota": {}}, {"name": "a", "quota": old}]
@@ -98,7 +98,7 @@ async def test_a_limit_that_is_not_named_stays(
         ({"accounts": [{}]}, "this version does not know the format"),
     ],
 )
-async def test_the_quota_of_no_account_is_not_changed(
+async def test_quota_of_an_unknown_account_is_not_changed(
     tmp_path: Path, answer: Any, problem: str
 ) -> None:
     async with StubApi() as api:
@@ -110,7 +110,7 @@ async def test_the_quota_of_no_account_is_not_changed(
         assert len(api.requests) == 1
 
 
-async def test_what_is_shown_of_a_drain_and_a_rotation(tmp_path: Path) -> None:
+async def test_shows_drain_and_rotation(tmp_path: Path) -> None:
     async with StubApi() as api:
 
         async def shown(*command: str) -> list[str]:

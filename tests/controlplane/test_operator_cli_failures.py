@@ -1,4 +1,4 @@
-"""What the operators' commands say when a call does not go as it should."""
+"""Errors of operator commands when a call fails."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ async def api() -> AsyncIterator[StubApi]:
 
 @pytest.fixture
 def list_regions(api: StubApi, tmp_path: Path) -> Callable[..., Any]:
-    """`region list` of the stub, or with other options."""
+    """Run `region list` against the stub, with more options."""
     file = api.token_file(tmp_path)
 
     def call(*more: str) -> Any:
@@ -41,7 +41,7 @@ def list_regions(api: StubApi, tmp_path: Path) -> Callable[..., Any]:
 
 
 def assert_fails(result: Result, *parts: str, code: int = 1) -> None:
-    """The command failed with one line that says so, and nothing else."""
+    """Check that the command failed with one line of error and no output."""
     assert result.exit_code == code, result.output
     assert isinstance(result.exception, SystemExit)
     assert result.stdout == ""
@@ -52,7 +52,7 @@ def assert_fails(result: Result, *parts: str, code: int = 1) -> None:
         assert part in result.stderr
 
 
-async def test_the_connection_ends_at_once(list_regions: Callable[..., Any]) -> None:
+async def test_reports_a_closed_connection(list_regions: Callable[..., Any]) -> None:
     async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
@@ -62,7 +62,7 @@ async def test_the_connection_ends_at_once(list_regions: Callable[..., Any]) -> 
         assert_fails(await list_regions("--url", f"http://127.0.0.1:{port}"), "cannot be reached")
 
 
-async def test_nothing_is_answered_in_time(api: StubApi) -> None:
+async def test_reports_a_timeout(api: StubApi) -> None:
     silent = asyncio.Event()
     api.before = silent.wait
     client = Api(api.url, api.token, ssl.create_default_context(), as_json=False)
@@ -85,7 +85,7 @@ async def test_nothing_is_answered_in_time(api: StubApi) -> None:
         (403, '{"details": "no \\u001b[31mway"}', r"no \x1b[31mway"),
     ],
 )
-async def test_an_answer_of_another_kind(
+async def test_reports_an_unexpected_response(
     list_regions: Callable[..., Any], api: StubApi, status: int, text: str, reported: str
 ) -> None:
     body = text.encode("utf-8", "surrogateescape")
@@ -108,7 +108,7 @@ async def test_control_characters_are_escaped(
     assert printed.isascii()
 
 
-async def test_violations_stand_one_a_line(tmp_path: Path) -> None:
+async def test_prints_one_violation_per_line(tmp_path: Path) -> None:
     async with StubApi() as api:
         body = {
             "message": "invalid request",
@@ -129,7 +129,7 @@ async def test_violations_stand_one_a_line(tmp_path: Path) -> None:
     "url",
     ["127.0.0.1:8080", "ftp://h", "https://", "https://u:p@h", "https://h:x"],
 )
-async def test_an_address_that_is_none(list_regions: Callable[..., Any], url: str) -> None:
+async def test_rejects_an_invalid_url(list_regions: Callable[..., Any], url: str) -> None:
     reported = await list_regions("--url", url, "--insecure")
     assert_fails(reported, "Invalid value for '--url'", code=2)
 
@@ -142,17 +142,17 @@ async def test_an_address_that_is_none(list_regions: Callable[..., Any], url: st
         *(("localhost.example", False), ("127.0.0.1.example", False), ("127.1", False)),
     ],
 )
-def test_what_is_in_clear(host: str, loopback: bool) -> None:
+def test_detects_unencrypted_urls(host: str, loopback: bool) -> None:
     for port in ("", ":8080"):
         assert is_in_clear(f"http://{host}{port}/x") != loopback
         assert not is_in_clear(f"https://{host}{port}/x")
 
 
-async def test_no_token_goes_to_another_machine_in_clear(
+async def test_sends_no_token_unencrypted_to_another_machine(
     list_regions: Callable[..., Any], api: StubApi
 ) -> None:
     api.answers[LIST] = {"regions": []}
-    url = api.url.replace("127.0.0.1", "0.0.0.0")  # which leads to this machine, too
+    url = api.url.replace("127.0.0.1", "0.0.0.0")  # also reaches this machine
     refused = await list_regions("--url", url)
     assert_fails(refused, "Invalid value for '--url'", "in clear", "https://", code=2)
     assert not api.requests
@@ -163,7 +163,7 @@ async def test_no_token_goes_to_another_machine_in_clear(
     assert (await list_regions("--insecure")).stderr == ""
 
 
-async def test_a_path_before_the_api(list_regions: Callable[..., Any], api: StubApi) -> None:
+async def test_url_may_have_a_path_prefix(list_regions: Callable[..., Any], api: StubApi) -> None:
     api.answers["GET", "/tiltyard/operator/region"] = {"regions": []}
     for end in ("", "/"):
         assert (await list_regions("--url", f"{api.url}/tiltyard{end}")).exit_code == 0
@@ -184,7 +184,7 @@ async def test_a_path_before_the_api(list_regions: Callable[..., Any], api: Stub
         ('{"operator_token": "x"}', "holds no token"),
     ],
 )
-async def test_a_file_without_a_token(
+async def test_rejects_a_file_without_a_token(
     list_regions: Callable[..., Any],
     api: StubApi,
     tmp_path: Path,
@@ -200,7 +200,7 @@ async def test_a_file_without_a_token(
     assert not api.requests
 
 
-async def test_the_file_of_the_first_start_will_do(
+async def test_accepts_the_token_file_of_the_first_start(
     list_regions: Callable[..., Any], api: StubApi, tmp_path: Path
 ) -> None:
     api.answers[LIST] = {"regions": []}

@@ -1,4 +1,4 @@
-"""The operators' commands at a terminal and away from one: what they ask, and where they print."""
+"""Operator commands with and without a terminal: confirmations and output."""
 
 import asyncio
 import errno
@@ -34,12 +34,12 @@ async def api() -> AsyncIterator[StubApi]:
 def environment(api: StubApi, folder: Path) -> dict[str, str]:
     file = str(api.token_file(folder))
     more = {"PYTHONPATH": ".", "TILTYARD_URL": api.url, "TILTYARD_TOKEN_FILE": file}
-    # Without a buffer nothing would be left to fail at Python's end.
+    # Only buffered output can fail when Python exits.
     return {**os.environ, **more, "PYTHONUNBUFFERED": ""}
 
 
 async def finished(*command: str, typed: str = "", **more: object) -> tuple[int | None, str, str]:
-    """Run a process to its end: exit code, standard output and error."""
+    """Run a process; return exit code, standard output and error."""
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=subprocess.PIPE,
@@ -51,13 +51,13 @@ async def finished(*command: str, typed: str = "", **more: object) -> tuple[int 
     return process.returncode, output.decode(), errors.decode()
 
 
-# ---- asking back
+# ---- confirmations
 
 
 async def at_a_terminal(
     api: StubApi, folder: Path, command: str, keys: str, *, stdin: str = ""
 ) -> tuple[int | None, str, str]:
-    """Run a command that has a terminal, which is not its input: its end, what is seen, errors."""
+    """Run a command whose terminal is not its input; return exit code, terminal and errors."""
     ours, theirs = os.openpty()
     try:
         try:
@@ -78,15 +78,15 @@ async def at_a_terminal(
 
 
 def _seen(terminal: int) -> str:
-    """Read all that a terminal shows, whose other end nobody has open any more."""
+    """Read all output of a terminal whose other end is closed."""
     found = b""
-    with suppress(OSError):  # that is how it ends
+    with suppress(OSError):  # EIO is the end
         while part := os.read(terminal, 65536):
             found += part
     return found.decode()
 
 
-async def test_a_deletion_asks_first(api: StubApi, tmp_path: Path) -> None:
+async def test_deletion_asks_for_confirmation(api: StubApi, tmp_path: Path) -> None:
     answers = (("\n", False), ("n\n", False), ("\x04", False), ("Yes\n", True))
     for number, (keys, goes_on) in enumerate(answers):
         command = "account delete studio"
@@ -97,7 +97,7 @@ async def test_a_deletion_asks_first(api: StubApi, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("keys", "code"), [("n\n", 1), ("y\n", 0)])
-async def test_it_is_asked_when_the_token_comes_on_standard_input(
+async def test_asks_on_the_terminal_while_standard_input_is_the_token(
     api: StubApi, tmp_path: Path, keys: str, code: int
 ) -> None:
     command = "account delete studio --token-file -"
@@ -108,7 +108,7 @@ async def test_it_is_asked_when_the_token_comes_on_standard_input(
 
 
 @pytest.mark.parametrize("command", ["account delete a", "agent remove a", "token revoke a"])
-async def test_without_a_terminal_a_deletion_needs_yes(
+async def test_deletion_without_a_terminal_requires_yes(
     api: StubApi, tmp_path: Path, command: str
 ) -> None:
     api.answers["DELETE", "/operator/token/a"] = {"revoked": []}
@@ -123,20 +123,18 @@ async def test_without_a_terminal_a_deletion_needs_yes(
         assert ("--yes" in errors) == (code == 2)
 
 
-# ---- an output that takes nothing
+# ---- failing output
 
 
 SHELLS = [
     "exec {} >/dev/full",
     "exec {} --json >&-",
-    "exec 3> >(exec true); wait $!; exec {} >&3",  # the reader has gone
+    "exec 3> >(exec true); wait $!; exec {} >&3",  # the reader has exited
 ]
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-async def test_a_token_that_cannot_be_printed_can_be_revoked(
-    api: StubApi, tmp_path: Path, shell: str
-) -> None:
+async def test_unprinted_token_can_be_revoked(api: StubApi, tmp_path: Path, shell: str) -> None:
     api.answers["POST", "/operator/account"] = MADE
     line = shell.format(f"'{sys.executable}' -m controlplane account create studio")
     status, output, errors = await finished("bash", "-c", line, env=environment(api, tmp_path))
@@ -149,9 +147,7 @@ async def test_a_token_that_cannot_be_printed_can_be_revoked(
 
 
 @pytest.mark.parametrize("redirection", [">/dev/full", ">&-"])
-async def test_an_answer_that_cannot_be_printed(
-    api: StubApi, tmp_path: Path, redirection: str
-) -> None:
+async def test_reports_a_failed_output(api: StubApi, tmp_path: Path, redirection: str) -> None:
     api.answers["GET", "/operator/region"] = {"regions": []}
     line = f"exec '{sys.executable}' -m controlplane region list {redirection}"
     status, _, errors = await finished("bash", "-c", line, env=environment(api, tmp_path))

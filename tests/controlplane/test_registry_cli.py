@@ -1,4 +1,4 @@
-"""The operators' commands on log-ins of registries."""
+"""Operator commands for registry logins."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -31,7 +31,7 @@ def sent(api: StubApi) -> dict[str, Any]:
     return {name: value for name, value in body.items() if value}
 
 
-async def test_what_is_sent(api: StubApi, tmp_path: Path) -> None:
+async def test_sends_the_login_and_the_files(api: StubApi, tmp_path: Path) -> None:
     ca, password = tmp_path / "ca.pem", tmp_path / "password"
     ca.write_text(AUTHORITY)
     password.write_text(f"{PASSWORD}\n")
@@ -50,16 +50,14 @@ async def test_what_is_sent(api: StubApi, tmp_path: Path) -> None:
     }
 
 
-async def test_a_password_comes_on_standard_input(api: StubApi, tmp_path: Path) -> None:
+async def test_reads_a_password_from_standard_input(api: StubApi, tmp_path: Path) -> None:
     command = f"registry set own r.example --token-file {api.token_file(tmp_path)}"
     command += " --username robot --password-file -"
     assert await shell(api.url, command, stdin=f"{PASSWORD}\n".encode()) == (0, b"", b"")
     assert sent(api) == {"address": "r.example", "username": "robot", "password": PASSWORD}
 
 
-async def test_a_file_is_read_no_further_than_the_api_accepts(
-    api: StubApi, tmp_path: Path
-) -> None:
+async def test_reads_files_only_up_to_the_limit_of_the_api(api: StubApi, tmp_path: Path) -> None:
     large = tmp_path / "large"
     large.write_text("x" * 10**6)
     await set_own(api, tmp_path, "--password-file", str(large), "--registry-ca-file", str(large))
@@ -75,7 +73,7 @@ async def test_a_file_is_read_no_further_than_the_api_accepts(
         ("--password-file {binary}", "'--password-file': {binary} is not UTF-8"),
     ],
 )
-async def test_what_cannot_be_read_is_reported(
+async def test_reports_unreadable_files(
     api: StubApi, tmp_path: Path, options: str, reported: str
 ) -> None:
     files = {"none": tmp_path / "none", "binary": tmp_path / "binary"}
@@ -86,7 +84,7 @@ async def test_what_cannot_be_read_is_reported(
     assert not api.requests
 
 
-async def test_standard_input_holds_one_secret(api: StubApi) -> None:
+async def test_rejects_two_secrets_on_standard_input(api: StubApi) -> None:
     command = "registry set own r.example --token-file - --username robot --password-file -"
     status, output, errors = await shell(api.url, command, stdin=api.token.encode())
     assert (status, output) == (2, b"")

@@ -1,4 +1,4 @@
-"""Log-ins of registries as operators set them: who gets a password, and how long it is kept."""
+"""Registry logins set by operators: where a password is sent, and how long it is stored."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ IMAGE = f"r.example/studio/game@sha256:{'0' * 64}"
 
 
 class Configured(System):
-    """Has a registry of the settings file with a password, where one is set."""
+    """Declares a registry in the settings file if `file_password` is set."""
 
     file_password = ""
 
@@ -56,7 +56,7 @@ class Configured(System):
 
     @asynccontextmanager
     async def logins(self) -> AsyncIterator[tuple[Store, Logins]]:
-        """Open the state beside the control plane."""
+        """Open the state in parallel to the control plane."""
         store = Store(self.config.database)
         await store.open()
         logins = Logins(store, Vault(self.key))
@@ -89,7 +89,7 @@ async def system(tmp_path: Path) -> AsyncIterator[Configured]:
         yield running
 
 
-async def test_a_log_in_is_kept_and_shown_without_its_password(system: Configured) -> None:
+async def test_login_is_stored_and_shown_without_its_password(system: Configured) -> None:
     more = {"authHosts": ["auth.example"], "private": True, "ca": AUTHORITY}
     assert (await system.put(**LOGIN, **more)).status == 204
     whole = Endpoint("r.example", "robot", PASSWORD, ("auth.example",), True, AUTHORITY)
@@ -103,14 +103,14 @@ async def test_a_log_in_is_kept_and_shown_without_its_password(system: Configure
     assert PASSWORD not in repr(await system.login())
 
 
-async def test_a_put_replaces_the_whole(system: Configured) -> None:
+async def test_put_replaces_the_whole_registry(system: Configured) -> None:
     more = {"authHosts": ["auth.example"], "private": True, "ca": AUTHORITY}
     assert (await system.put(**LOGIN, **more)).status == 204
     assert (await system.put(address="r.example")).status == 204
     assert await system.endpoint() == Endpoint("r.example")
     assert await system.login() is None
     assert await system.rows("SELECT sealed_password FROM registry WHERE name='own'") == [(None,)]
-    # What was taken away does not come back.
+    # A removed password does not come back.
     assert_error(await system.put(**KEPT), 422, "password")
 
 
@@ -124,7 +124,9 @@ async def test_a_put_replaces_the_whole(system: Configured) -> None:
         {"ca": AUTHORITY},
     ],
 )
-async def test_a_password_never_goes_elsewhere(system: Configured, change: dict[str, Any]) -> None:
+async def test_new_destination_needs_the_password(
+    system: Configured, change: dict[str, Any]
+) -> None:
     assert (await system.put(**LOGIN, authHosts=["auth.example"])).status == 204
     before = await system.endpoint()
     refused = await system.put(**{**KEPT, "authHosts": ["auth.example"], **change})
@@ -132,7 +134,7 @@ async def test_a_password_never_goes_elsewhere(system: Configured, change: dict[
     assert await system.endpoint() == before
 
 
-async def test_a_password_stays_where_it_is(system: Configured) -> None:
+async def test_password_is_kept_if_no_destination_is_added(system: Configured) -> None:
     more = {"authHosts": ["auth.example"], "private": True, "ca": AUTHORITY}
     assert (await system.put(**LOGIN, **more)).status == 204
     for body in (
@@ -142,13 +144,13 @@ async def test_a_password_stays_where_it_is(system: Configured) -> None:
     ):
         assert (await system.put(**body)).status == 204
         assert (await system.endpoint()).password == PASSWORD
-    # Where it may no longer go was taken off in between.
+    # A removed destination needs the password again.
     for one in ({"authHosts": ["auth.example"]}, {"private": True}):
         assert_error(await system.put(**KEPT, ca=AUTHORITY, **one), 422, "password")
-    assert_error(await system.put(**KEPT), 422, "password")  # also with the system's authorities
+    assert_error(await system.put(**KEPT), 422, "password")  # also for the system's CAs
 
 
-async def test_the_audit_says_that_a_password_was_given_and_not_which(system: Configured) -> None:
+async def test_audit_records_that_a_password_was_given(system: Configured) -> None:
     for body in (LOGIN, KEPT, {**KEPT, "aliases": ["a.example"]}, LOGIN, {"address": "r.example"}):
         assert (await system.put(**body)).status == 204
     events = await system.events()
@@ -156,7 +158,7 @@ async def test_the_audit_says_that_a_password_was_given_and_not_which(system: Co
     assert not any("s3cret" in data for data in events)
 
 
-async def test_an_image_s_log_in_is_that_of_its_address(system: Configured) -> None:
+async def test_login_of_an_image_is_found_by_exact_address(system: Configured) -> None:
     assert (await system.put(**LOGIN, aliases=["alias.example"])).status == 204
     for address, login in (
         ("r.example", RegistryLogin("robot", PASSWORD)),
@@ -168,7 +170,7 @@ async def test_an_image_s_log_in_is_that_of_its_address(system: Configured) -> N
     assert await system.login() is None
 
 
-async def test_without_the_key_a_registry_is_unusable_until_its_password_is_set_again(
+async def test_registry_is_unusable_without_the_key_until_its_password_is_set(
     system: Configured, caplog: pytest.LogCaptureFixture
 ) -> None:
     address = f"localhost:{system.registry.address.rpartition(':')[2]}"
@@ -188,7 +190,7 @@ async def test_without_the_key_a_registry_is_unusable_until_its_password_is_set_
     assert f"{system.key} is not the key of its password: set its password again" in caplog.text
     with pytest.raises(StoreError, match=r"'own': .*: set its password again"):
         await system.login(f"{address}/studio/game@sha256:0")
-    # All else works, and the registry is shown as it is.
+    # Everything else works, and the registry is shown unchanged.
     assert (await system.listed())["username"] == "robot"
     answer = await system.call("POST", "/application/other/tags", json={"tag": "v1"})
     assert answer.status == 204, answer.text
@@ -197,9 +199,7 @@ async def test_without_the_key_a_registry_is_unusable_until_its_password_is_set_
     assert answer.status == 204, answer.text
 
 
-async def test_a_password_of_the_settings_file_is_encrypted_again_at_each_start(
-    tmp_path: Path,
-) -> None:
+async def test_password_of_the_settings_file_is_sealed_at_each_start(tmp_path: Path) -> None:
     async with Configured(tmp_path) as system:
         assert not system.key.exists()
         for password in ("first", "second"):
@@ -211,7 +211,7 @@ async def test_a_password_of_the_settings_file_is_encrypted_again_at_each_start(
         system.key.unlink()
         await system.serve()
         assert (await system.endpoint("filed")).password == "second"
-        # What the file has no more stays as it was.
+        # A registry removed from the file is kept.
         system.file_password = ""
         await system.restart()
         assert (await system.endpoint("filed")).password == "second"

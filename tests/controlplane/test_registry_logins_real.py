@@ -1,6 +1,6 @@
-"""Log-ins that operators set, end to end: our API, and a docker-registry that lets no one else in.
+"""Registry logins end to end: our API and a docker-registry that requires a login.
 
-It is behind TLS with an authority of its own and has a name of an address that is not public.
+It uses TLS with its own CA, and its name resolves to a private address.
 """
 
 import logging
@@ -26,7 +26,7 @@ SECRETS = (USER["password"], OTHER_PASSWORD)
 
 
 class Configured(System):
-    """Its operator configures one registry, in which its application has the tag `v1`."""
+    """Has one configured registry with the tag `v1` of its application."""
 
     def __init__(self, folder: Path, registry: SecuredRegistry, tls: dict[str, str]) -> None:
         super().__init__(folder)
@@ -51,7 +51,7 @@ class Configured(System):
         return await self.call("POST", "/application/game/tags", json={"tag": "v1"})
 
     async def works(self) -> bool:
-        """Enable the tag; tell whether the registry lets us."""
+        """Enable the tag; return whether the registry accepts the login."""
         answer = await self.enable_tag()
         if answer.status == 204:
             return True
@@ -79,7 +79,7 @@ async def system(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> AsyncIterator[Configured]:
-    """Check at the end that no password is in the log or the state's files."""
+    """Check at the end that neither log nor state files contain a password."""
     give_loopback_a_name(monkeypatch)
     caplog.set_level(logging.DEBUG)
     running.accept(USER["password"])
@@ -100,7 +100,7 @@ async def with_application(system: Configured) -> None:
     await system.make_application(tag=None, registry="own", repository="studio/own")
 
 
-async def test_a_tag_is_enabled_with_the_log_in_that_was_set(system: Configured) -> None:
+async def test_enables_a_tag_with_the_configured_login(system: Configured) -> None:
     await with_application(system)
     assert not await system.works()
     assert (await system.set(**system.login)).status == 204
@@ -119,7 +119,7 @@ async def test_a_tag_is_enabled_with_the_log_in_that_was_set(system: Configured)
         ({"private": False}, "it cannot be reached"),
     ],
 )
-async def test_a_log_in_that_does_not_do_is_reported_without_its_secret(
+async def test_failed_login_is_reported_without_its_password(
     system: Configured, change: dict[str, Any], reported: str
 ) -> None:
     await with_application(system)

@@ -1,4 +1,4 @@
-"""Manifests as docker-registry holds them: foreign layers, lists, and a tag that moves."""
+"""Manifests in docker-registry: foreign layers, lists and tags."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DOCKER_CONFIG = "application/vnd.docker.container.image.v1+json"
 
 @pytest.fixture(scope="module")
 def lenient() -> Iterator[Registry]:
-    """A registry that takes layers which are kept anywhere."""
+    """A registry that accepts foreign layers."""
     with Registry(validation={"manifests": {"urls": {"allow": ["^https?://"]}}}) as running:
         yield running
 
@@ -54,7 +54,7 @@ def row(lenient: Registry) -> RegistryRow:
 
 
 class Pusher:
-    """Pushes as clients do: blobs first, then what names them."""
+    """Pushes blobs, then manifests that refer to them."""
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session
@@ -69,7 +69,7 @@ class Pusher:
         return {"mediaType": kind, "digest": digest_of(content), "size": len(content)}
 
     async def manifest(self, reference: str, manifest: dict[str, Any]) -> dict[str, Any]:
-        """Return what names it in a list; without a tag it is there by its digest."""
+        """Push by tag or digest; return the descriptor for a list."""
         content, kind = json.dumps(manifest).encode(), str(manifest["mediaType"])
         path = f"/v2/{REPOSITORY}/manifests/{reference or digest_of(content)}"
         headers = {"Content-Type": kind}
@@ -83,7 +83,7 @@ class Pusher:
         return await self.manifest(tag, image)
 
 
-async def test_a_layer_that_is_kept_elsewhere_is_not_pulled(
+async def test_refuses_layers_outside_the_registry(
     client: RegistryClient, row: RegistryRow, push: Pusher
 ) -> None:
     layer = {"mediaType": FOREIGN, "digest": digest_of(b"elsewhere"), "size": 9}
@@ -101,7 +101,7 @@ async def test_a_layer_that_is_kept_elsewhere_is_not_pulled(
             await client.resolve(row, REPOSITORY, tag)
 
 
-async def test_a_list_of_images_is_found_by_its_own_digest(
+async def test_resolves_an_image_list_to_its_own_digest(
     client: RegistryClient, row: RegistryRow, push: Pusher
 ) -> None:
     images = [await push.image(content=content) for content in (b"{}", b'{"a":1}')]
@@ -111,7 +111,7 @@ async def test_a_list_of_images_is_found_by_its_own_digest(
     assert await client.resolve(row, REPOSITORY, "v1") == named["digest"]
 
 
-async def test_tags_are_read_in_pages(
+async def test_reads_tags_page_by_page(
     client: RegistryClient, row: RegistryRow, push: Pusher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("controlplane.registries.client.PAGE_SIZE", 2)

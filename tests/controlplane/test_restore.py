@@ -1,4 +1,4 @@
-"""Restoring: a bad backup changes nothing, and a kill leaves the old state or the new one."""
+"""Restore: an invalid backup changes nothing, and an interruption leaves the old or new state."""
 
 import gzip
 import io
@@ -31,7 +31,7 @@ from tests.support.controlplane.kept_states import NOW, a_backup, a_state, conte
 
 @dataclass(frozen=True)
 class Made:
-    """Made once, and changed by nobody."""
+    """Read-only fixtures, created once."""
 
     backup: bytes
     contents: dict[str, object]
@@ -48,13 +48,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 @pytest.fixture
 def kept(made: Made) -> bytes:
-    """A backup of the account `kept`."""
+    """A backup with the account `kept`."""
     return made.backup
 
 
 @pytest.fixture
 def config(made: Made, tmp_path: Path) -> Config:
-    """A state directory that has the account `old`."""
+    """A state directory with the account `old`."""
     return Config(state_dir=Path(shutil.copytree(made.old, tmp_path / "state")))
 
 
@@ -70,9 +70,7 @@ def is_as(made: Made, config: Config) -> None:
     )
 
 
-def test_the_state_is_that_of_the_backup_and_the_old_files_are_kept(
-    config: Config, made: Made
-) -> None:
+def test_restores_the_backup_and_keeps_the_old_files(config: Config, made: Made) -> None:
     old = contents(config.state_dir)
     restored = put_back(config, made.backup)
     is_as(made, config)
@@ -88,9 +86,7 @@ def test_the_state_is_that_of_the_backup_and_the_old_files_are_kept(
     ]
 
 
-def test_a_key_that_the_backup_lacks_is_not_left_from_the_old_state(
-    config: Config, tmp_path: Path
-) -> None:
+def test_removes_an_old_key_that_the_backup_lacks(config: Config, tmp_path: Path) -> None:
     backup = a_backup(tmp_path, "bare", registry=False)
     restored = put_back(config, backup.read_bytes())
     assert not (config.state_dir / "registry.key").exists()
@@ -98,13 +94,13 @@ def test_a_key_that_the_backup_lacks_is_not_left_from_the_old_state(
     assert (restored.replaced / "registry.key").exists()
 
 
-def test_a_new_machine_has_nothing_to_keep(made: Made, tmp_path: Path) -> None:
+def test_restores_on_a_new_machine(made: Made, tmp_path: Path) -> None:
     config = Config(state_dir=tmp_path / "var" / "state")
     assert put_back(config, made.backup, replace=False).replaced is None
     is_as(made, config)
 
 
-def test_a_database_is_replaced_only_by_force_and_not_while_it_is_served(
+def test_replaces_a_database_only_with_force_and_while_stopped(
     config: Config, kept: bytes
 ) -> None:
     before = files(config.state_dir)
@@ -115,7 +111,7 @@ def test_a_database_is_replaced_only_by_force_and_not_while_it_is_served(
     assert files(config.state_dir) == before
 
 
-def test_a_backup_of_an_older_schema_is_migrated(
+def test_migrates_a_backup_of_an_older_schema(
     config: Config, kept: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = (*MIGRATIONS, "CREATE TABLE later(x);")
@@ -125,7 +121,7 @@ def test_a_backup_of_an_older_schema_is_migrated(
     assert rows(config, "SELECT name FROM account") == [("kept",)]
 
 
-def test_the_audit_has_it_and_what_is_out_of_date_ends(tmp_path: Path) -> None:
+def test_records_the_restore_and_expires_outdated_state(tmp_path: Path) -> None:
     made = a_state(tmp_path / "made", "kept")
     with closing(sqlite3.connect(made.database, isolation_level=None)) as db:
         db.execute(
@@ -150,7 +146,7 @@ Spoil = Callable[[bytes], bytes]
 
 
 def archived(backup: bytes, changes: dict[str, bytes | None], *more: tarfile.TarInfo) -> bytes:
-    """The archive with other contents of files, None for none, after more members."""
+    """Return the archive with changed files (None removes one), after the members in `more`."""
     made = io.BytesIO()
     with (
         tarfile.open(fileobj=io.BytesIO(backup)) as archive,
@@ -171,7 +167,7 @@ def archived(backup: bytes, changes: dict[str, bytes | None], *more: tarfile.Tar
 def added(
     name: str, headers: dict[str, str] | None = None, kind: bytes = tarfile.REGTYPE
 ) -> Spoil:
-    """One more member, before the others."""
+    """Prepend a member."""
     member = tarfile.TarInfo(name)
     member.type, member.linkname, member.pax_headers = kind, "/etc/passwd", headers or {}
     return lambda backup: archived(backup, {}, member)
@@ -216,7 +212,7 @@ SPOILT: dict[str, tuple[Spoil, str]] = {
 
 
 @pytest.mark.parametrize("kind", SPOILT)
-def test_a_bad_backup_changes_nothing(config: Config, kept: bytes, kind: str) -> None:
+def test_invalid_backup_changes_nothing(config: Config, kept: bytes, kind: str) -> None:
     spoil, why = SPOILT[kind]
     before = files(config.state_dir)
     with pytest.raises(StoreError, match=why):
@@ -224,7 +220,7 @@ def test_a_bad_backup_changes_nothing(config: Config, kept: bytes, kind: str) ->
     assert files(config.state_dir) == before
 
 
-def test_a_backup_that_is_cut_off_anywhere_changes_nothing(config: Config, kept: bytes) -> None:
+def test_truncated_backup_changes_nothing(config: Config, kept: bytes) -> None:
     before = files(config.state_dir)
     with tarfile.open(fileobj=io.BytesIO(kept)) as archive:
         read = archive.getmembers()
@@ -238,10 +234,10 @@ def test_a_backup_that_is_cut_off_anywhere_changes_nothing(config: Config, kept:
         assert files(config.state_dir) == before
 
 
-def test_interrupted_at_any_step_it_leaves_the_old_state_or_can_only_be_repeated(
+def test_interrupted_restore_leaves_the_old_state_or_must_be_repeated(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is undone after the first rename, so that an error there is like a kill."""
+    """Nothing is undone after the first rename, so an error there is equivalent to a kill."""
     old, found, left = contents(made.old), Counter[str](), [0]
     rename = Path.rename
 
@@ -286,7 +282,7 @@ def command(config: Config, name: str, *arguments: str) -> Result:
     return CliRunner().invoke(main, [name, "--config", str(path), *arguments])
 
 
-def test_the_command_names_what_it_restored(config: Config, kept: bytes, tmp_path: Path) -> None:
+def test_command_reports_the_restored_backup(config: Config, kept: bytes, tmp_path: Path) -> None:
     path = tmp_path / "kept.backup"
     path.write_bytes(kept)
     refused = command(config, "restore", str(path))

@@ -1,4 +1,4 @@
-"""Names of registries: which addresses are public, and on whose threads names are looked up."""
+"""Name resolution for registries: public addresses, and lookups on separate threads."""
 
 import asyncio
 import socket
@@ -37,7 +37,7 @@ from controlplane.outbound.resolver import LookUps, Resolver, is_public
         ("::127.0.0.1", False),
     ],
 )
-def test_public_addresses_are_distinguished(address: str, public: bool) -> None:
+def test_recognizes_public_addresses(address: str, public: bool) -> None:
     assert is_public(address) is public
 
 
@@ -46,7 +46,7 @@ def look_ups() -> LookUps:
     return LookUps()
 
 
-async def test_a_name_is_looked_up_once_at_a_time_and_not_on_asyncios_threads(
+async def test_shares_lookups_of_a_name_on_its_own_threads(
     look_ups: LookUps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[str] = []
@@ -61,7 +61,7 @@ async def test_a_name_is_looked_up_once_at_a_time_and_not_on_asyncios_threads(
     resolver = Resolver(look_ups, only_public=True)
     asking = [asyncio.create_task(resolver.resolve("r.example", 443)) for _ in range(9)]
     await asyncio.sleep(0)
-    asking[0].cancel()  # takes nothing away from the others
+    asking[0].cancel()  # does not affect the others
     answered.set()
     found = await asyncio.gather(*asking, return_exceptions=True)
     assert isinstance(found.pop(0), asyncio.CancelledError)
@@ -76,7 +76,7 @@ async def test_a_name_is_looked_up_once_at_a_time_and_not_on_asyncios_threads(
     look_ups.close()
 
 
-async def test_a_look_up_that_hangs_does_not_hold_up_the_end(
+async def test_hanging_lookup_does_not_delay_close(
     look_ups: LookUps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, answered = threading.Event(), threading.Event()
@@ -93,4 +93,4 @@ async def test_a_look_up_that_hangs_does_not_hold_up_the_end(
     look_ups.close()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    answered.set()  # its thread is gone at the end of the test, or the test fails
+    answered.set()  # the test fails if its thread is alive at the end

@@ -1,4 +1,4 @@
-"""Two authorities at once: what is read, who signs, who is trusted, and what is kept."""
+"""Rotation with two authorities: parsing, signing, trust and persistence."""
 
 import asyncio
 import shutil
@@ -31,7 +31,7 @@ def is_signed_by(certificate: bytes, authority: Authority) -> bool:
     return x509.load_pem_x509_certificate(certificate).issuer == issuer
 
 
-def test_a_rotation_is_read_as_it_was_written_and_an_older_reader_sees_the_new_one() -> None:
+def test_rotation_survives_a_round_trip_and_older_readers_see_the_new_authority() -> None:
     both = Authorities(FIRST).rotated(NOW)
     assert fingerprints(Authorities.from_pem(both.to_pem())) == fingerprints(both)
     assert both.former is FIRST
@@ -41,7 +41,7 @@ def test_a_rotation_is_read_as_it_was_written_and_an_older_reader_sees_the_new_o
     assert fingerprints(both.finished()) == [both.current.fingerprint]
 
 
-def test_what_is_not_one_or_two_authorities_is_damaged() -> None:
+def test_rejects_files_without_one_or_two_authorities() -> None:
     both, third = Authorities(FIRST).rotated(NOW), Authority.create(NOW)
     for text in (b"", both.to_pem() + third.to_pem(), both.to_pem()[:-40]):
         with pytest.raises(ValueError, match=r"."):
@@ -51,7 +51,7 @@ def test_what_is_not_one_or_two_authorities_is_damaged() -> None:
         Authorities.from_pem(third.to_pem() + mixed)
 
 
-def test_an_authority_is_ending_a_year_before_it_does() -> None:
+def test_authority_is_ending_in_its_last_year() -> None:
     ending = NOW + (AUTHORITY_LIFE - ENDING).total_seconds()
     assert FIRST.begin == NOW
     assert not FIRST.is_ending(ending)
@@ -66,9 +66,7 @@ async def issuer(tmp_path: Path) -> AsyncIterator[Issuer]:
     await made.close()
 
 
-async def test_each_host_is_called_and_renewed_by_the_authority_that_it_has(
-    issuer: Issuer,
-) -> None:
+async def test_calls_and_renews_each_host_with_its_own_authority(issuer: Issuer) -> None:
     former = issuer.authority
     assert is_signed_by(issuer.caller_of(former.fingerprint).certificate, former)
     await issuer.trust(issuer.authorities.rotated(NOW))
@@ -85,7 +83,7 @@ async def test_each_host_is_called_and_renewed_by_the_authority_that_it_has(
     assert issuer.first is current
 
 
-async def test_the_enrolment_listener_shows_the_current_authority_though_a_disk_was_full(
+async def test_enrolment_listener_serves_the_current_authority_after_a_full_disk(
     issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await issuer.listener_tls(enrolling_tls())
@@ -106,7 +104,7 @@ async def test_the_enrolment_listener_shows_the_current_authority_though_a_disk_
     assert len(shown) == 2
 
 
-async def test_what_is_trusted_is_kept_or_has_not_changed(issuer: Issuer, tmp_path: Path) -> None:
+async def test_trust_is_durable_or_changes_nothing(issuer: Issuer, tmp_path: Path) -> None:
     made = issuer.authorities.rotated(NOW)
     await issuer.trust(made)
     again = Issuer(tmp_path / "authority.pem", SystemClock())
@@ -122,8 +120,8 @@ async def test_what_is_trusted_is_kept_or_has_not_changed(issuer: Issuer, tmp_pa
     assert issuer.caller == caller
 
 
-async def test_a_former_authority_that_has_ended_stops_nothing(tmp_path: Path) -> None:
-    """A host that is away for long keeps a rotation open beyond that."""
+async def test_expired_former_authority_does_not_prevent_renewals(tmp_path: Path) -> None:
+    """A host that is offline keeps a rotation open."""
     late = FIRST.expire + 3600
     both = Authorities(FIRST).rotated(FIRST.expire - 3600)
     await asyncio.to_thread((tmp_path / "authority.pem").write_bytes, both.to_pem())

@@ -1,4 +1,4 @@
-"""What the authority signs, and what it does not."""
+"""What the authority signs, and what it refuses to sign."""
 
 import asyncio
 import contextlib
@@ -61,7 +61,7 @@ def assert_signs_nothing(certificate: x509.Certificate) -> None:
     assert not certificate.extensions.get_extension_for_class(x509.KeyUsage).value.key_cert_sign
 
 
-def test_a_certificate_of_an_agent_serves_alone_and_names_it_alone(authority: Authority) -> None:
+def test_agent_certificate_is_for_servers_and_names_only_the_agent(authority: Authority) -> None:
     key = a_key()
     issued = authority.sign_agent(a_request(key), ID, NOW)
     made = read(issued.certificate)
@@ -78,7 +78,7 @@ def test_a_certificate_of_an_agent_serves_alone_and_names_it_alone(authority: Au
     assert int(issued.serial, 16) == made.serial_number
 
 
-def test_our_own_certificate_calls_alone(authority: Authority) -> None:
+def test_caller_certificate_is_for_clients_only(authority: Authority) -> None:
     own = authority.caller(NOW)
     made = read(own.certificate)
     made.verify_directly_issued_by(read(authority.certificate))
@@ -88,14 +88,14 @@ def test_our_own_certificate_calls_alone(authority: Authority) -> None:
     assert "PRIVATE" not in repr(own)
 
 
-def test_the_listener_has_a_name_that_no_agent_gets(authority: Authority) -> None:
+def test_listener_certificate_has_a_name_that_no_agent_gets(authority: Authority) -> None:
     made = read(authority.listener(NOW).certificate)
     assert names(made) == ([], ["enrolment.tiltyard.internal"])
     assert uses(made) == [ExtendedKeyUsageOID.SERVER_AUTH]
     assert_signs_nothing(made)
 
 
-def test_the_authority_signs_certificates_and_no_other_authority(authority: Authority) -> None:
+def test_authority_cannot_sign_other_authorities(authority: Authority) -> None:
     made = read(authority.certificate)
     constraints = made.extensions.get_extension_for_class(x509.BasicConstraints).value
     assert (constraints.ca, constraints.path_length) == (True, 0)
@@ -104,7 +104,7 @@ def test_the_authority_signs_certificates_and_no_other_authority(authority: Auth
 
 
 def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> None:
-    """Have both verify what the other shows, and what is said after that; raises SSLError."""
+    """Perform a mutual TLS handshake; raises SSLError."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [
         client.wrap_bio(to_client, to_server, server_hostname=name),
@@ -118,11 +118,11 @@ def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> No
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["issued", "renewed"])
-def test_all_that_it_signs_is_verified_strictly(tmp_path: Path, *, again: bool) -> None:
-    """As Python 3.13 and later do by themselves (RFC 5280)."""
+def test_issued_certificates_pass_strict_verification(tmp_path: Path, *, again: bool) -> None:
+    """The default of Python 3.13 and later (RFC 5280)."""
     now = time.time()
     authority, key = Authority.create(now), a_key()
-    if again:  # read from its file, at another time
+    if again:  # as read from its file
         authority = Authority.from_pem(authority.to_pem())
     agent = authority.sign_agent(a_request(key), ID, now).certificate
     caller, listener = authority.caller(now), authority.listener(now)
@@ -144,7 +144,7 @@ def test_all_that_it_signs_is_verified_strictly(tmp_path: Path, *, again: bool) 
         shake_hands(server, client, host)
 
 
-def test_nothing_outlives_the_authority(authority: Authority) -> None:
+def test_issued_certificate_does_not_outlive_the_authority(authority: Authority) -> None:
     late = authority.expire - 1
     assert authority.sign_agent(a_request(), ID, late).expire == authority.expire
 
@@ -170,12 +170,12 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_a_request_for_more_than_a_key_is_not_signed(authority: Authority, kind: str) -> None:
+def test_rejects_a_request_for_more_than_a_key(authority: Authority, kind: str) -> None:
     with pytest.raises(UnfitRequestError):
         authority.sign_agent(HOSTILE[kind](), ID, NOW)
 
 
-def test_a_request_that_its_key_did_not_sign_is_not_signed(authority: Authority) -> None:
+def test_rejects_a_request_with_a_bad_signature(authority: Authority) -> None:
     lines = a_request().splitlines()
     for position, sign in enumerate(lines[-2][:-8]):  # somewhere in the signature
         changed = b"A" if sign != ord("A") else b"B"
@@ -184,14 +184,14 @@ def test_a_request_that_its_key_did_not_sign_is_not_signed(authority: Authority)
             authority.sign_agent(b"\n".join([*lines[:-2], line, lines[-1], b""]), ID, NOW)
 
 
-def test_certificates_are_due_after_two_thirds_of_their_life(authority: Authority) -> None:
+def test_certificate_is_due_after_two_thirds_of_its_life(authority: Authority) -> None:
     expire, due = NOW + LIFE.total_seconds(), NOW + 20 * 24 * 3600
     assert not authority.is_due(expire, due - 1)
     assert authority.is_due(expire, due)
 
 
-def test_what_is_not_valid_yet_is_due(authority: Authority) -> None:
-    """The clock was ahead when it was signed, and was set back."""
+def test_certificate_not_valid_yet_is_due(authority: Authority) -> None:
+    """It was signed while the clock was ahead."""
     made = authority.sign_agent(a_request(), ID, NOW)
     begin = read(made.certificate).not_valid_before_utc.timestamp()
     assert authority.is_due(made.expire, begin - 1)
@@ -207,7 +207,7 @@ async def opened(path: Path, enrolled: int = 0) -> Issuer:
     return issuer
 
 
-async def test_the_authority_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
+async def test_authority_is_created_once_in_a_private_file(tmp_path: Path) -> None:
     path = tmp_path / "state" / "authority.pem"
     first = await opened(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -216,13 +216,13 @@ async def test_the_authority_is_made_once_for_its_owner_alone(tmp_path: Path) ->
     assert (await opened(path)).authority.fingerprint == first.authority.fingerprint
 
 
-async def test_two_that_make_it_at_once_have_the_same(tmp_path: Path) -> None:
+async def test_concurrent_creation_yields_one_authority(tmp_path: Path) -> None:
     path = tmp_path / "authority.pem"
     made = await asyncio.gather(*(opened(path) for _ in range(8)))
     assert len({issuer.authority.fingerprint for issuer in made}) == 1
 
 
-async def test_a_lost_authority_is_not_replaced_in_silence(tmp_path: Path) -> None:
+async def test_lost_authority_is_reported_and_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "authority.pem"
     with pytest.raises(StoreError, match="is gone, and 3 agents were enrolled"):
         await opened(path, enrolled=3)
@@ -234,7 +234,7 @@ async def test_a_lost_authority_is_not_replaced_in_silence(tmp_path: Path) -> No
     [b"", b"no key", None],
     ids=["empty", "no key", "no text"],
 )
-async def test_a_damaged_authority_is_reported_and_stays(
+async def test_damaged_authority_is_reported_and_not_replaced(
     tmp_path: Path, text: bytes | None
 ) -> None:
     path = tmp_path / "authority.pem"
@@ -247,7 +247,7 @@ async def test_a_damaged_authority_is_reported_and_stays(
     assert path.read_bytes() == text
 
 
-async def test_our_own_certificates_are_renewed_in_time(tmp_path: Path) -> None:
+async def test_own_certificates_are_renewed_when_due(tmp_path: Path) -> None:
     clock = FakeClock(time.time())
     issuer = Issuer(tmp_path / "authority.pem", clock)
     try:

@@ -1,4 +1,4 @@
-"""Tickets: one for each session and place, and a key that stays."""
+"""Tickets are specific to a session and host; their key is stable."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -29,11 +29,11 @@ def ticket_of(fields: Placed, key: bytes = KEY) -> str:
 
 
 @given(placed, placed)
-def test_two_sessions_or_places_have_two_tickets(one: Placed, other: Placed) -> None:
+def test_tickets_differ_by_session_host_and_time(one: Placed, other: Placed) -> None:
     assert (ticket_of(one) == ticket_of(other)) == (one == other)
 
 
-def test_a_ticket_is_valid_with_its_key_and_its_session_alone() -> None:
+def test_ticket_is_valid_only_for_its_key_and_session() -> None:
     def holds(key: bytes, agent: str, identity: Identity, create_ms: int = ISSUED_MS) -> bool:
         return is_valid(key, agent, replace(SESSION, identity=identity, create_ms=create_ms))
 
@@ -53,8 +53,8 @@ def test_a_ticket_is_valid_with_its_key_and_its_session_alone() -> None:
 @pytest.mark.parametrize(
     ("hours", "valid"), [(-10_000, True), (0, True), (24, True), (25, False), (10_000, False)]
 )
-def test_a_ticket_covers_what_began_before_it_or_soon_after(hours: int, valid: bool) -> None:
-    """A claimed standby began before, and a host's clock may be somewhat ahead."""
+def test_ticket_covers_sessions_that_began_at_most_a_day_later(hours: int, valid: bool) -> None:
+    """A claimed standby began earlier, and a host's clock may be ahead."""
     ticket = make_ticket(KEY, "h", "i", IDENTITY, ISSUED_MS)
     session = replace(SESSION, identity=replace(IDENTITY, ticket=ticket))
     create_ms = ISSUED_MS + hours * 3_600_000
@@ -67,7 +67,7 @@ async def opened(path: Path) -> TicketKey:
     return key
 
 
-async def test_the_key_is_made_once_and_is_its_owners_alone(tmp_path: Path) -> None:
+async def test_key_is_created_once_in_a_private_file(tmp_path: Path) -> None:
     path = tmp_path / "state" / "ticket.key"
     first, again = await opened(path), await opened(path)
     assert path.stat().st_mode & 0o777 == 0o600
@@ -77,7 +77,7 @@ async def test_the_key_is_made_once_and_is_its_owners_alone(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("damaged", [b"", b"short", bytes(33)])
-async def test_a_damaged_key_is_reported_and_not_replaced(tmp_path: Path, damaged: bytes) -> None:
+async def test_damaged_key_is_reported_and_not_replaced(tmp_path: Path, damaged: bytes) -> None:
     path = tmp_path / "ticket.key"
     path.write_bytes(damaged)
     with pytest.raises(StoreError, match="is damaged"):

@@ -1,4 +1,4 @@
-"""Log-ins at registries, and where a hostile one cannot send us."""
+"""Registry logins, and protection from hostile registries."""
 
 import asyncio
 import base64
@@ -20,7 +20,7 @@ BASIC = "Basic " + base64.b64encode(b"robot:s3cret").decode()
 
 
 class Server:
-    """A registry that wants a log-in, and the service that makes its tokens."""
+    """A registry that requires a login, with its token service."""
 
     def __init__(self) -> None:
         self.challenge = 'Bearer realm="http://{address}/token",service="the registry"'
@@ -29,7 +29,7 @@ class Server:
         self.token: dict[str, Any] = {"token": "t1", "expires_in": 300}
         self.token_status = 200
         self.first_refusal = self.refusal = 401
-        """Of who shows no token, and of whose is not accepted."""
+        """Status for a missing token, and for a rejected one."""
         self.asked: list[tuple[str, dict[str, str], str]] = []
         self.address = ""
 
@@ -93,7 +93,7 @@ async def ask(http: RegistryHttp, server: Server, scope: str = SCOPE, **more: An
     return await http.ask(endpoint, "/v2/x", scope=scope, max_bytes=100)
 
 
-async def test_a_token_is_fetched_without_credentials(http: RegistryHttp, server: Server) -> None:
+async def test_fetches_an_anonymous_token(http: RegistryHttp, server: Server) -> None:
     assert (await ask(http, server)).body == b"here"
     assert server.asked == [
         ("/v2/x", {}, ""),
@@ -102,7 +102,7 @@ async def test_a_token_is_fetched_without_credentials(http: RegistryHttp, server
     ]
 
 
-async def test_a_token_is_fetched_with_credentials_and_used_again(
+async def test_fetches_a_token_with_credentials_and_reuses_it(
     http: RegistryHttp, server: Server
 ) -> None:
     server.token = {"access_token": "t2", "token": None}
@@ -112,20 +112,20 @@ async def test_a_token_is_fetched_with_credentials_and_used_again(
     assert server.paths == ["/v2/x", "/token", "/v2/x", "/v2/x", "/v2/x"]
     assert server.asked[1][2] == BASIC
     assert {header for _, _, header in server.asked[2:]} == {"Bearer t2"}
-    # Another repository, other credentials: another token.
+    # Tokens are per repository and credentials.
     await ask(http, server, scope="repository:other:pull", username="robot", password="s3cret")
     await ask(http, server)
     assert server.paths.count("/token") == 3
 
 
-async def test_an_expired_token_is_fetched_again(http: RegistryHttp, server: Server) -> None:
+async def test_replaces_an_expired_token(http: RegistryHttp, server: Server) -> None:
     server.token = {"token": "t1", "expires_in": 1}
     for _ in range(2):
         await ask(http, server)
     assert server.paths.count("/token") == 2
 
 
-async def test_a_rejected_token_is_fetched_again_once(http: RegistryHttp, server: Server) -> None:
+async def test_replaces_a_rejected_token_once(http: RegistryHttp, server: Server) -> None:
     await ask(http, server)
     server.given.clear()
     server.token = {"token": "t9", "expires_in": 300}
@@ -135,9 +135,7 @@ async def test_a_rejected_token_is_fetched_again_once(http: RegistryHttp, server
     assert server.paths.count("/token") == 3
 
 
-async def test_a_registry_may_want_name_and_password_itself(
-    http: RegistryHttp, server: Server
-) -> None:
+async def test_supports_basic_authentication(http: RegistryHttp, server: Server) -> None:
     server.challenge, server.accepts = 'Basic realm="x"', lambda header: header == BASIC
     with pytest.raises(UnusableError, match="log-in"):
         await ask(http, server)
@@ -158,7 +156,7 @@ async def test_a_registry_may_want_name_and_password_itself(
         {"token": "t" * 70000},
     ],
 )
-async def test_an_answer_without_a_token_is_rejected(
+async def test_rejects_a_token_response_without_a_token(
     http: RegistryHttp, server: Server, token: dict[str, Any]
 ) -> None:
     server.token = token
@@ -168,16 +166,14 @@ async def test_an_answer_without_a_token_is_rejected(
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-async def test_a_refusal_of_a_token_is_404(
-    http: RegistryHttp, server: Server, status: int
-) -> None:
+async def test_refused_token_is_404(http: RegistryHttp, server: Server, status: int) -> None:
     server.refusal, server.accepts = status, lambda _: False
     for more in ({}, {"username": "robot", "password": "s3cret"}):
         assert (await ask(http, server, **more)).status == 404
-        assert (await ask(http, server, **more)).status == 404  # with the token that is known
+        assert (await ask(http, server, **more)).status == 404  # with the cached token
 
 
-async def test_no_token_without_a_name_is_404(http: RegistryHttp, server: Server) -> None:
+async def test_refused_anonymous_token_is_404(http: RegistryHttp, server: Server) -> None:
     server.token_status = 401
     assert (await ask(http, server)).status == 404
 
@@ -186,7 +182,7 @@ async def test_no_token_without_a_name_is_404(http: RegistryHttp, server: Server
     ("status", "reported"),
     [(401, "refused the log-in"), (403, "refused the log-in"), (500, "answered 500")],
 )
-async def test_a_log_in_that_is_refused_is_a_failure(
+async def test_refused_login_is_an_error(
     http: RegistryHttp, server: Server, status: int, reported: str
 ) -> None:
     server.token_status = status
@@ -195,24 +191,24 @@ async def test_a_log_in_that_is_refused_is_a_failure(
     assert raised.value.detail.endswith(f"its token service answered {status}")
 
 
-async def test_a_header_may_offer_two_ways_to_log_in(http: RegistryHttp, server: Server) -> None:
+async def test_prefers_bearer_if_a_header_offers_both(http: RegistryHttp, server: Server) -> None:
     server.challenge = f'Basic realm="a registry", {server.challenge}'
     assert (await ask(http, server)).status == 200
     assert server.asked[1][1] == {"service": "the registry", "scope": SCOPE}
 
 
-async def test_an_answer_is_read_up_to_its_bound(http: RegistryHttp, server: Server) -> None:
+async def test_rejects_a_response_over_the_size_limit(http: RegistryHttp, server: Server) -> None:
     server.accepts = lambda _: True
     endpoint = Endpoint(server.address)
     with pytest.raises(UnusableError, match="larger than 3 bytes"):
         await http.ask(endpoint, "/v2/x", scope=SCOPE, max_bytes=3)
 
 
-# -- where we are not sent -----------------------------------------------------------------------
+# -- forbidden destinations ----------------------------------------------------------------------
 
 
 class Canary:
-    """A listener that nobody may connect to."""
+    """A listener that must get no connection."""
 
     def __init__(self) -> None:
         self.connections = 0
@@ -229,7 +225,7 @@ class Canary:
         writer.close()
 
 
-async def test_a_realm_elsewhere_is_not_gone_to(
+async def test_does_not_connect_to_a_foreign_realm(
     http: RegistryHttp, server: Server, stack: AsyncExitStack
 ) -> None:
     canary = Canary()
@@ -241,7 +237,7 @@ async def test_a_realm_elsewhere_is_not_gone_to(
     assert server.paths == ["/v2/x"]
 
 
-async def test_a_realm_that_the_operator_named_is_gone_to(
+async def test_uses_a_realm_in_auth_hosts(
     http: RegistryHttp, server: Server, stack: AsyncExitStack
 ) -> None:
     service = Server()
@@ -279,7 +275,7 @@ def test_realms_are_compared_as_origins() -> None:
     assert checked_realm(hub, "https://user:pass@auth.docker.io/token#x").user is None
 
 
-async def test_no_redirect_is_followed(
+async def test_does_not_follow_redirects(
     http: RegistryHttp, server: Server, stack: AsyncExitStack
 ) -> None:
     canary = Canary()
@@ -295,7 +291,7 @@ async def test_no_redirect_is_followed(
     assert canary.connections == 0
 
 
-async def test_a_name_with_an_address_that_is_not_public_is_not_gone_to(
+async def test_does_not_connect_to_a_name_with_a_private_address(
     http: RegistryHttp, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     canary = Canary()
@@ -312,18 +308,18 @@ async def test_a_name_with_an_address_that_is_not_public_is_not_gone_to(
             await http.ask(endpoint, "/v2/x", scope=SCOPE, max_bytes=100)
         assert "127.0.0.1, which is not public" in raised.value.detail
     assert canary.connections == 0
-    # The operator may say that a registry is within the own network.
+    # Operators may declare a registry private.
     endpoint = Endpoint(f"inner.example:{canary.port}", private=True)
     with pytest.raises(UnusableError):
         await http.ask(endpoint, "/v2/x", scope=SCOPE, max_bytes=100)
     assert canary.connections == 1
 
 
-# -- what is reported of a failure
+# -- failure reports
 
 
 async def raw(stack: AsyncExitStack, answer: Callable[[bytes], bytes]) -> str:
-    """Serve this to every request, then hang up; return the address."""
+    """Answer every request with this, then close; return the address."""
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(answer(await reader.readuntil(b"\r\n\r\n")))
@@ -338,7 +334,7 @@ async def raw(stack: AsyncExitStack, answer: Callable[[bytes], bytes]) -> str:
 @pytest.mark.parametrize(
     "answer", [b"SSH-2.0 banner\r\n", b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbanner"]
 )
-async def test_only_the_log_has_the_detail_of_a_failure(
+async def test_only_the_log_contains_details_of_a_failure(
     http: RegistryHttp, stack: AsyncExitStack, answer: bytes
 ) -> None:
     endpoint = Endpoint(await raw(stack, lambda _: answer))
@@ -348,7 +344,7 @@ async def test_only_the_log_has_the_detail_of_a_failure(
 
 
 @pytest.mark.parametrize("begin", [b"", b"x" * 60])
-async def test_no_secret_is_reported_even_when_it_is_sent_back(
+async def test_reports_no_secret_even_if_the_registry_echoes_it(
     http: RegistryHttp, server: Server, stack: AsyncExitStack, begin: bytes
 ) -> None:
     def echo(request: bytes) -> bytes:
@@ -368,12 +364,12 @@ async def test_no_secret_is_reported_even_when_it_is_sent_back(
 
 
 @pytest.mark.parametrize("address", ["a" * 64 + ".example.com", "xn--a.example.com", "a:99999"])
-async def test_an_invalid_address_is_rejected(http: RegistryHttp, address: str) -> None:
+async def test_rejects_an_invalid_address(http: RegistryHttp, address: str) -> None:
     with pytest.raises(UnusableError):
         await http.ask(Endpoint(address, private=True), "/v2/x", scope=SCOPE, max_bytes=100)
 
 
-async def test_a_registry_that_hangs_takes_no_connection_from_another(
+async def test_hanging_registry_does_not_block_another(
     server: Server, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry_http, "TIMEOUT", ClientTimeout(total=None))

@@ -1,4 +1,4 @@
-"""What registries say of logging in, as it is read."""
+"""Parsing of registries' challenges and token responses."""
 
 import json
 
@@ -26,11 +26,11 @@ from controlplane.registries.login import read_challenges, read_token
         (['realm="r"'], {}),
     ],
 )
-def test_challenges_are_read(headers: list[str], challenges: dict[str, dict[str, str]]) -> None:
+def test_parses_challenges(headers: list[str], challenges: dict[str, dict[str, str]]) -> None:
     assert read_challenges(headers) == challenges
 
 
-def test_challenges_are_bounded_together() -> None:
+def test_limits_the_total_length_of_challenges() -> None:
     with pytest.raises(UnusableError, match="too long"):
         read_challenges(['Bearer realm="r"'] * 257)
 
@@ -39,7 +39,7 @@ def test_challenges_are_bounded_together() -> None:
     ("reported", "seconds"),
     [(None, 60.0), (0, 60.0), (300, 300.0), ("300", 300.0), (1e9, 3600.0), (-5, -5.0)],
 )
-def test_a_token_is_good_for_an_hour_at_most(reported: object, seconds: float) -> None:
+def test_token_lifetime_is_at_most_an_hour(reported: object, seconds: float) -> None:
     assert read_token(json.dumps({"token": "t", "expires_in": reported}).encode()) == (
         "t",
         seconds,

@@ -1,4 +1,4 @@
-"""Manifests: which may be pulled, and that nothing else comes of reading what anybody wrote."""
+"""Manifests: which are accepted, and how arbitrary input is handled."""
 
 import hashlib
 import json
@@ -52,7 +52,7 @@ def layers(*made: dict[str, Any]) -> dict[str, Any]:
 
 
 def entry(number: int = 0, platform: Any = LINUX, kind: str = IMAGE, **more: Any) -> Any:
-    """Make what names an image in a list."""
+    """Return an image's descriptor in a list."""
     return blob(kind, str(number), platform=platform, **more)
 
 
@@ -79,7 +79,7 @@ def without(manifest: dict[str, Any], *names: str) -> dict[str, Any]:
         (image(manifests=None, fsLayers=None, unknown=[{"urls": ELSEWHERE}]), IMAGE),
     ],
 )
-def test_an_image_may_be_pulled(manifest: dict[str, Any], kind: str) -> None:
+def test_accepts_an_image(manifest: dict[str, Any], kind: str) -> None:
     assert check(manifest, kind) == ()
     check_listed(json.dumps(manifest).encode(), kind, LIMIT)
 
@@ -118,17 +118,17 @@ def test_an_image_may_be_pulled(manifest: dict[str, Any], kind: str) -> None:
         (layers(blob(LAYER) | {"digest": "sha256:" + "a" * 64 + "\n"}), "is not a digest"),
     ],
 )
-def test_what_may_not_be_pulled_is_refused(manifest: Any, reported: str) -> None:
+def test_refuses_unsupported_images(manifest: Any, reported: str) -> None:
     with pytest.raises(ImageRefusedError, match=reported):
         check(manifest)
 
 
 @pytest.mark.parametrize(
     "name",
-    ["Urls", "URLS", "url\u017f", "URL\u017f"],  # the long s is an s where cases are folded
+    ["Urls", "URLS", "url\u017f", "URL\u017f"],  # case folding makes the long s an s
 )
-def test_a_field_in_another_case_is_refused(name: str) -> None:
-    """As the engine would read it: to Go it is the same field, and the last one counts."""
+def test_refuses_a_field_in_another_case(name: str) -> None:
+    """For Go, and so for Docker, it is the same field, and the last one wins."""
     for manifest in (
         layers(blob(LAYER) | {name: ELSEWHERE}),
         layers(blob(LAYER, urls=[]) | {name: ELSEWHERE}),
@@ -148,7 +148,7 @@ def test_a_field_in_another_case_is_refused(name: str) -> None:
         index(entry(Digest="sha256:" + "0" * 64)),
     ],
 )
-def test_so_is_any_other_that_is_looked_at(manifest: Any) -> None:
+def test_refuses_any_known_field_in_another_case(manifest: Any) -> None:
     with pytest.raises(ImageRefusedError, match="field in another case"):
         check(manifest)
 
@@ -164,12 +164,12 @@ def test_so_is_any_other_that_is_looked_at(manifest: Any) -> None:
         (b"[" + b"[]," * 1_000_000 + b"[]]", "no JSON"),
     ],
 )
-def test_an_unreadable_manifest_is_rejected(content: bytes, reported: str) -> None:
+def test_rejects_an_unreadable_manifest(content: bytes, reported: str) -> None:
     with pytest.raises(UnusableError, match=reported):
         check_manifest(content, IMAGE, LIMIT)
 
 
-def test_a_manifest_is_of_the_type_that_it_came_with() -> None:
+def test_media_type_must_match_the_header() -> None:
     for kind in (DOCKER_IMAGE, INDEX, "application/json", ""):
         with pytest.raises(UnusableError, match="another type than its header says"):
             check(image(), kind)
@@ -190,7 +190,7 @@ MAYBE_LINUX: list[Any] = [
     LINUX,
     {"os": "linux", "architecture": "riscv64", "variant": "v9"},
     {"os": "Linux"},
-    {"os": "L\u0130NUX"},  # Go makes an i of it
+    {"os": "L\u0130NUX"},  # Go lowercases it to i
     {"os": ""},
     {"os": None},
     {},
@@ -198,11 +198,11 @@ MAYBE_LINUX: list[Any] = [
     {"os": "WINDOWS"},
     {"os": "somethingnew"},
 ]
-"""What the engine takes, or might take, for a platform of a Linux host."""
+"""Platforms that Docker accepts, or might accept, on a Linux host."""
 
 
 @pytest.mark.parametrize("kind", [INDEX, DOCKER_INDEX])
-def test_every_image_is_read_that_a_linux_host_could_choose(kind: str) -> None:
+def test_checks_every_image_that_a_linux_host_could_choose(kind: str) -> None:
     maybe = [entry(number, platform) for number, platform in enumerate(MAYBE_LINUX)]
     others = [entry(90 + n, platform) for n, platform in enumerate([*OTHERS, ATTESTATION])]
     listed = [*others, *maybe, *maybe]
@@ -213,7 +213,7 @@ def test_every_image_is_read_that_a_linux_host_could_choose(kind: str) -> None:
     assert check(index(unlabelled)) == digests(5)
 
 
-def test_what_is_for_other_systems_may_have_its_parts_elsewhere() -> None:
+def test_ignores_images_for_other_systems() -> None:
     foreign = entry(1, OTHERS[0], urls=ELSEWHERE)
     assert check(index(entry(), foreign)) == digests(0)
 
@@ -231,12 +231,12 @@ def test_what_is_for_other_systems_may_have_its_parts_elsewhere() -> None:
         (index(entry() | {"digest": "latest"}), r"manifests\[0\]\.digest"),
     ],
 )
-def test_a_list_that_may_not_be_used_is_refused(manifest: Any, reported: str) -> None:
+def test_refuses_unsupported_image_lists(manifest: Any, reported: str) -> None:
     with pytest.raises(ImageRefusedError, match=reported):
         check(manifest)
 
 
-def test_what_a_list_names_is_an_image() -> None:
+def test_checks_an_image_of_a_list() -> None:
     with pytest.raises(ImageRefusedError, match="list that has a list in it"):
         check_listed(json.dumps(index(entry())).encode(), INDEX, LIMIT)
     with pytest.raises(ImageRefusedError, match="outside the registry"):
@@ -247,7 +247,7 @@ def test_what_a_list_names_is_an_image() -> None:
 # -- digests -------------------------------------------------------------------------------------
 
 
-def test_a_digest_names_its_content_alone() -> None:
+def test_digest_matches_only_its_content() -> None:
     sha512 = f"sha512:{hashlib.sha512(b'x').hexdigest()}"
     assert is_named_by(digest_of(b"x"), b"x")
     assert is_named_by(sha512, b"x")
@@ -257,7 +257,7 @@ def test_a_digest_names_its_content_alone() -> None:
         assert not is_named_by(wrong, b"x")
 
 
-# -- whatever anybody writes ---------------------------------------------------------------------
+# -- arbitrary input -----------------------------------------------------------------------------
 
 _FIELDS = st.sampled_from(
     [
@@ -287,7 +287,7 @@ _BENT = st.builds(
     | st.text(max_size=200).map(str.encode),
     st.sampled_from([IMAGE, INDEX, DOCKER_IMAGE, ""]) | st.text(max_size=20),
 )
-def test_reading_ends_in_one_of_three_ways(content: bytes, kind: str) -> None:
+def test_arbitrary_input_is_accepted_refused_or_unusable(content: bytes, kind: str) -> None:
     with suppress(ImageRefusedError, UnusableError):
         found = check_manifest(content, kind, LIMIT)
         assert all(re.fullmatch(r"sha(256|512):[0-9a-f]+", digest) for digest in found)

@@ -1,4 +1,4 @@
-"""Lists of tags: their order, who shares one, and for how long."""
+"""Tag lists: order, sharing and caching."""
 
 import asyncio
 import random
@@ -16,7 +16,7 @@ HUB = Registry("hub", "hub.example", ())
 
 
 class Source:
-    """Reads lists when it is let; knows how often, and what time it is."""
+    """Reads lists when `go_on` is set, and records the reads; has its own clock."""
 
     def __init__(self) -> None:
         self.read: list[tuple[Registry, str]] = []
@@ -42,7 +42,7 @@ async def source() -> AsyncIterator[Source]:
     await source.lists.close()
 
 
-def test_versions_are_ordered_as_people_do() -> None:
+def test_natural_order_of_versions() -> None:
     ordered = [
         *("1.2", "1.9", "1.10", "1.10.1", "2", "007.1", "7.2", "9" * 100, "1" + "0" * 100),
         *("latest", "v", "v0", "v00.1", "v1.9", "v1.10", "v1.10-rc9", "v1.11"),
@@ -54,7 +54,7 @@ def test_versions_are_ordered_as_people_do() -> None:
     assert natural_order("v1.010") == natural_order("v01.10")
 
 
-async def test_a_list_is_kept_for_a_moment(source: Source) -> None:
+async def test_caches_a_list_briefly(source: Source) -> None:
     await source.lists.newest_first(HUB, "game")
     source.tags = ["v11"]
     source.time += 9.9
@@ -67,22 +67,20 @@ async def test_a_list_is_kept_for_a_moment(source: Source) -> None:
     assert await source.lists.newest_first(HUB, "game") == ("v11",)
 
 
-async def test_lists_that_are_kept_are_bounded(
-    source: Source, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_limits_cached_lists(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tag_lists, "MAX_KEPT", 3)
     for repository in (*"01234", "2", "1"):
         await source.lists.newest_first(HUB, repository)
     assert [repository for _, repository in source.read] == [*"01234", "1"]
 
 
-async def test_who_asks_while_a_list_is_read_joins(source: Source) -> None:
+async def test_concurrent_calls_share_one_read(source: Source) -> None:
     source.go_on.clear()
     asking = [asyncio.create_task(source.lists.newest_first(HUB, "game")) for _ in range(5)]
     other = asyncio.create_task(source.lists.newest_first(HUB, "other"))
     while len(source.read) < 2:
         await asyncio.sleep(0)
-    asking[0].cancel()  # who began, too, may hang up
+    asking[0].cancel()  # the first caller may disconnect
     source.go_on.set()
     found = await asyncio.gather(*asking, other, return_exceptions=True)
     assert isinstance(found.pop(0), asyncio.CancelledError)
@@ -90,7 +88,7 @@ async def test_who_asks_while_a_list_is_read_joins(source: Source) -> None:
     assert source.read == [(HUB, "game"), (HUB, "other")]
 
 
-async def test_a_failure_is_reported_to_all_and_forgotten(source: Source) -> None:
+async def test_failure_is_raised_to_all_callers_and_not_cached(source: Source) -> None:
     source.go_on.clear()
     source.fails = True
     asking = [asyncio.create_task(source.lists.newest_first(HUB, "game")) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""Passwords of registries at rest: sealed with a key, and what another key is good for."""
+"""Registry passwords at rest: sealing, and lost or wrong keys."""
 
 from pathlib import Path
 
@@ -24,14 +24,14 @@ def loaded(path: Path) -> Vault:
     return vault
 
 
-def test_what_is_sealed_is_unsealed_by_who_has_the_key(path: Path) -> None:
+def test_unseals_a_password_with_the_same_key(path: Path) -> None:
     sealed = loaded(path).seal(*WHOSE, PASSWORD)
     assert PASSWORD.encode() not in sealed
     assert loaded(path).unseal(*WHOSE, sealed) == PASSWORD
     assert sealed != loaded(path).seal(*WHOSE, PASSWORD)
 
 
-def test_a_name_of_a_host_does_not_differ_by_case(path: Path) -> None:
+def test_address_is_case_insensitive(path: Path) -> None:
     sealed = loaded(path).seal(*WHOSE, PASSWORD)
     assert loaded(path).unseal("Registry.EXAMPLE:5000", "robot", sealed) == PASSWORD
 
@@ -43,9 +43,7 @@ def test_a_name_of_a_host_does_not_differ_by_case(path: Path) -> None:
         *((WHOSE[0], "Robot"), (WHOSE[0], "")),
     ],
 )
-def test_a_password_is_for_one_user_at_one_address(
-    path: Path, address: str, username: str
-) -> None:
+def test_password_is_bound_to_user_and_address(path: Path, address: str, username: str) -> None:
     vault = loaded(path)
     sealed = vault.seal(*WHOSE, PASSWORD)
     with pytest.raises(UnusableError) as raised:
@@ -54,7 +52,7 @@ def test_a_password_is_for_one_user_at_one_address(
     assert PASSWORD not in raised.value.detail
 
 
-def test_the_key_is_its_owner_s_alone_and_is_made_when_it_is_needed(path: Path) -> None:
+def test_key_is_created_on_first_use_in_a_private_file(path: Path) -> None:
     vault = loaded(path)
     assert not path.parent.exists()
     vault.seal(*WHOSE, PASSWORD)
@@ -66,7 +64,7 @@ def test_the_key_is_its_owner_s_alone_and_is_made_when_it_is_needed(path: Path) 
     assert path.read_bytes() == key
 
 
-def test_without_the_key_only_what_it_sealed_is_lost(path: Path) -> None:
+def test_lost_key_invalidates_only_old_passwords(path: Path) -> None:
     old = loaded(path).seal(*WHOSE, PASSWORD)
     path.unlink()
     vault = loaded(path)
@@ -77,7 +75,7 @@ def test_without_the_key_only_what_it_sealed_is_lost(path: Path) -> None:
     assert vault.unseal(*WHOSE, new) == loaded(path).unseal(*WHOSE, new) == PASSWORD
 
 
-def test_a_file_that_holds_no_key_stays(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_key_file_is_not_replaced(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path.parent.mkdir()
     path.write_bytes(b"half a k")
     vault = loaded(path)
@@ -87,9 +85,7 @@ def test_a_file_that_holds_no_key_stays(path: Path, caplog: pytest.LogCaptureFix
     assert path.read_bytes() == b"half a k"
 
 
-def test_a_key_that_others_may_read_gets_another_mode(
-    path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_corrects_the_mode_of_the_key_file(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     sealed = loaded(path).seal(*WHOSE, PASSWORD)
     path.chmod(0o640)
     for _ in range(2):
@@ -99,7 +95,7 @@ def test_a_key_that_others_may_read_gets_another_mode(
     assert [record.getMessage() for record in caplog.records] == [reported]
 
 
-def test_another_s_key_opens_nothing(path: Path, tmp_path: Path) -> None:
+def test_another_key_unseals_nothing(path: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.key"
     loaded(other).seal(*WHOSE, PASSWORD)
     sealed = loaded(path).seal(*WHOSE, PASSWORD)
@@ -109,7 +105,7 @@ def test_another_s_key_opens_nothing(path: Path, tmp_path: Path) -> None:
             loaded(path).unseal(*WHOSE, text)
 
 
-def test_a_key_that_is_lost_under_way_comes_back(path: Path) -> None:
+def test_restores_a_deleted_key_from_memory(path: Path) -> None:
     vault = loaded(path)
     old = vault.seal(*WHOSE, PASSWORD)
     path.unlink()
@@ -118,7 +114,7 @@ def test_a_key_that_is_lost_under_way_comes_back(path: Path) -> None:
     assert (again.unseal(*WHOSE, old), again.unseal(*WHOSE, new)) == (PASSWORD, "another")
 
 
-def test_a_key_that_cannot_be_read_or_made_is_reported(
+def test_reports_a_key_that_cannot_be_read_or_created(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path.mkdir(parents=True)

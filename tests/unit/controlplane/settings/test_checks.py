@@ -1,4 +1,4 @@
-"""`config check` of the control plane: all mistakes at once, or the settings; no secrets."""
+"""`config check` of the control plane: prints all mistakes or the settings, without secrets."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def run(path: Path, *command: str) -> Result:
     return CliRunner().invoke(main, [*command, "--config", str(path)])
 
 
-def test_check_serve_and_init_refuse_in_the_same_lines(path: Path) -> None:
+def test_check_serve_and_init_report_the_same_mistakes(path: Path) -> None:
     path.write_text("regoins = 1\nstart_burst = 0\n")
     checked, *others = (
         run(path, *command) for command in (["config", "check"], ["serve"], ["init"])
@@ -60,5 +60,5 @@ def test_settings_are_shown_without_secrets(path: Path, mode: int) -> None:
 
 
 @pytest.mark.parametrize("key", Config.model_fields)
-def test_any_value_of_a_key_is_taken_or_reported(path: Path, key: str) -> None:
+def test_any_value_of_a_key_is_accepted_or_reported(path: Path, key: str) -> None:
     assert_taken_or_told(path, key, lambda path: load_config(path, {}), SettingsError)

@@ -1,4 +1,4 @@
-"""Log-ins of registries in the settings file, and the files that it names for them."""
+"""Registry logins in the settings file, and their password and CA files."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ PASSWORD = "s3cret wörd"
 
 
 class Settings:
-    """A settings file with one registry, and a file for its password and one for its authority."""
+    """A settings file with one registry, a password file and a CA file."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -42,7 +42,7 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(tmp_path)
 
 
-def test_a_log_in_is_read(settings: Settings) -> None:
+def test_reads_a_login(settings: Settings) -> None:
     more = f'auth_hosts = ["a.example", "b:1"]\nprivate = true\nca_file = "{settings.ca}"\n'
     config = settings.load(settings.login + more)
     [registry] = config.registries
@@ -52,7 +52,7 @@ def test_a_log_in_is_read(settings: Settings) -> None:
     assert settings.load("").registries == (RegistryConfig(name="r", address="h.example"),)
 
 
-def test_one_end_of_a_line_is_no_part_of_a_password(settings: Settings) -> None:
+def test_removes_one_line_break_from_a_password(settings: Settings) -> None:
     settings.password.write_text(" " * 4096 + "\n")
     assert settings.load(settings.login).registries[0].password == " " * 4096
 
@@ -68,12 +68,12 @@ def test_rejects_a_password_that_cannot_be_sent(
     assert problem in settings.refused(settings.login)
 
 
-def test_a_password_is_a_file_of_its_owner_alone(settings: Settings) -> None:
+def test_password_file_must_be_private_and_regular(settings: Settings) -> None:
     settings.password.chmod(0o640)
     assert settings.refused(settings.login).startswith("password_file: others may ")
     settings.password.unlink()
     assert settings.refused(settings.login).startswith("password_file: cannot read ")
-    os.mkfifo(settings.password, 0o600)  # opening it would wait for a writer
+    os.mkfifo(settings.password, 0o600)  # a blocking open would wait for a writer
     assert f"{settings.password} is no file" in settings.refused(settings.login)
 
 
@@ -87,9 +87,7 @@ def test_a_password_is_a_file_of_its_owner_alone(settings: Settings) -> None:
         (AUTHORITY + 65536 * "\n", "must be at most 65536 characters"),
     ],
 )
-def test_rejects_other_files_as_an_authority(
-    settings: Settings, content: str, problem: str
-) -> None:
+def test_rejects_invalid_ca_files(settings: Settings, content: str, problem: str) -> None:
     settings.ca.write_text(content)
     refusal = settings.refused(f'ca_file = "{settings.ca}"')
     assert refusal.startswith(f"ca_file: what {settings.ca} holds {problem}")
@@ -108,11 +106,11 @@ def test_rejects_other_files_as_an_authority(
         ("private = 1", "private: "),
     ],
 )
-def test_rejects_a_bad_log_in(settings: Settings, keys: str, key: str) -> None:
+def test_rejects_an_invalid_login(settings: Settings, keys: str, key: str) -> None:
     assert settings.refused(keys).startswith(key)
 
 
-def test_a_name_that_engines_leave_out_is_an_alias_alone(settings: Settings) -> None:
+def test_docker_hub_name_is_accepted_only_as_an_alias(settings: Settings) -> None:
     refusal = settings.refused("", "Docker.IO")
     assert refusal.startswith("address: must be registry-1.docker.io, with the aliases")
     assert settings.load('aliases = ["Docker.IO"]').registries[0].aliases == ("Docker.IO",)

@@ -1,9 +1,9 @@
-"""Which names have labels of their own."""
+"""Which names get their own labels."""
 
 from tiltyard.runtime.bounded_names import OTHER, BoundedNames
 
 
-def test_a_name_is_kept_until_nothing_of_it_is_left() -> None:
+def test_name_keeps_its_label_while_present() -> None:
     names = BoundedNames(most=2)
     names.keep({("a", "3"), ("a", "4")})
     names.keep({("a", "1"), ("a", "3"), ("a", "4")})
@@ -14,7 +14,7 @@ def test_a_name_is_kept_until_nothing_of_it_is_left() -> None:
     assert names.label(("a", "3")) == (OTHER, OTHER)
 
 
-def test_what_is_no_name_is_no_label() -> None:
+def test_invalid_names_get_no_label() -> None:
     names = BoundedNames()
     hostile = {("a", "x" * 129), ("a\n", "game"), ("a", "\u202e")}
     names.keep(hostile | {("a", "jeu-à-deux")})

@@ -1,4 +1,4 @@
-"""A failpoint breaks a program at the step that is set, and at no other."""
+"""Failpoints act only at the configured step."""
 
 import asyncio
 import re

@@ -19,13 +19,13 @@ def _served(queue: FairQueue[str]) -> list[str]:
     return list(iter(queue.pop, None))
 
 
-def test_a_storm_of_one_account_delays_another_by_one_item() -> None:
+def test_burst_of_one_account_delays_another_by_one_item() -> None:
     queue = _queue("aaaab")
     assert _served(queue) == ["a0", "b4", "a1", "a2", "a3"]
     assert len(queue) == 0
 
 
-def test_an_account_that_was_served_comes_after_all_others() -> None:
+def test_served_account_comes_last() -> None:
     queue = _queue("aab")
     assert queue.pop() == "a0"
     queue.put("c", "c3")
@@ -33,14 +33,14 @@ def test_an_account_that_was_served_comes_after_all_others() -> None:
     assert _served(queue) == ["b2", "a1", "c3", "b4"]
 
 
-def test_an_item_that_does_not_fit_keeps_its_place() -> None:
+def test_item_that_does_not_fit_keeps_its_position() -> None:
     queue = _queue("aabb")
     assert queue.pop(lambda item: item not in {"a0", "b2"}) == "a1"
     assert queue.pop(lambda _: False) is None
     assert _served(queue) == ["b2", "a0", "b3"]
 
 
-def test_a_removed_item_is_not_served() -> None:
+def test_removed_item_is_not_served() -> None:
     queue = _queue("aab")
     assert [queue.remove(*each) for each in (("a", "a0"), ("a", "a0"), ("d", "a1"))] == [
         True,
@@ -51,7 +51,7 @@ def test_a_removed_item_is_not_served() -> None:
 
 
 @given(Joins)
-def test_the_order_is_that_of_service(accounts: list[str]) -> None:
+def test_iterates_in_the_order_of_service(accounts: list[str]) -> None:
     assert list(_queue(accounts)) == _served(_queue(accounts))
 
 

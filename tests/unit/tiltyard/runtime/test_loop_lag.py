@@ -1,4 +1,4 @@
-"""The lag of an event loop that is held up."""
+"""Lag of a blocked event loop."""
 
 import asyncio
 import time
@@ -8,7 +8,7 @@ import pytest
 from tiltyard.runtime import loop_lag
 
 
-async def test_a_loop_that_is_held_up_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_blocked_loop_is_observed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_lag, "INTERVAL_SECONDS", 0.001)
     late = asyncio.get_running_loop().create_future()
 
@@ -18,7 +18,7 @@ async def test_a_loop_that_is_held_up_is_late(monkeypatch: pytest.MonkeyPatch) -
 
     watching = asyncio.create_task(loop_lag.watch(observe), name="loop lag")
     await asyncio.sleep(0)
-    time.sleep(0.05)  # noqa: ASYNC251 - what is to be seen
+    time.sleep(0.05)  # noqa: ASYNC251 - blocks on purpose
     await late
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)

@@ -27,7 +27,7 @@ class Model(Settings):
     tables: tuple[Table, ...] = ()
 
 
-def test_the_environment_goes_before_the_file(tmp_path: Path) -> None:
+def test_environment_overrides_the_file(tmp_path: Path) -> None:
     path = tmp_path / "f.toml"
     path.write_text('count = 2\nnames = ["x"]\n')
     found = read_settings(Model, path, {"P_COUNT": "7", "COUNT": "8"}, "P_")
@@ -35,7 +35,7 @@ def test_the_environment_goes_before_the_file(tmp_path: Path) -> None:
     assert read_settings(Model, None, {"P_NAMES": "a,b,"}, "P_").names == ("a", "b")
 
 
-def test_reports_all_mistakes_each_with_its_place(tmp_path: Path) -> None:
+def test_reports_all_mistakes_with_their_locations(tmp_path: Path) -> None:
     path = tmp_path / "f.toml"
     path.write_text("countt = 1\nnames = [1]\n[[tables]]\nnam = 'x'\n")
     with pytest.raises(SettingsError) as raised:
@@ -72,9 +72,7 @@ def test_finds_the_lines_of_keys_and_tables() -> None:
         (b"a = '\xff'", "can't decode byte"),
     ],
 )
-def test_an_invalid_file_is_reported_in_one_line(
-    tmp_path: Path, content: bytes, problem: str
-) -> None:
+def test_reports_an_invalid_file_in_one_line(tmp_path: Path, content: bytes, problem: str) -> None:
     path = tmp_path / "f.toml"
     path.write_bytes(content)
     with pytest.raises(SettingsError, match=problem) as raised:
@@ -84,11 +82,11 @@ def test_an_invalid_file_is_reported_in_one_line(
 
 
 @pytest.mark.parametrize("name", ["absent", "\0", "."])
-def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path, name: str) -> None:
+def test_reports_an_unreadable_file(tmp_path: Path, name: str) -> None:
     with pytest.raises(SettingsError, match="cannot read"):
         read_toml(tmp_path / name)
 
 
-def test_a_mistake_is_one_line_whatever_it_quotes() -> None:
+def test_mistake_is_always_one_line() -> None:
     mistake = Mistake(("a", 0, "b"), "is\nwrong\u2028here", "f")
     assert str(mistake) == "f: a[0].b: is wrong here"

@@ -1,4 +1,4 @@
-"""What a service manager hears of a program."""
+"""Notifications of the service manager."""
 
 import asyncio
 import os
@@ -21,14 +21,14 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]
         yield manager
 
 
-def test_reports_the_beginning_and_the_end(manager: Manager) -> None:
+def test_notifies_of_readiness_and_stopping(manager: Manager) -> None:
     notifier = Notifier(Supervision(manager.address))
     notifier.ready()
     notifier.stopping()
     assert manager.heard() == ["READY=1", "STOPPING=1"]
 
 
-async def test_it_hears_twice_in_each_span_that_the_event_loop_turns(manager: Manager) -> None:
+async def test_sends_two_keepalives_per_watchdog_timeout(manager: Manager) -> None:
     clock = FakeClock()
     notifier = Notifier(Supervision(manager.address, 10.0), clock.sleep)
     beating = asyncio.create_task(notifier.beat(), name="beating")
@@ -41,24 +41,24 @@ async def test_it_hears_twice_in_each_span_that_the_event_loop_turns(manager: Ma
     await asyncio.gather(beating, return_exceptions=True)
 
 
-async def test_who_is_followed_serves_turns_and_stops(manager: Manager) -> None:
+async def test_follow_notifies_from_readiness_to_stopping(manager: Manager) -> None:
     serving, stopping = asyncio.Event(), asyncio.Event()
     notifier = Notifier(Supervision(manager.address, 0.01))
     following = asyncio.create_task(notifier.follow(serving, stopping), name="following")
     await asyncio.sleep(0)
-    assert manager.heard() == []  # it does not serve yet
+    assert manager.heard() == []  # not ready yet
     serving.set()
     assert [await manager.next() for _ in range(3)] == ["READY=1", "WATCHDOG=1", "WATCHDOG=1"]
     stopping.set()
     while (reported := await manager.next()) == "WATCHDOG=1":
         pass
     assert reported == "STOPPING=1"
-    assert await manager.next() == "WATCHDOG=1"  # its stop may take longer than the span
+    assert await manager.next() == "WATCHDOG=1"  # stopping may take longer than the timeout
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
 
 
-async def test_nothing_is_sent_without_a_service_manager(caplog: pytest.LogCaptureFixture) -> None:
+async def test_sends_nothing_without_a_service_manager(caplog: pytest.LogCaptureFixture) -> None:
     serving = asyncio.Event()
     serving.set()
     notifier = Notifier(Supervision())
@@ -66,7 +66,7 @@ async def test_nothing_is_sent_without_a_service_manager(caplog: pytest.LogCaptu
     assert caplog.text == ""
 
 
-def test_a_service_manager_that_is_gone_or_reads_nothing_holds_up_nothing(
+def test_missing_or_blocked_service_manager_does_not_block(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     Notifier(Supervision(str(tmp_path / "none"))).ready()
@@ -87,7 +87,7 @@ def test_a_service_manager_that_is_gone_or_reads_nothing_holds_up_nothing(
             Supervision("@n", 2.5),
         ),
         ({"NOTIFY_SOCKET": "@n", "WATCHDOG_USEC": "10000000"}, Supervision("@n", 10.0)),
-        # Of the process that started us, as when it is run from a service's shell.
+        # For the parent process, as when run from a service's shell.
         (
             {"NOTIFY_SOCKET": "@n", "WATCHDOG_USEC": "10000000", "WATCHDOG_PID": "1"},
             Supervision("@n"),
@@ -95,7 +95,5 @@ def test_a_service_manager_that_is_gone_or_reads_nothing_holds_up_nothing(
         ({"NOTIFY_SOCKET": "@n", "WATCHDOG_USEC": "-1"}, Supervision("@n")),
     ],
 )
-def test_what_a_service_manager_asks_for_is_in_the_environment(
-    environment: dict[str, str], asked: Supervision
-) -> None:
+def test_reads_the_environment_of_systemd(environment: dict[str, str], asked: Supervision) -> None:
     assert read_supervision(environment) == asked

@@ -17,7 +17,7 @@ from tiltyard.runtime.tables import cores, sheet, size, span, table
         (-30, "30 s ago"),
     ],
 )
-def test_a_span_is_shown_in_its_two_largest_units(seconds: float, shown: str) -> None:
+def test_formats_a_duration_in_its_two_largest_units(seconds: float, shown: str) -> None:
     assert span(seconds) == shown
 
 
@@ -32,15 +32,15 @@ def test_a_span_is_shown_in_its_two_largest_units(seconds: float, shown: str) ->
         (5000 * 2**30, "5000 GiB"),
     ],
 )
-def test_sizes_have_the_unit_that_fits(count: int, shown: str) -> None:
+def test_formats_sizes_with_a_fitting_unit(count: int, shown: str) -> None:
     assert size(count) == shown
 
 
-def test_cores_are_shown_without_noise() -> None:
+def test_formats_cores_with_four_digits() -> None:
     assert [cores(10**8), cores(2 * 10**9), cores(1_333_333_333)] == ["0.1", "2", "1.333"]
 
 
-def test_cells_are_one_line_and_aligned() -> None:
+def test_cells_are_single_lines_and_aligned() -> None:
     assert table(("A", "BB"), [("1\n2", ""), ("x", "\x1b")]) == [
         "A     BB",
         r"1\n2  -",

@@ -1,4 +1,4 @@
-"""Tasks end with their owner, and no failure of theirs is lost."""
+"""Tasks end with their owner, and their failures are logged."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ async def _fail(error: Exception, begin: asyncio.Event) -> None:
     raise error
 
 
-async def test_logs_a_failure_that_nobody_waits_for(caplog: pytest.LogCaptureFixture) -> None:
+async def test_logs_a_failure_without_a_waiter(caplog: pytest.LogCaptureFixture) -> None:
     tasks, begin = TaskOwner[None](expected=OSError), asyncio.Event()
     tasks.start(_fail(ValueError("odd"), begin), "odd one")
     tasks.start(_fail(OSError("full"), begin), "expected one")
@@ -23,7 +23,7 @@ async def test_logs_a_failure_that_nobody_waits_for(caplog: pytest.LogCaptureFix
     assert caplog.messages == ["a task failed by a defect task=odd one"]
 
 
-async def test_a_caller_that_waits_gets_the_failure(caplog: pytest.LogCaptureFixture) -> None:
+async def test_waiter_gets_the_failure(caplog: pytest.LogCaptureFixture) -> None:
     tasks, begin = TaskOwner[None](), asyncio.Event()
     begin.set()
     with pytest.raises(ValueError, match="odd"):
@@ -32,7 +32,7 @@ async def test_a_caller_that_waits_gets_the_failure(caplog: pytest.LogCaptureFix
     assert caplog.messages == []
 
 
-async def test_work_goes_on_when_its_caller_goes_away(caplog: pytest.LogCaptureFixture) -> None:
+async def test_work_outlives_a_cancelled_caller(caplog: pytest.LogCaptureFixture) -> None:
     tasks, begin = TaskOwner[None](), asyncio.Event()
     caller = asyncio.create_task(tasks.finish(_fail(ValueError("odd"), begin), "odd one"))
     await settle()
@@ -46,7 +46,7 @@ async def test_work_goes_on_when_its_caller_goes_away(caplog: pytest.LogCaptureF
     assert caplog.messages == ["a task failed by a defect task=odd one"]
 
 
-async def test_a_second_task_of_a_key_replaces_the_first() -> None:
+async def test_second_task_of_a_key_replaces_the_first() -> None:
     tasks, never = TaskOwner[None](), asyncio.Event()
     first = tasks.start(_fail(ValueError(), never), "first", key="x")
     await settle()

@@ -1,4 +1,4 @@
-"""Work on threads ends whole, whatever becomes of its caller."""
+"""Work on threads completes even if its caller is cancelled."""
 
 import asyncio
 import threading
@@ -6,7 +6,7 @@ import threading
 from tiltyard.runtime.tasks import Threads
 
 
-async def test_work_is_not_cut_off_by_a_cancelled_wait_and_is_waited_for_on_close() -> None:
+async def test_close_waits_for_work_whose_caller_was_cancelled() -> None:
     threads, begun, go_on = Threads(1, "test"), threading.Event(), threading.Event()
     done: list[str] = []
 

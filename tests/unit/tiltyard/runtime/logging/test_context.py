@@ -1,11 +1,11 @@
-"""Fields that the lines of a task carry."""
+"""Log fields of a task's context."""
 
 import asyncio
 
 from tiltyard.runtime.logging.events import bind, bound, task_context, unbind
 
 
-async def test_a_task_carries_what_is_its_own() -> None:
+async def test_task_context_has_only_its_own_and_kept_fields() -> None:
     async def reported() -> tuple[str, str]:
         return bound("request"), bound("session")
 

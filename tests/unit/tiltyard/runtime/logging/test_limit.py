@@ -1,4 +1,4 @@
-"""A storm of one event, cut short."""
+"""Rate limiting of log events."""
 
 import logging
 from typing import Any
@@ -13,7 +13,7 @@ def a_record(event: str, *, level: int = logging.WARNING, **more: Any) -> loggin
     return logging.LogRecord("agent.x", level, "x.py", 1, message, (), None)
 
 
-def test_of_one_event_a_few_lines_and_then_one_a_minute() -> None:
+def test_passes_a_burst_and_then_one_line_a_minute() -> None:
     now = [0.0]
     limit = Limit({"request refused"}, lambda: now[0])
 
@@ -34,7 +34,7 @@ def test_of_one_event_a_few_lines_and_then_one_a_minute() -> None:
     assert passed(a_record("request refused", level=logging.INFO, status=401)) == 0
 
 
-def test_at_level_debug_nothing_is_left_out() -> None:
+def test_level_debug_drops_nothing() -> None:
     def tell() -> None:
         for _ in range(5 * AT_ONCE):
             log.warning("it came")

@@ -1,4 +1,4 @@
-"""One event, one line, whatever is in it."""
+"""Each event is one line, whatever its values."""
 
 import logging
 import os
@@ -41,9 +41,7 @@ any_text = st.one_of(st.text(st.characters(), max_size=200), st.sampled_from(HOS
 
 @pytest.mark.parametrize("form", FORMS)
 @given(event=any_text, fields=st.dictionaries(st.sampled_from(("id", "error", "path")), any_text))
-def test_what_others_say_stays_in_its_field(
-    form: Form, event: str, fields: dict[str, str]
-) -> None:
+def test_untrusted_text_stays_in_its_field(form: Form, event: str, fields: dict[str, str]) -> None:
     written_line = line({"level": "info", "event": event, **fields}, form)
     assert written_line.isprintable()
     assert len(written_line.splitlines()) == 1
@@ -52,7 +50,7 @@ def test_what_others_say_stays_in_its_field(
 
 @pytest.mark.parametrize("form", FORMS)
 @given(text=any_text)
-def test_foreign_loggers_forge_nothing_either(form: Form, text: str) -> None:
+def test_library_loggers_cannot_forge_fields(form: Form, text: str) -> None:
     record = logging.LogRecord("lib", 30, "x.py", 1, "got %s", (text,), None)
     found = LineFormatter(form, journald=False).format(record)
     assert found.isprintable()
@@ -63,7 +61,7 @@ def test_foreign_loggers_forge_nothing_either(form: Form, text: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_traceback_is_a_field_of_the_same_line(form: Form) -> None:
+def test_traceback_is_a_field_of_the_same_line(form: Form) -> None:
     [found] = said(failing, form)
     trace = found[EXCEPTION]
     assert trace.startswith("Traceback (most recent call last):\n")
@@ -73,7 +71,7 @@ def test_a_traceback_is_a_field_of_the_same_line(form: Form) -> None:
     assert (found["level"], found["event"]) == ("error", "it failed")
 
 
-def test_values_have_an_end() -> None:
+def test_truncates_long_values() -> None:
     [found] = said(lambda: log.info("it came", error="x" * 10**6))
     assert found["error"] == "x" * MOST_CHARACTERS + CUT
 
@@ -91,14 +89,14 @@ def test_values_have_an_end() -> None:
         (Path("/x"), "/x", "/x"),
     ],
 )
-def test_values_that_are_no_text(value: object, logfmt: str, in_json: object) -> None:
+def test_formats_other_types(value: object, logfmt: str, in_json: object) -> None:
     [found] = said(lambda: log.info("it came", value=value))
     assert found["value"] == logfmt
     [found] = said(lambda: log.info("it came", value=value), "json")
     assert found["value"] == in_json
 
 
-def test_a_value_that_cannot_be_written_costs_no_line() -> None:
+def test_value_that_cannot_be_formatted_does_not_lose_the_line() -> None:
     class Shy:
         def __str__(self) -> str:
             raise RuntimeError("no")

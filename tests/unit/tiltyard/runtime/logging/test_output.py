@@ -1,4 +1,4 @@
-"""Levels, times, and who reads."""
+"""Log output: levels, times and slow readers."""
 
 import logging
 import os
@@ -15,7 +15,7 @@ from tiltyard.runtime.logging import output
 from tiltyard.runtime.logging.output import LineFormatter, written
 
 
-def test_levels_are_those_of_the_settings() -> None:
+def test_writes_from_the_configured_level() -> None:
     def tell() -> None:
         for logger in (log, logging.getLogger("lib")):
             logger.debug("d")
@@ -25,7 +25,7 @@ def test_levels_are_those_of_the_settings() -> None:
     assert [found["event"] for found in said(tell)] == ["i", "w", "i", "w"]
 
 
-def test_a_line_says_when_unless_the_journal_does() -> None:
+def test_line_has_the_time_except_for_journald() -> None:
     [found] = said(lambda: log.warning("it came"))
     assert len(found["time"]) == len("2026-01-01T00:00:00.000Z")
     assert found["time"].endswith("Z")
@@ -43,7 +43,7 @@ def test_a_line_says_when_unless_the_journal_does() -> None:
     assert "time" in found, "standard error is not the journal's"
 
 
-def test_other_handlers_get_the_record_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
+def test_does_not_change_records_of_other_handlers(caplog: pytest.LogCaptureFixture) -> None:
     said(failing)
     [record] = caplog.records
     assert record.getMessage() == "it failed"
@@ -53,9 +53,7 @@ def test_other_handlers_get_the_record_as_it_was(caplog: pytest.LogCaptureFixtur
     assert "theirs" not in LineFormatter("logfmt", journald=False).format(record)
 
 
-def test_a_slow_reader_holds_up_nobody(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_slow_reader_does_not_block_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "MOST_WAITING", 100)
     monkeypatch.setattr(output, "LAST_SECONDS", 30.0)
     pipe = Pipe()
@@ -72,7 +70,7 @@ def test_a_slow_reader_holds_up_nobody(
     assert len(came) + sum(reported) == 2_000
 
 
-def test_who_never_reads_does_not_hold_up_the_end_of_the_program() -> None:
+def test_blocked_reader_does_not_prevent_exit() -> None:
     program = (
         "from tiltyard.runtime.logging import output\n"
         "from tiltyard.runtime.logging.events import get_logger\n"

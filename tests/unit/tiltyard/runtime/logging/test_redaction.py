@@ -1,4 +1,4 @@
-"""What is cut out of the log."""
+"""Redaction of secrets in the log."""
 
 import pytest
 
@@ -21,13 +21,13 @@ from tiltyard.runtime.logging.line import MOST_CHARACTERS, REDACTED, Form
         "x" * (MOST_CHARACTERS - 30) + TOKEN,
     ],
 )
-def test_secrets_are_cut_out_of_every_value(form: Form, value: object) -> None:
+def test_redacts_secrets_in_every_value(form: Form, value: object) -> None:
     [found] = said(lambda: log.info("it came", error=value), form)
     assert TOKEN[20:40] not in found["error"].lower()
     assert REDACTED in found["error"]
 
 
-def test_words_that_sound_like_secrets_stay() -> None:
+def test_does_not_redact_ordinary_words() -> None:
     text = "insufficient_scope: authorization failed; authorization of basic things"
     [found] = said(lambda: log.info("it came", error=text))
     assert found["error"] == text

@@ -1,4 +1,4 @@
-"""A proxy in front of the engine's socket that loses answers, cuts streams and silences them."""
+"""A proxy for the engine's socket that loses answers, cuts streams and stalls them."""
 
 import asyncio
 import re
@@ -20,10 +20,10 @@ _NEVER = re.compile(r"(?!)")
 
 
 class EngineProxy(ServingThread):
-    """The engine at `upstream` once more, at `socket`, with faults on demand.
+    """Proxies `upstream` at `socket`, with faults on demand, on its own thread.
 
     A request is named by method and path without the version, `POST /containers/create`; faults
-    take patterns that are searched in such names. Serves by a thread of its own.
+    take patterns that are searched in such names.
     """
 
     def __init__(self, upstream: Path) -> None:
@@ -31,41 +31,38 @@ class EngineProxy(ServingThread):
         self._folder = Path(tempfile.mkdtemp(prefix="typ-", dir="/tmp"))
         self.socket = self._folder / "engine.sock"
         self.requests: list[str] = []
-        """The names of all requests, those that a fault met included."""
+        """The names of all requests, including faulty ones."""
         self._upstream = upstream
         self._lost: list[re.Pattern[str]] = []
         self._before: list[tuple[re.Pattern[str], Deed]] = []
         self._cut = self._silent = _NEVER
         self._under_way: dict[asyncio.Transport, str] = {}
-        """A connection has one request at a time."""
+        """The current request of each connection."""
 
     def lose_answer(self, pattern: str) -> None:
-        """Have the engine do what the next such request asks for, then hang up."""
+        """Pass the next such request on, then disconnect instead of answering."""
         self._lost.append(re.compile(pattern))
 
     def before(self, pattern: str, deed: Deed) -> None:
-        """Do something, which may block, before the next such request reaches the engine.
-
-        The deed is told the query of that request.
-        """
+        """Call a function with the query of the next such request before the engine gets it."""
         self._before.append((re.compile(pattern), deed))
 
     def cut(self, pattern: str) -> None:
-        """Hang up on such requests, those under way included, until `heal`."""
+        """Disconnect such requests, including those in progress, until `heal`."""
         self._cut = re.compile(pattern)
         self._loop.call_soon_threadsafe(self._hang_up)
 
     def silence(self, pattern: str) -> None:
-        """Pass nothing more on of answers to such requests; what comes meanwhile is lost."""
+        """Drop all further data of answers to such requests."""
         self._silent = re.compile(pattern)
 
     def heal(self) -> None:
-        """Let everything pass from now on; streams that were silent hang up."""
+        """End all faults, and disconnect stalled streams."""
         silent, self._cut, self._silent = self._silent, _NEVER, _NEVER
         self._loop.call_soon_threadsafe(self._hang_up, silent)
 
     def count(self, pattern: str) -> int:
-        """How many such requests there were."""
+        """The number of such requests."""
         return sum(bool(re.search(pattern, name)) for name in self.requests)
 
     def _end(self) -> None:
@@ -78,7 +75,7 @@ class EngineProxy(ServingThread):
             timeout=aiohttp.ClientTimeout(),
             auto_decompress=False,
         )
-        # Who hangs up ends what was passed on to them, as with the engine itself.
+        # A client that disconnects ends its request, as with the engine itself.
         server = web.Server(self._respond, handler_cancellation=True)
         self._runner = web.ServerRunner(server, shutdown_timeout=0)
         await self._runner.setup()

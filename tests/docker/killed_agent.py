@@ -1,4 +1,4 @@
-"""An agent that is killed where and when a test wants it, and comes back."""
+"""An agent that a test kills at a given step and restarts."""
 
 import contextlib
 import re
@@ -26,7 +26,7 @@ class LogLine(NamedTuple):
 
 @contextlib.contextmanager
 def or_else(code: grpc.StatusCode) -> Iterator[None]:
-    """What is called meanwhile is answered, or fails with this code."""
+    """Allow the calls in the block to fail with this code."""
     try:
         yield
     except grpc.RpcError as error:
@@ -38,12 +38,12 @@ class KilledAgent(Agent):
     """One agent, over all its incarnations."""
 
     def break_at(self, step: str, action: str = "kill") -> None:
-        """Have the agent end itself by SIGKILL at a step, from now on."""
+        """Make the agent kill itself by SIGKILL at a step, from now on."""
         self.settings["failpoint"] = f"{step}:{action}"
         self.come_back_as_it_is()
 
     def come_back(self) -> None:
-        """Start it again, whole; kills one that runs."""
+        """Restart the agent without failpoints; kills a running one."""
         self.settings["failpoint"] = ""
         self.come_back_as_it_is()
 
@@ -51,17 +51,17 @@ class KilledAgent(Agent):
         channel = self._channel
         self.kill()
         self.start()
-        channel.close()  # calls on it have ended with the agent by now
+        channel.close()  # calls on it have ended with the agent
 
     def await_kill(self, where: str) -> None:
-        """Wait until it has ended itself."""
+        """Wait until the agent has killed itself."""
         eventually(lambda: self.process.returncode == _KILLED, f"it is killed at {where}")
 
     def restarts(self, session: pb.Session) -> int:
         return self.session(session).restart_count
 
     def refusal_code(self) -> grpc.StatusCode:
-        """How a start fails."""
+        """The status code of a failing start."""
         with pytest.raises(grpc.RpcError) as error:
             self.play()
         code: grpc.StatusCode = error.value.code()
@@ -73,28 +73,28 @@ class KilledAgent(Agent):
         return {session.internal_id for session in listed.sessions}
 
     def discard(self, session: pb.Session) -> None:
-        """Have a session end and nothing of it stay, as often as it takes."""
+        """End and remove a session, and retry until it is gone."""
         request = pb.StopSessionRequest(internal_id=session.internal_id, discard=True)
         with or_else(grpc.StatusCode.NOT_FOUND):
             self._stub.StopSession(request, timeout=PATIENCE)
 
     def stopping(self, session: pb.Session) -> Any:
-        """The call that stops a session, under way."""
+        """A call in progress that stops a session."""
         request = pb.StopSessionRequest(internal_id=session.internal_id)
         return self._stub.StopSession.future(request, timeout=PATIENCE)
 
     def following(self, session: pb.Session, timeout: float | None = PATIENCE) -> Any:
-        """The call that reads a log as it is written."""
+        """A call in progress that follows a log."""
         request = pb.StreamLogsRequest(internal_id=session.internal_id, follow=True)
         return self._stub.StreamLogs(request, timeout=timeout)
 
     def until_sealed(self, session: pb.Session) -> pb.Session:
-        """The session once it has ended and its log is in the host's keeping."""
+        """Wait until the session has ended and its log is sealed."""
         eventually(lambda: self.session(session).log_sealed, "its log is sealed")
         return self.session(session)
 
     def log(self, session: pb.Session) -> list[LogLine]:
-        """All that a game wrote."""
+        """The whole log of a game."""
         request = pb.StreamLogsRequest(internal_id=session.internal_id)
         whole = b"".join(part.data for part in self._stub.StreamLogs(request, timeout=PATIENCE))
         found = [_LINE.fullmatch(line) for line in whole.splitlines()]
@@ -109,7 +109,7 @@ class KilledAgent(Agent):
         return found
 
     def fetch(self, session: pb.Session, path: str) -> Any:
-        """The call that reads an artifact, in chunks."""
+        """A call in progress that reads an artifact."""
         request = pb.FetchArtifactRequest(internal_id=session.internal_id, path=path)
         return self._stub.FetchArtifact(request, timeout=PATIENCE)
 
@@ -121,7 +121,7 @@ class KilledAgent(Agent):
         self._stub.RemoveImage(pb.RemoveImageRequest(image=image), timeout=PATIENCE)
 
     def removing(self, image: str) -> Any:
-        """The call that removes an image, under way."""
+        """A call in progress that removes an image."""
         return self._stub.RemoveImage.future(pb.RemoveImageRequest(image=image), timeout=PATIENCE)
 
     def images(self) -> set[str]:
@@ -132,7 +132,7 @@ class KilledAgent(Agent):
         return {path.name for path in (self.state_dir / "sessions").iterdir()}
 
     def container_of(self, session: pb.Session) -> Any:
-        """The container of a session; there is one."""
+        """The only container of a session."""
         [found] = self.machine.client.containers.list(
             all=True, filters={"label": f"io.tiltyard.session={session.internal_id}"}
         )

@@ -1,7 +1,4 @@
-"""A control plane that leaves silent streams alone: `python -m tests.docker.long_streams`.
-
-Where no stream may break, one of a host that is suspended for some seconds must not, either.
-"""
+"""A control plane that tolerates suspended hosts: `python -m tests.docker.long_streams`."""
 
 from contextlib import AbstractContextManager
 from unittest import mock
@@ -19,7 +16,7 @@ class LongStreams(ControlPlaneProcess):
 
 
 def long_streams() -> AbstractContextManager[object]:
-    """Have this process be such a control plane."""
+    """Patch the control plane of this process."""
     return mock.patch("controlplane.fleet.host.watch.MESSAGE_TIMEOUT", SECONDS)
 
 

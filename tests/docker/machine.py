@@ -1,4 +1,4 @@
-"""A host of its own: an engine in a network namespace, an agent there, and players outside."""
+"""A host in a network namespace: an engine, an agent, and players outside."""
 
 import itertools
 import socket
@@ -44,30 +44,30 @@ sys.stdin.read()
 
 
 class Machine:
-    """An engine in a network namespace of its own, with the game's image."""
+    """An engine in its own network namespace, with the game's image."""
 
     def __init__(self, engine: PrivateEngine, image: str = "") -> None:
-        """Build the image there, or leave it to others to bring it."""
+        """Build the image in the engine unless `image` is given."""
         self.engine = engine
         self.client = docker.DockerClient(f"unix://{engine.socket}")
         self.image = image or self._build()
 
     def run(self, *command: str) -> str:
-        """Run a command in the engine's network namespace; what it printed."""
+        """Run a command in the engine's network namespace; return its output."""
         done = subprocess.run(
             self.engine.inside(*command), check=True, capture_output=True, text=True, timeout=30
         )
         return done.stdout
 
     def flows(self, port: int) -> list[str]:
-        """Where each UDP flow to a port leads."""
+        """The destination of each UDP flow to a port."""
         listed = self.run("conntrack", "-L", "-p", "udp", "--orig-port-dst", str(port))
         return [
             line.partition("src=")[2].split("src=")[1].split()[0] for line in listed.splitlines()
         ]
 
     def traces(self) -> dict[str, frozenset[str]]:
-        """What containers leave in the kernel while they are there, kind by kind."""
+        """Kernel objects of containers, by kind."""
         folder = self.engine.folder
         links = self.run("ip", "-brief", "link").splitlines()
         mounts = Path("/proc/self/mountinfo").read_text().splitlines()
@@ -87,7 +87,7 @@ class Machine:
 
     @contextmanager
     def occupied(self, protocol: str, address: str, port: int) -> Iterator[None]:
-        """Have a process of the machine hold a port."""
+        """Let a process of the machine hold a port."""
         arguments = (protocol, address, str(port))
         with subprocess.Popen(
             self.engine.inside(sys.executable, "-c", OCCUPANT, *arguments),
@@ -160,7 +160,7 @@ class Agent(AgentProcess):
             super().__exit__(kind, error, trace)
 
     def assert_survived(self) -> None:
-        """After a fault all is as it must be, and when every session has ended, too."""
+        """Check the invariants after a fault, and again after every session has ended."""
         self._watched.assert_survived()
 
     def play(
@@ -174,7 +174,7 @@ class Agent(AgentProcess):
         memory_bytes: int = 2**26,
         gpus: int = 0,
     ) -> pb.Session:
-        """Start a session with one port; its id is what the game calls itself."""
+        """Start a session with one port; the game answers with its id."""
         internal_id = internal_id or an_id()
         spec = pb.SessionSpec(
             format=1,
@@ -197,7 +197,7 @@ class Agent(AgentProcess):
         return session
 
     def refusal(self, **asked: Any) -> str:
-        """Why a session cannot start."""
+        """The reason for which a session cannot start."""
         with pytest.raises(grpc.RpcError) as error:
             self.play(**asked)
         metadata: Any = error.value.trailing_metadata()
@@ -221,7 +221,7 @@ class Agent(AgentProcess):
         return self._host().host.engine_available
 
     def processes(self) -> dict[str, int]:
-        """The first process of each container, by the id of its session."""
+        """The first process of each container, by session id."""
         return {
             container.labels["io.tiltyard.session"]: container.attrs["State"]["Pid"]
             for container in self.containers()
@@ -239,7 +239,7 @@ class Agent(AgentProcess):
         return (self.state_dir / "agent_id").read_text().strip()
 
     def assert_ports_agree(self, *sessions: pb.Session) -> None:
-        """These sessions have ports, and nobody else: held, published and led to containers."""
+        """Only these sessions have ports: held, published and forwarded to containers."""
         live = self._stub.ListSessions(
             pb.ListSessionsRequest(live_only=True), timeout=PATIENCE
         ).sessions
@@ -273,7 +273,7 @@ def port_of(session: pb.Session) -> int:
 
 
 class Player:
-    """Somebody outside who sends and sends from one address to one port, asking who he is."""
+    """A player outside who keeps asking one port, from one address, for its own address."""
 
     def __init__(self, machine: Machine, port: int) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -297,7 +297,7 @@ class Player:
         self._socket.close()
 
     def seen_as(self, session: pb.Session) -> str:
-        """The address that a session answers to for a datagram sent from now on."""
+        """The player's address as the session sees it for a datagram sent from now on."""
         after = self._sent
         found: list[str] = []
 
@@ -316,7 +316,7 @@ class Player:
         return sum(who == session.internal_id for who, _ in list(self._answers.values()))
 
     def wait_for_more_answers(self, who: str, count: int = 20) -> None:
-        """Wait until a game, by the id of its session, has answered so often again."""
+        """Wait for `count` more answers of a game. `who`: its session id."""
 
         def answers() -> int:
             return sum(by == who for by, _ in list(self._answers.values()))

@@ -1,4 +1,4 @@
-"""An enrolled host with a game, as an operator has it before a procedure."""
+"""An enrolled host with a game, ready for a procedure of an operator."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ from tests.support.harness import Registry
 def an_operated_host(
     docker_engine: Path, registry: Registry, image: Image, **settings: object
 ) -> Iterator[Enrolled]:
-    """Run both programs, which meet by mutual TLS; `settings` are the control plane's."""
+    """Run both programs with mutual TLS; `settings` are the control plane's."""
     with an_enrolled_host(docker_engine, registry, image, **settings) as stack:
         stack.enrol("--region", REGION)
         eventually(stack.is_ready, "the enrolled host is heard")
@@ -26,7 +26,7 @@ def an_operated_host(
 
 
 def an_operators_shell(stack: Enrolled, folder: Path) -> Shell:
-    """Give a shell in which the page's enrolment address is that of the stack."""
+    """A shell that maps the page's enrolment address to that of the stack."""
     shell = Shell(folder, stack.agent, stack.control_plane)
     shell.say({"https://control.example:7443": stack.operator.enrol_url})
     return shell
@@ -38,7 +38,7 @@ def make_game(stack: Enrolled) -> None:
 
 
 def play(stack: Enrolled, *session_ids: str) -> dict[str, tuple[str, int]]:
-    """Start sessions; where each is played on."""
+    """Start sessions; return the host and port of each."""
     made = {}
     for session_id in session_ids:
         answer = stack.start(id=session_id)

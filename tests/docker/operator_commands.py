@@ -1,4 +1,4 @@
-"""What an operator does to have hosts join: real commands, and a look at the agents."""
+"""Enrol hosts with the real commands of an operator."""
 
 import os
 import subprocess
@@ -11,11 +11,11 @@ from tests.support.api_client import ApiClient
 from tests.support.harness import ROOT, AgentProcess, ControlPlaneProcess
 
 _TIMEOUT = 50.0
-"""Seconds in which a command has come to its end."""
+"""Timeout of a command in seconds."""
 
 
 class Operator:
-    """Who has the operator's token of a control plane that enrols hosts at `enrol_url`."""
+    """An operator of a control plane that enrols hosts at `enrol_url`."""
 
     def __init__(self, control_plane: ControlPlaneProcess, enrol_url: str) -> None:
         self._control_plane = control_plane
@@ -26,14 +26,14 @@ class Operator:
         return ApiClient(self._control_plane.base_url, self._control_plane.operator_token)
 
     def run(self, *arguments: str) -> str:
-        """Run a command of `tiltyard-controlplane`; what it printed."""
+        """Run a command of `tiltyard-controlplane`; return its output."""
         token_file = self._control_plane.folder / "operator.token"
         token_file.write_text(self._control_plane.operator_token)
         options = ("--url", self._control_plane.base_url, "--token-file", str(token_file))
         return run([sys.executable, "-m", "controlplane", *arguments, *options])
 
     def enrol(self, agent: AgentProcess, name: str, *options: str) -> str:
-        """Have a host join by this name, or again: where its agent runs; what that printed."""
+        """Enrol a host by this name, also again; return the output."""
         token = self.run("agent", "token", *options)
         program = [*agent.wrapper, sys.executable, "-m", "agent", "enrol", self.enrol_url]
         return run([*program, "--config", str(agent.config), "--name", name], typed=token)
@@ -54,7 +54,7 @@ def run(
     folder: Path = ROOT,
     environment: Mapping[str, str] | None = None,
 ) -> str:
-    """Run a command to its good end; what it printed."""
+    """Run a command that must succeed; return its output."""
     done = subprocess.run(
         command,
         cwd=folder,

@@ -1,4 +1,4 @@
-"""An agent with warm pools, as a control plane that is there now and then asks it for them."""
+"""An agent with a warm pool and an intermittent control plane."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ class PoolAgent(KilledAgent):
     revision = 0
 
     def keep(self, size: int, *args: str, claim_signal: str = "", restart: bool = False) -> None:
-        """Order this number of standbys."""
+        """Request this number of standbys."""
         self.revision += 1
         spec = pb.SessionSpec(
             format=1,
@@ -43,7 +43,7 @@ class PoolAgent(KilledAgent):
         self._stub.SetWarmPool(request, timeout=PATIENCE)
 
     def standbys(self) -> list[pb.Session]:
-        """Those that live, by creation."""
+        """Live standbys, oldest first."""
         request = pb.ListSessionsRequest(live_only=True, page_size=1000)
         listed = self._stub.ListSessions(request, timeout=PATIENCE).sessions
         return [each for each in listed if each.warm_pool == POOL]
@@ -53,17 +53,17 @@ class PoolAgent(KilledAgent):
         return [each for each in found if each.HasField("ready_time") and not each.in_doubt]
 
     def until_ready(self, size: int) -> list[pb.Session]:
-        """The standbys once `size` are ready, and no more are live."""
+        """Wait for exactly `size` live standbys, all ready."""
         eventually(lambda: len(self.ready()) == len(self.standbys()) == size, f"{size} are ready")
         return self.ready()
 
     def claim(self, standby: pb.Session, session_id: str, *, again: bool = False) -> pb.Session:
-        """Have a standby become a session."""
+        """Claim a standby as a session."""
         found: pb.Session = self.claiming(standby, session_id, again=again).result().session
         return found
 
     def claiming(self, standby: pb.Session, session_id: str, *, again: bool = False) -> Any:
-        """The call that claims a standby, under way."""
+        """A call in progress that claims a standby."""
         request = pb.ClaimSessionRequest(
             internal_id=standby.internal_id,
             identity=pb.Identity(account="a", session_id=session_id, application="game", tag="v1"),
@@ -73,7 +73,7 @@ class PoolAgent(KilledAgent):
         return self._stub.ClaimSession.future(request, timeout=PATIENCE)
 
     def heard_of_claim(self, session: pb.Session) -> list[str]:
-        """What a game wrote about the signal of its claim, once it wrote anything."""
+        """Wait for the game's log line about its claim."""
 
         def heard() -> list[str]:
             return [line.text for line in self.log(session) if line.text.startswith("SIGUSR1: ")]
@@ -85,7 +85,7 @@ class PoolAgent(KilledAgent):
         self._stub.SetDrain(pb.SetDrainRequest(draining=draining), timeout=PATIENCE)
 
     def give_up(self, *sessions: pb.Session) -> None:
-        """Keep no standby any more, and end these sessions: nothing is left."""
+        """Remove the pool and end these sessions; nothing must be left."""
         self.keep(0)
         for session in sessions:
             self.discard(session)
@@ -94,13 +94,13 @@ class PoolAgent(KilledAgent):
 
 
 def seen_by(session: pb.Session) -> dict[str, Any]:
-    """What a running game reads of itself in its own file system."""
+    """The metadata that a running game finds in its file system."""
     path = Path(f"/proc/{session.pid}/root/run/tiltyard/session.json")
     found: dict[str, Any] = json.loads(path.read_text("utf-8"))
     return found
 
 
 def reason(error: grpc.RpcError) -> str:
-    """Why a call was refused."""
+    """The reason of a refused call."""
     metadata: Any = error.trailing_metadata()
     return str(dict(metadata)["tiltyard-error-reason"])

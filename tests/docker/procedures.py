@@ -15,36 +15,36 @@ from tests.support.harness import ROOT, AgentProcess, ControlPlaneProcess
 
 PAGE = (ROOT / "docs" / "operations.md").read_text("utf-8")
 _TIMEOUT = 60.0
-"""Seconds in which a command has come to its end."""
+"""Timeout of a command in seconds."""
 
 _UNITS = {"tiltyard-controlplane", "tiltyard-agent"}
 _MAY_FIND_FAULTS = ("tiltyard-agent doctor",)
-"""Commands that end with 1 to say that something is amiss."""
+"""Commands that may exit with 1 to report problems."""
 
 
 def commands(heading: str) -> list[str]:
-    """The lines that an operator types, of one section without those below it."""
+    """The commands of one section, without subsections."""
     return [each.command.partition("  #")[0] for each in examples(PAGE) if each.heading == heading]
 
 
 class Procedure:
-    """The lines of a section, which are to be typed in their order and to the last."""
+    """The commands of a section, all of which must be typed in order."""
 
     def __init__(self, shell: Shell, heading: str) -> None:
         self._shell = shell
         self.left = commands(heading)
 
     def type(self, begin: str) -> str:
-        """Type the next line, which begins so; what it printed."""
+        """Type the next line, which must begin with `begin`; return its output."""
         line = self.left.pop(0)
         assert line.startswith(begin), f"{line!r} stands where {begin!r} should be"
         return self._shell.type([line])[0]
 
 
 class Shell:
-    """Where the lines are typed: the programs by their names, and files in a folder of its own.
+    """A shell with the programs by name and files in its own folder.
 
-    Paths and addresses of the page are put in terms of what is here; `say` adds some.
+    Paths and addresses of the page are replaced by those of the test; `say` adds some.
     """
 
     def __init__(
@@ -73,20 +73,20 @@ class Shell:
             self._know(plane)
 
     def say(self, shown: Mapping[str, str]) -> None:
-        """Have more that is called otherwise here than on the page."""
+        """Add replacements for texts of the page."""
         self._shown |= shown
 
     def set(self, **variables: str) -> None:
-        """Have variables of the environment."""
+        """Set environment variables."""
         self._environment |= variables
 
     def type(self, lines: list[str]) -> list[str]:
-        """Type lines one after the other; what each printed."""
+        """Type lines one after the other; return their outputs."""
         return [self._line(line) for line in lines]
 
     @contextmanager
     def procedure(self, heading: str) -> Iterator[Procedure]:
-        """Have the lines of a section, all of which must have been typed in the end."""
+        """Provide the commands of a section, all of which must be typed."""
         procedure = Procedure(self, heading)
         assert procedure.left, f"there is no command below {heading!r}"
         yield procedure
@@ -137,7 +137,7 @@ class Shell:
         part = self._agent if unit == "tiltyard-agent" else self._plane
         assert part is not None, unit
         if verb == "stop":
-            part.kill()  # it may be what broke
+            part.kill()  # it may be broken
             return
         assert verb == "start", verb
         if part is self._agent:  # its settings may have been edited

@@ -1,4 +1,4 @@
-"""An agent's pulls on an engine, and what they leave on its disk."""
+"""An agent's pulls on an engine, and the resulting data on its disk."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ PATIENCE = 30
 
 @dataclass
 class Puller:
-    """An agent's pulls, and what its engine's disk holds."""
+    """Pulls images and measures the engine's disk."""
 
     engine: PrivateEngine
     docker: DockerEngine
@@ -33,7 +33,7 @@ class Puller:
         return Images(self.docker, Feed(), pull_timeout=timeout)
 
     def kept(self) -> set[Path]:
-        """Layers, images and half of either."""
+        """Complete and partial layers and images."""
         places = (
             "tmp",
             "overlay2",
@@ -43,7 +43,7 @@ class Puller:
         return {found for place in places for found in self.engine.data_root.glob(f"{place}/*")}
 
     async def until_kept(self, wanted: set[Path]) -> None:
-        """Wait until the disk holds this: the engine cleans up behind its answer."""
+        """Wait until the disk holds this: the engine cleans up after its answer."""
         await eventually(lambda: self.kept() == wanted, lambda: f"{self.kept() ^ wanted} stays")
 
     def run(self, image: PushedImage) -> None:
@@ -79,13 +79,13 @@ async def eventually(condition: Callable[[], bool], otherwise: Callable[[], str]
 async def pull(
     images: Images, image: PushedImage, credentials: Credentials | None = None
 ) -> list[bool]:
-    """Pull to the end; tell at each step whether it waited."""
+    """Pull an image; return for each step whether it waited."""
     async with aclosing(images.pull(image.reference, credentials)) as steps:
         return [progress.waiting async for progress in steps]
 
 
 async def pull_until_done(images: Images, image: PushedImage) -> None:
-    """Pull as often as it takes, as a control plane does."""
+    """Retry a pull until it succeeds, like a control plane."""
     async with asyncio.timeout(PATIENCE):
         while image.reference not in images.here:
             with suppress(RegistryUnavailableError):
@@ -95,6 +95,6 @@ async def pull_until_done(images: Images, image: PushedImage) -> None:
 def pushed(
     registry: Registry, chaos: ChaosRegistry, name: str, *, layers: int = 1, size: int = 100_000
 ) -> PushedImage:
-    """Push an image with layers that no other has."""
+    """Push an image with unique layers."""
     more = [os.urandom(size) for _ in range(layers)]
     return push_image(registry.address, f"f43/{name}", more=more).at(chaos.address)

@@ -1,6 +1,6 @@
-"""Hosts with engines and networks of their own, which their control plane reaches by TLS alone.
+"""Hosts with their own engines and networks, enrolled with a control plane over TLS.
 
-They join as an operator has them join. What lies between is then cut, loses packets or is gone.
+The network between them can be cut, lose packets or disappear.
 """
 
 import time
@@ -27,7 +27,7 @@ from tests.support.pushed_image import push_image
 RPC_PORT = 7444
 TAG = "v1"
 SILENCE: Mapping[str, Any] = {"placement_silence": 6.0, "unreachable_after": 10.0}
-"""Settings with which a host is soon missed, but not when it stands still for some seconds;
+"""Settings with which a host is soon unresponsive, but not after a stall of some seconds;
 heartbeats come every 2 s."""
 BOTH_WAYS = ("INPUT", "OUTPUT")
 TO_THE_HOST = ("INPUT",)
@@ -35,7 +35,7 @@ FROM_THE_HOST = ("OUTPUT",)
 
 
 class RemoteHost(AgentProcess):
-    """An agent where its engine is; `name` is the host's."""
+    """An agent in its engine's network. `name`: of the host."""
 
     def __init__(self, name: str, machine: Machine, **settings: object) -> None:
         super().__init__(
@@ -60,18 +60,18 @@ class RemoteHost(AgentProcess):
 
     @property
     def ip(self) -> str:
-        """Where players and the control plane reach it."""
+        """The address for players and the control plane."""
         return self.machine.engine.engine_address
 
     @contextmanager
     def cut_off(self, ways: Sequence[str]) -> Iterator[None]:
-        """Lose what the host and its control plane tell each other; players come through."""
+        """Drop the traffic between the host and its control plane, but not of players."""
         with self.dropping(ways, "-p", "tcp"):
             yield
 
     @contextmanager
     def dropping(self, ways: Sequence[str], *matching: str) -> Iterator[None]:
-        """Lose packets of the host itself; those of games are forwarded, and not looked at."""
+        """Drop packets of the host itself, but not forwarded ones of games."""
         links = {"INPUT": ("-i", "eth0"), "OUTPUT": ("-o", "eth0")}
         rules = [(way, *links[way], *matching, "-j", "DROP") for way in ways]
         for rule in rules:
@@ -83,7 +83,7 @@ class RemoteHost(AgentProcess):
                 self.machine.run("iptables", "-w", "-D", *rule)
 
     def games(self) -> list[tuple[str, int]]:
-        """The caller's id and the process of each game that runs."""
+        """The public session id and the process of each running game."""
         names = {each.internal_id: each.spec.identity for each in self.watched.sessions()}
         return [
             (names[internal_id].session_id, int(container.attrs["State"]["Pid"]))
@@ -99,7 +99,7 @@ class Fleet:
     control_plane: ControlPlaneProcess
     operator: Operator
     hosts: Mapping[str, RemoteHost]
-    """By address: a session that was made names it."""
+    """By address, as in created sessions."""
 
     @property
     def client(self) -> ApiClient:
@@ -126,11 +126,11 @@ class Fleet:
         eventually(lambda: self.status(session_id) == status, f"{session_id} is {status}")
 
     def live(self) -> set[str]:
-        """Ids of the sessions that play, as callers are told."""
+        """Ids of the running sessions, as the API lists them."""
         return {each["id"] for each in self.client.get("/session").expect(200).json()["sessions"]}
 
     def enrol(self, host: RemoteHost, *options: str) -> None:
-        """Have a host join, or join again."""
+        """Enrol a host, also again."""
         assert f"enrolled as {host.name}" in self.operator.enrol(host, host.name, *options)
 
     def until_ready(self) -> None:
@@ -140,7 +140,7 @@ class Fleet:
         eventually(all_ready, "every host is heard")
 
     def until_heard(self, host: RemoteHost) -> None:
-        """Wait until a host was heard once more from now on."""
+        """Wait for the next message of a host."""
         now_ms = time.time() * 1000
 
         def heard() -> bool:
@@ -149,7 +149,7 @@ class Fleet:
         eventually(heard, f"{host.name} is heard again")
 
     def logged(self, text: str) -> list[str]:
-        """Lines of the control plane's log that have this text."""
+        """Lines of the control plane's log with this text."""
         lines = self.control_plane.process.log.read_text().splitlines()
         return [line for line in lines if text in line]
 
@@ -163,7 +163,7 @@ class Fleet:
         eventually(everywhere, "every host has the game")
 
     def everything_runs_once(self) -> None:
-        """Wait until games run of exactly the sessions that callers are told of, each once."""
+        """Wait until the running games are those that the API lists, each once."""
 
         def once() -> bool:
             running = [who for host in self.hosts.values() for who, _ in host.games()]
@@ -172,25 +172,25 @@ class Fleet:
         eventually(once, "what runs is what callers are told of")
 
     def sessions(self) -> list[Session]:
-        """What every host has recorded."""
+        """The sessions recorded by all hosts."""
         return [each for host in self.hosts.values() for each in host.watched.sessions()]
 
     def assert_survived(self) -> None:
-        """After a fault all is as it must be, on every host and for every caller."""
+        """Check the invariants after a fault, on every host and for every caller."""
         for host in self.hosts.values():
             host.watched.assert_survived()
         assert_callers_served(self.control_plane, self.sessions())
 
 
 def udp_port_of(made: Mapping[str, Any]) -> int:
-    """Where a session that was made is played."""
+    """The UDP port of a created session."""
     [port] = [each["host"] for each in made["ports"] if each["container"] == UDP_PORT]
     return int(port)
 
 
 @contextmanager
 def remote_machines(registry: Registry, count: int) -> Iterator[tuple[list[Machine], str]]:
-    """Machines, and the address by which each of them and we reach a registry with the game."""
+    """Machines, and a registry address that they and the test can reach."""
     with ExitStack() as stack:
         engines = [stack.enter_context(PrivateEngine()) for _ in range(count)]
         near = [engine.host_address for engine in engines]
@@ -213,9 +213,9 @@ def a_fleet(
     plane: type[ControlPlaneProcess] = ControlPlaneProcess,
     **settings: object,
 ) -> Iterator[Fleet]:
-    """Hosts that were enrolled by a control plane, with the game to start.
+    """Enrolled hosts and their control plane, with the game ready to start.
 
-    It has these settings, and is patient where they do not say otherwise.
+    `settings`: of the control plane, with long timeouts by default.
     """
     enrol_port = free_port()
     with ExitStack() as stack:
@@ -231,7 +231,7 @@ def a_fleet(
                 **{**PATIENT, **settings},
             )
         )
-        near = machines[0].engine.host_address  # every one of them reaches it
+        near = machines[0].engine.host_address  # all of them reach it
         operator = Operator(control_plane, f"https://{near}:{enrol_port}")
         fleet = Fleet(control_plane, operator, {host.ip: host for host in hosts})
         for host in hosts:
@@ -246,7 +246,7 @@ def a_fleet(
 
 @contextmanager
 def _cleaned(host: RemoteHost) -> Iterator[RemoteHost]:
-    """Have no container stay when its agent has gone."""
+    """Remove the containers of the agents at the end."""
     with host:
         try:
             yield host

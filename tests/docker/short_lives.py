@@ -1,7 +1,6 @@
 """The control plane with certificates that last for seconds: `python -m tests.docker.short_lives`.
 
-Nothing else is another than in `tiltyard-controlplane`, whose certificates last for 30 days, and
-which reconnects to unresponsive hosts sooner.
+It also reconnects to unresponsive hosts later than `tiltyard-controlplane`.
 """
 
 from datetime import timedelta

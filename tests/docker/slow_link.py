@@ -1,4 +1,4 @@
-"""What leads to a host slowly: a relay that holds everything back for a while, and counts."""
+"""A relay with latency, which counts its traffic."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ _Late = asyncio.Queue[tuple[float, bytes]]
 
 
 class SlowLink(ServingThread):
-    """Carries TCP from `address` to `host:port`, each way `delay` seconds late."""
+    """Relays TCP from `address` to `host:port` with `delay` seconds each way."""
 
     def __init__(self, host: str, port: int, delay: float) -> None:
         super().__init__("slow-link")
@@ -58,7 +58,7 @@ class SlowLink(ServingThread):
 async def _deliver(
     late: _Late, sink: asyncio.StreamWriter, ends: tuple[asyncio.StreamWriter, ...]
 ) -> None:
-    """Pass on what is due; at its end, which is an empty chunk, hang up on both."""
+    """Pass on due chunks; an empty chunk ends both connections."""
     loop = asyncio.get_running_loop()
     try:
         while (chunk := await late.get())[1]:

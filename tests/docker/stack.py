@@ -18,7 +18,7 @@ from tests.support.deployment import APPLICATION, PATIENT, REGION, application, 
 from tests.support.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
 
 PATIENCE = 30.0
-"""Seconds in which what was asked must have come about; a bound for what is broken."""
+"""Timeout of waits in seconds."""
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Stack:
         return {path.name for path in (self.agent.state_dir / "sessions").iterdir()}
 
     def record(self, session_id: str | None = None) -> dict[str, Any]:
-        """What the host remembers of a session, of its only one by default."""
+        """The host's record of a session, by default its only one."""
         paths = (self.agent.state_dir / "sessions").glob("*/record.json")
         records = [json.loads(path.read_text()) for path in paths]
         if session_id is not None:
@@ -79,7 +79,7 @@ class Stack:
 def a_stack(
     docker_engine: Path, registry: Registry, image: Image, **settings: object
 ) -> Iterator[Stack]:
-    """A host with these settings and a patient control plane; the demo game is ready to start.
+    """A host with these settings, a control plane with long timeouts, and the demo game.
 
     Sessions may use the host's network.
     """
@@ -110,7 +110,7 @@ def a_stack(
 
 
 def eventually(true: Callable[[], bool], what: str, *, patience: float = PATIENCE) -> None:
-    """Wait for a condition; the bound is for a broken one."""
+    """Wait for a condition; fail after a timeout."""
     deadline = time.monotonic() + patience
     while not true():
         assert time.monotonic() < deadline, what

@@ -1,4 +1,4 @@
-"""What systemd does with an agent: `Type=notify`, `WatchdogSec=`, `Restart=always`."""
+"""Supervise an agent like systemd: `Type=notify`, `WatchdogSec=`, `Restart=always`."""
 
 import socket
 import threading
@@ -8,9 +8,9 @@ from tests.docker.killed_agent import KilledAgent
 
 
 class Supervisor:
-    """Kills and starts again an agent that says nothing for `watchdog` seconds.
+    """Restarts an agent that does not notify for `watchdog` seconds.
 
-    From within the context on the agent is told where to say it; it is restarted for that.
+    Entering the context restarts the agent with the notification socket.
     """
 
     def __init__(self, agent: KilledAgent, watchdog: float) -> None:

@@ -35,7 +35,7 @@ from tiltyard.contract import EndReason
 
 MEGABYTE = 10**6
 NOISE = random.Random(1).randbytes(20 * MEGABYTE)
-"""More than gRPC sends ahead of a reader, and it cannot be packed."""
+"""Incompressible, and more than gRPC sends ahead of a reader."""
 
 
 async def ended(agent: Agent, files: dict[str, bytes]) -> str:
@@ -129,7 +129,7 @@ async def test_reports_spool_that_cannot_be_written(agent: Agent) -> None:
 def send(
     agent: Agent, monkeypatch: pytest.MonkeyPatch, chunks: Callable[[str], AsyncGenerator[bytes]]
 ) -> None:
-    """Let the engine send these as the archive of a container."""
+    """Script the archive of a container."""
 
     @contextlib.asynccontextmanager
     async def archive(container: str, _path: str) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -189,7 +189,7 @@ async def test_f10_a_hung_archive_harms_only_itself(
     assert await fetched(packing, "sound", "/x")
     with pytest.raises(EngineTimeoutError):
         await hung
-    assert "hung" in closed  # so the engine gives the container's lock back
+    assert "hung" in closed  # so the engine releases the container's lock
     assert nothing_is_spooled(agent)
 
 

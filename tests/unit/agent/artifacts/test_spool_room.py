@@ -68,7 +68,7 @@ async def test_limits_archives_being_fetched() -> None:
 async def test_account_takes_at_most_as_much_as_it_leaves(
     limits: dict[str, int], size: int | None
 ) -> None:
-    """Of 8: the first has 4 while it is alone, the next 2, and there is always one for another."""
+    """Of 8 slots the first account takes 4, the next 2, and one is always left."""
     rooms = room(**limits)
 
     async def take(container: str, account: str) -> None:

@@ -32,7 +32,7 @@ def filtered(
     return b"".join(parts) + tar.close()
 
 
-# A tree of anything that a program in a container can make, and what is to become of it.
+# Random trees that a program in a container can create, and their expected output.
 
 NAMES = st.one_of(
     st.binary(min_size=1, max_size=255).map(lambda name: name.translate(None, b"/\0")),
@@ -51,7 +51,7 @@ KINDS = st.sampled_from(
 
 @st.composite
 def trees(draw: st.DrawFn) -> list[Entry]:
-    """Entries as the engine sends them: folders before what is in them, links to earlier ones."""
+    """Entries as the engine sends them: folders before content, links after their targets."""
     entries = [folder(ROOT)]
     folders, names = [ROOT], {ROOT}
     files: list[bytes] = []
@@ -87,7 +87,7 @@ def trees(draw: st.DrawFn) -> list[Entry]:
 
 
 def model(entries: list[Entry]) -> list[Entry]:
-    """What is to be passed on of a tree."""
+    """The expected output for a tree."""
     gone: set[bytes] = set()
     kept = []
     for entry in entries:
@@ -146,7 +146,7 @@ FILE = Entry(b"data/x")
 
 
 def with_attributes(records: bytes, entry: Entry) -> bytes:
-    """An entry with a PAX header before it, whatever stands in that."""
+    """An entry preceded by a PAX header with arbitrary content."""
     return tar_of([TOP, Entry(b"x", tarfile.XHDTYPE, records), entry])
 
 
@@ -220,7 +220,7 @@ SMALL = TarLimits(total_bytes=10_240, entries=4, depth=3, name_bytes=300)
 
 
 def big(size: int) -> bytes:
-    """The beginning of a tar whose first file has this size."""
+    """The beginning of a tar whose first file has the given size."""
     return tar_of([Entry(ROOT, attributes={"size": str(size)})], end=False)
 
 
@@ -267,7 +267,7 @@ def test_rejects_announced_size_before_its_first_byte(size: int) -> None:
 
 
 def ustar(name: str) -> bytes:
-    """A folder as the engine sends it when its name fits into the two fields of USTAR."""
+    """A folder whose name is split between the two fields of USTAR."""
     member = tarfile.TarInfo(name)
     member.type = tarfile.DIRTYPE
     return member.tobuf(tarfile.USTAR_FORMAT)

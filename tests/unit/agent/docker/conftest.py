@@ -1,4 +1,4 @@
-"""An engine whose answers a test scripts, and the agent's client of it."""
+"""A scripted engine and the agent's client of it."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -156,7 +156,7 @@ def test_splits_frames_that_arrive_in_any_pieces(
     ],
 )
 def test_restores_newline_after_long_line(line: bytes, frames: list[bytes]) -> None:
-    """As the driver `local` of 20.10.24 tells them; that of other engines keeps the newline."""
+    """The `local` driver of 20.10.24 omits the newline; other engines keep it."""
     stream = b"".join(frame(1, payload) + frame(2, b"!\n") for payload in frames)
     told = [piece for piece in Demultiplexer().feed(stream) if piece.stream == 1]
     assert b"".join(piece.data for piece in told) == line

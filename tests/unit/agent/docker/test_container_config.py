@@ -211,7 +211,7 @@ def test_refuses_image_with_excessive_settings(settings: dict[str, Any], named: 
 
 
 class Engine:
-    """What the SDK's client is asked at a creation."""
+    """The calls of the SDK's client that create a container."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings

@@ -1,4 +1,4 @@
-"""What the real engine cannot be made to do: fail, hang, lie and vanish at will."""
+"""An engine that fails, hangs, lies and vanishes at will, as a real one cannot."""
 
 import asyncio
 import os
@@ -65,7 +65,7 @@ CALLS = CHANGES | READS
 
 
 def startable(script: ScriptedEngine, *names: str) -> None:
-    """Let starts be followed by a look at what was started, and hang until then."""
+    """Script a start that hangs until released, and the inspect that follows."""
     for name in names:
         script.answer(f"POST /containers/{name}/start", script.hang)
         script.answer(f"GET /containers/{name}/json", says(CREATED))
@@ -102,11 +102,11 @@ async def test_hanging_engine_leaves_the_outcome_unknown(
     script.answer(what, script.hang)
     hasty = Timeouts(create=0.2, start=0.2, kill=0.2, remove=0.2)
     async with an_engine(script, hasty) as engine:
-        await engine.info()  # what is asked once is known
+        await engine.info()  # caches the facts
         with pytest.raises(EngineTimeoutError) as error:
             await ask(engine)
     assert error.value.call == call
-    assert script.seen[what] <= 1  # none, when it was given up before it was read
+    assert script.seen[what] <= 1  # 0 if the request was cancelled before it was read
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -134,7 +134,7 @@ async def test_a_broken_connection(
 ) -> None:
     what, ask = CALLS[call]
     script.answer(what, cut)
-    # Whether a change took place is unknown; a read has simply failed.
+    # The outcome of a change is unknown; a read has simply failed.
     with pytest.raises(EngineTimeoutError if call in CHANGES else EngineUnavailableError):
         await ask(engine)
 
@@ -267,7 +267,7 @@ async def test_creates_network_if_the_default_bridge_does_not_isolate(
         "com.docker.network.bridge.name": "tiltyard0",
     }
     assert bodies[-1]["HostConfig"]["NetworkMode"] == "tiltyard0"
-    # Somebody removes it: it is made again for the next container.
+    # If the network is removed, the next container creates it again.
     script.answer("POST /containers/x/start", refuses(404, "network tiltyard0 not found"))
     with pytest.raises(EngineError):
         await engine.start("x")
@@ -297,7 +297,7 @@ async def test_a_connection_that_the_engine_closed_is_not_used_again(tmp_path: P
     script.answer("GET /containers/x/json", says(CREATED))
     async with an_engine(script) as engine:
         for _ in range(3):
-            async with script.serving():  # and is gone after it, with its connections
+            async with script.serving():  # then it ends, with its connections
                 assert (await engine.inspect("x")).container == "abc"
 
 

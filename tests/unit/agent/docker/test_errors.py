@@ -1,4 +1,4 @@
-"""Docker's own sentences, most of them of 20.10.24, 26.1.5 or 28.5.2, and what they mean."""
+"""Error messages of Docker, mostly of 20.10.24, 26.1.5 or 28.5.2, and their meaning."""
 
 import pytest
 
@@ -113,7 +113,7 @@ def test_converts_error_answers(call: Call, status: int, message: str, error: Ag
     [
         (f"manifest for {IMAGE} not found: manifest unknown", ImageNotFoundError),
         ("error parsing HTTP 404 response body: invalid character 'c'", ImageNotFoundError),
-        # What 26.1 and 28.5 make of answers that are HTML.
+        # Messages of 26.1 and 28.5 for HTML answers.
         ("unknown: <h1>404</h1>", RegistryUnavailableError),
         (
             "pull access denied for x, repository does not exist or may … denied: <h1>",

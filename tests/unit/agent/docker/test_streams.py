@@ -1,4 +1,4 @@
-"""Streams of an engine that breaks off, falls silent or talks nonsense."""
+"""Streams of an engine that disconnects, stalls or sends garbage."""
 
 import asyncio
 import base64
@@ -66,7 +66,7 @@ async def test_waiting_streams_have_no_timeout(script: ScriptedEngine, stream: s
     script.answer("GET /containers/y/logs", script.hang)
     async with an_engine(script, HASTY) as engine, ask(engine) as items:
         await anext(items)
-        with pytest.raises(EngineTimeoutError):  # all of a silence passes elsewhere
+        with pytest.raises(EngineTimeoutError):  # the whole timeout passes elsewhere
             await drained(engine.logs("y"))
         more.set()
         with contextlib.suppress(EngineUnavailableError):

@@ -126,7 +126,7 @@ async def test_a_pull_that_ends_without_its_image_is_a_failure(
     engine.hold("images")
     engine.release("pull")
     await engine.held("images")
-    await engine.remove_image(reference("a"))  # as anybody may
+    await engine.remove_image(reference("a"))  # outside of the agent
     engine.release("images")
     with pytest.raises(EngineError, match="is not there after it"):
         await caller

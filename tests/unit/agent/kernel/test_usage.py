@@ -1,4 +1,4 @@
-"""What control groups count, of both versions, and who reads it when."""
+"""Counters of both versions of control groups, and when they are read."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""A place in a log survives whatever an engine does to the log between two answers."""
+"""A position in a log survives all changes of the log between two answers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from agent.logs.cursor import Cursor
 def a_line(
     number: int, *, stream: int = 1, pieces: int = 1, time: int | None = None
 ) -> list[LogPiece]:
-    """A line of `pieces` pieces; each bears the line's number and its own."""
+    """A line of `pieces` pieces, each with the number of the line and of the piece."""
     mark = b"%d" % (number if time is None else time)
     return [
         LogPiece(stream, mark, b"%d.%d" % (number, i), i == 0, i == pieces - 1)
@@ -26,7 +26,7 @@ def lines(*numbers: int) -> list[LogPiece]:
 
 
 def a_cursor(log: Sequence[LogPiece]) -> Cursor:
-    """One that has read all of a log."""
+    """A cursor that has read these pieces."""
     cursor = Cursor()
     cursor.seek()
     assert cursor.take(log) == list(log)
@@ -82,7 +82,7 @@ def test_gives_up_on_whole_log_that_begins_after_the_position() -> None:
     assert cursor.take(lines(3)) == []
     assert cursor.over
     cursor.seek(whole=True)
-    assert cursor.take(lines(0, 2, 3)) == lines(3)  # the clock was put back
+    assert cursor.take(lines(0, 2, 3)) == lines(3)  # the clock was set back
     cursor.seek(whole=True)
     assert cursor.take(lines(1, 2, 3, 4)) == lines(4)
 
@@ -102,7 +102,7 @@ def test_result_does_not_depend_on_chunks() -> None:
 
 @dataclass
 class Log:
-    """An engine's log, and a reader of it as `Follower` is one."""
+    """An engine's log and a reader of it, modelled on `Follower`."""
 
     kept: list[LogPiece] = field(default_factory=list)
     every: list[LogPiece] = field(default_factory=list)
@@ -111,14 +111,14 @@ class Log:
     lost: bool = False
     cursor: Cursor = field(default_factory=Cursor)
     width: int = 1
-    """Pieces that arrive at once."""
+    """Pieces per chunk."""
 
     def write(self, pieces: Sequence[LogPiece]) -> None:
         self.kept += pieces
         self.every += pieces
 
     def drop(self, count: int) -> None:
-        if not self.told:  # nobody can tell what went before the first reading
+        if not self.told:  # output dropped before the first read is unknown
             del self.every[:count]
         told = set(self.told)
         self.lost |= bool(told) and not told.issuperset(self.kept[:count])
@@ -153,18 +153,18 @@ STEPS = st.lists(
 def test_every_piece_once_and_in_order_or_a_gap(
     steps: list[tuple[str, int, int]], times: list[int], width: int
 ) -> None:
-    """Whatever the wall clock does: times name lines and order nothing."""
+    """Also if the wall clock jumps: times identify lines but do not order them."""
     log, unfinished = Log(width=width), dict[int, list[LogPiece]]()
     for number, (what, first, second) in enumerate([*steps, ("read", 1, 0)]):
         if what == "write":
-            # A long line may be written while the other stream goes on.
+            # A long line may be interleaved with the other stream.
             rest = unfinished.pop(first, [])
             line = rest or a_line(number, stream=first, pieces=second, time=times[number])
             log.write(line[:2])
             if line[2:]:
                 unfinished[first] = line[2:]
         elif what == "drop":
-            if log.cursor.has_mark or not log.told:  # see Follower, of a line without an end
+            if log.cursor.has_mark or not log.told:  # see `Follower._tails`
                 log.drop(first)
         else:
             log.read(first)

@@ -97,7 +97,7 @@ async def test_a_reader_of_a_starting_session_waits_for_it(agent: Agent) -> None
 
 @pytest.fixture
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Followers of an engine that may begin a new file after every line."""
+    """Followers of an engine that may rotate files after every line."""
     monkeypatch.setattr(log_follower, "LIVE_BYTES", 1)
 
 
@@ -162,7 +162,7 @@ async def test_follower_survives_unavailable_engine(agent: Agent) -> None:
 
 
 ROTATED = EngineError("logs", "unexpected number of bytes read from log message footer")
-"""What 26.1.5 says within a log while it begins a new file."""
+"""The error of 26.1.5 within a log while it rotates files."""
 
 
 async def test_resumes_failed_log_after_the_last_complete_line(

@@ -1,4 +1,4 @@
-"""What is kept of a log that is longer than what is to be kept."""
+"""Logs within and beyond the bound of a sealed log."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ def log(place: Path) -> Iterator[SealedLog]:
 
 
 def numbered(count: int, size: int = 100) -> list[LogPiece]:
-    """Lines of this size."""
+    """Lines of `size` bytes."""
     return [
         LogPiece(1 + number % 2, b"%d" % number, (b"%08d" % number).ljust(size - 1) + b"\n")
         for number in range(count)

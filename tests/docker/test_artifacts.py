@@ -1,4 +1,4 @@
-"""Artifacts of real containers: what hostile trees come out as, and whom they hold up."""
+"""Artifacts of real containers: hostile trees, stalled readers and errors."""
 
 import asyncio
 import contextlib
@@ -32,10 +32,10 @@ SOURCE = Path(__file__).with_name("tree.c")
 MEGABYTE = 10**6
 HOST_FOLDERS = b"/var/lib/docker"
 NOISE = random.Random(1).randbytes(30 * MEGABYTE)
-"""More than all buffers on the way to a caller hold."""
+"""More than all buffers between agent and caller."""
 
 MakeTree = Callable[..., Any]
-"""Has a container make a tree; returns it when it has ended."""
+"""Runs a container that makes a tree; returns it after its end."""
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def make(image: tuple[docker.DockerClient, str]) -> Iterator[MakeTree]:
 
 
 class CountingEngine(DockerEngine):
-    """Counts what was read of archives."""
+    """Counts bytes read from archives."""
 
     read_bytes = 0
 
@@ -126,7 +126,7 @@ def a_few(engine: DockerEngine, records: Records, **patience: float) -> Artifact
 
 
 async def fetched(artifacts: Artifacts, container: Any, path: str) -> bytes:
-    """The tar of a path, unpacked of its gzip."""
+    """Fetch the decompressed tar of a path."""
     packed = bytearray()
 
     async def send(chunk: bytes) -> None:
@@ -177,7 +177,7 @@ async def test_fetches_whole_container_and_single_link(
 
 
 def paths_out(canary: str) -> list[str]:
-    """Paths that could lead to a file of the host."""
+    """Paths that could escape to a file of the host."""
     ways = ["", "/..", "/../../../../../../../..", "/tree/..", "/tree/../..", "/.", "/./.", "//"]
     ways += ["/%2e%2e", "/..%2f..", "/..;", "/.../...", "/tree/root", "/tree/root/..", "/make/.."]
     ways += ["/tree/above", "/tree/above/..", "/tree/process", "/proc/1/root", "/proc/self/root"]
@@ -223,8 +223,8 @@ async def test_rejects_sparse_file_without_reading_it(
     container = make("sparse", size)
     with pytest.raises(ArtifactTooLargeError):
         await fetched(artifacts, container, path)
-    assert engine.read_bytes <= 3 * BATCH_BYTES  # one is packed while the next is read
-    await engine.remove(container.name)  # its lock is free
+    assert engine.read_bytes <= 3 * BATCH_BYTES  # one batch is packed while the next is read
+    await engine.remove(container.name)  # not locked any more
 
 
 @pytest.mark.slow

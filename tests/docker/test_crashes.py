@@ -1,8 +1,7 @@
-"""An agent killed by SIGKILL at every step that it can be killed at, on a real engine.
+"""An agent killed by SIGKILL at every failpoint, on a real engine.
 
-Whatever step it was: once the agent is back, that step has been finished or undone, and the
-sessions beside it have noticed nothing. `SCENARIOS` says how an agent is brought to a step; a step
-without one fails.
+After its restart the step has been finished or undone, without an effect on other sessions.
+`SCENARIOS` defines how an agent reaches each step; a step without one fails.
 """
 
 import contextlib
@@ -35,17 +34,17 @@ from tiltyard.agent.v1 import agent_pb2 as pb
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 
 ADOPTED = {"start.started", "start.saved"}
-"""Steps of a start behind which the game runs: it is kept, not undone."""
+"""Steps of a start after which the game runs and is kept."""
 AT_ONCE = {"start.created"}
-"""Steps that `make test` has time for."""
+"""Steps in the short run of `make test`."""
 KILLED_AFTER = (1.5, 7.5)
-"""Seconds between two kills, as Nomad's test of a crash loop has them."""
+"""Seconds between two kills, as in Nomad's test of a crash loop."""
 LONGEST_STOP = 15.0
 
 
 @contextlib.contextmanager
 def beside_others(machine: Machine, *, stop_grace: float = 10) -> Iterator[PoolAgent]:
-    """An agent with two sessions that must not notice what becomes of a third."""
+    """An agent with two sessions that must not notice faults of a third."""
     with PoolAgent(machine, ports=4, stop_grace=stop_grace) as agent:
         others = [agent.play(), agent.play(restart=True)]
         before = agent.processes()
@@ -136,7 +135,7 @@ def while_it_is_claimed(agent: KilledAgent, step: str) -> None:
     agent.break_at(step)
     agent.keep(1, claim_signal="SIGUSR1")
     [standby] = agent.until_ready(1)
-    last = agent.play()  # it has the last port, so that the pool is not refilled
+    last = agent.play()  # takes the last port, so that the pool is not refilled
     with pytest.raises(grpc.RpcError):
         agent.claim(standby, "m1")
     agent.await_kill(step)
@@ -185,7 +184,7 @@ def test_f02_f03_an_agent_killed_at_any_step_finishes_or_undoes_it(
 def test_f03_an_agent_killed_while_it_hands_out_an_artifact_leaves_an_empty_spool(
     machine: Machine, rounds: Rounds, chance: Random
 ) -> None:
-    """Killed while it packs, or once it has packed and is not read on."""
+    """Killed while packing, or after it with a stalled reader."""
     size = 64 * 10**6
     with beside_others(machine) as agent:
         session = agent.play("--write-file", "/data/save", str(size), "--exit-after", "0.1")
@@ -208,7 +207,7 @@ def test_f03_an_agent_killed_while_it_hands_out_an_artifact_leaves_an_empty_spoo
 
 
 def _spooled(agent: KilledAgent) -> int:
-    """Bytes of the largest file in the spool: it has no name, but the agent has it open."""
+    """Bytes of the largest spool file, which is unlinked but open in the agent."""
     sizes = [0]
     for link in Path(f"/proc/{agent.process.pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):
@@ -244,7 +243,7 @@ def test_f03_an_agent_killed_while_it_removes_an_image_knows_which_there_are(
 
 
 def _has(machine: Machine, image: str) -> bool:
-    """Whether the engine lists an image; asked for each by itself, one might be gone by then."""
+    """Whether the engine lists an image; inspecting each could race with a removal."""
     listed = machine.client.api.images()
     return any(image in (each["RepoDigests"] or ()) for each in listed)
 
@@ -272,7 +271,7 @@ def test_f04_a_crash_loop_goes_on_while_the_agent_is_killed_again_and_again(
         assert (found.state, found.end_reason) == (pb.STATE_EXITED, pb.END_REASON_STOPPED)
         assert agent.processes()[session.internal_id] == 0
         runs = agent.report(session).failed_runs
-        assert len(runs) - found.restart_count in {0, 1}  # it was stopped in one, or before one
+        assert len(runs) - found.restart_count in {0, 1}  # stopped in a run or before one
         delays = [run.restart_delay.ToSeconds() for run in runs]
         assert delays == list(itertools.islice(_delays(), len(delays)))
         for run, following in itertools.pairwise(runs):
@@ -281,7 +280,7 @@ def test_f04_a_crash_loop_goes_on_while_the_agent_is_killed_again_and_again(
 
 
 def _delays() -> Iterator[float]:
-    """How long each start of a game is put off that fails at once."""
+    """The delays of the restarts of a game that fails at once."""
     delay = 0.0
     while True:
         delay = restarts.next_delay(delay, 0)

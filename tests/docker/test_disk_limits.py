@@ -1,4 +1,4 @@
-"""A session that writes more than its limit of disk ends; nobody else does."""
+"""A session ends, and no other, if it exceeds its disk limit."""
 
 import asyncio
 import contextlib
@@ -24,9 +24,9 @@ pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(240)]
 
 MEBIBYTE = 2**20
 LIMIT = 64
-"""MiB that a session may write here."""
+"""Disk limit of a session in MiB."""
 PATIENCE = 120.0
-"""Seconds for a look at its container, on a busy machine."""
+"""Timeout in seconds to measure a container on a busy machine."""
 
 
 @pytest.fixture(scope="module")

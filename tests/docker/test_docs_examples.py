@@ -1,4 +1,4 @@
-"""What the README and docs/examples show, typed as a newcomer does, on a real engine."""
+"""The commands of the README and docs/examples, on a real engine."""
 
 import json
 import os
@@ -38,7 +38,7 @@ _END_OF_OUTPUT = "\x1e"
 
 
 class Shell:
-    """Where a newcomer types: the folder of a clone beside a deployment that serves."""
+    """A shell in a clone of the repository, next to a running deployment."""
 
     def __init__(self, stack: Stack, docker_engine: Path, folder: Path) -> None:
         client, registry = stack.client, stack.image.address
@@ -63,18 +63,18 @@ class Shell:
         }
 
     def type(self, commands: list[str]) -> list[str]:
-        """Type commands into one bash; what each printed."""
+        """Type commands into one bash; return their outputs."""
         script = "".join(f"{command}\nprintf '{_END_OF_OUTPUT}'\n" for command in commands)
         outputs = self.run(["bash", "-euo", "pipefail", "-c", script]).split(_END_OF_OUTPUT)
         assert outputs.pop() == ""
         return outputs
 
     def run(self, command: list[str], typed: str = "") -> str:
-        """Run a program to its good end; what it printed."""
+        """Run a program that must succeed; return its output."""
         return run(command, typed=typed, folder=self.folder, environment=self.environment)
 
     def example(self, name: str, *arguments: str, typed: str = "") -> str:
-        """Run one of docs/examples as its own first line says."""
+        """Run one of docs/examples as its first line shows."""
         return self.run([f"docs/examples/{name}", *arguments], typed)
 
 
@@ -92,7 +92,7 @@ def shell(stack: Stack, docker_engine: Path, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture(scope="module")
 def released(stack: Stack, shell: Shell) -> str:
-    """What the release of a game prints; it can be started then."""
+    """Release a game, so that it can be started; return the output."""
     ports = [{"requested": UDP_PORT, "protocol": "udp", "tls": False}]
     stack.client.post("/application", application(GAME, repository=GAME, ports=ports)).expect(201)
     shell.run(["gcc", "-static", "-O2", "-o", *_in("docs/examples/my-game", "game", "game.c")])
@@ -100,7 +100,7 @@ def released(stack: Stack, shell: Shell) -> str:
 
 
 def say(text: str, host: str, port: int) -> str:
-    """What the game answers to a datagram."""
+    """Send a datagram to the game and return its answer."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as player:
         player.settimeout(_TIMEOUT)
         player.connect((host, port))

@@ -1,4 +1,4 @@
-"""The doctor and the agent's start on real engines: the machine's, and one with bad settings."""
+"""Doctor and agent start on the machine's engine and on one with bad settings."""
 
 import json
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ BAD_SETTINGS = {
     "live-restore": False,
     "icc": True,
     "userland-proxy": False,
-    "tls": False,  # said aloud, it does not make dockerd wait for 15 s
+    "tls": False,  # if explicit, dockerd does not wait for 15 s
 }
 
 

@@ -1,4 +1,4 @@
-"""Games while their engine is killed, hangs, or is gone with the whole machine."""
+"""Games while their engine is killed, hangs or is rebooted."""
 
 import contextlib
 import os
@@ -17,10 +17,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 
 
 def _kill(pid: int) -> None:
-    """End a process of the private engine, and wait until the kernel has let go of it.
-
-    It may be gone already: a shim ends with its game, and a game may end with its shim.
-    """
+    """Kill a process of the private engine, unless it is gone, and wait for its end."""
     with contextlib.suppress(ProcessLookupError):
         end = os.pidfd_open(pid)
         try:
@@ -52,7 +49,7 @@ def test_f07_games_go_on_while_the_engine_is_killed_and_comes_back(
             player.seen_as(sessions[0])
             for _ in range(rounds(2, 10)):
                 machine.engine.kill()
-                assert player.seen_as(sessions[0]) == player.address  # without any engine
+                assert player.seen_as(sessions[0]) == player.address  # without an engine
                 eventually(lambda: not agent.engine_available, "it is noticed")
                 machine.engine.start()
                 eventually(lambda: agent.engine_available, "it is noticed that it is back")
@@ -76,7 +73,7 @@ def test_f09_a_lifetime_ends_the_game_while_the_engine_hangs(machine: Machine) -
         machine.engine.pause()
         try:
             eventually(lambda: not _lives(process), "it is ended past the engine", patience=50)
-            assert agent.session(other).state == pb.STATE_RUNNING  # answers come all the time
+            assert agent.session(other).state == pb.STATE_RUNNING  # the agent stays responsive
         finally:
             machine.engine.resume()
         eventually(lambda: agent.session(session).state == pb.STATE_EXITED, "its end is told")
@@ -113,7 +110,7 @@ def test_f08_without_live_restore_games_end_with_the_engine_or_start_again_and_i
     ):
         assert any("live-restore" in warning for warning in agent.warnings)
         ended = agent.play()
-        # One that ends well when it is told to, as the engine does, is not started again.
+        # A game that exits with 0 when the engine stops it is not restarted.
         restarted = agent.play("--ignore-sigterm", restart=True)
         before = agent.processes()
         machine.engine.kill()
@@ -159,5 +156,5 @@ def test_f45_after_a_reboot_what_asks_for_restarts_runs_again_and_the_rest_has_e
 
 
 def _mounted(script: str, path: Path) -> list[str]:
-    """A command that runs another one with a mount of its own."""
+    """A command prefix that adds a private mount."""
     return ["unshare", "--mount", "sh", "-c", script, str(path)]

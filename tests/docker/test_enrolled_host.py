@@ -1,4 +1,4 @@
-"""Both programs as processes that meet by mutual TLS alone, set up as an operator does it."""
+"""Both programs as processes with mutual TLS, set up like by an operator."""
 
 import stat
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.slow]
 
 
 class Enrolled(Stack):
-    """One host that was enrolled, and its control plane."""
+    """One enrolled host and its control plane."""
 
     operator: Operator
 
@@ -38,7 +38,7 @@ class Enrolled(Stack):
 def an_enrolled_host(
     docker_engine: Path, registry: Registry, image: Image, **settings: object
 ) -> Iterator[Enrolled]:
-    """A host that may enrol with a control plane of these settings."""
+    """A host that can enrol with a control plane of these settings."""
     listen = f"127.0.0.1:{free_port()}"
     engine = docker.DockerClient(f"unix://{docker_engine}")
     with (

@@ -1,6 +1,6 @@
-"""F43: pulls from registries that fail, by the agent's own means and on an engine of their own.
+"""F43: pulls from failing registries, by an agent on a private engine.
 
-What callers and operators see of it is in test_f43_whole.py.
+test_f43_whole.py shows the view of callers and operators.
 """
 
 import asyncio
@@ -53,14 +53,14 @@ from tests.support.registry_faults import (
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root, pytest.mark.part_alone]
 
 SOON = 1.0
-"""Seconds after which a pull is given up that is not to come to an end."""
+"""Timeout in seconds of a pull that must not succeed."""
 IN_TIME = 5.0
-"""Seconds in which one comes to its end that is to, also on a busy machine."""
+"""Timeout in seconds of a pull that must succeed, even on a busy machine."""
 
 DAEMON = {
-    # dockerd tries a layer once more after 5 s, by default five times in 75 s.
+    # dockerd retries a layer once after 5 s, by default five times in 75 s.
     "max-download-attempts": 1,
-    # A layer that hangs keeps its place among these until the registry hangs up.
+    # A hanging layer occupies one of these until the registry disconnects.
     "max-concurrent-downloads": 40,
 }
 
@@ -85,7 +85,7 @@ async def host(engine: PrivateEngine) -> AsyncIterator[Puller]:
 
 @dataclass(frozen=True)
 class Case:
-    """What goes wrong with an image's manifest, or with a layer, and what is told of it."""
+    """A fault of an image's manifest or layer, and the resulting error."""
 
     part: str
     fault: Fault
@@ -105,7 +105,7 @@ CASES = (
     Case("manifest", errs(403, "DENIED", "requested access is denied"), RegistryRefusedError),
     Case("manifest", answers(403), RegistryRefusedError, "403"),
     Case("manifest", errs(404, "MANIFEST_UNKNOWN", "manifest unknown"), ImageNotFoundError),
-    # 26.1 and 28.5 do not say which status an answer had that is not a registry's.
+    # 26.1 and 28.5 hide the status of answers outside of the registry API.
     Case("manifest", answers(404), (ImageNotFoundError, RegistryUnavailableError)),
     Case("manifest", corrupts, RegistryUnavailableError, "invalid character"),
     Case("manifest", breaks_off, RegistryUnavailableError, "EOF"),
@@ -122,7 +122,7 @@ TRIED_AGAIN = (
     Case("layer", breaks_off, RegistryUnavailableError, "EOF"),
     Case("layer", resets, RegistryUnavailableError, "reset by peer"),
 )
-"""Which dockerd itself tries again."""
+"""Faults that dockerd itself retries."""
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ async def test_f43_pulls_that_hang_keep_their_slots_no_longer_than_their_deadlin
     assert True in waited
     for error in await asyncio.gather(*hung, return_exceptions=True):
         assert isinstance(error, RegistryTimeoutError)
-    # dockerd lets go of a request that was never answered when the registry hangs up.
+    # dockerd drops an unanswered request when the registry disconnects.
     chaos.heal()
     patient = host.images()
     for image in stuck:
@@ -200,7 +200,7 @@ async def test_f43_a_hundred_who_ask_for_an_image_get_one_download_of_each_blob(
     await asyncio.gather(*callers)
     assert chaos.asked(image.digest) == 1
     assert [chaos.asked(layer) for layer in image.layers[1:]] == [1] * 6
-    assert chaos.asked(image.layers[0]) <= 1  # the game itself may be there
+    assert chaos.asked(image.layers[0]) <= 1  # the base layer may be there already
     await pull(images, image)
     assert chaos.asked(image.digest) == 1
     await images.remove(image.reference)
@@ -249,7 +249,7 @@ async def test_f43_a_pull_ends_with_its_engine_and_the_next_is_clean(
     with pytest.raises(EngineUnavailableError):
         await pull(images, image)
     await asyncio.to_thread(host.engine.start)
-    # A layer that was being unpacked may stay for good: dockerd forgets what it did not finish.
+    # A layer being unpacked may stay forever: dockerd forgets unfinished ones.
     assert list(downloads.iterdir()) == []
     chaos.heal()
     await pull(images, image)

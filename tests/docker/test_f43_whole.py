@@ -1,4 +1,4 @@
-"""F43 through the whole product: what callers and operators see of pulls that fail."""
+"""F43 through the whole product: failing pulls as callers and operators see them."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 
 @dataclass
 class Product:
-    """One host, whose engine and registry may be disturbed, and its control plane."""
+    """One host, with a disturbable engine and registry, and its control plane."""
 
     engine: PrivateEngine
     registry: Registry
@@ -46,7 +46,7 @@ class Product:
         return ApiClient(self.control_plane.base_url, self.control_plane.operator_token)
 
     def push(self, name: str, tag: str, layer: bytes = b"") -> PushedImage:
-        """Push an image with a layer that no other has."""
+        """Push an image with a unique layer."""
         more = [layer or os.urandom(100_000)]
         return push_image(self.registry.address, name, tag, more=more).at(self.chaos.address)
 
@@ -65,12 +65,12 @@ class Product:
         eventually(lambda: self.is_there(image), f"{image.tag} is pulled; {self.pulls()}")
 
     def pulls(self) -> dict[str, dict[str, Any]]:
-        """What the operator is told of the host's pulls, by image."""
+        """The host's pulls in the operator API, by image."""
         shown = self.operator.get("/operator/agent/local").expect(200).json()
         return {pull["image"]: pull for pull in shown["pulls"]}
 
     def until_failed(self, image: PushedImage, cause: str) -> None:
-        """Wait until the operator is told of a failed try, and why; it is in both logs, too."""
+        """Wait until the operator API and both logs show a failed try and its cause."""
 
         def told() -> bool:
             pull = self.pulls().get(image.reference, {})
@@ -81,7 +81,7 @@ class Product:
         eventually(lambda: all(cause in log.read_text() for log in logs), "both have logged it")
 
     def obstacles(self, image: PushedImage) -> list[str]:
-        """What keeps a session of an image from the host."""
+        """The obstacles to a session of an image on the host."""
         asked = {"image": image.repository, "location": REGION, "account": "default"}
         [host] = self.operator.get("/operator/placement", **asked).expect(200).json()["hosts"]
         return [obstacle["kind"] for obstacle in host["obstacles"]]
@@ -172,7 +172,7 @@ def test_f43_a_full_disk_is_told_and_the_pull_goes_on_when_there_is_room(
 ) -> None:
     image = product.push("big", "v1", os.urandom(12_000_000))
     product.make_application("big")
-    # What a try may still write is far less than what keeps sessions away, at any moment.
+    # A try may still write far less than the reserve that prevents sessions.
     filler = product.engine.data_root / "filler"
     filler.write_bytes(bytes(shutil.disk_usage(product.engine.data_root).free - 1_000_000))
     product.enable(image)

@@ -1,4 +1,4 @@
-"""What sessions reach with the firewall in, on a host of its own; never the machine's rules."""
+"""Reachability from sessions with the firewall, in a namespace apart from the machine's rules."""
 
 import contextlib
 import json
@@ -29,7 +29,7 @@ from tiltyard.contract import Protocol
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 
 SERVICE = 9100
-"""A port of the host's own, as that of a node exporter."""
+"""A port of the host itself, such as that of a node exporter."""
 METADATA = ("169.254.169.254", "fd00:ec2::254")
 ELSEWHERE = ("203.0.113.9", "2001:db8:9::9")
 MANAGEMENT = ("10.9.0.9", "2001:db8:a::9")
@@ -41,7 +41,7 @@ import socket, sys, threading
 def echo(sock):
     while True:
         data, asked, _, sender = sock.recvmsg(100, 100)
-        sock.sendmsg([data], asked, 0, sender)  # from the very address that was asked
+        sock.sendmsg([data], asked, 0, sender)  # from the address that was asked
 udp = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
 udp.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
 udp.bind(("::", int(sys.argv[1])))
@@ -80,12 +80,12 @@ Target = tuple[str, str, int]
 
 @dataclass
 class Site:
-    """A host with its engine, and a namespace beyond it in which everybody else lives."""
+    """A host with its engine, and a namespace for the rest of the network."""
 
     machine: Machine
     outside: list[str]
     proxy: bool
-    """Whether the engine takes what sessions send to published ports of their own host."""
+    """Whether the engine proxies traffic of sessions to published ports of their host."""
 
     def firewall(self, word: str, config: Path) -> subprocess.CompletedProcess[str]:
         command = (sys.executable, "-m", "agent", "firewall", word, "--config", str(config))
@@ -100,7 +100,7 @@ class Site:
         )
 
     def rules(self) -> list[str]:
-        """All filters of the host."""
+        """All filter rules of the host."""
         return [
             line
             for tool in ("iptables-save", "ip6tables-save")
@@ -124,7 +124,7 @@ def serving(command: list[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def joined(engine: PrivateEngine) -> Iterator[list[str]]:
-    """A namespace whose addresses the engine's reaches; a command that runs others in it."""
+    """A namespace that the engine reaches; yields a command prefix to run in it."""
     name = f"{engine.namespace}-o"
     run("ip", "netns", "add", name)
     try:
@@ -186,7 +186,7 @@ def both(addresses: Iterable[str]) -> list[Target]:
 
 
 def reached(command: list[str], targets: list[Target], source: str = "") -> set[Target]:
-    """Which of the targets answer somebody in a namespace, at one of its addresses."""
+    """The targets that answer from a namespace, at one of its addresses."""
     done = subprocess.run(
         [*command, sys.executable, "-c", KNOCK, source, json.dumps(targets)],
         check=True,
@@ -199,7 +199,7 @@ def reached(command: list[str], targets: list[Target], source: str = "") -> set[
 
 
 def inside(agent: Agent, session: pb.Session) -> tuple[list[str], dict[str, Any]]:
-    """A command that runs others in a session's network, and what the engine says of that."""
+    """A command prefix for a session's network, and the engine's description of it."""
     [container] = [one for one in agent.containers() if session.internal_id in one.name]
     [network] = container.attrs["NetworkSettings"]["Networks"].values()
     return ["nsenter", f"--net=/proc/{container.attrs['State']['Pid']}/ns/net"], network
@@ -230,7 +230,7 @@ def test_sessions_reach_the_world_but_neither_their_host_nor_its_cloud(
         assert site.firewall("apply", agent.config).stdout == "rules added\n"
         assert reached(session, everything) == for_all
         assert reached(engine.inside(), private) == set(private)  # the host reaches its sessions
-    for player_address in ("192.0.2.2", MANAGEMENT[0]):  # what is blocked may still come in
+    for player_address in ("192.0.2.2", MANAGEMENT[0]):  # blocked addresses may still connect
         assert reached(site.outside, [("udp", "192.0.2.1", port_of(one))], player_address)
     with Player(site.machine, port_of(one)) as player:
         assert player.seen_as(one) == player.address
@@ -251,7 +251,7 @@ def test_rules_are_idempotent_and_survive_the_engine(site: Site, agent: Agent) -
 
 
 def tools_within(command: list[str], variant: str, folder: Path) -> Path:
-    """A folder with the iptables of one variant, which work within a namespace."""
+    """A folder with iptables of one variant that work in a namespace."""
     for tool in ("iptables", "ip6tables"):
         for name in (tool, f"{tool}-save", f"{tool}-restore"):
             found = shutil.which(f"{tool}{variant}{name.removeprefix(tool)}")
@@ -266,7 +266,7 @@ def tools_within(command: list[str], variant: str, folder: Path) -> Path:
 def firewall(
     site: Site, agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Firewall:
-    """The site's, as this process sees it."""
+    """The firewall of the site."""
     tools = tools_within(site.machine.engine.inside(), "", tmp_path)
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     firewall = Firewall(load_config(agent.config, {}).firewall())

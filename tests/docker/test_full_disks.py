@@ -1,4 +1,4 @@
-"""Disks of a host that fill up or cannot be written: its games go on, and so does it."""
+"""Full and read-only disks of a host, whose games and agent continue."""
 
 import contextlib
 import os
@@ -31,17 +31,17 @@ PORTS = 5
 ENGINE_MEBIBYTES = 128
 STATE_MEBIBYTES = 64
 LIE_SECONDS = 90.0
-"""In which an end is believed that the engine denies: 30 s, and what sealing its log takes."""
+"""Timeout for an end that the engine denies: 30 s and the sealing of the log."""
 
 SILENT = ("--lines-per-second", "0")
-"""An engine without room loses what a game writes meanwhile, and nobody else hears it."""
+"""Without output: an engine without space would lose it."""
 
 ENDED = {pb.STATE_EXITED, pb.STATE_DEAD}
 
 
 @contextmanager
 def a_machine_on(disk: Path) -> Iterator[Machine]:
-    """A machine whose engine has its images and containers on this disk."""
+    """A machine with the engine's data root on this disk."""
     with PrivateEngine(data_root=disk) as engine:
         machine = Machine(engine)
         try:
@@ -52,7 +52,7 @@ def a_machine_on(disk: Path) -> Iterator[Machine]:
 
 @contextmanager
 def full(disk: Path) -> Iterator[None]:
-    """Fill a disk to its last block, and whatever block becomes free as well."""
+    """Fill a disk, and any block that becomes free meanwhile."""
     filler, over = disk / "filler", threading.Event()
 
     def fill() -> None:
@@ -76,7 +76,7 @@ def full(disk: Path) -> Iterator[None]:
 
 @contextmanager
 def read_only(disk: Path) -> Iterator[None]:
-    """Let nothing be written to a disk, as the kernel does once it has failed."""
+    """Remount a disk read-only, as the kernel does after a failure."""
     remount("ro", disk)
     try:
         yield
@@ -85,7 +85,7 @@ def read_only(disk: Path) -> Iterator[None]:
 
 
 def remount(how: str, disk: Path) -> None:
-    """Mount it again, once no write is in progress."""
+    """Remount a disk once no write is in progress."""
     command = ["mount", "-o", f"remount,{how}", str(disk)]
     eventually(
         lambda: subprocess.run(command, check=False, timeout=30).returncode == 0,
@@ -95,7 +95,7 @@ def remount(how: str, disk: Path) -> None:
 
 @contextmanager
 def engine_misses_the_end_of(pid: int) -> Iterator[None]:
-    """End a container's process while nobody is there to tell its engine, which calls it up."""
+    """Kill a container's process so that its engine believes it still runs."""
     shim = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(shim, signal.SIGSTOP)
     try:
@@ -106,7 +106,7 @@ def engine_misses_the_end_of(pid: int) -> Iterator[None]:
 
 
 def status(agent: Agent, session: pb.Session) -> str:
-    """What the engine says of a session's container."""
+    """The engine's status of a session's container."""
     [found] = [
         each for each in agent.containers() if each.labels[LABEL_SESSION] == session.internal_id
     ]
@@ -114,7 +114,7 @@ def status(agent: Agent, session: pb.Session) -> str:
 
 
 def starts_again(agent: Agent) -> pb.Session:
-    """A session that starts as soon as there is room, which the agent looks for by itself."""
+    """Start a session as soon as the agent notices free space."""
     eventually(lambda: not agent.warnings, "there is room again")
     return agent.play(*SILENT)
 
@@ -160,7 +160,7 @@ def test_f34_a_full_disk_of_the_engine_refuses_starts_and_hides_no_end(
 
 
 def containers(agent: Agent) -> set[str]:
-    """Sessions that have a container."""
+    """Ids of sessions with a container."""
     return {each.labels[LABEL_SESSION] for each in agent.containers()}
 
 
@@ -205,7 +205,7 @@ def test_f35_a_state_directory_that_cannot_be_written_refuses_starts_and_disturb
 
 
 def recorded(agent: Agent, session: pb.Session) -> bool:
-    """True when the record says that it ended and that its log is sealed."""
+    """True if the record has the end and the sealed log."""
     path = agent.state_dir / "sessions" / session.internal_id / "record.json"
     found = decode_session(path.read_bytes())
     return found.state is State.EXITED and found.log_sealed

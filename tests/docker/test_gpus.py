@@ -1,7 +1,7 @@
-"""GPUs through a real engine: its own driver for them, without the hardware behind it.
+"""GPUs through a real engine with its own driver, but without the hardware.
 
-The engine has the driver where it finds NVIDIA's hook. It tells the container its devices by
-NVIDIA_VISIBLE_DEVICES and runs the hook, which brings them in; ours only has to be there.
+The engine enables the driver if it finds NVIDIA's hook, here a dummy. It passes the devices in
+NVIDIA_VISIBLE_DEVICES and runs the hook.
 """
 
 from collections.abc import Iterator
@@ -38,9 +38,9 @@ def with_driver(tmp_path: Path) -> Iterator[Machine]:
 
 
 def device_of(agent: Agent, session: pb.Session) -> str | None:
-    """The device that the engine has told a session's process of.
+    """The device in the environment of a session's process.
 
-    Just after the start that process may still have the environment of the engine's own program.
+    Just after the start that may still be the environment of the engine's own program.
     """
     pid = agent.processes()[session.internal_id]
     environment: dict[str, str] = {}

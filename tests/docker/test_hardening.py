@@ -1,4 +1,4 @@
-"""What a session's container may do and see, told by a program within it and measured outside."""
+"""Isolation of a session's container, observed by a program within it and from outside."""
 
 import io
 import json
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 SOURCE = Path(__file__).with_name("inmate.c")
 CGROUPS = Path("/sys/fs/cgroup")
 MEMORY = 64 * 2**20
-"""What `Agent.play` limits a session to, with one core, and a hundredth of one for weight."""
+"""The memory limit of `Agent.play`, which also limits to one core and reserves 0.01."""
 HOSTILE = """
 LABEL io.tiltyard.agent=other io.tiltyard.session=other io.tiltyard.record={} other=kept
 ENV TILTYARD_SESSION_ID=other TILTYARD_PORT_UDP_7777=1 OTHER=kept
@@ -41,19 +41,19 @@ ENTRYPOINT ["/inmate", "environment"]
 """
 
 Build = Callable[[str], str]
-"""Builds an image with more lines in its Dockerfile; returns its reference."""
+"""Builds an image with additional Dockerfile lines; returns its reference."""
 
 
 @dataclass
 class Prison:
-    """An agent on an engine of its own, with images of the program that looks around."""
+    """An agent on a private engine, with images of the observing program."""
 
     machine: Machine
     agent: KilledAgent
     build: Build
 
     def held(self, *orders: str, image: str = "", **asked: Any) -> pb.Session:
-        """Start a session that carries out orders, of the plain image by default."""
+        """Start a session that carries out orders, by default with the plain image."""
         self.machine.image = image or self.build("")
         return self.agent.play(*orders, **asked)
 
@@ -62,7 +62,7 @@ class Prison:
         return found
 
     def told(self, session: pb.Session) -> dict[str, list[str]]:
-        """What it said to each of its orders, once it has done them all; lines by order."""
+        """Wait for all orders; return the output lines of each."""
         said = ""
 
         def done() -> bool:
@@ -75,7 +75,7 @@ class Prison:
         return {order.strip(): lines[:-1] for order, *lines in parts}
 
     def cgroup(self, session: pb.Session, old: str, new: str) -> Path:
-        """A file of a session's cgroup: `controller/name` of version 1, `name` of version 2."""
+        """A file of a session's cgroup: `controller/name` in v1, `name` in v2."""
         process = self.container(session).attrs["State"]["Pid"]
         paths = dict(
             line.split(":", 2)[1:] for line in Path(f"/proc/{process}/cgroup").read_text().split()
@@ -185,7 +185,7 @@ def test_container_sees_only_its_own_folder(prison: Prison) -> None:
     assert options == "ro"
     files = {"/etc/resolv.conf", "/etc/hostname", "/etc/hosts", "/sbin/docker-init"}
     assert set(mounted) == {"/", *files}
-    assert groups == {"ro"}  # with cgroup v1 they lie in a tmpfs, which runc 1.1 leaves writable
+    assert groups == {"ro"}  # with cgroup v1 they are in a tmpfs, which runc 1.1 leaves writable
     modes = [path.stat().st_mode & 0o777 for path in (folder.parent, folder, folder / "public")]
     assert modes == [0o700, 0o700, 0o755]
 
@@ -211,7 +211,7 @@ def test_container_has_the_requested_limits(prison: Prison) -> None:
 
 
 def test_memory_beyond_the_limit_ends_the_session(prison: Prison) -> None:
-    # It lives for about a second first: the agent is to find where the kernel counts for it.
+    # It lives for about a second, so that the agent can find its counters.
     session = prison.held("orphans", str(10 * PIDS_LIMIT), "eat")
     eventually(
         lambda: prison.agent.session(session).state == pb.STATE_EXITED, "it is out of memory"
@@ -225,7 +225,7 @@ def test_f30_a_fork_bomb_stays_within_its_limit_and_ends_when_told(
 ) -> None:
     with KilledAgent(machine, ports=2, first=FIRST + 100, stop_grace=1) as agent:
         prison = Prison(machine, agent, build)
-        session = prison.held("deaf", "bomb", memory_bytes=2**28)  # processes take memory, too
+        session = prison.held("deaf", "bomb", memory_bytes=2**28)  # processes also take memory
         current = prison.cgroup(session, "pids/pids.current", "pids.current")
         eventually(lambda: int(current.read_text()) == PIDS_LIMIT, "it has all it gets")
         subprocess.run(["true"], check=True, timeout=PATIENCE)
@@ -239,7 +239,7 @@ def test_f30_a_fork_bomb_stays_within_its_limit_and_ends_when_told(
 
 
 def _count(current: Path) -> int:
-    """Processes of a cgroup; none once it is gone."""
+    """The number of processes of a cgroup; 0 once it is gone."""
     try:
         return int(current.read_text())
     except OSError:

@@ -1,4 +1,4 @@
-"""How many layers the engine chains: what the control plane takes as its bound."""
+"""The engine's maximum number of layers, which is the control plane's bound."""
 
 import hashlib
 import io
@@ -36,7 +36,7 @@ def archive(files: dict[str, bytes]) -> bytes:
 
 
 def image_of(count: int) -> bytes:
-    """Make an image of as many layers as `docker load` takes it."""
+    """Build an archive for `docker load` with this number of layers."""
     layers = {f"{n}.tar": archive({f"file-{n}": b""}) for n in range(count)}
     diff_ids = [f"sha256:{hashlib.sha256(layer).hexdigest()}" for layer in layers.values()]
     config = {

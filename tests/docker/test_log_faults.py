@@ -1,4 +1,4 @@
-"""Logs through the public API while agents are killed, disks are full and games flood."""
+"""Logs through the public API with killed agents, full disks and floods."""
 
 import contextlib
 import http.client
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 
 DISK_MEBIBYTES = 64
 FREE_BYTES = 4 * 2**20
-"""Left on the disk: enough for records, too little for the log."""
+"""Free disk space: enough for records, too little for the log."""
 
 
 def log_answers(stack: Stack, session_id: str) -> bool:
@@ -29,13 +29,13 @@ def log_answers(stack: Stack, session_id: str) -> bool:
 
 
 def sealed(stack: Stack) -> list[bool]:
-    """For each session of the host, whether its log is sealed."""
+    """Whether each session's log is sealed."""
     paths = (stack.agent.state_dir / "sessions").glob("*/record.json")
     return sorted(json.loads(path.read_text())["log_sealed"] for path in paths)
 
 
 def written(pid: int) -> int:
-    """Bytes that a container's game has written so far; `pid` is that of its init."""
+    """Bytes that a container's game has written so far. `pid`: of its init."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     counters = Path(f"/proc/{children[0]}/io").read_text().splitlines()
     return int(dict(line.split(": ") for line in counters)["wchar"])
@@ -53,7 +53,7 @@ def test_follower_is_cut_off_with_the_agent_and_can_read_all_again(stack: Stack)
             seen = [log.readline() for _ in range(50)]
             stack.agent.kill()
             with pytest.raises((http.client.IncompleteRead, ConnectionError)):
-                log.read()  # not an end that could be taken for that of the log
+                log.read()  # must not look like the end of the log
         assert numbered(b"".join(seen)) == list(range(1, 51))
         stack.agent.start()
         eventually(lambda: log_answers(stack, made["id"]), "it is adopted")
@@ -127,7 +127,7 @@ def test_f33_a_full_disk_disturbs_no_game_and_loses_no_log(
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_f31_a_flood_leaves_the_agent_small_and_others_alone(stack: Stack) -> None:
-    """It writes what it can; of its followers some read nothing after the first line."""
+    """A game at full speed; some followers read nothing after the first line."""
     loud = stack.start(args=["--flood", "0", "--flood-with", "bytes"])
     [process] = stack.pids().values()
     quiet = stack.start(args=["--lines-per-second", "100"])
@@ -160,7 +160,7 @@ def test_f31_a_flood_leaves_the_agent_small_and_others_alone(stack: Stack) -> No
 
 
 def drain(stack: Stack, session_id: str) -> None:
-    """Read as fast as it comes, to the end."""
+    """Read to the end at full speed."""
     with stack.client.stream("/logs", id=session_id, follow="true") as log:
         while log.read(2**18):
             continue

@@ -1,4 +1,4 @@
-"""Lines as long as a disk, and followers whose engine is killed under them."""
+"""Endless lines, and followers whose engine is killed."""
 
 import threading
 from pathlib import Path
@@ -20,11 +20,11 @@ pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 
 MEBIBYTE = 2**20
 MOST_MEMORY_BYTES = 300 * MEBIBYTE
-"""Of either program, whatever games write."""
+"""Memory bound of either program, whatever games write."""
 
 
 def _most_memory(pid: int) -> int:
-    """Bytes of memory that a process has had at most."""
+    """Peak memory of a process in bytes."""
     status = Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(dict(line.split(":\t", 1) for line in status)["VmHWM"].split()[0]) * 1024
 
@@ -32,8 +32,8 @@ def _most_memory(pid: int) -> int:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_f31_a_line_of_a_gigabyte_harms_nobody(stack: Stack, rounds: Rounds) -> None:
-    """One follower reads it as fast as it comes, one not at all; its end is what is kept."""
-    # With no line of its own in between, which would end the long one.
+    """One follower reads at full speed, one not at all; the end of the line is kept."""
+    # Without other lines, which would end the long one.
     endless = ["--flood", "0", "--flood-with", "one-line", "--lines-per-second", "0"]
     loud = stack.start(args=endless)
     [process] = stack.pids().values()
@@ -42,7 +42,7 @@ def test_f31_a_line_of_a_gigabyte_harms_nobody(stack: Stack, rounds: Rounds) -> 
     markers: list[int] = []
 
     def follow() -> None:
-        # Behind what it came too late for it hears nothing until the line ends.
+        # After a gap it receives nothing until the line ends.
         with stack.client.stream("/logs", id=loud["id"], follow="true", timeout=300) as log:
             tail = b""
             while chunk := log.read(2**18):
@@ -63,7 +63,7 @@ def test_f31_a_line_of_a_gigabyte_harms_nobody(stack: Stack, rounds: Rounds) -> 
         assert told == list(range(1, len(told) + 1))
         stack.client.delete_session(loud["id"]).expect(204)
         follower.join()
-    assert sum(markers) <= 1  # what one line has lost is told once
+    assert sum(markers) <= 1  # one marker per line
     for part in (stack.agent, stack.control_plane):
         assert _most_memory(part.process.pid) < MOST_MEMORY_BYTES
     eventually(lambda: any(sealed(stack)), "it is sealed; until then the engine's is served")
@@ -104,7 +104,7 @@ def test_f07_a_log_that_is_followed_while_the_engine_goes_away_has_each_line_onc
             eventually(lambda: not agent.engine_available, "it is noticed")
             machine.engine.start()
             eventually(lambda: agent.engine_available, "it is noticed that it is back")
-            container.kill("SIGUSR1")  # has it write a line
+            container.kill("SIGUSR1")  # makes it write a line
             eventually(lambda end=end: told.count(b"SIGUSR1: ") == end, "the engine reads on")  # type: ignore[misc]
         agent.end(session)
         follower.join()

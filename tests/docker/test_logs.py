@@ -1,4 +1,4 @@
-"""Logs on a real Docker Engine whose files are small, so that it begins new ones all the time."""
+"""Logs on a real Docker Engine with small files, which it rotates all the time."""
 
 import asyncio
 import contextlib
@@ -32,9 +32,9 @@ from tiltyard.contract import NetworkMode, Resources, State
 pytestmark = [pytest.mark.docker, pytest.mark.registry]
 
 FILE_BYTES = 2**20
-"""With what is streamed live, what was read ahead must fit, 850 kB at most."""
+"""Must hold the live bytes and the read-ahead of up to 850 kB."""
 STEP_BYTES = FILE_BYTES // 3
-"""A flood that followers wait for the end of: the engine keeps it all, however slow they are."""
+"""A flood that the engine keeps completely, even for slow followers."""
 CLOCK = SystemHostClock()
 LINE = re.compile(rb"(\d{6,}) \S+ .*")
 FLOOD_OVER = b" flood over\n"
@@ -42,7 +42,7 @@ ENDED = b" SIGTERM: saving\n"
 
 
 class Game:
-    """A demo game in a container, as `Life` shows its session."""
+    """A demo game in a container, with the interface of `Life`."""
 
     def __init__(self, engine: DockerEngine, session: Session) -> None:
         self.engine = engine
@@ -50,7 +50,7 @@ class Game:
         self._ended = asyncio.Event()
 
     async def wait_started(self) -> None:
-        """It has started."""
+        """Return at once."""
 
     async def wait_for(self, reached: Callable[[Session], bool]) -> None:
         while not reached(self.session):
@@ -66,7 +66,7 @@ class Game:
         return self.session.process
 
     async def end(self) -> None:
-        """Wait until it has ended and the engine has seen so."""
+        """Wait for the end as the engine sees it."""
         await self.engine.wait_end(self.process)
         while (await self.engine.inspect(self.container)).is_running:
             continue
@@ -74,24 +74,21 @@ class Game:
         self._ended.set()
 
     async def stop(self) -> None:
-        """Have it end by itself, and wait until it has."""
+        """Stop the game and wait for its end."""
         await self.engine.kill(self.container, "SIGTERM")
         await self.end()
 
     async def flood(self) -> None:
-        """Have it begin to write as much as it was told to, once more."""
+        """Trigger another flood."""
         await self.engine.kill(self.container, "SIGUSR1")
 
     async def flooded(self) -> None:
-        """Wait until the engine has all of a flood."""
+        """Wait until the engine has the whole flood."""
         while not any(FLOOD_OVER in piece.data for piece in await self.log(TAIL_PIECES)):
             continue
 
     async def log(self, tail: int | None = None) -> list[LogPiece]:
-        """All that the engine has, or the last pieces.
-
-        26.1 fails now and then while it begins a new file: it is asked again.
-        """
+        """The engine's log or its tail, retried since 26.1 may fail while it rotates files."""
         while True:
             try:
                 async with self.engine.logs(self.container, tail=tail) as answer:
@@ -114,7 +111,7 @@ async def engine(docker_engine: Path) -> AsyncIterator[DockerEngine]:
 
 @pytest.fixture
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An engine that keeps a little, and followers who know."""
+    """An engine with small log files, and followers with matching limits."""
     config = {"max-size": str(FILE_BYTES), "max-file": "2", "compress": "false"}
     monkeypatch.setattr(container_config, "_LOG_CONFIG", {"Type": "local", "Config": config})
     monkeypatch.setattr(log_follower, "LIVE_BYTES", FILE_BYTES // 8)
@@ -159,7 +156,7 @@ async def playing(
 
 
 def numbers(log: bytes) -> list[int]:
-    """Those of lines that are whole; anything else is our own."""
+    """The numbers of complete lines; other lines are markers of the agent."""
     found = []
     for line in log.splitlines(keepends=True):
         whole = LINE.fullmatch(line.removesuffix(b"\n"))
@@ -173,7 +170,7 @@ async def all_of(chunks: AsyncGenerator[bytes]) -> bytes:
 
 
 class Reader:
-    """One who follows a game and reads as fast as it comes."""
+    """A follower of a game that reads at full speed."""
 
     def __init__(self, game: Game) -> None:
         self._log = bytearray()
@@ -183,14 +180,14 @@ class Reader:
         self._task.add_done_callback(lambda _: self._more.set())
 
     async def until(self, words: bytes, times: int = 1) -> None:
-        """Return once it has read these words so often."""
+        """Read until these words have come `count` times."""
         while self._log.count(words) < times:
             assert not self._task.done(), "the log has ended"
             self._more.clear()
             await self._more.wait()
 
     async def whole(self) -> bytes:
-        """The log to its end."""
+        """Read the log to its end."""
         await self._task
         return bytes(self._log)
 
@@ -211,13 +208,13 @@ async def test_f32_each_line_once_and_in_order_while_the_engine_drops_files(
     async with playing(engine, demo_image, tmp_path, *game_args) as game:
         readers = [Reader(game) for _ in range(3)]
         slow = game.followed()
-        begin = await anext(slow)  # and nothing more until the game is over
+        begin = await anext(slow)  # nothing more is read until the game is over
         for step in range(1, 3 * FILE_BYTES // STEP_BYTES):
             await game.flood()
             for reader in readers:
                 await reader.until(FLOOD_OVER, step)
         await game.stop()
-        # The two streams are put in order by the engine, as it reads them.
+        # The engine orders the two streams as it reads them.
         last = max(int(piece.data.split()[0]) for piece in await game.log())
         for reader in readers:
             log = await reader.whole()
@@ -243,7 +240,7 @@ async def test_f31_a_stalled_follower_of_a_flood_holds_up_nobody(
         await anext(stalled)
         before = (await game.log())[-1]
         while (await game.log())[0].time < before.time:
-            continue  # the game goes on, and the engine has dropped what was the end
+            continue  # the game continues, and the engine has dropped that end
         await engine.kill(game.container, "SIGKILL")
         await game.end()
         await engine.remove(game.container)
@@ -257,7 +254,7 @@ async def test_f31_a_stalled_follower_of_a_flood_holds_up_nobody(
 async def test_f31_a_flood_of_anything_is_followed_and_sealed(
     engine: DockerEngine, demo_image: Image, tmp_path: Path, what: str
 ) -> None:
-    """One line that does not end, or every byte there is: zero, and what is no UTF-8."""
+    """An endless line, or arbitrary bytes with NUL and invalid UTF-8."""
     records = Records(tmp_path / "state")
     flood = ("--flood", "6000000", "--flood-bytes", "6000000", "--flood-with", what)
     async with playing(engine, demo_image, tmp_path, *flood, "--flood-at-signal") as game:
@@ -301,7 +298,7 @@ async def test_a_hundred_followers_of_one_session_take_no_thread(
 async def test_counts_log_bytes_like_the_engine(
     engine: DockerEngine, demo_image: Image, tmp_path: Path, docker_engine: Path, what: str
 ) -> None:
-    """Never less: what it has dropped was more than what we keep, and the log says so."""
+    """Never less, so that a log is cut with a marker if the engine has dropped data."""
     flood = ("--flood", "1000000", "--flood-bytes", "500000", "--flood-with", what)
     async with playing(engine, demo_image, tmp_path, *flood) as game:
         await game.flooded()
@@ -318,7 +315,7 @@ async def test_counts_log_bytes_like_the_engine(
 async def test_seals_too_long_log_with_a_line_that_says_so(
     engine: DockerEngine, demo_image: Image, tmp_path: Path
 ) -> None:
-    """With the engine's real files: more than two of them are written."""
+    """With more than two of the engine's real files."""
     records = Records(tmp_path / "state")
     flood = ("--flood", "0", "--flood-bytes", str(2 * LOG_BYTES))
     async with playing(engine, demo_image, tmp_path, *flood) as game:

@@ -1,6 +1,6 @@
-"""Faults again and again, and for long, on a real engine: nothing is disturbed, nothing adds up.
+"""Repeated faults and long runs on a real engine: no disturbance and no leaks.
 
-Each runs in a short form in `make test-ci`, and as often as promised with `--long`.
+Each has a short form in `make test-ci` and a long one with `--long`.
 """
 
 import itertools
@@ -26,20 +26,20 @@ pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root, pytest
 
 MOST_SESSIONS = 20
 FLOOD = 1_000_000
-"""Bytes that a chatty game writes in a second, in lines of 128."""
+"""Bytes per second of a chatty game, in lines of 128."""
 LINES_PER_SECOND = FLOOD // 128
 LONGEST_STALL = 5.0
-"""Seconds that a busy machine may have a game wait; an agent that blocks it does so for ten."""
+"""Seconds that a busy machine may delay a game; a blocking agent would delay it for ten."""
 WATCHDOG = 2.0
-"""Shorter than that of the unit: an agent that is blocked is blocked for ten seconds."""
+"""Seconds; shorter than in the unit, since an agent is blocked for ten."""
 POOLS = 24
-"""Threads and connections that its pools may still open when more happens at one time."""
+"""Threads and connections that pools may still open under more concurrency."""
 CALLERS = 3
-"""Callers at one time, after whom an agent has the threads and connections that it works with."""
+"""Concurrent callers that make an agent open its usual threads and connections."""
 
 
 def assert_complete(lines: list[LogLine]) -> None:
-    """No line is lost or doubled, from the first to the one that a stopped game writes last."""
+    """Check that no line is lost or duplicated, up to the last one of a stopped game."""
     assert [line.number for line in lines] == list(range(1, len(lines) + 1))
     assert lines[-1].text == "SIGTERM: saving"
 
@@ -98,13 +98,13 @@ def test_f48_a_chatty_game_never_waits_for_an_event_loop_that_is_blocked(
         agent.break_at("start.created", "block")
         wait_for_lines(agent, session, seconds=1)
         for _ in range(rounds(1, 3)):
-            other = agent.play()  # is answered once the loop turns again
+            other = agent.play()  # returns once the loop runs again
             agent.discard(other)
         assert_never_held_up(agent, session)
 
 
 def wait_for_lines(agent: KilledAgent, session: pb.Session, *, seconds: int) -> None:
-    """Wait until the game has written what it writes in so long."""
+    """Wait until the game has written its output of this number of seconds."""
     container = agent.container_of(session)
     until = _last_line(container.logs(tail=1)) + seconds * LINES_PER_SECOND
     eventually(lambda: _last_line(container.logs(tail=1)) >= until, "the game writes")
@@ -115,7 +115,7 @@ def _last_line(tail: bytes) -> int:
 
 
 def assert_never_held_up(agent: KilledAgent, session: pb.Session) -> None:
-    """The game is stopped, and its own time stamps tell that no line of it waited for an agent."""
+    """Stop the game and check by its time stamps that no line waited for an agent."""
     agent.end(session)
     agent.until_sealed(session)
     lines = agent.log(session)
@@ -124,7 +124,7 @@ def assert_never_held_up(agent: KilledAgent, session: pb.Session) -> None:
 
 
 def longest_gap(lines: Iterable[LogLine]) -> float:
-    """Seconds between two lines that follow each other."""
+    """The maximum number of seconds between consecutive lines."""
     times = [datetime.fromisoformat(line.time) for line in lines]
     return max((later - time).total_seconds() for time, later in itertools.pairwise(times))
 
@@ -133,14 +133,14 @@ def longest_gap(lines: Iterable[LogLine]) -> float:
 def test_f48_a_watchdog_starts_a_blocked_agent_again_and_no_session_notices(
     machine: Machine, rounds: Rounds
 ) -> None:
-    # A port is given back a moment after its container is gone.
+    # A port is released a moment after its container is gone.
     with KilledAgent(machine, ports=6) as agent:
         sessions = [agent.play(), agent.play(restart=True)]
         before = agent.processes()
         agent.settings["failpoint"] = "start.created:block"
         with Supervisor(agent, WATCHDOG) as supervisor:
             for bites in range(1, rounds(1, 5) + 1):
-                assert agent.refusal_code() is grpc.StatusCode.UNAVAILABLE  # killed over it
+                assert agent.refusal_code() is grpc.StatusCode.UNAVAILABLE  # killed meanwhile
                 eventually(lambda bites=bites: supervisor.restarts == bites, "it serves again")  # type: ignore[misc]
                 eventually(lambda: agent.processes() == before, "nothing is left of the third")
         assert supervisor.told[:2] == ["READY=1", "WATCHDOG=1"]
@@ -166,13 +166,13 @@ def test_f47_sessions_that_come_and_go_leave_nothing_in_the_agent_or_the_kernel(
         for number in range(rounds(POOLS + 6, 300)):
             cycle(number)
         eventually(lambda: adds_up(before, held(agent)) == [], f"it holds no more than {before}")
-        # Of those who played on a port, the kernel remembers the last one at most.
+        # The kernel keeps at most the last player of a port.
         for port in range(FIRST, FIRST + agent.ports):
             assert len(machine.flows(port)) <= 1
 
 
 def held(agent: KilledAgent) -> dict[str, int]:
-    """How much of each kind the agent and its sessions take."""
+    """The resources that the agent and its sessions hold, by kind."""
     process = Path(f"/proc/{agent.process.pid}")
     kernel = {kind: len(found) for kind, found in agent.machine.traces().items()}
     return {
@@ -183,7 +183,7 @@ def held(agent: KilledAgent) -> dict[str, int]:
 
 
 def adds_up(before: dict[str, int], after: dict[str, int]) -> list[str]:
-    """What there is more of, but for what pools open as they need it."""
+    """Resources that have grown by more than pools may open."""
     grown = {kind: after[kind] - count for kind, count in before.items() if after[kind] > count}
     pooled = grown.pop("fds", 0) + grown.pop("threads", 0)
     return [*grown, *(["fds", "threads"] if pooled > POOLS else [])]

@@ -1,4 +1,4 @@
-"""Answers of a real engine that are lost, its events, and what others do between two calls."""
+"""Lost answers and events of a real engine, and interference between two calls."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -47,7 +47,7 @@ def agent(machine: Machine, proxy: EngineProxy) -> Iterator[Agent]:
 def test_f12_what_happens_while_no_event_arrives_is_found_within_one_period(
     machine: Machine, proxy: EngineProxy, agent: Agent, fault: str
 ) -> None:
-    """A live game's end is seen at its process, everything else by the next pass."""
+    """A live game's end is detected by its process, everything else by the next pass."""
     ended, removed, over = agent.play(), agent.play(), agent.play("--exit-after", "1")
     agent.end(ended)
     eventually(lambda: proxy.count(EVENTS) > 0, "it listens")
@@ -59,7 +59,7 @@ def test_f12_what_happens_while_no_event_arrives_is_found_within_one_period(
     for session in (removed, over):
         eventually(lambda one=session: agent.session(one).HasField("end_time"), "it has ended")  # type: ignore[misc]
     eventually(lambda: not any(agent.processes().values()), "what was revived is ended")
-    assert proxy.count(LIST) <= passes + 2  # one may have begun before
+    assert proxy.count(LIST) <= passes + 2  # one may have begun earlier
     assert agent.session(ended).state == pb.STATE_EXITED
     listened = proxy.count(EVENTS)
     proxy.heal()
@@ -145,7 +145,7 @@ def test_f15_an_image_that_vanishes_before_the_create_is_a_420_and_pulled_again_
 
             eventually(starts, "it starts")
             assert proxy.count("POST /images/create$") == pulls + 1
-            # Here, for the firewall that leads to it is not of this network namespace.
+            # Here, since the firewall that forwards to it is in another network namespace.
             stack.client.delete_session(made[0]).expect(204)
 
 

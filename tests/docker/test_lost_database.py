@@ -1,7 +1,4 @@
-"""The procedures of docs/operations.md for a lost database, line by line, while sessions play.
-
-Both programs are processes that meet by mutual TLS, and the engine is a real one.
-"""
+"""The procedures of docs/operations.md for a lost database, while sessions play."""
 
 import json
 import re

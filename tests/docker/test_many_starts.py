@@ -1,4 +1,4 @@
-"""F44 on the real engine, which makes containers nearly one after the other."""
+"""F44 on the real engine, which creates containers almost serially."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,4 +1,4 @@
-"""Where sessions go on real hosts, and what an operator is told of it."""
+"""Placement on real hosts, and its explanation for operators."""
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -44,14 +44,14 @@ def machines(registry: Registry) -> Iterator[Machines]:
 
 
 def explained(fleet: Fleet, **asked: Any) -> dict[str, Mapping[str, Any]]:
-    """What the operator is told of each host, by its name."""
+    """The explanation for each host, by name."""
     query = {"account": "default", "image": APPLICATION, "location": REGION, **asked}
     told = fleet.operator.api.get("/operator/placement", **query).expect(200).json()
     return {host["agent"]: host for host in told["hosts"]}
 
 
 def firsts(fleet: Fleet) -> set[str]:
-    """The hosts to one of which the next session goes."""
+    """The equally ranked first hosts for the next session."""
     return {name for name, host in explained(fleet).items() if host["rank"] == 1}
 
 
@@ -63,7 +63,7 @@ def obstacles(fleet: Fleet, name: str, **asked: Any) -> set[str]:
 def test_sessions_are_placed_as_explained(
     machines: Machines, strategy: str, shares: list[int]
 ) -> None:
-    # Without a latency, which may change between what is told and what is done.
+    # Without latency, which may change between explanation and placement.
     with a_fleet(*machines, latency_interval=0.0) as fleet:
         pool = {"strategy": strategy}
         fleet.operator.api.put("/operator/node-pool/default", pool).expect(204)
@@ -163,7 +163,7 @@ def test_accounts_alternate_for_the_start_slots_of_a_host(machines: Machines) ->
             return client.request("POST", "/session", body=body, timeout=90).expect(201)
 
         with ThreadPoolExecutor(WAITING + LATE) as callers:
-            with hanging(machine):  # the first has the slot until all are in the line
+            with hanging(machine):  # the first holds the slot until all are queued
                 calls = [callers.submit(ask, f"early-{number}") for number in range(WAITING)]
                 eventually(lambda: known(fleet.client) == WAITING, "those are in the line")
                 calls += [callers.submit(ask, f"late-{number}") for number in range(LATE)]
@@ -171,14 +171,14 @@ def test_accounts_alternate_for_the_start_slots_of_a_host(machines: Machines) ->
             for each in calls:
                 each.result()
         order = begun(fleet)
-        # After the first, every second turn is theirs.
+        # After the first, they get every second slot.
         assert max(order.index(f"late-{number}") for number in range(LATE)) <= 2 * LATE, order
         assert order[-1].startswith("early")
 
 
 @contextmanager
 def hanging(machine: Machine) -> Iterator[None]:
-    """Have the engine hang meanwhile."""
+    """Make the engine hang meanwhile."""
     machine.engine.pause()
     try:
         yield
@@ -187,12 +187,12 @@ def hanging(machine: Machine) -> Iterator[None]:
 
 
 def known(client: ApiClient) -> int:
-    """How many sessions an account has, those included whose starts wait."""
+    """The number of sessions of an account, including waiting starts."""
     return len(client.get("/session", all="true").expect(200).json()["sessions"])
 
 
 def begun(fleet: Fleet) -> list[str]:
-    """Ids of all sessions whose containers were made, in the order of that."""
+    """Ids of all sessions with containers, in order of creation."""
     [host] = fleet.hosts.values()
     sessions = sorted(host.watched.sessions(), key=lambda each: each.create_time)
     return [each.spec.identity.session_id for each in sessions]

@@ -1,4 +1,4 @@
-"""Host ports on a real engine: who gets them, when again, and whose datagrams arrive."""
+"""Host ports on a real engine: allocation, reuse and stale UDP flows."""
 
 import shutil
 from collections.abc import Iterator
@@ -119,7 +119,7 @@ def test_f19_a_port_that_a_process_of_the_host_has_is_passed_over(machine: Machi
 
 
 def test_f19_a_port_that_the_engine_refuses_is_passed_over(machine: Machine) -> None:
-    # An agent outside of the engine's network cannot see who has a port there.
+    # An agent outside of the engine's network cannot see ports there.
     with (
         Agent(machine, ports=9, first=28100, wrapper=()) as agent,
         machine.occupied("udp", "0.0.0.0", 28100),
@@ -181,7 +181,7 @@ exec {iptables} "$@"
 
 @pytest.fixture
 def busy_machine(tmp_path: Path) -> Iterator[Machine]:
-    """A machine whose engine finds the firewall in others' hands at its first two tries."""
+    """A machine whose engine finds the firewall locked at its first two tries."""
     iptables = tmp_path / "iptables"
     iptables.write_text(IPTABLES.format(folder=tmp_path, iptables=shutil.which("iptables")))
     iptables.chmod(0o755)

@@ -1,4 +1,4 @@
-"""The engine of a test's own: apart from the machine's, and gone without a trace."""
+"""A private engine is separate from the machine's and leaves no trace."""
 
 import subprocess
 from contextlib import ExitStack, closing
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 
 
 def traces(engine: PrivateEngine) -> list[str]:
-    """Whatever of this machine still names the engine or belongs to it."""
+    """Processes and kernel objects of this machine that belong to the engine."""
     left = [str(engine.folder)] if engine.folder.exists() else []
     for path in Path("/proc").glob("[0-9]*"):
         try:
@@ -41,7 +41,7 @@ def command(*words: str) -> str:
 
 
 def shim_sockets(engine: PrivateEngine) -> list[Path]:
-    """Sockets of its shims, which are in a folder that all of a machine's engines share."""
+    """Sockets of its shims, in the folder shared by all engines of a machine."""
     addresses = (engine.folder / "containerd").rglob("address")
     return [Path(path.read_text().removeprefix("unix://")) for path in addresses]
 

@@ -1,4 +1,4 @@
-"""The procedure of docs/operations.md for a full disk, on an engine with a disk of its own."""
+"""The procedure of docs/operations.md for a full disk, on a private engine and disk."""
 
 import io
 import os
@@ -24,7 +24,7 @@ pytestmark = [
 
 PORTS = 5
 LEFT_MEBIBYTES = 4
-"""What an image leaves of the disk; the agent keeps a twentieth of it free."""
+"""Disk space left by an image; the agent reserves a twentieth of the disk."""
 
 
 def test_space_is_freed_by_removing_images(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def a_shell(folder: Path, agent: Agent, disk: Path) -> Shell:
 
 
 def fill_with_an_image(agent: Agent, disk: Path) -> None:
-    """Have the engine keep an image that nothing runs and that leaves no room."""
+    """Fill the engine's disk with an unused image."""
     free = shutil.disk_usage(disk).free // 2**20 - LEFT_MEBIBYTES
     content = tarfile.TarInfo("content")
     content.size = free * 2**20

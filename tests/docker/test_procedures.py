@@ -1,4 +1,4 @@
-"""Procedures of docs/operations.md on a host that joined by mutual TLS, while sessions play."""
+"""Procedures of docs/operations.md on an enrolled host, while sessions play."""
 
 import re
 from collections.abc import Iterator
@@ -76,7 +76,7 @@ def test_lost_host_is_replaced(stack: Enrolled, shell: Shell) -> None:
         procedure.type("tiltyard-controlplane agent remove")
         assert "host-1" not in stack.operate("agent", "list")
         procedure.type("tiltyard-controlplane agent token")
-        stack.agent.start()  # as the machine that takes its place
+        stack.agent.start()  # as the replacement machine
         assert "enrolled as host-1" in procedure.type("tiltyard-agent enrol")
     eventually(stack.is_ready, "the host is heard")
     eventually(lambda: not any(stack.pids().values()), "what it ran was given up, and is ended")

@@ -1,4 +1,4 @@
-"""Readiness on a real engine: sockets that programs bind late, in both kinds of network."""
+"""Readiness on a real engine: sockets bound late, in both network modes."""
 
 import asyncio
 import signal
@@ -42,7 +42,7 @@ def stack(
     demo_image: Image,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Stack]:
-    """A host with applications of the demo game and of the binder, in both kinds of network."""
+    """A host with applications of the demo game and the binder, in both network modes."""
     program = tmp_path_factory.mktemp("binder") / "binder"
     command = ["gcc", "-static", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(program)]
     subprocess.run([*command, str(SOURCE)], check=True, timeout=60)
@@ -66,7 +66,7 @@ def post(stack: Stack, image: str = APPLICATION, prefer: str = "", **more: objec
 
 
 def port_name(mode: str) -> str:
-    """What a program is told to bind: of the host its own port is known once it has started."""
+    """The port argument of a program; in host mode, a variable that the agent sets."""
     return f"TILTYARD_PORT_UDP_{UDP_PORT}" if mode == "host" else str(UDP_PORT)
 
 
@@ -77,21 +77,21 @@ def container_of(stack: Stack, session_id: str) -> Any:
 
 
 def tell_to_bind(stack: Stack, session_id: str) -> None:
-    """Have the binder bind its sockets, and wait until it has."""
+    """Make the binder bind its sockets and wait for it."""
     container = container_of(stack, session_id)
-    until_said(container, "waits")  # before, the signal would end it
+    until_said(container, "waits")  # earlier, the signal would kill it
     container.kill(signal.SIGUSR1)
     until_said(container, "bound")
 
 
 def until_said(container: Any, text: str) -> None:
-    """Wait until a program has written a line with this end."""
+    """Wait until a program has written a line that ends with this."""
     end = f"{text}\n".encode()
     eventually(lambda: end in container.logs(), f"it says {text!r}")
 
 
 def game_began(stack: Stack, session_id: str) -> float:
-    """When the demo game began to run, by its own first line."""
+    """The start time of the demo game, by its first line."""
     container = container_of(stack, session_id)
     until_said(container, "demo game starts")
     _, written, *_ = container.logs().decode().split()
@@ -104,7 +104,7 @@ def ready_time(stack: Stack, session_id: str) -> float | None:
 
 
 def is_bound(stack: Stack, session_id: str, *, of: str = "") -> bool:
-    """Look by ourselves; `of` is another session, whose processes are to have the ports."""
+    """Check bindings directly; `of`: another session whose processes must have the ports."""
     record, other = stack.record(session_id), stack.record(of or session_id)
     ports = [
         Port(each["container"], Protocol(each["protocol"]), each["host"])
@@ -163,7 +163,7 @@ def test_in_the_hosts_network_only_its_own_processes_count(stack: Stack) -> None
 
 
 def test_games_with_thousands_of_sockets_do_not_hold_up_their_neighbours(stack: Stack) -> None:
-    """Two that are never ready: one lacks its port, one has too many sockets."""
+    """Two are never ready: one lacks its port, one has too many sockets."""
     ids = []
     for sockets in ("6000", "12000"):
         args = ["--many", sockets, "udp", "0.0.0.0", str(UDP_PORT)]
@@ -183,7 +183,7 @@ def test_games_with_thousands_of_sockets_do_not_hold_up_their_neighbours(stack: 
 
 @pytest.mark.parametrize("image", [APPLICATION, f"{APPLICATION}-host"])
 def test_player_reaches_ready_session(stack: Stack, image: str) -> None:
-    """The first datagram is answered: it is not sent again within its time."""
+    """The first datagram is answered, without a resend."""
     args = ["--open-port-late", "0.7"] + (["--ports-from-env"] if image.endswith("host") else [])
     answer = post(stack, image, "wait=ready; wait=60", args=args, id=image)
     assert answer.status == 201, (answer.body, stack.client.get("/logs", id=image).body)
@@ -200,7 +200,7 @@ def test_player_reaches_ready_session(stack: Stack, image: str) -> None:
 
 
 def phase_count(stack: Stack, phase: str) -> float:
-    """How many starts the agent has timed so far, in a phase."""
+    """The number of starts that the agent has timed in a phase."""
     address = stack.agent.settings["metrics_listen"]
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
         families = list(text_string_to_metric_families(answer.read().decode()))
@@ -226,7 +226,7 @@ def test_session_that_is_not_ready_in_time_is_ended(stack: Stack) -> None:
 
 
 def record_pid(stack: Stack, session_id: str) -> int:
-    """The container's process as the engine remembers it; 0 once it has ended."""
+    """The container's pid by the engine; 0 once it has ended."""
     return int(container_of(stack, session_id).attrs["State"]["Pid"]) or 2**22 - 1
 
 

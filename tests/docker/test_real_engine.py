@@ -1,7 +1,6 @@
-"""The harness's Docker Engine: shared when it runs, started and stopped when it does not.
+"""The harness's Docker Engine: shared if it runs, else started and stopped.
 
-What it starts here is a private one: a `dockerd` in front of the real one adds the options that
-keep it apart from the machine's.
+Here a wrapper around `dockerd` makes it start a private engine, apart from the machine's.
 """
 
 import os
@@ -24,7 +23,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.root]
 
 @pytest.fixture
 def no_engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder that stands for a machine without an engine, and without systemd."""
+    """A folder that simulates a machine without an engine and systemd."""
     if Path("/run/systemd/system").is_dir():
         pytest.xfail("with systemd the harness asks it for the machine's own engine")
     program = shutil.which("dockerd")
@@ -37,7 +36,7 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             f"--data-root {folder}/data --exec-root {folder}/exec --pidfile {folder}/pid "
             f"--host unix://{folder}/sock"
         )
-        # A network of its own: two engines in one would take each other's docker0 away.
+        # A private network: two engines in one would remove each other's docker0.
         wrapper.write_text(f'#!/bin/sh\nexec unshare --net {program} {options} "$@"\n')
         wrapper.chmod(0o755)
         monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")

@@ -1,4 +1,4 @@
-"""How real sessions ended, as their reports tell it through the public API."""
+"""Reports of real sessions through the public API."""
 
 from typing import Any
 
@@ -11,12 +11,11 @@ pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 
 MEBIBYTE = 2**20
 MOST_MISSED = 5
-"""OOM kills in a row that a busy host misses, as it may (docs/api.md):
-the engine removes a container's group within moments."""
+"""Consecutive OOM kills that a busy host may miss (docs/api.md)."""
 
 
 def report_of(stack: Stack, session_id: str) -> dict[str, Any]:
-    """The report of a session, once its host has told the control plane of its end."""
+    """The report of a session, once the control plane knows its end."""
     eventually(lambda: stack.status(session_id) in {"exited", "dead"}, "it ends")
     report = stack.client.get(f"/session/{session_id}/report").expect(200).json()
     assert isinstance(report, dict)
@@ -55,7 +54,7 @@ def test_report_of_killed_game_says_out_of_memory(stack: Stack) -> None:
         "/application", application("small", limits=small, reservation=small)
     ).expect(201)
     enable_tag(stack.client, "small", stack.image.tag)
-    # It lives for a second or two before: of shorter runs the cause may never be known.
+    # It lives for a second or two: the cause of shorter runs may stay unknown.
     asked = ["--write-file", "/dev/null", f"{4 * 10**12}"]
     asked += ["--write-file", "/dev/shm/much", str(60 * MEBIBYTE)]
     for _ in range(MOST_MISSED):
@@ -74,7 +73,7 @@ def test_report_of_crash_loop_has_each_run_and_total_usage(stack: Stack) -> None
     made = stack.start(args=crash, restart=True)
     eventually(lambda: stack.record()["restart_count"] >= 2, "it is restarted")
     used = stack.record()["earlier_usage"]["cpu_seconds"]
-    stack.agent.kill()  # what is recorded outlives it
+    stack.agent.kill()  # records survive the kill
     stack.agent.start()
     eventually(lambda: len(stack.record()["failed_runs"]) >= 3, "the next agent goes on")
     stack.client.delete_session(made["id"]).expect(204)

@@ -74,7 +74,7 @@ def test_a_game_that_ends_by_itself_leaves_its_exit_code(stack: Stack) -> None:
 def test_f29_a_game_that_ignores_sigterm_is_killed(stack: Stack) -> None:
     made = stack.start(args=["--ignore-sigterm"], restart=True)
     with stack.client.stream("/logs", id=made["id"], follow="true", timeout=PATIENCE) as log:
-        assert log.readline()  # from now on it ignores it
+        assert log.readline()  # from now on it ignores SIGTERM
     stack.client.delete_session(made["id"]).expect(204)
     assert stack.status(made["id"]) == "exited"
     stack.client.delete_session(made["id"]).expect(409)
@@ -120,7 +120,7 @@ def test_a_port_of_a_host_process_is_passed_over(stack: Stack) -> None:
         taken.bind(("127.0.0.1", 20000))
         made = stack.start()
     ports = {port["container"]: port["host"] for port in made["ports"]}
-    assert ports[UDP_PORT] > 20000  # the next one, or another if a start that was given up had it
+    assert ports[UDP_PORT] > 20000  # the next one, or another after an abandoned start
     udp_round_trip(made["host"], ports[UDP_PORT])
     assert len(stack.containers()) == 1
 
@@ -151,7 +151,7 @@ def numbered(log: bytes) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_sigkill_of_the_agent_while_a_sixth_session_starts(stack: Stack) -> None:
-    """Five sessions live on as they were, and a caller is never told of the sixth."""
+    """Five sessions continue unchanged, and callers never see the sixth."""
     five = [stack.start(args=["--lines-per-second", "100"]) for _ in range(5)]
     before = stack.pids()
     assert len(before) == 5
@@ -179,7 +179,7 @@ def test_sigkill_of_the_agent_while_a_sixth_session_starts(stack: Stack) -> None
 
 
 def refused_and_killed(stack: Stack) -> bool:
-    """Ask for a session until the agent has come so far as to kill itself over it."""
+    """Request a session until the agent kills itself at the failpoint."""
     answer = stack.client.post("/session", {"location": REGION, "image": APPLICATION})
     assert answer.status in {404, 420}  # 404 while no healthy host has the tag
     return stack.agent.process.returncode == -9

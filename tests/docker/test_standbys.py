@@ -1,4 +1,4 @@
-"""Warm pools of one agent on a real engine: kept full, claimed once, and told to the game."""
+"""Warm pools of one agent on a real engine: kept full, claimed once."""
 
 import shutil
 import time
@@ -37,7 +37,7 @@ def test_claimed_game_reads_its_session_and_the_pool_is_refilled(
     assert (before["id"], before["standby"]) == (standby.internal_id, True)
     session = agent.claim(standby, "match/1 ü")
     assert (session.pid, session.restart_count) == (standby.pid, 0)
-    found = seen_by(session)  # the answer comes after it
+    found = seen_by(session)  # written before the answer
     assert (found["id"], found["standby"]) == ("match/1 ü", False)
     assert found["request"] == {"args": ["--ignored"], "labels": {"who": "match/1 ü"}}
     [line] = agent.heard_of_claim(session)

@@ -1,4 +1,4 @@
-"""A host pulls with the log-in that an operator gave the control plane, over TLS."""
+"""A host pulls with the login that an operator stored in the control plane, over TLS."""
 
 from pathlib import Path
 
@@ -57,7 +57,7 @@ def test_a_session_runs_an_image_that_needs_a_login(registry: Registry, tmp_path
         [port] = [each["host"] for each in made["ports"] if each["container"] == UDP_PORT]
         udp_round_trip(made["host"], port)
         client.delete_session(made["id"]).expect(204)
-        agent.process.stop()  # nothing of it changes any more
+        agent.process.stop()  # its files do not change any more
         kept = [path for path in agent.folder.rglob("*") if path.is_file()]
         assert kept
         for found in kept:

@@ -1,7 +1,6 @@
-"""Lifetimes in real elapsed time, whatever the machine's clocks do.
+"""Lifetimes follow real elapsed time, whatever the machine's clocks do.
 
-The wall clock is moved by a preloaded library, boot time by a time namespace, each for the agent
-alone.
+For the agent alone, a preloaded library moves the wall clock and a time namespace the boot time.
 """
 
 import subprocess
@@ -20,7 +19,7 @@ SOURCE = Path(__file__).with_name("wall_clock.c")
 
 @pytest.fixture(scope="module")
 def wall_clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A library that moves the wall clock of the process it is preloaded into."""
+    """A library that, if preloaded, moves the wall clock of a process."""
     library = tmp_path_factory.mktemp("wall-clock") / "wall_clock.so"
     command = ["gcc", "-shared", "-fPIC", "-O", "-o", str(library), str(SOURCE), "-ldl"]
     subprocess.run(command, check=True, timeout=60)
@@ -43,13 +42,13 @@ def _restart(stack: Stack, *wrapper: str) -> None:
 
 
 def _short_ends_long_lives(stack: Stack, *wrapper: str) -> None:
-    """An hour of real time later a lifetime of 10 minutes is over, and one of 10 hours is not."""
+    """Check that after an hour a lifetime of 10 minutes is over, and one of 10 hours is not."""
     long, short = stack.start(ttl="10h"), stack.start(ttl="10m")
     assert stack.record(long["id"])["deadline"]
     _restart(stack, *wrapper)
     eventually(lambda: stack.status(short["id"]) == "exited", "it has ended")
     assert stack.record(short["id"])["end_reason"] == "ttl"
-    # Whatever was taken for due is asked to end in the same step.
+    # All sessions considered due are stopped in the same step.
     assert stack.status(long["id"]) == "running"
     assert stack.record(long["id"])["stop_reason"] is None
     stack.agent.kill()  # `unshare` passes no SIGTERM on

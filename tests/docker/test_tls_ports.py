@@ -1,4 +1,4 @@
-"""TLS ports through the whole stack: real containers, and players who speak real TLS."""
+"""TLS ports through the whole stack: real containers and real TLS clients."""
 
 import contextlib
 import socket
@@ -38,7 +38,7 @@ class TlsStack:
         return self.stack.start(**{"image": GAME, **body})
 
     def renew(self) -> None:
-        """Put another certificate into place; the agent looks every 10 s."""
+        """Replace the certificate, which the agent checks every 10 s."""
         issue(AUTHORITY, self.folder)
 
 
@@ -61,7 +61,7 @@ def tls_stack(
 
 @contextlib.contextmanager
 def playing(session: dict[str, Any]) -> Iterator[ssl.SSLSocket]:
-    """A player's connection, once the game has greeted."""
+    """A player's connection after the game's greeting."""
     address = (session["host"], session["ports"][0]["host"])
     with (
         socket.create_connection(address, PATIENCE) as wire,
@@ -164,7 +164,7 @@ def test_an_agent_that_was_killed_serves_its_ports_again(tls_stack: TlsStack) ->
     before = stack.pids()
     with playing(session) as player:
         stack.agent.kill()
-        assert has_ended(player)  # as the operations page says
+        assert has_ended(player)  # as documented in the operations page
     stack.agent.start()
     eventually(lambda: serves(session), "it is reached again")
     assert stack.pids() == before

@@ -1,4 +1,4 @@
-"""Two hosts on networks of their own: cut off, far away, gone without a word."""
+"""Two hosts with their own networks: cut off, far away or suddenly gone."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,13 +30,13 @@ pytestmark = [
 GIVEN_UP_AFTER = 15.0
 NO_ANSWER = "start unknown"
 LIFETIME_PATIENCE = 90.0
-"""Seconds; no lifetime is shorter than a minute."""
+"""Seconds; the minimum lifetime is a minute."""
 START_TIMEOUT = 20.0
-"""Seconds, of which a host that does not answer takes half."""
+"""Seconds; an unresponsive host takes half of it."""
 AT_ONCE = 5
 LOST = ("-p", "tcp", "-m", "statistic", "--mode", "random", "--probability", "0.2")
 MOST_TRIES = 10
-"""Of which each may end by a packet that was lost at the wrong moment."""
+"""Each try may fail if a packet is lost at the wrong moment."""
 
 Machines = tuple[list[Machine], str]
 
@@ -55,7 +55,7 @@ def test_f39_a_host_that_is_cut_off_is_done_without_and_comes_back(
         before = dict(far.games())
         with Player(far.machine, udp_port_of(kept)) as player:
             with far.cut_off(ways):
-                # The fullest is tried first, as long as its silence is short.
+                # The fullest host is tried first until it is unresponsive for longer.
                 assert fleet.start(id="answer-lost")["host"] == near.ip
                 if ways == FROM_THE_HOST:
                     assert "answer-lost" in dict(far.games())

@@ -1,4 +1,4 @@
-"""Certificates that are renewed, expire or come of another authority, while games are played."""
+"""Certificates that are renewed, expire or change their authority while games are played."""
 
 import itertools
 import ssl
@@ -45,13 +45,13 @@ Machines = tuple[list[Machine], str]
 
 
 def a_caller(fleet: Fleet, life: timedelta = timedelta(hours=1)) -> Party:
-    """What the control plane calls hosts with, of the authority that it has now."""
+    """A client certificate of the control plane's current authority."""
     text = (fleet.control_plane.state_dir / "authority.pem").read_bytes()
     return Signer.of(text).sign(CALLS, [CONTROL_PLANE], life=life)
 
 
 def admits(host: RemoteHost, caller: Party) -> bool:
-    """Return whether a host does what it is asked by a new connection."""
+    """Return whether a host accepts calls on a new connection."""
     identity = identity_of(host)
     extensions = x509.load_pem_x509_certificate(identity.certificate).extensions
     names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -75,7 +75,7 @@ def identity_of(host: RemoteHost) -> Identity:
 
 
 def shown_by(host: RemoteHost) -> str:
-    """The certificate that a new connection is shown."""
+    """The server certificate on a new connection."""
     return ssl.get_server_certificate((host.ip, RPC_PORT))
 
 
@@ -88,7 +88,7 @@ def has_expired(certificate: str) -> bool:
 
 
 def read_beyond(log: HTTPResponse, moment: datetime) -> None:
-    """Read a game's log from its beginning to a line that was written after a moment."""
+    """Read a game's log from its beginning to a line written after a given time."""
     for number in itertools.count(1):
         counted, written, *_ = log.readline().decode().split()
         assert int(counted) == number
@@ -124,7 +124,7 @@ def test_f42_certificates_are_renewed_and_nothing_that_is_open_ends(
         assert fleet.logged(BROKEN) == broken
         assert [host.process.pid for host in fleet.hosts.values()] == pids
         assert far.games() == before
-        far.restart()  # so that the control plane shows what it calls with now
+        far.restart()  # so that the control plane presents its current certificate
         fleet.until_heard(far)
         fleet.everything_runs_once()
 

@@ -34,10 +34,10 @@ def ready(stack: Stack) -> int:
 
 
 def began_as_standbys(stack: Stack, *, claimed: bool) -> set[str]:
-    """The internal ids of those that live, and were claimed or not, by the host's records."""
+    """Internal ids of live sessions that began as standbys, by the host's records."""
     found = set()
     for path in (stack.agent.state_dir / "sessions").glob("*/record.json"):
-        with contextlib.suppress(FileNotFoundError):  # it has just been forgotten
+        with contextlib.suppress(FileNotFoundError):  # it has just been removed
             record = json.loads(path.read_text("utf-8"))
             if record["standby"] and bool(record["claim"]) == claimed and not record["end_time"]:
                 found.add(record["internal_id"])
@@ -61,7 +61,7 @@ def at_once(stack: Stack, callers: int) -> list[Answer]:
 
 
 def made_of(answers: list[Answer]) -> list[dict[str, Any]]:
-    """The sessions that were started; the other calls returned 420."""
+    """The started sessions; all other calls must have returned 420."""
     for answer in answers:
         if answer.status != 201:
             assert answer.expect(420).json()["code"] == "CAPACITY_UNAVAILABLE"
@@ -69,7 +69,7 @@ def made_of(answers: list[Answer]) -> list[dict[str, Any]]:
 
 
 def end_all(stack: Stack, sessions: list[dict[str, Any]]) -> None:
-    """End these sessions and the pool; nothing runs then."""
+    """End these sessions and the pool; nothing may run then."""
     stack.client.request("DELETE", POOL).expect(204)
     with ThreadPoolExecutor(8) as callers:
         for end in [callers.submit(stack.client.delete_session, each["id"]) for each in sessions]:

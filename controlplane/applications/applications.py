@@ -150,8 +150,7 @@ class Applications:
         """Read like `tagged`, if the application may start sessions.
 
         Raises:
-            NotFoundError: The account has none of that name.
-            InvalidRequestError: Its node pool does not allow the host's network any more.
+            InvalidRequestError: Its node pool does not allow the host's network.
         """
         application, tags = await self.tagged(caller, name)
         if not self.allows(application.node_pool, application.network_mode):

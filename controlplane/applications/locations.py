@@ -63,8 +63,7 @@ class Locations:
         A region is listed even if none of its addresses answers.
 
         Raises:
-            NotFoundError: The application is unknown.
-            HostsNotReportedError: An unreported host may have capacity in another region.
+            HostsNotReportedError: An unreported host may have capacity.
         """
         application, tags = await self.applications.tagged(caller, name)
         if not self.fleet.node_pools.allows(application.node_pool, application.network_mode):

@@ -46,9 +46,7 @@ class Tags:
         Raises:
             InvalidRequestError: The name cannot be a tag, or its image may not be pulled.
             NotFoundError: The application is unknown or the registry has no such tag.
-            ConflictError: The account has too many enabled tags.
-            RegistryUnavailableError: The registry fails.
-            RegistryTimeoutError: The registry does not answer.
+            RegistryUnavailableError: The registry was changed meanwhile.
         """
         if not TAG.match(tag):
             raise InvalidRequestError((Violation("tag", "cannot be a tag"),))
@@ -69,13 +67,7 @@ class Tags:
     async def available(
         self, caller: Caller, application_name: str, page: int, page_size: int
     ) -> list[str]:
-        """Return a page of the tags in the application's registry, newest version first.
-
-        Raises:
-            NotFoundError: The application is unknown.
-            RegistryUnavailableError: The registry fails.
-            RegistryTimeoutError: The registry does not answer.
-        """
+        """Return a page of the tags in the application's registry, newest version first."""
         application, registry = await self._source(caller, application_name)
         tags = await self.resolver.tags(registry, application.repository)
         first = (page - 1) * page_size
@@ -95,10 +87,6 @@ class Tags:
 
         Waits until `deadline` for unreported hosts that could change the choice. Without a tag,
         if the session `is_served` by a standby, returns a placeholder and the error.
-
-        Raises:
-            NotFoundError: It is not enabled, or no healthy host of the region has pulled it.
-            HostsNotReportedError: It depends on hosts that have not reported in time.
         """
 
         def look() -> tuple[Tag, TiltyardError | None]:

@@ -48,7 +48,7 @@ NOTHING_CLAIMED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """The host runs the session, and its row says so."""
+    """The host runs the session; its row is confirmed."""
 
     session: HostSession
     is_to_stop: bool
@@ -96,7 +96,6 @@ class Attempts:
         Raises:
             ImageCannotRunError: No host can start it.
             InvalidRequestError: No host accepts it.
-            StoreError: The answer cannot be written.
         """
         identity = spec.identity
         owner = identity.account, identity.application
@@ -118,11 +117,7 @@ class Attempts:
         return confirmed
 
     async def claim(self, start: Start, host: Host, claim: Claim, timeout: float) -> Outcome:
-        """Claim a standby on its host.
-
-        Raises:
-            StoreError: The answer cannot be written.
-        """
+        """Claim a standby on its host."""
         try:
             answer = await host.client.claim_session(claim, timeout)
         except (AgentRefusedError, AgentSilentError) as error:

@@ -87,7 +87,7 @@ class Sessions:
         return self.shown(session)
 
     async def describe(self, caller: Caller, session_id: str) -> tuple[ShownSession, list[str]]:
-        """Read one session of the caller's account, and its players in the order of joining.
+        """Read one session like `get`, and its players in the order of joining.
 
         Raises:
             NotFoundError: The account has none of that id.
@@ -203,7 +203,7 @@ class Sessions:
     async def logs(
         self, caller: Caller, session_id: str, *, follow: bool
     ) -> AsyncGenerator[bytes, None]:
-        """Open the log of a session, from its beginning. Closing the iterator hangs up.
+        """Open the log of a session, from its beginning. Closing the iterator ends it.
 
         Raises:
             NotFoundError: The account has none of that id, or the log is gone.

@@ -73,7 +73,7 @@ MIN_CALL = 0.1
 """Seconds; a call with less time left would only time out."""
 
 FREE_WAIT = 1.0
-"""Seconds that a caller waits for its id to be freed, which then continues."""
+"""Seconds that a caller waits for its id to be freed."""
 
 CALL_SHARE = 0.5
 """Of `start_timeout`, at most for one attempt: leaves time for a second host."""

@@ -74,7 +74,6 @@ class ReadyStarts:
         Raises:
             SessionNotReadyError: They were not within `seconds`, or it ended before.
             StoppingError: The control plane stops; the session continues.
-            TiltyardError: As `Starts.start`.
         """
         deadline = self._clock.monotonic() + seconds
         work = self._start(caller, request, deadline)

@@ -111,7 +111,6 @@ def edit(
 
     Raises:
         NotFoundError: There is no such application, or a new reference is unknown.
-        QuotaExceededError: Its warm pools would exceed the account's quota.
     """
     current = get(db, *key)
     if current is None:

@@ -1,7 +1,6 @@
 """Queries and retention of the audit, which `store.record_event` writes.
 
-A kind reads `topic.deed`. Every filter has an index in sequence order, so that a query reads only
-the rows of its page.
+Kinds are `topic.deed`. Every filter has an index in sequence order: a query reads only its page.
 """
 
 import json

@@ -82,9 +82,6 @@ def declare(
     """Write what the settings file declares; other rows stay.
 
     `sealed`: sealed passwords of the declared registries, by name.
-
-    Raises:
-        StoreError: Two registries would claim one address; nothing was changed.
     """
     for region in config.regions:
         db.execute("INSERT OR IGNORE INTO region(name) VALUES (?)", (region,))
@@ -135,12 +132,7 @@ def create_region(db: Database, name: str, actor: Actor, now: float) -> None:
 
 
 def remove_region(db: Database, name: str, actor: Actor, now: float) -> None:
-    """Remove a region.
-
-    Raises:
-        NotFoundError: There is none of that name.
-        ConflictError: An agent or an application uses it.
-    """
+    """Remove a region that is not in use."""
     used = {
         "agents": "SELECT count(*) FROM agent WHERE region = ?",
         "applications": "SELECT count(*) FROM application"
@@ -179,12 +171,7 @@ def set_node_pool(db: Database, name: str, rules: NodePoolRules, actor: Actor, n
 
 
 def remove_node_pool(db: Database, name: str, actor: Actor, now: float) -> None:
-    """Remove a node pool.
-
-    Raises:
-        NotFoundError: There is none of that name.
-        ConflictError: An agent or an application uses it.
-    """
+    """Remove a node pool that is not in use."""
     used = {
         "agents": "SELECT count(*) FROM agent WHERE node_pool = ?",
         "applications": "SELECT count(*) FROM application WHERE node_pool = ?",

@@ -1,4 +1,4 @@
-"""Players in the database, who are removed with their session."""
+"""Players in the database, removed with their session."""
 
 import json
 from collections import Counter

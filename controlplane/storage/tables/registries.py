@@ -130,18 +130,12 @@ def put(db: Database, wanted: Registry, actor: Actor, now: float) -> None:
 
 
 def remove(db: Database, name: str, actor: Actor, now: float) -> None:
-    """Remove a registry.
-
-    Raises:
-        NotFoundError: There is none of that name.
-        ConflictError: An application uses it.
-    """
+    """Remove a registry that is not in use."""
     used = {"applications": "SELECT count(*) FROM application WHERE registry = ?"}
     remove_unused(db, "registry", name, used, actor, now)
 
 
 def _registry(row: tuple[Any, ...]) -> Registry:
-    """Read a row of `_COLUMNS`."""
     name, address, aliases, username, sealed, auth_hosts, private, ca = row
     names, hosts = tuple(json.loads(aliases)), tuple(json.loads(auth_hosts))
     return Registry(name, address, names, username, sealed or b"", hosts, bool(private), ca)

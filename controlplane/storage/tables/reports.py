@@ -2,14 +2,15 @@
 
 An agent is trusted only for what was placed on it:
 
-- the attempt that a row names on this agent is written; with a stop mark or an end it is stopped;
-- a standby that a row names does not know of its claim, which is repeated; one that no row names
-  is left alone, unless it may have been claimed;
+- the attempt that a row names on this agent is written, and stopped if its row has ended or has
+  the stop mark;
+- the claim of a standby that a row names is repeated; other standbys are left alone, unless they
+  may have been claimed;
 - what this agent has left unanswered is stopped;
 - what has no valid ticket, or an account that this database does not know, as after it was lost,
   is left alone;
 - what belongs to a removed account is stopped;
-- another is adopted: its account has the id free, as after the database was lost.
+- another is adopted if the id is free, as after the database was lost.
 
 If the id is not free, the later start wins, whichever is reported first; the other is stopped like
 an unanswered attempt. A start under way is waited for. An ended row never comes back.
@@ -55,7 +56,7 @@ class Verdict(Enum):
     CLAIM = auto()
     """Repeat the claim that the database holds for this standby."""
     UNCLAIMED = auto()
-    """It has no account: show it to operators and leave it alone."""
+    """It belongs to no row: show it to operators only."""
 
 
 @dataclass(frozen=True, slots=True)

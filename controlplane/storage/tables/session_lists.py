@@ -166,7 +166,7 @@ def _values(wanted: SessionFilter) -> dict[str, Place | None]:
 
 
 def _storable(value: Place | None) -> Place | None:
-    """Replace lone surrogates, which no column can hold, by NULL, which equals nothing."""
+    """Replace text that no column can hold (lone surrogates) by NULL: it equals nothing."""
     if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
         return None
     return value

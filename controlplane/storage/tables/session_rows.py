@@ -114,7 +114,7 @@ def has_row(db: Database, internal_id: str) -> bool:
 
 
 def end_all_missing(db: Database, agent: str, internal_ids: Iterable[str], now: float) -> None:
-    """End sessions that their host no longer has; one that never ran is freed instead."""
+    """Apply `end_missing` to each session."""
     for internal_id in internal_ids:
         end_missing(db, agent, internal_id, now)
 

@@ -46,7 +46,6 @@ def put(db: Database, pool: WarmPool, actor: Actor, now: float) -> None:
     Raises:
         NotFoundError: There is no such application, or it is not assigned to the region.
         ConflictError: The account has too many pools.
-        QuotaExceededError: It grew beyond the account's quota.
     """
     row = _row(pool)
     assigned = db.execute(

@@ -1,4 +1,4 @@
-"""The database of a process that is killed, and of a machine whose power is cut, as it writes."""
+"""The database after a process is killed, or the power is cut, during writes."""
 
 import asyncio
 import subprocess
@@ -27,7 +27,7 @@ def _writer(path: Path, first: int, last: int, *more: str) -> list[str]:
 
 
 def _killed(path: Path, first: int, after: int) -> list[int]:
-    """Kill a writer once it acknowledged `after`; return all that it acknowledged."""
+    """Kill a writer after `after` acknowledgements; return all acknowledged numbers."""
     command = _writer(path, first, ENDLESS)
     with subprocess.Popen(command, env=power_cut.ENVIRONMENT, stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
@@ -37,7 +37,7 @@ def _killed(path: Path, first: int, after: int) -> list[int]:
 
 
 def _logged(library: Path, folder: Path, *more: str) -> list[power_cut.Deed]:
-    """All that a writer did, from the making of its database on."""
+    """All that a writer did, its database's creation included."""
     return power_cut.logged(
         library, folder, _writer(folder / "state" / NAME, 0, TRANSACTIONS, *more)
     )
@@ -46,7 +46,7 @@ def _logged(library: Path, folder: Path, *more: str) -> list[power_cut.Deed]:
 def _cuts(
     deeds: Sequence[power_cut.Deed], at: Iterable[int], survives: power_cut.Survives
 ) -> Iterator[tuple[set[int], dict[str, bytes]]]:
-    """What had been acknowledged, and the files, after a cut before each of these deeds."""
+    """The acknowledged numbers and the files after a cut before each of these deeds."""
     for said, files in power_cut.cuts(deeds, at, survives):
         yield set(map(int, said)), files
 
@@ -57,10 +57,7 @@ def _put(files: dict[str, bytes], folder: Path) -> Path:
 
 
 def _found(path: Path) -> set[int]:
-    """Open the database as the control plane does, and read the numbers in it.
-
-    It is whole, and of each transaction there is all or nothing.
-    """
+    """Open and check the database as the control plane does; return the numbers in it."""
 
     def look(db: Database) -> dict[str, int]:
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
@@ -103,18 +100,18 @@ def test_f36_what_was_acknowledged_before_a_power_cut_is_in_the_database(
     tmp_path: Path, disk_log: Path, rounds: Rounds, chance: Random, figure: Figure
 ) -> None:
     deeds = _logged(disk_log, tmp_path)
-    count, told = rounds(20, 500), 0
+    count, done = rounds(20, 500), 0
     for survives in (power_cut.nothing, power_cut.by(chance)):
         at = chance.sample(range(len(deeds)), count)
         for acknowledged, files in _cuts(deeds, at, survives):
-            told += 1
-            found = _found(_put(files, tmp_path / f"cut-{told}"))
+            done += 1
+            found = _found(_put(files, tmp_path / f"cut-{done}"))
             assert acknowledged <= found, f"lost: {sorted(acknowledged - found)}"
-    figure("power cuts", told)
+    figure("power cuts", done)
     figure("transactions lost", 0)
 
 
-def test_the_log_of_a_disk_has_all_that_was_done(tmp_path: Path, disk_log: Path) -> None:
+def test_disk_log_has_all_that_was_done(tmp_path: Path, disk_log: Path) -> None:
     deeds = _logged(disk_log, tmp_path)
     deeds.append(deeds[0])
     [(acknowledged, files)] = _cuts(deeds, [len(deeds) - 1], power_cut.everything)
@@ -125,13 +122,13 @@ def test_the_log_of_a_disk_has_all_that_was_done(tmp_path: Path, disk_log: Path)
     assert f"{NAME}-wal" in files
 
 
-def test_a_store_that_syncs_less_is_found_to_lose_what_it_acknowledged(
+def test_detects_lost_transactions_of_a_store_that_syncs_less(
     tmp_path: Path, disk_log: Path
 ) -> None:
     deeds = _logged(disk_log, tmp_path, "--normal")
     at = [number for number, deed in enumerate(deeds) if deed.name == power_cut.ACKNOWLEDGED]
     lost = [
-        acknowledged - _found(_put(files, tmp_path / f"cut-{told}"))
-        for told, (acknowledged, files) in enumerate(_cuts(deeds, at[::10], power_cut.nothing))
+        acknowledged - _found(_put(files, tmp_path / f"cut-{done}"))
+        for done, (acknowledged, files) in enumerate(_cuts(deeds, at[::10], power_cut.nothing))
     ]
     assert any(lost)

@@ -1,4 +1,4 @@
-"""What one account may have at most, so that it stops nobody else."""
+"""Limits per account, so that it does not impede others."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ async def test_players_of_a_session_are_limited(system: System) -> None:
     assert full.json["players"][:2] == ["p1", "p2"]
     assert full.json["players"][-3:] == [f"p{MAX_PLAYERS - 2}", "a", "b"]
     assert_error(await join(system, "c"), 422, "players")
-    assert (await join(system, "b", "p1")).json["count"] == MAX_PLAYERS  # they are joined
+    assert (await join(system, "b", "p1")).json["count"] == MAX_PLAYERS  # they have joined already
     body = {"session": "m", "players": ["p1"]}
     assert (await system.call("DELETE", "/session/player/leave", json=body)).status == 200
     assert (await join(system, "c")).json["players"][-1] == "c"
@@ -139,7 +139,7 @@ async def test_enabled_tags_are_limited_over_all_applications_of_an_account(
     assert "3 enabled tags, which is the most" in refused.json["details"]
     rows = await system.rows("SELECT name FROM tag WHERE application='game' AND enabled")
     assert sorted(name for (name,) in rows) == ["v1", "v2"]
-    # What replaces another tag, or is enabled already, is not one more.
+    # Replacing a tag or enabling it again does not count.
     assert (await enable("second", "v3")).status == 204
     assert (await enable("game", "v1")).status == 204
     await system.make_application(account="bob")

@@ -1,4 +1,4 @@
-"""Hosts that are drained by an operator: what is told to whom, and when."""
+"""Hosts that are drained by an operator: which orders are sent when."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ HOURS_2_MS = 2 * 3600 * 1000
 
 
 class Draining(System):
-    """The hosts are drained by what is asked here."""
+    """A system with the drain calls of an operator."""
 
     async def ask(self, method: str, path: str, **more: Any) -> Answer:
         return await self.call(method, f"/operator/agent/{path}", **more)
@@ -44,18 +44,18 @@ class Draining(System):
         return Drain(revision, bool(draining), deadline_ms)
 
     def known(self, name: str = "a0") -> Drain:
-        """What the control plane holds for the newest order."""
+        """The newest order in the memory of the control plane."""
         link = self.control_plane.fleet.host(name)
         assert link is not None
         return link.drain
 
     async def is_told(self) -> None:
-        """Wait until every host says that it has the newest order."""
+        """Wait until every host has reported the newest order."""
         links = self.control_plane.fleet.hosts
         await eventually(lambda: all(link.reconciled and not link.drain_pending for link in links))
 
     async def silence(self, agent: FakeAgent) -> None:
-        """Have an agent gone, and known to be."""
+        """Stop an agent, and wait until it is shown as unresponsive."""
         await agent.stop()
         await self.restart()
 
@@ -67,7 +67,7 @@ async def system(tmp_path: Path) -> AsyncIterator[Draining]:
         yield running
 
 
-async def test_a_drained_host_is_told_and_gets_nothing_until_that_is_called_off(
+async def test_drained_host_gets_no_sessions_until_undrained(
     system: Draining,
 ) -> None:
     assert (await system.start(id="x")).status == 201
@@ -98,7 +98,7 @@ async def test_a_drained_host_is_told_and_gets_nothing_until_that_is_called_off(
     ]
 
 
-async def test_who_can_be_drained_and_how(system: Draining) -> None:
+async def test_drain_requests_are_validated(system: Draining) -> None:
     for method in ("POST", "DELETE"):
         assert_error(await system.ask(method, "nobody/drain", json={}), 404)
     for deadline in ("", "soon", "2", "-1h", "9000h", 2):
@@ -114,7 +114,7 @@ async def test_who_can_be_drained_and_how(system: Draining) -> None:
     assert not system.agent.drains
 
 
-async def test_placement_leaves_a_host_before_it_has_answered(
+async def test_placement_excludes_a_host_before_it_acknowledges_its_drain(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("controlplane.operators.agents.ORDER_WAIT", 60.0)
@@ -142,7 +142,7 @@ async def test_placement_leaves_a_host_before_it_has_answered(
 
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("draining", [True, False])
-async def test_a_host_that_is_silent_is_told_when_it_is_back(
+async def test_unresponsive_host_gets_its_order_on_its_return(
     system: Draining, *, draining: bool, restarted: bool
 ) -> None:
     if not draining:
@@ -160,7 +160,7 @@ async def test_a_host_that_is_silent_is_told_when_it_is_back(
     assert (await system.start()).status == (420 if draining else 201)
 
 
-async def test_an_answer_that_was_lost_is_asked_for_again(system: Draining) -> None:
+async def test_order_is_sent_again_after_a_lost_answer(system: Draining) -> None:
     taken = asyncio.Event()
 
     async def lose(request: Any, context: Any) -> None:
@@ -178,9 +178,7 @@ async def test_an_answer_that_was_lost_is_asked_for_again(system: Draining) -> N
 
 
 @pytest.mark.parametrize("draining", [True, False])
-async def test_what_was_ordered_on_the_host_is_learned_and_not_undone(
-    system: Draining, *, draining: bool
-) -> None:
+async def test_drain_ordered_on_the_host_is_learned(system: Draining, *, draining: bool) -> None:
     if not draining:
         await system.drain()
     orders = len(system.agent.drains)
@@ -196,7 +194,7 @@ async def test_what_was_ordered_on_the_host_is_learned_and_not_undone(
     assert not system.agent.host.draining
 
 
-async def test_a_host_that_lost_its_disk_is_told_again(system: Draining) -> None:
+async def test_host_that_lost_its_disk_gets_its_order_again(system: Draining) -> None:
     await system.drain()
     await system.agent.stop()
     system.agent.host.draining, system.agent.host.drain_revision = False, 0
@@ -204,11 +202,11 @@ async def test_a_host_that_lost_its_disk_is_told_again(system: Draining) -> None
     await eventually(lambda: [order.draining for order in system.agent.drains] == [True, True])
 
 
-async def test_a_database_that_is_older_than_the_host_goes_past_it_with_the_next_order(
+async def test_next_order_of_a_restored_database_exceeds_the_revision_of_the_host(
     system: Draining,
 ) -> None:
     await system.drain(deadline="2h")
-    ahead = system.known().revision + 10**12  # as if by a clock that was years ahead
+    ahead = system.known().revision + 10**12  # as if by a clock years ahead
     await system.agent.stop()
     system.agent.host.drain_revision = ahead
     await system.rows("UPDATE agent SET drain_revision=5, draining=0, drain_deadline_ms=NULL")
@@ -216,7 +214,7 @@ async def test_a_database_that_is_older_than_the_host_goes_past_it_with_the_next
     await system.agent.start()
     await eventually(lambda: system.known().revision == ahead)
     await system.is_told()
-    assert (await system.shown())["draining"]  # nobody has called that off
+    assert (await system.shown())["draining"]  # not undrained
     assert len(system.agent.drains) == 1
     assert_error(await system.start(), 420)
     assert not (await system.undrain())["drainPending"]
@@ -225,10 +223,9 @@ async def test_a_database_that_is_older_than_the_host_goes_past_it_with_the_next
 
 
 @pytest.mark.parametrize("draining", [True, False])
-async def test_an_order_in_an_older_database_counts_only_if_it_was_given_since(
+async def test_order_in_a_restored_database_holds_only_if_newer(
     system: Draining, *, draining: bool
 ) -> None:
-    """Revisions are times, so that one can tell."""
     await system.drain()
     newest = system.known().revision
     await system.silence(system.agent)
@@ -239,11 +236,13 @@ async def test_an_order_in_an_older_database_counts_only_if_it_was_given_since(
     await system.agent.start()
     await system.is_told()
     assert system.agent.host.draining == draining
-    told = {order.revision for order in system.agent.drains}  # an answer may be lost at its return
+    told = {
+        order.revision for order in system.agent.drains
+    }  # the answer may be lost on its return
     assert len(told) == (1 if draining else 2)
 
 
-async def test_a_revision_that_nobody_gave_is_not_believed(system: Draining) -> None:
+async def test_impossible_revision_is_rejected(system: Draining) -> None:
     system.agent.change_host(drain_revision=MAX_REVISION + 1, draining=True)
     link = system.control_plane.fleet.host("a0")
     assert link is not None
@@ -253,7 +252,7 @@ async def test_a_revision_that_nobody_gave_is_not_believed(system: Draining) -> 
     assert await system.stored() == Drain()
 
 
-async def test_two_orders_at_one_moment_have_their_order(system: Draining) -> None:
+async def test_orders_in_the_same_millisecond_stay_in_order(system: Draining) -> None:
     store = system.control_plane.store
     drains: list[Drain] = []
     for draining in (True, False):
@@ -262,8 +261,8 @@ async def test_two_orders_at_one_moment_have_their_order(system: Draining) -> No
     assert [drain.revision for drain in drains] == [1000, 1001]
 
 
-def test_a_deadline_comes_back_as_it_was_told() -> None:
-    """The agent has it in seconds, as a float."""
+def test_deadline_survives_the_round_trip() -> None:
+    """The agent stores it as a float in seconds."""
     host = agent_pb2.Host(format=1, draining=True, drain_revision=1)
     host.drain_time.FromNanoseconds(1767225600_123 * 10**6 - 300)
     message = watch_message_in(agent_pb2.WatchResponse(host=host))

@@ -1,4 +1,4 @@
-"""Enrolling a host: what a token is good for, and what the listener lets in."""
+"""Enrolment of hosts: the scope of tokens, and the access rules of the listener."""
 
 import asyncio
 import hashlib
@@ -26,7 +26,7 @@ async def system(tmp_path: Path) -> AsyncIterator[Enrolling]:
         yield running
 
 
-async def test_a_host_is_enrolled_where_its_token_says(system: Enrolling) -> None:
+async def test_host_is_enrolled_in_the_place_of_its_token(system: Enrolling) -> None:
     token = await system.token(region="elsewhere", nodePool="big")
     answer = await system.enrol(token)
     assert answer.status == 201, answer.text
@@ -59,7 +59,7 @@ async def test_hosts_enrol_past_the_proxies_of_the_api(tmp_path: Path) -> None:
         assert (await system.enrol(await system.token())).status == 201
 
 
-async def test_the_authority_is_public_and_nothing_else(system: Enrolling) -> None:
+async def test_only_the_authority_is_public(system: Enrolling) -> None:
     answer = await system.ask({})
     assert answer.status == 200
     der = ssl.PEM_cert_to_DER_cert(answer.json["authority"])
@@ -68,7 +68,7 @@ async def test_the_authority_is_public_and_nothing_else(system: Enrolling) -> No
     assert set(answer.json) == {"authority", "format"}
 
 
-async def test_a_token_is_kept_as_a_hash_and_leaves_no_secret_in_the_log(
+async def test_token_is_stored_as_a_hash_and_not_logged(
     system: Enrolling, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG):
@@ -85,7 +85,7 @@ async def test_a_token_is_kept_as_a_hash_and_leaves_no_secret_in_the_log(
     assert secret not in str(events)
 
 
-async def test_the_audit_has_who_enrolled_what(system: Enrolling) -> None:
+async def test_enrolment_is_audited(system: Enrolling) -> None:
     token = await system.token()
     await system.enrol(token)
     token_id = token.split("_")[1]
@@ -99,7 +99,7 @@ async def test_the_audit_has_who_enrolled_what(system: Enrolling) -> None:
 
 
 async def refused(system: Enrolling, answer: Answer, status: int, *fields: str) -> None:
-    """Nobody was enrolled, and the log has the cause."""
+    """No host was enrolled, and the log has the cause."""
     assert_error(answer, status, *fields)
     assert await system.names() == []
 
@@ -114,10 +114,8 @@ BAD_TOKENS = {
 }
 
 
-async def test_a_bad_token_enrols_nobody(
-    system: Enrolling, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The caller learns nothing of the cause; the operator does."""
+async def test_bad_token_is_refused(system: Enrolling, caplog: pytest.LogCaptureFixture) -> None:
+    """Only the operator learns the cause."""
     for kind, cause in BAD_TOKENS.items():
         caplog.clear()
         token = await spoilt(system, kind)
@@ -156,7 +154,7 @@ async def test_a_token_enrols_one_host(
     assert "it was used before" in caplog.text
 
 
-async def test_a_token_of_another_place_is_refused_and_stays_good(
+async def test_token_for_another_place_is_refused_and_stays_valid(
     system: Enrolling, caplog: pytest.LogCaptureFixture
 ) -> None:
     token = await system.token(region="local", nodePool="big")
@@ -170,7 +168,7 @@ async def test_a_token_of_another_place_is_refused_and_stays_good(
     assert (await system.enrol(token, **right)).status == 201
 
 
-async def test_a_request_for_more_than_a_key_is_refused_and_the_token_stays_good(
+async def test_unfit_signing_request_is_refused_and_the_token_stays_valid(
     system: Enrolling, caplog: pytest.LogCaptureFixture
 ) -> None:
     token = await system.token()
@@ -199,14 +197,14 @@ UNFIT: tuple[tuple[dict[str, Any], list[str]], ...] = (
 )
 
 
-async def test_what_does_not_fit_is_refused(system: Enrolling) -> None:
+async def test_invalid_enrolment_fields_are_refused(system: Enrolling) -> None:
     token = await system.token()
     for changes, fields in UNFIT:
         await refused(system, await system.enrol(token, **changes), 422, *fields)
     assert (await system.enrol(token)).status == 201
 
 
-async def test_a_name_that_is_taken_is_refused_and_the_token_stays_good(
+async def test_taken_name_is_refused_and_the_token_stays_valid(
     system: Enrolling,
 ) -> None:
     assert (await system.enrol()).status == 201
@@ -217,7 +215,7 @@ async def test_a_name_that_is_taken_is_refused_and_the_token_stays_good(
     assert (await system.enrol(token, name="host-2")).status == 201
 
 
-async def test_a_name_that_is_declared_later_is_the_settings_agent(
+async def test_name_declared_later_belongs_to_the_settings_agent(
     system: Enrolling, tmp_path: Path
 ) -> None:
     assert (await system.enrol()).status == 201
@@ -234,13 +232,13 @@ async def test_a_name_that_is_declared_later_is_the_settings_agent(
     await agent.stop()
 
 
-async def test_an_agent_of_the_settings_is_not_taken_over(tmp_path: Path) -> None:
+async def test_declared_agent_cannot_be_taken_over(tmp_path: Path) -> None:
     async with Enrolling(tmp_path) as system:
         await system.add_agent("declared")
         assert_error(await system.enrol(name="declared"), 409)
 
 
-async def test_an_agent_enrols_again_with_a_token_for_it_alone(system: Enrolling) -> None:
+async def test_agent_enrols_again_only_with_a_token_for_it(system: Enrolling) -> None:
     await system.enrol(await system.token(region="elsewhere", nodePool="big"))
     [(first,)] = await system.rows("SELECT id FROM agent")
     token = await system.token_again("host-1")
@@ -252,13 +250,13 @@ async def test_an_agent_enrols_again_with_a_token_for_it_alone(system: Enrolling
         *("192.0.2.8:7444", "elsewhere"),
         "big",
     )
-    assert answer.json["id"] != first  # the old certificate is nobody's any more
+    assert answer.json["id"] != first  # the old certificate is no longer valid
     assert await system.names() == ["host-1"]
     assert_error(await system.enrol(token), 401)
 
 
 async def gone_by(system: Enrolling, kind: str) -> None:
-    """Have the agent's place taken by another of its name, or by itself once more."""
+    """Enrol another agent of the same name, or the same agent again."""
     if kind == "it enrolled again":
         assert (await system.enrol(await system.token_again("host-1"))).status == 201
         return
@@ -271,7 +269,7 @@ async def gone_by(system: Enrolling, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["revoked", "removed", "it enrolled again"])
-async def test_a_token_for_an_agent_does_not_take_over_what_comes_after_it(
+async def test_token_for_an_agent_does_not_take_over_its_successor(
     system: Enrolling, kind: str
 ) -> None:
     assert (await system.enrol()).status == 201
@@ -285,12 +283,12 @@ async def test_a_token_for_an_agent_does_not_take_over_what_comes_after_it(
 async def test_a_clock_far_ahead_does_not_stop_the_control_plane(
     system: Enrolling, caplog: pytest.LogCaptureFixture
 ) -> None:
-    system.clock.wall_ahead = 20 * 365 * 24 * 3600.0  # the authority has ended by then
+    system.clock.wall_ahead = 20 * 365 * 24 * 3600.0  # the authority has expired by then
     await system.control_plane.renewal.renew()
     assert "cannot renew the control plane's own certificates" in caplog.text
 
 
-async def test_a_token_names_what_is_there(system: Enrolling) -> None:
+async def test_token_requires_an_existing_region_and_node_pool(system: Enrolling) -> None:
     async def make(**body: Any) -> Answer:
         return await system.operate("POST", "/enrolment-token", json=body)
 
@@ -300,14 +298,14 @@ async def test_a_token_names_what_is_there(system: Enrolling) -> None:
     assert_error(await system.operate("POST", "/agent/nobody/token"), 404)
 
 
-async def test_one_address_does_not_guess_for_long(system: Enrolling) -> None:
+async def test_enrolment_attempts_are_limited_per_address(system: Enrolling) -> None:
     answers = [await system.enrol("nothing") for _ in range(TRIES_AT_ONCE + 1)]
     assert [answer.status for answer in answers[:-1]] == [401] * TRIES_AT_ONCE
     assert_error(answers[-1], 503)
     assert int(answers[-1].headers["Retry-After"]) >= 1
 
 
-async def test_nothing_but_enrolment_is_served(system: Enrolling) -> None:
+async def test_listener_serves_only_enrolment(system: Enrolling) -> None:
     for method, path, status in (
         ("GET", "/enrol", 405),
         ("POST", "/session", 404),

@@ -1,4 +1,4 @@
-"""Following a host while starts are under way, the database fails and agents restart."""
+"""Following a host during starts, database errors and restarts of its agent."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -18,7 +18,7 @@ from tests.support.hold import Hold
 from tiltyard.agent.v1 import agent_pb2
 
 HIGH = 1000
-"""A sequence that an agent which has just started does not reach."""
+"""A sequence that a restarted agent does not reach."""
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ async def system(tmp_path: Path) -> AsyncIterator[System]:
 
 
 class FailingReports:
-    """Has the database refuse, once, to take in a report that a session has ended."""
+    """Makes the database fail once on the report of an ended session."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.failed = False
@@ -47,7 +47,7 @@ class FailingReports:
 
 
 async def status_at_the_end(system: System, session_id: str) -> str:
-    """Wait until a session has ended; return its status, `dead` if how it ended is not known."""
+    """Wait until a session has ended; return its status, `dead` if the cause is unknown."""
 
     async def has_ended() -> bool:
         return await system.status_of(session_id) in {"exited", "dead"}
@@ -83,7 +83,7 @@ async def test_an_end_that_could_not_be_written_is_reported_again(
     assert reports.failed
 
 
-async def test_what_an_earlier_process_of_an_agent_reported_is_not_acknowledged_to_the_next(
+async def test_reports_of_an_earlier_incarnation_are_not_acknowledged_to_the_next(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = system.agent
@@ -92,7 +92,7 @@ async def test_what_an_earlier_process_of_an_agent_reported_is_not_acknowledged_
     (session,) = agent.live
     await agent.stop()
     agent.end(session.internal_id, agent_pb2.END_REASON_OOM)
-    reports = FailingReports(monkeypatch)  # breaks the first snapshot of the next process off
+    reports = FailingReports(monkeypatch)  # interrupts the first snapshot of the next process
     await agent.restart()
     assert await status_at_the_end(system, "s") == "exited"
     assert reports.failed
@@ -100,7 +100,7 @@ async def test_what_an_earlier_process_of_an_agent_reported_is_not_acknowledged_
 
 async def test_an_attempt_that_is_not_the_newest_is_not_ended(system: System) -> None:
     assert (await system.start(id="s")).status == 201
-    await system.agent.stop()  # what it reports would confirm the row again
+    await system.agent.stop()  # its report would confirm the row again
     await system.rows("UPDATE session SET confirmed=0")
     before = await system.rows("SELECT * FROM session")
     other = Attempt("another attempt", system.agent.name, "")
@@ -121,7 +121,7 @@ async def test_an_attempt_that_its_host_has_reported_stays_on_its_row(system: Sy
 async def test_a_host_that_reports_too_many_sessions_is_not_followed_until_it_has_fewer(
     system: System, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Also when each of them has ended, and is forgotten once it is written."""
+    """Even if all of them have ended, and are forgotten once written."""
     assert (await system.start(id="s")).status == 201
     agent, [session] = system.agent, system.agent.live
     monkeypatch.setattr(state, "MAX_SESSIONS", 3)

@@ -1,4 +1,4 @@
-"""Only in node pools whose operator allows it may applications use the host's network."""
+"""Host networking is allowed only in node pools that permit it."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -47,7 +47,7 @@ async def test_an_application_in_the_hosts_network_is_refused_unless_its_node_po
 ) -> None:
     refused = await system.call("POST", "/application", json=IN_HOST)
     assert_error(refused, 422, "networkMode")
-    # With what else is wrong, and not of a node pool that there is not.
+    # Together with other violations, and not for an unknown node pool.
     bad = {**IN_HOST, "registry": "no", "regions": ["no"]}
     assert_error(
         await system.call("POST", "/application", json=bad),
@@ -69,7 +69,7 @@ async def test_an_application_in_the_hosts_network_is_refused_unless_its_node_po
     assert (listed["networkMode"], listed["nodePool"]) == ("host", "open")
 
 
-async def test_a_node_pool_that_takes_its_permission_back_starts_nothing_more(
+async def test_revoked_permission_of_a_node_pool_stops_new_starts(
     system: System,
 ) -> None:
     await allow(system, host_network=True)
@@ -104,7 +104,7 @@ async def test_the_rules_of_a_removed_node_pool_are_forgotten(system: System) ->
     assert_error(await system.call("PUT", "/application/game", json=unknown), 404)
 
 
-async def test_what_the_settings_file_allows_is_allowed_whatever_was_set(system: System) -> None:
+async def test_settings_file_allows_host_network_despite_the_rules(system: System) -> None:
     async def listed() -> Any:
         pools = (await operator(system, "GET", "/operator/node-pool")).json["nodePools"]
         return {pool["name"]: pool["hostNetwork"] for pool in pools}

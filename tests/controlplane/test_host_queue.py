@@ -1,4 +1,4 @@
-"""Waiting for a start slot: fair, bounded, and never while there is a slot."""
+"""Waiting for a start slot: fair, bounded, and never while a slot is free."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ MOST = 5
 
 
 class Gate:
-    """Lets the starts of an agent through one by one, and keeps the order in which they began."""
+    """Passes the starts of an agent one by one, and records their order."""
 
     def __init__(self, agent: FakeAgent) -> None:
         self.begun: list[str] = []
@@ -58,14 +58,14 @@ def _ask(system: System, session_id: str, account: str = "alice") -> asyncio.Tas
 
 
 async def _begin(system: System, gate: Gate) -> asyncio.Task[Answer]:
-    """Have a start take the only slot."""
+    """Start a session that takes the only slot."""
     first = _ask(system, "first")
     await eventually(lambda: gate.begun == ["first"])
     return first
 
 
 async def _join(system: System, session_id: str, account: str = "alice") -> asyncio.Task[Answer]:
-    """Have a start wait behind those that do."""
+    """Add a start to the queue."""
     queues = system.control_plane.starts.queue._queues
     waiting = sum(len(queue.waiting) for queue in queues.values())
     task = _ask(system, session_id, account)
@@ -73,7 +73,7 @@ async def _join(system: System, session_id: str, account: str = "alice") -> asyn
     return task
 
 
-async def test_a_slot_that_gets_free_goes_to_the_account_whose_turn_it_is(system: System) -> None:
+async def test_free_slot_goes_to_the_next_account(system: System) -> None:
     gate = Gate(system.agent)
     asked = [await _begin(system, gate)]
     asked += [await _join(system, f"alice {number}") for number in range(3)]
@@ -97,10 +97,10 @@ async def test_a_full_queue_refuses_at_once(system: System) -> None:
     assert (await system.start(id="late")).status == 201
 
 
-async def test_a_slot_is_given_to_who_waits_in_the_step_in_which_it_gets_free(
+async def test_free_slot_is_assigned_in_the_same_step(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise a later caller takes it while the answer is written."""
+    """Otherwise a later caller could take it while the answer is written."""
     gate = Gate(system.agent)
     first, second = await _begin(system, gate), await _join(system, "second")
     link, reports = system.control_plane.fleet.hosts[0], system.control_plane.fleet.reports
@@ -117,7 +117,7 @@ async def test_a_slot_is_given_to_who_waits_in_the_step_in_which_it_gets_free(
     assert taken == [1, 0]
 
 
-async def test_who_is_stopped_while_it_waits_never_begins(system: System) -> None:
+async def test_start_stopped_while_waiting_never_begins(system: System) -> None:
     gate = Gate(system.agent)
     first, second = await _begin(system, gate), await _join(system, "second")
     stop = await system.call("DELETE", "/session/second")
@@ -129,7 +129,7 @@ async def test_who_is_stopped_while_it_waits_never_begins(system: System) -> Non
     assert _link(system).in_flight == 0
 
 
-async def test_who_waits_is_told_when_the_room_is_gone(system: System) -> None:
+async def test_waiting_start_fails_when_the_room_is_gone(system: System) -> None:
     gate = Gate(system.agent)
     first, second = await _begin(system, gate), await _join(system, "second")
     system.agent.change_host(draining=True)
@@ -154,7 +154,7 @@ async def test_the_time_for_a_start_bounds_its_wait(tmp_path: Path) -> None:
         await eventually(lambda: not _queue(system).waiting)
 
 
-async def test_a_slot_is_not_offered_to_those_whom_its_host_has_refused(tmp_path: Path) -> None:
+async def test_slot_is_not_offered_to_starts_refused_by_its_host(tmp_path: Path) -> None:
     async with System(tmp_path, agents=2) as system:
         full, busy = system.agents
         system.prefer(full)
@@ -172,7 +172,7 @@ async def test_a_slot_is_not_offered_to_those_whom_its_host_has_refused(tmp_path
         assert gate.begun == ["first", "second"]
 
 
-async def test_a_caller_that_hangs_up_still_has_its_turn(system: System) -> None:
+async def test_start_of_a_disconnected_caller_stays_queued(system: System) -> None:
     gate = Gate(system.agent)
     first, second = await _begin(system, gate), await _join(system, "second")
     second.cancel()
@@ -181,7 +181,7 @@ async def test_a_caller_that_hangs_up_still_has_its_turn(system: System) -> None
     await system.becomes("second", "running")
 
 
-async def test_a_wait_that_is_broken_off_gives_back_what_it_was_just_given(
+async def test_cancelled_wait_releases_its_host(
     system: System,
 ) -> None:
     gate = Gate(system.agent)

@@ -1,4 +1,4 @@
-"""What passes while nobody listens is no host's silence."""
+"""Stalls of the control plane are not downtime of hosts."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ from tests.support.controlplane.system import System, eventually
 from tests.support.fake_clock import FakeClock
 
 
-def test_it_stands_still_while_nobody_looks() -> None:
+def test_clock_excludes_stalls() -> None:
     machine = FakeClock()
     clock = ListeningClock(machine)
     assert clock.now() == 0
@@ -29,7 +29,7 @@ def test_it_stands_still_while_nobody_looks() -> None:
     assert clock.now() == 3 * TICK + LONGEST
 
 
-async def test_a_time_out_counts_what_was_listened() -> None:
+async def test_timeout_excludes_stalls() -> None:
     listened = 0.0
     async with listening_timeout(0.01, lambda: listened):
         await asyncio.sleep(0.1)
@@ -51,7 +51,7 @@ async def test_a_stalled_control_plane_does_not_reconnect(
     system.agent.beat = 0.1
     async with system:
         [link] = system.control_plane.fleet.hosts
-        time.sleep(1.0)  # noqa: ASYNC251  what nobody may do
+        time.sleep(1.0)  # noqa: ASYNC251  a stall on purpose
         heard = link.reported_at or 0
         await eventually(lambda: (link.reported_at or 0) > heard)
     assert not [each for each in caplog.messages if "stream broke" in each]

@@ -1,4 +1,4 @@
-"""An agent that was upgraded before its control plane: seen, told apart, and left as it is."""
+"""An agent that was upgraded before its control plane is listed and left as it is."""
 
 import logging
 from pathlib import Path
@@ -32,7 +32,7 @@ async def _becomes(system: System, state: str) -> None:
     await eventually(holds)
 
 
-async def test_a_newer_agent_is_listed_so_and_gets_nothing_and_loses_nothing(
+async def test_newer_agent_is_listed_and_keeps_its_sessions_but_gets_none(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "controlplane")
@@ -75,10 +75,10 @@ async def test_one_session_of_a_newer_format_is_enough(tmp_path: Path) -> None:
         await _becomes(system, "ready")
 
 
-async def test_a_newer_agent_is_not_silent_and_so_never_given_up(
+async def test_newer_agent_is_never_given_up_as_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long it takes until somebody upgrades the control plane."""
+    """It is responsive until the control plane is upgraded, however long that takes."""
     calls: list[str] = []
     for name in ("reported", "missed"):
         _note_calls(monkeypatch, name, calls)
@@ -101,7 +101,7 @@ def _note_calls(monkeypatch: pytest.MonkeyPatch, name: str, calls: list[str]) ->
     monkeypatch.setattr(Downtime, name, noted)
 
 
-async def test_an_agent_that_is_too_new_and_stops_is_not_called_newer(tmp_path: Path) -> None:
+async def test_stopped_newer_agent_is_unreachable(tmp_path: Path) -> None:
     async with System(tmp_path) as system:
         system.control_plane.fleet.unreachable_after = 0.05
         system.agent.host.format = FORMAT + 1
@@ -112,7 +112,7 @@ async def test_an_agent_that_is_too_new_and_stops_is_not_called_newer(tmp_path: 
 
 
 @pytest.mark.parametrize(("number", "error"), [(2, AgentNewerError), (0, AgentSilentError)])
-async def test_no_answer_is_read_whose_format_is_unknown(
+async def test_answer_of_an_unknown_format_is_rejected(
     tmp_path: Path, number: int, error: type[AgentSilentError]
 ) -> None:
     async with System(tmp_path) as system:

@@ -1,4 +1,4 @@
-"""Warm pools count in the quotas of cores and memory, by their size."""
+"""Warm pools count toward the quotas of cores and memory by their size."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -89,7 +89,7 @@ async def test_a_reservation_cannot_grow_beyond_what_its_pools_may_hold(system: 
     assert applications[0]["reservation"] == {"cpu": 1.0, "ram": 256.0}
     assert applications[0]["tagKeep"] == 5
     assert (await edit(system, reservation={"cpu": 2, "ram": 1024})).status == 204
-    # The pool goes with its region, and what it held with it.
+    # Its region is removed with the pool and its usage.
     fields = {"regions": ["local"], "reservation": {"cpu": 4, "ram": 2048}}
     assert (await edit(system, **fields)).status == 204
 

@@ -1,4 +1,4 @@
-"""How much is read of warm pools, whose env, args and labels may be large, and where."""
+"""Reads of warm pools, whose env, args and labels may be large."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -29,7 +29,7 @@ async def put(system: System, region: str, **fields: Any) -> None:
 
 @pytest.fixture
 async def store(system: System) -> AsyncIterator[Store]:
-    """Open the database once more: the control plane reads pools, too."""
+    """Open the database a second time, since the control plane also reads pools."""
     opened = Store(system.config.database)
     await opened.open()
     yield opened

@@ -1,4 +1,4 @@
-"""Pulls as operators see them, from the moment that a tag is enabled until its image is there."""
+"""Pulls as operators see them, from enabling a tag until its image is present."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -42,7 +42,7 @@ async def _enable(system: System, *tags: str) -> list[str]:
     return images
 
 
-async def test_how_far_a_pull_has_come_is_shown(system: System) -> None:
+async def test_pull_progress_is_shown(system: System) -> None:
     await system.make_application(tag=None)
     system.agent.during_pull = system.agent.hang
     (image,) = await _enable(system, "v1")
@@ -67,7 +67,7 @@ async def test_how_far_a_pull_has_come_is_shown(system: System) -> None:
     assert await _pulls(system, "a1") == []
 
 
-async def test_why_a_pull_failed_is_shown_and_logged(
+async def test_cause_of_a_failed_pull_is_shown_and_logged(
     system: System, caplog: pytest.LogCaptureFixture
 ) -> None:
     await system.make_application(tag=None)
@@ -108,7 +108,7 @@ async def test_a_pull_that_waits_for_others_on_its_host_is_queued(system: System
     assert await _states(system) == ["queued"]
 
 
-async def test_an_older_tag_that_can_start_goes_before_a_newer_one_on_a_drained_host(
+async def test_startable_tag_is_preferred_to_a_newer_one_on_a_drained_host(
     system: System,
 ) -> None:
     await system.make_application(tag="v1")

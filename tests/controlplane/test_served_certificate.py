@@ -1,4 +1,4 @@
-"""The API's certificate while it is served: renewed, and replaced file by file."""
+"""The API's certificate while serving: renewed, and replaced file by file."""
 
 import asyncio
 import ssl
@@ -32,7 +32,7 @@ class Files:
         return {name: str(self.folder / f"{name}.pem") for name in ("tls_certificate", "tls_key")}
 
     def make(self) -> bytes:
-        """Make another, and return it."""
+        """Make and return another certificate."""
         names = self.settings
         files = ["-out", names["tls_certificate"], "-keyout", names["tls_key"]]
         subprocess.run([*OPENSSL.split(), *files], check=True, capture_output=True)
@@ -45,7 +45,7 @@ def files(tmp_path: Path) -> Files:
 
 
 class Tls(System):
-    """A system whose certificate is in files; nobody verifies it here."""
+    """A system whose certificate is in files; clients do not verify it."""
 
     async def call(self, method: str, path: str, **more: Any) -> Any:
         return await super().call(method, path, **{"ssl": False, **more})
@@ -67,7 +67,7 @@ async def _connected(system: System) -> tuple[asyncio.StreamReader, asyncio.Stre
     return reader, writer, shown
 
 
-async def test_the_files_are_read_again_by_themselves(files: Files) -> None:
+async def test_changed_files_are_reloaded(files: Files) -> None:
     await asyncio.to_thread(files.make)
     clock = FakeClock()
     served = ServedCertificate(Config(**files.settings), clock)
@@ -93,7 +93,7 @@ async def test_new_connections_have_a_renewed_certificate(system: Tls, files: Fi
         each.close()
 
 
-async def test_the_last_good_certificate_stays_until_the_next_is(
+async def test_last_valid_certificate_is_kept_until_the_next_valid_one(
     system: Tls, files: Files, caplog: pytest.LogCaptureFixture
 ) -> None:
     key = Path(files.settings["tls_key"])

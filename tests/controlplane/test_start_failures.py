@@ -1,4 +1,4 @@
-"""Starts that fail on a host for a reason other than room, and hosts that are avoided for that."""
+"""Starts that fail for a reason other than room, and hosts that are avoided for them."""
 
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ async def start_of_bob(system: System) -> int:
 
 
 def two_hosts(folder: Path, **settings: Any) -> tuple[System, FakeAgent, FakeAgent]:
-    """A system whose first host is preferred while it is not avoided, and breaks every start."""
+    """A system whose first host fails every start, and is preferred unless avoided."""
     system = System(folder, agents=2, **settings)
     system.prefer(*system.agents)
     broken, whole = system.agents
@@ -139,7 +139,7 @@ def test_the_back_off_doubles_to_a_bound_and_ends_with_a_success() -> None:
     assert failures.note(GAME, ERROR, now, 0).pause == FIRST_PAUSE
 
 
-def test_what_has_not_recurred_for_long_counts_as_the_first_failure() -> None:
+def test_failure_after_a_long_pause_counts_as_the_first() -> None:
     failures = StartFailures()
     failures.note(GAME, ERROR, 0.0, 0)
     late = FIRST_PAUSE + LONGEST_PAUSE + 1
@@ -147,7 +147,7 @@ def test_what_has_not_recurred_for_long_counts_as_the_first_failure() -> None:
     assert failures.note(GAME, ERROR, late, 0).pause == FIRST_PAUSE
 
 
-def test_one_account_has_no_host_avoided_by_others() -> None:
+def test_failures_of_one_account_avoid_no_host_for_others() -> None:
     failures = StartFailures()
     for number in range(2 * MOST):
         failures.note(("alice", f"game-{number}"), ERROR, 0.0, 0)

@@ -1,4 +1,4 @@
-"""Old tags are withdrawn, and their images go from the hosts once nothing uses them."""
+"""Old tags are withdrawn, and their images removed from hosts once unused."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -45,7 +45,7 @@ async def test_a_tag_that_is_pulled_forward_outlives_others(system: System) -> N
     third = await system.enable("v3")
     await _gone(system, second)
     assert set(system.agent.images) == {first, third}
-    # What was withdrawn can be enabled again, and is pulled again.
+    # A withdrawn tag can be enabled and pulled again.
     assert await system.enable("v2") == second
     assert await _exists(system, "v2")
     await _gone(system, first)
@@ -104,7 +104,7 @@ async def test_images_of_others_are_left_alone(system: System) -> None:
     assert foreign not in system.agent.removal_asked
 
 
-async def test_a_host_that_comes_later_pulls_what_stays_and_no_more(system: System) -> None:
+async def test_new_host_pulls_only_kept_tags(system: System) -> None:
     late = system.agents[1]
     await late.stop()
     late.images.clear()

@@ -1,4 +1,4 @@
-"""Answers while hosts have not reported since the control plane started."""
+"""Calls while hosts have not reported since the control plane started."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -14,7 +14,7 @@ from tiltyard.agent.v1 import agent_pb2
 TAG = "/tag/local/game/v1"
 LOCATIONS = "/available-location/game"
 QUICK = 2.0
-"""A start_timeout of tests that wait until it is over; half of it is kept for the last call."""
+"""The start_timeout of tests that wait for its end; half of it is for the last call."""
 
 
 async def restart_without(system: System, *agents: FakeAgent) -> None:
@@ -25,7 +25,7 @@ async def restart_without(system: System, *agents: FakeAgent) -> None:
 
 
 async def after_return(agent: FakeAgent, *calls: Coroutine[Any, Any, Answer]) -> list[Answer]:
-    """Have a host come back once calls were sent, and return their answers."""
+    """Restart a host after calls were sent, and return their answers."""
     waiting = [asyncio.create_task(call) for call in calls]
     done, _ = await asyncio.wait(waiting, timeout=0.2)
     assert not done, [task.result().text for task in done]
@@ -91,7 +91,7 @@ async def test_a_host_that_stays_unresponsive_is_not_waited_for(tmp_path: Path) 
         assert locations.json == {"locations": []}
 
 
-async def test_what_no_unreported_host_can_change_is_answered_at_once(tmp_path: Path) -> None:
+async def test_answers_unaffected_by_unreported_hosts_are_immediate(tmp_path: Path) -> None:
     async with System(tmp_path, agents=2) as system:
         await system.make_application()
         await system.make_application(

@@ -1,4 +1,4 @@
-"""Warm pools kept by hosts, and starts that claim what they keep ready."""
+"""Warm pools on hosts, and starts that claim their standbys."""
 
 import asyncio
 import itertools
@@ -54,7 +54,7 @@ async def becomes_ready(system: System, count: int) -> None:
 
 
 async def keep(system: System, size: int = 3, **pool: Any) -> None:
-    """Set the pool and wait until all of it is ready."""
+    """Set the pool and wait until all its standbys are ready."""
     await put(system, size=size, **pool)
     await becomes_ready(system, size)
 
@@ -64,7 +64,7 @@ def shares(system: System) -> list[int]:
 
 
 async def nothing_is_held_that_nobody_owns(system: System) -> None:
-    """Every session of a host is a live row's, and nothing is owed."""
+    """Every session of a host has a live row, and no attempt is unresolved."""
 
     async def holds() -> bool:
         rows = await system.rows(
@@ -92,7 +92,7 @@ async def test_a_pool_is_kept_as_soon_as_it_is_set(system: System) -> None:
     assert order.spec.restart is False
 
 
-async def test_standbys_are_no_sessions(system: System) -> None:
+async def test_standbys_are_not_sessions(system: System) -> None:
     await keep(system)
     for query in ("", "?all=1"):
         assert (await system.call("GET", f"/session{query}")).json == {"sessions": []}
@@ -138,7 +138,7 @@ async def test_a_surplus_is_given_back(system: System, way: str) -> None:
     await eventually(lambda: len(system.agent.standbys) == left)
 
 
-async def test_revisions_grow_and_what_changes_nothing_is_not_told(system: System) -> None:
+async def test_revisions_grow_and_unchanged_orders_are_not_sent(system: System) -> None:
     await keep(system)
     await put(system)  # the same
     await put(system, size=4)
@@ -154,7 +154,7 @@ async def test_revisions_grow_and_what_changes_nothing_is_not_told(system: Syste
     assert system.agent.orders[-1].revision > revisions[-1]
 
 
-async def test_an_edit_of_the_application_is_told(system: System) -> None:
+async def test_edit_of_the_application_is_sent_to_hosts(system: System) -> None:
     await keep(system)
     body = {"limits": {"cpu": 2, "ram": 512, "disk": 100}}
     assert (await system.call("PUT", "/application/game", json=body)).status == 204
@@ -181,14 +181,14 @@ async def test_hosts_that_pull_later_keep_their_share(
         await eventually(lambda: {s.identity.tag for s in second.standbys} == {"v2"})
         assert {s.identity.tag for s in first.standbys} == {"v1"}
         assert shares(system) == [2, 2]
-        # One that does not get it at all gives way to who has it.
+        # A host that never gets the image loses its share to those that have it.
         monkeypatch.setattr(standby_pools, "PULL_GRACE", 0.0)
         await eventually(lambda: shares(system) == [0, 4])
         pulled.set()
         await later
 
 
-async def test_hosts_come_go_and_are_drained(tmp_path: Path) -> None:
+async def test_shares_move_off_drained_and_unresponsive_hosts(tmp_path: Path) -> None:
     system = System(tmp_path, agents=2, placement_silence=1.0, unreachable_after=1.0)
     first, second = system.agents
     first.beat = second.beat = 0.05
@@ -202,7 +202,7 @@ async def test_hosts_come_go_and_are_drained(tmp_path: Path) -> None:
         await eventually(lambda: shares(system) == [0, 3])
         assert (await system.call("DELETE", path, token=token)).status == 200
         await becomes_ready(system, 3)
-        assert shares(system) == [0, 3]  # nothing is moved without a reason
+        assert shares(system) == [0, 3]  # shares do not move without a cause
         await second.stop()
         await eventually(lambda: shares(system)[0] == 3)
         await becomes_ready(system, 3)
@@ -210,7 +210,7 @@ async def test_hosts_come_go_and_are_drained(tmp_path: Path) -> None:
         await eventually(lambda: shares(system) == [3, 0])
 
 
-async def test_a_pool_that_no_database_knows_is_taken_back(system: System) -> None:
+async def test_pool_unknown_to_the_database_is_removed(system: System) -> None:
     await keep(system)
     await system.stop_serving()
     old = next(iter(system.agent.pools.values()))
@@ -221,7 +221,7 @@ async def test_a_pool_that_no_database_knows_is_taken_back(system: System) -> No
     order.pool_id, order.revision = unknown, far
     system.agent.pools[unknown] = order
     system.agent.fill(unknown)
-    # And the database is older than what the host was told of its own pool.
+    # And the database is older than the last order for its own pool.
     old.revision = far
     await system.serve()
     await eventually(lambda: len(system.agent.standbys) == 3)
@@ -233,7 +233,7 @@ async def test_a_pool_that_no_database_knows_is_taken_back(system: System) -> No
     assert system.agent.pools[old.pool_id].revision > far
 
 
-async def test_an_order_is_told_until_the_host_has_it(system: System) -> None:
+async def test_order_is_sent_until_the_host_acknowledges_it(system: System) -> None:
     refusals = iter(range(3))
 
     async def fail(_: Any, context: Any) -> None:
@@ -246,7 +246,7 @@ async def test_an_order_is_told_until_the_host_has_it(system: System) -> None:
     assert len(system.agent.orders) == 1
 
 
-async def test_a_region_that_is_full_has_what_is_ready(system: System) -> None:
+async def test_full_region_is_available_while_a_standby_is_ready(system: System) -> None:
     await keep(system, size=1)
     system.agent.change_host(free_sessions=1)
 
@@ -266,7 +266,7 @@ async def test_a_region_that_is_full_has_what_is_ready(system: System) -> None:
     await eventually(is_full)
 
 
-async def test_what_one_host_has_no_room_for_is_made_by_another(
+async def test_standbys_without_room_move_to_another_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(standby_pools, "SHORT_AFTER", 0.5)
@@ -278,7 +278,7 @@ async def test_what_one_host_has_no_room_for_is_made_by_another(
         await system.make_application()
         await keep(system, size=5)
         assert shares(system) == [3, 2]
-        assert (await system.start(id="x")).status == 201  # its room is that of the standby
+        assert (await system.start(id="x")).status == 201  # its room is taken by the standby
         await becomes_ready(system, 5)
 
 
@@ -291,7 +291,7 @@ async def test_an_agent_with_standbys_stays_until_it_is_drained(tmp_path: Path) 
         await keep(system)
         assert shares(system) == [0, 3]
         system.agents.pop()
-        await system.restart()  # the settings file does not declare it any more
+        await system.restart()  # no longer declared in the settings file
         await becomes_ready(system, 3)
         path, token = f"/operator/agent/{second.name}", system.operator_token
         assert_error(await system.call("DELETE", path, token=token), 409)
@@ -307,7 +307,7 @@ async def test_an_agent_with_standbys_stays_until_it_is_drained(tmp_path: Path) 
 # ---- claiming
 
 
-async def test_a_claim_is_a_session_from_then_on(system: System) -> None:
+async def test_claimed_standby_is_a_session(system: System) -> None:
     await keep(system)
     before = {s.internal_id for s in system.agent.standbys}
     asked = {
@@ -353,7 +353,7 @@ async def test_a_start_that_pins_a_port_is_cold(system: System) -> None:
     assert (system.agent.claimed, len(system.agent.started)) == ([], 1)
 
 
-async def test_what_is_wrong_is_refused_before_a_claim(system: System) -> None:
+async def test_invalid_request_is_refused_before_a_claim(system: System) -> None:
     await keep(system)
     assert_error(await system.start(ttl="soon"), 422, "ttl")
     assert_error(await system.start(location="elsewhere"), 404)
@@ -375,7 +375,7 @@ async def test_wait_ready_is_answered_at_once(system: System) -> None:
     assert len(system.agent.claimed) == 1
 
 
-async def test_a_standby_that_is_not_to_be_had_is_passed_over(system: System) -> None:
+async def test_unclaimable_standby_is_skipped(system: System) -> None:
     await keep(system)
     refused: list[str] = []
 
@@ -411,8 +411,8 @@ async def test_an_exhausted_pool_means_a_cold_start(system: System, asked_id: st
     assert_error(await system.call("GET", f"/session/{standby.internal_id}"), 404)
 
 
-async def test_a_standby_whose_id_is_taken_is_passed_over(system: System) -> None:
-    """A game may tell its id before it is claimed, so that somebody takes it."""
+async def test_standby_with_a_taken_id_is_skipped(system: System) -> None:
+    """A game may publish its id before the claim, so that a caller can use it."""
     await keep(system, size=1)
     (standby,) = system.agent.standbys
     sent = {"container": 7777, "host": 20500, "type": "udp"}
@@ -422,7 +422,7 @@ async def test_a_standby_whose_id_is_taken_is_passed_over(system: System) -> Non
     assert len(system.agent.started) == 2
 
 
-async def test_what_was_told_of_a_standby_during_a_refused_claim_counts(system: System) -> None:
+async def test_report_during_a_refused_claim_is_applied(system: System) -> None:
     await keep(system, size=1)
     (standby,) = system.agent.standbys
     refused: list[str] = []
@@ -445,8 +445,8 @@ async def test_what_was_told_of_a_standby_during_a_refused_claim_counts(system: 
 
 
 @pytest.mark.parametrize("reason", ["STANDBY_NOT_CLAIMABLE", "DISK_FULL"])
-async def test_a_start_does_not_try_all_of_a_pool(system: System, reason: str) -> None:
-    """That would take the time that a cold start needs."""
+async def test_claims_per_start_are_limited(system: System, reason: str) -> None:
+    """More claims would take the time of a cold start."""
     await keep(system, size=30)
     tries: list[str] = []
 
@@ -461,10 +461,10 @@ async def test_a_start_does_not_try_all_of_a_pool(system: System, reason: str) -
 
 
 @pytest.mark.parametrize("commits", [0, 1])
-async def test_a_claim_that_the_database_failed_leaves_no_start(
+async def test_failed_transaction_of_a_claim_leaves_no_start(
     system: System, commits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither the first claim, nor the row that takes the place of a refused one."""
+    """Neither the first claim, nor the row that replaces a refused one."""
     await keep(system, size=1)
     system.agent.before_claim = refusing("NOT_RECONCILED")
     left = itertools.count(-commits)
@@ -503,7 +503,7 @@ async def test_a_claim_is_running_from_its_commit(system: System) -> None:
 async def test_a_session_is_stopped_during_its_claim(
     system: System, session_id: str | None, by_standby: bool
 ) -> None:
-    """By the id that it was given, or by its standby's."""
+    """By its own id or by that of its standby."""
     await keep(system)
     claiming, go_on = asyncio.Event(), asyncio.Event()
 
@@ -527,7 +527,7 @@ async def test_a_session_is_stopped_during_its_claim(
 
 
 def async_any(system: System, sql: str) -> Callable[[], Awaitable[bool]]:
-    """Return whether a query of the database finds a row."""
+    """Return whether a query finds a row."""
 
     async def finds() -> bool:
         return bool(await system.rows(sql))
@@ -536,10 +536,8 @@ def async_any(system: System, sql: str) -> Callable[[], Awaitable[bool]]:
 
 
 @pytest.mark.parametrize("size", [1, 3])
-async def test_nothing_takes_the_place_of_a_claim_that_is_to_be_stopped(
-    system: System, size: int
-) -> None:
-    """Its row is marked by another control plane, so nothing here knows of it."""
+async def test_refused_claim_marked_for_stop_is_not_replaced(system: System, size: int) -> None:
+    """Its row is marked by another control plane, unknown to this one."""
     await keep(system, size=size)
     refused: list[str] = []
 
@@ -627,7 +625,7 @@ async def test_an_internal_id_is_accepted_wherever_an_id_is(system: System, warm
     assert objects == [("match",)]
 
 
-async def test_an_internal_id_is_no_id_for_another(system: System) -> None:
+async def test_internal_id_is_not_free_for_another_session_of_its_account(system: System) -> None:
     internal_id = await internal_id_of_match(system)
     assert_error(await system.start(id=internal_id), 409)
     body = {"location": "local", "image": "game", "id": internal_id}
@@ -640,7 +638,7 @@ async def test_an_internal_id_is_no_id_for_another(system: System) -> None:
 # ---- exactly one
 
 
-# ---- settling
+# ---- reconciling
 
 
 async def test_standbys_are_ready_again_after_a_restart(system: System) -> None:
@@ -662,7 +660,7 @@ async def in_doubt(system: System, agent: FakeAgent, session: agent_pb2.Session)
     await agent.restart()
 
 
-async def test_a_claim_that_its_host_has_lost_is_made_again(system: System) -> None:
+async def test_claim_lost_by_its_host_is_replayed(system: System) -> None:
     await keep(system)
     assert (await system.start(id="match", ttl="2h")).status == 201
     (session,) = system.agent.live
@@ -672,7 +670,7 @@ async def test_a_claim_that_its_host_has_lost_is_made_again(system: System) -> N
     again = system.agent.claimed[1]
     assert again.again
     again.again = False
-    again.identity.ticket = first.identity.ticket  # each is of the time of its call
+    again.identity.ticket = first.identity.ticket  # each as of its own call
     assert again == first
     await eventually(lambda: [s.identity.session_id for s in system.agent.live] == ["match"])
     await nothing_is_held_that_nobody_owns(system)
@@ -680,7 +678,7 @@ async def test_a_claim_that_its_host_has_lost_is_made_again(system: System) -> N
     assert system.agent.stopped == []
 
 
-async def test_one_in_doubt_that_no_row_holds_is_stopped(system: System) -> None:
+async def test_standby_in_doubt_without_a_row_is_stopped(system: System) -> None:
     await keep(system)
     (standby, *_) = system.agent.standbys
     standby.in_doubt = True
@@ -691,7 +689,7 @@ async def test_one_in_doubt_that_no_row_holds_is_stopped(system: System) -> None
 
 
 async def claim_and_die(system: System, internal_id: str) -> None:
-    """Be a control plane that wrote a claim and died before it was made."""
+    """Store a claim like a control plane that died before sending it."""
     await system.stop_serving()
     store = Store(system.config.database)
     await store.open()
@@ -706,8 +704,8 @@ async def claim_and_die(system: System, internal_id: str) -> None:
     await system.serve()
 
 
-async def test_a_claim_of_a_control_plane_that_is_gone_is_made(system: System) -> None:
-    """It is in the database, and its host has not heard of it."""
+async def test_claim_of_a_dead_control_plane_is_replayed(system: System) -> None:
+    """It is in the database, but its host never received it."""
     await keep(system)
     (standby, *_) = system.agent.standbys
     await claim_and_die(system, standby.internal_id)
@@ -724,8 +722,8 @@ async def test_a_claim_of_a_control_plane_that_is_gone_is_made(system: System) -
     assert system.agent.claimed[1].internal_id != standby.internal_id
 
 
-async def test_a_standby_that_a_row_holds_is_nobody_elses(system: System) -> None:
-    """Though its host, which has not heard of the claim yet, says that it is ready."""
+async def test_standby_held_by_a_row_is_not_claimed_again(system: System) -> None:
+    """Even though its host, which has not received the claim, reports it as ready."""
     await keep(system, size=1)
     (standby,) = system.agent.standbys
     heard = Hold()

@@ -75,7 +75,7 @@ async def test_a_host_enrols_with_a_token_file(system: Enrolling, machine: Machi
     assert (machine.state / FILE).stat().st_mode & 0o777 == 0o600
 
 
-async def test_why_a_host_is_not_enrolled(system: Enrolling, machine: Machine) -> None:
+async def test_failed_enrolment_prints_its_cause(system: Enrolling, machine: Machine) -> None:
     url, token = system.control_plane.enrol_url, await system.token()
     text, _, fingerprint = token.partition(".")
     for reason, asked, shown, *options in (
@@ -98,7 +98,7 @@ async def test_why_a_host_is_not_enrolled(system: Enrolling, machine: Machine) -
     await machine.refused("401 bearer token incorrect: it was used", url, token)
 
 
-async def test_a_host_that_nobody_could_call_is_not_enrolled(
+async def test_host_without_rpc_listen_is_not_enrolled(
     system: Enrolling, machine: Machine
 ) -> None:
     machine.config.write_text('public_address = "192.0.2.7"\n')
@@ -151,7 +151,7 @@ async def signer_of(system: Enrolling) -> Signer:
 
 
 @pytest.mark.parametrize("kind", POSES)
-async def test_who_poses_as_the_control_plane_does_not_receive_the_token(
+async def test_impostor_does_not_receive_the_token(
     system: Enrolling, machine: Machine, tmp_path: Path, kind: str
 ) -> None:
     """It has the authority's certificate, which is no secret, and even one of its signatures."""
@@ -163,9 +163,7 @@ async def test_who_poses_as_the_control_plane_does_not_receive_the_token(
     assert len(received) == 1
 
 
-async def test_what_stands_behind_the_authority_is_not_trusted(
-    machine: Machine, tmp_path: Path
-) -> None:
+async def test_data_after_the_authority_is_not_trusted(machine: Machine, tmp_path: Path) -> None:
     """Base64 may end at its padding, and PEM does not: the rest was never compared."""
     ours = next(one for one in map(Signer.new, "abcdefgh" * 9) if b"=" in one.certificate)
     theirs = Signer.new("man in the middle")

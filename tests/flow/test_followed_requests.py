@@ -56,7 +56,7 @@ async def test_a_session_is_followed_by_the_identifier_of_the_answer(
     assert "request" not in end
 
 
-async def test_what_outlives_the_request_that_began_it_does_not_name_it(
+async def test_work_that_outlives_its_request_does_not_log_its_id(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A host is followed from its enrolment on, which is a request."""
@@ -69,7 +69,7 @@ async def test_what_outlives_the_request_that_began_it_does_not_name_it(
     assert "request" not in followed
 
 
-async def test_an_agent_believes_the_name_of_a_request_that_is_one(
+async def test_agent_logs_only_valid_request_ids(
     whole: Whole, caplog: pytest.LogCaptureFixture
 ) -> None:
     hostile = (UUID.upper(), UUID[:-1], UUID + "0", "x level=error", "a" * 4000)

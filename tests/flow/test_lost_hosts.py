@@ -29,7 +29,7 @@ def live(fleet: OneHost) -> list[str]:
     return [session_id for (session_id,) in found]
 
 
-def test_sessions_of_a_host_that_was_silent_for_too_long_are_dead_and_their_quota_is_free(
+def test_sessions_of_a_lost_host_are_dead_and_free_their_quota(
     fleet: OneHost,
 ) -> None:
     fleet.go_silent("cut")
@@ -50,7 +50,7 @@ def test_sessions_of_a_host_that_was_silent_for_too_long_are_dead_and_their_quot
 
 @pytest.mark.parametrize("how", ["cut", "killed"])
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_host_that_is_back_ends_what_was_given_up_and_gets_new_sessions(
+def test_returning_host_stops_lost_sessions_and_gets_new_ones(
     fleet: OneHost, how: str, restarted: bool
 ) -> None:
     fleet.go_silent(how)
@@ -73,7 +73,7 @@ def test_a_host_that_is_back_ends_what_was_given_up_and_gets_new_sessions(
     assert len(fleet.box.running) == 1
 
 
-def test_what_was_given_up_is_stopped_also_when_nobody_remembers_its_session(
+def test_lost_session_is_stopped_even_without_its_row(
     fleet: OneHost,
 ) -> None:
     fleet.go_silent("cut")
@@ -87,7 +87,7 @@ def test_what_was_given_up_is_stopped_also_when_nobody_remembers_its_session(
     assert fleet.rows("SELECT 1 FROM session") == []
 
 
-def test_silence_is_counted_on_after_a_restart(fleet: OneHost) -> None:
+def test_downtime_continues_after_a_restart(fleet: OneHost) -> None:
     fleet.go_silent("cut")
     fleet.wait(HOUR / 2)
     fleet.crash()
@@ -99,7 +99,7 @@ def test_silence_is_counted_on_after_a_restart(fleet: OneHost) -> None:
     assert fleet.status == "dead"
 
 
-def test_what_passes_while_the_control_plane_is_down_is_nobodys_silence(fleet: OneHost) -> None:
+def test_downtime_excludes_downtime_of_the_control_plane(fleet: OneHost) -> None:
     fleet.go_silent("cut")
     fleet.wait(HOUR / 2)
     fleet.crash()
@@ -113,7 +113,7 @@ def test_what_passes_while_the_control_plane_is_down_is_nobodys_silence(fleet: O
     assert fleet.status == "running"
 
 
-def test_a_control_plane_that_stood_still_counts_none_of_that(fleet: OneHost) -> None:
+def test_downtime_excludes_stalls_of_the_control_plane(fleet: OneHost) -> None:
     fleet.go_silent("cut")
     fleet.wait(TRY)
     for _ in range(10):
@@ -124,7 +124,7 @@ def test_a_control_plane_that_stood_still_counts_none_of_that(fleet: OneHost) ->
 
 
 @pytest.mark.parametrize("crashed", [False, True])
-def test_silence_restarts_when_a_host_was_heard(fleet: OneHost, crashed: bool) -> None:
+def test_downtime_restarts_after_a_report(fleet: OneHost, crashed: bool) -> None:
     fleet.go_silent("cut")
     fleet.wait(HOUR - 2 * TRY)
     fleet.come_back("cut")

@@ -36,7 +36,7 @@ async def _started(whole: WholeBehind, session_id: str, **fields: Any) -> str:
     return container_name(internal_id)
 
 
-async def test_a_session_from_its_start_to_what_it_leaves(whole: WholeBehind) -> None:
+async def test_session_from_start_to_report(whole: WholeBehind) -> None:
     container = await _started(whole, "duel", args=["-x"], env={"A": "b"}, ttl="1h", labels={})
     assert await whole.status_of("duel") == "running"
     assert (await whole.start(id="duel")).status == 409
@@ -64,7 +64,7 @@ def _without(files: FileDescriptorSet, message: str, field: str) -> None:
     kind.field.remove(next(each for each in kind.field if each.name == field))
 
 
-async def test_what_an_agent_does_not_know_yet_it_neither_hears_nor_says(tmp_path: Path) -> None:
+async def test_previous_agent_neither_reads_nor_sends_newer_fields(tmp_path: Path) -> None:
     """The stand-in for an earlier agent is one: it has less as soon as its contract has less."""
     files = released("1")
     _without(files, "SessionSpec", "args")

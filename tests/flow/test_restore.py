@@ -128,7 +128,7 @@ async def test_a_backup_is_restored_and_the_hosts_report_the_rest(system: Kept) 
     assert await internal_ids(system) == set()
 
 
-async def test_a_certificate_that_was_renewed_since_is_good_and_shown_right(
+async def test_certificate_renewed_since_the_backup_is_accepted_and_shown(
     system: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = await system.joined("host-1")
@@ -165,7 +165,7 @@ async def eventually_renewed(system: Kept, host: WholeAgent, since: float) -> No
     await eventually(holds)
 
 
-async def test_a_host_that_enrolled_again_since_does_so_once_more(system: Kept) -> None:
+async def test_host_that_enrolled_again_since_the_backup_must_enrol_again(system: Kept) -> None:
     host = await system.joined("host-1")
     await system.make_game()
     await system.back_up()

@@ -211,7 +211,7 @@ async def test_a_compromised_authority_is_trusted_no_more_at_once(system: Rotati
     assert await system.admits(host, a_caller(system.signer()))
 
 
-async def test_an_agent_of_an_older_version_is_named_and_goes_on_with_the_former(
+async def test_older_agent_is_listed_and_stays_on_the_former_authority(
     system: Rotating, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(AgentService, "RenewCertificate", _renew_as_before)
@@ -240,7 +240,7 @@ async def test_an_agent_of_an_older_version_is_named_and_goes_on_with_the_former
     await system.all_move()
 
 
-async def test_a_host_that_was_left_behind_is_hung_up_on(
+async def test_host_left_behind_is_disconnected(
     system: Rotating, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its stream, too, which is on a connection of before: else sessions would be placed there."""
@@ -265,7 +265,7 @@ async def _renew_as_before(
     return response
 
 
-async def test_an_answer_that_is_lost_leaves_a_host_that_can_be_called(
+async def test_moved_host_stays_reachable_after_a_lost_answer(
     system: Rotating, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has moved, and nobody knows: it shows the new certificate, and is called by the old."""
@@ -317,7 +317,7 @@ async def test_an_authority_that_is_ending_is_logged(
     assert "the authority ends within a year: `authority rotate` replaces it" in caplog.text
 
 
-async def test_a_host_that_is_slow_to_answer_is_called_on_as_it_was_when_it_did(
+async def test_slow_host_keeps_the_certificate_of_the_pending_call(
     system: Rotating, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a restart of a busy machine: what is tried meanwhile would be refused for good."""
@@ -350,7 +350,7 @@ async def test_a_host_that_is_slow_to_answer_is_called_on_as_it_was_when_it_did(
     assert (await system.start()).status == 201
 
 
-async def test_a_change_of_the_authority_goes_on_when_its_caller_is_gone(
+async def test_rotation_continues_when_its_caller_disconnects(
     system: Rotating, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half of it would make a new authority sign for a peer on an old connection."""
@@ -377,7 +377,7 @@ async def test_a_change_of_the_authority_goes_on_when_its_caller_is_gone(
     assert issuer.authority is not first
 
 
-async def test_nobody_gets_a_certificate_over_a_connection_of_a_compromised_authority(
+async def test_no_certificate_is_issued_over_a_connection_of_a_compromised_authority(
     system: Rotating, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At its other end may be a thief, who would be the host from then on."""
@@ -400,7 +400,7 @@ async def test_nobody_gets_a_certificate_over_a_connection_of_a_compromised_auth
     assert (await system.identity(host)).certificate == before.certificate
 
 
-async def test_a_token_that_a_thief_received_enrols_nobody(system: Rotating) -> None:
+async def test_token_of_a_compromised_authority_is_refused(system: Rotating) -> None:
     """It was for the compromised authority, and a host may have sent it to an attacker."""
     host, token = await system.host("host-1"), await system.token()
     status = await system.rotate(compromised=True)
@@ -409,7 +409,7 @@ async def test_a_token_that_a_thief_received_enrols_nobody(system: Rotating) -> 
         await system.enrol(host, f"{secret}.{status['current']['fingerprint']}")
 
 
-async def test_a_control_plane_starts_whose_authorities_have_ended(system: Rotating) -> None:
+async def test_control_plane_starts_with_expired_authorities(system: Rotating) -> None:
     """So that they can be replaced: a host that was away keeps a rotation open for a long time."""
     first = (await system.rotate())["current"]
     await system.stop_serving()
@@ -422,7 +422,7 @@ async def test_a_control_plane_starts_whose_authorities_have_ended(system: Rotat
     assert status["current"]["expires"] > after * 1000
 
 
-async def test_a_thief_who_is_connected_is_hung_up_on_by_a_host_that_enrols_again(
+async def test_host_that_enrols_again_disconnects_a_thief(
     system: Rotating,
 ) -> None:
     host = await system.joined("host-1")
@@ -440,7 +440,7 @@ async def test_a_thief_who_is_connected_is_hung_up_on_by_a_host_that_enrols_agai
     await system.reaches("host-1", "ready")
 
 
-async def test_a_host_that_was_away_for_too_long_is_not_waited_for_in_vain(
+async def test_expired_host_is_listed_with_the_need_to_enrol_again(
     system: Rotating,
 ) -> None:
     host = await system.joined("host-1")

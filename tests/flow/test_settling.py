@@ -330,11 +330,11 @@ def _explore(examples: int, steps: int, *, derandomize: bool) -> None:
 
 
 @pytest.mark.timeout(300)  # it plays as many steps on a busy machine, too
-def test_every_session_is_settled_in_the_end() -> None:
+def test_every_session_is_reconciled() -> None:
     _explore(20, 15, derandomize=True)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_every_session_is_settled_in_the_end_over_many_runs() -> None:
+def test_every_session_is_reconciled_over_many_runs() -> None:
     _explore(120, 30, derandomize=False)

@@ -23,7 +23,7 @@ def fleet(tmp_path: Path) -> Iterator[OneHost]:
 
 @pytest.mark.parametrize("how", ["cut", "killed"])
 @pytest.mark.parametrize("seconds", [3.0, 8.0, 31.0, 600.0])
-def test_a_host_that_is_back_is_used_and_shown_as_it_is_within_2_s(
+def test_returning_host_is_used_and_shown_within_2_s(
     fleet: OneHost, how: str, seconds: float
 ) -> None:
     fleet.go_silent(how)
@@ -34,7 +34,7 @@ def test_a_host_that_is_back_is_used_and_shown_as_it_is_within_2_s(
     assert fleet.starts("y")
 
 
-def test_placement_leaves_a_silent_host_after_5_s_and_it_is_unreachable_after_30(
+def test_unresponsive_host_gets_no_sessions_after_5_s_and_is_unreachable_after_30(
     fleet: OneHost,
 ) -> None:
     fleet.box.line.cut()
@@ -52,7 +52,7 @@ def test_placement_leaves_a_silent_host_after_5_s_and_it_is_unreachable_after_30
 
 @pytest.mark.parametrize("how", ["cut", "killed"])
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_stop_that_was_asked_meanwhile_is_carried_out_on_the_return(
+def test_stop_on_an_unresponsive_host_is_carried_out_on_its_return(
     fleet: OneHost, how: str, restarted: bool
 ) -> None:
     fleet.go_silent(how)
@@ -77,7 +77,7 @@ def test_a_restarted_control_plane_calls_no_host_unreachable(fleet: OneHost) -> 
 
 
 @pytest.mark.parametrize("skew", [0, -3 * HOUR, 3 * HOUR])
-def test_a_drained_host_tells_its_games_and_stops_them_at_the_deadline(
+def test_drained_host_notifies_its_games_and_stops_them_at_the_deadline(
     tmp_path: Path, skew: int
 ) -> None:
     """Also where its wall clock is wrong."""

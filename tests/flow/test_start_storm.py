@@ -38,7 +38,7 @@ class Host(FakeAgent):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-async def test_nobody_is_refused_while_a_host_has_room(
+async def test_no_start_is_refused_while_a_host_has_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However slow the machine is: what is given up keeps its place on the host for a while.

@@ -1,4 +1,4 @@
-"""Which hosts the control plane speaks to: the one whose name it dials, and no other."""
+"""The control plane calls only the host whose name it dials."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -24,7 +24,7 @@ ONE, OTHER = ("one", "other")
 
 
 class Deployment:
-    """An authority at work, and its key in the hands of an attacker."""
+    """An authority, and an attacker with its key."""
 
     def __init__(self, issuer: Issuer) -> None:
         self.issuer = issuer
@@ -38,7 +38,7 @@ class Deployment:
 
 
 def dialler(issuer: Issuer) -> Dialler:
-    """Make clients that start nothing: the key of tickets is never read."""
+    """Return a dialler; its ticket key is never read."""
     return Dialler(issuer, TicketKey(Path("ticket.key"), SystemClock()))
 
 
@@ -58,7 +58,7 @@ async def deployment(tmp_path: Path) -> AsyncIterator[Deployment]:
 async def serving(
     folder: Path, party: Party | None, trusted: bytes, address: str = "127.0.0.1:0"
 ) -> AsyncIterator[FakeAgent]:
-    """A host on a port that shows a certificate, or speaks in clear."""
+    """A host on a port, with this certificate or without TLS."""
     agent, server = FakeAgent(folder), grpc.aio.server()
     agent_pb2_grpc.add_AgentServiceServicer_to_server(agent, server)
     if party is None:
@@ -77,7 +77,7 @@ async def serving(
 
 
 async def heard(client: AgentClient) -> bool:
-    """Return whether a host could say something."""
+    """Return whether a host answers."""
     stream = client.watch("", 0)
     try:
         async for _ in stream:
@@ -88,18 +88,18 @@ async def heard(client: AgentClient) -> bool:
         await client.close()
 
 
-async def test_the_host_that_was_dialled_is_heard(deployment: Deployment, tmp_path: Path) -> None:
+async def test_dialled_host_is_accepted(deployment: Deployment, tmp_path: Path) -> None:
     authority = deployment.issuer.authority.certificate
     async with serving(tmp_path, deployment.host(ONE), authority) as agent:
         assert await heard(deployment.client(agent.address))
-        with pytest.raises(AgentSilentError):  # by its address alone it is nobody
+        with pytest.raises(AgentSilentError):  # its address alone is not enough
             await heard(deployment.client(agent.address, OTHER))
 
 
-async def test_a_host_is_never_dialled_on_this_machine_by_a_scheme(
+async def test_address_like_a_scheme_is_dialled_over_dns(
     deployment: Deployment, tmp_path: Path
 ) -> None:
-    """gRPC reads `unix-abstract:1` as a socket; it has the form of a host and a port, too."""
+    """gRPC reads `unix-abstract:1` as a socket, but it is also a host and a port."""
     authority = deployment.issuer.authority.certificate
     async with serving(tmp_path, deployment.host(ONE), authority, "unix-abstract:64999") as agent:
         client = deployment.client(agent.address)
@@ -123,7 +123,7 @@ IMPOSTORS: dict[str, Callable[[Deployment], Party | None]] = {
 
 
 @pytest.mark.parametrize("kind", IMPOSTORS)
-async def test_an_impostor_is_told_nothing(
+async def test_impostor_receives_no_call(
     deployment: Deployment, tmp_path: Path, kind: str
 ) -> None:
     party = IMPOSTORS[kind](deployment)

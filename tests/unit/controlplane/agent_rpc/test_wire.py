@@ -1,4 +1,4 @@
-"""What a host says is read with care: it may be in anybody's hands."""
+"""Messages of hosts are validated: a host may be compromised."""
 
 from pathlib import Path
 
@@ -41,14 +41,14 @@ def a_session(**reserved: int) -> agent_pb2.Session:
     ],
     ids=str,
 )
-def test_resources_that_no_host_has_are_not_read(reserved: dict[str, int]) -> None:
-    """An account whose sums overflow could start nothing any more."""
+def test_impossible_resources_are_rejected(reserved: dict[str, int]) -> None:
+    """An account whose sums overflow could not start sessions."""
     with pytest.raises(ValueError, match="no host has"):
         session_in(a_session(**reserved))
 
 
-def test_what_sessions_have_in_common_is_kept_once() -> None:
-    """A control plane has a hundred thousand of them in memory."""
+def test_shared_strings_are_interned() -> None:
+    """A control plane has a hundred thousand sessions in memory."""
     told = a_session(nano_cpus=10**9)
     told.image, told.host = "game@sha256:0", "192.0.2.1"
     told.identity.application = "game"
@@ -68,7 +68,7 @@ def test_what_sessions_have_in_common_is_kept_once() -> None:
 
 
 class Mistaken(FakeAgent):
-    """It answers with another session than the one that it was asked for."""
+    """Answers with another session than requested."""
 
     def _make(self, request: agent_pb2.StartSessionRequest) -> agent_pb2.Session:
         made = super()._make(request)
@@ -76,7 +76,7 @@ class Mistaken(FakeAgent):
         return made
 
 
-async def test_an_answer_for_another_session_is_none(tmp_path: Path) -> None:
+async def test_answer_for_another_session_is_rejected(tmp_path: Path) -> None:
     agent = Mistaken(tmp_path)
     agent.images = [SPEC.image]
     await agent.start()

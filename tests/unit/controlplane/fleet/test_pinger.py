@@ -1,4 +1,4 @@
-"""Latency: what is known of the addresses of a host, and when they are asked."""
+"""Latency: the measurements of a host's addresses, and when they are pinged."""
 
 import asyncio
 import contextlib
@@ -35,7 +35,7 @@ def latency(*addresses: str) -> HostLatency:
     return made
 
 
-def test_an_address_is_taken_to_answer_until_it_is_known_not_to() -> None:
+def test_address_counts_as_responsive_until_three_misses() -> None:
     made = latency(NEAR, FAR)
     assert (made.ms, made.answering, made.silent) == (None, (NEAR, FAR), ())
     for _ in range(MAX_MISSES - 1):
@@ -43,14 +43,14 @@ def test_an_address_is_taken_to_answer_until_it_is_known_not_to() -> None:
         assert made.answering == (NEAR, FAR)
     assert made.note(FAR, None)
     assert (made.answering, made.silent) == ((NEAR,), (FAR,))
-    assert made.note(FAR, None)  # one echo is enough now
+    assert made.note(FAR, None)  # a single miss is enough
     assert made.note(FAR, 5.0)
     assert (made.ms, made.answering, made.silent) == (5.0, (NEAR, FAR), ())
-    for _ in range(MAX_MISSES - 1):  # the answer forgot the misses before it
+    for _ in range(MAX_MISSES - 1):  # the reply has reset the misses
         assert not made.note(FAR, None)
 
 
-def test_the_nearest_address_counts_and_one_outlier_does_not() -> None:
+def test_latency_is_of_the_nearest_address_without_outliers() -> None:
     made = latency(NEAR, FAR)
     for ms in (8.0, 8.0, 80.0):
         made.note(NEAR, ms)
@@ -60,16 +60,16 @@ def test_the_nearest_address_counts_and_one_outlier_does_not() -> None:
         made.note(NEAR, None)
     assert made.ms == 90.0
     made.note(NEAR, 3.0)
-    assert made.ms == 3.0  # what it was before it was silent is forgotten
+    assert made.ms == 3.0  # measurements before its failure are forgotten
 
 
-def test_an_address_that_stays_keeps_what_is_known_of_it() -> None:
+def test_unchanged_address_keeps_its_measurements() -> None:
     made = latency(NEAR, FAR)
     made.note(NEAR, 4.0)
     made.note(FAR, 2.0)
     made.announce((NEAR, "192.0.2.3"))
     assert (made.ms, made.addresses) == (4.0, (NEAR, "192.0.2.3"))
-    assert made.note(FAR, 1.0)  # the answer came late
+    assert made.note(FAR, 1.0)  # a late reply
     assert made.ms == 4.0
 
 
@@ -80,18 +80,18 @@ def test_an_address_that_stays_keeps_what_is_known_of_it() -> None:
         *("224.0.0.1", "239.255.255.250", "255.255.255.255", "0.0.0.0", "240.0.0.1", "-I eth0"),
     ],
 )
-def test_what_is_no_address_of_one_host_is_never_asked(text: str) -> None:
+def test_only_unicast_addresses_are_pinged(text: str) -> None:
     assert latency(text, NEAR).addresses == (NEAR,)
 
 
-def test_a_host_that_announces_many_addresses_is_asked_at_the_first() -> None:
+def test_only_the_first_addresses_are_pinged() -> None:
     many = tuple(f"192.0.2.{number}" for number in range(1, 200))
     assert latency(NEAR, *many).addresses == many[:MAX_ADDRESSES]
     assert latency(*[""] * MAX_LOOKED_AT, NEAR).addresses == ()
 
 
 class Network:
-    """Answers echoes as a test says; an address that it does not name is silent."""
+    """Replies to echoes as scripted; other addresses are unresponsive."""
 
     def __init__(self) -> None:
         self.answers: dict[str, float] = {}
@@ -116,7 +116,7 @@ class Network:
 
 
 class Measured:
-    """A pinger on hosts that have reported, on a clock that the test turns."""
+    """A pinger on hosts that have reported, with a fake clock."""
 
     def __init__(self, network: Network) -> None:
         self.clock = FakeClock()
@@ -141,7 +141,7 @@ class Measured:
         return link
 
     async def looks(self) -> None:
-        """Let the pinger look whom it has to ask, once."""
+        """Let the pinger check once which hosts are due."""
         await self.clock.advance(LOOK)
 
     def report(self, link: HostState, *addresses: str) -> None:
@@ -164,7 +164,7 @@ async def measured(network: Network) -> AsyncIterator[Measured]:
         await running
 
 
-async def test_a_host_is_asked_when_it_reports_and_then_once_in_an_interval(
+async def test_host_is_measured_at_its_report_and_once_per_interval(
     measured: Measured, network: Network
 ) -> None:
     network.answers = {NEAR: 4.0}
@@ -180,7 +180,7 @@ async def test_a_host_is_asked_when_it_reports_and_then_once_in_an_interval(
         assert (1 - JITTER) * INTERVAL <= after - before <= (1 + JITTER) * INTERVAL + LOOK
 
 
-async def test_an_address_that_falls_silent_is_left_out_within_one_interval_and_is_back(
+async def test_unresponsive_address_is_ignored_until_it_replies(
     measured: Measured, network: Network
 ) -> None:
     network.answers = {NEAR: 4.0, FAR: 9.0}
@@ -194,14 +194,14 @@ async def test_an_address_that_falls_silent_is_left_out_within_one_interval_and_
     assert link.latency.ms == 9.0
     await measured.clock.advance(1.15 * INTERVAL)
     assert network.asked[FAR] == 3
-    assert network.asked[NEAR] == 2 + MAX_MISSES  # who is silent costs one echo
+    assert network.asked[NEAR] == 2 + MAX_MISSES  # an unresponsive address costs one echo
     network.answers[NEAR] = 3.0
     await measured.clock.advance(1.15 * INTERVAL)
     assert link.latency.answering == (NEAR, FAR)
     assert link.latency.ms == 3.0
 
 
-async def test_other_addresses_all_the_time_cost_no_more_than_the_same(
+async def test_changing_addresses_cost_no_more_echoes(
     measured: Measured, network: Network
 ) -> None:
     link = measured.add("198.51.100.1")
@@ -225,7 +225,7 @@ async def test_concurrent_echoes_are_limited(measured: Measured, network: Networ
     assert network.most_under_way == AT_ONCE
 
 
-async def test_a_host_that_is_not_heard_is_not_asked(measured: Measured, network: Network) -> None:
+async def test_unresponsive_host_is_not_pinged(measured: Measured, network: Network) -> None:
     measured.unheard.add("a0")
     measured.add(NEAR)
     await measured.looks()
@@ -235,7 +235,7 @@ async def test_a_host_that_is_not_heard_is_not_asked(measured: Measured, network
     assert network.asked[NEAR] == MAX_MISSES
 
 
-async def test_where_nothing_can_be_measured_none_is_left_out_and_it_is_said_once(
+async def test_failure_to_ping_ignores_no_address_and_is_logged_once(
     measured: Measured, network: Network, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "controlplane.fleet.pinger")

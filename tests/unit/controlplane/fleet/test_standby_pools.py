@@ -1,4 +1,4 @@
-"""That planning many warm pools delays nobody."""
+"""Planning of many warm pools does not delay other tasks."""
 
 import asyncio
 import uuid
@@ -16,7 +16,7 @@ from controlplane.storage.tables.warm_pools import WarmPool
 from tiltyard.contract import NetworkMode, Resources
 
 SECONDS_EACH = 0.02
-"""The time that planning one pool takes by the clock of these tests."""
+"""Seconds that planning one pool takes by the clock of these tests."""
 
 
 def a_wanted_pool(*, size: int = 1) -> WantedPool:
@@ -39,7 +39,7 @@ def a_wanted_pool(*, size: int = 1) -> WantedPool:
 
 
 class EmptyFleet:
-    """A fleet without hosts, its pools, and a clock that moves while a pool is planned."""
+    """A fleet without hosts, its pools, and a clock that advances while a pool is planned."""
 
     hosts = ()
     placement_silence = 5.0
@@ -74,7 +74,7 @@ class EmptyFleet:
 
 
 async def one_round(pools: list[WantedPool]) -> EmptyFleet:
-    """Plan once, until the pause after it."""
+    """Plan once, up to the pause that follows."""
     fleet = EmptyFleet(pools)
     part = cast("Any", fleet)
     planner = StandbyPools(part, part, clock=part, random=Random(1))
@@ -104,7 +104,7 @@ async def test_other_tasks_run_between_two_pools() -> None:
     ("size", "count", "pause"),
     [
         (1, 50, REST * 50 * SECONDS_EACH),
-        (1, 1000, MAX_BACK_OFF),  # the machine may have stood still
+        (1, 1000, MAX_BACK_OFF),  # the machine may have stalled
         (0, 50, GATHER),  # a pool without standbys is not planned
     ],
 )

@@ -1,4 +1,4 @@
-"""How long a host is silent when the database fails; else tests/flow/test_lost_hosts.py has it."""
+"""Downtime of a host while the database fails; see also tests/flow/test_lost_hosts.py."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -15,7 +15,7 @@ LOST_AFTER = 3600.0
 
 
 class Written:
-    """A store that fails when it is told to, and notes what it was asked."""
+    """A store that fails on demand and records its calls."""
 
     def __init__(self) -> None:
         self.fails = False
@@ -47,7 +47,7 @@ class Listening:
             await self.downtime.missed()
 
 
-async def test_a_host_is_served_though_it_cannot_be_noted_as_heard() -> None:
+async def test_host_is_served_when_its_report_cannot_be_stored() -> None:
     host = Listening()
     host.store.fails = True
     for _ in range(4):
@@ -57,10 +57,10 @@ async def test_a_host_is_served_though_it_cannot_be_noted_as_heard() -> None:
 
 
 @pytest.mark.parametrize("known", [{"silent_ms": 60_000}, {"silent_ms": 60_000, "lost_ms": 1}])
-async def test_a_host_is_not_served_before_the_end_of_its_silence_is_written(
+async def test_host_is_served_only_after_the_end_of_its_downtime_is_stored(
     known: dict[str, int],
 ) -> None:
-    """Else its next silence might be added to that one after a crash."""
+    """Otherwise a crash might add its next downtime to that one."""
     host = Listening(**known)
     host.store.fails = True
     for _ in range(2):
@@ -74,7 +74,7 @@ async def test_a_host_is_not_served_before_the_end_of_its_silence_is_written(
     assert host.store.asked == ["heard"] * 3
 
 
-async def test_silence_is_written_once_a_minute_and_its_end_once() -> None:
+async def test_downtime_is_stored_once_a_minute_and_its_end_once() -> None:
     host = Listening()
     await host.downtime.reported()
     await host.miss(LOST_AFTER)
@@ -86,7 +86,7 @@ async def test_silence_is_written_once_a_minute_and_its_end_once() -> None:
     assert host.store.asked.count("lost") == 1
 
 
-async def test_what_could_not_be_written_is_tried_again() -> None:
+async def test_failed_write_is_retried() -> None:
     host = Listening()
     host.store.fails = True
     await host.miss(2 * LOST_AFTER)

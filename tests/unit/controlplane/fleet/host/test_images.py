@@ -1,4 +1,4 @@
-"""The pulls of one host, of which those that fail hold up no other (F43)."""
+"""The pulls of one host: failing ones do not delay others (F43)."""
 
 import asyncio
 import logging
@@ -85,20 +85,20 @@ async def test_f43_many_images_that_hang_do_not_hold_up_one_that_does_not(make: 
     await settle()
     assert len(host.tried) == MAX_PULLS
     host.fail.set()
-    host.fail.clear()  # the first two fail; from now on they are known
+    host.fail.clear()  # the first two fail, so their registry is suspect
     await settle()
     assert sum(pull.failures for pull in host.kept.pulls) == MAX_PULLS
-    await host.clock.advance(3 * LONGEST_WAIT)  # what is due has begun
+    await host.clock.advance(3 * LONGEST_WAIT)  # due pulls have begun
     assert [pull.state for pull in host.kept.pulls].count(PullState.PULLING) == 1
     tried = host.tried.total()
     host.wanted.add(GOOD.format(0))
     host.kept.look()
     await settle()
     assert GOOD.format(0) in host.report.images
-    assert host.tried.total() == tried + 1  # at once, beside one that hangs
+    assert host.tried.total() == tried + 1  # at once, despite one that hangs
 
 
-async def test_what_is_wanted_is_read_once_for_all_images(make: Any) -> None:
+async def test_desired_images_are_read_once_for_all_images(make: Any) -> None:
     images = [GOOD.format(number) for number in range(200)]
     host = make(images)
     await settle()
@@ -108,7 +108,7 @@ async def test_what_is_wanted_is_read_once_for_all_images(make: Any) -> None:
     assert host.reads == 1
 
 
-async def test_a_pull_that_nobody_wants_any_more_is_not_begun(make: Any) -> None:
+async def test_queued_pull_of_an_unwanted_image_is_cancelled(make: Any) -> None:
     images = [BAD.format(0), BAD.format(1), GOOD.format(0)]
     host = make(images)
     await settle()
@@ -122,7 +122,7 @@ async def test_a_pull_that_nobody_wants_any_more_is_not_begun(make: Any) -> None
     assert GOOD.format(0) not in host.tried
 
 
-async def test_a_host_that_is_not_heard_is_not_asked_and_caught_up_with_on_its_return(
+async def test_unresponsive_host_gets_pulls_on_its_return(
     make: Any,
 ) -> None:
     host = make([])
@@ -137,7 +137,9 @@ async def test_a_host_that_is_not_heard_is_not_asked_and_caught_up_with_on_its_r
     assert GOOD.format(0) in host.report.images
 
 
-async def test_a_cause_is_a_warning_once(make: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_repeated_cause_is_a_warning_once(
+    make: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     host = make([BAD.format(0)])
     host.fail.set()
     with caplog.at_level(logging.INFO):

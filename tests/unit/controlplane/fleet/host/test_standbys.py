@@ -43,7 +43,7 @@ def always(_: str) -> bool:
     return True
 
 
-def test_an_unusable_host_is_passed_over() -> None:
+def test_unusable_host_is_skipped() -> None:
     standbys = Standbys()
     for number, agent in enumerate(("unusable", "unusable", "good")):
         standbys.note(agent, standby(IDS[number]))
@@ -66,7 +66,7 @@ def test_an_unusable_host_is_passed_over() -> None:
         standby(IDS[0], warm_pool=""),
     ],
 )
-def test_what_cannot_be_claimed_is_in_no_queue(one: HostSession) -> None:
+def test_unclaimable_standby_is_not_queued(one: HostSession) -> None:
     standbys = Standbys()
     standbys.note("h", standby(one.internal_id))
     standbys.note("h", one)
@@ -74,7 +74,7 @@ def test_what_cannot_be_claimed_is_in_no_queue(one: HostSession) -> None:
     assert not standbys.has_ready(POOL)
 
 
-def test_one_that_was_taken_is_queued_again_only_after_it_was_given_back() -> None:
+def test_taken_standby_is_queued_again_only_after_it_is_given_back() -> None:
     standbys = Standbys()
     standbys.note("h", standby(IDS[0]))
     taken = standbys.take(POOL, always)
@@ -88,7 +88,7 @@ def test_one_that_was_taken_is_queued_again_only_after_it_was_given_back() -> No
 
 
 class Queues(RuleBasedStateMachine):
-    """Standbys against a set of those that are ready."""
+    """`Standbys` checked against a set of ready ones."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A host in memory: when what a start holds returns, and when absence means gone."""
+"""A host in memory: when a start releases what it holds, and when a session is gone."""
 
 from dataclasses import replace
 from typing import cast
@@ -61,7 +61,7 @@ def heartbeat(sequence: int, incarnation: str = "life") -> WatchMessage:
     return WatchMessage(incarnation, sequence, None)
 
 
-def test_images_count_once_all_of_them_were_reported(link: HostState) -> None:
+def test_images_are_replaced_when_all_parts_have_arrived(link: HostState) -> None:
     def part(*images: str, first: bool = False, last: bool = False) -> None:
         link.apply(WatchMessage("life", 9, ImagesReported(images, first=first, last=last)), 1.0)
 
@@ -70,7 +70,7 @@ def test_images_count_once_all_of_them_were_reported(link: HostState) -> None:
     part("b", first=True)
     link.apply(WatchMessage("life", 9, HostReported(HOST)), 1.0)
     assert view(link).host.images == {"a"}
-    part("c", first=True)  # the stream broke, and began again
+    part("c", first=True)  # the stream broke and restarted
     part("d")
     assert view(link).host.images == {"a"}
     part("e", last=True)
@@ -80,7 +80,7 @@ def test_images_count_once_all_of_them_were_reported(link: HostState) -> None:
 
 
 @pytest.mark.parametrize("flood", ["images", "a long image", "sessions"])
-def test_more_than_a_host_can_have_is_forgotten_and_an_error(
+def test_excessive_report_is_an_error_and_forgotten(
     link: HostState, flood: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(state, "MAX_IMAGES", 3)
@@ -93,21 +93,21 @@ def test_more_than_a_host_can_have_is_forgotten_and_an_error(
         event = sessions if flood == "sessions" else images
         link.apply(WatchMessage("life", 9, event), 1.0)
 
-    for _ in range(2):  # as much again once it was forgotten
+    for _ in range(2):  # the bound applies again from 0
         with pytest.raises(AgentExcessError, match="cannot follow the host: it reports over"):
             for number in range(4):
                 report(number)
         assert link.live_sessions == 0
 
 
-def test_choosing_takes_reservation_pin_and_slot(link: HostState) -> None:
+def test_hold_takes_reservation_pinned_port_and_slot(link: HostState) -> None:
     link.hold("i", WANTED)
     taken = view(link)
     assert (taken.held, taken.starting, taken.in_flight) == (Resources(2, 3), 1, 1)
     assert (Protocol.UDP, 20007) in taken.used_ports()
 
 
-def test_a_refusal_returns_everything(link: HostState) -> None:
+def test_give_back_releases_everything(link: HostState) -> None:
     before = view(link)
     link.hold("i", WANTED)
     link.give_back("i")
@@ -116,7 +116,7 @@ def test_a_refusal_returns_everything(link: HostState) -> None:
     assert replace(after, used_ports=before.used_ports) == before
 
 
-def test_an_answer_returns_the_slot_and_the_watch_the_rest(link: HostState) -> None:
+def test_answer_releases_the_slot_and_watch_the_rest(link: HostState) -> None:
     link.hold("i", WANTED)
     link.answered("i", Answer(SESSION, "life"))
     assert (view(link).starting, view(link).in_flight) == (0, 1)
@@ -127,14 +127,14 @@ def test_an_answer_returns_the_slot_and_the_watch_the_rest(link: HostState) -> N
     assert (Protocol.UDP, 20007) in view(link).used_ports()
 
 
-def test_what_the_host_has_counted_is_not_counted_twice(link: HostState) -> None:
+def test_start_counted_by_the_host_is_not_counted_twice(link: HostState) -> None:
     link.hold("i", WANTED)
     link.hold("other", WANTED)
     host = replace(HOST, reserved=WANTED.reservation, starting=frozenset({"i", "unknown"}))
     link.apply(WatchMessage("life", 9, HostReported(host)), 1.0)
     shown = view(link)
     assert (shown.held, shown.in_flight, shown.starting) == (WANTED.reservation, 1, 2)
-    # The session of it comes in the message that follows; the start has no answer yet.
+    # Its session follows in the next message; the start has no answer yet.
     link.apply(WatchMessage("life", 10, HostReported(replace(host, starting=frozenset()))), 1.0)
     assert view(link).held == WANTED.reservation
     link.give_back("i")
@@ -142,21 +142,21 @@ def test_what_the_host_has_counted_is_not_counted_twice(link: HostState) -> None
     assert view(link).held == Resources()
 
 
-def test_an_answer_that_the_watch_overtook_returns_at_once(link: HostState) -> None:
+def test_answer_overtaken_by_the_watch_releases_at_once(link: HostState) -> None:
     link.hold("i", WANTED)
     link.apply(heartbeat(10), 1.0)
     link.answered("i", Answer(SESSION, "life"))
     assert link.in_flight == 0
 
 
-def test_a_new_life_of_the_agent_returns_the_answers_of_the_last(link: HostState) -> None:
+def test_restarted_agent_releases_earlier_answers(link: HostState) -> None:
     link.hold("i", WANTED)
     link.answered("i", Answer(SESSION, "life"))
     link.apply(heartbeat(1, "next life"), 1.0)
     assert link.in_flight == 0
 
 
-def test_the_newest_of_answer_and_watch_counts(link: HostState) -> None:
+def test_newer_of_answer_and_watch_is_kept(link: HostState) -> None:
     link.hold("i", WANTED)
     ended = replace(SESSION, state=State.EXITED, sequence=11)
     link.apply(WatchMessage("life", 11, SessionsReported((ended,))), 1.0)
@@ -164,7 +164,7 @@ def test_the_newest_of_answer_and_watch_counts(link: HostState) -> None:
     assert link.answered("i", Answer(SESSION, "life")) == ended
 
 
-def test_absence_means_gone_only_when_nothing_newer_was_answered(link: HostState) -> None:
+def test_absent_session_is_gone_unless_its_answer_is_newer(link: HostState) -> None:
     assert link.is_gone("unknown")
     link.hold("i", WANTED)
     assert not link.is_gone("i")
@@ -174,7 +174,7 @@ def test_absence_means_gone_only_when_nothing_newer_was_answered(link: HostState
     assert link.is_gone("i")
 
 
-def test_what_a_snapshot_lacks_is_dropped_unless_it_is_newer(link: HostState) -> None:
+def test_session_absent_from_a_snapshot_is_dropped_unless_newer(link: HostState) -> None:
     old, kept = replace(SESSION, internal_id="old"), replace(SESSION, internal_id="kept")
     link.apply(WatchMessage("life", 10, SessionsReported((old, kept))), 1.0)
     newer = replace(SESSION, internal_id="newer", ports=(Port(1, Protocol.UDP, 1),), sequence=11)
@@ -184,6 +184,6 @@ def test_what_a_snapshot_lacks_is_dropped_unless_it_is_newer(link: HostState) ->
     assert set(link._sessions) == {"kept", "newer"}
 
 
-def test_a_host_is_not_shown_before_it_has_reconciled(link: HostState) -> None:
+def test_host_has_no_view_before_it_has_reconciled(link: HostState) -> None:
     link.reconciled = False
     assert link.view(0.0) is None

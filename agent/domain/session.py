@@ -122,7 +122,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A state and the Unix time of its begin."""
+    """A state and the Unix time at which it began."""
 
     state: State
     time: float
@@ -198,7 +198,7 @@ class Session:
 
     @property
     def since(self) -> float:
-        """The begin of its state, in Unix time."""
+        """When its state began, in Unix time."""
         return self.timeline[-1].time if self.timeline else self.create_time
 
     def to(self, state: State, *, at: float, **changes: object) -> Session:
@@ -230,7 +230,7 @@ class Session:
 def _extended(timeline: tuple[Moment, ...], state: State, at: float) -> tuple[Moment, ...]:
     """A timeline with one more state, never before the last one's time.
 
-    Of many restarts only the first run and the last restart are kept, a path of TRANSITIONS.
+    Of many restarts only the first run and the last restart are kept, still a path of TRANSITIONS.
     """
     at = max(at, timeline[-1].time)
     restarted = [moment.state for moment in timeline[-2:]] == [State.RESTARTING, State.RUNNING]

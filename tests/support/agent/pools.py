@@ -71,8 +71,8 @@ def revisions(agent: Agent) -> list[int]:
     return sorted(each.standby.revision for each in ready(agent) if each.standby)
 
 
-def told(agent: Agent, session: Session) -> dict[str, Any]:
-    """What the game reads in its session.json."""
+def session_json(agent: Agent, session: Session) -> dict[str, Any]:
+    """The content of session.json."""
     path = agent.records.public_dir(session.internal_id) / "session.json"
     found: dict[str, Any] = json.loads(path.read_text())
     return found

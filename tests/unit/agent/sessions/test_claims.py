@@ -25,7 +25,15 @@ from agent.sessions.life import ClaimRequest
 from agent.state.drain import DrainOrder
 from agent.state.record import Records
 from tests.support.agent.hosts import Agent, Host
-from tests.support.agent.pools import a_claim, a_pool, kept_full, ordered, ready, standbys, told
+from tests.support.agent.pools import (
+    a_claim,
+    a_pool,
+    kept_full,
+    ordered,
+    ready,
+    session_json,
+    standbys,
+)
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import settle
 from tiltyard.contract import EndReason, State
@@ -64,7 +72,7 @@ async def test_claim_makes_a_session_of_the_claimant(agent: Agent) -> None:
     assert agent.runtime.deadlines.next_due() == session.deadline.boottime
     assert (session.is_standby, session.restarts) == (False, True)
     assert session.injected_env["TILTYARD_SESSION_ID"] == "m1"
-    read = told(agent, session)
+    read = session_json(agent, session)
     assert (read["id"], read["labels"], read["external_id"]) == ("m1", {"mode": "duel"}, "x-2")
     assert (read["standby"], read["request"]) == (False, {"map": "ü"})
     assert read["expire_time"] == round((now + 600) * 1000)
@@ -111,7 +119,7 @@ async def test_one_of_fifty_concurrent_claims_succeeds(agent: Agent) -> None:
     assert (
         found.spec.identity == agent.recorded(found.internal_id).spec.identity == won.spec.identity
     )
-    assert told(agent, found)["id"] == won.spec.identity.session_id
+    assert session_json(agent, found)["id"] == won.spec.identity.session_id
 
 
 async def test_rejects_claim_of_unsuitable_sessions(agent: Agent) -> None:
@@ -157,7 +165,7 @@ async def test_drained_host_accepts_repeated_claims_only(agent: Agent) -> None:
     with pytest.raises(DrainingError):
         await agent.warm_pools.claim(standby.internal_id, a_claim())
     found = await agent.warm_pools.claim(standby.internal_id, a_claim(again=True))
-    assert told(agent, found)["draining"]
+    assert session_json(agent, found)["draining"]
     async with kept_full(agent):
         assert agent.now(standby.internal_id).state is State.RUNNING
 
@@ -204,10 +212,10 @@ async def test_restarted_agent_notifies_a_game_that_was_not_notified(host: Host)
         with unpublished():
             await agent.warm_pools.claim(standby.internal_id, a_claim())
         await settle()
-        assert (told(agent, standby)["standby"], signals(agent, standby)) == (True, 0)
+        assert (session_json(agent, standby)["standby"], signals(agent, standby)) == (True, 0)
     async with host() as agent:
         await settle()
-        assert (told(agent, standby)["id"], signals(agent, standby)) == ("m1", 1)
+        assert (session_json(agent, standby)["id"], signals(agent, standby)) == ("m1", 1)
 
 
 async def test_signal_is_sent_after_session_json_is_written(agent: Agent) -> None:
@@ -215,7 +223,7 @@ async def test_signal_is_sent_after_session_json_is_written(agent: Agent) -> Non
     agent.steps.hold("claim.published")
     claim = claiming(agent, standby)
     await agent.steps.reached("claim.published")
-    assert (told(agent, standby)["id"], signals(agent, standby)) == ("m1", 0)
+    assert (session_json(agent, standby)["id"], signals(agent, standby)) == ("m1", 0)
     agent.steps.release("claim.published")
     await claim
     assert signals(agent, standby) == 1
@@ -251,16 +259,16 @@ async def test_agent_killed_at_any_step_of_a_claim(host: Host, step: str) -> Non
         found = agent.now(standby.internal_id)
         assert found.is_standby == (step == "claim.begun")
         if found.is_standby:
-            assert told(agent, found)["standby"]
+            assert session_json(agent, found)["standby"]
         else:
-            assert told(agent, found)["id"] == "m1"
+            assert session_json(agent, found)["id"] == "m1"
             with pytest.raises(StandbyNotClaimableError, match="another session's"):
                 await agent.warm_pools.claim(standby.internal_id, a_claim("m2", again=True))
         again = await agent.warm_pools.claim(standby.internal_id, a_claim(ttl=600.0, again=True))
         assert again.deadline is not None
         passed = 0 if step == "claim.begun" else 60
         assert agent.runtime.deadlines.next_due() == host.clock.boottime() + 600 - passed
-        assert told(agent, again)["id"] == "m1"
+        assert session_json(agent, again)["id"] == "m1"
         await settle()
         assert signals(agent, standby) == (2 if step == "claim.signalled" else 1)
 
@@ -300,7 +308,7 @@ async def test_repeated_claim_notifies_the_game_again_unless_it_ends(
         await agent.sessions.stop(standby.internal_id, EndReason.STOPPED)
     found = await again
     assert found.spec.identity.session_id == "m1"
-    assert told(agent, found)["standby"] is stopped
+    assert session_json(agent, found)["standby"] is stopped
 
 
 @pytest.mark.parametrize("claimed", [True, False])

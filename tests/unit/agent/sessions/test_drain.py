@@ -17,7 +17,7 @@ from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.contract import EndReason, State
 
 
-def _told(agent: Agent, session: Session) -> tuple[Any, Any]:
+def _published(agent: Agent, session: Session) -> tuple[Any, Any]:
     """The drain in session.json."""
     path = agent.records.public_dir(session.internal_id) / "session.json"
     found = json.loads(path.read_text())
@@ -41,12 +41,12 @@ async def test_drained_host_refuses_starts_until_the_drain_is_cancelled(agent: A
 
 async def test_session_json_has_the_drain(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
-    assert _told(agent, session) == (False, None)
+    assert _published(agent, session) == (False, None)
     end = agent.clock.time() + 600
     await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=600))
-    assert _told(agent, session) == (True, round(end * 1000))
+    assert _published(agent, session) == (True, round(end * 1000))
     await agent.sessions.set_drain(DrainOrder(2, draining=False))
-    assert _told(agent, session) == (False, None)
+    assert _published(agent, session) == (False, None)
     assert agent.runtime.deadlines.next_due() is None
 
 
@@ -57,7 +57,7 @@ async def test_session_json_of_a_starting_game_has_the_drain(agent: Agent, step:
     await agent.steps.reached(step)
     await agent.sessions.set_drain(DrainOrder(1, draining=True))
     agent.steps.release(step)
-    assert _told(agent, await starter) == (True, None)
+    assert _published(agent, await starter) == (True, None)
 
 
 async def test_sessions_are_stopped_at_the_deadline(agent: Agent) -> None:
@@ -187,7 +187,7 @@ async def test_order_completes_after_the_caller_disconnects(agent: Agent) -> Non
     await asyncio.sleep(0)
     await let_go(order)
     await until(lambda: _drained(agent))
-    await until(lambda: _told(agent, session) == (True, None))
+    await until(lambda: _published(agent, session) == (True, None))
     assert (await agent.records.load_drain()).draining
 
 

@@ -47,12 +47,12 @@ async def test_session_is_ready_once_its_ports_are_bound(host: Host) -> None:
             host.engine.bind(container_name(internal_id))
             bound_time = host.clock.time()
             await host.clock.advance(LONGEST_SECONDS)
-            [told] = (await subscription.take(1)).sessions
-        assert told.ready_time is not None
-        assert bound_time <= told.ready_time <= bound_time + LONGEST_SECONDS
-        assert told.sequence > session.sequence
-        assert agent.recorded(internal_id).ready_time == told.ready_time
-        assert agent.now(internal_id) == told
+            [reported] = (await subscription.take(1)).sessions
+        assert reported.ready_time is not None
+        assert bound_time <= reported.ready_time <= bound_time + LONGEST_SECONDS
+        assert reported.sequence > session.sequence
+        assert agent.recorded(internal_id).ready_time == reported.ready_time
+        assert agent.now(internal_id) == reported
 
 
 async def test_early_binds_are_noticed_early(host: Host) -> None:

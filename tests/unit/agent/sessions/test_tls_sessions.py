@@ -65,7 +65,7 @@ async def test_agent_listens_from_the_start_to_the_end(
         session = await agent.sessions.start(an_id(), tls_spec())
         [mine] = session.ports
         assert (mine.host, mine.tls, mine.inner) == (port, True, 0)
-        assert host.engine.published == {}, "the container's port is nobody's but the agent's"
+        assert host.engine.published == {}, "only the agent has the container's port"
         assert is_listened_on(port)
         [container] = host.engine.containers(agent.runtime.settings.agent_id)
         assert session.address == container.address != ""
@@ -123,7 +123,7 @@ async def test_restarted_agent_listens_before_the_engine_answers(
     assert not is_listened_on(port)
     # Without a certificate, starts are refused and existing sessions keep their ports.
     async with host(ports=(port, port), reconcile=False) as agent:
-        assert is_listened_on(port), "nobody else may have it"
+        assert is_listened_on(port), "it is still reserved"
         await agent.pass_over()
         await _adopted(agent, session)
         assert is_listened_on(port)

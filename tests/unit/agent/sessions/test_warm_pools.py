@@ -22,15 +22,15 @@ from tests.support.agent.pools import (
     ordered,
     ready,
     revisions,
+    session_json,
     standbys,
-    told,
 )
 from tests.support.agent.samples import IMAGE, a_spec, an_id
 from tests.support.fake_clock import settle
 from tiltyard.contract import EndReason, PortRequest, Protocol, Resources, State
 from tiltyard.runtime.clock import DUTY_CYCLE
 
-NOBODY = a_pool(0, revision=99)
+REMOVED = a_pool(0, revision=99)
 """The order that removes a pool."""
 
 
@@ -44,7 +44,7 @@ async def test_new_pool_is_filled_at_once(agent: Agent) -> None:
             assert (identity.session_id, identity.ticket) == (each.internal_id, "")
             assert (identity.account, identity.labels) == ("acme", {"mode": "duel"})
             assert each.injected_env["TILTYARD_SESSION_ID"] == each.internal_id
-            assert (told(agent, each)["id"], told(agent, each)["standby"]) == (
+            assert (session_json(agent, each)["id"], session_json(agent, each)["standby"]) == (
                 each.internal_id,
                 True,
             )
@@ -163,7 +163,7 @@ async def test_crashing_pool_backs_off(agent: Agent) -> None:
             assert standbys(agent) == []
             await agent.clock.advance(0.5)
             assert len(ready(agent)) == 3
-        await ordered(agent, NOBODY)
+        await ordered(agent, REMOVED)
         await assert_nothing_is_left(agent)
 
 
@@ -280,7 +280,7 @@ async def test_an_invalid_order_is_rejected(agent: Agent, order: Any, field: str
 async def test_image_of_a_pool_is_in_use(agent: Agent) -> None:
     await agent.warm_pools.set(a_pool(1))
     assert agent.warm_pools.uses_image(IMAGE)
-    await agent.warm_pools.set(NOBODY)
+    await agent.warm_pools.set(REMOVED)
     assert not agent.warm_pools.uses_image(IMAGE)
 
 
@@ -288,7 +288,7 @@ async def test_failed_removal_of_a_standby_is_retried(agent: Agent) -> None:
     async with kept_full(agent):
         await ordered(agent, a_pool(1))
         agent.engine.fail_next("remove", EngineError("remove", "no"))
-        await ordered(agent, NOBODY)
+        await ordered(agent, REMOVED)
         assert len(agent.directories()) == 1
         await agent.clock.advance(1)
         await assert_nothing_is_left(agent)

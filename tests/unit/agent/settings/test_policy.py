@@ -88,7 +88,7 @@ def test_policy_file_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "mode", "told"),
+    ("text", "mode", "message"),
     [
         ("max_cpus = 4", 0o644, "max_cpus"),
         ("max_cpu = 0", 0o644, "max_cpu"),
@@ -99,20 +99,20 @@ def test_policy_file_is_read(tmp_path: Path) -> None:
         ("", 0o646, "chmod go-w"),
     ],
 )
-def test_rejects_invalid_policy_file(tmp_path: Path, text: str, mode: int, told: str) -> None:
-    with pytest.raises(PolicyError, match=told):
+def test_rejects_invalid_policy_file(tmp_path: Path, text: str, mode: int, message: str) -> None:
+    with pytest.raises(PolicyError, match=message):
         load_policy(_written(tmp_path, text, mode))
 
 
 @pytest.mark.parametrize(
-    ("entry", "told"),
+    ("entry", "message"),
     [
         ("https://ghcr.io", "without scheme, user and path"),
         ("docker.io", "write registry-1.docker.io"),
     ],
 )
-def test_rejects_invalid_registry(tmp_path: Path, entry: str, told: str) -> None:
+def test_rejects_invalid_registry(tmp_path: Path, entry: str, message: str) -> None:
     text = f'allowed_registries = ["ghcr.io", "{entry}"]'
-    with pytest.raises(PolicyError, match=told) as refused:
+    with pytest.raises(PolicyError, match=message) as refused:
         load_policy(_written(tmp_path, text))
     assert f"allowed_registries[1]: '{entry}'" in str(refused.value)

@@ -65,7 +65,7 @@ class PortPool:
                     inner = self._take(replace(request, pinned=0))
                     taken[index] = replace(taken[index], inner=inner)
         except Exception:
-            self._give_back_first(tuple(taken.values()))
+            self._return_unused(tuple(taken.values()))
             raise
         ports = tuple(taken[index] for index in range(len(requests)))
         self._hold(internal_id, ports)
@@ -109,16 +109,16 @@ class PortPool:
             port = request.pinned
             if not self.first <= port <= self.last:
                 raise PortOutOfRangeError(port, self.first, self.last)
-            if port in free and self._took(protocol, port):
+            if port in free and self._try_take(protocol, port):
                 return port
             raise PortTakenError(protocol.value, port)
         for _ in range(min(len(free), TRIES)):
             port = next(iter(free))
-            if self._took(protocol, port):
+            if self._try_take(protocol, port):
                 return port
         raise NoFreePortError(protocol.value)
 
-    def _took(self, protocol: Protocol, port: int) -> bool:
+    def _try_take(self, protocol: Protocol, port: int) -> bool:
         """Take a free port from the queue; move it to the end if another process uses it."""
         if self._is_free(protocol, port):
             del self._free[protocol][port]
@@ -131,7 +131,7 @@ class PortPool:
         free.pop(port, None)
         free[port] = None
 
-    def _give_back_first(self, ports: Sequence[Port]) -> None:
+    def _return_unused(self, ports: Sequence[Port]) -> None:
         """Return unused ports to the head of the queue."""
         for protocol in Protocol:
             mine = [number for each, number in _numbers(ports) if each is protocol]

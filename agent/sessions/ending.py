@@ -64,7 +64,7 @@ async def ended_container(runtime: Runtime, session: Session) -> Container | Non
     reported as running without a process after CONFIRM_SECONDS.
     """
     name, clock = name_of(session), runtime.clock
-    step, first_lie = CONFIRM_STEP_SECONDS, None
+    step, lost_since = CONFIRM_STEP_SECONDS, None
     while True:
         try:
             container = await runtime.engine.inspect(name)
@@ -75,8 +75,8 @@ async def ended_container(runtime: Runtime, session: Session) -> Container | Non
         else:
             if not container.has_lost_process:
                 return container
-            first_lie = clock.monotonic() if first_lie is None else first_lie
-            if clock.monotonic() - first_lie >= CONFIRM_SECONDS:
+            lost_since = clock.monotonic() if lost_since is None else lost_since
+            if clock.monotonic() - lost_since >= CONFIRM_SECONDS:
                 return container
         await clock.sleep(step)
         step = min(step * 2, 1.0)

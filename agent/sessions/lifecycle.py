@@ -56,7 +56,7 @@ class Lifecycle:
             if held.drain.now != Drain():  # may have changed since session.json was written
                 await life.publish()
             life.finish_start()
-            await self._stay()
+            await self._drive()
 
     async def run_adopted(self, container: Container | None) -> None:
         """Continue a session from an earlier run of the agent; `container` as it is now."""
@@ -80,10 +80,10 @@ class Lifecycle:
                 await life.save(again)
             same_boot = session.boot_id in {"", self._runtime.clock.boot_id}
             if found.process is None and not same_boot:
-                await self._outlast_reboot(container)
-        await self._stay()
+                await self._handle_reboot(container)
+        await self._drive()
 
-    async def _outlast_reboot(self, container: Container | None) -> None:
+    async def _handle_reboot(self, container: Container | None) -> None:
         """Restart a session with `restarts` set; end any other."""
         session = self._life.session
         if not session.restarts:
@@ -94,15 +94,15 @@ class Lifecycle:
 
     # -- from state to state -------------------------------------------------------------------
 
-    async def _stay(self) -> None:
+    async def _drive(self) -> None:
         """Drive the session until it has ended and is sealed, also after an internal error."""
         life = self._life
         while True:
             try:
                 while not life.session.state.ended:
-                    await self._live_on()
+                    await self._handle_state()
                 if life.session.process is not None:
-                    await self._outlive(life.session.process)
+                    await self._await_unkillable(life.session.process)
                 if not (life.session.log_sealed or life.session.container_removed):
                     await cleanup.seal(self._runtime, self._reservations.disks, life)
             except Exception:
@@ -111,7 +111,7 @@ class Lifecycle:
             else:
                 return
 
-    async def _live_on(self) -> None:
+    async def _handle_state(self) -> None:
         """Handle the current state until it changes."""
         life, state, process = self._life, self._life.session.state, self._life.session.process
         if process is not None:
@@ -204,7 +204,7 @@ class Lifecycle:
         life, runtime = self._life, self._runtime
         process = life.session.process
         if process is not None and not await ending.end_process(runtime, life.session, process):
-            await self._die_unkillable()
+            await self._record_unkillable()
             return
         if process is not None:
             await self._measure(process, last=True)
@@ -216,7 +216,7 @@ class Lifecycle:
         else:
             await self._finish(container)
 
-    async def _die_unkillable(self) -> None:
+    async def _record_unkillable(self) -> None:
         """Record the session as dead; its process keeps its ports and reservation."""
         life, now = self._life, self._runtime.clock.time()
         life.unkillable = True
@@ -232,7 +232,7 @@ class Lifecycle:
             )
         )
 
-    async def _outlive(self, process: Process) -> None:
+    async def _await_unkillable(self, process: Process) -> None:
         """Repeat SIGKILL until it works, then release the reservation."""
         self._life.unkillable = True
         while not await ending.kill_process(self._runtime, self._life.session, process):
@@ -264,8 +264,8 @@ class Lifecycle:
                 await self._runtime.engine.remove(container_name(life.session.internal_id))
                 await self._runtime.records.delete(life.session.internal_id)
                 break
-            except AgentError as trouble:
-                log.warning("cannot undo yet", error=str(trouble))
+            except AgentError as failure:
+                log.warning("cannot undo yet", error=str(failure))
                 life.finish_start(error)
                 await back_off.wait()
             except Exception:

@@ -121,19 +121,19 @@ class Reconciler:
         listed = await self._runtime.engine.list(self._runtime.settings.agent_id)
         containers = [found for found in listed if LABEL_SESSION in found.labels]
         self._set_available(available=True)
-        trouble = None
+        image_error = None
         try:
             await self._images.refresh()
         except AgentError as error:  # must not block adoption
-            trouble = error
+            image_error = error
         if not self._sessions.reconciled:
             await self._recovery.adopt(containers)
         self._reap(containers)
         self._end_leftovers(containers)
         await self._retain()
         await self._recovery.sweep(self._runtime.clock.time() - self._rules.log_seconds)
-        if trouble is not None:
-            raise trouble
+        if image_error is not None:
+            raise image_error
 
     async def settled(self) -> None:
         """Wait until no chore is in progress."""

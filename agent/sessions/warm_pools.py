@@ -145,7 +145,7 @@ class WarmPools:
                 life.session.internal_id: life for life in found if life.session.is_given_back
             }
             self._found = True
-        self._take_stock()
+        self._update_standbys()
         wanted = self._plan(cramped=())
         self._stop(wanted)
         cramped = self._start(wanted)
@@ -211,7 +211,7 @@ class WarmPools:
         )
         return plan(self.pools, has)
 
-    def _take_stock(self) -> None:
+    def _update_standbys(self) -> None:
         """Update the standbys from what happened since the last pass."""
         for internal_id, life in list(self._standbys.items()):
             if life.removed.is_set():
@@ -221,9 +221,9 @@ class WarmPools:
             elif not life.session.is_standby:
                 del self._standbys[internal_id]
             elif life.session.state.ended and self._ends.get(internal_id) is None:
-                self._see_end(life)
+                self._handle_end(life)
 
-    def _see_end(self, life: Life) -> None:
+    def _handle_end(self, life: Life) -> None:
         """Remove an ended standby, unless it is the newest failed one of its pool."""
         session, pool = life.session, _pool_of(life)
         kept = self._failed.get(pool)
@@ -235,7 +235,7 @@ class WarmPools:
         asked = self._pools.get(pool)
         is_kept = life.session.internal_id == self._failed.get(pool)
         if not (is_kept and asked is not None and asked.size):
-            self._let_go(life, EndReason.STOPPED)
+            self._discard(life, EndReason.STOPPED)
 
     def _set_back(self, life: Life, cause: str) -> None:
         pool, now = _pool_of(life), self._runtime.clock.monotonic()
@@ -269,9 +269,9 @@ class WarmPools:
         draining = self._reservations.drain.now.draining
         for internal_id in wanted.stop:
             reason = EndReason.DRAIN if draining else EndReason.STOPPED
-            self._let_go(self._standbys[internal_id], reason)
+            self._discard(self._standbys[internal_id], reason)
 
-    def _let_go(self, life: Life, reason: EndReason) -> None:
+    def _discard(self, life: Life, reason: EndReason) -> None:
         """Stop a standby now and discard it in the background."""
         internal_id = life.session.internal_id
         if self._ends.get(internal_id) is not None:

@@ -97,29 +97,29 @@ def due(
             if session.log_sealed:
                 logs.append(session)
 
-    spared = set[str]()
+    early = set[str]()
     if shortage.containers:
-        by_hope = sorted(fair_order(sealed), key=lambda each: each in stuck)
-        spared.update(by_hope[:SPARED_AT_ONCE])
-    makes_room = not spared.issubset(stuck)
+        candidates = sorted(fair_order(sealed), key=lambda each: each in stuck)
+        early.update(candidates[:SPARED_AT_ONCE])
+    frees_space = not early.issubset(stuck)
     # On a shared disk, containers are removed before logs.
-    takes_logs = shortage.logs and not (shortage.shared and makes_room)
-    spared_logs = fair_order(logs)[:SPARED_AT_ONCE] if takes_logs else []
+    evicts_logs = shortage.logs and not (shortage.shared and frees_space)
+    early_logs = fair_order(logs)[:SPARED_AT_ONCE] if evicts_logs else []
 
-    def goes(internal_id: str, kept_seconds: float) -> bool:
+    def is_due(internal_id: str, kept_seconds: float) -> bool:
         return internal_id in surplus or ages[internal_id] >= kept_seconds
 
     sealed_ids = [session.internal_id for session in sealed]
     containers = [
-        each for each in sealed_ids if each in spared or goes(each, rules.container_seconds)
+        each for each in sealed_ids if each in early or is_due(each, rules.container_seconds)
     ]
-    sessions = [each for each in unread if goes(each, rules.log_seconds)]
+    sessions = [each for each in unread if is_due(each, rules.log_seconds)]
     in_time = {each for each in containers if ages[each] >= rules.container_seconds}
     in_time |= {each for each in sessions if ages[each] >= rules.log_seconds}
     return Due(
         containers=tuple(containers),
-        logs=tuple(each for each in spared_logs if each not in sessions),
+        logs=tuple(each for each in early_logs if each not in sessions),
         sessions=tuple(sessions),
-        early=frozenset({*containers, *spared_logs, *sessions} - in_time),
-        nothing_left=shortage.logs and not (makes_room or spared_logs),
+        early=frozenset({*containers, *early_logs, *sessions} - in_time),
+        nothing_left=shortage.logs and not (frees_space or early_logs),
     )

@@ -17,9 +17,9 @@ from tiltyard.contract import NetworkMode, Protocol
 from tiltyard.runtime.tasks import Threads
 
 MOST_SOCKETS = 8192
-"""Per table; with more, the check fails. 8,192 take the kernel 0.1 s, twice that 0.4 s."""
+"""Per table; with more, the check fails. Reading 8,192 takes 0.1 s, twice that 0.4 s."""
 LOOKS_AT_ONCE = 4
-"""Keeps a session with few sockets from waiting for one with many."""
+"""More than one, so that a check of few sockets does not wait for one of many."""
 
 _PROC = Path("/proc")
 _FAMILIES = ("", "6")
@@ -68,7 +68,7 @@ class Bindings:
 
 
 def _bound_in_namespace(net: Path, ports: Sequence[Port]) -> bool:
-    """`net`: the folder /proc/<pid>/net of the container's own network namespace."""
+    """Check ports in a network namespace; `net` is its /proc/<pid>/net."""
     numbers: dict[Protocol, set[int]] = defaultdict(set)
     for port in ports:
         numbers[port.protocol].add(port.container)

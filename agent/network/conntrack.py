@@ -21,7 +21,7 @@ from tiltyard.runtime.tasks import Threads
 log = get_logger(__name__)
 
 WAIT_SECONDS = 2.0
-"""Maximum delay of a start; one port in a table of 220,000 entries takes 0.15 s."""
+"""Maximum delay of a start; a port in a table of 220,000 entries takes 0.15 s."""
 
 _NETLINK_NETFILTER = 12
 _CONNTRACK = 1 << 8
@@ -78,11 +78,7 @@ class Conntrack:
 
 
 def forget_udp_flows(ports: Iterable[int]) -> None:
-    """Delete all entries of UDP flows to these ports in this network namespace. Blocks.
-
-    Raises:
-        OSError: The kernel refuses; PermissionError without CAP_NET_ADMIN.
-    """
+    """Delete all UDP flows to the ports in this network namespace. Blocks; raises OSError."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER) as kernel:
         kernel.settimeout(WAIT_SECONDS)
         for port in ports:
@@ -95,11 +91,11 @@ def forget_flows(kernel: socket.socket, family: int, port: int) -> None:
 
     Kernels before 5.8 ignore the filter and list everything, so entries are matched here as well.
     """
-    listed = _asked(kernel, _GET, netlink.DUMP, family, _match(port))
+    listed = _request(kernel, _GET, netlink.DUMP, family, _match(port))
     for entry in [entry for entry in map(attributes, listed) if _is_udp_to(entry, port)]:
         one = attribute(_ORIGINAL | NESTED, entry[_ORIGINAL]) + attribute(_ID, entry[_ID])
         with contextlib.suppress(FileNotFoundError):
-            for _ in _asked(kernel, _DELETE, netlink.ACK, family, one):
+            for _ in _request(kernel, _DELETE, netlink.ACK, family, one):
                 pass
 
 
@@ -120,7 +116,7 @@ def _is_udp_to(entry: Mapping[int, bytes], port: int) -> bool:
     return wanted.items() <= transport.items()
 
 
-def _asked(
+def _request(
     kernel: socket.socket, kind: int, flags: int, family: int, body: bytes
 ) -> Iterator[bytes]:
     """Send one request and yield the attributes of each message of the response."""

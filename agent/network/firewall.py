@@ -58,11 +58,11 @@ class Firewall:
         return firewall_rules.led_ports(_read(version, "nat"))
 
     def _change(self, lines: Callable[[Table, int], str]) -> bool:
-        changes = [_changed(version, lines) for version in _versions()]
+        changes = [_change_rules(version, lines) for version in _versions()]
         return any(changes)
 
 
-def _changed(version: int, lines: Callable[[Table, int], str]) -> bool:
+def _change_rules(version: int, lines: Callable[[Table, int], str]) -> bool:
     for tries_left in reversed(range(_TRIES)):
         text = lines(_read(version, "filter"), version)
         if not text:

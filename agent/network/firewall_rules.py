@@ -38,7 +38,7 @@ _NEIGHBOURS = ("135", "136")
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A port of one address."""
+    """An address, port and protocol."""
 
     address: Address
     port: int
@@ -105,7 +105,7 @@ def rules(plan: Plan, version: int) -> dict[str, tuple[str, ...]]:
                 for protocol in Protocol
             ]
         into_host.append(f"{source} {_REFUSE[version]}")
-    return {FORWARD_CHAIN: _marked(forward), INPUT_CHAIN: _marked(into_host)}
+    return {FORWARD_CHAIN: _with_marks(forward), INPUT_CHAIN: _with_marks(into_host)}
 
 
 def tables(dump: str) -> dict[str, dict[str, list[str]]]:
@@ -134,7 +134,7 @@ def problems(table: Table, wanted: Mapping[str, Sequence[str]]) -> list[str]:
         found += [
             f"{parent} does not ask {chain} first"
             for parent in _parents(table, chain)
-            if not _asks_first(table.get(parent, ()), chain)
+            if not _jumps_first(table.get(parent, ()), chain)
         ]
     return found
 
@@ -153,20 +153,20 @@ def to_apply(table: Table, wanted: Mapping[str, Sequence[str]]) -> str:
             lines += [f":{chain} - [0:0]", *(f"-A {chain} {rule}" for rule in ours)]
     for chain in wanted:
         parents = _parents(table, chain)
-        right = {parent for parent in parents if _asks_first(table.get(parent, ()), chain)}
-        lines += _withdrawn(table, chain, keep=right)
+        right = {parent for parent in parents if _jumps_first(table.get(parent, ()), chain)}
+        lines += _jump_removals(table, chain, keep=right)
         lines += [f"-I {parent} 1 -j {chain}" for parent in parents if parent not in right]
-    return _restorable(lines)
+    return _restore_input(lines)
 
 
 def to_remove(table: Table) -> str:
     """Return input of iptables-restore that removes all our rules; empty if there are none."""
     lines = []
     for chain in (FORWARD_CHAIN, INPUT_CHAIN):
-        lines += _withdrawn(table, chain)
+        lines += _jump_removals(table, chain)
         if chain in table:
             lines += [f"-F {chain}", f"-X {chain}"]
-    return _restorable(lines)
+    return _restore_input(lines)
 
 
 def led_ports(nat: Table) -> frozenset[tuple[Protocol, int]] | None:
@@ -182,7 +182,7 @@ def _to(address: Address, protocol: Protocol, ports: str) -> str:
     return f"-d {address} -p {name} -m {name} --dport {ports}"
 
 
-def _marked(plain: Sequence[str]) -> tuple[str, ...]:
+def _with_marks(plain: Sequence[str]) -> tuple[str, ...]:
     before, marked = "", []
     for rule in plain:
         before = hashlib.sha256(f"{before} {rule}".encode()).hexdigest()[:12]
@@ -196,23 +196,23 @@ def _marks(chain: Sequence[str]) -> list[str]:
 
 
 def _parents(table: Table, chain: str) -> tuple[str, ...]:
-    """The chains that must jump to ours: DOCKER-USER if it exists, and chains that bypass it."""
+    """Return parents of our chain: DOCKER-USER if it exists, FORWARD if that bypasses it."""
     if chain == INPUT_CHAIN:
         return ("INPUT",)
     user = (_USER_CHAIN,) if _USER_CHAIN in table else ()
-    asked = user and _asks_first(table.get("FORWARD", ()), _USER_CHAIN)
-    return user if asked else (*user, "FORWARD")
+    is_used = user and _jumps_first(table.get("FORWARD", ()), _USER_CHAIN)
+    return user if is_used else (*user, "FORWARD")
 
 
-def _asks_first(parent: Sequence[str], chain: str) -> bool:
-    """Return whether a chain is called once, before any rule that accepts."""
+def _jumps_first(parent: Sequence[str], chain: str) -> bool:
+    """Return whether a parent jumps to a chain once, before any rule that accepts."""
     jump = f"-j {chain}"
     if parent.count(jump) != 1:
         return False
     return not any(_DECIDES.search(rule) for rule in parent[: parent.index(jump)])
 
 
-def _withdrawn(table: Table, chain: str, keep: Collection[str] = ()) -> list[str]:
+def _jump_removals(table: Table, chain: str, keep: Collection[str] = ()) -> list[str]:
     jump = f"-j {chain}"
     return [
         f"-D {parent} {jump}"
@@ -222,5 +222,5 @@ def _withdrawn(table: Table, chain: str, keep: Collection[str] = ()) -> list[str
     ]
 
 
-def _restorable(lines: Sequence[str]) -> str:
+def _restore_input(lines: Sequence[str]) -> str:
     return "\n".join(["*filter", *lines, "COMMIT", ""]) if lines else ""

@@ -18,7 +18,7 @@ FILES_EACH = 4
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of connection counts, and timeouts in seconds."""
+    """Limits of connections, and timeouts in seconds."""
 
     total: int = 4096
     per_port: int = 1024
@@ -26,7 +26,7 @@ class Limits:
     handshakes: int = 512
     handshake: float = 10.0
     dial: float = 5.0
-    """For a container on this host, which accepts at once or not at all."""
+    """For a container on this host, which accepts immediately or never."""
     half_closed: float = 60.0
     """Like tcp_fin_timeout, the kernel's default for half-closed connections."""
     unread: float = 120.0

@@ -59,11 +59,7 @@ class Shared:
 
 
 def bind(address: str, port: int) -> socket.socket:
-    """Listen on a port.
-
-    Raises:
-        PortTakenError: The port cannot be bound.
-    """
+    """Listen on a port; raises PortTakenError if it cannot be bound."""
     family = socket.AF_INET6 if ipaddress.ip_address(address).version == 6 else socket.AF_INET
     listener = None
     try:
@@ -159,7 +155,7 @@ class TlsListener:
             async with asyncio.timeout(limits.handshake):
                 await player.handshake()
             self._shared.handshakes.pop(_this_task(), None)
-            game = await self._dialled()
+            game = await self._connect()
             if game is None:
                 async with asyncio.timeout(limits.dial):
                     await player.end()
@@ -169,7 +165,7 @@ class TlsListener:
         except* OSError as broken:  # includes timeouts and TLS errors
             log.debug("connection broke", port=self._port, error=str(broken.exceptions[0]))
 
-    async def _dialled(self) -> socket.socket | None:
+    async def _connect(self) -> socket.socket | None:
         """Connect to the game; None if it does not listen or its process has ended.
 
         Addresses are reused, so the process must be alive after the connection was made.

@@ -113,7 +113,7 @@ def test_deletes_only_udp_flows_to_the_port(apart: Work, *, lists_all: bool) -> 
 
 @pytest.mark.root
 def test_ignores_flow_that_is_already_gone(apart: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = conntrack._asked
+    asked = conntrack._request
 
     def slow(kernel: Any, kind: int, *rest: Any) -> Iterator[bytes]:
         answers = list(asked(kernel, kind, *rest))
@@ -123,7 +123,7 @@ def test_ignores_flow_that_is_already_gone(apart: Work, monkeypatch: pytest.Monk
 
     def work() -> None:
         know_flows()
-        monkeypatch.setattr(conntrack, "_asked", slow)
+        monkeypatch.setattr(conntrack, "_request", slow)
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as kernel:
             forget_flows(kernel, socket.AF_INET, PORT)
         assert flows() == OTHERS | {one for one in STALE if ":" in one[1]}

@@ -1,4 +1,4 @@
-"""Options and helpers of all commands; other imports are deferred until a command runs."""
+"""Options and helpers of all commands; commands import what only they need when they run."""
 
 import contextlib
 import sys

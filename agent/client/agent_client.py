@@ -48,7 +48,7 @@ class AgentClient:
 
     def host(self) -> dict[str, Any]:
         """Return the response of GetHost."""
-        return _plain(self._stub.GetHost(pb.GetHostRequest(), timeout=CALL_SECONDS))
+        return _to_dict(self._stub.GetHost(pb.GetHostRequest(), timeout=CALL_SECONDS))
 
     def sessions(self, *, live_only: bool) -> Iterator[dict[str, Any]]:
         """Yield sessions, oldest first."""
@@ -58,7 +58,7 @@ class AgentClient:
                 pb.ListSessionsRequest(live_only=live_only, page_token=token, page_size=PAGE_SIZE),
                 timeout=CALL_SECONDS,
             )
-            yield from map(_plain, page.sessions)
+            yield from map(_to_dict, page.sessions)
             token = page.next_page_token
             if not token:
                 return
@@ -70,7 +70,7 @@ class AgentClient:
     def stop(self, internal_id: str) -> dict[str, Any]:
         """Stop a session and wait for its end."""
         request = pb.StopSessionRequest(internal_id=internal_id)
-        return _plain(self._stub.StopSession(request, timeout=STOP_SECONDS).session)
+        return _to_dict(self._stub.StopSession(request, timeout=STOP_SECONDS).session)
 
     def logs(self, internal_id: str, *, follow: bool) -> Iterator[bytes]:
         """Yield a session's output."""
@@ -82,7 +82,7 @@ class AgentClient:
     def report(self, internal_id: str) -> dict[str, Any]:
         """Return the report of an ended session."""
         request = pb.GetReportRequest(internal_id=internal_id)
-        return _plain(self._stub.GetReport(request, timeout=CALL_SECONDS).report)
+        return _to_dict(self._stub.GetReport(request, timeout=CALL_SECONDS).report)
 
     def artifact(self, internal_id: str, path: str) -> Iterator[bytes]:
         """Yield a file or folder of an ended session as .tar.gz."""
@@ -95,18 +95,18 @@ class AgentClient:
         found = pb.ListImagesResponse()
         for part in self._stub.ListImages(pb.ListImagesRequest(), timeout=IMAGES_SECONDS):
             found.MergeFrom(part)
-        return _plain(found)
+        return _to_dict(found)
 
     def drain(self, *, remaining: int | None) -> dict[str, Any]:
         """Accept no new sessions; stop the rest after `remaining` seconds, if given."""
         request = pb.SetDrainRequest(draining=True)
         if remaining is not None:
             request.remaining.FromSeconds(remaining)
-        return _plain(self._stub.SetDrain(request, timeout=CALL_SECONDS))
+        return _to_dict(self._stub.SetDrain(request, timeout=CALL_SECONDS))
 
     def undrain(self) -> dict[str, Any]:
         """Accept new sessions again."""
-        return _plain(self._stub.SetDrain(pb.SetDrainRequest(), timeout=CALL_SECONDS))
+        return _to_dict(self._stub.SetDrain(pb.SetDrainRequest(), timeout=CALL_SECONDS))
 
     def _explain(self, error: grpc.RpcError) -> str:
         code, details = error.code(), error.details()
@@ -120,7 +120,7 @@ class AgentClient:
         return f"{_reason(error) or code.name}: {details}"
 
 
-def _plain(message: Any) -> dict[str, Any]:
+def _to_dict(message: Any) -> dict[str, Any]:
     return MessageToDict(
         message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
     )
@@ -154,7 +154,7 @@ def choose(sessions: Iterable[Message], given: str) -> Message:
     if not found:
         raise ClientError(f"there is no session {given!r} on this host")
     if len(found) > 1:
-        shown = ", ".join(map(_named, found[:SHOWN]))
+        shown = ", ".join(map(_describe, found[:SHOWN]))
         rest = f", and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
         raise ClientError(f"{given!r} may be any of: {shown}{rest}")
     return found[0]
@@ -174,6 +174,6 @@ def _caller(session: Message) -> tuple[str, str]:
     return session["identity"]["account"], session["identity"]["session_id"]
 
 
-def _named(session: Message) -> str:
+def _describe(session: Message) -> str:
     account, session_id = _caller(session)
     return f"{session['internal_id']} ({account!r}, {session_id!r})"

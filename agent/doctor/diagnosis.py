@@ -29,7 +29,7 @@ def diagnose(facts: Facts) -> list[Finding]:
 
 
 def _engine(facts: Facts) -> Iterator[Finding]:
-    yield _checked("docker-sock", facts.docker_socket, host_checks.docker_sock)
+    yield _evaluate("docker-sock", facts.docker_socket, host_checks.docker_sock)
     if isinstance(facts.engine, Unknown):
         yield bad("docker", facts.engine.cause, "see `journalctl -u docker`, and restart it")
     else:
@@ -38,7 +38,7 @@ def _engine(facts: Facts) -> Iterator[Finding]:
         yield engine_checks.docker_tcp(facts.engine, facts.dockerd)
         if facts.engine_disk is not None:
             disk = partial(host_checks.disk, "docker-disk", hint=_DOCKER_DISK)
-            yield _checked("docker-disk", facts.engine_disk, disk)
+            yield _evaluate("docker-disk", facts.engine_disk, disk)
     if isinstance(facts.dockerd, Unknown):
         yield _unknown("dockerd", facts.dockerd)
     else:
@@ -48,11 +48,11 @@ def _engine(facts: Facts) -> Iterator[Finding]:
 
 def _host(facts: Facts) -> Iterator[Finding]:
     disk = partial(host_checks.disk, "state-disk", hint=_STATE_DISK)
-    yield _checked("state-disk", facts.state_disk, disk)
+    yield _evaluate("state-disk", facts.state_disk, disk)
     agent = facts.agent if isinstance(facts.agent, AgentFacts) else None
     uid = agent.process.uid if agent and agent.process else None
-    yield _checked("state-dir", facts.state_dir, partial(host_checks.state_dir, uid=uid))
-    yield _checked("state-format", facts.state_format, agent_checks.state_format)
+    yield _evaluate("state-dir", facts.state_dir, partial(host_checks.state_dir, uid=uid))
+    yield _evaluate("state-format", facts.state_format, agent_checks.state_format)
     if isinstance(facts.kernel, Unknown):
         yield _unknown("kernel", facts.kernel)
     else:
@@ -63,15 +63,15 @@ def _host(facts: Facts) -> Iterator[Finding]:
         yield host_checks.ports_in_use(facts.kernel, ports, ours)
         yield host_checks.conntrack(facts.kernel)
         yield host_checks.clock(facts.kernel)
-    yield _checked("firewall", facts.firewall, agent_checks.firewall)
+    yield _evaluate("firewall", facts.firewall, agent_checks.firewall)
 
 
 def _agent(facts: Facts) -> Iterator[Finding]:
-    yield _checked("policy", facts.policy, partial(agent_checks.policy, facts.config.policy))
+    yield _evaluate("policy", facts.policy, partial(agent_checks.policy, facts.config.policy))
     identity = partial(agent_checks.identity, facts.config.rpc_listen)
-    yield _checked("identity", facts.identity, identity)
-    yield _checked("tls", facts.tls, agent_checks.tls)
-    yield _checked("agent-sock", facts.agent_socket, agent_checks.agent_sock)
+    yield _evaluate("identity", facts.identity, identity)
+    yield _evaluate("tls", facts.tls, agent_checks.tls)
+    yield _evaluate("agent-sock", facts.agent_socket, agent_checks.agent_sock)
     if facts.agent_socket is None or isinstance(facts.agent_socket, Unknown):
         return
     if isinstance(facts.agent, Unknown):
@@ -89,7 +89,7 @@ def _agent(facts: Facts) -> Iterator[Finding]:
         yield agent_checks.network(process, facts.dockerd)
 
 
-def _checked(name: str, facts: T | Unknown, check: Callable[[T], Finding]) -> Finding:
+def _evaluate(name: str, facts: T | Unknown, check: Callable[[T], Finding]) -> Finding:
     return _unknown(name, facts) if isinstance(facts, Unknown) else check(facts)
 
 

@@ -68,7 +68,7 @@ def gather(config: AgentConfig, *, seconds: float = GATHER_SECONDS) -> Facts:
         "tls": lambda: tls_facts(config.certificate_files()),
         "firewall": lambda: _firewall_problems(config),
     }
-    begun = {name: _begin(read) for name, read in reads.items()}
+    begun = {name: _start(read) for name, read in reads.items()}
 
     def result(future: Future[Any]) -> Any:
         try:
@@ -78,7 +78,7 @@ def gather(config: AgentConfig, *, seconds: float = GATHER_SECONDS) -> Facts:
 
     engine = result(begun["engine"])
     if isinstance(engine, EngineFacts):
-        begun["engine_disk"] = _begin(lambda: disk_facts(engine.data_root))
+        begun["engine_disk"] = _start(lambda: disk_facts(engine.data_root))
     found = {name: result(future) for name, future in begun.items()}
     return Facts(config=config, **{"engine_disk": None, **found})
 
@@ -200,7 +200,7 @@ def _firewall_problems(config: AgentConfig) -> tuple[str, ...] | None:
     return tuple(Firewall(config.firewall()).problems()) if config.firewall_bridges else None
 
 
-def _begin(read: Callable[[], T]) -> Future[T | Unknown]:
+def _start(read: Callable[[], T]) -> Future[T | Unknown]:
     future: Future[T | Unknown] = Future()
 
     def work() -> None:

@@ -15,7 +15,7 @@ _ENOUGH_BYTES = 20 * 2**30
 """Sufficient on disks of any size."""
 _BUSY_TABLE, _FULL_TABLE = 0.70, 0.90
 _SMALL_TABLE = 65_536
-"""A player needs an entry per port of the session, which is kept for minutes after they leave."""
+"""Each player has an entry per port of the session, until minutes after leaving."""
 
 
 def is_world_accessible(socket: FileFacts) -> bool:

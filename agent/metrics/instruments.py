@@ -20,7 +20,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 OK = "ok"
 """Outcome of a success; a failure has the name of its ErrorReason."""
 LEFT = "left"
-"""Outcome of a call that its client cancelled."""
+"""Outcome of a call that its client canceled."""
 
 _FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Seconds; for operations that normally take milliseconds."""
@@ -175,7 +175,7 @@ class Metrics:
             self._ttl_lateness.observe(clock.boottime() - due_by(clock, session.deadline))
 
     def session_changed(self, before: Session, after: Session) -> None:
-        """Count the end or restart of a session, and time until it is ready."""
+        """Count ends and restarts; time stops and readiness."""
         if after.state.ended and not before.state.ended:
             kind = "standby" if after.is_standby else "session"
             reason = after.end_reason or EndReason.EXITED

@@ -82,7 +82,7 @@ async def enrol(url: str, token: Token, wanted: dict[str, str], now: float) -> E
         unverified.check_hostname = False
         unverified.verify_mode = ssl.CERT_NONE
         found = await _ask(http, address, {}, unverified)
-        authority = _compared(str(found.get("authority", "")), token)
+        authority = _verified(str(found.get("authority", "")), token)
         body = {"format": FORMAT, "token": token.text, "request": request.decode(), **wanted}
         answer = await _ask(http, address, body, ssl.create_default_context(cadata=authority))
     try:
@@ -95,7 +95,7 @@ async def enrol(url: str, token: Token, wanted: dict[str, str], now: float) -> E
         raise NotEnrolledError(f"cannot use the certificate of {address}: {error}") from error
 
 
-def _compared(authority: str, token: Token) -> str:
+def _verified(authority: str, token: Token) -> str:
     """Return the PEM certificate that the token names; trailing data is rejected.
 
     Older Pythons stop reading PEM at the padding, and would leave the rest unchecked.

@@ -56,7 +56,7 @@ class Identity:
 
         Raises:
             OSError: The file cannot be read.
-            UnfitIdentityError: It is damaged.
+            UnfitIdentityError: The file is damaged.
         """
         try:
             with path.open("rb") as file:
@@ -84,7 +84,7 @@ class Identity:
         """Return a copy with one or two other authorities, the signer of the certificate first.
 
         Raises:
-            UnfitIdentityError: They are not one or two authorities; `check` tests the signature.
+            UnfitIdentityError: They are not authorities, or not one or two.
         """
         try:
             first, *others = x509.load_pem_x509_certificates(authorities)
@@ -96,11 +96,7 @@ class Identity:
         return replace(self, authority=_pem(first), trusted_too=b"".join(map(_pem, others)))
 
     def check(self, now: float) -> str:
-        """Return the URI that the certificate names.
-
-        Raises:
-            UnfitIdentityError: The parts do not match, or the certificate is not valid at `now`.
-        """
+        """Return the certificate's URI; raises UnfitIdentityError if invalid at `now`."""
         try:
             leaf = x509.load_pem_x509_certificate(self.certificate)
             authority = x509.load_pem_x509_certificate(self.authority)
@@ -162,12 +158,12 @@ class HostIdentity:
         self.path = state_dir / FILE
         self.run = run
         self._time = time
-        self._asked: bytes | None = None
+        self._requested_key: bytes | None = None
 
     async def request(self) -> bytes:
         """Create a key, replacing an earlier unused one, and return its signing request."""
         await self._current()
-        self._asked, request = make_request()
+        self._requested_key, request = make_request()
         return request
 
     async def install(self, certificate: bytes, authorities: bytes = b"") -> None:
@@ -181,9 +177,9 @@ class HostIdentity:
         try:
             renewed = current.trusting(authorities) if authorities else current
             if certificate not in {b"", current.certificate}:
-                if self._asked is None:
+                if self._requested_key is None:
                     raise InvalidArgumentError("certificate", "none was requested")
-                renewed = replace(renewed, key=self._asked, certificate=certificate)
+                renewed = replace(renewed, key=self._requested_key, certificate=certificate)
             if renewed == current:
                 return
             if renewed.check(self._time()) != current.uri:
@@ -191,8 +187,8 @@ class HostIdentity:
         except UnfitIdentityError as error:
             raise InvalidArgumentError("certificate", str(error)) from error
         await self.run(renewed.save, self.path)
-        if renewed.key == self._asked:  # else a new key was requested concurrently
-            self._asked = None
+        if renewed.key == self._requested_key:  # else a new key was requested concurrently
+            self._requested_key = None
 
     async def _current(self) -> Identity:
         try:

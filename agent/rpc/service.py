@@ -79,7 +79,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
                 yield message
             while not (changes := await subscription.take(HEARTBEAT_SECONDS)).end:
                 reached, began = messages[-1].sequence, clock.monotonic()
-                messages = self._news(changes)
+                messages = self._updates(changes)
                 # Computing free resources is costly; a late heartbeat stops new sessions.
                 rest = rest_after(clock.monotonic() - began, HEARTBEAT_SECONDS / 2)
                 for message in messages[:-1]:
@@ -107,7 +107,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     ) -> pb.StopSessionResponse:
         """Stop a session and wait for its end."""
         session = await self.sessions.stop(
-            request.internal_id, _asked_reason(request.reason), discard=request.discard
+            request.internal_id, _requested_reason(request.reason), discard=request.discard
         )
         return pb.StopSessionResponse(
             session=wire.session_to_proto(session), incarnation=self.feed.incarnation
@@ -283,15 +283,15 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
             self._message(snapshot_end=pb.SnapshotEnd(reconciled=reconciled)),
         ]
 
-    def _news(self, changes: Changes) -> list[pb.WatchResponse]:
+    def _updates(self, changes: Changes) -> list[pb.WatchResponse]:
         """Return the changes for a watcher; a heartbeat if there are none."""
         if changes.snapshot:
             return self._snapshot(acked=0)
         # The host is first: a sequence includes the host's resources at that time.
-        news = self._image_messages() if changes.images else []
-        news += [self._host_message(changes.sessions)] if changes.host else []
-        news += self._batches(changes.sessions)
-        return news or [self._message(heartbeat=pb.Heartbeat())]
+        updates = self._image_messages() if changes.images else []
+        updates += [self._host_message(changes.sessions)] if changes.host else []
+        updates += self._batches(changes.sessions)
+        return updates or [self._message(heartbeat=pb.Heartbeat())]
 
     def _image_messages(self) -> list[pb.WatchResponse]:
         batches = wire.image_batches(self.images.here)
@@ -313,7 +313,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         return pb.WatchResponse(incarnation=feed.incarnation, sequence=feed.sequence, **event)
 
 
-def _asked_reason(reason: pb.EndReason.ValueType) -> EndReason:
+def _requested_reason(reason: pb.EndReason.ValueType) -> EndReason:
     allowed = {
         pb.END_REASON_UNSPECIFIED: EndReason.STOPPED,
         pb.END_REASON_STOPPED: EndReason.STOPPED,

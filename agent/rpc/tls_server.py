@@ -37,7 +37,7 @@ NETWORK_OPTIONS = (
     ("grpc.max_metadata_size", 16 * 1024),
 )
 RETRY_SECONDS = 1.0
-"""Between checks for an identity, or for a port in use."""
+"""Between attempts while there is no identity or the port is in use."""
 GRACE_SECONDS = 2.0
 """Grace period of calls in progress when the server stops."""
 
@@ -63,11 +63,7 @@ class Certificates:
         """Set once the host has another URI than at first."""
 
     def load(self) -> grpc.ServerCertificateConfiguration | None:
-        """Read the file; None if it has not changed. Blocks.
-
-        Raises:
-            NotYetError: It cannot be read, or this host is not enrolled.
-        """
+        """Read the file; None if unchanged. Blocks; raises NotYetError without an identity."""
         try:
             found = signature(self._path)
             if found and found == self._seen:
@@ -110,7 +106,7 @@ class TlsServer:
         add_services: Callable[[grpc.aio.Server], None],
         end_streams: Callable[[], None],
     ) -> None:
-        """`end_streams` ends streams that have no end of their own."""
+        """`end_streams` ends streams that would continue forever."""
         self._address = address
         self._identity = identity
         self._clock = clock

@@ -260,7 +260,7 @@ def host_to_proto(report: HostReport) -> pb.Host:
 
 
 def batches(sessions: Iterable[Session], *, limit: int) -> Iterator[pb.SessionBatch]:
-    """Split sessions into messages of at most `limit` bytes, or of one larger session."""
+    """Split sessions into messages of at most `limit` bytes, or of a single larger session."""
     batch, size = pb.SessionBatch(), 0
     for session in sessions:
         message = session_to_proto(session)

@@ -25,14 +25,14 @@ def _lost(
 ) -> list[str]:
     """Return acknowledged changes that are lost by power cuts before the deeds at `at`."""
     lost = []
-    for number, (said, files) in enumerate(power_cut.cuts(deeds, at, survives)):
+    for number, (acknowledged, files) in enumerate(power_cut.cuts(deeds, at, survives)):
         state = folder / f"cut-{number}"
         power_cut.put(files, state)
-        lost += asyncio.run(_missing(said, state))
+        lost += asyncio.run(_missing(acknowledged, state))
     return lost
 
 
-async def _missing(said: list[str], state: Path) -> list[str]:
+async def _missing(acknowledged: list[str], state: Path) -> list[str]:
     """Return the acknowledged changes that the next run of the agent does not find."""
     records = Records(state)
     await records.open()
@@ -51,7 +51,7 @@ async def _missing(said: list[str], state: Path) -> list[str]:
             case _:
                 return int(which) <= revision
 
-    return [line for line in said if not is_there(*line.split())]
+    return [line for line in acknowledged if not is_there(*line.split())]
 
 
 @pytest.mark.part_alone
@@ -60,8 +60,8 @@ def test_answered_changes_survive_a_power_cut(
     tmp_path: Path, disk_log: Path, rounds: Rounds, chance: Random, figure: Figure
 ) -> None:
     deeds = _logged(disk_log, tmp_path / "run")
-    said, _ = next(power_cut.cuts([*deeds, deeds[0]], [len(deeds)], power_cut.everything))
-    assert len(said) == 2 * STARTS + 1
+    acknowledged, _ = next(power_cut.cuts([*deeds, deeds[0]], [len(deeds)], power_cut.everything))
+    assert len(acknowledged) == 2 * STARTS + 1
     at = chance.sample(range(len(deeds)), min(len(deeds), rounds(40, 400)))
     # Most is at risk immediately after each acknowledgement.
     at += [number + 1 for number, deed in enumerate(deeds) if deed.name == power_cut.ACKNOWLEDGED]

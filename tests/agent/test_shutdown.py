@@ -64,10 +64,10 @@ def test_shutdown_does_not_wait_for_hung_engine(
     with AgentProcess(path_of(silent_engine)) as agent:
         with call_under_way(silent_engine):
             agent.process.stop()  # fails unless it exits with 0 in time
-        said = agent.process.tail(100)
-        assert "a part did not stop in time" in said
-        assert "part=engine" in said
-        assert "not waiting for threads" in said
+        output = agent.process.tail(100)
+        assert "a part did not stop in time" in output
+        assert "part=engine" in output
+        assert "not waiting for threads" in output
 
 
 def test_slow_shutdown_dumps_stacks_and_exits(

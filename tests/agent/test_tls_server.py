@@ -242,13 +242,13 @@ async def test_strangers_cannot_exhaust_open_files(
         async with agent.called_by(CALLER) as stub:
             await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)
             opened = [await asyncio.open_connection(host, int(port)) for _ in range(TOO_MANY)]
-            silent = {asyncio.create_task(reader.read()) for reader, _ in opened}
-            while len(silent) >= MAX_CONNECTIONS:  # includes that of the control plane
-                _, silent = await asyncio.wait(silent, return_when=asyncio.FIRST_COMPLETED)
+            idle = {asyncio.create_task(reader.read()) for reader, _ in opened}
+            while len(idle) >= MAX_CONNECTIONS:  # includes that of the control plane
+                _, idle = await asyncio.wait(idle, return_when=asyncio.FIRST_COMPLETED)
             await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)
         for _, writer in opened:
             writer.close()
-        await asyncio.wait(silent)
+        await asyncio.wait(idle)
         while await agent.answers(CALLER) is not grpc.StatusCode.OK:
             pass
 

@@ -110,8 +110,8 @@ class Booted:
         """Run a command inside and return its output; raises CommandFailedError."""
         done = self.attempt(*command, given=given, timeout=timeout)
         if done.returncode != 0:
-            said = f"{done.stdout}{done.stderr}".strip()
-            raise CommandFailedError(f"{' '.join(command)}: {done.returncode}: {said}")
+            output = f"{done.stdout}{done.stderr}".strip()
+            raise CommandFailedError(f"{' '.join(command)}: {done.returncode}: {output}")
         return done.stdout
 
     def attempt(

@@ -83,7 +83,7 @@ class Installed:
         def ready() -> bool:
             return bool(self.operate("agent", "show", HOST)["state"] == "ready")
 
-        eventually(ready, "the host is heard")
+        eventually(ready, "the host is ready")
 
     @contextmanager
     def undisturbed(self, session_id: str) -> Iterator[SteadyPlayer]:
@@ -121,9 +121,9 @@ class Installed:
 
 def make(system: Booted, *arguments: str) -> str:
     done = system.attempt("make", f"--directory={SOURCES}", *arguments, timeout=_MAKE_TIMEOUT)
-    said = done.stdout + done.stderr
-    assert done.returncode == 0, said
-    return said
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output
+    return output
 
 
 def upgraded_sources(system: Booted) -> str:

@@ -72,9 +72,9 @@ class Overlaid:
         environment: Mapping[str, str] | None = None,
     ) -> str:
         """Run a command that must succeed and return its output."""
-        code, said = self.attempt(*command, cwd=cwd, environment=environment)
-        assert code == 0, said
-        return said
+        code, output = self.attempt(*command, cwd=cwd, environment=environment)
+        assert code == 0, output
+        return output
 
     def written(self, path: str) -> Path:
         """Return where the overlay stores a path."""

@@ -46,9 +46,9 @@ def test_install_upgrade_rollback_and_purge(machine: Overlaid, sources: Path) ->
 
     _break_off(machine, sources, wheel)
     for program in PROGRAMS:
-        said = machine.run("make", f"install-{program}", cwd=sources)
-        assert "systemd does not run here: nothing was started" in said
-        assert f"systemctl start tiltyard-{program}" in said
+        output = machine.run("make", f"install-{program}", cwd=sources)
+        assert "systemd does not run here: nothing was started" in output
+        assert f"systemctl start tiltyard-{program}" in output
     _everything_is_in_place(machine)
     first = release(machine, "agent")
     assert release(machine, "controlplane") == first
@@ -103,10 +103,10 @@ def _upgrade_the_agent(machine: Overlaid, sources: Path) -> str:
     project.write_text(re.sub(r'(?m)^version = "(.+)"$', r'version = "\1.1"', text), "utf-8")
     kept = settings.read_text("utf-8") + "# the operator's own line\n"
     settings.write_text(f"{kept}nonsense = 1\n", "utf-8")
-    code, said = machine.attempt("make", "install-agent", cwd=sources)
+    code, output = machine.attempt("make", "install-agent", cwd=sources)
     assert code != 0
-    assert "nonsense" in said
-    assert "nothing was changed" in said
+    assert "nonsense" in output
+    assert "nothing was changed" in output
     assert release(machine, "agent") == first
     settings.write_text(kept, "utf-8")
     machine.run("make", "install-agent", cwd=sources)
@@ -118,8 +118,8 @@ def _upgrade_the_agent(machine: Overlaid, sources: Path) -> str:
 def _uninstall(machine: Overlaid, sources: Path) -> None:
     state = machine.written("/var/lib/tiltyard-agent")
     (state / "sessions" / "one").mkdir(parents=True)
-    code, said = machine.attempt(SCRIPT, "uninstall", "agent")
-    assert (code, said.count("FORCE=1")) == (1, 1)
+    code, output = machine.attempt(SCRIPT, "uninstall", "agent")
+    assert (code, output.count("FORCE=1")) == (1, 1)
     assert "PURGE=1" in machine.run(SCRIPT, "uninstall", "agent", environment={"FORCE": "1"})
     assert (state / "agent_id").exists()
     assert machine.run("tiltyard-controlplane", "--version")
@@ -154,7 +154,7 @@ def test_installing_engine_keeps_existing_daemon_settings(
         machine.run("install", "-D", tmp_path / "theirs", settings)
     path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     command = ("bash", tmp_path / "prerequisites", "host")
-    said = machine.run(*command, cwd=ROOT, environment=path)
-    assert "asked to install --yes --quiet --no-install-recommends docker.io" in said
+    output = machine.run(*command, cwd=ROOT, environment=path)
+    assert "asked to install --yes --quiet --no-install-recommends docker.io" in output
     ours = (ROOT / "systemd" / "daemon.json").read_text("utf-8")
     assert machine.run("cat", settings) == (theirs or ours)

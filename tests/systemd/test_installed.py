@@ -137,7 +137,7 @@ def test_agent_has_its_capabilities(host: Installed) -> None:
         eventually(lambda: host.games() == [], "the game has ended")
     finally:
         host.system.run("kill", "-CONT", engine)
-    eventually(lambda: host.status(made["id"]) == "exited", "its end is told")
+    eventually(lambda: host.status(made["id"]) == "exited", "its end is reported")
     host.until_ready()  # the engine may have been considered unavailable
 
 
@@ -161,8 +161,8 @@ def test_agent_can_read_but_not_set_the_clock(
     )
     properties = [f"--property={each}" for each in re.findall(bounds, unit, re.MULTILINE)]
     run = ("systemd-run", "--quiet", "--wait", "--pipe", f"--uid={AGENT}", *properties)
-    said = host.system.run(*run, "/opt/tiltyard/agent/bin/python", "-c", ASK_AND_SET)
-    assert said == "asked, not set\n"
+    output = host.system.run(*run, "/opt/tiltyard/agent/bin/python", "-c", ASK_AND_SET)
+    assert output == "asked, not set\n"
 
 
 def test_an_upgrade_of_the_agent_disturbs_no_session(host: Installed) -> None:

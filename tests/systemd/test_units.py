@@ -59,9 +59,9 @@ def test_systemd_finds_no_problems(unit: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_little_is_exposed(unit: str) -> None:
-    said = run("systemd-analyze", "security", "--offline=yes", SYSTEMD / f"{unit}.service")
-    found = re.search(r"Overall exposure level for \S+: ([\d.]+)", said)
-    assert found is not None, said
+    output = run("systemd-analyze", "security", "--offline=yes", SYSTEMD / f"{unit}.service")
+    found = re.search(r"Overall exposure level for \S+: ([\d.]+)", output)
+    assert found is not None, output
     assert float(found[1]) <= MOST_EXPOSURE[unit]
 
 

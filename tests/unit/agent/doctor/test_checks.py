@@ -245,9 +245,9 @@ def test_reports_every_unknown_fact() -> None:
     names = {field.name for field in dataclasses.fields(Facts)} - {"config"}
     unknown: dict[str, Any] = {name: Unknown("no answer") for name in names}
     facts = dataclasses.replace(SOUND, **unknown)
-    said = [each for each in diagnose(facts) if "no answer" in each.found]
+    unanswered = [each for each in diagnose(facts) if "no answer" in each.found]
     # The engine's disk and the agent depend on the engine and the agent's socket.
-    assert len(said) == len(names) - 2
+    assert len(unanswered) == len(names) - 2
 
 
 def test_every_check_is_documented() -> None:

@@ -106,9 +106,9 @@ async def test_ended_process_has_no_bound_ports(
     bindings: Bindings, me: Process, mode: NetworkMode
 ) -> None:
     later = Process(me.pid, me.start_ticks + 1)
-    nobody = Process(2**22 - 1, 1)
+    missing = Process(2**22 - 1, 1)
     with bound(Protocol.UDP, "0.0.0.0") as port:
-        for process in (later, nobody):
+        for process in (later, missing):
             assert not await bindings.all_bound(process, mode, ports(Protocol.UDP, port))
 
 
@@ -216,16 +216,16 @@ def test_reads_address_port_and_group_from_kernel() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "told", "is_bound"),
+    ("wanted", "reported", "is_bound"),
     [(1, 1, True), (1, 2, False), (1, None, True), (None, 2, True)],
 )
 def test_matches_control_group_if_known(
-    monkeypatch: pytest.MonkeyPatch, asked: int | None, told: int | None, *, is_bound: bool
+    monkeypatch: pytest.MonkeyPatch, wanted: int | None, reported: int | None, *, is_bound: bool
 ) -> None:
     monkeypatch.setattr(
-        "agent.network.socket_diag.sockets_on", lambda *_: [BoundSocket(bytes(4), 20000, told)]
+        "agent.network.socket_diag.sockets_on", lambda *_: [BoundSocket(bytes(4), 20000, reported)]
     )
-    assert is_bound_by(asked, Protocol.UDP, 20000, loopback=False, most=9) is is_bound
+    assert is_bound_by(wanted, Protocol.UDP, 20000, loopback=False, most=9) is is_bound
 
 
 def test_ended_process_has_no_group() -> None:

@@ -78,7 +78,7 @@ class Served:
     game: Game
     files: CertificateFiles
     clock: FakeClock
-    told: list[None]
+    notified: list[None]
 
     @property
     def port(self) -> int:
@@ -108,12 +108,12 @@ async def serving(
     limits: Limits | None = None,
 ) -> AsyncIterator[Served]:
     files = files or issue(AUTHORITY, tmp_path / "pair")
-    clock, told = FakeClock(time.time()), list[None]()
+    clock, notified = FakeClock(time.time()), list[None]()
     tls = TlsPorts(
         files,
         clock,
         bind_address="127.0.0.1",
-        notify=lambda: told.append(None),
+        notify=lambda: notified.append(None),
         limits=limits,
     )
     await tls.look()
@@ -122,7 +122,7 @@ async def serving(
     tls.open(session)
     tls.follow(session)
     try:
-        yield Served(tls, session, game, files, clock, told)
+        yield Served(tls, session, game, files, clock, notified)
     finally:
         await tls.stop()
         await game.close()
@@ -224,12 +224,12 @@ async def test_player_receives_after_closing_its_side(
 async def test_game_receives_after_closing_its_side(
     tmp_path: Path, version: ssl.TLSVersion
 ) -> None:
-    heard: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    received: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     async def end_first(made: socket.socket) -> None:
         await asyncio.get_running_loop().sock_recv(made, 1)
         made.shutdown(socket.SHUT_WR)
-        heard.set_result(await _received(made))
+        received.set_result(await _received(made))
 
     async with (
         serving(tmp_path, end_first) as served,
@@ -242,7 +242,7 @@ async def test_game_receives_after_closing_its_side(
         assert await player.receive_all() == b""
         await player.flush(record[9:])
         await player.end()
-        assert await heard == b"late"
+        assert await received == b"late"
         await served.all_gone()
 
 
@@ -250,25 +250,25 @@ async def test_player_can_keep_sending_after_game_has_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop, begin = asyncio.get_running_loop(), asyncio.get_running_loop().time
-    passed, heard = 0.0, asyncio.Queue[bytes]()
+    passed, received = 0.0, asyncio.Queue[bytes]()
     monkeypatch.setattr(loop, "time", lambda: begin() + passed)
 
     async def end_first(made: socket.socket) -> None:
         made.shutdown(socket.SHUT_WR)
         while data := await loop.sock_recv(made, 65536):
-            await heard.put(data)
-        await heard.put(b"")
+            await received.put(data)
+        await received.put(b"")
 
     async with serving(tmp_path, end_first) as served, served.player() as player:
         assert await player.receive_all() == b""
         for number in range(4):
             await player.send(b"%d" % number)
-            assert await heard.get() == b"%d" % number
+            assert await received.get() == b"%d" % number
             passed += Limits().half_closed
             for _ in range(10):
                 await asyncio.sleep(0)  # waiters for that time continue
         await player.end()
-        assert await heard.get() == b""
+        assert await received.get() == b""
         await served.all_gone()
 
 
@@ -361,19 +361,19 @@ async def _received_nothing(made: socket.socket) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "sent",
     [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b""],
     ids=["http", "half", "nothing"],
 )
 @pytest.mark.parametrize("hangs_up", [True, False], ids=["hangs-up", "stays"])
 async def test_disconnects_client_without_handshake(
-    tmp_path: Path, said: bytes, hangs_up: bool
+    tmp_path: Path, sent: bytes, hangs_up: bool
 ) -> None:
     loop = asyncio.get_running_loop()
     async with serving(tmp_path, echo, limits=Limits(handshake=0.1)) as served:
         with connection() as made:
             await loop.sock_connect(made, ("127.0.0.1", served.port))
-            await loop.sock_sendall(made, said)
+            await loop.sock_sendall(made, sent)
             if hangs_up:
                 made.shutdown(socket.SHUT_WR)
             with contextlib.suppress(OSError):
@@ -413,9 +413,9 @@ def test_counts_ipv4_addresses_and_ipv6_networks() -> None:
 async def test_new_handshake_replaces_oldest(tmp_path: Path) -> None:
     loop = asyncio.get_running_loop()
     async with serving(tmp_path, echo, limits=Limits(handshakes=2)) as served:
-        with contextlib.ExitStack() as silent:
+        with contextlib.ExitStack() as idle:
             for _ in range(50):
-                made = silent.enter_context(connection())
+                made = idle.enter_context(connection())
                 await loop.sock_connect(made, ("127.0.0.1", served.port))
             async with served.player() as player:
                 await is_echoed(player)
@@ -481,7 +481,7 @@ async def test_new_connections_use_renewed_certificate(tmp_path: Path) -> None:
 @pytest.mark.parametrize("harm", ["garbage", "gone", "no key", "old"])
 async def test_keeps_last_pair_if_files_are_invalid(tmp_path: Path, harm: str) -> None:
     async with serving(tmp_path, echo) as served:
-        before, told = leaf(served.files), len(served.told)
+        before, notified = leaf(served.files), len(served.notified)
         if harm == "garbage":
             served.files.certificate.write_bytes(b"no certificate\n")
         elif harm == "gone":
@@ -495,7 +495,7 @@ async def test_keeps_last_pair_if_files_are_invalid(tmp_path: Path, harm: str) -
         [warning] = served.tls.warnings
         assert warning.startswith("cannot use the certificate for TLS ports, the last one stays")
         assert str(tmp_path / "pair") in warning
-        assert len(served.told) == told + 1
+        assert len(served.notified) == notified + 1
         assert served.tls.available
         async with served.player() as player:
             assert player.certificate() == before

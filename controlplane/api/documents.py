@@ -53,11 +53,7 @@ _TYPES = {".css": "text/css", ".js": "text/javascript", ".png": "image/png"}
 
 
 async def read_files(app: web.Application) -> None:
-    """Read the files of Swagger UI; a startup hook.
-
-    Raises:
-        FileNotFoundError: The swagger-ui package is incomplete.
-    """
+    """Read the files of Swagger UI; a startup hook."""
     with ThreadPoolExecutor(1, "docs") as thread:
         app[_FILES] = await asyncio.get_running_loop().run_in_executor(thread, _packaged)
 

@@ -18,7 +18,6 @@ def openapi_30(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _part(part: Any) -> Any:
-    """Convert the schemas nested in another part."""
     if isinstance(part, list):
         return [_part(item) for item in part]
     if not isinstance(part, dict):

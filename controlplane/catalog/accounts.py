@@ -35,10 +35,7 @@ class Accounts:
     metrics: HttpMetrics
 
     async def authenticate(self, token: str, address: str = "") -> Caller:
-        """Return the caller of a token that was presented from an address.
-
-        The lookup queues at the database under the token, later queries of this task under the
-        account.
+        """Return the caller of a token; this task's later database work queues under its account.
 
         Raises:
             UnauthorizedError: For every kind of invalid token alike.
@@ -57,10 +54,7 @@ class Accounts:
     async def initialise(
         self, names: Iterable[str], *, new_operator_token: bool = False
     ) -> InitialTokens:
-        """Create missing accounts and a missing operator's token.
-
-        `new_operator_token` always creates an operator's token.
-        """
+        """Create missing accounts and operator token; `new_operator_token` forces a new one."""
         made, now = InitialTokens(), self.clock.time()
         for name in names:
             token = mint()

@@ -24,10 +24,7 @@ class Delegated:
 
 @dataclass(frozen=True, slots=True)
 class Delegation:
-    """Use cases on tokens of callers and operators.
-
-    Methods for operators rely on the API to check the scope.
-    """
+    """Use cases on tokens. Methods for operators rely on the API to check the scope."""
 
     store: Store
     streams: OpenStreams
@@ -39,8 +36,6 @@ class Delegation:
 
         Raises:
             CannotDelegateError: The caller does not hold a scope.
-            ConflictError: A good token of the account has the name, or it has too many.
-            UnauthorizedError: The caller's token was revoked meanwhile.
         """
         lacking = sorted(scope for scope in wanted.scopes if not grants(caller.scopes, scope))
         if lacking:
@@ -51,13 +46,7 @@ class Delegation:
         return token
 
     async def make_for(self, caller: Caller, account: str, wanted: Delegated) -> NewToken:
-        """Create a token of any account for an operator, not as a child of the operator's token.
-
-        Raises:
-            NotFoundError: There is no such account.
-            ConflictError: A good token of the account has the name, or it has too many.
-            UnauthorizedError: The caller's token was revoked meanwhile.
-        """
+        """Create a token of any account for an operator; it is no child of the operator's."""
         token, now = mint(), self.clock.time()
         request = _request(wanted, now)
         await self.store.run(tokens.make_for, account, caller.actor, token, request, now)
@@ -69,13 +58,7 @@ class Delegation:
         return await self.store.read(tokens.find, account, now, ended_too=ended_too)
 
     async def revoke(self, caller: Caller, token_id: str) -> list[str]:
-        """Revoke a token and all that were made from it, for an operator.
-
-        Their streams are closed. Idempotent; returns the ids that this call revoked.
-
-        Raises:
-            NotFoundError: There is no such token.
-        """
+        """Revoke a token and all made from it, for an operator; return the ids. Idempotent."""
         then, now = self.streams.end_of, self.clock.time()
         ended = await self.store.run_then(then, tokens.revoke, token_id, caller.actor, now)
         await self.reach("token.revoked")

@@ -295,10 +295,7 @@ class NotReadyError(TiltyardError):
 
 @dataclass(eq=False)
 class HostsNotReportedError(TiltyardError):
-    """Hosts that have not reported since the control plane started could change the answer.
-
-    `retry_after` in seconds.
-    """
+    """Hosts without a report since startup may change the answer; `retry_after` in seconds."""
 
     count: int
     regions: str

@@ -46,10 +46,7 @@ def explain(
     strategy: Strategy,
     max_silence: float,
 ) -> Explanation:
-    """Explain the hosts of one region and node pool.
-
-    `shown`: by agent the host's view, or why there is none.
-    """
+    """Explain the hosts of a region and node pool; `shown` is by agent a view or an obstacle."""
     found = []
     for name, view in sorted(shown.items()):
         if isinstance(view, ObstacleKind):

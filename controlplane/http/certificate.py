@@ -33,11 +33,7 @@ class ServedCertificate:
         self._threads = Threads(1, "api-certificate")
 
     async def open(self) -> ssl.SSLContext | None:
-        """Load the certificate and return the listener's TLS context; None without TLS.
-
-        Raises:
-            SettingsError: The certificate cannot be used.
-        """
+        """Load the certificate and return the listener's TLS context; None without TLS."""
         if self._config.tls_certificate:
             await self._threads.run(self._load)
         listener = self._context

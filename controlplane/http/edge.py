@@ -211,7 +211,7 @@ class Connection(web.RequestHandler):
     async def _linger(self) -> None:
         """Wait for the client to disconnect, which cancels this task."""
         self._broken = True
-        with suppress(OSError):  # it has hung up already
+        with suppress(OSError):  # the client has disconnected already
             if self._wire.can_write_eof():
                 self._wire.write_eof()
         await asyncio.sleep(self._limits.linger)
@@ -230,11 +230,7 @@ class Edge:
     async def open(
         self, server: web.Server, address: tuple[str, int], tls: ssl.SSLContext | None
     ) -> str:
-        """Listen for an application's server, and return the base URL.
-
-        Raises:
-            OSError: Cannot listen on the address.
-        """
+        """Listen for an application's server, and return the base URL."""
         self._make_request, self._handle = server.request_factory, server.request_handler
         server.request_factory = cast("Callable[..., web.BaseRequest]", self._begin)
         server.request_handler = self._answer

@@ -54,10 +54,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class BrokenBodyError(TimeoutError):
-    """A body is malformed or late.
-
-    aiohttp accepts no other error than a TimeoutError as the end of an unread body.
-    """
+    """A malformed or late body; aiohttp ends unread bodies by a TimeoutError alone."""
 
 
 class ShownViolation(TypedDict):

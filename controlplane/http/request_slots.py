@@ -46,10 +46,7 @@ _slot: ContextVar[RequestSlot | None] = ContextVar("slot", default=None)
 
 
 def release_slot() -> None:
-    """Release the slot of this task's request, before a wait outside this process.
-
-    Idempotent; does nothing in a task without a request.
-    """
+    """Release the slot of this task's request, if any, before an external wait. Idempotent."""
     slot = _slot.get()
     if slot is not None:
         slot.release()

@@ -86,7 +86,6 @@ class StartMetrics:
 
 
 def _reason(error: Exception) -> str:
-    """Return the label of an error."""
     if isinstance(error, NoCapacityError):
         return error.cause.value
     if isinstance(error, ImageCannotRunError):

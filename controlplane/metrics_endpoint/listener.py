@@ -31,7 +31,7 @@ class Exposition:
 
     def close(self) -> None:
         """Stop the thread. Idempotent."""
-        self._pool.shutdown(wait=False)  # what it does takes milliseconds
+        self._pool.shutdown(wait=False)  # a scrape takes milliseconds
 
     def make_app(self) -> web.Application:
         """Build the application of the listener."""

@@ -18,10 +18,7 @@ _Body = TypeVar("_Body", bound="Body")
 
 
 class Body(BaseModel):
-    """A JSON object without unknown properties and without type conversion.
-
-    `max_bytes` limits it; `misfit` is the error for JSON that does not fit.
-    """
+    """A JSON object without unknown properties or conversion; `misfit` is the error if invalid."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
     max_bytes: ClassVar[int] = MAX_BODY
@@ -36,17 +33,12 @@ class Body(BaseModel):
 
 
 async def read_body(request: web.Request, model: type[_Body]) -> _Body:
-    """Read and validate a body.
-
-    Raises:
-        BodyTooLargeError: It is larger than the model's `max_bytes`.
-        InvalidRequestError: It is not JSON, or does not fit: `misfit`, with all violations.
-    """
+    """Read a body and validate it as `parse_body` does."""
     return parse_body(await receive_body(request, model.max_bytes), model)
 
 
 def parse_body(body: bytes, model: type[_Body]) -> _Body:
-    """Validate a body as `read_body` does."""
+    """Validate a body; raises `misfit` with all violations."""
     try:
         return model.model_validate(read_json(body))
     except ValidationError as error:

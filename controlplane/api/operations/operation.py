@@ -67,10 +67,7 @@ class Paged(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[_Shape]):
-    """A list that is encoded and sent in portions; `_Shape` is an entry's schema.
-
-    `rest`: further properties of the response.
-    """
+    """A list sent in portions; `_Shape` is an entry's schema, `rest` other properties."""
 
     items: Sequence[Any] | AsyncGenerator[Sequence[Any], None]
     show: Callable[[Any], Any]
@@ -228,10 +225,7 @@ def operation(
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A row of the route table; `scope` is None if no token is needed.
-
-    `own_errors`: statuses that neither scope, body nor query imply.
-    """
+    """A route; without `scope` it needs no token. `own_errors`: beyond scope, body and query."""
 
     method: str
     path: str

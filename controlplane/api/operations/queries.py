@@ -120,10 +120,7 @@ def _read_deep(query: MultiMapping[str], name: str, found: dict[str, Any]) -> It
 
 
 def _violations_of(error: ValidationError) -> Iterator[Violation]:
-    """Translate pydantic's errors: `("playerCount", "lt")` is `playerCount[lt]`.
-
-    An invalid key is `("ports", "7777", "[key]")`.
-    """
+    """Translate pydantic's errors: `("playerCount", "lt")` is `playerCount[lt]`."""
     for details in error.errors(include_url=False, include_input=False, include_context=False):
         name, *inner = map(str, details["loc"])
         field = name + "".join(f"[{key}]" for key in inner if key != "[key]")

@@ -3,7 +3,7 @@
 All functions block. Each copy is a single file, without a write-ahead log.
 """
 
-import importlib.metadata  # noqa: F401  # else sqlite_utils does, as a user who may not read it
+import importlib.metadata  # noqa: F401  # else sqlite_utils does, after root is dropped
 import sqlite3
 from contextlib import closing
 from pathlib import Path

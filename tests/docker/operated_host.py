@@ -20,7 +20,7 @@ def an_operated_host(
     """Run both programs with mutual TLS; `settings` are the control plane's."""
     with an_enrolled_host(docker_engine, registry, image, **settings) as stack:
         stack.enrol("--region", REGION)
-        eventually(stack.is_ready, "the enrolled host is heard")
+        eventually(stack.is_ready, "the enrolled host is ready")
         make_game(stack)
         yield stack
 

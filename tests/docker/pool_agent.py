@@ -75,11 +75,11 @@ class PoolAgent(KilledAgent):
     def heard_of_claim(self, session: pb.Session) -> list[str]:
         """Wait for the game's log line about its claim."""
 
-        def heard() -> list[str]:
+        def claim_lines() -> list[str]:
             return [line.text for line in self.log(session) if line.text.startswith("SIGUSR1: ")]
 
-        eventually(lambda: bool(heard()), "the game has heard of its claim")
-        return heard()
+        eventually(lambda: bool(claim_lines()), "the game has logged its claim")
+        return claim_lines()
 
     def drain(self, *, draining: bool) -> None:
         self._stub.SetDrain(pb.SetDrainRequest(draining=draining), timeout=PATIENCE)

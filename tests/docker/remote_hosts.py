@@ -137,16 +137,16 @@ class Fleet:
         def all_ready() -> bool:
             return all(self.operator.is_ready(host.name) for host in self.hosts.values())
 
-        eventually(all_ready, "every host is heard")
+        eventually(all_ready, "every host is ready")
 
     def until_heard(self, host: RemoteHost) -> None:
         """Wait for the next message of a host."""
         now_ms = time.time() * 1000
 
-        def heard() -> bool:
+        def seen_again() -> bool:
             return (self.operator.shown(host.name)["heard"] or 0) > now_ms
 
-        eventually(heard, f"{host.name} is heard again")
+        eventually(seen_again, f"{host.name} is connected again")
 
     def logged(self, text: str) -> list[str]:
         """Lines of the control plane's log with this text."""
@@ -169,7 +169,7 @@ class Fleet:
             running = [who for host in self.hosts.values() for who, _ in host.games()]
             return sorted(running) == sorted(self.live())
 
-        eventually(once, "what runs is what callers are told of")
+        eventually(once, "the running games are those in the API")
 
     def sessions(self) -> list[Session]:
         """The sessions recorded by all hosts."""

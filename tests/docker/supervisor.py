@@ -20,15 +20,15 @@ class Supervisor:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="supervisor")
         self._heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.told: list[str] = []
+        self.notifications: list[str] = []
         self.restarts = 0
 
     def __enter__(self) -> Self:
         path = self._agent.folder / "notify"
         self._heard.bind(str(path))
         self._heard.settimeout(self._watchdog)
-        told = (f"NOTIFY_SOCKET={path}", f"WATCHDOG_USEC={round(self._watchdog * 10**6)}")
-        self._agent.wrapper = [*self._wrapper, "env", *told]
+        environment = (f"NOTIFY_SOCKET={path}", f"WATCHDOG_USEC={round(self._watchdog * 10**6)}")
+        self._agent.wrapper = [*self._wrapper, "env", *environment]
         self._agent.come_back_as_it_is()
         self._thread.start()
         return self
@@ -42,7 +42,7 @@ class Supervisor:
     def _watch(self) -> None:
         while not self._over.is_set():
             try:
-                self.told.append(self._heard.recv(1024).decode())
+                self.notifications.append(self._heard.recv(1024).decode())
             except TimeoutError:
                 self._agent.come_back_as_it_is()
                 self.restarts += 1

@@ -299,10 +299,10 @@ def test_f05_an_agent_told_to_end_answers_what_is_under_way_and_leaves_its_games
     with beside_others(machine, stop_grace=0.3) as agent:
         session = agent.play("--ignore-sigterm")
         following = agent.following(session)
-        told = next(following).data
+        output = next(following).data
         stopping = agent.stopping(session)
-        while b"SIGTERM ignored" not in told:
-            told += next(following).data
+        while b"SIGTERM ignored" not in output:
+            output += next(following).data
         end = os.pidfd_open(agent.process.pid)
         try:
             signal.pidfd_send_signal(end, signal.SIGTERM)

@@ -76,7 +76,7 @@ def test_f09_a_lifetime_ends_the_game_while_the_engine_hangs(machine: Machine) -
             assert agent.session(other).state == pb.STATE_RUNNING  # the agent stays responsive
         finally:
             machine.engine.resume()
-        eventually(lambda: agent.session(session).state == pb.STATE_EXITED, "its end is told")
+        eventually(lambda: agent.session(session).state == pb.STATE_EXITED, "its end is reported")
         assert agent.session(session).end_reason == pb.END_REASON_TTL
         agent.assert_ports_agree(other)
         agent.end(other)

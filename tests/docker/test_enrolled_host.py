@@ -68,7 +68,7 @@ def test_a_host_joins_plays_and_is_revoked(
 ) -> None:
     with an_enrolled_host(docker_engine, registry, demo_image, **PATIENT) as stack:
         assert "enrolled as host-1 in region local" in stack.enrol("--region", REGION)
-        eventually(stack.is_ready, "the enrolled host is heard")
+        eventually(stack.is_ready, "the enrolled host is ready")
         stack.client.post("/application", application()).expect(201)
         enable_tag(stack.client, APPLICATION, demo_image.tag)
         made = stack.start(id="match")
@@ -77,12 +77,12 @@ def test_a_host_joins_plays_and_is_revoked(
 
         for program in (stack.control_plane, stack.agent):
             program.restart()
-            eventually(stack.is_ready, "the host is heard again")
+            eventually(stack.is_ready, "the host is ready again")
         udp_round_trip(made["host"], port)
         assert stack.status("match") == "running"
 
         assert "host-1" in stack.enrol("--agent", "host-1")
-        eventually(stack.is_ready, "the host is heard by its new name")
+        eventually(stack.is_ready, "the host is ready by its new name")
         assert stack.status("match") == "running"
 
         stack.operate("agent", "revoke", "host-1", "--yes")

@@ -90,7 +90,7 @@ class Case:
     part: str
     fault: Fault
     error: type[AgentError] | tuple[type[AgentError], ...]
-    told: str = ""
+    error_text: str = ""
 
     def disturb(self, chaos: ChaosRegistry, image: PushedImage) -> None:
         chaos.disturb(image.digest if self.part == "manifest" else image.layers[-1], self.fault)
@@ -148,7 +148,7 @@ async def test_f43_a_failed_pull_is_told_by_its_cause_leaves_nothing_and_the_nex
         with pytest.raises(AgentError) as raised:
             await pull(mine, image)
         assert isinstance(raised.value, case.error), case
-        assert case.told in str(raised.value), case
+        assert case.error_text in str(raised.value), case
         assert any(str(raised.value) in message for message in caplog.messages)
 
     await asyncio.gather(*map(fails, cases, images))

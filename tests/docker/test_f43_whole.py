@@ -72,11 +72,11 @@ class Product:
     def until_failed(self, image: PushedImage, cause: str) -> None:
         """Wait until the operator API and both logs show a failed try and its cause."""
 
-        def told() -> bool:
+        def is_reported() -> bool:
             pull = self.pulls().get(image.reference, {})
             return pull.get("failures", 0) > 0 and cause in (pull["cause"] or "")
 
-        eventually(told, f"{cause!r} is told")
+        eventually(is_reported, f"{cause!r} is reported")
         logs = [part.process.log for part in (self.agent, self.control_plane)]
         eventually(lambda: all(cause in log.read_text() for log in logs), "both have logged it")
 

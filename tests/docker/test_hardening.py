@@ -61,7 +61,7 @@ class Prison:
         [found] = [one for one in self.agent.containers() if session.internal_id in one.name]
         return found
 
-    def told(self, session: pb.Session) -> dict[str, list[str]]:
+    def observed(self, session: pb.Session) -> dict[str, list[str]]:
         """Wait for all orders; return the output lines of each."""
         said = ""
 
@@ -138,17 +138,17 @@ def prison(machine: Machine, agent: KilledAgent, build: Build) -> Iterator[Priso
 
 def test_root_in_a_container_has_no_privileges(prison: Prison) -> None:
     session = prison.held("show", "/proc/self/status", "attempt", "show", "/proc/self/uid_map")
-    told = prison.told(session)
-    status = dict(line.split(":\t", 1) for line in told["show /proc/self/status"] if ":\t" in line)
+    seen = prison.observed(session)
+    status = dict(line.split(":\t", 1) for line in seen["show /proc/self/status"] if ":\t" in line)
     assert status["Uid"].split()[0] == "0"
     for kind in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
         assert int(status[kind], 16) == 0
     assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
-    refused = [line for line in told["attempt"] if re.search("not permitted|denied", line)]
-    assert refused == told["attempt"]
+    refused = [line for line in seen["attempt"] if re.search("not permitted|denied", line)]
+    assert refused == seen["attempt"]
     assert len(refused) == 14
     of_engine = Path(f"/proc/{prison.machine.engine.pid}/uid_map").read_text()
-    assert told["show /proc/self/uid_map"] == of_engine.splitlines()
+    assert seen["show /proc/self/uid_map"] == of_engine.splitlines()
 
 
 def test_container_sees_only_its_own_folder(prison: Prison) -> None:
@@ -160,20 +160,20 @@ def test_container_sees_only_its_own_folder(prison: Prison) -> None:
         *("write", "/run/tiltyard/new", "write", "/run/tiltyard/session.json"),
         *("write", "/proc/sys/kernel/hostname"),
     )
-    told = prison.told(session)
-    assert told["list /run"] == ["40755 tiltyard"]
-    assert told["list /run/tiltyard"] == ["100644 session.json"]
-    assert json.loads(told["show /run/tiltyard/session.json"][0])["id"] == session.internal_id
+    seen = prison.observed(session)
+    assert seen["list /run"] == ["40755 tiltyard"]
+    assert seen["list /run/tiltyard"] == ["100644 session.json"]
+    assert json.loads(seen["show /run/tiltyard/session.json"][0])["id"] == session.internal_id
     for path in ("/run/tiltyard/new", "/run/tiltyard/session.json", "/proc/sys/kernel/hostname"):
-        assert told[f"write {path}"] == ["Read-only file system"]
-    assert "docker.sock" not in str(told)
-    assert other.internal_id not in str(told)
+        assert seen[f"write {path}"] == ["Read-only file system"]
+    assert "docker.sock" not in str(seen)
+    assert other.internal_id not in str(seen)
 
-    processes = [line for line in told["list /proc"] if line.split()[1].isdigit()]
+    processes = [line for line in seen["list /proc"] if line.split()[1].isdigit()]
     assert len(processes) == 2  # init and itself
-    assert {line.rpartition(":")[2] for line in told["show /proc/self/cgroup"]} == {"/"}
+    assert {line.rpartition(":")[2] for line in seen["show /proc/self/cgroup"]} == {"/"}
     mounted, groups = {}, set()
-    for line in told["show /proc/self/mountinfo"]:
+    for line in seen["show /proc/self/mountinfo"]:
         _, _, _, source, target, options, *_ = line.split()
         if line.partition(" - ")[2].startswith("cgroup"):
             groups.add(options.split(",")[0])
@@ -192,8 +192,8 @@ def test_container_sees_only_its_own_folder(prison: Prison) -> None:
 
 def test_container_has_the_requested_limits(prison: Prison) -> None:
     session = prison.held("show", "/proc/self/limits")
-    told = prison.told(session)
-    limits = {line[:26].strip(): line[26:].split()[:2] for line in told["show /proc/self/limits"]}
+    seen = prison.observed(session)
+    limits = {line[:26].strip(): line[26:].split()[:2] for line in seen["show /proc/self/limits"]}
     nofile = grantable_nofile(prison.machine.engine.pid)
     assert limits["Max open files"] == [str(nofile)] * 2
     assert limits["Max core file size"] == ["0", "0"]
@@ -248,7 +248,7 @@ def _count(current: Path) -> int:
 
 def test_f30_children_that_nobody_waits_for_are_buried(prison: Prison) -> None:
     session = prison.held("orphans", str(2 * PIDS_LIMIT))
-    prison.told(session)
+    prison.observed(session)
     current = prison.cgroup(session, "pids/pids.current", "pids.current")
     eventually(lambda: current.read_text() == "2\n", "init and the program are left")
     prison.agent.end(session)
@@ -258,13 +258,13 @@ def test_f30_children_that_nobody_waits_for_are_buried(prison: Prison) -> None:
 
 def test_settings_of_an_image_do_not_weaken_isolation(prison: Prison) -> None:
     session = prison.held("show", "/proc/self/status", image=prison.build(HOSTILE))
-    told = prison.told(session)
-    variables = dict(line.split("=", 1) for line in told["environment"])
+    seen = prison.observed(session)
+    variables = dict(line.split("=", 1) for line in seen["environment"])
     assert variables["TILTYARD_SESSION_ID"] == session.internal_id
     [(_, port)] = ports_of(session)
     assert variables["TILTYARD_PORT_UDP_7777"] == str(port)
     assert variables["OTHER"] == "kept"
-    assert "Uid:\t12345\t12345\t12345\t12345" in told["show /proc/self/status"]
+    assert "Uid:\t12345\t12345\t12345\t12345" in seen["show /proc/self/status"]
     container = prison.container(session)
     assert container.labels["io.tiltyard.session"] == session.internal_id
     assert container.labels["io.tiltyard.agent"] == prison.agent.agent_id

@@ -37,14 +37,14 @@ def test_f38_a_start_whose_control_plane_is_killed_is_there_for_who_asks_again_o
             before = set(stack.containers())
             control_plane.settings["failpoint"] = f"{step}:kill"
             control_plane.restart()
-            eventually(lambda: operator.is_ready("host-1"), "the host is heard")
+            eventually(lambda: operator.is_ready("host-1"), "the host is ready")
             with pytest.raises((OSError, http.client.HTTPException)):
                 stack.start(id=session_id)
             eventually(lambda: control_plane.process.returncode == -9, f"it is killed at {step}")
             control_plane.kill()
             control_plane.settings["failpoint"] = ""
             control_plane.start()
-            eventually(lambda: operator.is_ready("host-1"), "the host is heard again")
+            eventually(lambda: operator.is_ready("host-1"), "the host is ready again")
             again = control_plane.client().post(
                 "/session", {"location": REGION, "image": APPLICATION, "id": session_id}
             )

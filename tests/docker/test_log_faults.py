@@ -59,9 +59,9 @@ def test_follower_is_cut_off_with_the_agent_and_can_read_all_again(stack: Stack)
         eventually(lambda: log_answers(stack, made["id"]), "it is adopted")
     with stack.client.stream("/logs", id=made["id"], follow="true") as log:
         stack.client.delete_session(made["id"]).expect(204)
-        told = numbered(log.read())
-    assert told == list(range(1, len(told) + 1))
-    assert whole_log(stack, made["id"]) == told
+        read_numbers = numbered(log.read())
+    assert read_numbers == list(range(1, len(read_numbers) + 1))
+    assert whole_log(stack, made["id"]) == read_numbers
 
 
 @pytest.mark.parametrize(
@@ -88,9 +88,9 @@ def test_sigkill_of_the_agent_while_it_seals_a_log(
         eventually(lambda: log_answers(stack, made["id"]), "the host is back")
         kept = stack.client.get("/logs", id=made["id"]).expect(200).body
         assert kept.endswith(b" SIGTERM: saving\n")
-        told = numbered(kept)
-        assert told == list(range(1, len(told) + 1))
-        assert told[: len(seen)] == seen == list(range(1, 201))
+        read_numbers = numbered(kept)
+        assert read_numbers == list(range(1, len(read_numbers) + 1))
+        assert read_numbers[: len(seen)] == seen == list(range(1, 201))
 
 
 @pytest.mark.slow
@@ -116,12 +116,12 @@ def test_f33_a_full_disk_disturbs_no_game_and_loses_no_log(
         eventually(lambda: agent_says in stack.agent.process.tail(), "there is no room")
         ports = {port["container"]: port["host"] for port in other["ports"]}
         udp_round_trip(other["host"], ports[UDP_PORT])
-        told = whole_log(stack, loud["id"])
-        assert told == list(range(1, len(told) + 1))
+        read_numbers = whole_log(stack, loud["id"])
+        assert read_numbers == list(range(1, len(read_numbers) + 1))
         stack.client.delete_session(other["id"]).expect(204)
         filler.unlink()
         eventually(lambda: sealed(stack) == [True, True], "both are sealed")
-        assert whole_log(stack, loud["id"]) == told
+        assert whole_log(stack, loud["id"]) == read_numbers
 
 
 @pytest.mark.slow
@@ -139,10 +139,10 @@ def test_f31_a_flood_leaves_the_agent_small_and_others_alone(stack: Stack) -> No
         for reader in readers:
             reader.start()
         with stack.client.stream("/logs", id=quiet["id"], follow="true", timeout=10) as log:
-            told: list[int] = []
-            while len(told) < 600 or written(process) < 2 * LOG_BYTES:
-                told += numbered(log.readline())
-        assert told == list(range(1, len(told) + 1))
+            read_numbers: list[int] = []
+            while len(read_numbers) < 600 or written(process) < 2 * LOG_BYTES:
+                read_numbers += numbered(log.readline())
+        assert read_numbers == list(range(1, len(read_numbers) + 1))
         status = Path(f"/proc/{stack.agent.process.pid}/status").read_text()
         stack.client.delete_session(loud["id"]).expect(204)
         for reader in readers:

@@ -56,11 +56,11 @@ def test_f31_a_line_of_a_gigabyte_harms_nobody(stack: Stack, rounds: Rounds) -> 
     ):
         stalled.read(1)
         follower.start()
-        told: list[int] = []
+        received: list[int] = []
         while written(process) < size:
-            told += numbered(log.readline())
+            received += numbered(log.readline())
             assert stack.status(loud["id"]) == "running"
-        assert told == list(range(1, len(told) + 1))
+        assert received == list(range(1, len(received) + 1))
         stack.client.delete_session(loud["id"]).expect(204)
         follower.join()
     assert sum(markers) <= 1  # one marker per line
@@ -88,15 +88,15 @@ def test_f07_a_log_that_is_followed_while_the_engine_goes_away_has_each_line_onc
 ) -> None:
     with KilledAgent(machine, ports=3) as agent:
         session = agent.play("--lines-per-second", "300")
-        told = bytearray()
+        received = bytearray()
 
         def follow() -> None:
             for answer in agent.following(session, timeout=None):
-                told.extend(answer.data)
+                received.extend(answer.data)
 
         follower = threading.Thread(target=follow, name="follower")
         follower.start()
-        eventually(lambda: bool(told), "it has begun; else the engine's absence is an error")
+        eventually(lambda: bool(received), "it has begun; else the engine's absence is an error")
         [container] = agent.containers()
         ends = rounds(2, 20)
         for end in range(1, ends + 1):
@@ -105,11 +105,11 @@ def test_f07_a_log_that_is_followed_while_the_engine_goes_away_has_each_line_onc
             machine.engine.start()
             eventually(lambda: agent.engine_available, "it is noticed that it is back")
             container.kill("SIGUSR1")  # makes it write a line
-            eventually(lambda end=end: told.count(b"SIGUSR1: ") == end, "the engine reads on")  # type: ignore[misc]
+            eventually(lambda end=end: received.count(b"SIGUSR1: ") == end, "the engine reads on")  # type: ignore[misc]
         agent.end(session)
         follower.join()
-        numbers = numbered(bytes(told))
+        numbers = numbered(bytes(received))
         assert numbers == sorted(set(numbers))
-        assert MISSING not in told
-        assert log_violations(session.internal_id, bytes(told), may_lack=ends) == []
-        assert b"".join(one.data for one in agent.following(session)) == bytes(told)
+        assert MISSING not in received
+        assert log_violations(session.internal_id, bytes(received), may_lack=ends) == []
+        assert b"".join(one.data for one in agent.following(session)) == bytes(received)

@@ -218,16 +218,16 @@ async def test_f32_each_line_once_and_in_order_while_the_engine_drops_files(
         last = max(int(piece.data.split()[0]) for piece in await game.log())
         for reader in readers:
             log = await reader.whole()
-            told = numbers(log)
+            read_numbers = numbers(log)
             for stream in (0, 1):
-                half = [number for number in told if number % 2 == stream]
+                half = [number for number in read_numbers if number % 2 == stream]
                 assert half == list(range(2 - stream, last + 1, 2))
             assert MISSING not in log
         log = begin + await all_of(slow)
         assert log.count(MISSING) == 1
-        told = numbers(log)
-        assert len(set(told)) == len(told)
-        assert max(told) == last
+        read_numbers = numbers(log)
+        assert len(set(read_numbers)) == len(read_numbers)
+        assert max(read_numbers) == last
 
 
 @pytest.mark.part_alone
@@ -289,8 +289,8 @@ async def test_a_hundred_followers_of_one_session_take_no_thread(
         rest = await asyncio.gather(*map(all_of, followers))
     [log] = {b"".join(parts) for parts in zip(begun, more, rest, strict=True)}
     assert log.endswith(ENDED)
-    told = numbers(log)
-    assert told == list(range(1, len(told) + 1))
+    read_numbers = numbers(log)
+    assert read_numbers == list(range(1, len(read_numbers) + 1))
 
 
 @pytest.mark.root
@@ -326,7 +326,7 @@ async def test_seals_too_long_log_with_a_line_that_says_so(
         await records.close()
     with records.log_path(game.session.internal_id).open("rb") as sealed:
         assert sealed.readline().startswith(DROPPED.partition(b"%")[0])
-        told = numbers(sealed.read())
+        read_numbers = numbers(sealed.read())
         assert sealed.tell() <= 64 * 2**20
-    assert told == list(range(told[0], told[-1] + 1))
-    assert told[0] > 1
+    assert read_numbers == list(range(read_numbers[0], read_numbers[-1] + 1))
+    assert read_numbers[0] > 1

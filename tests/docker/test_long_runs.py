@@ -143,7 +143,7 @@ def test_f48_a_watchdog_starts_a_blocked_agent_again_and_no_session_notices(
                 assert agent.refusal_code() is grpc.StatusCode.UNAVAILABLE  # killed meanwhile
                 eventually(lambda bites=bites: supervisor.restarts == bites, "it serves again")  # type: ignore[misc]
                 eventually(lambda: agent.processes() == before, "nothing is left of the third")
-        assert supervisor.told[:2] == ["READY=1", "WATCHDOG=1"]
+        assert supervisor.notifications[:2] == ["READY=1", "WATCHDOG=1"]
         for session in sessions:
             found = agent.session(session)
             assert (found.state, found.restart_count) == (pb.STATE_RUNNING, 0)

@@ -60,7 +60,7 @@ def test_database_is_restored_while_sessions_play(stack: Enrolled, shell: Shell)
     assert "restored the backup of" in printed[1]
     assert "account studio: ty_" in printed[2]
     assert "host-1" in printed[4]
-    eventually(stack.is_ready, "the host is heard")
+    eventually(stack.is_ready, "the host is ready")
     eventually(lambda: all(is_known(stack, one) for one in places), "its sessions are known")
     eventually(lambda: stack.status("stopped") == "exited", "it is known to have ended")
     assert_played(places)
@@ -76,7 +76,7 @@ def test_lost_database_is_rebuilt_from_the_hosts(stack: Enrolled, shell: Shell) 
     printed = shell.type(commands("Without a backup, with the keys"))
     read_tokens(stack, shell)
     assert "enrolled as host-1" in printed[-2]
-    eventually(stack.is_ready, "the host is heard")
+    eventually(stack.is_ready, "the host is ready")
     eventually(lambda: all(is_known(stack, one) for one in places), "its sessions are known")
     assert_played(places)
     assert stack.pids() == pids, "no session was touched"
@@ -94,7 +94,7 @@ def test_sessions_without_a_database_continue_and_can_be_ended_by_hand(
     shutil.rmtree(stack.control_plane.state_dir)
     shell.type(again)
     read_tokens(stack, shell)
-    eventually(stack.is_ready, "the host is heard")
+    eventually(stack.is_ready, "the host is ready")
     shown, sessions, _ = shell.type(commands("Without a backup or keys"))
     assert re.search(r"UNCLAIMED +2", shown), shown
     assert "match-2" in sessions

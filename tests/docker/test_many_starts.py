@@ -27,7 +27,7 @@ def test_f44_twenty_starts_at_once_are_sessions_that_serve_or_a_420(stack: Stack
         if answer.status != 201:
             assert answer.expect(420).json()["code"] == "CAPACITY_UNAVAILABLE"
             assert int(answer.headers["retry-after"]) >= 1
-    eventually(lambda: len(stack.containers()) == len(made), "what was not told of is gone")
+    eventually(lambda: len(stack.containers()) == len(made), "only returned sessions remain")
     sessions = client.get("/session").expect(200).json()["sessions"]
     assert {session["id"] for session in sessions} == {session["id"] for session in made}
     for session in made:

@@ -46,8 +46,8 @@ def machines(registry: Registry) -> Iterator[Machines]:
 def explained(fleet: Fleet, **asked: Any) -> dict[str, Mapping[str, Any]]:
     """The explanation for each host, by name."""
     query = {"account": "default", "image": APPLICATION, "location": REGION, **asked}
-    told = fleet.operator.api.get("/operator/placement", **query).expect(200).json()
-    return {host["agent"]: host for host in told["hosts"]}
+    answer = fleet.operator.api.get("/operator/placement", **query).expect(200).json()
+    return {host["agent"]: host for host in answer["hosts"]}
 
 
 def firsts(fleet: Fleet) -> set[str]:
@@ -110,7 +110,7 @@ def test_obstacle_is_explained_and_the_session_placed_elsewhere(
         assert firsts(fleet) == {full.name}
         other = fleet.other_than(full)
         with trouble(fleet, full):
-            eventually(lambda: obstacles(fleet, full.name) == {kind}, "it is told")
+            eventually(lambda: obstacles(fleet, full.name) == {kind}, "the obstacle is reported")
             assert firsts(fleet) == {other.name}
             assert fleet.host_of(fleet.start()) is other
         eventually(lambda: not obstacles(fleet, full.name), "it takes sessions again")
@@ -167,7 +167,7 @@ def test_accounts_alternate_for_the_start_slots_of_a_host(machines: Machines) ->
                 calls = [callers.submit(ask, f"early-{number}") for number in range(WAITING)]
                 eventually(lambda: known(fleet.client) == WAITING, "those are in the line")
                 calls += [callers.submit(ask, f"late-{number}") for number in range(LATE)]
-                eventually(lambda: known(other) == LATE, "and the others behind them")
+                eventually(lambda: known(other) == LATE, "the others are queued")
             for each in calls:
                 each.result()
         order = begun(fleet)

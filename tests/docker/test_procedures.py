@@ -55,10 +55,10 @@ def test_a_host_is_emptied(stack: Enrolled, shell: Shell) -> None:
         shown = procedure.type("tiltyard-controlplane agent undrain")
         assert re.search(r"DRAINING +no", shown), shown
         eventually(lambda: takes_sessions(stack), "it takes sessions again")
-        told = procedure.type("tiltyard-agent drain")
-        assert "The host is empty by " in told
-        assert "match-2" in told
-        eventually(lambda: not takes_sessions(stack), "what was ordered there is heard")
+        output = procedure.type("tiltyard-agent drain")
+        assert "The host is empty by " in output
+        assert "match-2" in output
+        eventually(lambda: not takes_sessions(stack), "the drain has arrived")
         assert_played(places)
         procedure.type("tiltyard-agent undrain")
         eventually(lambda: takes_sessions(stack), "it takes sessions again")
@@ -78,7 +78,7 @@ def test_lost_host_is_replaced(stack: Enrolled, shell: Shell) -> None:
         procedure.type("tiltyard-controlplane agent token")
         stack.agent.start()  # as the replacement machine
         assert "enrolled as host-1" in procedure.type("tiltyard-agent enrol")
-    eventually(stack.is_ready, "the host is heard")
+    eventually(stack.is_ready, "the host is ready")
     eventually(lambda: not any(stack.pids().values()), "what it ran was given up, and is ended")
     eventually(lambda: takes_sessions(stack), "it takes sessions")
 
@@ -95,8 +95,8 @@ def test_the_authority_is_rotated(stack: Enrolled, shell: Shell) -> None:
         assert "FORMER" in procedure.type("tiltyard-controlplane authority rotate")
 
         def have_moved() -> bool:
-            told = stack.operate("authority", "status")
-            return "HOSTS    1 of 1 are with the current one" in told
+            output = stack.operate("authority", "status")
+            return "HOSTS    1 of 1 are with the current one" in output
 
         eventually(have_moved, "the host has moved")
         assert "FORMER" in procedure.type("tiltyard-controlplane authority status")
@@ -110,7 +110,7 @@ def test_the_authority_is_rotated(stack: Enrolled, shell: Shell) -> None:
         eventually(lambda: stack.status("match-1") == "server_unreachable", "it is hung up on")
         procedure.type("tiltyard-controlplane agent token")
         assert "enrolled as host-1" in procedure.type("tiltyard-agent enrol")
-        eventually(stack.is_ready, "the host is heard")
+        eventually(stack.is_ready, "the host is ready")
         assert "HOSTS    1 of 1" in procedure.type("tiltyard-controlplane authority status")
     assert moved.authority not in identity_of(stack).trusted
     eventually(lambda: stack.status("match-1") == "running", "its sessions are known")

@@ -75,7 +75,7 @@ def test_report_of_crash_loop_has_each_run_and_total_usage(stack: Stack) -> None
     used = stack.record()["earlier_usage"]["cpu_seconds"]
     stack.agent.kill()  # records survive the kill
     stack.agent.start()
-    eventually(lambda: len(stack.record()["failed_runs"]) >= 3, "the next agent goes on")
+    eventually(lambda: len(stack.record()["failed_runs"]) >= 3, "the next agent continues")
     stack.client.delete_session(made["id"]).expect(204)
     report = report_of(stack, made["id"])
     runs = report["failedRuns"]

@@ -75,10 +75,10 @@ def playing(session: dict[str, Any]) -> Iterator[ssl.SSLSocket]:
 
 def echoes(player: ssl.SSLSocket, text: bytes = b"are you there?") -> bool:
     player.sendall(text)
-    heard = b""
-    while len(heard) < len(text) and (part := player.recv(65536)):
-        heard += part
-    return heard == text
+    received = b""
+    while len(received) < len(text) and (part := player.recv(65536)):
+        received += part
+    return received == text
 
 
 def serial(player: ssl.SSLSocket) -> str:

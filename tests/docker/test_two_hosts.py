@@ -63,7 +63,7 @@ def test_f39_a_host_that_is_cut_off_is_done_without_and_comes_back(
                 tried = fleet.logged(NO_ANSWER)
                 for _ in range(3):
                     assert fleet.start()["host"] == near.ip
-                assert fleet.logged(NO_ANSWER) == tried, "nobody is sent there any more"
+                assert fleet.logged(NO_ANSWER) == tried, "no start is sent there any more"
                 fleet.client.delete_session("stopped").expect(503)
                 player.wait_for_more_answers("kept")
                 assert before.items() <= dict(far.games()).items()
@@ -101,8 +101,8 @@ def test_f39_a_host_that_was_given_up_ends_its_games_once_it_is_told(machines: M
             fleet.until("lost", "dead")
             assert fleet.host_of(fleet.start(id="instead")) is not far
             player.wait_for_more_answers("lost")
-            assert far.games() == before, "nobody has told it"
-        eventually(lambda: far.games() == [], "it is told")
+            assert far.games() == before, "the host does not know yet"
+        eventually(lambda: far.games() == [], "the host learns of it")
         fleet.everything_runs_once()
         assert fleet.status("lost") == "dead"
         assert fleet.status("instead") == "running"

@@ -198,7 +198,7 @@ async def served(
     agent: Agent, artifacts: Artifacts, tmp_path: Path
 ) -> AsyncIterator[agent_pb2_grpc.AgentServiceAsyncStub]:
     """The agent's gRPC service with these artifacts."""
-    service = agent.service(lambda: pytest.fail("nobody asks"), artifacts)
+    service = agent.service(lambda: pytest.fail("unexpected call"), artifacts)
     server = grpc.aio.server()
     agent_pb2_grpc.add_AgentServiceServicer_to_server(service, server)
     server.add_insecure_port(f"unix:{tmp_path}/grpc.sock")

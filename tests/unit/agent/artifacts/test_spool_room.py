@@ -81,8 +81,8 @@ async def test_account_takes_at_most_as_much_as_it_leaves(
             for number in range(most):
                 await take(f"{account}-{number}", account)
             if account != "fourth":
-                told = f"the account fetches {most}, the rest of the room is kept for others"
-                assert await busy(rooms, "one more", account) == told
+                refusal = f"the account fetches {most}, the rest of the room is kept for others"
+                assert await busy(rooms, "one more", account) == refusal
         assert "kept for others" not in await busy(rooms, "one more", "fifth")
 
 

@@ -158,10 +158,10 @@ def test_splits_frames_that_arrive_in_any_pieces(
 def test_restores_newline_after_long_line(line: bytes, frames: list[bytes]) -> None:
     """The `local` driver of 20.10.24 omits the newline; other engines keep it."""
     stream = b"".join(frame(1, payload) + frame(2, b"!\n") for payload in frames)
-    told = [piece for piece in Demultiplexer().feed(stream) if piece.stream == 1]
-    assert b"".join(piece.data for piece in told) == line
-    assert [piece.begins_line for piece in told] == [True] + [False] * (len(frames) - 1)
-    assert [piece.ends_line for piece in told] == [False] * (len(frames) - 1) + [True]
+    pieces = [piece for piece in Demultiplexer().feed(stream) if piece.stream == 1]
+    assert b"".join(piece.data for piece in pieces) == line
+    assert [piece.begins_line for piece in pieces] == [True] + [False] * (len(frames) - 1)
+    assert [piece.ends_line for piece in pieces] == [False] * (len(frames) - 1) + [True]
 
 
 def test_engine_messages_are_not_part_of_the_log() -> None:
@@ -181,7 +181,7 @@ def test_rejects_malformed_frames(stream: bytes) -> None:
 
 def test_steps_of_a_pull_add_up() -> None:
     steps = PullSteps()
-    told = [
+    progress = [
         steps.add(step)
         for step in (
             {"status": "Pulling from game", "id": "sha256:1"},
@@ -194,9 +194,9 @@ def test_steps_of_a_pull_add_up() -> None:
             {"status": "Digest: sha256:1"},
         )
     ]
-    assert told[0] == PullProgress()
-    assert told[4] == PullProgress(layers=2, layers_done=1, received_bytes=5)
-    assert told[-1] == PullProgress(layers=2, layers_done=2, received_bytes=5)
+    assert progress[0] == PullProgress()
+    assert progress[4] == PullProgress(layers=2, layers_done=1, received_bytes=5)
+    assert progress[-1] == PullProgress(layers=2, layers_done=2, received_bytes=5)
 
 
 def test_live_process_is_none_for_a_zombie() -> None:

@@ -136,12 +136,12 @@ def test_converts_failed_pulls(message: str, kind: type[AgentError]) -> None:
     assert type(error_of_pull(IMAGE, message)) is kind
 
 
-@pytest.mark.parametrize("told", ["pulling {image}: EOF", 'Get "https://{url}": EOF'])
-def test_ignores_image_name_in_message(told: str) -> None:
+@pytest.mark.parametrize("form", ["pulling {image}: EOF", 'Get "https://{url}": EOF'])
+def test_ignores_image_name_in_message(form: str) -> None:
     image = f"registry.test/timeout/unauthorized@sha256:{'a' * 64}"
     url = "registry.test/v2/timeout/unauthorized/manifests/sha256:aa"
     assert (
-        type(error_of_pull(image, told.format(image=image, url=url))) is RegistryUnavailableError
+        type(error_of_pull(image, form.format(image=image, url=url))) is RegistryUnavailableError
     )
 
 

@@ -82,12 +82,12 @@ async def test_stalled_archive_or_pull_times_out(
     script: ScriptedEngine, stream: str, error: AgentError, *, begun: bool
 ) -> None:
     what, ask = STREAMS[stream]
-    silent = asyncio.Event()
-    script.answer(what, streams(FIRST_PIECE[stream], forever=silent) if begun else script.hang)
+    ending = asyncio.Event()
+    script.answer(what, streams(FIRST_PIECE[stream], forever=ending) if begun else script.hang)
     async with an_engine(script, HASTY) as engine:
         with pytest.raises(type(error)) as raised:
             await drained(ask(engine))
-        silent.set()
+        ending.set()
     assert str(raised.value) == str(error)
 
 
@@ -104,14 +104,14 @@ async def test_timeout_of_the_reader_is_not_converted(
 async def test_log_of_a_stalled_reader_is_closed_in_time(
     script: ScriptedEngine, engine: DockerEngine
 ) -> None:
-    silent = asyncio.Event()
-    script.answer("GET /containers/x/logs", streams(FIRST_PIECE["logs"], forever=silent))
+    ending = asyncio.Event()
+    script.answer("GET /containers/x/logs", streams(FIRST_PIECE["logs"], forever=ending))
     async with engine.logs("x", longest=1.0) as answer:
         await anext(answer)
         transport = script.requests[-1].transport
         while transport is not None and not transport.is_closing():
             await asyncio.sleep(0)
-        silent.set()
+        ending.set()
         with pytest.raises(EngineUnavailableError):
             await anext(answer)
 

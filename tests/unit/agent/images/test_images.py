@@ -106,13 +106,13 @@ async def test_queued_pull_reports_that_it_waits(
     others = [asyncio.create_task(pulled(images, reference(digit))) for digit in "ab"]
     await engine.held("pull")
     with caplog.at_level(logging.INFO, "agent.images.images"):
-        told = [aiter(images.pull(reference("c"))) for _ in range(2)]
-        for steps in told:
+        readers = [aiter(images.pull(reference("c"))) for _ in range(2)]
+        for steps in readers:
             while not (await anext(steps)).waiting:
                 pass
     assert f"pull waits for others image={reference('c')} count=2" in caplog.messages
     engine.release("pull")
-    for steps in told:
+    for steps in readers:
         assert not any([progress.waiting async for progress in steps])
     await asyncio.gather(*others)
 
@@ -185,7 +185,7 @@ def test_the_longest_reference_is_what_a_control_plane_can_enable() -> None:
 
 
 @pytest.mark.parametrize(
-    ("registry", "told"),
+    ("registry", "cause"),
     [
         ("myregistry", "a user of Docker Hub: write myregistry:443"),
         ("Docker.io", "without it: write registry-1.docker.io"),
@@ -193,8 +193,8 @@ def test_the_longest_reference_is_what_a_control_plane_can_enable() -> None:
         ("r:65536", r"not host\[:port\]"),
     ],
 )
-def test_rejects_ambiguous_registry(registry: str, told: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=told) as refused:
+def test_rejects_ambiguous_registry(registry: str, cause: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=cause) as refused:
         checked_reference(f"{registry}/evil@{DIGEST}")
     assert f"'{registry}'" in str(refused.value)
 

@@ -106,7 +106,7 @@ class Log:
 
     kept: list[LogPiece] = field(default_factory=list)
     every: list[LogPiece] = field(default_factory=list)
-    told: list[LogPiece] = field(default_factory=list)
+    taken: list[LogPiece] = field(default_factory=list)
     gaps: int = 0
     lost: bool = False
     cursor: Cursor = field(default_factory=Cursor)
@@ -118,10 +118,10 @@ class Log:
         self.every += pieces
 
     def drop(self, count: int) -> None:
-        if not self.told:  # output dropped before the first read is unknown
+        if not self.taken:  # output dropped before the first read is unknown
             del self.every[:count]
-        told = set(self.told)
-        self.lost |= bool(told) and not told.issuperset(self.kept[:count])
+        taken = set(self.taken)
+        self.lost |= bool(taken) and not taken.issuperset(self.kept[:count])
         del self.kept[:count]
 
     def read(self, tail: int) -> None:
@@ -136,7 +136,7 @@ class Log:
 
     def _take(self, answer: Sequence[LogPiece]) -> None:
         for begin in range(0, len(answer), self.width):
-            self.told += self.cursor.take(answer[begin : begin + self.width])
+            self.taken += self.cursor.take(answer[begin : begin + self.width])
 
 
 STEPS = st.lists(
@@ -164,13 +164,13 @@ def test_every_piece_once_and_in_order_or_a_gap(
             if line[2:]:
                 unfinished[first] = line[2:]
         elif what == "drop":
-            if log.cursor.has_mark or not log.told:  # see `Follower._tails`
+            if log.cursor.has_mark or not log.taken:  # see `Follower._tails`
                 log.drop(first)
         else:
             log.read(first)
-    order = [log.every.index(piece) for piece in log.told]
+    order = [log.every.index(piece) for piece in log.taken]
     assert order == sorted(set(order))
     if not log.gaps:
-        assert log.told == log.every
+        assert log.taken == log.every
     if log.lost:
         assert log.gaps

@@ -1,7 +1,4 @@
-"""Changes of a host for its watchers: coalesced per session, and bounded.
-
-A watcher with more than PILE_LARGEST pending sessions gets a new snapshot.
-"""
+"""Changes of a host for its watchers: coalesced per session, and bounded."""
 
 import asyncio
 import contextlib
@@ -12,7 +9,7 @@ from dataclasses import dataclass
 from agent.domain.session import Session
 
 PILE_LARGEST = 2000
-"""Twice the live sessions of a host."""
+"""Twice the live sessions of a host; a watcher with more pending gets a new snapshot."""
 
 
 @dataclass(slots=True)
@@ -60,10 +57,7 @@ class Subscription:
 
 
 class Feed:
-    """The agent's counter of changes and its watchers.
-
-    `incarnation` identifies a run of the agent; `sequence` grows within it.
-    """
+    """The watchers and the change counter `sequence` of one run of the agent, `incarnation`."""
 
     def __init__(self) -> None:
         self.incarnation = str(uuid.uuid4())

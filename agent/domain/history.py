@@ -17,10 +17,7 @@ _SIGNALLED = 128
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """CPU time in seconds, peak memory in bytes, and processes killed at the memory limit.
-
-    From the container's cgroup; None if a value could not be read.
-    """
+    """Values of the container's cgroup; None if one could not be read."""
 
     cpu_seconds: float | None = None
     peak_memory_bytes: int | None = None
@@ -60,10 +57,7 @@ def with_run(runs: tuple[Run, ...], run: Run) -> tuple[Run, ...]:
 
 
 def signal_of(exit_code: int | None) -> int | None:
-    """The signal n of an exit code 128 + n; None for any other.
-
-    A process may also exit with such a code by itself.
-    """
+    """The signal n of an exit code 128 + n, though a process may exit with that; else None."""
     number = (exit_code or 0) - _SIGNALLED
     return number if number in _SIGNALS else None
 

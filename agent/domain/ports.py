@@ -17,10 +17,7 @@ TRIES = 256
 
 
 class PortPool:
-    """The ports `first` to `last` of a host, both included.
-
-    `is_free` returns whether no other process uses a port.
-    """
+    """The ports `first` to `last`, inclusive; `is_free`: no other process uses a port."""
 
     def __init__(
         self,

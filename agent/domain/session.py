@@ -111,10 +111,7 @@ class Standby:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The claim of a standby, with the caller's `request` in JSON.
-
-    `notified` is true once session.json has it and the signal was sent.
-    """
+    """The claim of a standby; `request` is JSON, `notified` is true once the game was notified."""
 
     request: str
     notified: bool = False

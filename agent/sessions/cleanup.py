@@ -85,10 +85,7 @@ async def drop_log(runtime: Runtime, life: Life) -> None:
 
 
 async def take_back(runtime: Runtime, disks: Disks, life: Life, container: str) -> None:
-    """Seal the log of a container that reappeared, or remove the container if the log is sealed.
-
-    After a reboot an engine may list its containers late. `container` is its id.
-    """
+    """Seal the log of a container that the engine listed late, or remove it if that is done."""
     session = life.session
     if session.log_sealed:
         await runtime.engine.remove(container)

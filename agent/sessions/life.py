@@ -37,10 +37,7 @@ class PendingClaim:
 
 
 class Life:
-    """A session in memory, driven by its own task (`Lifecycle`).
-
-    Only that task writes the record of a live session; after the end, cleanup does.
-    """
+    """A session in memory. Its task (`Lifecycle`) writes its record, after its end cleanup."""
 
     def __init__(self, runtime: Runtime, reservations: Reservations, session: Session) -> None:
         self._runtime = runtime

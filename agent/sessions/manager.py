@@ -68,10 +68,7 @@ class SessionManager:
     # -- for callers ---------------------------------------------------------------------------
 
     async def start(self, internal_id: str, spec: SessionSpec) -> Session:
-        """Start a session, or join the start of this id, and return it once it runs.
-
-        Raises the errors of StartSession in agent.proto.
-        """
+        """Start a session, or join the start of this id, and return it once it runs."""
         life = self._find(internal_id)
         if life is None:
             with self._runtime.metrics.refusals(Start.COLD):

@@ -30,9 +30,7 @@ PASS_APART_SECONDS = 1.0
 ORPHAN_GRACE_SECONDS = 60.0
 """Age at which a container without a record is removed; its creation may be in progress."""
 REMOVED_AT_ONCE = 4
-"""Concurrent removals of containers and logs, so that starts are not slowed down.
-
-An engine takes 0.1 s for each; a removal that hangs keeps its slot until the call times out."""
+"""Concurrent removals of containers and logs; an engine takes 0.1 s for each."""
 
 
 class Reconciler:
@@ -86,10 +84,7 @@ class Reconciler:
                 await first_completed(self._hint.wait(), rest, "next-pass")
 
     async def listen(self) -> None:
-        """Request a pass on events of containers without a live session.
-
-        Also after each subscription, since earlier events are lost.
-        """
+        """Request a pass after each subscription and on events without a live session."""
         runtime, back_off = self._runtime, BackOff(self._runtime.clock)
         while True:
             try:

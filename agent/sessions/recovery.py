@@ -39,10 +39,7 @@ class Recovery:
             self._reservations.ports.avoid(session.ports)
 
     async def adopt(self, containers: list[Container]) -> None:
-        """Resume every loaded session, given all containers of this agent.
-
-        A started container whose directory is lost or damaged is restored from its label.
-        """
+        """Resume all loaded sessions, and those of started containers with a lost record."""
         own = {life.session.container for life in self._sessions.lives}
         # If two containers have one session's label, as copies do: its own, else the running one.
         own_last = sorted(containers, key=lambda each: (each.container in own, bool(each.process)))

@@ -71,10 +71,7 @@ class WarmPools:
     # -- for callers ---------------------------------------------------------------------------
 
     async def set(self, order: WarmPool) -> None:
-        """Set the size and spec of a pool, durably.
-
-        Raises the errors of SetWarmPool in agent.proto.
-        """
+        """Set the size and spec of a pool, durably."""
         checked_id(order.pool, "pool_id")
         if order.spec is not None:
             check_spec(self._runtime.settings, order.spec)
@@ -82,10 +79,7 @@ class WarmPools:
         await self._orders.finish(self._set(order), f"warm-pool-{order.pool}")
 
     async def claim(self, internal_id: str, request: ClaimRequest) -> Session:
-        """Claim a standby, and return the session once its game was notified.
-
-        Raises the errors of ClaimSession in agent.proto.
-        """
+        """Claim a standby, and return the session once its game was notified."""
         reconciled = self._sessions.reconciled
         with self._runtime.metrics.starting(Start.WARM, self._runtime.clock):
             try:

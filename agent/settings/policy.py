@@ -83,10 +83,7 @@ class Policy(Settings):
 
 
 def load_policy(path: Path | None) -> Policy:
-    """Read the policy; without a file only `host_network` is denied.
-
-    Raises PolicyError, also for a file that is writable by group or others.
-    """
+    """Read the policy; without a file only `host_network` is denied. Raises PolicyError."""
     if path is None:
         return Policy()
     try:

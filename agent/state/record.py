@@ -126,11 +126,7 @@ class Closable(Protocol):
 
 
 class Records:
-    """The state directory of one agent; `state_dir` is absolute.
-
-    Writing raises DiskFullError. Only a session's own task writes its record, so those writes are
-    in order.
-    """
+    """The state directory of one agent, an absolute path; writing raises DiskFullError."""
 
     def __init__(self, state_dir: Path) -> None:
         self._root = state_dir

@@ -1,7 +1,4 @@
-"""Tombstones: stops that arrived before their start, which is then rejected.
-
-Each is a file `tombstones/<internal id>` in the state directory.
-"""
+"""Tombstones, one file each: stops that arrived before their start, which is then rejected."""
 
 import contextlib
 from pathlib import Path

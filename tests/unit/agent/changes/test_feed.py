@@ -29,7 +29,7 @@ async def test_newest_change_of_a_session_is_kept() -> None:
         assert await subscription.take(0) == Changes()
 
 
-async def test_a_slow_watcher_gets_a_snapshot_instead_of_many_changes() -> None:
+async def test_slow_watcher_gets_a_snapshot_instead_of_many_changes() -> None:
     feed = Feed()
     with feed.subscribe() as slow:
         full = _change(feed, PILE_LARGEST)

@@ -27,7 +27,7 @@ def test_error_names_the_lacking_resource_and_nothing_is_reserved(
     assert capacity.reserved == Resources()
 
 
-def test_the_number_of_sessions_is_bounded() -> None:
+def test_number_of_sessions_is_limited() -> None:
     capacity = Capacity(TOTAL, max_sessions=1)
     capacity.reserve("a", Resources(1, 1))
     assert capacity.free_sessions == 0
@@ -35,7 +35,7 @@ def test_the_number_of_sessions_is_bounded() -> None:
         capacity.reserve("b", Resources(1, 1))
 
 
-def test_a_gpu_has_one_session_at_a_time() -> None:
+def test_gpu_has_one_session_at_a_time() -> None:
     capacity = Capacity(TOTAL, max_sessions=10, gpu_ids=["g0", "g1"])
     assert capacity.reserve("a", Resources(1, 1, 1)) == ("g0",)
     assert capacity.reserve("b", Resources(1, 1, 1)) == ("g1",)

@@ -91,7 +91,7 @@ def test_each_port_in_use_is_checked_once() -> None:
     assert pool.free(Protocol.UDP) == 3
 
 
-def test_a_request_skips_a_limited_number_of_ports_and_the_next_continues() -> None:
+def test_skips_a_limited_number_of_ports_per_request() -> None:
     free_from = 20000 + TRIES
     pool = PortPool(20000, 30000, lambda _, port: port >= free_from)
     with pytest.raises(NoFreePortError):

@@ -46,7 +46,7 @@ async def test_discarded_session_leaves_nothing_and_cannot_restart(agent: Agent)
         await agent.sessions.start(session.internal_id, a_spec())
 
 
-async def test_a_game_that_ignores_sigterm_is_killed_after_the_grace_period(agent: Agent) -> None:
+async def test_game_that_ignores_sigterm_is_killed_after_the_grace_period(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     agent.engine.ignores_sigterm.add(f"tiltyard-{session.internal_id}")
     stopper = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))
@@ -327,7 +327,7 @@ async def test_log_is_sealed_whole_after_one_read_error(agent: Agent) -> None:
     assert agent.records.log_path(session.internal_id).read_bytes() == b"one\ntwo\n"
 
 
-async def test_container_with_an_unreadable_log_is_removed(agent: Agent) -> None:
+async def test_log_that_cannot_be_opened_is_sealed_as_lost(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     for _ in range(SEAL_TRIES + 1):
         agent.engine.fail_next("logs", EngineError("logs", "failed to get its reader"))

@@ -270,7 +270,7 @@ async def test_late_order_of_a_removed_pool_is_rejected(host: Host) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-async def test_an_invalid_order_is_rejected(agent: Agent, order: Any, field: str) -> None:
+async def test_rejects_invalid_order(agent: Agent, order: Any, field: str) -> None:
     with pytest.raises(InvalidArgumentError) as refused:
         await agent.warm_pools.set(order)
     assert refused.value.field == field

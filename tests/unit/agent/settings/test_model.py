@@ -23,7 +23,7 @@ def test_all_settings_but_the_address_have_defaults(tmp_path: Path) -> None:
     assert config.pinged() == ("192.0.2.1",)
 
 
-def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
+def test_environment_overrides_the_file(tmp_path: Path) -> None:
     config = load_config(
         written(tmp_path, "max_sessions = 5\n"),
         {

@@ -162,7 +162,7 @@ class SessionSpec:
     """Everything that a start needs. Repeated starts of one internal id must have equal specs.
 
     `image` is a reference by digest; `ttl`: seconds from the start of the container; `disk_bytes`:
-    write limit of the container, 0 for the host's default.
+    write limit of the container, 0 for the host's limit.
     """
 
     identity: Identity

@@ -1,6 +1,6 @@
 """Backups: the database and the keys in one tar archive, also while the control plane runs.
 
-All functions block. The files are copied within the state directory first, so that a slow target
+All functions block. The files are copied into the state directory first, so that a slow target
 does not keep a database transaction open.
 """
 

@@ -109,7 +109,6 @@ def _check_member(member: tarfile.TarInfo) -> None:
 
 
 def _move_old(state_dir: Path, folder: Path) -> Path | None:
-    """Move the current files into a folder; None if there are none."""
     old = [state_dir / name for name in _FILES if (state_dir / name).exists()]
     if not old:
         return None

@@ -15,11 +15,7 @@ TERMINAL = Path("/dev/tty")
 
 
 def echo(text: str) -> None:
-    """Print a line on standard output.
-
-    Raises:
-        OSError: Standard output is closed or failed.
-    """
+    """Print a line on standard output. OSError if that is closed or fails."""
     if getattr(sys, "stdout", None) is None:  # click would ignore this silently
         raise OSError("the standard output is closed")
     try:

@@ -16,8 +16,6 @@ from controlplane.domain.placement import Strategy
 
 
 def _taken(key: str, show: Callable[[Any], str]) -> Callable[[Row], str]:
-    """Format reserved and allocatable resources of a host."""
-
     def shown(row: Row) -> str:
         reserved, capacity = row["reserved"], row["capacity"]
         return "" if capacity is None else f"{show(reserved[key])} of {show(capacity[key])}"
@@ -26,7 +24,6 @@ def _taken(key: str, show: Callable[[Any], str]) -> Callable[[Row], str]:
 
 
 def _draining(row: Row) -> str:
-    """Format whether a host is drained, the deadline and a missing acknowledgement."""
     shown = "yes" if row["draining"] else "no"
     if row["drainDeadline"] is not None:
         shown += f", until {time(row['drainDeadline'])}"

@@ -36,7 +36,6 @@ def _account_names(_: object, __: object, names: tuple[str, ...]) -> tuple[str, 
 
 
 def _settings(path: Path) -> Any:
-    """Read the settings, or exit."""
     # pydantic is slow to import, and help does not need it.
     from controlplane.settings.model import load_config  # noqa: PLC0415
     from tiltyard.runtime.settings import SettingsError, refuse  # noqa: PLC0415

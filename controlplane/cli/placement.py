@@ -13,7 +13,6 @@ _PORT = re.compile(r"([1-9][0-9]{0,4}/(?:tcp|udp))=([1-9][0-9]{0,4})\Z", re.ASCI
 
 
 def _why_not(row: Row) -> str:
-    """Format the obstacles on a host, or why it is avoided."""
     reasons = [obstacle["details"] for obstacle in row["obstacles"]]
     pull = row["pull"]
     if pull is not None:

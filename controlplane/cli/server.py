@@ -71,9 +71,6 @@ def initialise(
     """Create the database, missing accounts, and an operator token if missing or requested.
 
     `accounts` defaults to the default account, or to none with `new_operator_token`.
-
-    Raises:
-        StoreError: The database cannot be opened.
     """
     names = accounts or (() if new_operator_token else (DEFAULT_ACCOUNT,))
     control_plane = ControlPlane(config)
@@ -83,11 +80,7 @@ def initialise(
 
 
 def write_backup_of(config: Config, target: Path, *, force: bool) -> None:
-    """Write a backup and a message on standard error.
-
-    Raises:
-        click.ClickException: The backup failed.
-    """
+    """Write a backup, and a message on standard error."""
     now = datetime.now(UTC)
     try:
         if target != _STREAM:
@@ -103,11 +96,7 @@ def write_backup_of(config: Config, target: Path, *, force: bool) -> None:
 
 
 def restore_from(config: Config, source: Path, *, force: bool) -> None:
-    """Restore a backup.
-
-    Raises:
-        click.ClickException: The restore failed.
-    """
+    """Restore a backup."""
     if source == _STREAM and sys.stdin.isatty():
         raise click.UsageError("there is no backup on standard input")
     try:

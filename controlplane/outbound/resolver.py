@@ -37,12 +37,7 @@ class LookUps:
         self._under_way: dict[str, asyncio.Future[_Found]] = {}
 
     async def addresses(self, host: str) -> _Found:
-        """Look up a name, or join a lookup in progress.
-
-        Raises:
-            OSError: The name has no address.
-            UnicodeError: Not a valid name.
-        """
+        """Look up a name, or join a lookup in progress. Raises as `socket.getaddrinfo`."""
         found = self._under_way.get(host)
         if found is None:
             loop = asyncio.get_running_loop()

@@ -29,11 +29,7 @@ class Logins:
         self._threads = Threads(1, "registry logins")
 
     async def start(self, declared: Iterable[RegistryConfig]) -> dict[str, bytes]:
-        """Read the key and return the sealed passwords of the settings file, by registry.
-
-        Raises:
-            StoreError: There is a password, but the key can be neither read nor created.
-        """
+        """Read the key and return the sealed passwords of the settings file, by registry."""
         entries = [entry for entry in declared if entry.password]
 
         def work() -> dict[str, bytes]:

@@ -71,7 +71,6 @@ class Vault:
             return ""
 
     def _read(self) -> bytes | None:
-        """Read the key, None if there is no file."""
         try:
             key = read_private(self._path, MAX_KEY_BYTES)
             if key is not None:

@@ -14,11 +14,7 @@ log = get_logger(__name__)
 
 
 def read_private(path: Path, max_bytes: int) -> bytes | None:
-    """Read at most `max_bytes` of a file, None if it is missing. Corrects its mode to 0600.
-
-    Raises:
-        OSError: The file cannot be read.
-    """
+    """Read at most `max_bytes` of a file, None if it is missing. Corrects its mode to 0600."""
     try:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_mode & 0o077:
@@ -43,11 +39,7 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 def read_or_create(path: Path, max_bytes: int, make: Callable[[], bytes], *, what: str) -> bytes:
-    """Read a file, or create it. If several processes create it, the first wins.
-
-    Raises:
-        OSError: The file can be neither read nor written.
-    """
+    """Read a file, or create it. If several processes create it, the first wins."""
     data = read_private(path, max_bytes)
     if data is None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

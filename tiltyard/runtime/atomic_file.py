@@ -50,11 +50,7 @@ def signature(*paths: Path) -> Signature:
 
 
 def flush_folder(path: Path) -> None:
-    """Flush a folder, so that changes of its entries survive a power failure.
-
-    Raises:
-        OSError: The disk failed.
-    """
+    """Flush a folder, so that changes of its entries survive a power failure."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

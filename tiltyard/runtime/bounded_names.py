@@ -1,7 +1,4 @@
-"""Metric labels from names that clients choose, with bounded cardinality.
-
-A name keeps its label while it is present, so that no series changes labels between scrapes.
-"""
+"""Metric labels with bounded cardinality from names that clients choose."""
 
 from collections.abc import Set as AbstractSet
 
@@ -19,7 +16,7 @@ Name = tuple[str, ...]
 
 
 class BoundedNames:
-    """Assigns labels to names."""
+    """Assigns labels to names. A name keeps its label while present, so that series are stable."""
 
     def __init__(self, most: int = MAX_NAMES) -> None:
         self._most = most

@@ -11,7 +11,7 @@ DUTY_CYCLE = 9.0
 
 
 def rest_after(took: float, longest: float) -> float:
-    """Return the seconds to pause after work over all sessions, which each change would trigger.
+    """Return the pause in seconds after work over all sessions that every change can trigger.
 
     At most `longest`, since the machine may have stalled during the work.
     """
@@ -52,11 +52,7 @@ class SystemClock:
 
 @asynccontextmanager
 async def timeout(seconds: float, clock: Clock) -> AsyncIterator[None]:
-    """Like `asyncio.timeout`, on an injected clock.
-
-    Raises:
-        TimeoutError: The body did not finish within `seconds`.
-    """
+    """Like `asyncio.timeout`, on an injected clock."""
     async with asyncio.timeout(None) as limit:
 
         async def expire() -> None:

@@ -113,14 +113,12 @@ class ControlPlane:
             metrics=metrics.fleet,
         )
         self._standby_pools = StandbyPools(store, self.fleet, clock=clock, random=random)
-        applications = Applications(
-            store, self.fleet.node_pools.allows, self._look_at_hosts, clock
-        )
+        applications = Applications(store, self.fleet.node_pools.allows, self._review_hosts, clock)
         tags = Tags(
             applications=applications,
             store=store,
             fleet=self.fleet,
-            changed=self._look_at_hosts,
+            changed=self._review_hosts,
             resolver=self._registry,
             clock=clock,
             reach=reach,
@@ -268,7 +266,7 @@ class ControlPlane:
         finally:
             await self._close()
 
-    def _look_at_hosts(self) -> None:
+    def _review_hosts(self) -> None:
         """Compare hosts with the current applications and tags."""
         self.fleet.look_at_images()
         self._standby_pools.look()

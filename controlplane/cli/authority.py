@@ -57,7 +57,7 @@ def short(fingerprint: str | None) -> str:
 
 def _lines(shown: Row) -> list[str]:
     columns: list[Column] = [
-        (key.upper(), lambda row, key=key: _of(row[key]))  # type: ignore[misc]
+        (key.upper(), lambda row, key=key: _describe(row[key]))  # type: ignore[misc]
         for key in ("current", "former")
         if shown[key] is not None
     ]
@@ -66,7 +66,7 @@ def _lines(shown: Row) -> list[str]:
     return [*sheet([*columns, ("HOSTS", lambda _: moved)], shown), *waiting]
 
 
-def _of(shown: Row) -> str:
+def _describe(shown: Row) -> str:
     return f"{short(shown['fingerprint'])}, until {time(shown['expires'])}"
 
 

@@ -21,7 +21,7 @@ def echo(text: str) -> None:
     try:
         click.echo(text)
     except OSError:
-        _drop_what_is_left(sys.stdout)
+        _discard_buffer(sys.stdout)
         raise
 
 
@@ -30,7 +30,7 @@ def remark(text: str) -> None:
     try:
         click.echo(text, err=True)
     except OSError:
-        _drop_what_is_left(sys.stderr)
+        _discard_buffer(sys.stderr)
 
 
 def confirmed(question: str, *, yes: bool) -> None:
@@ -54,7 +54,7 @@ def confirmed(question: str, *, yes: bool) -> None:
         raise click.Abort
 
 
-def _drop_what_is_left(stream: TextIO) -> None:
+def _discard_buffer(stream: TextIO) -> None:
     """Discard buffered output, which Python would otherwise flush at exit, with a traceback."""
     with suppress(OSError), Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), stream.fileno())

@@ -15,7 +15,7 @@ from controlplane.cli.registries import registry
 from controlplane.domain.placement import Strategy
 
 
-def _taken(key: str, show: Callable[[Any], str]) -> Callable[[Row], str]:
+def _usage(key: str, show: Callable[[Any], str]) -> Callable[[Row], str]:
     def shown(row: Row) -> str:
         reserved, capacity = row["reserved"], row["capacity"]
         return "" if capacity is None else f"{show(reserved[key])} of {show(capacity[key])}"
@@ -35,8 +35,8 @@ REGIONS: tuple[Column, ...] = ("name", *_USE)
 NODE_POOLS: tuple[Column, ...] = ("name", "strategy", "hostNetwork", *_USE)
 AGENTS: tuple[Column, ...] = (
     *("name", "state", "region", "nodePool", "version", "sessions"),
-    ("CPU", _taken("cpu", cores)),
-    ("RAM", _taken("ram", memory)),
+    ("CPU", _usage("cpu", cores)),
+    ("RAM", _usage("ram", memory)),
     ("IMAGES", "imageCount"),
     ("DRAINING", _draining),
     ("CERTIFICATE UNTIL", "certificateExpires"),
@@ -47,7 +47,7 @@ AGENT: tuple[Column, ...] = (
     *AGENTS,
     *("address", ("PUBLIC", "publicAddress"), "latencyAddresses", "silentAddresses"),
     *("engineAvailable", "engineVersion", ("RUNC", "runcVersion"), ("KERNEL", "kernelVersion")),
-    ("GPU", _taken("gpu", str)),
+    ("GPU", _usage("gpu", str)),
     *("freeSessions", ("IN SETTINGS", "declared"), "lost", "revoked"),
     *(("UNCLAIMED", "unclaimedCount"), "warmPools", "images", "pulls", "startFailures"),
 )

@@ -35,7 +35,7 @@ _PAGE = (
 )
 
 
-def _named(limits: dict[str, Any]) -> dict[str, Any]:
+def _given(limits: dict[str, Any]) -> dict[str, Any]:
     """Return the given limits; None means unlimited."""
     named = {key: limit for key, limit in limits.items() if limit is not None}
     return {key: None if limit == _NO_LIMIT else limit for key, limit in named.items()}
@@ -94,7 +94,7 @@ removes(
 @calls("create the account")
 def create_account(api: Api, name: str, **limits: Any) -> None:
     """Create an account and print its first token; limits that are not given are unlimited."""
-    body = {"name": name, "quota": _named(limits)}
+    body = {"name": name, "quota": _given(limits)}
     api.print_token(api.call("POST", "operator", "account", body=body))
 
 
@@ -104,7 +104,7 @@ def create_account(api: Api, name: str, **limits: Any) -> None:
 @calls("set the quota")
 def set_quota(api: Api, name: str, **limits: Any) -> None:
     """Change limits of an account; others stay, `none` removes a limit."""
-    named = _named(limits)
+    named = _given(limits)
     if not named:
         options = ", ".join(f"--{key}" for key in limits)
         raise click.UsageError(f"give what to change: {options}", click.get_current_context())

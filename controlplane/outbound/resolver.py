@@ -11,11 +11,11 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 THREADS = 64
 """Lookups of one name are shared, so an unresponsive DNS server blocks one thread per name."""
 
-_Found: TypeAlias = list[tuple[socket.AddressFamily, int, str]]
+_Addresses: TypeAlias = list[tuple[socket.AddressFamily, int, str]]
 """Family, protocol, address."""
 
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
-_REFUSED = tuple(
+_NOT_PUBLIC = tuple(
     map(
         ipaddress.ip_network,
         (
@@ -34,32 +34,32 @@ class LookUps:
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(THREADS, "registry names")
-        self._under_way: dict[str, asyncio.Future[_Found]] = {}
+        self._running: dict[str, asyncio.Future[_Addresses]] = {}
 
-    async def addresses(self, host: str) -> _Found:
+    async def addresses(self, host: str) -> _Addresses:
         """Look up a name, or join a lookup in progress. Raises as `socket.getaddrinfo`."""
-        found = self._under_way.get(host)
+        found = self._running.get(host)
         if found is None:
             loop = asyncio.get_running_loop()
             found = loop.run_in_executor(self._pool, look_up, host)
-            found.add_done_callback(lambda _: self._under_way.pop(host, None))
-            self._under_way[host] = found
+            found.add_done_callback(lambda _: self._running.pop(host, None))
+            self._running[host] = found
         return await asyncio.shield(found)
 
     def close(self) -> None:
         """Abandon running lookups: `getaddrinfo` cannot be cancelled. Idempotent."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-        for found in self._under_way.values():
+        for found in self._running.values():
             found.cancel()
 
 
-def look_up(host: str) -> _Found:
+def look_up(host: str) -> _Addresses:
     """Resolve with the operating system. Blocks."""
     infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
-    return [(family, protocol, _text(address)) for family, _, protocol, _, address in infos]
+    return [(family, protocol, _with_zone(address)) for family, _, protocol, _, address in infos]
 
 
-def _text(address: tuple[Any, ...]) -> str:
+def _with_zone(address: tuple[Any, ...]) -> str:
     """Format an address with its zone, which link-local ones need."""
     zone = address[3] if len(address) == 4 else 0
     return f"{address[0]}%{zone}" if zone else str(address[0])
@@ -98,13 +98,13 @@ def is_public(address: str) -> bool:
     """Return whether an address, or the IPv4 address it embeds, is on the public internet."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
-        ip = _within(ip) or ip
-    if any(ip in network for network in _REFUSED):
+        ip = _embedded_ipv4(ip) or ip
+    if any(ip in network for network in _NOT_PUBLIC):
         return False
     return ip.is_global and not ip.is_multicast
 
 
-def _within(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+def _embedded_ipv4(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
     if ip in _NAT64:
         return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
     return ip.ipv4_mapped or ip.sixtofour

@@ -189,13 +189,13 @@ class Authority:
         begin = min(datetime.fromtimestamp(now, UTC), issuer.not_valid_after_utc)
         expire = min(begin + self.life, issuer.not_valid_after_utc)
         builder = _builder(_name(name), issuer.subject, key, begin, expire)
-        of_issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        issuer_key_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         extensions: tuple[tuple[x509.ExtensionType, bool], ...] = (
             (x509.BasicConstraints(ca=False, path_length=None), True),
             (_usage(signs_certificates=False), True),
             (x509.ExtendedKeyUsage([use]), True),
             (x509.SubjectAlternativeName(names), False),
-            (of_issuer, False),
+            (issuer_key_id, False),
         )
         for extension, critical in extensions:
             builder = builder.add_extension(extension, critical)

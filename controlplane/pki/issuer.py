@@ -33,7 +33,7 @@ class Issuer:
         self._listener: Identity
         self._former_caller: Identity | None = None
         self._tls: ssl.SSLContext | None = None
-        self._shown: Identity | None = None
+        self._served: Identity | None = None
 
     @property
     def authority(self) -> Authority:
@@ -52,7 +52,7 @@ class Issuer:
             StoreError: The file is unreadable, damaged or missing, or cannot be written.
         """
         self.authorities = await self._threads.run(self._open, enrolled)
-        self._make_own(self._clock.time())
+        self._issue_own(self._clock.time())
 
     async def close(self) -> None:
         """Stop the thread. Idempotent."""
@@ -81,7 +81,7 @@ class Issuer:
         except OSError as error:
             raise StoreError(f"cannot write {self._path}: {error.strerror}") from error
         self.authorities = authorities
-        self._make_own(self._clock.time())
+        self._issue_own(self._clock.time())
 
     async def show_current(self) -> None:
         """Serve the enrolment listener with a certificate of the current authority."""
@@ -110,15 +110,15 @@ class Issuer:
         if self.authority.is_due(self.caller.expire, now):
             if self.authority.expire <= now:
                 raise ValueError("the authority has ended: `authority rotate` makes another")
-            self._make_own(now)
-        elif self._tls is None or self._shown is self._listener:
+            self._issue_own(now)
+        elif self._tls is None or self._served is self._listener:
             return False
         if self._tls is not None:
             await self._show_listener(self._tls)
         log.info("the control plane has renewed its own certificates")
         return True
 
-    def _make_own(self, now: float) -> None:
+    def _issue_own(self, now: float) -> None:
         current, former = self.authorities.current, self.authorities.former
         self._former_caller = None if former is None else former.caller(now)
         self.caller, self._listener = current.caller(now), current.listener(now)
@@ -126,12 +126,12 @@ class Issuer:
     async def _show_listener(self, context: ssl.SSLContext) -> None:
         listener = self._listener
         await self._threads.run(_load, context, listener, self._path.parent)
-        self._shown = listener
+        self._served = listener
 
     def _open(self, enrolled: int) -> Authorities:
         try:
             text = read_or_create(
-                self._path, MAX_FILE_BYTES, lambda: self._made(enrolled), what="authority"
+                self._path, MAX_FILE_BYTES, lambda: self._create(enrolled), what="authority"
             )
             return Authorities.from_pem(text)
         except OSError as error:
@@ -139,7 +139,7 @@ class Issuer:
         except ValueError as error:
             raise StoreError(f"cannot use {self._path}: it is damaged: {error}") from error
 
-    def _made(self, enrolled: int) -> bytes:
+    def _create(self, enrolled: int) -> bytes:
         if enrolled:
             raise StoreError(
                 f"cannot open {self._path}: it is gone, and {enrolled} agents were"

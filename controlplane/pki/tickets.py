@@ -26,7 +26,7 @@ expired before its session id can be reused."""
 
 _TIME_BYTES = 8
 
-_KIND = "tiltyard session 1"
+_PURPOSE = "tiltyard session 1"
 """Domain separation: other uses of the key cannot produce the same HMAC."""
 
 
@@ -79,7 +79,7 @@ def make_ticket(
     """Return the ticket of a session on an agent's host, in hexadecimal."""
     account, session_id = identity.account, identity.session_id
     issued = issued_ms.to_bytes(_TIME_BYTES, "big")
-    fields = (_KIND, internal_id, account, session_id, identity.application, agent)
+    fields = (_PURPOSE, internal_id, account, session_id, identity.application, agent)
     return (issued + hmac.digest(key, b"".join(map(_framed, fields)) + issued, sha256)).hex()
 
 

@@ -109,7 +109,7 @@ class RegistryClient:
     async def _manifest(self, registry: Registry, repository: str, reference: str) -> Reply | None:
         path = f"/v2/{repository}/manifests/{reference}"
         reply = await self._ask(registry, repository, path, accept=_MANIFESTS)
-        if not _found(reply):
+        if not _exists(reply):
             return None
         named = reply.headers.get("Docker-Content-Digest")
         if named is not None and not is_named_by(named, reply.body):
@@ -125,7 +125,7 @@ class RegistryClient:
             async with asyncio.timeout(LIST_TIMEOUT):
                 for _ in range(MAX_PAGES):
                     reply = await self._ask(registry, repository, path, query)
-                    if not _found(reply):
+                    if not _exists(reply):
                         return []
                     size += len(reply.body)
                     values += count_values(reply.body)
@@ -174,7 +174,7 @@ def _type_of(reply: Reply) -> str:
     return reply.headers.get("Content-Type", "")
 
 
-def _found(reply: Reply) -> bool:
+def _exists(reply: Reply) -> bool:
     if reply.status not in {200, 404}:
         raise UnusableError(f"it answered {reply.status}")
     return reply.status == 200

@@ -46,7 +46,7 @@ MAX_CONTEXTS = 64
 TOKEN_MARGIN = 10.0
 """Seconds before its stated expiry at which a token is replaced."""
 
-_HIDDEN = frozenset({401, 403, 404})
+_DENIED = frozenset({401, 403, 404})
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class RegistryHttp:
         release_slot()
         url = base_url(endpoint.address).with_path(path).with_query(params)
         headers = {"Accept": accept}
-        known = self._token(endpoint, scope)
+        known = self._cached_token(endpoint, scope)
         if known is not None:
             headers["Authorization"] = known
         reply = await self._send(endpoint, url, headers, max_bytes)
@@ -116,7 +116,7 @@ class RegistryHttp:
                 return replace(reply, status=404)
             headers["Authorization"] = header
             reply = await self._send(endpoint, url, headers, max_bytes)
-        if headers.get("Authorization", "").startswith("Bearer ") and reply.status in _HIDDEN:
+        if headers.get("Authorization", "").startswith("Bearer ") and reply.status in _DENIED:
             if endpoint.basic is not None and reply.status != 404:
                 log.warning(
                     "a registry refused a token: may its user pull from there?",
@@ -152,7 +152,7 @@ class RegistryHttp:
             headers["Authorization"] = endpoint.basic
         url = realm.update_query(query | {"scope": scope})
         reply = await self._send(endpoint, url, headers, MAX_TOKEN_BYTES)
-        if endpoint.basic is None and reply.status in _HIDDEN:
+        if endpoint.basic is None and reply.status in _DENIED:
             return None
         failure = f"its token service answered {reply.status}"
         if reply.status in {401, 403}:
@@ -160,14 +160,14 @@ class RegistryHttp:
         if reply.status != 200:
             raise UnusableError(failure)
         token, lifetime = read_token(reply.body)
-        self._keep(endpoint, scope, f"Bearer {token}", lifetime)
+        self._cache_token(endpoint, scope, f"Bearer {token}", lifetime)
         return f"Bearer {token}"
 
-    def _token(self, endpoint: Endpoint, scope: str) -> str | None:
+    def _cached_token(self, endpoint: Endpoint, scope: str) -> str | None:
         header, until = self._tokens.get((endpoint, scope), (None, 0.0))
         return header if asyncio.get_running_loop().time() < until else None
 
-    def _keep(self, endpoint: Endpoint, scope: str, header: str, lifetime: float) -> None:
+    def _cache_token(self, endpoint: Endpoint, scope: str, header: str, lifetime: float) -> None:
         until = asyncio.get_running_loop().time() + lifetime - TOKEN_MARGIN
         self._tokens[endpoint, scope] = header, until
         while len(self._tokens) > MAX_TOKENS:
@@ -193,8 +193,8 @@ class RegistryHttp:
     async def _exchange(
         self, endpoint: Endpoint, url: URL, headers: dict[str, str], max_bytes: int
     ) -> Reply:
-        free = endpoint.private or is_address(url.host or "") or url.host == "localhost"
-        session = self._any if free else self._public
+        any_address = endpoint.private or is_address(url.host or "") or url.host == "localhost"
+        session = self._any if any_address else self._public
         assert session is not None, "start() comes first"
         context = await self._context(endpoint)
         async with session.get(

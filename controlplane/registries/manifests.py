@@ -54,7 +54,7 @@ _OTHER_SYSTEMS = frozenset(
 
 _NO_IMAGE = "is not a container image"
 _NESTED = "is a list that has a list in it"
-_OUTSIDE = "has a part that is kept outside the registry"
+_EXTERNAL = "has a part that is kept outside the registry"
 """Docker may fetch it from a URL in the manifest, with credentials (CVE-2020-15157)."""
 
 _DIGEST = re.compile(r"(?:sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})\Z")
@@ -78,7 +78,7 @@ class _Part(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _spelt_one_way(cls, value: Any) -> Any:
+    def _reject_other_case(cls, value: Any) -> Any:
         known = {str(field.alias) for field in cls.model_fields.values()}
         folded = {name.casefold() for name in known}
         for name in value if isinstance(value, dict) else ():
@@ -112,7 +112,7 @@ class _Manifest(_Part):
     fs_layers: Any = None
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Self:
+    def _reject_ambiguous(self) -> Self:
         if self.manifests is not None and (self.config or self.layers is not None):
             raise ValueError("is an image and a list of images at once")
         return self
@@ -143,7 +143,7 @@ def check_manifest(content: bytes, content_type: str, max_image_bytes: int) -> t
     if manifest.manifests is None:
         _check_image(manifest, max_image_bytes)
         return ()
-    return _listed(manifest.manifests)
+    return _linux_digests(manifest.manifests)
 
 
 def check_listed(content: bytes, content_type: str, max_image_bytes: int) -> None:
@@ -162,7 +162,7 @@ def _read(content: bytes, content_type: str) -> _Manifest:
     try:
         manifest = _Manifest.model_validate(value)
     except ValidationError as error:
-        raise ImageRefusedError(_first(error)) from None
+        raise ImageRefusedError(_describe_first(error)) from None
     if manifest.schema_version != 2 or manifest.fs_layers is not None:
         raise ImageRefusedError("is of an old form, not schema 2: push it again")
     kind = content_type.partition(";")[0].strip()
@@ -179,7 +179,7 @@ def _check_image(image: _Manifest, max_image_bytes: int) -> None:
         raise ImageRefusedError(_NO_IMAGE)
     for part in (config, *layers):
         if part.urls or "foreign" in part.media_type or "nondistributable" in part.media_type:
-            raise ImageRefusedError(_OUTSIDE)
+            raise ImageRefusedError(_EXTERNAL)
     if not all(_LAYER_TYPE.match(layer.media_type) for layer in layers):
         raise ImageRefusedError("has a layer that is not one of a container image")
     if len(layers) > MAX_LAYERS:
@@ -192,11 +192,11 @@ def _check_image(image: _Manifest, max_image_bytes: int) -> None:
         raise ImageRefusedError(f"has {size} bytes; at most {max_image_bytes} are allowed")
 
 
-def _listed(manifests: list[_Descriptor]) -> tuple[str, ...]:
+def _linux_digests(manifests: list[_Descriptor]) -> tuple[str, ...]:
     for_linux = [one for one in manifests if not _is_for_another_system(one.platform)]
     digests = tuple(dict.fromkeys(one.digest for one in for_linux))
     if any(one.urls for one in for_linux):
-        raise ImageRefusedError(_OUTSIDE)
+        raise ImageRefusedError(_EXTERNAL)
     if any(one.media_type in INDEX_TYPES for one in for_linux):
         raise ImageRefusedError(_NESTED)
     if not digests:
@@ -210,7 +210,7 @@ def _is_for_another_system(platform: _Platform | None) -> bool:
     return platform is not None and platform.os in _OTHER_SYSTEMS
 
 
-def _first(error: ValidationError) -> str:
+def _describe_first(error: ValidationError) -> str:
     """Describe the first error, quoting nothing from the manifest but known field names."""
     details = error.errors(include_url=False, include_input=False, include_context=False)[0]
     parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in details["loc"])

@@ -39,18 +39,18 @@ class TagLists:
         self._now = now
         self._sorting = ThreadPoolExecutor(1, "tag lists")
         self._reading = TaskOwner[tuple[str, ...]](TiltyardError)
-        self._kept: OrderedDict[_Key, tuple[tuple[str, ...], float]] = OrderedDict()
+        self._cached: OrderedDict[_Key, tuple[tuple[str, ...], float]] = OrderedDict()
 
     async def newest_first(self, registry: Registry, repository: str) -> tuple[str, ...]:
         """Return a repository's tags. Errors of `read` pass through."""
         key = (registry, repository)
-        tags, until = self._kept.get(key, ((), 0.0))
+        tags, until = self._cached.get(key, ((), 0.0))
         if self._now() < until:
             return tags
         reading = self._reading.get(key)
         if reading is None:
             name = f"tags of {repository} in {registry.name}"
-            reading = self._reading.start(self._read_and_keep(key), name, key=key)
+            reading = self._reading.start(self._read_and_cache(key), name, key=key)
         release_slot()  # the task releases only the slot of the request that started it
         # Shielded: a caller that disconnects must not cancel the read for the others.
         return await asyncio.shield(reading)
@@ -60,21 +60,21 @@ class TagLists:
         await self._reading.close()
         self._sorting.shutdown(wait=False)
 
-    async def _read_and_keep(self, key: _Key) -> tuple[str, ...]:
+    async def _read_and_cache(self, key: _Key) -> tuple[str, ...]:
         found = await self._read(*key)
         loop = asyncio.get_running_loop()
         tags = await loop.run_in_executor(self._sorting, _newest_first, found)
-        self._keep(key, tags)
+        self._cache(key, tags)
         return tags
 
-    def _keep(self, key: _Key, tags: tuple[str, ...]) -> None:
+    def _cache(self, key: _Key, tags: tuple[str, ...]) -> None:
         now = self._now()
-        self._kept.pop(key, None)
-        self._kept[key] = (tags, now + KEPT_SECONDS)
-        oldest_first = list(self._kept.items())
+        self._cached.pop(key, None)
+        self._cached[key] = (tags, now + KEPT_SECONDS)
+        oldest_first = list(self._cached.items())
         for old, (_, until) in oldest_first:
-            if until <= now or len(self._kept) > MAX_KEPT:
-                del self._kept[old]
+            if until <= now or len(self._cached) > MAX_KEPT:
+                del self._cached[old]
 
 
 def _newest_first(tags: Iterable[str]) -> tuple[str, ...]:

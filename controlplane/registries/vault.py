@@ -17,7 +17,7 @@ log = get_logger(__name__)
 MAX_KEY_BYTES = 1024
 """More than a key needs."""
 
-_BETWEEN = "\n"
+_SEPARATOR = "\n"
 """Cannot occur in an address, user name or password: control characters are rejected."""
 
 
@@ -49,7 +49,7 @@ class Vault:
             except OSError as error:
                 raise self._failure(error) from error
         self._key = key
-        return Fernet(key).encrypt(_sealed_text(address, username, password).encode())
+        return Fernet(key).encrypt(_plaintext(address, username, password).encode())
 
     def unseal(self, address: str, username: str, sealed: bytes) -> str:
         """Return the password sealed for this user at this address.
@@ -57,14 +57,14 @@ class Vault:
         Raises:
             UnusableError: Missing or different key, or sealed for another user or address.
         """
-        text = self._opened(sealed)
-        password = text.rpartition(_BETWEEN)[2]
-        if text != _sealed_text(address, username, password):
+        text = self._decrypt(sealed)
+        password = text.rpartition(_SEPARATOR)[2]
+        if text != _plaintext(address, username, password):
             why = f"{self._path} is not the key of its password: set its password again"
             raise UnusableError("its log-in cannot be used", f"its log-in cannot be used: {why}")
         return password
 
-    def _opened(self, sealed: bytes) -> str:
+    def _decrypt(self, sealed: bytes) -> str:
         try:
             return "" if self._key is None else Fernet(self._key).decrypt(sealed).decode()
         except InvalidToken:
@@ -88,5 +88,5 @@ class Vault:
         return StoreError(f"cannot use the key {self._path}: {error.strerror}")
 
 
-def _sealed_text(address: str, username: str, password: str) -> str:
-    return _BETWEEN.join((address.lower(), username, password))
+def _plaintext(address: str, username: str, password: str) -> str:
+    return _SEPARATOR.join((address.lower(), username, password))

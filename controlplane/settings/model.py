@@ -153,12 +153,12 @@ class Config(Settings):
             for name in claimed:
                 if not is_name(name):
                     yield Mistake((table,), f"{NAME_RULE}, and is {name!r}")
-            yield from _repeated(table, claimed)
+            yield from _duplicates(table, claimed)
         for pool in self.host_network_pools:
             if pool not in self.node_pools:
                 yield Mistake(("host_network_pools",), f"unknown node pool {pool!r}")
         # Host names are case-insensitive.
-        yield from _repeated(
+        yield from _duplicates(
             "registries",
             [
                 name.lower()
@@ -231,6 +231,6 @@ def load_config(path: Path, env: Mapping[str, str] = os.environ) -> Config:
     return read_settings(Config, path, env, ENV_PREFIX)
 
 
-def _repeated(table: str, names: Sequence[str]) -> Iterator[Mistake]:
+def _duplicates(table: str, names: Sequence[str]) -> Iterator[Mistake]:
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield Mistake((table,), f"{name!r} is there twice")

@@ -25,7 +25,7 @@ def serving(state_dir: Path) -> Iterator[None]:
         StoreError: Another process serves, or a restore is running or was interrupted.
     """
     with _locked(state_dir, "serve.lock", "a control plane serves from there, or `restore` runs"):
-        _check_whole(state_dir)
+        _check_complete(state_dir)
         yield
 
 
@@ -37,7 +37,7 @@ def using(state_dir: Path) -> Iterator[None]:
         StoreError: Another command or a restore is running, or a restore was interrupted.
     """
     with _locked(state_dir, "state.lock", "`init`, `backup` or `restore` is running there"):
-        _check_whole(state_dir)
+        _check_complete(state_dir)
         yield
 
 
@@ -55,7 +55,7 @@ def replacing(state_dir: Path) -> Iterator[None]:
         yield
 
 
-def _check_whole(state_dir: Path) -> None:
+def _check_complete(state_dir: Path) -> None:
     if (state_dir / RESTORE_READY).exists():
         raise StoreError(
             f"cannot use {state_dir}: a restore was interrupted there: repeat it with --force"

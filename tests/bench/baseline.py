@@ -111,7 +111,7 @@ async def _serve(folder: Path, port: int) -> None:
     await asyncio.Event().wait()
 
 
-async def _be_called(folder: Path) -> None:
+async def _serve_callee(folder: Path) -> None:
     async def call(_request: bytes, _context: Any) -> bytes:
         return b""
 
@@ -127,7 +127,7 @@ async def _be_called(folder: Path) -> None:
 
 async def main(folder: str, part: str) -> None:
     """Serve until SIGTERM."""
-    await (_be_called(Path(folder)) if part == "callee" else _serve(Path(folder), int(part)))
+    await (_serve_callee(Path(folder)) if part == "callee" else _serve(Path(folder), int(part)))
 
 
 if __name__ == "__main__":

@@ -24,8 +24,8 @@ class Supervision(NamedTuple):
 
 def read_supervision(environment: Mapping[str, str] = os.environ) -> Supervision:
     """Read the variables of sd_notify(3), sd_watchdog_enabled(3) and systemd.exec(5)."""
-    asked = environment.get("WATCHDOG_USEC", "")
-    microseconds = int(asked) if asked.isdecimal() else 0
+    usec = environment.get("WATCHDOG_USEC", "")
+    microseconds = int(usec) if usec.isdecimal() else 0
     is_for_us = environment.get("WATCHDOG_PID") in {None, str(os.getpid())}
     return Supervision(
         socket=environment.get("NOTIFY_SOCKET", ""),

@@ -54,13 +54,13 @@ class Limit(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether to write a record, and set its `left_out`."""
-        said = record.msg if isinstance(record.msg, dict) else {}
-        event = said.get("event", record.lineno)
+        event_fields = record.msg if isinstance(record.msg, dict) else {}
+        event = event_fields.get("event", record.lineno)
         is_limited = record.levelno >= logging.WARNING or event in self._limited
         if not is_limited or logging.getLogger().isEnabledFor(logging.DEBUG):
             return True
         now = self._monotonic()
-        key = (record.name, event, said.get("status"))
+        key = (record.name, event, event_fields.get("status"))
         seen = self._events.setdefault(key, _Event(AT_ONCE, now))
         seen.left = min(AT_ONCE, seen.left + (now - seen.at) / INTERVAL_SECONDS)
         seen.at = now
@@ -85,10 +85,10 @@ class LineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line; the record is not changed."""
-        said = record.msg if isinstance(record.msg, Event) else {}
-        event = said["event"] if said else record.getMessage()
+        event_fields = record.msg if isinstance(record.msg, Event) else {}
+        event = event_fields["event"] if event_fields else record.getMessage()
         level = record.levelname.lower()
-        fields = {"level": level, "event": event, **said, "logger": record.name}
+        fields = {"level": level, "event": event, **event_fields, "logger": record.name}
         if left_out := getattr(record, "left_out", 0):
             fields["left_out"] = left_out
         trace = [record.stack_info or ""]

@@ -1,7 +1,7 @@
-"""A network between a control plane and agents of one process that drops, delays and doubles.
+"""An in-process network between a control plane and agents that drops, delays and duplicates.
 
-`MemoryClient` is the control plane's client with such a line in place of gRPC; behind it are the
-agent's own handlers, and every message is the contract's.
+`MemoryClient` is the control plane's client with a `Line` in place of gRPC. Messages are those of
+the contract, and the handlers those of the agent.
 """
 
 import asyncio
@@ -19,15 +19,15 @@ from controlplane.agent_rpc.client import AgentClient, Credentials, MakeTicket
 from tests.flow.virtual_time import VirtualLoop
 
 LATE = 3.0
-"""Seconds by which a request comes late that is delayed, or comes once more."""
+"""Seconds by which a delayed or duplicate request is late."""
 SYN_SECONDS = 1.0
-"""After which a kernel knocks again at a host that does not answer."""
+"""Seconds after which a kernel retries to connect to an unresponsive host."""
 BROKEN = 8.0
-"""Seconds after which a connection that carries nothing shows that it is broken."""
+"""Seconds after which a dead connection is detected."""
 
 
 class Fate(enum.Enum):
-    """What becomes of a request."""
+    """The fate of a request on its line."""
 
     PASSED = enum.auto()
     LOST = enum.auto()
@@ -37,7 +37,7 @@ class Fate(enum.Enum):
 
 
 class _AbortedError(Exception):
-    """A handler has ended its call."""
+    """A handler has aborted its call."""
 
     def __init__(self, error: AioRpcError) -> None:
         super().__init__(error.details())
@@ -45,7 +45,7 @@ class _AbortedError(Exception):
 
 
 class _Context:
-    """What handlers ask of a call."""
+    """The call context as far as handlers use it."""
 
     def peer(self) -> str:
         return "unix:"
@@ -72,32 +72,32 @@ class Line:
         self._cut = False
         self._broken = loop.create_future()
         self.fates: deque[Fate] = deque()
-        """Of the next starts and stops."""
+        """The fates of the next starts and stops."""
 
     def connect(self, service: AgentService, program: object) -> None:
-        """Lead to an agent that serves; its handlers belong to its program."""
+        """Connect to an agent; its handlers run as tasks of `program`."""
         self._service, self._program = service, program
 
     async def close(self) -> None:
-        """Lose what is still on its way."""
+        """Drop all messages in transit."""
         await self._loop.end(self)
 
     def disconnect(self) -> None:
-        """The agent is gone, and its kernel says so."""
+        """Close the agent's end, so that its kernel resets connections."""
         self._service = None
         self._break()
 
     @property
     def is_cut(self) -> bool:
-        """True while nothing is carried."""
+        """True while all messages are dropped."""
         return self._cut
 
     def cut(self) -> None:
-        """Carry nothing from now on, without a word."""
+        """Drop all messages silently."""
         self._cut = True
 
     def restore(self) -> None:
-        """Carry what is sent from now on; what was under way is lost."""
+        """Pass new messages again; those in transit are lost."""
         if self._cut:
             self._cut = False
             self._break()
@@ -165,7 +165,7 @@ class Line:
             raise _unavailable()
         handler = getattr(self._service, method)(request, _Context())
         task = self._loop.spawn(self._program, handler, method)
-        task.add_done_callback(_look_at)  # who called may have gone
+        task.add_done_callback(_look_at)  # the caller may be gone
         return task
 
     async def _deliver_late(self, method: str, request: Any) -> None:
@@ -212,11 +212,11 @@ class _Stream:
         return self._messages
 
     def cancel(self) -> None:
-        """Its reader has closed it."""
+        """Close the stream for its reader."""
 
 
 class MemoryClient(AgentClient):
-    """A client of an agent in this process, of a control plane while that is alive."""
+    """A client of an agent in this process, for one run of a control plane."""
 
     def __init__(
         self, line: Line, alive: Callable[[], bool], make_ticket: MakeTicket | None = None
@@ -226,10 +226,10 @@ class MemoryClient(AgentClient):
         super().__init__("", make_ticket=make_ticket)
 
     def redial(self, credentials: Credentials | None = None) -> None:
-        """Every call has a connection of its own."""
+        """Do nothing: every call has its own connection."""
 
     async def close(self) -> None:
-        """Calls end with the tasks that make them."""
+        """Do nothing: calls end with their tasks."""
 
     def _dial(self, credentials: Credentials | None) -> None:
         self._channel = cast("Any", None)

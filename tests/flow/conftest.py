@@ -1,4 +1,4 @@
-"""Both programs, and hosts that report changes without delay."""
+"""Both programs, with hosts that report changes without delay."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,6 +17,6 @@ async def whole(tmp_path: Path) -> AsyncIterator[Whole]:
 
 @pytest.fixture
 def quick_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hosts look for a new certificate at once, and send heartbeats all the time."""
+    """Make hosts reload certificates at once, and send frequent heartbeats."""
     monkeypatch.setattr("agent.rpc.tls_server.RETRY_SECONDS", 0.02)
     monkeypatch.setattr("agent.rpc.service.HEARTBEAT_SECONDS", 0.05)

@@ -1,4 +1,4 @@
-"""A control plane that enrols hosts, and hosts that it reaches by mutual TLS alone."""
+"""A control plane that enrols hosts, and hosts that it reaches only by mutual TLS."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ from tests.support.harness import free_port
 
 
 class Enrolling(Tokens):
-    """Both programs in one process; hosts join as they do for operators."""
+    """Both programs in one process; hosts join by enrolment."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         super().__init__(folder, agents=0, **{"enrol_listen": "127.0.0.1:0", **settings})
@@ -23,11 +23,11 @@ class Enrolling(Tokens):
 
     @property
     def config(self) -> Config:
-        """The settings declare no agent: what `agents` has was enrolled."""
+        """Settings without agents: all in `agents` were enrolled."""
         return super().config.model_copy(update={"agents": ()})
 
     async def host(self, name: str) -> WholeAgent:
-        """Start an agent that is not enrolled yet."""
+        """Start an agent that is not yet enrolled."""
         made = WholeAgent(self.folder, name, rpc_listen=f"127.0.0.1:{free_port()}")
         made.have_every_image()
         self._stack.push_async_callback(made.stop)
@@ -36,7 +36,7 @@ class Enrolling(Tokens):
         return made
 
     async def enrol(self, host: WholeAgent, token: str, **more: str) -> Enrolled:
-        """Do what `tiltyard-agent enrol` does."""
+        """Enrol as `tiltyard-agent enrol` does."""
         url, wanted = self.control_plane.enrol_url, {"name": host.name}
         wanted |= {"address": host.config.rpc_listen, **more}
         enrolled = await enrol(url, Token.parse(token), wanted, time.time())
@@ -44,17 +44,17 @@ class Enrolling(Tokens):
         return enrolled
 
     async def identity(self, host: WholeAgent) -> Identity:
-        """Read who a host is."""
+        """Read the identity of a host."""
         found = await asyncio.to_thread(Identity.read, host.config.state_dir / FILE)
         assert found is not None
         return found
 
     async def joined(self, name: str) -> WholeAgent:
-        """A host that is enrolled and ready."""
+        """Enrol a host and wait until it is ready."""
         host = await self.host(name)
         await self.enrol(host, await self.token())
         await self.reaches(name, "ready")
-        self.agents.append(host)  # type: ignore[arg-type]  # it has what System asks of one
+        self.agents.append(host)  # type: ignore[arg-type]  # has all that System uses
         return host
 
     async def reaches(self, name: str, state: str) -> None:
@@ -64,6 +64,6 @@ class Enrolling(Tokens):
         await eventually(holds)
 
     async def make_game(self) -> str:
-        """Make the application `game` and have its tag pulled by every host; return the image."""
+        """Make the application `game`, wait until every host has its tag, return the image."""
         small = {"cpu": 1, "ram": 64}
         return await self.make_application(reservation=small, limits=small)

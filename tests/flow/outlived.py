@@ -1,4 +1,4 @@
-"""A control plane in a process of its own, which is killed, and hosts that outlive it."""
+"""A control plane in its own process, to be killed, and hosts that outlive it."""
 
 import asyncio
 import json
@@ -27,28 +27,28 @@ from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 
 Key = tuple[str, str]
-"""An account, and a caller's id of a session."""
+"""An account, and a session id of the caller."""
 PATIENCE = 30.0
 REPOSITORY = str(APPLICATION["repository"])
 
 
 class Witness:
-    """Sees every start on every host, and what runs at that moment."""
+    """Checks all running sessions at every start on every host."""
 
     def __init__(self) -> None:
         self.engines: list[_SeenEngine] = []
         self.most: dict[str, int] = {}
-        """Sessions that an account may have."""
+        """The session quota by account."""
         self.beyond_quota: list[str] = []
         self.doubled: list[str] = []
 
     @property
     def running(self) -> list[Key]:
-        """Whose containers run, one entry for each."""
+        """The session key of each running container."""
         return [key for engine in self.engines for key in engine.running]
 
     def look(self) -> None:
-        """Note what must not be."""
+        """Record violations."""
         running = self.running
         for account, count in Counter(account for account, _ in running).items():
             if count > self.most.get(account, count):
@@ -57,7 +57,7 @@ class Witness:
 
 
 class _SeenEngine(FakeEngine):
-    """An engine whose starts are seen, by the machine's clock, and that has every image."""
+    """An engine with every image that reports its starts, on the machine's clock."""
 
     def __init__(self, witness: Witness) -> None:
         super().__init__(cast("Any", CLOCK))
@@ -81,12 +81,12 @@ class _ControlPlane(ControlPlaneProcess):
 
 
 class Outlived:
-    """One control plane after another on the same state, and what goes on without them."""
+    """Successive control planes on one state, and the hosts that outlive them."""
 
     def __init__(
         self, folder: Path, *, hosts: int = 1, sessions_each: int = 100, **settings: Any
     ) -> None:
-        """Set up hosts for `sessions_each` sessions each; `settings` are the control plane's."""
+        """Create hosts for `sessions_each` sessions each; `settings`: of the control plane."""
         self.witness = Witness()
         self.registry = FakeRegistry()
         self.hosts = [
@@ -130,14 +130,14 @@ class Outlived:
         self._stack.push_async_callback(asyncio.to_thread, self.process.__exit__, None, None, None)
         await asyncio.to_thread(self.process.start)
         self.http = aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True))
-        # Else it sends a call again whose answer it lost, and returns the second alone.
+        # Otherwise it resends a call after a lost answer, and returns only the second.
         self.http._retry_connection = False
         self._stack.push_async_callback(self.http.close)
 
     async def serve(self, failpoint: str = "") -> bool:
-        """Start a control plane, in place of one that runs; it kills itself at this step.
+        """Start or replace the control plane; it kills itself at this step.
 
-        False when it has, before it served: at its start it does what its forerunner owed.
+        False if it did so while it resumed the work of its predecessor, before it served.
         """
         self.process.settings["failpoint"] = failpoint
         await asyncio.to_thread(self.process.kill)
@@ -150,16 +150,16 @@ class Outlived:
         return True
 
     async def killed(self) -> None:
-        """Wait until it has ended itself by SIGKILL."""
+        """Wait until it has killed itself by SIGKILL."""
         await eventually(lambda: self.process.process.returncode == -9)
 
     async def call(
         self, method: str, path: str, *, account: str = "", **more: Any
     ) -> tuple[int, Any]:
-        """The status and the body of an answer, as an account, or as the operator.
+        """Return the status and body of an answer to an account, or to the operator.
 
         Raises:
-            aiohttp.ClientError: There was none.
+            aiohttp.ClientError: There was no answer.
         """
         token = self.process.tokens[account] if account else self.process.operator_token
         headers = {"Authorization": f"Bearer {token}"}
@@ -172,7 +172,7 @@ class Outlived:
         return status, json.loads(body) if body else None
 
     async def make_game(self, account: str) -> None:
-        """Make the application `game` of an account, with a tag that every host has."""
+        """Create the application `game` of an account, with a tag that every host has."""
         self.registry.push(REPOSITORY, "v1")
         small = {"reservation": {"cpu": 0.1, "ram": 64}, "limits": {"cpu": 1, "ram": 64}}
         body = APPLICATION | small
@@ -192,7 +192,7 @@ class Outlived:
         return status == 200 and bool(answer["exists"])
 
     async def holds(self, condition: Callable[[], Awaitable[bool]]) -> None:
-        """Wait until what callers see is so; the bound is for what is broken."""
+        """Wait for a condition that callers see; the limit is for failures."""
         deadline = time.monotonic() + PATIENCE
         while not await condition():
             assert time.monotonic() < deadline
@@ -200,7 +200,7 @@ class Outlived:
 
     @property
     def sessions(self) -> list[Session]:
-        """What all hosts have recorded."""
+        """The recorded sessions of all hosts."""
         return [session for host in self.hosts for session in host.sessions]
 
     async def _assert_survived(self) -> None:

@@ -1,6 +1,6 @@
 """Agents on engines in memory and a control plane on a real database, all in virtual time.
 
-Each can be killed at any moment. What a killed program was about to do is not done.
+Each program can be killed at any step.
 """
 
 import asyncio
@@ -51,10 +51,10 @@ GAME = "game"
 
 
 class LoopStore(Store):
-    """The store without its thread; dead with its program."""
+    """The store without its thread; it ends with its program."""
 
     def __init__(self, path: Path, given_up: Callable[[str], object]) -> None:
-        """Call `given_up` with each attempt that was, once that is committed."""
+        """Call `given_up` with each given-up attempt after the commit."""
         super().__init__(path)
         self._given_up = given_up
         self._db: Database | None = None
@@ -107,7 +107,7 @@ class LoopStore(Store):
 
 
 class Box:
-    """A host: its engine and its disk, which stay, and its agent, which comes and goes."""
+    """A host: a lasting engine and disk, and an agent that comes and goes."""
 
     def __init__(self, loop: VirtualLoop, folder: Path, name: str, skew: float) -> None:
         self.name = name
@@ -134,7 +134,7 @@ class Box:
 
     @property
     def running(self) -> set[str]:
-        """Internal ids of containers that run."""
+        """Internal ids of running containers."""
         return {held.spec.internal_id for held in self.engine.all if held.process is not None}
 
     async def boot(self) -> None:
@@ -183,11 +183,11 @@ class _Tags:
 
 
 def _nobody(_: str) -> None:
-    """Nobody asks."""
+    """Ignore given-up attempts."""
 
 
 class Control:
-    """The part of a control plane that starts, stops and settles sessions."""
+    """The part of a control plane that starts, stops and reconciles sessions."""
 
     def __init__(
         self,
@@ -262,13 +262,13 @@ class Control:
         self._loop.spawn(self, self.fleet.run(), "fleet")
 
     def start(self, account: str, session_id: str) -> asyncio.Task[bool]:
-        """POST /session; whether the answer is 201."""
+        """POST /session; return whether the status is 201."""
         request = StartRequest(location="local", image=GAME, id=session_id)
         work = self._answered(self.starts.start(_caller(account), request))
         return self._loop.spawn(self, work, "POST")
 
     def stop(self, account: str, session_id: str) -> asyncio.Task[bool]:
-        """DELETE /session; whether the answer is 204."""
+        """DELETE /session; return whether the status is 204."""
         work = self._answered(self._stops.stop(_caller(account), session_id))
         return self._loop.spawn(self, work, "DELETE")
 
@@ -281,7 +281,7 @@ class Control:
         return self._loop.spawn(self, self.agents.undrain(_caller(""), host), "undrain")
 
     async def status(self, account: str, session_id: str) -> str:
-        """GET /session/{id}: its status."""
+        """Return the status in GET /session/{id}."""
         return (await self._stops.get(_caller(account), session_id)).status
 
     def may_place(self) -> bool:
@@ -357,7 +357,7 @@ class OneHost:
         self.run(self.control.open())
 
     def go_silent(self, how: str) -> None:
-        """Be gone without a word, or with a closed port."""
+        """Disconnect the host silently, or kill its agent."""
         if how == "cut":
             self.box.line.cut()
         else:
@@ -383,7 +383,7 @@ def remove_database(state: Path) -> None:
 
 
 def put_back(copy: Path, state: Path) -> None:
-    """Have the database be as it was when it was copied."""
+    """Restore the database from a copy."""
     remove_database(state)
     with sqlite3.connect(copy) as source, sqlite3.connect(state / "controlplane.db") as target:
         source.backup(target)

@@ -1,8 +1,8 @@
-"""A control plane killed by SIGKILL at every step that it can be killed at.
+"""A control plane that is killed by SIGKILL at each of its fail points.
 
-Once another is there, what was asked has been done whole or not at all, without doubles, and who
-asks again gets a sensible answer. `SCENARIOS` says how a control plane is brought to a step; a
-step without one fails. docker/test_killed_control_plane.py has starts on a real engine.
+After a restart each request was carried out once or not at all, and a retry gets a proper answer.
+`SCENARIOS` maps each fail point to the code that reaches it; a missing one is an error.
+docker/test_killed_control_plane.py has starts on a real engine.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ NOTHING_CAME_OF_IT = {"start.reserved", "start.attempted", "tag.resolved"}
 
 
 class Killed(Outlived):
-    """A control plane that is killed once, by its fail point."""
+    """A control plane that is killed once, at a fail point."""
 
     async def ask(self, method: str, path: str, body: Any, account: str = ACCOUNT) -> Any:
         return await self.call(method, path, account=account, json=body)
@@ -49,7 +49,7 @@ class Killed(Outlived):
     async def is_killed_by(
         self, method: str, path: str, body: Any, account: str = ACCOUNT
     ) -> None:
-        """Ask, get no answer, and go on with another control plane that hears its hosts."""
+        """Send a request, expect no answer, and restart until all hosts report."""
         with pytest.raises(aiohttp.ClientError):
             await self.ask(method, path, body, account)
         await self.killed()
@@ -58,7 +58,7 @@ class Killed(Outlived):
             await self.hears(host.name)
 
     async def hears(self, name: str) -> None:
-        """Wait until a host is ready; a control plane serves also when it has dialled in vain."""
+        """Wait until a host is ready; a control plane also serves without its hosts."""
 
         async def is_ready() -> bool:
             _, shown = await self.call("GET", f"/operator/agent/{name}")
@@ -67,7 +67,7 @@ class Killed(Outlived):
         await self.holds(is_ready)
 
     async def joined(self, name: str) -> WholeAgent:
-        """Have one more host, which is enrolled and ready."""
+        """Enrol one more host and wait until it is ready."""
         rpc_listen = f"127.0.0.1:{free_port()}"
         host = WholeAgent(self.process.folder, name, rpc_listen=rpc_listen)
         self._stack.push_async_callback(host.stop)
@@ -81,7 +81,7 @@ class Killed(Outlived):
         return host
 
     async def play(self) -> None:
-        """Have a session."""
+        """Start a session."""
         await self.make_game(ACCOUNT)
         status, answer = await self.ask(*START)
         assert status == 201, answer
@@ -202,11 +202,11 @@ async def while_the_authority_is_replaced(killed: Killed, step: str) -> None:
         await killed.holds(have_moved)
         await killed.is_killed_by("POST", f"{authority}/finish", {}, "")
     else:
-        with suppress(aiohttp.ClientError):  # the host may be moved before the answer
+        with suppress(aiohttp.ClientError):  # the host may have moved before the answer
             assert (await killed.ask("POST", f"{authority}/rotate", {}, ""))[0] == 200
         await killed.killed()
         await killed.serve()
-    # It goes on by itself, wherever it stood.
+    # The rotation continues by itself from any step.
     await killed.holds(have_moved)
     status_code, answer = await killed.ask("POST", f"{authority}/finish", {}, "")
     assert (status_code, answer["former"], answer["waiting"]) == (200, None, [])
@@ -218,7 +218,7 @@ async def while_the_authority_is_replaced(killed: Killed, step: str) -> None:
 
 
 async def _tokens(killed: Killed) -> list[str]:
-    """The ids of the good tokens that have the name asked for."""
+    """The ids of the valid tokens with the requested name."""
     _, answer = await killed.call("GET", "/operator/token", params={"account": ACCOUNT})
     return [token["id"] for token in answer["tokens"] if token["name"] == "friend"]
 

@@ -1,4 +1,4 @@
-"""A control plane that is killed again and again under load, checked by all that callers saw."""
+"""A control plane that is killed repeatedly under load, checked against all answers."""
 
 import asyncio
 import itertools
@@ -21,28 +21,28 @@ ACCOUNTS = ("default", "other", "third")
 QUOTA = 5
 MOST = dict.fromkeys(ACCOUNTS, QUOTA)
 CALLERS = 3
-"""Of each account; together they want more than its quota."""
+"""Callers per account; together they exceed its quota."""
 HOSTS = 3
 SESSIONS_EACH = 6
-"""On each host: no one host has room for all."""
+"""Sessions per host: no single host has room for all."""
 LONGEST_LIFE = 1.5
-"""Seconds after which a control plane is killed that did not reach its fail point."""
+"""Seconds after which a control plane is killed if it has not reached its fail point."""
 STEPS = (*START_STEPS, *STOP_STEPS)
 SETTINGS: dict[str, Any] = {"start_rate": 1e6, "start_burst": 10**6}
 REQUEST_TIMEOUT = aiohttp.ClientTimeout(total=30)
-"""Above all that the control plane may take."""
+"""Longer than any answer of the control plane takes."""
 PAUSE = 0.02
-"""Seconds at most between what one caller asks."""
+"""Maximum seconds between two requests of a caller."""
 ASK_AGAIN = 0.7
 SESSIONS_OF_A_CALLER = 2
 ENDED = frozenset({"exited", "dead"})
 NOBODY = 0
-"""In place of a status: nobody was there to ask."""
+"""In place of a status: the control plane was down."""
 
 
 @dataclass
 class Session:
-    """What its only caller knows of a session; what is unknown may happen at any later time."""
+    """A session as its only caller knows it; an unknown request may still take effect."""
 
     start_asked: bool = False
     started: bool = False
@@ -51,7 +51,7 @@ class Session:
 
 
 class Caller:
-    """One caller of an account, which has a session of its own or a few."""
+    """A caller of an account with one or a few sessions."""
 
     def __init__(self, number: int, account: str, outlived: Outlived, chance: Random) -> None:
         self._name = f"{account}-{number}"
@@ -66,9 +66,9 @@ class Caller:
         self.wrong: list[str] = []
 
     async def run(self, serving: asyncio.Event, enough: asyncio.Event) -> None:
-        """Ask until it is enough; while nobody serves, wait.
+        """Send requests until the end; wait while the control plane is down.
 
-        What is unknown is asked again, but not always: some callers give up.
+        Requests of unknown outcome are retried, but some callers give up.
         """
         while not enough.is_set():
             await serving.wait()
@@ -78,7 +78,7 @@ class Caller:
                 await serving.wait()
 
     def _next(self) -> tuple[str, str]:
-        """What to ask now: the operation, and the session."""
+        """The next operation and its session."""
         if len(self._mine) < SESSIONS_OF_A_CALLER and self._chance.random() < 0.3:
             self._mine.append(f"{self._name}-{next(self._numbers)}")
             return "start", self._mine[-1]
@@ -88,7 +88,7 @@ class Caller:
         return operation, self._chance.choice(self._mine)
 
     async def _ask(self, operation: str, session_id: str) -> bool:
-        """Ask once; return whether the outcome is unknown."""
+        """Send one request; return whether its outcome is unknown."""
         status, body = await self._call(operation, session_id)
         is_unknown = status is None or status >= 500
         session = self.sessions.setdefault((self._account, session_id), Session())
@@ -170,7 +170,7 @@ async def _prepare(outlived: Outlived) -> None:
 def _mistakes(
     outlived: Outlived, callers: list[Caller], known: dict[Key, str]
 ) -> dict[str, list[str]]:
-    """What is wrong with what callers saw, and with what the hosts ran."""
+    """Contradictions in the answers and in the runs of the hosts."""
     witness, running = outlived.witness, outlived.witness.running
     live = [key for key, status in known.items() if status not in ENDED]
     lost = [wrong for caller in callers for wrong in caller.wrong]
@@ -195,7 +195,7 @@ def _mistakes(
 async def _killed_under_load(
     outlived: Outlived, callers: list[Caller], kills: int, chance: Random
 ) -> None:
-    """Kill the control plane at random, by time or at a random step, and start another."""
+    """Kill the control plane after a random time or at a random step, and restart it."""
     serving, enough = asyncio.Event(), asyncio.Event()
     async with asyncio.TaskGroup() as group:
         for caller in callers:
@@ -213,7 +213,7 @@ async def _killed_under_load(
 
 
 async def _ends_itself(outlived: Outlived, within: float) -> None:
-    """Wait until it has, at most `within` seconds."""
+    """Wait at most `within` seconds until it has killed itself."""
     with suppress(TimeoutError):
         async with asyncio.timeout(within):
             await outlived.killed()
@@ -222,7 +222,7 @@ async def _ends_itself(outlived: Outlived, within: float) -> None:
 async def _reconciled(outlived: Outlived) -> dict[Key, str]:
     """Wait until callers see what hosts run; return the status of all that they see.
 
-    It comes about by itself; if it does not, what is returned shows it.
+    On a timeout the returned status shows the difference.
     """
     known: dict[Key, str] = {}
 
@@ -242,10 +242,10 @@ async def _reconciled(outlived: Outlived) -> dict[Key, str]:
 
 
 async def _everything_is_given_back(outlived: Outlived) -> None:
-    """No quota and no room is held by what is not there: all of it can be had, and given back."""
+    """Check that all quota and room is free by using and releasing all of it."""
     for account, session_id in outlived.witness.running:
         status, answer = await outlived.call("DELETE", f"/session/{session_id}", account=account)
-        if status == 503:  # the stop is remembered, whatever kept it
+        if status == 503:  # the stop is retried after any error
             status, answer = await outlived.call(
                 "DELETE", f"/session/{session_id}", account=account
             )

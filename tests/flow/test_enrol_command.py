@@ -23,7 +23,7 @@ SETTINGS = 'rpc_listen = "0.0.0.0:7444"\npublic_address = "192.0.2.7"\n'
 
 
 class Machine:
-    """A host to be, with its settings."""
+    """A machine with the settings of an agent."""
 
     def __init__(self, folder: Path) -> None:
         self.state = folder / "agent"
@@ -39,7 +39,7 @@ class Machine:
         return await asyncio.to_thread(Identity.read, self.state / FILE)
 
     async def refused(self, reason: str, url: str, token: str, *options: str) -> None:
-        """It ends with one line that says why, and nothing is kept."""
+        """Check that it prints one line with the cause and keeps nothing."""
         result = await self.enrol(url, token, *options)
         assert result.exit_code == 1, result.output
         assert reason in result.stderr
@@ -111,7 +111,7 @@ async def test_host_without_rpc_listen_is_not_enrolled(
 async def posing(
     folder: Path, party: Party, answer: Callable[[Any], Mapping[str, object]]
 ) -> AsyncIterator[tuple[str, list[Any]]]:
-    """Serve as somebody who poses as a control plane; give its address and what it received."""
+    """Serve as a fake control plane; yield its address and what it received."""
     received: list[Any] = []
 
     async def enrol(request: web.Request) -> web.Response:
@@ -154,7 +154,7 @@ async def signer_of(system: Enrolling) -> Signer:
 async def test_impostor_does_not_receive_the_token(
     system: Enrolling, machine: Machine, tmp_path: Path, kind: str
 ) -> None:
-    """It has the authority's certificate, which is no secret, and even one of its signatures."""
+    """It has the public certificate of the authority, and even one of its signatures."""
     ours, token = await signer_of(system), await system.token()
     authority = {"authority": ours.certificate.decode()}
     async with posing(tmp_path, POSES[kind](ours), lambda _: authority) as (url, received):
@@ -164,7 +164,7 @@ async def test_impostor_does_not_receive_the_token(
 
 
 async def test_data_after_the_authority_is_not_trusted(machine: Machine, tmp_path: Path) -> None:
-    """Base64 may end at its padding, and PEM does not: the rest was never compared."""
+    """Base64 decoding may stop at padding where PEM continues: the rest was never verified."""
     ours = next(one for one in map(Signer.new, "abcdefgh" * 9) if b"=" in one.certificate)
     theirs = Signer.new("man in the middle")
     both = {"authority": (ours.certificate + theirs.certificate).decode()}

@@ -1,4 +1,4 @@
-"""Hosts that join by mutual TLS: they play, their certificates are renewed, they are revoked."""
+"""Hosts that are enrolled: sessions, renewal of certificates, revocation."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ from tests.support.controlplane.system import eventually
 from tests.support.fake_clock import AheadClock
 
 REVOKED_WITHIN = 5.0
-"""Seconds in which a revocation must be effective, as promised."""
+"""Seconds in which a revocation must take effect."""
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ async def system(tmp_path: Path, quick_hosts: None) -> AsyncIterator[Enrolling]:
 
 @asynccontextmanager
 async def followed(system: Enrolling, session_id: str) -> AsyncIterator[aiohttp.StreamReader]:
-    """A caller who follows the log of a session."""
+    """A caller that follows the log of a session."""
     url = f"{system.control_plane.base_url}/logs?id={session_id}&follow=true"
     headers = {"Authorization": f"Bearer {system.tokens['alice']}"}
     async with system.http.get(url, headers=headers) as response:
@@ -38,7 +38,7 @@ async def followed(system: Enrolling, session_id: str) -> AsyncIterator[aiohttp.
 
 
 def followers(host: WholeAgent) -> int:
-    """How many streams the control plane keeps to a host, or tries to."""
+    """The number of streams that the control plane has or opens to a host."""
     return sum(task.get_name() == f"watch {host.name}" for task in asyncio.all_tasks())
 
 
@@ -66,7 +66,7 @@ async def test_certificates_are_renewed_and_no_stream_is_dropped(
 ) -> None:
     monkeypatch.setattr(
         "controlplane.fleet.host.watch.MESSAGE_TIMEOUT", 60.0
-    )  # nor by a slow machine
+    )  # also not by a slow machine
     first, second = [await system.joined(name) for name in ("host-1", "host-2")]
     await system.make_game()
     for name in ("one", "two"):
@@ -77,21 +77,21 @@ async def test_certificates_are_renewed_and_no_stream_is_dropped(
     expire_ms = {link.name: link.row.certificate_expire_ms for link in plane.fleet.hosts}
 
     async def all_are_renewed() -> bool:
-        await plane.renewal.renew()  # of those that could not be reached, once more
+        await plane.renewal.renew()  # retries hosts that could not be reached
         return not any(map(plane.renewal._is_due, plane.fleet.hosts))
 
     async with followed(system, "one") as one, followed(system, "two") as two:
-        await plane.renewal.renew()  # nothing is due
+        await plane.renewal.renew()  # none is due
         assert {host.name: await system.identity(host) for host in (first, second)} == before
         caplog.clear()
         moved = 21 * 24 * 3600
         monkeypatch.setattr(plane.renewal, "clock", AheadClock(wall_ahead=moved))
         monkeypatch.setattr(plane.issuer, "_clock", AheadClock(wall_ahead=moved))
-        # The hosts' clocks are not moved: what is signed then is not valid for them yet.
+        # The hosts' clocks do not advance: later certificates are not yet valid for them.
         monkeypatch.setattr(authority, "BACKDATED", timedelta(seconds=moved + 600))
         await eventually(all_are_renewed)
         assert plane.issuer.caller != old_caller
-        # New connections see the new one; the streams are on the old channels.
+        # New connections use the new one; the streams stay on the old channels.
         assert all(link.client._left for link in plane.fleet.hosts)
         for host in (first, second):
             renewed = await system.identity(host)
@@ -99,12 +99,12 @@ async def test_certificates_are_renewed_and_no_stream_is_dropped(
             assert renewed.uri == before[host.name].uri
             shown = await system.shown(host.name)
             assert shown["certificateExpires"] > (expire_ms[host.name] or 0)
-        # They report again after the renewal, on the stream of before it.
+        # They report after the renewal on the stream from before it.
         await still_reporting(system)
         assert not [r for r in caplog.records if "stream broke" in r.getMessage()]
         assert not one.at_eof()
         assert not two.at_eof()
-        # And new calls are made with the new certificates.
+        # And new calls use the new certificates.
         assert (await system.start(id="three")).status == 201
     await system.restart()
     await system.reaches("host-1", "ready")
@@ -142,7 +142,7 @@ async def test_an_agent_past_its_expiry_enrols_again_and_keeps_its_sessions(
     await eventually(lambda: followers(host) == 1)
     assert await system.status_of("match") == "running"
     assert (await system.call("DELETE", "/session/match")).status == 204
-    # With the certificate of before it is nobody.
+    # The former certificate is no longer accepted.
     await asyncio.to_thread(old.save, host.config.state_dir / FILE)
     await system.restart()
     assert (await system.shown("host-1"))["state"] == "connecting"
@@ -158,7 +158,7 @@ async def test_a_revoked_agent_is_hung_up_on_at_once_and_the_others_play_on(
     await eventually(lambda: system.has("host-2", image))
     async with followed(system, "lost") as stream:
         begun = time.monotonic()
-        system.control_plane.renewal.redial()  # the stream is on a connection of before
+        system.control_plane.renewal.redial()  # the stream is on a former connection
         path = "/operator/agent/host-1/revoke"
         assert (await system.call("POST", path)).status == 204
         with pytest.raises(aiohttp.ClientError):

@@ -1,4 +1,4 @@
-"""Bad input and faults: each has its decided answer, and nothing is left behind by it."""
+"""Bad input and faults: each has a defined answer and leaves nothing behind."""
 
 import asyncio
 from pathlib import Path
@@ -20,7 +20,7 @@ async def test_a_hanging_engine_is_a_420_in_time_and_its_late_work_is_undone(
     whole.engine.hold(call)
     answer = await whole.start(id="late")
     assert_error(answer, 420)
-    await whole.becomes("late", "")  # which may take longer than its caller waits
+    await whole.becomes("late", "")  # may take longer than the caller waits
     assert_error(await whole.call("GET", "/session/late"), 404)
     whole.engine.release(call)
     await whole.nothing_is_left_anywhere()
@@ -74,7 +74,7 @@ async def test_a_delete_at_any_moment_of_a_start_leaves_no_live_session(
         assert_error(await starting, 409)
         assert (await stopping).status == 204
         assert await whole.status_of("brief") in {"", "exited"}
-        # The agent hangs at the step for good: after a restart it is ordered to stop what it has.
+        # The agent hangs at the step: after a restart it is ordered to stop the session.
         await whole.host.stop()
         whole.host.config = whole.host.config.model_copy(update={"failpoint": ""})
         await whole.host.start()
@@ -109,7 +109,7 @@ async def test_a_restart_of_the_agent_does_not_end_the_wait_for_ports(whole: Who
 async def test_a_host_with_very_many_images_is_followed_and_takes_sessions(
     tmp_path: Path,
 ) -> None:
-    """One message of gRPC holds half of their names."""
+    """Their names take two gRPC messages."""
     many = [f"registry.example/{'r' * 60}/{n}@sha256:{n:064x}" for n in range(40_000)]
     async with Whole(tmp_path) as system:
         for image in many:

@@ -1,4 +1,4 @@
-"""One request, and one session, followed through the logs of both programs."""
+"""A request and a session can be followed through the logs of both programs."""
 
 import logging
 from pathlib import Path
@@ -25,7 +25,7 @@ def every_level(caplog: pytest.LogCaptureFixture) -> None:
 def logged(
     caplog: pytest.LogCaptureFixture, event: str, begin: int = 0
 ) -> dict[str, dict[str, Any]]:
-    """The fields of an event, by the program that logs it; each logs it once."""
+    """The fields of an event by the program that logs it, once each."""
     lines = caplog.records[begin:]
     said = ((line.name.partition(".")[0], line.msg) for line in lines)
     found = [(name, fields) for name, fields in said if isinstance(fields, dict)]
@@ -59,7 +59,7 @@ async def test_a_session_is_followed_by_the_identifier_of_the_answer(
 async def test_work_that_outlives_its_request_does_not_log_its_id(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A host is followed from its enrolment on, which is a request."""
+    """A host is followed from its enrolment on, which is a request with an id."""
     async with Enrolling(tmp_path) as system:
         await system.joined("host-1")
         enrolled = logged(caplog, "agent enrolled")["controlplane"]

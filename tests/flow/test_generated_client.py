@@ -1,4 +1,4 @@
-"""The document is good enough to make a client of, and the client to play a session with."""
+"""A client generated from the OpenAPI document can play a session."""
 
 import asyncio
 import io
@@ -17,15 +17,15 @@ from tests.flow.whole import Whole
 from tests.support.controlplane.system import APPLICATION, eventually
 
 CONFIG = """
-post_hooks: []   # they would run ruff: how the code looks is not on trial
+post_hooks: []   # they would run ruff on the generated code
 content_type_overrides:
-  application/x-tar: application/octet-stream   # what it has a reader for
+  application/x-tar: application/octet-stream   # those that it can parse
 """
 PACKAGE = "generated_tiltyard"
 
 
 async def generate(document: bytes, folder: Path) -> None:
-    """Make the package in `folder`, without a network; a warning of the generator is a failure."""
+    """Generate the package in `folder` offline; a warning is a failure."""
     config, described = folder / "generator.yml", folder / "openapi.json"
     config.write_text(CONFIG)
     described.write_bytes(document)
@@ -55,7 +55,7 @@ async def generate(document: bytes, folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Generated:
-    """The package: its operations and models by the names that the document gives them."""
+    """The package, with operations and models by their names in the document."""
 
     operations: Mapping[str, Any]
     models: Any
@@ -67,7 +67,7 @@ class Generated:
 
 @contextmanager
 def imported(folder: Path) -> Iterator[Generated]:
-    """Import what was generated."""
+    """Import the generated package."""
     sys.path.insert(0, str(folder))
     try:
         package, models = import_module(PACKAGE), import_module(f"{PACKAGE}.models")
@@ -134,7 +134,7 @@ async def play(api: Generated, client: Any, whole: Whole) -> None:
     assert (await call("join_players", status=200, body=join)).players == players
     leave = api.models.LeaveBody(session=session.id, players=["ann"])
     assert (await call("leave_players", status=200, body=leave)).count == 1
-    # The generator does not know deep objects, but passes on what it does not know.
+    # The generator does not support deepObject, but passes on unknown parameters.
     for mode, ids in {"duel": [session.id], "race": []}.items():
         labels = api.body("ListSessionsFilter", {"filter[mode]": mode})
         found = await call("list_sessions", status=200, image=name, tag=tag, filter_=labels)

@@ -1,4 +1,4 @@
-"""A peer that is gone without a word: found by each side, over real connections."""
+"""A half-open connection is detected by each side, over real sockets."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
 
 
 class Relay:
-    """Carries bytes to a socket."""
+    """Relays bytes to a socket."""
 
     def __init__(self, target: Path) -> None:
         self._target = target
@@ -29,7 +29,7 @@ class Relay:
         self.connections = 0
 
     def go_dumb(self) -> None:
-        """Carry nothing more on the connections of now; new ones are carried."""
+        """Drop all data of current connections; new ones are relayed."""
         for carrier in self._carriers:
             carrier.cancel()
 
@@ -37,7 +37,7 @@ class Relay:
         self.connections += 1
         try:
             there, onward = await asyncio.open_unix_connection(self._target)
-        except OSError:  # nobody serves there
+        except OSError:  # no server there
             writer.close()
             return
         for source, sink in ((reader, onward), (there, writer)):
@@ -62,7 +62,7 @@ async def _carry(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> No
 
 @contextlib.asynccontextmanager
 async def a_relay(path: Path, target: Path) -> AsyncIterator[Relay]:
-    """Listen on a path until the context is left."""
+    """Listen on a path until the context ends."""
     relay = Relay(target)
     server = await asyncio.start_unix_server(relay.take, path)
     try:
@@ -73,7 +73,7 @@ async def a_relay(path: Path, target: Path) -> AsyncIterator[Relay]:
 
 
 class Relayed(System):
-    """A control plane that reaches its agent by a relay."""
+    """A control plane that reaches its agent through a relay."""
 
     @property
     def config(self) -> Config:
@@ -87,7 +87,7 @@ class Relayed(System):
 async def test_f41_a_host_is_heard_again_though_its_connection_is_dead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a new connection: the old one does not show for long that nothing comes through."""
+    """By a new connection: it takes long to detect that the old one is dead."""
     monkeypatch.setattr("controlplane.fleet.host.watch.MESSAGE_TIMEOUT", 0.5)
     without_pings = tuple(
         each for each in OPTIONS if "ping" not in each[0] and "alive" not in each[0]
@@ -100,7 +100,7 @@ async def test_f41_a_host_is_heard_again_though_its_connection_is_dead(
         link = system.control_plane.fleet.host(system.agent.name)
         assert link is not None
         before = relay.connections
-        # A channel that is closed keeps its connection until Python has collected its calls.
+        # A closed channel keeps its connection until its calls are garbage-collected.
         uncollected = [
             each for each in gc.get_objects() if isinstance(each, grpc.aio.Channel | grpc.aio.Call)
         ]

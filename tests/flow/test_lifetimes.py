@@ -1,4 +1,4 @@
-"""F28: lifetimes as callers write them, from the request to the host's record."""
+"""F28: session lifetimes, from the request to the host's record."""
 
 from tests.flow.whole import Whole
 from tests.support.agent.served import CLOCK

@@ -1,4 +1,4 @@
-"""Hosts that are unresponsive for so long that their sessions are given up, in virtual time."""
+"""Hosts that are unresponsive until their sessions are given up, in virtual time."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,12 +13,12 @@ from tests.flow.small_fleet import OneHost
 HOUR = 3600.0
 DAY = 24 * HOUR
 TRY = 10.0
-"""Seconds from one try to reach a host to the next, at most."""
+"""Maximum seconds between two tries to reach a host."""
 
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[OneHost]:
-    """A host that is given up after an hour; its account may have one session."""
+    """A host that is lost after an hour; the quota is one session."""
     with closing(OneHost(tmp_path, lost_after=HOUR)) as made:
         made.rows("UPDATE account SET quota_sessions=1")
         yield made
@@ -61,7 +61,7 @@ def test_returning_host_stops_lost_sessions_and_gets_new_ones(
         fleet.restart()
         fleet.wait(TRY)
     assert fleet.link().lost_ms is not None
-    assert fleet.box.running  # out of everybody's reach
+    assert fleet.box.running  # unreachable for all
     fleet.come_back(how)
     fleet.wait(TRY)
     assert not fleet.box.running
@@ -94,7 +94,7 @@ def test_downtime_continues_after_a_restart(fleet: OneHost) -> None:
     fleet.restart()
     fleet.wait(HOUR / 2 - 2 * TRY)
     assert fleet.link().lost_ms is None
-    fleet.wait(WRITE_INTERVAL + 4 * TRY)  # a crash forgets so much of it
+    fleet.wait(WRITE_INTERVAL + 4 * TRY)  # a crash loses up to that much
     assert fleet.link().lost_ms is not None
     assert fleet.status == "dead"
 
@@ -130,7 +130,7 @@ def test_downtime_restarts_after_a_report(fleet: OneHost, crashed: bool) -> None
     fleet.come_back("cut")
     fleet.wait(TRY)
     fleet.go_silent("cut")
-    if crashed:  # right then: what was written has to be right
+    if crashed:  # at that moment: the stored value must be right
         fleet.crash()
         fleet.restart()
     fleet.wait(HOUR - 2 * TRY)

@@ -1,4 +1,4 @@
-"""F44: five hundred starts at once through the whole product, the engine in memory."""
+"""F44: five hundred concurrent starts through both programs, with an engine in memory."""
 
 import asyncio
 from collections import Counter
@@ -15,10 +15,10 @@ BURST = 50
 
 
 async def _end_all(whole: Whole, answers: list[Answer]) -> None:
-    """Every session that was answered runs, no other does; and all end."""
+    """Check that exactly the answered sessions run, and end them all."""
     started = {answer.json["id"] for answer in answers if answer.status == 201}
 
-    async def they_run_and_no_others() -> bool:  # freeing may take longer than a caller waits
+    async def they_run_and_no_others() -> bool:  # releasing may take longer than a caller waits
         sessions = (await whole.call("GET", "/session")).json["sessions"]
         return {(each["id"], each["status"]) for each in sessions} == {
             (one, "running") for one in started
@@ -26,7 +26,7 @@ async def _end_all(whole: Whole, answers: list[Answer]) -> None:
 
     await eventually(they_run_and_no_others)
     ports = [port["host"] for a in answers if a.status == 201 for port in a.json["ports"]]
-    await eventually(lambda: len(whole.host.live) == len(started))  # what is unknown is stopped
+    await eventually(lambda: len(whole.host.live) == len(started))  # unknown starts are stopped
     assert max(Counter(ports).values()) <= 2  # tcp and udp are separate spaces
     stops = await asyncio.gather(*(whole.call("DELETE", f"/session/{one}") for one in started))
     assert {stop.status for stop in stops} == {204}
@@ -44,7 +44,7 @@ async def _end_all(whole: Whole, answers: list[Answer]) -> None:
 async def test_f44_five_hundred_starts_at_once_are_sessions_or_a_420(
     tmp_path: Path, settings: dict[str, Any], most: int
 ) -> None:
-    # One start at a time: with more it would be fast enough for all of them.
+    # One start at a time: with more, all would succeed in time.
     room = {"cpu": 1000, "ram": 2**20, "start_slots": 1}
     async with Whole(tmp_path, agent=room, **settings) as whole:
         await whole.make_game()

@@ -1,7 +1,7 @@
-"""A control plane of today works with agents that know no more than a released contract.
+"""The control plane works with agents that know only a released contract.
 
-The agent is seen through that contract (tests/contract/previous.py), and so is the control plane
-by the agent: what either has learnt since must be something that the other can do without.
+Both directions are filtered by that contract (tests/contract/previous.py): neither side may depend
+on newer fields.
 """
 
 import tarfile
@@ -28,7 +28,7 @@ async def whole(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 async def _started(whole: WholeBehind, session_id: str, **fields: Any) -> str:
-    """Start a session; give the name of its container."""
+    """Start a session; return the name of its container."""
     answer = await whole.start(id=session_id, **fields)
     assert answer.status == 201, answer.text
     sql = "SELECT internal_id FROM session WHERE id=?"
@@ -65,7 +65,7 @@ def _without(files: FileDescriptorSet, message: str, field: str) -> None:
 
 
 async def test_previous_agent_neither_reads_nor_sends_newer_fields(tmp_path: Path) -> None:
-    """The stand-in for an earlier agent is one: it has less as soon as its contract has less."""
+    """The filter works: a field missing from the contract is missing in messages."""
     files = released("1")
     _without(files, "SessionSpec", "args")
     _without(files, "Session", "host")

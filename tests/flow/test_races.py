@@ -1,4 +1,4 @@
-"""Many callers who want one thing at one time: an id, or the last of a quota."""
+"""Concurrent callers that compete for an id, or for the rest of a quota."""
 
 import asyncio
 from collections import Counter
@@ -41,7 +41,7 @@ async def test_f16_of_all_who_start_one_id_one_has_it_in_each_account(
                 mine = zip(callers, answers, strict=True)
                 statuses = Counter(answer.status for caller, answer in mine if caller == account)
                 assert statuses == {201: 1, 409: CALLERS - 1}
-            assert len(whole.host.live) == len(ACCOUNTS) * (number + 1)  # ended ones are kept
+            assert len(whole.host.live) == len(ACCOUNTS) * (number + 1)  # ended sessions are kept
             assert len(whole.engine.living) == len(ACCOUNTS)
             for account in ACCOUNTS:
                 await stop(whole, session_id, account)

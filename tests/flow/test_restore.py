@@ -1,4 +1,4 @@
-"""A database that is older than the fleet, or lost: hosts report what they know, nothing doubles.
+"""A restored or lost database: hosts report what they run, and nothing starts twice.
 
 Real control plane, real agents on engines in memory, mutual TLS between them.
 """
@@ -22,7 +22,7 @@ from tests.support.fake_clock import AheadClock
 
 
 class Kept(Enrolling):
-    """A deployment whose state is backed up, put back, and lost."""
+    """A deployment whose state is backed up, restored and lost."""
 
     @property
     def backup(self) -> Path:
@@ -34,7 +34,7 @@ class Kept(Enrolling):
         )
 
     async def put_back(self) -> None:
-        """Have the control plane end, and its state be as it was when it was backed up."""
+        """Stop the control plane and restore its state from the backup."""
         await self.stop_serving()
         content = await asyncio.to_thread(self.backup.read_bytes)
         await asyncio.to_thread(
@@ -61,13 +61,13 @@ async def system(
 
 
 def running(*hosts: WholeAgent) -> set[str]:
-    """Internal ids of the containers that run."""
+    """Internal ids of the running containers."""
     held = [each for host in hosts for each in host.engine.all]
     return {each.spec.internal_id for each in held if each.process is not None}
 
 
 async def internal_ids(system: Kept) -> set[str]:
-    """Of the sessions that live, as the database has it."""
+    """Internal ids of the live sessions in the database."""
     sql = "SELECT internal_id FROM session WHERE ended_ms IS NULL"
     return {str(row[0]) for row in await system.rows(sql)}
 
@@ -136,7 +136,7 @@ async def test_certificate_renewed_since_the_backup_is_accepted_and_shown(
     await system.started("match")
     await system.back_up()
     moved = 21 * 24 * 3600
-    # The host's clock is not moved: what is signed then must be good for it now.
+    # The host's clock does not advance: the new certificate must already be valid for it.
     monkeypatch.setattr(authority, "BACKDATED", timedelta(seconds=moved + 600))
     system.clock = AheadClock(wall_ahead=moved)
     before = await system.identity(host)
@@ -155,7 +155,7 @@ async def test_certificate_renewed_since_the_backup_is_accepted_and_shown(
 
 
 async def eventually_renewed(system: Kept, host: WholeAgent, since: float) -> None:
-    """Wait until a host has a later certificate, and operators are shown until when."""
+    """Wait until a host has a later certificate, and operators see its expiry."""
 
     async def holds() -> bool:
         expire_time = (await system.identity(host)).expire_time

@@ -1,4 +1,4 @@
-"""The authority is replaced while hosts play, on real agents with engines in memory."""
+"""Rotation of the authority during sessions, on real agents with engines in memory."""
 
 import asyncio
 import time
@@ -31,7 +31,7 @@ DEADLINE = 10.0
 
 
 class Rotating(Enrolling):
-    """What an operator does about the authority, and what a thief of its key would do."""
+    """The calls of an operator on the authority, and attacks with its stolen key."""
 
     async def status(self) -> dict[str, Any]:
         return dict((await self.operate("GET", "/authority")).json)
@@ -47,7 +47,7 @@ class Rotating(Enrolling):
         return dict(answer.json)
 
     async def all_move(self, *, but: tuple[str, ...] = ()) -> None:
-        """Wait until every host but some is with the current authority alone."""
+        """Wait until all other hosts trust the current authority alone."""
 
         async def moved() -> bool:
             return [each["agent"] for each in (await self.status())["waiting"]] == [*but]
@@ -55,16 +55,16 @@ class Rotating(Enrolling):
         await eventually(moved)
 
     def signer(self) -> Signer:
-        """The key that signs now, in the hands of somebody else."""
+        """The current key in the hands of an attacker."""
         return Signer.of(self.control_plane.issuer.authority.to_pem())
 
     async def admits(self, host: WholeAgent, caller: Party) -> bool:
-        """Return whether a host answers a new connection with these credentials."""
+        """Return whether a host accepts a new connection with these credentials."""
         async with await self.connection(host, caller) as channel:
             return await answers(channel)
 
     async def connection(self, host: WholeAgent, caller: Party) -> grpc.aio.Channel:
-        """Give a connection of its own to a host as it is now."""
+        """Open a new connection to a host with its current credentials."""
         identity = await self.identity(host)
         shown = grpc.ssl_channel_credentials(identity.authority, caller.key, caller.certificate)
         options: list[tuple[str, Any]] = [
@@ -75,7 +75,7 @@ class Rotating(Enrolling):
 
 
 async def answers(channel: grpc.aio.Channel) -> bool:
-    """Return whether a host answers at the other end."""
+    """Return whether a host answers over a connection."""
     stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
     try:
         await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)
@@ -102,7 +102,7 @@ async def system(
 
 @asynccontextmanager
 async def starting(system: Rotating) -> AsyncIterator[list[int]]:
-    """Start and stop sessions one after the other; the answers of all of them."""
+    """Start and stop sessions one after the other; collect the answers."""
     answers: list[int] = []
 
     async def play() -> None:
@@ -127,11 +127,11 @@ async def test_hosts_move_under_load_and_nothing_is_interrupted(
 ) -> None:
     monkeypatch.setattr(
         "controlplane.fleet.host.watch.MESSAGE_TIMEOUT", 60.0
-    )  # nor by a slow machine
+    )  # also not by a slow machine
     hosts = [await system.joined(name) for name in ("host-1", "host-2")]
     await system.make_game()
     assert (await system.start(id="kept")).status == 201
-    caplog.clear()  # a host that has just joined may not listen yet
+    caplog.clear()  # a new host may not listen yet
     before, caller = await system.status(), a_caller(system.signer())
     old = {host.name: await system.identity(host) for host in hosts}
     url = f"{system.control_plane.base_url}/logs?id=kept&follow=true"
@@ -192,7 +192,7 @@ async def test_a_compromised_authority_is_trusted_no_more_at_once(system: Rotati
     host = await system.joined("host-1")
     await system.make_game()
     assert (await system.start(id="kept")).status == 201
-    await system.rotate()  # so that its stream is on a connection of before
+    await system.rotate()  # so that its stream is on a former connection
     await system.all_move()
     await system.finish()
     stolen = system.signer()
@@ -202,7 +202,7 @@ async def test_a_compromised_authority_is_trusted_no_more_at_once(system: Rotati
     assert (status["former"], status["moved"]) == (None, 0)
     await system.becomes("kept", "server_unreachable")
     with pytest.raises(NotEnrolledError, match="nothing was sent"):
-        await system.enrol(host, token)  # it names the authority of before
+        await system.enrol(host, token)  # it names the former authority
     await system.enrol(host, await system.token_again("host-1"))
     await system.reaches("host-1", "ready")
     await system.becomes("kept", "running")
@@ -226,14 +226,14 @@ async def test_older_agent_is_listed_and_stays_on_the_former_authority(
 
     await eventually(is_named)
     assert (await system.start()).status == 201
-    # What is due meanwhile is renewed by the authority that it knows.
+    # Renewals meanwhile use the authority that it trusts.
     plane = system.control_plane
     [link] = plane.fleet.hosts
     await plane.renewal.renew_host(link)
     renewed = await system.identity(host)
     assert renewed.certificate != before.certificate
     assert renewed.authority == before.authority
-    # Once it is upgraded, which restarts it, it moves.
+    # It moves after its upgrade and restart.
     await host.stop()
     monkeypatch.setattr(AgentService, "RenewCertificate", _RENEW)
     await host.start()
@@ -243,7 +243,7 @@ async def test_older_agent_is_listed_and_stays_on_the_former_authority(
 async def test_host_left_behind_is_disconnected(
     system: Rotating, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its stream, too, which is on a connection of before: else sessions would be placed there."""
+    """Also its stream on a former connection: otherwise sessions would be placed there."""
     monkeypatch.setattr(AgentService, "RenewCertificate", _renew_as_before)
     await system.joined("host-1")
     system.control_plane.fleet.unreachable_after = 0.5
@@ -258,7 +258,7 @@ _RENEW = AgentService.RenewCertificate
 async def _renew_as_before(
     service: AgentService, request: pb.RenewCertificateRequest, context: Any
 ) -> pb.RenewCertificateResponse:
-    """Neither hear nor say what came with rotation."""
+    """Ignore and omit the fields for rotation."""
     request.ClearField("authorities")
     response: pb.RenewCertificateResponse = await _RENEW(service, request, context)
     response.ClearField("takes_authorities")
@@ -268,7 +268,7 @@ async def _renew_as_before(
 async def test_moved_host_stays_reachable_after_a_lost_answer(
     system: Rotating, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has moved, and nobody knows: it shows the new certificate, and is called by the old."""
+    """It shows the new certificate, and is still called with the former one."""
     host = await system.joined("host-1")
     await system.make_game()
     former = a_caller(system.signer())
@@ -320,7 +320,7 @@ async def test_an_authority_that_is_ending_is_logged(
 async def test_slow_host_keeps_the_certificate_of_the_pending_call(
     system: Rotating, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As after a restart of a busy machine: what is tried meanwhile would be refused for good."""
+    """As on a busy machine after a restart: a swap meanwhile would be refused for good."""
     asked, answering, watch = asyncio.Event(), asyncio.Event(), AgentService.Watch
 
     async def answer_late(service: AgentService, request: Any, context: Any) -> Any:
@@ -353,7 +353,7 @@ async def test_slow_host_keeps_the_certificate_of_the_pending_call(
 async def test_rotation_continues_when_its_caller_disconnects(
     system: Rotating, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half of it would make a new authority sign for a peer on an old connection."""
+    """Half of a rotation would let a new authority sign for a peer on an old connection."""
     await system.joined("host-1")
     rotation, issuer = system.control_plane.services.rotation, system.control_plane.issuer
     first, trust = issuer.authority, issuer.trust
@@ -380,7 +380,7 @@ async def test_rotation_continues_when_its_caller_disconnects(
 async def test_no_certificate_is_issued_over_a_connection_of_a_compromised_authority(
     system: Rotating, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At its other end may be a thief, who would be the host from then on."""
+    """The peer may be a thief, which would replace the host."""
     host = await system.joined("host-1")
     before, issuer = await system.identity(host), system.control_plane.issuer
     show, begun, going_on = issuer._show_listener, asyncio.Event(), asyncio.Event()
@@ -401,7 +401,7 @@ async def test_no_certificate_is_issued_over_a_connection_of_a_compromised_autho
 
 
 async def test_token_of_a_compromised_authority_is_refused(system: Rotating) -> None:
-    """It was for the compromised authority, and a host may have sent it to an attacker."""
+    """A host may have sent it to an attacker with the compromised authority."""
     host, token = await system.host("host-1"), await system.token()
     status = await system.rotate(compromised=True)
     secret = token.rpartition(".")[0]
@@ -410,7 +410,7 @@ async def test_token_of_a_compromised_authority_is_refused(system: Rotating) -> 
 
 
 async def test_control_plane_starts_with_expired_authorities(system: Rotating) -> None:
-    """So that they can be replaced: a host that was away keeps a rotation open for a long time."""
+    """So that they can be replaced: an absent host can keep a rotation open for long."""
     first = (await system.rotate())["current"]
     await system.stop_serving()
     after = system.control_plane.issuer.authority.expire + 3600
@@ -429,7 +429,7 @@ async def test_host_that_enrols_again_disconnects_a_thief(
     async with await system.connection(host, a_caller(system.signer())) as thief:
         assert await answers(thief)
         await system.rotate(compromised=True)
-        assert await answers(thief)  # so far it trusts the stolen key
+        assert await answers(thief)  # it still trusts the stolen key
         await system.enrol(host, await system.token_again("host-1"))
         await system.reaches("host-1", "ready")
 

@@ -1,7 +1,7 @@
-"""Reconciliation, as a property: with lost, late or duplicate messages, and kills.
+"""Reconciliation as a property: with lost, late and duplicate messages, and kills.
 
-Once all are connected and reconciled, an (account, id) has at most one live session, no session
-runs that nobody can see, and what was answered with 201 is there.
+Once all hosts are connected and reconciled, an (account, id) has at most one live session, every
+running session is listed, and every start answered with 201 exists.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ Key = tuple[str, str]
 
 HOSTS = 3
 SETTLED_SECONDS = 45.0
-"""More than a stop, a dial, a snapshot and a start take together."""
+"""Longer than a stop, a dial, a snapshot and a start together."""
 
 IDS = ("x", "y")
 keys = st.sampled_from(
@@ -46,7 +46,7 @@ skews = st.sampled_from((0.0, 0.0, 40.0, -40.0))
 
 
 class Settling(RuleBasedStateMachine):
-    """Three hosts, their control plane and what happens to them."""
+    """Three hosts, their control plane, and the faults that they meet."""
 
     @initialize(skews=st.tuples(*[skews] * HOSTS))
     def begin(self, skews: tuple[float, ...]) -> None:
@@ -63,13 +63,13 @@ class Settling(RuleBasedStateMachine):
         self.posts: dict[asyncio.Task[bool], Key] = {}
         self.deletes: dict[asyncio.Task[bool], str | None] = {}
         self.answered: set[Key] = set()
-        """What this database owes: it was answered with 201, and the hosts know it."""
+        """Sessions that this database must have: answered with 201 and known to the hosts."""
         self.may_live: set[Key] = set()
-        """All others were refused, each time: nothing may come of them any more."""
+        """Sessions that may live: all others were always refused."""
         self.over: dict[str, int] = {}
-        """Unanswered attempts that can no longer start, and how often each had been."""
+        """Unanswered attempts that can no longer start, with their number of starts."""
         self.given_up: set[str] = set()
-        """Attempts that another was made in place of, or that ended in a refusal."""
+        """Attempts that were replaced by another or refused."""
         self.stopped: set[str] = set()
         self.ended: set[Key] = set()
         self.invented: dict[str, Box] = {}
@@ -113,7 +113,7 @@ class Settling(RuleBasedStateMachine):
 
     @rule(number=boxes, pause=pauses)
     def leave_one_host(self, number: int, pause: float) -> None:
-        """Have all others cut off, so that what is started next is not where they have it."""
+        """Cut off all other hosts, so that the next start is on another host."""
         for box in self.boxes:
             (box.line.restore if box is self.boxes[number] else box.line.cut)()
         self.wait(pause)
@@ -122,7 +122,7 @@ class Settling(RuleBasedStateMachine):
     def start_and_crash(
         self, key: Key, fates: list[Fate], number: int, cut: bool, pause: float
     ) -> None:
-        """Crash during or after a start on one host, which may be out of reach by then."""
+        """Crash during or after a start on one host, which may be unreachable by then."""
         self.leave_one_host(number, 10.0)
         self.start([key], fates, pause)
         if cut:
@@ -134,7 +134,7 @@ class Settling(RuleBasedStateMachine):
     def start_again_elsewhere(
         self, key: Key, fates: list[Fate], number: int, others: bool, pause: float
     ) -> None:
-        """Lose the database, and start on a host while another, which may return, has it."""
+        """Lose the database, and start a session that an unreachable host already has."""
         self.leave_one_host((number + 1) % HOSTS, 10.0)
         self.start([key], [], 1.0)
         self.lose_and_hear_one(number)
@@ -169,7 +169,7 @@ class Settling(RuleBasedStateMachine):
 
     @rule(number=boxes, key=keys)
     def invent(self, number: int, key: Key) -> None:
-        """Have a host say that it runs a session which it was not told to start."""
+        """Make a host report a session that it was not ordered to start."""
         box = self.boxes[number]
         if box.is_up and len(self.invented) < HOSTS:
             spec, internal_id = a_spec(), str(uuid.uuid4())
@@ -234,7 +234,7 @@ class Settling(RuleBasedStateMachine):
         owed = self.control.store.rows("SELECT * FROM unanswered WHERE stopped_ms IS NULL")
         assert not owed, "a stop is owed"
 
-    # What the rules are made of.
+    # Helpers of the rules.
 
     def run(self, work: Coroutine[Any, Any, Any]) -> None:
         self.loop.run_until_complete(work)
@@ -253,7 +253,7 @@ class Settling(RuleBasedStateMachine):
             box.line.fates.extend(fates)
 
     def note(self) -> None:
-        """Keep what callers were answered since the last time."""
+        """Record the answers since the last call."""
         for post in [post for post in self.posts if post.done()]:
             key = self.posts.pop(post)
             if post.cancelled() or post.result():
@@ -270,7 +270,7 @@ class Settling(RuleBasedStateMachine):
             self.note_over()
 
     def forget(self, known: set[Key]) -> None:
-        """The database knows only of these: what else was answered, hosts have to tell."""
+        """Note that the database knows only these sessions; hosts report the others."""
         self.note()
         told = {
             (each.spec.identity.account, each.spec.identity.session_id)
@@ -310,7 +310,7 @@ class Settling(RuleBasedStateMachine):
 
 
 def _explore(examples: int, steps: int, *, derandomize: bool) -> None:
-    logging.disable(logging.CRITICAL)  # useless until a failure is reproduced
+    logging.disable(logging.CRITICAL)  # only useful to reproduce a failure
     try:
         run_state_machine_as_test(
             Settling,
@@ -329,7 +329,7 @@ def _explore(examples: int, steps: int, *, derandomize: bool) -> None:
         logging.disable(logging.NOTSET)
 
 
-@pytest.mark.timeout(300)  # it plays as many steps on a busy machine, too
+@pytest.mark.timeout(300)  # the same number of steps on a busy machine
 def test_every_session_is_reconciled() -> None:
     _explore(20, 15, derandomize=True)
 

@@ -1,4 +1,4 @@
-"""A host that does not respond and comes back, or is drained, in virtual time."""
+"""A host that is unresponsive and returns, or is drained, in virtual time."""
 
 import json
 from collections.abc import Iterator
@@ -80,7 +80,7 @@ def test_a_restarted_control_plane_calls_no_host_unreachable(fleet: OneHost) -> 
 def test_drained_host_notifies_its_games_and_stops_them_at_the_deadline(
     tmp_path: Path, skew: int
 ) -> None:
-    """Also where its wall clock is wrong."""
+    """Even if its wall clock is wrong."""
     with closing(OneHost(tmp_path, skew=skew)) as fleet:
         agent = fleet.box.agent
         fleet.loop.spawn(fleet.box, agent.sessions.keep_deadlines(), "deadlines")

@@ -1,4 +1,4 @@
-"""Many more starts at once than the hosts of two accounts have room for."""
+"""Many more concurrent starts than the hosts have room for."""
 
 import asyncio
 from collections import Counter
@@ -15,11 +15,11 @@ HOSTS, SLOTS, ROOM = 20, 4, 10
 CALLERS = 500
 ACCOUNTS = ("alice", "bob")
 SECONDS = 0.05
-"""What a start takes on a host."""
+"""Seconds that a start takes on a host."""
 
 
 class Host(FakeAgent):
-    """Admits as an agent does: limited sessions and concurrent starts."""
+    """Admits as an agent does: bounded sessions and concurrent starts."""
 
     def __init__(self, folder: Path, name: str) -> None:
         super().__init__(folder, name)
@@ -41,7 +41,7 @@ class Host(FakeAgent):
 async def test_no_start_is_refused_while_a_host_has_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # However slow the machine is: what is given up keeps its place on the host for a while.
+    # On any machine: a given-up start holds its room on the host for a while.
     monkeypatch.setattr("controlplane.sessions.start.CALL_SHARE", 1.0)
     monkeypatch.setattr("controlplane.fleet.host.watch.MESSAGE_TIMEOUT", 120.0)
     patient = {"start_timeout": 120.0, "placement_silence": 120.0, "unreachable_after": 240.0}

@@ -1,4 +1,4 @@
-"""Warm pools through both programs: what one crash or the other makes of standbys and claims."""
+"""Warm pools through both programs: standbys and claims after crashes of either one."""
 
 import asyncio
 import shutil
@@ -33,7 +33,7 @@ class Warm(Whole):
 
     @property
     def claimed(self) -> list[Session]:
-        """The live sessions of the host that are no standbys."""
+        """The live sessions of the host that are not standbys."""
         return [s for s in self.host.sessions if not s.state.ended and not s.is_standby]
 
     @property
@@ -41,7 +41,7 @@ class Warm(Whole):
         return [s.internal_id for s in self.host.sessions if not s.state.ended and s.is_standby]
 
     async def lose_directory(self, internal_id: str) -> None:
-        """Remove what the host knows of a session, and restart it."""
+        """Remove the host's record of a session, and restart its agent."""
         await self.host.stop()
         shutil.rmtree(self.host.config.state_dir / "sessions" / internal_id)
         await self.host.start()
@@ -50,7 +50,7 @@ class Warm(Whole):
 @pytest.fixture
 async def warm(tmp_path: Path) -> AsyncIterator[Warm]:
     agent = {"cpu": 64, "ram": 65536}
-    # However slow the machine is: a claim that takes too long goes on as a cold start.
+    # On any machine: a claim that takes too long continues as a cold start.
     patient = {"start_timeout": 60.0, "placement_silence": 60.0}
     unlimited = {"start_rate": 1000.0, "start_burst": 1000}
     async with Warm(tmp_path, agent=agent, **patient, **unlimited) as running:

@@ -1,4 +1,4 @@
-"""An event loop with simulated time: a wait advances it instantly."""
+"""An event loop with simulated time: waiting advances it at once."""
 
 import asyncio
 import contextvars
@@ -9,17 +9,17 @@ from typing import Any, TypeVar
 _T = TypeVar("_T")
 
 EPOCH = 1_800_000_000.0
-"""Unix time when a loop begins."""
+"""Unix time at the start of a loop."""
 
 MOMENT = 1e-9
-"""Seconds that pass at least: a clock that stands still never reaches what is a rounding away."""
+"""Minimum advance in seconds: a rounding error must not stop the clock."""
 
 owner: contextvars.ContextVar[object] = contextvars.ContextVar("owner", default=None)
-"""The program that a task belongs to; tasks inherit it."""
+"""The program that a task belongs to; child tasks inherit it."""
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """One thread alone: what would go to a pool is done at once. Time passes when all wait."""
+    """A loop without other threads: executors run inline. Time advances when all tasks wait."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -36,18 +36,18 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         future: asyncio.Future[_T] = self.create_future()
         try:
             future.set_result(func(*args))
-        except Exception as error:  # noqa: BLE001 - it is the caller's
+        except Exception as error:  # noqa: BLE001 - passed on to the caller
             future.set_exception(error)
         return future
 
     def spawn(self, program: object, work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
-        """Assign a task to a program, whichever started it."""
+        """Start a task that belongs to this program."""
         context = contextvars.copy_context()
         context.run(owner.set, program)
         return context.run(lambda: self.create_task(work, name=name))
 
     async def end(self, program: object) -> None:
-        """Cancel every task of a program, until none is left."""
+        """Cancel all tasks of a program until none is left."""
         while mine := [task for task, whose in self._owners.items() if whose is program]:
             for task in mine:
                 task.cancel()
@@ -66,7 +66,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class _Selector(selectors.SelectSelector):
-    """Passes the time instead of waiting for it."""
+    """Advances the time instead of waiting."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         super().__init__()
@@ -81,10 +81,7 @@ class _Selector(selectors.SelectSelector):
 
 
 class VirtualClock:
-    """The clocks of a machine on a virtual loop, as both programs read them.
-
-    Its wall clock is `skew` seconds ahead of the others'.
-    """
+    """The clocks of a machine on a virtual loop; its wall clock is `skew` seconds ahead."""
 
     boot_id = "boot-1"
 

@@ -11,12 +11,12 @@ from tests.support.fakes import FakeEngine
 
 
 class Whole(System):
-    """A control plane and one agent that is the real one."""
+    """A control plane and one real agent."""
 
     def __init__(self, folder: Path, *, agent: dict[str, Any] | None = None, **more: Any) -> None:
         super().__init__(folder, agents=0, **more)
         self.host = WholeAgent(folder, "host-1", **(agent or {}))
-        self.agents = [self.host]  # type: ignore[list-item]  # it has what System asks of one
+        self.agents = [self.host]  # type: ignore[list-item]  # has all that System uses
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
@@ -31,11 +31,11 @@ class Whole(System):
         return self.host.engine
 
     def have_every_image(self) -> None:
-        """Let the engine pull whatever is asked for."""
+        """Let the engine pull any image."""
         self.host.have_every_image()
 
     async def make_game(self, **changes: Any) -> str:
-        """Make the application `game` and have its tag pulled; return the image."""
+        """Make the application `game`, wait until its tag is pulled, return the image."""
         self.have_every_image()
         return await self.make_application(
             reservation={"cpu": 1, "ram": 64}, limits={"cpu": 1, "ram": 64}, **changes

@@ -27,7 +27,6 @@ from tiltyard.contract import Identity, PortRequest, Protocol, State
 
 FIRST = "11111111-0000-4000-8000-000000000000"
 SECOND = "22222222-0000-4000-8000-000000000000"
-THIRD = "22220000-0000-4000-8000-000000000000"
 HOSTILE = "\x1b]0;pwned\x07\r\n\u202e é"
 DAY = "2027-01-15"
 SHOWN = r"\x1b]0;pwned\x07\r\n\u202e é"

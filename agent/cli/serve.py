@@ -70,10 +70,7 @@ def _stop(work: asyncio.Task[None]) -> None:
 
 
 def _leave() -> None:
-    """Exit without waiting for threads that are blocked by the engine or a disk.
-
-    As after SIGKILL, the next start determines whether their work was done.
-    """
+    """Exit without waiting for threads that are blocked by the engine or a disk."""
     here = threading.current_thread()
     others = [each for each in threading.enumerate() if not (each.daemon or each is here)]
     for thread in others:

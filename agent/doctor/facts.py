@@ -32,8 +32,7 @@ class FileFacts:
 class EngineFacts:
     """Facts from the Engine API; `info` is the response of GET /info.
 
-    `kept_apart`: containers on the default bridge cannot reach each other. `published`: host ports
-    of containers with an agent's label.
+    `kept_apart`: icc is off on the default bridge. `published`: host ports of agents' containers.
     """
 
     api: str
@@ -82,10 +81,7 @@ class KernelFacts:
 
 @dataclass(frozen=True, slots=True)
 class ProcessFacts:
-    """A process: bit mask of effective capabilities, soft limit of open files.
-
-    `network`: its network namespace, None without permission.
-    """
+    """A process: effective capabilities as bit mask, soft file limit, network if readable."""
 
     uid: int
     capabilities: int
@@ -106,10 +102,7 @@ class AgentFacts:
 
 @dataclass(frozen=True, slots=True)
 class CertificateFacts:
-    """A certificate; `left`: seconds until expiry, `key`: its key file, if separate.
-
-    `problem`: why it cannot be used, or empty.
-    """
+    """A certificate; `left`: seconds until expiry, `key`: separate key file, if any."""
 
     name: str
     left: float

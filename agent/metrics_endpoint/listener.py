@@ -1,8 +1,4 @@
-"""Serves /metrics and /healthz on a separate port, without authentication.
-
-A connection gets one response within CONNECTION_SECONDS; over MAX_CONNECTIONS, a new connection
-replaces the oldest. A port in use is retried and does not affect sessions.
-"""
+"""Serves /metrics and /healthz on a separate port, one response per connection."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -28,7 +24,7 @@ log = get_logger(__name__)
 RETRY_SECONDS = 1.0
 """Between attempts to bind a port in use."""
 MAX_CONNECTIONS = 32
-"""Prometheus needs one or two."""
+"""Prometheus needs one or two; a new connection over the limit replaces the oldest."""
 CONNECTION_SECONDS = 30.0
 """Timeout of a request and its response; Prometheus waits 10 s."""
 MAX_HEAD_BYTES = 16 * 1024

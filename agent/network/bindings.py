@@ -49,9 +49,7 @@ class Bindings:
     ) -> bool:
         """Return whether players can reach every port of the container; False if `process` ended.
 
-        Raises:
-            OSError: The kernel does not answer.
-            TooManySocketsError: A port was not among the first MOST_SOCKETS of a table.
+        Raises OSError, and TooManySocketsError if a port is not among MOST_SOCKETS of a table.
         """
         return await self._threads.run(self._look, process, network_mode, ports)
 

@@ -1,7 +1,4 @@
-"""Checks periodically that the firewall rules of sessions are in place.
-
-Other programs may flush them. The agent has no privilege to fix that, so it warns.
-"""
+"""Warns if the firewall rules of sessions are missing; the agent has no privilege to add them."""
 
 from collections.abc import Callable, Iterable
 

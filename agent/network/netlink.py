@@ -20,10 +20,7 @@ _BUFFER = 1 << 16
 
 
 def asked(kernel: socket.socket, kind: int, flags: int, body: bytes) -> Iterator[bytes]:
-    """Send one request and yield the body of each message of the response. Blocks.
-
-    Raises the OSError that the kernel returns, or TimeoutError.
-    """
+    """Send one request and yield each message body of the response. Blocks; raises OSError."""
     header = _MESSAGE.pack(_MESSAGE.size + len(body), kind, REQUEST | flags, 0, 0)
     kernel.send(header + body)
     while True:

@@ -46,10 +46,7 @@ class TooManySocketsError(OSError):
 
 @dataclass(frozen=True, slots=True)
 class BoundSocket:
-    """A socket that receives on its port.
-
-    `address`: local, 4 or 16 bytes; `group`: cgroup id, None if the kernel does not report it.
-    """
+    """A receiving socket: local address (4 or 16 bytes), port, and cgroup id if reported."""
 
     address: bytes
     port: int
@@ -69,9 +66,7 @@ def is_bound_by(
     It must be reachable by players or, with `loopback`, by the agent. If the kernel does not
     report control groups, any owner of the port counts: it was free when the session got it.
 
-    Raises:
-        OSError: The kernel does not answer.
-        TooManySocketsError: None of the first `most` sockets of the port matches.
+    Raises OSError, and TooManySocketsError if none of the first `most` sockets matches.
     """
     is_there = is_local if loopback else is_reachable
     for seen, found in enumerate(sockets_on(protocol, port)):

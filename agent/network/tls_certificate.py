@@ -1,7 +1,4 @@
-"""The certificate with which a host terminates TLS: two files that are renewed externally.
-
-They are not replaced atomically: the last valid pair stays in use until the files match again.
-"""
+"""The certificate for TLS ports; the last valid pair stays in use until renewed files match."""
 
 import ssl
 from dataclasses import dataclass

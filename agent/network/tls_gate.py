@@ -1,8 +1,4 @@
-"""Connection limits of a host's TLS ports. Pure.
-
-Connections over a limit are closed before the handshake. Handshakes in progress have their own
-limit, at which a new one replaces the oldest, so that idle clients cannot block others.
-"""
+"""Connection limits of a host's TLS ports; connections over a limit get no handshake. Pure."""
 
 import ipaddress
 import resource
@@ -24,6 +20,7 @@ class Limits:
     per_port: int = 1024
     per_address: int = 128
     handshakes: int = 512
+    """In progress; a new one replaces the oldest, so that idle clients cannot block others."""
     handshake: float = 10.0
     dial: float = 5.0
     """For a container on this host, which accepts immediately or never."""

@@ -71,12 +71,7 @@ class TlsPorts:
             raise NoCertificateError
 
     def open(self, session: Session) -> None:
-        """Listen on every TLS port of a session, or on none.
-
-        Raises:
-            NoCertificateError: There is no valid certificate.
-            PortTakenError: Another process uses a port.
-        """
+        """Listen on every TLS port or none; raises NoCertificateError or PortTakenError."""
         self.close(session.internal_id)
         self.check(session.spec)
         try:

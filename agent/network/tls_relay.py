@@ -89,10 +89,7 @@ class TlsStream:
 
 
 class Relay:
-    """Relays between a player and a game until both have closed their side, or one fails.
-
-    After the game has closed, the player may be idle for at most `half_closed` seconds.
-    """
+    """Relays until both sides have closed; `half_closed`: idle timeout once the game has."""
 
     def __init__(self, player: TlsStream, game: socket.socket, half_closed: float) -> None:
         self._loop = asyncio.get_running_loop()

@@ -61,11 +61,7 @@ class Enrolled:
 
 
 async def enrol(url: str, token: Token, wanted: dict[str, str], now: float) -> Enrolled:
-    """Enrol this host; `wanted` holds name, address, region and node pool as JSON fields.
-
-    Raises:
-        NotEnrolledError: The control plane rejects the request, or is unreachable.
-    """
+    """Enrol this host; `wanted`: further JSON fields of the request. Raises NotEnrolledError."""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -52,12 +52,7 @@ class Identity:
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
-        """Read an identity; None if the file does not exist. Blocks.
-
-        Raises:
-            OSError: The file cannot be read.
-            UnfitIdentityError: The file is damaged.
-        """
+        """Read an identity or None; raises OSError, UnfitIdentityError. Blocks."""
         try:
             with path.open("rb") as file:
                 text = file.read(MAX_BYTES)
@@ -81,11 +76,7 @@ class Identity:
             write(path, self.key + self.certificate + self.trusted, 0o600, owner=owner)
 
     def trusting(self, authorities: bytes) -> Self:
-        """Return a copy with one or two other authorities, the signer of the certificate first.
-
-        Raises:
-            UnfitIdentityError: They are not authorities, or not one or two.
-        """
+        """Return a copy with 1 or 2 authorities, the signer first; raises UnfitIdentityError."""
         try:
             first, *others = x509.load_pem_x509_certificates(authorities)
             of_authority = [_is_authority(certificate) for certificate in (first, *others)]

@@ -174,10 +174,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     async def FetchArtifact(  # type: ignore[override]  # gRPC takes a coroutine that writes, too
         self, request: pb.FetchArtifactRequest, context: Context
     ) -> None:
-        """Stream a file or folder of an ended session.
-
-        Writes explicitly, so that the time a client takes per chunk is bounded.
-        """
+        """Stream a file or folder of an ended session, with a timeout per chunk."""
         path = checked_path(request.path)
         session = self.sessions.life(request.internal_id).session
         if not session.state.ended:

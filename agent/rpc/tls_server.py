@@ -1,7 +1,4 @@
-"""AgentService over mutual TLS.
-
-gRPC rejects clients without a certificate of our authority; `statuses` checks the name per call.
-"""
+"""AgentService over mutual TLS; `statuses` checks the client's name on every call."""
 
 import asyncio
 from collections.abc import Callable

@@ -273,7 +273,7 @@ class Edge:
         """Answer a request; its log lines carry its identifier."""
         bind(request=identifier_of(request))  # for this request's task
         began = time.monotonic()
-        response = await self._let_answer(request)
+        response = await self._dispatch(request)
         log.debug(
             "request answered",
             method=request.method,
@@ -283,7 +283,7 @@ class Edge:
         )
         return response
 
-    async def _let_answer(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _dispatch(self, request: web.BaseRequest) -> web.StreamResponse:
         """Refuse a request or pass it to the application.
 
         aiohttp treats versions 0.9 and 2.0 as 1.1, and answers an unknown expectation by itself.

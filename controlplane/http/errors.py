@@ -128,7 +128,7 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
     try:
         return await handler(request)
     except TiltyardError as error:
-        return _from_ours(request, error)
+        return _from_domain(request, error)
     except web.HTTPException as error:
         return _from_aiohttp(request, error)
     except BrokenBodyError as error:
@@ -148,7 +148,7 @@ def break_off(request: web.Request, what: str) -> None:
         request.transport.abort()
 
 
-def _from_ours(request: web.Request, error: TiltyardError) -> web.Response:
+def _from_domain(request: web.Request, error: TiltyardError) -> web.Response:
     status, _ = STATUSES[error.reason]
     more: dict[str, Any] = {}
     if isinstance(error, InvalidRequestError):

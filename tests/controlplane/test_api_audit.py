@@ -312,7 +312,7 @@ async def test_tokens_that_ended_a_week_ago_are_deleted_with_their_children(
     await system.control_plane.upkeep.forget()
     names = {row[0] for row in await system.rows("SELECT name FROM token WHERE name<>'initial'")}
     assert names == {"lately", "lately-child", "good", "good-child"}
-    # Who did what stays readable.
+    # Events of deleted tokens stay readable.
     (event,) = await audit(system, f"object={id_of(made['revoked-child'])}")
     assert event["token"] == id_of(made["revoked"])
     assert event["data"]["name"] == "revoked-child"

@@ -46,7 +46,7 @@ async def test_pages_go_through_all_tags_newest_first(system: System) -> None:
     assert await _versions(system, "?page=4") == []
     assert await _versions(system, "?page=2&pageSize=30") == newest_first[30:]
     assert await _versions(system, "?pageSize=1000") == newest_first
-    # All of it was read once: 45 tags are seven of the registry's pages.
+    # Everything was read once: 45 tags are seven of the registry's pages.
     assert system.registry.asked == ["/v2/studio/game/tags/list"] * 7
 
 
@@ -188,7 +188,7 @@ async def test_a_list_is_bounded(system: System, monkeypatch: pytest.MonkeyPatch
     assert len(await _versions(system)) == 6
     system.registry.push("studio/game", "v6")
     assert_error(await system.call("GET", PATH), 503)
-    # Nor may a registry that makes its pages as large as it likes tell of more.
+    # Larger pages must not raise the limit.
     system.registry.heeds_n, system.registry.page_size = False, 4
     assert_error(await system.call("GET", PATH), 503)
     del system.registry.tags["studio/game", "v6"]

@@ -70,7 +70,7 @@ async def test_at_most_three_hosts_that_do_not_answer_are_tried(
         why = "the hosts do not answer" if silent else "engine_timeout: as scripted"
         assert why in answer.json["details"]
         assert len(await system.rows("SELECT 1 FROM unanswered")) == 3
-        # A call may be over before its host has read it.
+        # A call may end before its host has read it.
         assert sum(len(agent.started) for agent in system.agents) <= 3
         await system.nothing_is_left()
 

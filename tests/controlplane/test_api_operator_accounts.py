@@ -109,7 +109,7 @@ async def test_a_lower_quota_stops_nothing_and_refuses_the_next_start(
     assert_error(refused, 402)
     assert limit in refused.json["details"]
     assert await system.status_of("first") == "running"
-    # It replaces the whole quota: what is absent has no limit any more.
+    # It replaces the whole quota: absent fields are unlimited.
     assert (await ask(system, "PUT", "alice", quota={})).status == 204
     assert (await listed(system, "alice"))["quota"] == NO_LIMIT
     assert (await system.start(id="second")).status == 201
@@ -158,7 +158,7 @@ async def test_an_account_is_removed_with_its_objects(system: System) -> None:
     removed = ("alice", operator, "127.0.0.1", "alice")
     assert await events(system, "account.removed") == [removed]
     assert_error(await ask(system, "DELETE", "alice"), 404)
-    # Another's things stay, and so does the audit.
+    # Other accounts' objects and the audit stay.
     assert (await system.call("GET", "/application", account="bob")).json["applications"]
     assert await events(system, "application.created")
     # The name is free; nothing of the old account comes back with it.

@@ -124,7 +124,7 @@ async def test_a_strategy_counts_from_the_next_start_on_and_after_a_restart(
         await system.make_application()
         assert len(await where(system)) == 1
         assert (await system.put("node-pool", "default", {"strategy": "spread"})).status == 204
-        # Four sessions are on one host: the next go to the other until it has as many.
+        # One host has four sessions: the next ones go to the other until they are equal.
         full = next(agent.name for agent in system.agents if agent.live)
         assert await where(system) == {"a0", "a1"} - {full}
         await system.restart()

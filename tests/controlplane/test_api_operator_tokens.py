@@ -355,5 +355,5 @@ async def test_a_token_that_ends_before_the_first_byte_is_401(
     assert (await revoke(playing, id_of(token))).status == 200
     assert_error(await call, 401)
     await eventually(playing.agent.log_cancelled.is_set)
-    # Else the client has asked again on another connection.
+    # Otherwise the client has retried on another connection.
     assert "answer broken off" not in caplog.text

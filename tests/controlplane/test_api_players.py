@@ -125,7 +125,7 @@ async def test_concurrent_calls_add_up(system: System) -> None:
     assert {answer.status for answer in both} == {200}
     joined = (await _players(system))["joined"]
     assert sorted(joined) == sorted([*names, "all"])
-    # Every answer is the list as it was at one moment.
+    # Every answer is a consistent snapshot of the list.
     assert all(answer.json["players"] == joined[: answer.json["count"]] for answer in both)
     assert all(answer.json["count"] == len(answer.json["players"]) for answer in both)
     left = await asyncio.gather(*(_leave(system, name, session="m") for name in names * 2))

@@ -157,10 +157,10 @@ async def test_an_unreachable_host_is_503_until_it_returns(
     await system.agent.stop()
     assert_error(await system.call("GET", "/session/s/report"), 503)
     await system.agent.start()
-    await eventually(lambda: _is_told(system))
+    await eventually(lambda: _has_report(system))
 
 
-async def _is_told(system: System) -> bool:
+async def _has_report(system: System) -> bool:
     return (await system.call("GET", "/session/s/report")).status == 200
 
 

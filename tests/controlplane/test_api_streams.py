@@ -90,7 +90,7 @@ async def test_a_failure_in_the_middle_aborts_the_connection(system: System) -> 
     answer = await reader.readuntil(b"line 1\n\r\n")
     assert answer.startswith(b"HTTP/1.1 200 ")
     fail.set()
-    # A body in chunks is whole only with its last, empty one.
+    # A chunked body is complete only with its last, empty chunk.
     assert await reader.read() == b""
     writer.close()
     await writer.wait_closed()

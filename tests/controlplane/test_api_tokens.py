@@ -65,7 +65,7 @@ async def test_a_body_that_does_not_fit_is_400(system: System) -> None:
     cases: list[tuple[dict[str, Any], tuple[str, ...]]] = [
         ({"name": 1, "scopes": None, "extra": 1}, ("name", "scopes", "extra")),
         ({"scopes": ["session:read", "session:everything"]}, ("scopes[1]",)),
-        # Unknown comes before not held.
+        # Unknown scopes are reported before those not held.
         ({"scopes": ["operator:write", "x"]}, ("scopes[1]",)),
         ({"expires_after": "8760h1m"}, ("expires_after",)),
     ]

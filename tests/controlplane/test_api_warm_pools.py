@@ -68,7 +68,7 @@ async def test_a_pool_keeps_its_settings_until_it_is_removed(system: System) -> 
     answer = await put(system, POOL)
     assert (answer.status, answer.body) == (204, b"")
     assert await pools(system) == [SHOWN | POOL]
-    # It is replaced whole: what is absent, or null, has gone back to what it is by itself.
+    # The whole pool is replaced: absent or null fields get their defaults.
     for body in ({"size": 0}, {"size": 0, "enabled": None, "env": None, "args": None}):
         assert (await put(system, POOL)).status == 204
         assert (await put(system, body)).status == 204

@@ -185,7 +185,7 @@ class Flood:
             self.ended = True
 
 
-async def stand_still(system: System, wire: Wire) -> None:
+async def stall(system: System, wire: Wire) -> None:
     """Follow an endless log without reading it, until the server disconnects."""
     await system.make_application()
     assert (await system.start(id="s")).status == 201
@@ -202,7 +202,7 @@ async def test_a_stalled_reader_uses_little_memory_and_is_disconnected(
 ) -> None:
     limits(stall=2 * SHORT)
     async with System(tmp_path) as system, Wire(port_of(system)) as wire:
-        await stand_still(system, wire)
+        await stall(system, wire)
 
 
 async def test_a_stalled_tls_reader_uses_little_memory_and_is_disconnected(
@@ -213,7 +213,7 @@ async def test_a_stalled_tls_reader_uses_little_memory_and_is_disconnected(
         TlsSystem(tmp_path, client, **tls) as system,
         Wire(port_of(system), client) as wire,
     ):
-        await stand_still(system, wire)
+        await stall(system, wire)
 
 
 async def test_a_slow_reader_gets_everything(tmp_path: Path, limits: Any) -> None:

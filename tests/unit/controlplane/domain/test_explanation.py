@@ -37,8 +37,8 @@ def test_hosts_are_sorted_by_rank_and_equals_share_one() -> None:
     ):
         found = explain(shown, WANTED, strategy=strategy, max_silence=5.0)
         assert found.strategy is strategy
-        told = [(c.agent, c.rank) for c in found.candidates]
-        assert told == [*order, ("w", None), ("x", None), ("y", None)]
+        ranks = [(c.agent, c.rank) for c in found.candidates]
+        assert ranks == [*order, ("w", None), ("x", None), ("y", None)]
         assert [c.obstacles for c in found.candidates[4:]] == [
             (Obstacle(Kind.CONNECTING),),
             (Obstacle(Kind.BUSY, 2, 2),),

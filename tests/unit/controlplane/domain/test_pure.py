@@ -193,7 +193,7 @@ def test_full_buckets_of_starts_are_dropped_and_no_other() -> None:
     crowded = StartRate(rate=1, burst=1)
     for _ in range(2):
         answers = [crowded.take(f"a{number}", "eu", 0.0) for number in range(3 * SWEEP)]
-    assert set(answers) == {1}  # what is not full stays, however many
+    assert set(answers) == {1}  # buckets that are not full stay
 
 
 def test_a_token_is_found_and_compared() -> None:

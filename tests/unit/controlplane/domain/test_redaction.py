@@ -67,9 +67,9 @@ def test_a_traceback_is_redacted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("secret", "text", "told"),
+    ("secret", "text", "redacted"),
     [
-        ("abcdefghijkl", "b'x abcdefghij", "b'x [redacted]"),  # where aiohttp breaks off
+        ("abcdefghijkl", "b'x abcdefghij", "b'x [redacted]"),  # truncated as by aiohttp
         ("abcdefghijkl", "abcdefghijkl abcdefghijkl.", "[redacted] [redacted]"),
         ("a(b", "x a(b x", "x [redacted] x"),
         ("AbCdEfGhIjKl", "its realm 'abcdefghijkl.example' is", "its realm '[redacted] is"),
@@ -81,5 +81,5 @@ def test_a_traceback_is_redacted() -> None:
         ("", "x", "x"),
     ],
 )
-def test_a_secret_is_redacted_however_it_is_quoted(secret: str, text: str, told: str) -> None:
-    assert cut_out(secret, text) == told
+def test_a_secret_is_redacted_however_it_is_quoted(secret: str, text: str, redacted: str) -> None:
+    assert cut_out(secret, text) == redacted

@@ -140,9 +140,7 @@ class ListedAgent(Shown):
     reserved: HostResources | None = at("host.reserved", None)
     sessions: int | None = at("live_sessions")
     free_sessions: int | None = at("host.free_sessions", None)
-    images: Annotated[list[str], BeforeValidator(lambda found: sorted(found)[:1000])] | None = at(
-        "host.images", None
-    )
+    images: _Images | None = at("host.images", None)
     image_count: Count | None = at("host.images", None)
 
 

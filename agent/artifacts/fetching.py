@@ -40,11 +40,7 @@ _GZIP = 16 + isal_zlib.MAX_WBITS
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Timeouts in seconds.
-
-    `pack`: to read a whole archive; 100 MB take one or two. `idle`: to send a chunk. `serve`: to
-    send all chunks, as in the control plane.
-    """
+    """Seconds to read an archive (100 MB take one or two), to send a chunk and to send all."""
 
     pack: float = 30.0
     idle: float = 30.0

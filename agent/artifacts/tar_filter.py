@@ -36,10 +36,7 @@ class TarLimits:
 
 
 class TarFilter:
-    """Filters a tar in pieces, without buffering files; 100,000 entries take some 10 MB.
-
-    `root`: the first component of every name, `.` for the whole container.
-    """
+    """Filters a tar in pieces. `root`: first component of names, `.` for the whole container."""
 
     def __init__(self, root: bytes, limits: TarLimits | None = None) -> None:
         self.entries_kept = 0

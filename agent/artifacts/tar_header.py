@@ -79,10 +79,7 @@ def parse_pax(data: bytes | bytearray) -> dict[bytes, bytes]:
 
 
 def render(header: Header, number: int) -> bytes:
-    """Write a header, preceded by a PAX header for values that do not fit.
-
-    `number` forms the name for readers without PAX.
-    """
+    """Write a header, after a PAX header if needed; `number` is for readers without PAX."""
     attributes = {}
     # One byte is left for the slash of a folder.
     if len(header.name) >= _SHORT_NAME or not header.name.isascii():

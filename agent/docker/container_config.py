@@ -49,8 +49,7 @@ def container_config(
 ) -> dict[str, Any]:
     """Build the body that creates `spec` on a host with `cpus` cores.
 
-    `nofile`: open files that the engine can grant, None if unknown. `network`: the bridge
-    network of sessions.
+    `nofile`: open files that the engine can grant, None if unknown. `network`: for sessions.
     """
     bridged = spec.network_mode is NetworkMode.BRIDGE
     ports = spec.ports if bridged else ()

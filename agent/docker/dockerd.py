@@ -48,10 +48,7 @@ def peer_pid(socket_path: str) -> int | None:
 
 
 def grantable_nofile(pid: int) -> int | None:
-    """Open files that a daemon can grant a container, at most MAX_NOFILE; None if unreadable.
-
-    A container that asks for more than the daemon's hard limit does not start.
-    """
+    """Open files within a daemon's hard limit, at most MAX_NOFILE; None if unreadable."""
     try:
         found = _OPEN_FILES.search((_PROC / str(pid) / "limits").read_text("ascii"))
     except OSError:

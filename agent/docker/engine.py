@@ -1,8 +1,4 @@
-"""The Docker Engine as an `Engine`.
-
-Calls go through the SDK (sdk.py) on threads (calls.py), streams through the event loop
-(streams.py). The first call connects, so the daemon may start after the agent.
-"""
+"""The Docker Engine as an `Engine`: SDK calls on threads, streams on the event loop."""
 
 import asyncio
 import signal as signals
@@ -33,7 +29,7 @@ Ask = Callable[[docker_sdk.Client, docker_sdk.EngineFacts], T]
 
 
 class DockerEngine(DockerStreams):
-    """An `Engine` on the unix socket of a Docker daemon."""
+    """An `Engine` on the unix socket of a Docker daemon, which may start later."""
 
     def __init__(
         self,

@@ -33,10 +33,7 @@ _MAX_CAUSE = 300
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call to the engine and its subject.
-
-    `changes`: its outcome is unknown if the connection breaks.
-    """
+    """A call to the engine. `changes`: the outcome is unknown if the connection breaks."""
 
     name: str
     container: str = ""
@@ -76,10 +73,7 @@ def error_of_pull(image: str, message: str) -> AgentError:
 
 
 def error_of_connection(call: Call, error: BaseException) -> AgentError:
-    """Convert the error of a broken or stalled connection.
-
-    A change that was requested may take place even if the connection breaks.
-    """
+    """Convert a broken or stalled connection, after which a change may still take effect."""
     causes = list(_causes(error))
     never_sent = any(isinstance(cause, _NEVER_SENT) for cause in causes)
     if timed_out(error) or (call.changes and not never_sent):

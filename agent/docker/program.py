@@ -1,8 +1,4 @@
-"""Detect programs that could not be executed.
-
-The engine reports only the start of its init. If init cannot execute the program, it exits with
-126 or 127 and logs the cause.
-"""
+"""Detect programs that init could not execute: it exits with 126 or 127 and logs the cause."""
 
 import re
 import time
@@ -24,10 +20,9 @@ _EXEC_FAILED = re.compile(rb"\[FATAL tini \(\d+\)\] exec (?P<cause>[^\r\n]+)")
 def why_not_run(
     init: int | None, inspect: Callable[[], Container], log_end: Callable[[], bytes]
 ) -> str | None:
-    """Return why a container's program could not be started; None if it was.
+    """Return why a container's program could not be started; None if it was. Blocks.
 
-    `init`: the pid of the engine's init, None if it has ended. Blocks until init has started the
-    program or has ended.
+    `init`: the pid of the engine's init, None if it has ended.
     """
     if init is not None and _began(init):
         return None

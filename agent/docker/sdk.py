@@ -54,10 +54,7 @@ _MOUNTS = Path("/proc/self/mountinfo")
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """Properties of an engine, cached while it responds.
-
-    `settings`: those of its daemon, empty if they cannot be read.
-    """
+    """Cached properties of an engine. `settings`: of its daemon, empty if unreadable."""
 
     api: str
     cpus: int
@@ -188,12 +185,9 @@ def _network(client: docker.APIClient) -> str:
 
 
 def create(api: docker.APIClient, config: dict[str, Any], name: str, fit: set[str]) -> str:
-    """Create a container and return its id.
+    """Create a container and return its id; ImageCannotRunError if its image is refused.
 
     `fit` caches accepted images by digest, whose content never changes.
-
-    Raises:
-        ImageCannotRunError: The image's settings are refused.
     """
     image = config["Image"]
     if image not in fit:

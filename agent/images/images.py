@@ -93,12 +93,9 @@ class Images:
     async def pull(
         self, image: str, credentials: Credentials | None = None
     ) -> AsyncGenerator[PullProgress]:
-        """Yield progress until the image is on the host; joins a pull in progress.
+        """Pull an image, or join its pull, and yield progress; it continues without a reader.
 
-        The pull continues without a reader.
-
-        Raises:
-            AgentError: As listed for PullImage in agent.proto.
+        Raises AgentError as listed for PullImage in agent.proto.
         """
         self._policy.check_image(checked_reference(image))
         if image in self.here:
@@ -120,11 +117,7 @@ class Images:
         await asyncio.shield(task)
 
     async def remove(self, image: str) -> None:
-        """Remove an image that no session uses; no-op if it is missing.
-
-        Raises:
-            ImageInUseError: It is being pulled, or a container uses it.
-        """
+        """Remove an image, if present; ImageInUseError during a pull or with containers."""
         checked_reference(image)
         if image in self.pulls:
             raise ImageInUseError(image, "it is being pulled")

@@ -28,10 +28,7 @@ _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A file system, identified by a folder on it.
-
-    `free_inodes` is None on a file system without a fixed number of inodes, such as btrfs.
-    """
+    """A file system with a folder on it. `free_inodes`: None if not limited, as with btrfs."""
 
     path: Path
     free_bytes: int
@@ -69,10 +66,7 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """What to remove for space: containers of ended sessions, or their logs.
-
-    `shared`: both are on one disk.
-    """
+    """What to remove of ended sessions. `shared`: containers and logs are on one disk."""
 
     containers: bool = False
     logs: bool = False

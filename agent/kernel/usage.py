@@ -117,10 +117,7 @@ class _Run:
 
 
 class UsageMeter:
-    """Reads resource usage of watched runs, on its own threads.
-
-    A run is identified by its container's first process.
-    """
+    """Reads usage of watched runs, identified by first processes, on its own threads."""
 
     def __init__(
         self, clock: Clock, find: Callable[[Process], Counters | None] = find_counters

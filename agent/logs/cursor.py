@@ -16,10 +16,7 @@ Mark = tuple[int, bytes]
 
 
 class Cursor:
-    """A position in a log and the state of the current answer.
-
-    `read_bytes`: the sum of `LogPiece.size` so far.
-    """
+    """A position in a log and the current answer. `read_bytes`: the sum of `LogPiece.size`."""
 
     def __init__(self) -> None:
         self.read_bytes = 0
@@ -106,10 +103,7 @@ class Cursor:
         self._from_first = self._whole = False
 
     def _lies_before(self, piece: LogPiece) -> bool:
-        """Return whether the position is before this first piece of a whole answer.
-
-        A slow follower could not catch up if it read the whole answer first.
-        """
+        """Return whether a whole answer begins after the position, which saves reading it."""
         return self._whole and self._line_end is not None and self._line_end[1] < piece.time
 
     def _step(self, piece: LogPiece, mark: Mark) -> bool:

@@ -1,7 +1,4 @@
-"""Follow a session's log: every line complete, in order and once.
-
-One line marks output that the engine dropped before it could be read.
-"""
+"""Follow a log: every line complete, in order and once, with a marker for dropped output."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing

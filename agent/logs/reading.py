@@ -1,7 +1,4 @@
-"""Read session output: from the engine while a session lives, then from its sealed log.
-
-A log is sealed after its container has ended and before the container may be removed.
-"""
+"""Read session output: from the engine, or from the log sealed after the container's end."""
 
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
@@ -87,9 +84,8 @@ async def seal(
     a last line that says so. The failpoint `log.copied` precedes the rename.
 
     Raises:
-        ContainerGoneError: The container, and so its log, is gone.
         DiskFullError: The log cannot be written.
-        AgentError: Any other error of the engine.
+        AgentError: An error of the engine, such as ContainerGoneError.
     """
     path = records.log_path(session.internal_id)
     try:
@@ -113,11 +109,7 @@ async def read(
 ) -> AsyncGenerator[bytes]:
     """Yield a session's output from its beginning, in chunks of at most CHUNK_BYTES.
 
-    `follow`: continue across restarts until the session ends.
-
-    Raises:
-        LogGoneError: The log no longer exists.
-        AgentError: An error of the engine.
+    `follow`: continue across restarts until the session ends. LogGoneError if there is no log.
     """
     await life.wait_started()
     session = life.session

@@ -25,11 +25,7 @@ class Tail(NamedTuple):
 
 
 async def read(records: Records, clock: Clock, life: Followed) -> tuple[Session, Tail | None]:
-    """Return an ended session and the tail of its log, None if the host has no log.
-
-    Raises:
-        SessionLiveError: The session has not ended.
-    """
+    """Return an ended session and its log tail, if any; SessionLiveError if it is live."""
     if not life.session.state.ended:
         raise SessionLiveError(life.session.internal_id)
     sealed = life.wait_for(lambda now: now.log_sealed or now.container_removed)

@@ -1,1 +1,1 @@
-"""What the agent and the control plane share."""
+"""Code that the agent and the control plane share."""

@@ -1,1 +1,1 @@
-"""The control plane put together."""
+"""The composition root of the control plane."""

@@ -1,1 +1,1 @@
-"""Backups of the control plane's state, and restoring them."""
+"""Backup and restore of the control plane's state."""

@@ -1,1 +1,1 @@
-"""The command line: the server, and operators' calls of the HTTP API."""
+"""The command line: the server, and operator commands that call the HTTP API."""

@@ -1,1 +1,1 @@
-"""Name resolution for HTTP requests to the outside."""
+"""Name resolution for outgoing HTTP requests."""

@@ -1,1 +1,1 @@
-"""Keys and certificates: the authority of a deployment, and tickets for starts."""
+"""Keys and certificates: the certificate authority, and tickets for starts."""

@@ -5,6 +5,8 @@ import ssl
 MAX_CHARACTERS = 64 * 1024
 """About forty authorities; a registry has one or two."""
 
+_NOT_CERTIFICATES = "must be certificates as PEM text"
+
 
 def check_authorities(pem: str) -> None:
     """Check that a TLS client can load this PEM text as CA certificates. Takes milliseconds.
@@ -17,11 +19,8 @@ def check_authorities(pem: str) -> None:
     if "PRIVATE KEY-----" in pem:  # OpenSSL ignores it, and the API returns the text
         raise ValueError("holds a private key: certificates are all that is needed")
     if not pem.isascii() or not pem.strip():  # for an empty text OpenSSL loads the system's CAs
-        raise ValueError(_NONE)
+        raise ValueError(_NOT_CERTIFICATES)
     try:
         ssl.create_default_context(cadata=pem)
     except ssl.SSLError as error:
-        raise ValueError(_NONE) from error
-
-
-_NONE = "must be certificates as PEM text"
+        raise ValueError(_NOT_CERTIFICATES) from error

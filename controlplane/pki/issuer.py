@@ -46,7 +46,7 @@ class Issuer:
         return self.authorities.former or self.authorities.current
 
     async def open(self, *, enrolled: int = 0) -> None:
-        """Read the authorities, or create one if no agents are `enrolled`.
+        """Read the authorities. A missing file is created if no agents are `enrolled`.
 
         Raises:
             StoreError: The file is unreadable, damaged or missing, or cannot be written.

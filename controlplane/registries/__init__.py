@@ -1,1 +1,1 @@
-"""Registries of images: the client of the distribution API."""
+"""Image registries: client, credentials, and checks of manifests."""

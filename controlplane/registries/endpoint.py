@@ -23,8 +23,8 @@ class UnusableError(Exception):
 class Endpoint:
     """Address and credentials of a registry.
 
-    `address` is `host[:port]`; `auth_hosts`: other allowed realms, in the same form; `ca`: CA
-    certificates to trust instead of the system's, as PEM text.
+    `address` is `host[:port]`; `auth_hosts`: other hosts that may issue tokens, in the same form;
+    `ca`: CA certificates to trust instead of the system's, as PEM text.
     """
 
     address: str

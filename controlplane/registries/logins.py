@@ -21,7 +21,7 @@ _AUTH_HOSTS = {
 
 
 class Logins:
-    """Seals and unseals registry credentials, on a thread of its own."""
+    """Seals and unseals registry credentials. Owns a thread for blocking work."""
 
     def __init__(self, store: Store, vault: Vault) -> None:
         self._store = store

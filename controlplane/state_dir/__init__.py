@@ -1,1 +1,1 @@
-"""The state directory: its lock, its owner, files that hold secrets."""
+"""The state directory: locks, ownership and secret files."""

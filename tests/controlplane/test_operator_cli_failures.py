@@ -63,12 +63,12 @@ async def test_reports_a_closed_connection(list_regions: Callable[..., Any]) -> 
 
 
 async def test_reports_a_timeout(api: StubApi) -> None:
-    silent = asyncio.Event()
-    api.before = silent.wait
+    unblocked = asyncio.Event()
+    api.before = unblocked.wait
     client = Api(api.url, api.token, ssl.create_default_context(), as_json=False)
     with pytest.raises(ApiError, match=r"did not answer within 0\.05 s"):
         await asyncio.to_thread(client.call, "GET", "operator", "region", timeout=0.05)
-    silent.set()
+    unblocked.set()
 
 
 @pytest.mark.parametrize(

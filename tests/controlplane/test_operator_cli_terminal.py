@@ -88,11 +88,11 @@ def _seen(terminal: int) -> str:
 
 async def test_deletion_asks_for_confirmation(api: StubApi, tmp_path: Path) -> None:
     answers = (("\n", False), ("n\n", False), ("\x04", False), ("Yes\n", True))
-    for number, (keys, goes_on) in enumerate(answers):
+    for number, (keys, confirmed) in enumerate(answers):
         command = "account delete studio"
         status, seen, _ = await at_a_terminal(api, tmp_path, command, keys)
-        assert (status == 0) == goes_on
-        assert len(api.requests) == goes_on, number
+        assert (status == 0) == confirmed
+        assert len(api.requests) == confirmed, number
         assert "Delete the account studio with all that is its own? [y/N]" in seen
 
 

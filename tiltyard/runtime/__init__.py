@@ -1,1 +1,1 @@
-"""What a service needs: logging, settings files, systemd, failpoints, clocks."""
+"""Service runtime: logging, settings files, systemd, failpoints, clocks."""

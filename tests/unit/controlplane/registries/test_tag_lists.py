@@ -16,20 +16,20 @@ HUB = Registry("hub", "hub.example", ())
 
 
 class Source:
-    """Reads lists when `go_on` is set, and records the reads; has its own clock."""
+    """Reads lists when `unblocked` is set, and records the reads; has its own clock."""
 
     def __init__(self) -> None:
         self.read: list[tuple[Registry, str]] = []
         self.tags = ["v1", "v10", "v9"]
         self.fails = False
-        self.go_on = asyncio.Event()
-        self.go_on.set()
+        self.unblocked = asyncio.Event()
+        self.unblocked.set()
         self.time = 1000.0
         self.lists = TagLists(self._read, lambda: self.time)
 
     async def _read(self, registry: Registry, repository: str) -> list[str]:
         self.read.append((registry, repository))
-        await self.go_on.wait()
+        await self.unblocked.wait()
         if self.fails:
             raise RegistryUnavailableError(registry.name, "it fails")
         return self.tags
@@ -75,13 +75,13 @@ async def test_limits_cached_lists(source: Source, monkeypatch: pytest.MonkeyPat
 
 
 async def test_concurrent_calls_share_one_read(source: Source) -> None:
-    source.go_on.clear()
+    source.unblocked.clear()
     asking = [asyncio.create_task(source.lists.newest_first(HUB, "game")) for _ in range(5)]
     other = asyncio.create_task(source.lists.newest_first(HUB, "other"))
     while len(source.read) < 2:
         await asyncio.sleep(0)
     asking[0].cancel()  # the first caller may disconnect
-    source.go_on.set()
+    source.unblocked.set()
     found = await asyncio.gather(*asking, other, return_exceptions=True)
     assert isinstance(found.pop(0), asyncio.CancelledError)
     assert found == [("v10", "v9", "v1")] * 5
@@ -89,11 +89,11 @@ async def test_concurrent_calls_share_one_read(source: Source) -> None:
 
 
 async def test_failure_is_raised_to_all_callers_and_not_cached(source: Source) -> None:
-    source.go_on.clear()
+    source.unblocked.clear()
     source.fails = True
     asking = [asyncio.create_task(source.lists.newest_first(HUB, "game")) for _ in range(2)]
     await asyncio.sleep(0)
-    source.go_on.set()
+    source.unblocked.set()
     found = await asyncio.gather(*asking, return_exceptions=True)
     assert all(isinstance(error, RegistryUnavailableError) for error in found)
     source.fails = False

@@ -7,12 +7,12 @@ from tiltyard.runtime.tasks import Threads
 
 
 async def test_close_waits_for_work_whose_caller_was_cancelled() -> None:
-    threads, begun, go_on = Threads(1, "test"), threading.Event(), threading.Event()
+    threads, begun, unblocked = Threads(1, "test"), threading.Event(), threading.Event()
     done: list[str] = []
 
     def work(what: str) -> None:
         begun.set()
-        go_on.wait()
+        unblocked.wait()
         done.append(what)
 
     caller = asyncio.create_task(threads.run(work, "it"))
@@ -22,6 +22,6 @@ async def test_close_waits_for_work_whose_caller_was_cancelled() -> None:
     closing = asyncio.create_task(threads.close())
     await asyncio.sleep(0)
     assert not closing.done()
-    go_on.set()
+    unblocked.set()
     await closing
     assert done == ["it"]

@@ -35,11 +35,11 @@ def test_passes_a_burst_and_then_one_line_a_minute() -> None:
 
 
 def test_level_debug_drops_nothing() -> None:
-    def tell() -> None:
+    def log_all() -> None:
         for _ in range(5 * AT_ONCE):
             log.warning("it came")
 
-    assert len(said(tell)) == AT_ONCE
+    assert len(said(log_all)) == AT_ONCE
     logging.getLogger().setLevel(logging.DEBUG)  # as by a reload
     limit = Limit()
     try:

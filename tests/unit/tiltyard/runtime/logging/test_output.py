@@ -16,13 +16,13 @@ from tiltyard.runtime.logging.output import LineFormatter, written
 
 
 def test_writes_from_the_configured_level() -> None:
-    def tell() -> None:
+    def log_all() -> None:
         for logger in (log, logging.getLogger("lib")):
             logger.debug("d")
             logger.info("i")
             logger.warning("w")
 
-    assert [found["event"] for found in said(tell)] == ["i", "w", "i", "w"]
+    assert [found["event"] for found in said(log_all)] == ["i", "w", "i", "w"]
 
 
 def test_line_has_the_time_except_for_journald() -> None:

@@ -29,7 +29,7 @@ async def _token(system: System, scopes: set[Scope], **changes: int) -> str:
     return token.text
 
 
-async def test_every_kind_of_bad_token_has_one_answer(system: System) -> None:
+async def test_all_invalid_tokens_get_the_same_answer(system: System) -> None:
     good = system.tokens["alice"]
     every = set(Scope)
     bad = [
@@ -64,7 +64,7 @@ async def test_the_header_is_read_strictly(system: System) -> None:
             assert response.status == status
 
 
-async def test_unknown_paths_and_methods_come_before_tokens(system: System) -> None:
+async def test_unknown_paths_and_methods_are_rejected_before_tokens(system: System) -> None:
     assert_error(await system.call("GET", "/nowhere", token="x"), 404)
     answer = await system.call("PATCH", "/session", token="x")
     assert_error(answer, 405)

@@ -108,7 +108,7 @@ async def test_delete_during_a_start_stops_its_session(tmp_path: Path) -> None:
         assert await system.status_of("s") == "exited"
 
 
-async def test_a_caller_that_hangs_up_does_not_cancel_its_start(tmp_path: Path) -> None:
+async def test_a_disconnect_does_not_cancel_the_start(tmp_path: Path) -> None:
     async with System(tmp_path) as system:
         await system.make_application()
         gate = asyncio.Event()
@@ -125,7 +125,7 @@ async def test_a_caller_that_hangs_up_does_not_cancel_its_start(tmp_path: Path) 
         await system.becomes("s", "running")
 
 
-async def test_a_restarted_control_plane_finds_everything_again(tmp_path: Path) -> None:
+async def test_a_restarted_control_plane_restores_its_state(tmp_path: Path) -> None:
     async with System(tmp_path) as system:
         await system.make_application()
         for number in range(3):

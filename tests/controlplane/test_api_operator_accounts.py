@@ -127,7 +127,7 @@ async def test_an_account_can_be_created_with_a_quota(system: System) -> None:
     assert (await listed(system, "studio"))["quota"] == NO_LIMIT | {"cpu": 4.0}
 
 
-async def test_bad_changes(system: System) -> None:
+async def test_invalid_requests_for_accounts_are_refused(system: System) -> None:
     before = await listed(system, "alice")
     assert_error(await ask(system, "PUT", "alice"), 422, "quota")
     assert_error(await ask(system, "PUT", "alice", quota=None), 422, "quota")
@@ -177,7 +177,7 @@ async def test_removal_covers_every_table_that_names_accounts(system: System) ->
     assert {name for (name,) in names} == {*_OF_AN_ACCOUNT} | stays | goes_with_its_session
 
 
-async def test_an_account_with_a_start_in_progress_stays(system: System) -> None:
+async def test_an_account_with_a_start_in_progress_cannot_be_removed(system: System) -> None:
     await system.make_application()
     gate = Hold()
     system.agent.before_start = gate

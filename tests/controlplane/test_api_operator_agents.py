@@ -307,7 +307,7 @@ async def test_an_agent_with_a_start_of_unknown_outcome_cannot_be_removed(
     assert gone.stopped == ["owed"]
 
 
-async def test_a_start_that_had_chosen_the_agent_takes_another(
+async def test_a_start_that_chose_a_removed_agent_takes_another(
     system: Operated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The agent goes between the choice of the host and the attempt's commit."""

@@ -110,7 +110,7 @@ async def test_a_node_pool_is_changed_and_removed(system: Operated) -> None:
     assert await system.kinds("big") == 4 * ["node_pool.set"] + ["node_pool.removed"]
 
 
-async def test_a_strategy_counts_from_the_next_start_on_and_after_a_restart(
+async def test_a_strategy_applies_to_later_starts_and_after_a_restart(
     tmp_path: Path,
 ) -> None:
     async def where(system: Operated) -> set[str]:
@@ -157,7 +157,7 @@ async def test_a_registry_is_changed_and_removed(system: Operated) -> None:
     assert await system.kinds("hub") == ["registry.set", "registry.set", "registry.removed"]
 
 
-async def test_tags_are_enabled_at_the_address_that_a_registry_has_then(system: Operated) -> None:
+async def test_tags_use_the_address_of_the_registry_when_enabled(system: Operated) -> None:
     address = system.registry.address
     assert (await system.put("registry", "own", {"address": "no.example"})).status == 204
     await system.make_application(tag=None, registry="own")

@@ -150,7 +150,7 @@ async def test_resources_held_by_a_start_in_progress_are_shown(system: Explained
     assert start.result().status == 201
 
 
-async def test_a_pinned_port_leads_to_the_host_where_it_is_free(system: Explained) -> None:
+async def test_a_pinned_port_is_placed_where_it_is_free(system: Explained) -> None:
     for taken in range(2):
         assert (
             sorted((await system.kinds(**PIN)).values())

@@ -103,7 +103,7 @@ async def test_a_stop_works_as_the_accounts_and_names_the_operator(system: Syste
     assert await system.rows(sql) == [("alice", name, operator, "127.0.0.1")]
 
 
-async def test_a_stop_that_the_host_cannot_do_is_503(system: System) -> None:
+async def test_a_stop_that_fails_on_the_host_is_503(system: System) -> None:
     await start(system, "alice", "s")
     system.agent.before_stop = refusing("CANNOT_KILL")
     assert_error(await stop(system, "alice", "s"), 503)

@@ -154,7 +154,7 @@ async def test_an_operators_token_is_limited_to_its_parent(system: System) -> No
     assert_error(await system.call("GET", "/session", token=system.operator_token), 403)
 
 
-async def test_a_body_that_does_not_fit_is_400(system: System) -> None:
+async def test_an_invalid_body_is_400(system: System) -> None:
     cases: list[tuple[dict[str, Any], tuple[str, ...]]] = [
         ({"account": "", "more": 1}, ("account", "more")),
         ({"scopes": ["session:read", "operator:read"]}, ("scopes",)),
@@ -185,7 +185,7 @@ async def test_other_refusals(system: System) -> None:
     assert_error(await revoke(system, "0123456789abcdef"), 404)
 
 
-async def test_revoking_ends_children_at_once_and_can_be_repeated(system: System) -> None:
+async def test_revocation_ends_children_at_once_and_is_idempotent(system: System) -> None:
     root = await made(system, account="alice", name="root", scopes=["token:write", "session:read"])
     scopes = ["token:write", "session:read"]
     child = await system.make_token(root, name="child", scopes=scopes)

@@ -131,7 +131,7 @@ async def test_a_live_session_has_no_report_yet(system: System) -> None:
     assert_error(await system.call("GET", "/session/s/report"), 409)
 
 
-async def test_an_unknown_session_has_none(system: System) -> None:
+async def test_an_unknown_session_has_no_report(system: System) -> None:
     assert_error(await system.call("GET", "/session/none/report"), 404)
 
 

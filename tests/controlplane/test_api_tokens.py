@@ -61,7 +61,7 @@ async def test_a_token_is_limited_to_its_scopes(system: System) -> None:
     }
 
 
-async def test_a_body_that_does_not_fit_is_400(system: System) -> None:
+async def test_an_invalid_body_is_400(system: System) -> None:
     cases: list[tuple[dict[str, Any], tuple[str, ...]]] = [
         ({"name": 1, "scopes": None, "extra": 1}, ("name", "scopes", "extra")),
         ({"scopes": ["session:read", "session:everything"]}, ("scopes[1]",)),

@@ -89,7 +89,7 @@ async def test_pools_are_listed_by_application_and_region(system: System) -> Non
     assert [pool["image"] for pool in await pools(system)] == ["a.game", "game"]
 
 
-async def test_a_pool_keeps_its_id_and_grows_its_revision_with_every_change(
+async def test_a_pool_keeps_its_id_and_each_change_increments_its_revision(
     system: System,
 ) -> None:
     await put(system, POOL)
@@ -121,13 +121,13 @@ async def test_changes_are_audited_without_possible_secrets(system: System) -> N
     ]
 
 
-async def test_a_body_that_does_not_fit_is_422(system: System) -> None:
+async def test_an_invalid_body_is_422(system: System) -> None:
     assert_error(await put(system, {"size": 1, "ready": 1, "image": "x"}), 422, "ready", "image")
     assert_error(await put(system, []), 422, "body")
     assert await pools(system) == []
 
 
-async def test_what_is_unknown_is_404(system: System) -> None:
+async def test_unknown_images_and_locations_are_404(system: System) -> None:
     await system.make_application(tag=None, name="theirs", account="bob")
     places = ("none/local", "theirs/local", "game/none", "game/third", "game/loca", "Game/local")
     for place in places:

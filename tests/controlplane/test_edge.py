@@ -306,7 +306,7 @@ async def openssl(command: str) -> str:
     return said.decode(errors="replace")
 
 
-async def test_tls_serves_with_1_2_at_least(
+async def test_tls_requires_version_1_2(
     tmp_path: Path, limits: Any, tls: dict[str, str], client: ssl.SSLContext
 ) -> None:
     limits()
@@ -394,7 +394,7 @@ def test_caps_count_an_ipv6_network_as_one_caller() -> None:
     assert gate.take("2001:db8::2")
 
 
-async def test_behind_a_proxy_the_cap_is_the_callers(
+async def test_behind_a_proxy_the_cap_counts_per_caller(
     tmp_path: Path, limits: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     limits()

@@ -63,7 +63,7 @@ def test_every_reference_resolves() -> None:
         assert part
 
 
-def test_queries_say_how_they_are_written() -> None:
+def test_queries_document_their_style() -> None:
     parameters = {p["name"]: p for p in DOCUMENT["paths"]["/session"]["get"]["parameters"]}
     assert set(parameters) == {"all", "location", "image", "tag", "host", "playerCount", "filter"}
     assert all(not parameter["required"] for parameter in parameters.values())

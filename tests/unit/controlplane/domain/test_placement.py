@@ -121,7 +121,7 @@ TABLE: list[tuple[HostView, Wanted, tuple[Obstacle, ...]]] = [
 
 
 @pytest.mark.parametrize(("view", "wanted", "found"), TABLE)
-def test_what_excludes_a_host(view: HostView, wanted: Wanted, found: tuple[Obstacle, ...]) -> None:
+def test_obstacles_of_a_host(view: HostView, wanted: Wanted, found: tuple[Obstacle, ...]) -> None:
     assert tuple(obstacles(view, wanted, 5.0)) == found
     assert rank([view], wanted) == ([] if found else ["h"])
 
@@ -170,7 +170,7 @@ def test_starts_in_flight_count_as_used() -> None:
     assert rank(views) == ["b", "a"]
 
 
-def test_latency_decides_between_equals_and_chance_after_it() -> None:
+def test_equal_hosts_are_sorted_by_latency_then_randomly() -> None:
     views = [replace(VIEW, agent=str(ms), latency_ms=ms) for ms in (30.0, 10.0, 20.0)]
     views.append(replace(VIEW, agent="unknown"))
     assert rank(views) == ["10.0", "20.0", "30.0", "unknown"]

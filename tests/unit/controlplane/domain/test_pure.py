@@ -65,7 +65,7 @@ def test_f28_what_is_no_duration(text: str) -> None:
         b'{"a":' * 100_000,
     ],
 )
-def test_json_that_is_refused(body: bytes) -> None:
+def test_invalid_json_is_refused(body: bytes) -> None:
     with pytest.raises(ValueError, match=r"^(is|holds|repeats)"):
         read_json(body)
 
@@ -87,7 +87,7 @@ def test_valid_json_is_read_as_python_does(value: object) -> None:
 
 
 @pytest.mark.parametrize("text", ["48", "48.0", "4.8e1", "480e-1"])
-def test_a_number_without_a_fraction_is_an_integer_however_it_is_written(text: str) -> None:
+def test_whole_numbers_are_integers_in_any_notation(text: str) -> None:
     read = read_json(text.encode())
     assert (read, type(read)) == (48, int)
 
@@ -214,7 +214,7 @@ def test_a_changed_token_is_invalid(index: int, character: str) -> None:
     assert changed == text or tokens.parse(changed) is None
 
 
-def test_scopes_imply() -> None:
+def test_implied_scopes() -> None:
     assert tokens.grants({Scope.SESSION_START}, Scope.SESSION_PLAYERS)
     assert not tokens.grants({Scope.SESSION_PLAYERS}, Scope.SESSION_START)
     assert len(tokens.ACCOUNT_SCOPES) == 10
@@ -237,7 +237,7 @@ def test_pins_keep_the_order_of_the_application() -> None:
         ([Pin(2, 1), Pin(2, 2)], ["ports[1].container"]),
     ],
 )
-def test_pins_that_do_not_fit(pins: list[Pin], fields: list[str]) -> None:
+def test_invalid_pins_are_refused(pins: list[Pin], fields: list[str]) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         pinned_ports(PORTS, pins)
     assert [violation.field for violation in caught.value.violations] == fields

@@ -136,7 +136,7 @@ async def fetched(artifacts: Artifacts, container: Any, path: str) -> bytes:
     return gzip.decompress(packed)
 
 
-async def test_a_hostile_tree_comes_out_harmless(artifacts: Artifacts, make: MakeTree) -> None:
+async def test_hostile_tree_is_sanitised(artifacts: Artifacts, make: MakeTree) -> None:
     container = make("hostile")
 
     def content(name: bytes, mode: int = 0o644) -> tuple[bytes, ...]:

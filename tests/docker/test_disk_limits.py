@@ -52,7 +52,7 @@ def report_of(stack: Stack, session_id: str) -> dict[str, Any]:
     return found
 
 
-def test_a_session_that_writes_beyond_its_limit_ends_and_its_neighbour_runs_on(
+def test_session_beyond_its_disk_limit_ends_and_its_neighbour_continues(
     stack: Stack,
 ) -> None:
     large = stack.start(id="large", restart=True)["id"]

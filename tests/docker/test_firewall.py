@@ -205,7 +205,7 @@ def inside(agent: Agent, session: pb.Session) -> tuple[list[str], dict[str, Any]
     return ["nsenter", f"--net=/proc/{container.attrs['State']['Pid']}/ns/net"], network
 
 
-def test_sessions_reach_the_world_but_neither_their_host_nor_its_cloud(
+def test_sessions_reach_the_internet_but_not_their_host_or_its_cloud(
     site: Site, agent: Agent
 ) -> None:
     one, other = agent.play(), agent.play(protocol=pb.PROTOCOL_TCP)

@@ -126,7 +126,7 @@ def is_bound(stack: Stack, session_id: str, *, of: str = "") -> bool:
 @pytest.mark.parametrize(
     ("address", "before"), [("0.0.0.0", ()), ("::", ()), ("0.0.0.0", ("--child",))]
 )
-def test_it_is_ready_once_a_process_has_bound_and_not_before(
+def test_ready_only_after_a_process_has_bound(
     stack: Stack, mode: str, address: str, before: tuple[str, ...]
 ) -> None:
     args = [*before, "udp", address, port_name(mode)]
@@ -162,7 +162,7 @@ def test_in_the_hosts_network_only_its_own_processes_count(stack: Stack) -> None
         stack.client.delete_session(each).expect(204)
 
 
-def test_games_with_thousands_of_sockets_do_not_hold_up_their_neighbours(stack: Stack) -> None:
+def test_games_with_thousands_of_sockets_do_not_delay_neighbours(stack: Stack) -> None:
     """Two are never ready: one lacks its port, one has too many sockets."""
     ids = []
     for sockets in ("6000", "12000"):

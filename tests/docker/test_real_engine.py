@@ -49,7 +49,7 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         )  # by dockerd, on itself
 
 
-def test_the_last_of_its_users_stops_the_engine_that_one_of_them_started(no_engine: Path) -> None:
+def test_last_user_stops_the_engine_that_another_started(no_engine: Path) -> None:
     first, second = DockerEngine(), DockerEngine()
     with second:
         pid = int((no_engine / "pid").read_text())
@@ -61,7 +61,7 @@ def test_the_last_of_its_users_stops_the_engine_that_one_of_them_started(no_engi
         os.kill(pid, 0)
 
 
-def test_a_starter_that_was_killed_leaves_the_engine_to_the_next_user(no_engine: Path) -> None:
+def test_next_user_takes_over_the_engine_of_a_killed_starter(no_engine: Path) -> None:
     starter = f"""
 import os, signal
 from pathlib import Path

@@ -115,7 +115,7 @@ def test_an_image_that_cannot_run_is_refused_and_leaves_nothing(
     assert stack.client.get("/session", all="true").expect(200).json()["sessions"] == []
 
 
-def test_a_port_of_a_host_process_is_passed_over(stack: Stack) -> None:
+def test_port_of_a_host_process_is_skipped(stack: Stack) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 20000))
         made = stack.start()

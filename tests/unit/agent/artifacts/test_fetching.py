@@ -210,7 +210,7 @@ async def served(
 
 
 @pytest.mark.parametrize("patience", [Patience(idle=1.0), Patience(serve=1.0)])
-async def test_a_caller_that_reads_nothing_loses_its_spool(
+async def test_spool_of_a_stalled_caller_is_removed(
     agent: Agent, tmp_path: Path, patience: Patience
 ) -> None:
     name = await ended(agent, {"/x": NOISE})
@@ -226,7 +226,7 @@ async def test_a_caller_that_reads_nothing_loses_its_spool(
         assert error.value.details() == str(ReaderTooSlowError())
 
 
-async def test_a_caller_that_hangs_up_loses_its_spool(agent: Agent, tmp_path: Path) -> None:
+async def test_spool_of_a_disconnected_caller_is_removed(agent: Agent, tmp_path: Path) -> None:
     name = await ended(agent, {"/x": NOISE})
     parts = artifacts(agent)
     request = pb.FetchArtifactRequest(internal_id=name.removeprefix("tiltyard-"), path="/x")

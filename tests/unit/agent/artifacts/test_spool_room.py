@@ -21,7 +21,7 @@ async def busy(room: SpoolRoom, container: str, account: str = "") -> str:
     return error.value.cause
 
 
-async def test_one_archive_of_a_container_is_packed_at_a_time() -> None:
+async def test_packs_one_archive_per_container() -> None:
     rooms = room()
     async with rooms.taken("a", "a") as share:
         assert await busy(rooms, "a") == "another one of this session is being packed"

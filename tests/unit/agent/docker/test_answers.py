@@ -179,7 +179,7 @@ def test_rejects_malformed_frames(stream: bytes) -> None:
         Demultiplexer().feed(stream)
 
 
-def test_steps_of_a_pull_add_up() -> None:
+def test_sums_progress_of_layers() -> None:
     steps = PullSteps()
     progress = [
         steps.add(step)

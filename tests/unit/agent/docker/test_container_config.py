@@ -116,13 +116,13 @@ def test_the_host_network_publishes_nothing() -> None:
     assert body == golden(NetworkMode="host", PortBindings={}) | {"ExposedPorts": {}}
 
 
-def test_gpus_are_asked_for_by_id() -> None:
+def test_requests_gpus_by_id() -> None:
     request = {"Driver": "nvidia", "DeviceIDs": ["GPU-1", "GPU-2"], "Capabilities": [["gpu"]]}
     body = made(replace(SPEC, gpu_ids=("GPU-1", "GPU-2")))
     assert body == golden(DeviceRequests=[request])
 
 
-def test_an_unknown_limit_of_open_files_is_not_sent() -> None:
+def test_omits_unknown_limit_of_open_files() -> None:
     assert made(SPEC, nofile=None) == golden(Ulimits=[{"Name": "core", "Soft": 0, "Hard": 0}])
 
 

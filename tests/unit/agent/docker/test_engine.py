@@ -140,7 +140,7 @@ async def test_a_broken_connection(
 
 
 @pytest.mark.parametrize("body", [b'{"Id": "abc', b"", b"{}", b"[]", b"\xff"])
-async def test_an_answer_that_cannot_be_read(
+async def test_malformed_answer_to_a_change_leaves_the_outcome_unknown(
     script: ScriptedEngine, engine: DockerEngine, body: bytes
 ) -> None:
     for call, status in (("inspect", 200), ("create", 201)):
@@ -164,7 +164,7 @@ async def test_hanging_starts_do_not_block_kill(
     await asyncio.gather(*hanging)
 
 
-async def test_one_call_at_a_time_for_a_container(
+async def test_serialises_calls_per_container(
     script: ScriptedEngine, engine: DockerEngine
 ) -> None:
     startable(script, "x")
@@ -238,9 +238,7 @@ async def test_concurrent_first_calls_share_one_query(
     assert script.seen["GET /version"] == 1
 
 
-async def test_an_engine_that_is_too_old_is_refused(
-    script: ScriptedEngine, engine: DockerEngine
-) -> None:
+async def test_refuses_too_old_engine(script: ScriptedEngine, engine: DockerEngine) -> None:
     script.answer("GET /version", says({"ApiVersion": "1.40"}))
     with pytest.raises(EngineError, match=r"1\.41 is needed"):
         await engine.info()

@@ -15,7 +15,7 @@ GENERAL_THREADS = 24
 KEPT_THREADS = 8
 """Reserved for kill and inspect: hanging starts must not prevent the end of a session."""
 
-_KEPT_FOR = frozenset({"kill", "inspect"})
+_RESERVED_FOR = frozenset({"kill", "inspect"})
 _QUEUE_FACTOR = 2
 """Queueing may take as long as the call itself."""
 
@@ -50,9 +50,9 @@ class EngineCalls:
 
     def __init__(self) -> None:
         self._general = ThreadPoolExecutor(GENERAL_THREADS, "engine")
-        self._kept = ThreadPoolExecutor(KEPT_THREADS, "engine-kept")
+        self._reserved = ThreadPoolExecutor(KEPT_THREADS, "engine-kept")
         self._locks = WeakValueDictionary[str, asyncio.Lock]()
-        self._under_way: set[asyncio.Future[object]] = set()
+        self._in_progress: set[asyncio.Future[object]] = set()
 
     async def run(self, call: Call, seconds: float, work: Callable[[], T]) -> T:
         """Run `work`; EngineTimeoutError after twice `seconds`, which includes queueing."""
@@ -68,19 +68,19 @@ class EngineCalls:
 
     async def close(self) -> None:
         """Wait for the calls in progress and end the threads."""
-        for pool in (self._general, self._kept):
+        for pool in (self._general, self._reserved):
             pool.shutdown(wait=False, cancel_futures=True)
-        while self._under_way:
-            await asyncio.wait(self._under_way)
+        while self._in_progress:
+            await asyncio.wait(self._in_progress)
 
     async def _on_thread(
         self, call: Call, work: Callable[[], T], then: Callable[[], None] = lambda: None
     ) -> T:
-        pool = self._kept if call.name in _KEPT_FOR else self._general
+        pool = self._reserved if call.name in _RESERVED_FOR else self._general
         begun: Future[T] = pool.submit(work)
         future = asyncio.wrap_future(begun)
-        self._under_way.add(future)  # type: ignore[arg-type]  # of any result
-        future.add_done_callback(self._under_way.discard)
+        self._in_progress.add(future)  # type: ignore[arg-type]  # of any result
+        future.add_done_callback(self._in_progress.discard)
         future.add_done_callback(lambda _: then())
         try:
             return await asyncio.shield(future)

@@ -36,7 +36,7 @@ def target(tmp_path: Path) -> Path:
     return tmp_path / "there.backup"
 
 
-def taken(config: Config, target: Path, *, replace: bool = False) -> list[str]:
+def backed_up(config: Config, target: Path, *, replace: bool = False) -> list[str]:
     """Make a backup; return the names in it."""
     back_up(config, target, NOW, replace=replace)
     with tarfile.open(target) as archive:
@@ -58,7 +58,7 @@ def test_backup_is_a_tar_archive_of_plain_files(
 ) -> None:
     before, umask = files(config.state_dir), os.umask(0)
     try:
-        assert taken(config, target) == list(PARTS)
+        assert backed_up(config, target) == list(PARTS)
     finally:
         os.umask(umask)
     assert target.stat().st_mode & 0o777 == 0o600
@@ -112,14 +112,14 @@ def test_replaces_a_file_only_with_force_and_atomically(
 
     target.write_text("of yesterday")
     with pytest.raises(StoreError, match="it exists: --force replaces it"):
-        taken(config, target)
+        backed_up(config, target)
     with monkeypatch.context() as broken:
         broken.setattr(backup, "_write_archive", fail)
         with pytest.raises(StoreError, match="No space left"):
-            taken(config, target, replace=True)
+            backed_up(config, target, replace=True)
     assert target.read_text() == "of yesterday"
     assert [path.name for path in target.parent.iterdir() if path.is_file()] == [target.name]
-    assert taken(config, target, replace=True) == list(PARTS)
+    assert backed_up(config, target, replace=True) == list(PARTS)
     assert target.stat().st_mode & 0o777 == 0o600
 
 
@@ -132,7 +132,7 @@ def test_does_not_follow_links_in_the_state_directory(config: Config, target: Pa
         (state / name).unlink(missing_ok=True)
         (state / name).symlink_to(to)
         with pytest.raises(StoreError, match=f"{name}"):
-            taken(config, target)
+            backed_up(config, target)
         (state / name).unlink()
     assert [path.name for path in theirs.iterdir()] == ["precious"]
 
@@ -143,13 +143,13 @@ def test_refuses_a_backup_without_the_required_valid_keys(
 ) -> None:
     (config.state_dir / name).write_bytes(b"no key")
     with pytest.raises(StoreError, match=f": {name} is damaged"):
-        taken(config, target)
+        backed_up(config, target)
     (config.state_dir / name).unlink()
     if name == "registry.key":  # optional
-        assert taken(config, target) == [part for part in PARTS if part != name]
+        assert backed_up(config, target) == [part for part in PARTS if part != name]
     else:
         with pytest.raises(StoreError, match=f": {name} is missing: put a copy of it back"):
-            taken(config, target)
+            backed_up(config, target)
         assert not target.exists()
 
 
@@ -162,18 +162,18 @@ def test_refuses_to_back_up_a_damaged_database(config: Config, target: Path) -> 
         file.seek((page - 1) * size + 8)
         file.write(b"\xff" * 64)
     with pytest.raises(StoreError, match=r"cannot back up .*(damaged|malformed)"):
-        taken(config, target)
+        backed_up(config, target)
     assert not target.exists()
 
 
 def test_does_not_create_a_missing_database(tmp_path: Path, target: Path) -> None:
     config = Config(state_dir=tmp_path / "nowhere")
     with pytest.raises(StoreError, match="there is no such directory"):
-        taken(config, target)
+        backed_up(config, target)
     assert not config.state_dir.exists()
     config.state_dir.mkdir()
     with pytest.raises(StoreError, match="unable to open database"):
-        taken(config, target)
+        backed_up(config, target)
     assert not config.database.exists()
 
 
@@ -184,12 +184,12 @@ def test_locks_exclude_conflicting_commands(config: Config, target: Path) -> Non
             with pytest.raises(StoreError, match="a control plane serves"), other(state):
                 pass
         with pytest.raises(StoreError, match="`init`, `backup` or `restore` is running"):
-            taken(config, target)
+            backed_up(config, target)
         second = command(config, "serve")
     assert second.exit_code == 1
     assert f"cannot use {state}: a control plane serves" in second.stderr
     with serving(state):
-        taken(config, target)
+        backed_up(config, target)
     with replacing(state):
         for other in (serving, using):
             with pytest.raises(StoreError, match="`restore`"), other(state):

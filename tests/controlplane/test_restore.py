@@ -58,11 +58,11 @@ def config(made: Made, tmp_path: Path) -> Config:
     return Config(state_dir=Path(shutil.copytree(made.old, tmp_path / "state")))
 
 
-def put_back(config: Config, backup: bytes, *, replace: bool = True) -> Restored:
+def restored_from(config: Config, backup: bytes, *, replace: bool = True) -> Restored:
     return restore(config, io.BytesIO(backup), NOW, replace=replace)
 
 
-def is_as(made: Made, config: Config) -> None:
+def assert_state_of(made: Made, config: Config) -> None:
     assert contents(config.state_dir) == made.contents
     assert all(
         path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600)
@@ -72,8 +72,8 @@ def is_as(made: Made, config: Config) -> None:
 
 def test_restores_the_backup_and_keeps_the_old_files(config: Config, made: Made) -> None:
     old = contents(config.state_dir)
-    restored = put_back(config, made.backup)
-    is_as(made, config)
+    restored = restored_from(config, made.backup)
+    assert_state_of(made, config)
     assert restored.taken == "2026-05-04T10:30:00Z"
     assert restored.replaced == config.state_dir / "replaced-20260504T103000.000000Z"
     assert contents(restored.replaced) == old
@@ -88,7 +88,7 @@ def test_restores_the_backup_and_keeps_the_old_files(config: Config, made: Made)
 
 def test_removes_an_old_key_that_the_backup_lacks(config: Config, tmp_path: Path) -> None:
     backup = a_backup(tmp_path, "bare", registry=False)
-    restored = put_back(config, backup.read_bytes())
+    restored = restored_from(config, backup.read_bytes())
     assert not (config.state_dir / "registry.key").exists()
     assert restored.replaced is not None
     assert (restored.replaced / "registry.key").exists()
@@ -96,8 +96,8 @@ def test_removes_an_old_key_that_the_backup_lacks(config: Config, tmp_path: Path
 
 def test_restores_on_a_new_machine(made: Made, tmp_path: Path) -> None:
     config = Config(state_dir=tmp_path / "var" / "state")
-    assert put_back(config, made.backup, replace=False).replaced is None
-    is_as(made, config)
+    assert restored_from(config, made.backup, replace=False).replaced is None
+    assert_state_of(made, config)
 
 
 def test_replaces_a_database_only_with_force_and_while_stopped(
@@ -105,9 +105,9 @@ def test_replaces_a_database_only_with_force_and_while_stopped(
 ) -> None:
     before = files(config.state_dir)
     with pytest.raises(StoreError, match="it has a database: --force"):
-        put_back(config, kept, replace=False)
+        restored_from(config, kept, replace=False)
     with serving(config.state_dir), pytest.raises(StoreError, match="a control plane serves"):
-        put_back(config, kept)
+        restored_from(config, kept)
     assert files(config.state_dir) == before
 
 
@@ -116,7 +116,7 @@ def test_migrates_a_backup_of_an_older_schema(
 ) -> None:
     steps = (*MIGRATIONS, "CREATE TABLE later(x);")
     monkeypatch.setattr(database_copy, "migrate", partial(migrate, migrations=steps))
-    put_back(config, kept)
+    restored_from(config, kept)
     assert rows(config, "PRAGMA user_version") == [(len(steps),)]
     assert rows(config, "SELECT name FROM account") == [("kept",)]
 
@@ -131,7 +131,7 @@ def test_records_the_restore_and_expires_outdated_state(tmp_path: Path) -> None:
         db.execute("INSERT INTO agent(name, address, silent_ms) VALUES ('h', 'h:1', 86000000)")
     back_up(made, tmp_path / "backup", NOW, replace=False)
     config = Config(state_dir=tmp_path / "new")
-    put_back(config, (tmp_path / "backup").read_bytes())
+    restored_from(config, (tmp_path / "backup").read_bytes())
     now_ms = int(NOW.timestamp() * 1000)
     assert rows(config, "SELECT expire_ms FROM enrolment_token") == [(now_ms,)]
     assert rows(config, "SELECT silent_ms FROM agent") == [(0,)], "no session is given up at once"
@@ -142,7 +142,7 @@ def test_records_the_restore_and_expires_outdated_state(tmp_path: Path) -> None:
 
 # Bad backups.
 
-Spoil = Callable[[bytes], bytes]
+Corruption = Callable[[bytes], bytes]
 
 
 def archived(backup: bytes, changes: dict[str, bytes | None], *more: tarfile.TarInfo) -> bytes:
@@ -166,14 +166,14 @@ def archived(backup: bytes, changes: dict[str, bytes | None], *more: tarfile.Tar
 
 def added(
     name: str, headers: dict[str, str] | None = None, kind: bytes = tarfile.REGTYPE
-) -> Spoil:
+) -> Corruption:
     """Prepend a member."""
     member = tarfile.TarInfo(name)
     member.type, member.linkname, member.pax_headers = kind, "/etc/passwd", headers or {}
     return lambda backup: archived(backup, {}, member)
 
 
-def replaced(name: str, content: bytes | None) -> Spoil:
+def replaced(name: str, content: bytes | None) -> Corruption:
     return lambda backup: archived(backup, {name: content})
 
 
@@ -183,7 +183,7 @@ def a_database(schema: int) -> bytes:
         return db.serialize()
 
 
-SPOILT: dict[str, tuple[Spoil, str]] = {
+CORRUPTIONS: dict[str, tuple[Corruption, str]] = {
     "empty": (lambda _: b"", "not a tar archive: empty file"),
     "compressed": (gzip.compress, "not a tar archive"),
     "zeros": (lambda _: b"\0" * 10240, "has no authority.pem"),
@@ -211,12 +211,12 @@ SPOILT: dict[str, tuple[Spoil, str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", SPOILT)
+@pytest.mark.parametrize("kind", CORRUPTIONS)
 def test_invalid_backup_changes_nothing(config: Config, kept: bytes, kind: str) -> None:
-    spoil, why = SPOILT[kind]
+    corrupt, why = CORRUPTIONS[kind]
     before = files(config.state_dir)
     with pytest.raises(StoreError, match=why):
-        put_back(config, spoil(kept))
+        restored_from(config, corrupt(kept))
     assert files(config.state_dir) == before
 
 
@@ -230,7 +230,7 @@ def test_truncated_backup_changes_nothing(config: Config, kept: bytes) -> None:
     ends |= {len(kept) // 2, read[-1].offset_data + read[-1].size - 1}
     for end in sorted(ends):
         with pytest.raises(StoreError, match=r"damaged|has no"):
-            put_back(config, kept[:end])
+            restored_from(config, kept[:end])
         assert files(config.state_dir) == before
 
 
@@ -241,7 +241,7 @@ def test_interrupted_restore_leaves_the_old_state_or_must_be_repeated(
     old, found, left = contents(made.old), Counter[str](), [0]
     rename = Path.rename
 
-    def fail_at_last(path: Path, target: Path) -> Path:
+    def fail_at_step(path: Path, target: Path) -> Path:
         left[0] -= 1
         if left[0] == 0:
             raise OSError("Input/output error")
@@ -251,9 +251,9 @@ def test_interrupted_restore_leaves_the_old_state_or_must_be_repeated(
         config = Config(state_dir=Path(shutil.copytree(made.old, tmp_path / str(number))))
         left[0] = number
         with monkeypatch.context() as broken:
-            broken.setattr(Path, "rename", fail_at_last)
+            broken.setattr(Path, "rename", fail_at_step)
             try:
-                put_back(config, made.backup)
+                restored_from(config, made.backup)
                 break
             except StoreError as error:
                 is_unfinished = "cannot finish the restore" in str(error)
@@ -263,7 +263,7 @@ def test_interrupted_restore_leaves_the_old_state_or_must_be_repeated(
                 assert refused.exit_code == 1
                 assert "a restore was interrupted there: repeat it" in refused.output
             restore(config, io.BytesIO(made.backup), datetime.now(UTC), replace=True)
-            is_as(made, config)
+            assert_state_of(made, config)
             moved = [path.name for path in config.state_dir.glob("replaced-*/*")]
             assert {*KEYS, "controlplane.db"} <= set(moved), "no old file is lost"
         else:

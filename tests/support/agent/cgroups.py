@@ -1,4 +1,4 @@
-"""Control groups in a folder, as the kernel shows those of version 1."""
+"""Control groups in a folder, in the layout of cgroup v1."""
 
 import shutil
 from dataclasses import dataclass
@@ -15,22 +15,22 @@ class FakeCgroups:
     root: Path
 
     def find(self, process: Process) -> Counters:
-        """Where to read for a process; there is nothing to read until it has used something."""
+        """Return the counters of a process, which are missing before the first `use`."""
         name = process.pid
         return counters_of(f"4:memory:/docker/{name}\n2:cpuacct:/docker/{name}\n", self.root)
 
     def use(self, process: Process | None, *, cpu_seconds: float, memory_bytes: int) -> None:
-        """Count so much in all for a process."""
+        """Set the total usage of a process."""
         self._write(process, "cpuacct", "cpuacct.usage", f"{round(cpu_seconds * 10**9)}\n")
         self._write(process, "memory", "memory.max_usage_in_bytes", f"{memory_bytes}\n")
 
     def kill_out_of_memory(self, process: Process | None) -> None:
-        """Count that once for the group of a process."""
+        """Count an OOM kill in the group of a process."""
         text = "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n"
         self._write(process, "memory", "memory.oom_control", text)
 
     def remove(self, process: Process | None) -> None:
-        """Take the groups of a process away, as the engine does after its end."""
+        """Remove the groups of a process, as the engine does after its end."""
         assert process is not None
         for controller in ("cpuacct", "memory"):
             shutil.rmtree(self.root / controller / "docker" / str(process.pid))

@@ -1,4 +1,4 @@
-"""An agent whose engine and clock are in memory."""
+"""An agent with engine and clock in memory."""
 
 import inspect
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ from tests.support.fakes import FakeClock, FakeEngine
 
 @pytest.fixture(autouse=True)
 def survived(request: pytest.FixtureRequest) -> None:
-    """After a fault, a next run of the agent finds nothing that it could not put right."""
+    """Check that another run of the agent recovers from any fault of the test."""
     if ledger.wants_checks and inspect.iscoroutinefunction(request.function):
         request.getfixturevalue("next_run")
 

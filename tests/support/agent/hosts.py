@@ -1,4 +1,4 @@
-"""A whole host in memory but for its disk, and named steps to break it at."""
+"""A host in memory except for its disk, and named steps at which it can fail."""
 
 import asyncio
 import contextlib
@@ -40,14 +40,14 @@ from tiltyard.contract import EndReason, Protocol, Resources, State
 
 
 def nobody_else(_protocol: Protocol, _port: int) -> bool:
-    """Every port is free: an engine in memory publishes none on this machine."""
+    """Report every port as free: an engine in memory publishes none on this machine."""
     return True
 
 
 async def let_go(work: asyncio.Task[Any]) -> None:
-    """Have a program end, unless the test did so, and wait until it has let go of everything.
+    """Cancel a program unless the test did so, and wait for its cleanup.
 
-    To cancel it a second time would break that off.
+    A second cancellation would interrupt the cleanup.
     """
     if not work.cancelling():
         work.cancel()
@@ -55,14 +55,14 @@ async def let_go(work: asyncio.Task[Any]) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let tasks go on until the condition holds; the test's own limit bounds it."""
+    """Let tasks run until the condition holds; bounded by the test's time limit."""
     while not condition():
         await asyncio.sleep(0)
 
 
 @dataclass
 class Steps:
-    """Holds every task that reaches a named step until it is released."""
+    """Blocks every task that reaches a named step until its release."""
 
     _held: dict[str, asyncio.Event] = field(default_factory=dict)
     _reached: dict[str, asyncio.Event] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Steps:
 
 @dataclass
 class Agent:
-    """The parts of one run of an agent that tests speak to."""
+    """The parts of one run of an agent that tests use."""
 
     runtime: Runtime
     reservations: Reservations
@@ -102,12 +102,12 @@ class Agent:
     usage: UsageMeter
     cgroups: FakeCgroups
     flows_forgotten: list[tuple[Port, ...]]
-    """The ports of each time that flows were forgotten; who does so can be held at "flows"."""
+    """The ports of each conntrack flush, which can be held at "flows"."""
 
     def service(
         self, describe_host: Callable[[], HostReport], artifacts: Artifacts | None = None
     ) -> AgentService:
-        """What callers reach by gRPC, but for certificates; artifacts only if they are given."""
+        """The gRPC service without certificates; with `artifacts` only if given."""
         nothing: Any = None
         return AgentService(
             sessions=self.sessions,
@@ -124,21 +124,21 @@ class Agent:
         )
 
     def now(self, internal_id: str) -> Session:
-        """A session as it stands."""
+        """Return the current state of a session."""
         return self.sessions.life(internal_id).session
 
     def recorded(self, internal_id: str) -> Session:
-        """A session as its record has it."""
+        """Return the record of a session."""
         return decode_session((self.records.directory(internal_id) / "record.json").read_bytes())
 
     async def reached(self, internal_id: str, state: State | None = None) -> Life:
-        """Wait until a session is in a state, or has ended."""
+        """Wait until a session has reached a state, or has ended."""
         life = self.sessions.life(internal_id)
         await life.wait_for(lambda now: now.state.ended if state is None else now.state is state)
         return life
 
     async def ended(self) -> Session:
-        """A session that was stopped, and whose log is sealed."""
+        """Return a session after its stop, with its log sealed."""
         session = await self.sessions.start(an_id(), a_spec())
         await self.sessions.stop(session.internal_id, EndReason.STOPPED)
         await until_sealed(self, session.internal_id)
@@ -146,7 +146,7 @@ class Agent:
 
     @contextlib.asynccontextmanager
     async def timed(self) -> AsyncIterator[None]:
-        """Have deadlines kept meanwhile."""
+        """Enforce deadlines meanwhile."""
         keeper = asyncio.create_task(self.sessions.keep_deadlines(), name="deadlines")
         try:
             yield
@@ -154,22 +154,22 @@ class Agent:
             await let_go(keeper)
 
     async def ready(self, internal_id: str) -> None:
-        """Wait until a session is ready: for the time being nothing more of it is recorded."""
+        """Wait until a session is ready, after which no write of its record is pending."""
         life = self.sessions.life(internal_id)
         await life.wait_for(lambda session: session.ready_time is not None)
 
     async def lose_record(self, internal_id: str) -> None:
-        """Delete what is recorded of a session."""
+        """Delete the record of a session."""
         await self.ready(internal_id)
         await self.records.delete(internal_id)
 
     async def pass_over(self) -> None:
-        """Compare records with the engine once, and see through what that finds to do."""
+        """Reconcile records with the engine once, and wait for the resulting work."""
         await self.reconciler.pass_once()
         await self.reconciler.settled()
 
     def nothing_is_held(self) -> bool:
-        """No capacity, port or deadline is in use."""
+        """Return whether no capacity, port or deadline is in use."""
         ports = self.reservations.ports
         return (
             self.reservations.capacity.reserved == Resources()
@@ -183,7 +183,7 @@ class Agent:
 
 
 hosts: dict[Path, tuple[FakeEngine, FakeClock, dict[str, Any]]] = {}
-"""What each folder's agent last ran on, for one more run of it after the test."""
+"""The parts of the last agent per folder, for another run after the test."""
 
 
 @contextlib.asynccontextmanager
@@ -203,7 +203,7 @@ async def an_agent(
     disks: Disks | None = None,
     certificate: CertificateFiles | None = None,
 ) -> AsyncIterator[Agent]:
-    """An agent on `tmp_path`; leaving ends it as SIGKILL would, its containers run on."""
+    """An agent on `tmp_path`; leaving ends it as SIGKILL would, its containers keep running."""
     made_with = {"ports": ports, "cores": cores, "max_sessions": max_sessions, "gpus": gpus}
     hosts[tmp_path] = engine, clock, made_with
     records = Records(tmp_path / "state")
@@ -296,7 +296,7 @@ async def an_agent(
 
 @dataclass
 class Host:
-    """A machine on which an agent runs, one run after the other; a call is a run of it."""
+    """A machine for successive runs of an agent; each call is a run."""
 
     folder: Path
     engine: FakeEngine
@@ -318,7 +318,7 @@ async def until_sealed(agent: Agent, internal_id: str) -> None:
 
 
 def host_report(agent: Agent) -> HostReport:
-    """What the host says of itself, as the daemon makes it of the same parts."""
+    """Return the host report that the daemon makes of the same parts."""
     held = agent.reservations
     return HostReport(
         agent_id=agent.runtime.settings.agent_id,

@@ -1,4 +1,4 @@
-"""Warm pools as the agent's tests use them."""
+"""Sample warm pools for tests of the agent."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ OTHER = "bbbbbbbb-0000-4000-8000-000000000000"
 
 
 def a_pool(size: int, *, revision: int = 1, pool: str = POOL, **changes: Any) -> WarmPool:
-    """An order for a pool of small sessions; `changes` are those of the order or of its spec."""
+    """An order for a pool of small sessions; `changes` of the order or its spec."""
     fields = {field.name for field in dataclasses.fields(WarmPool)}
     own = {name: changes.pop(name) for name in fields & changes.keys()}
     return WarmPool(pool, revision, size, a_spec(**changes) if size else None, **own)
@@ -37,7 +37,7 @@ def a_claim(session_id: str = "m1", **changes: Any) -> ClaimRequest:
 
 @contextlib.asynccontextmanager
 async def kept_full(agent: Agent) -> AsyncIterator[None]:
-    """The agent keeps its pools full meanwhile."""
+    """Keep the pools of the agent full meanwhile."""
     keeper = asyncio.create_task(agent.warm_pools.run(), name="warm-pools")
     await settle()
     try:
@@ -48,13 +48,13 @@ async def kept_full(agent: Agent) -> AsyncIterator[None]:
 
 
 async def ordered(agent: Agent, order: WarmPool) -> None:
-    """Have an order taken, and everything come of it that needs no time."""
+    """Apply an order, and wait until the agent is idle."""
     await agent.warm_pools.set(order)
     await settle()
 
 
 def standbys(agent: Agent | Served, pool: str = POOL) -> list[Session]:
-    """The standbys of a pool that live, by creation."""
+    """The live standbys of a pool in order of creation."""
     return [
         each
         for each in agent.sessions.all()
@@ -67,7 +67,7 @@ def ready(agent: Agent, pool: str = POOL) -> list[Session]:
 
 
 def revisions(agent: Agent) -> list[int]:
-    """Of the specs that the ready standbys run."""
+    """The revisions of the specs of ready standbys."""
     return sorted(each.standby.revision for each in ready(agent) if each.standby)
 
 
@@ -79,5 +79,5 @@ def session_json(agent: Agent, session: Session) -> dict[str, Any]:
 
 
 def crash(agent: Agent, session: Session, code: int = 3) -> None:
-    """Let the process of a standby end by itself."""
+    """End the process of a standby."""
     agent.engine.end(container_name(session.internal_id), code)

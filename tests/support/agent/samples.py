@@ -1,4 +1,4 @@
-"""Sessions and specs as the agent's tests use them."""
+"""Sample sessions and specs for tests of the agent."""
 
 import dataclasses
 import uuid

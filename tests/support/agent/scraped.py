@@ -1,4 +1,4 @@
-"""What Prometheus reads of a host in memory, through the listener that serves it."""
+"""The metrics of a host in memory, read through its listener."""
 
 import asyncio
 import contextlib
@@ -31,18 +31,18 @@ class Scrape:
         }
 
     def __call__(self, name: str, /, **labels: str) -> float | None:
-        """The value of a series of the agent's; None when there is none."""
+        """Return the value of a series of the agent; None if there is none."""
         return self._values.get((PREFIX + name, frozenset(labels.items())))
 
     @property
     def own(self) -> dict[str, Metric]:
-        """The families of the agent itself, without those of its process."""
+        """The metric families of the agent, without those of its process."""
         return {k: v for k, v in self.families.items() if k.startswith(PREFIX)}
 
 
 @dataclass
 class Amiss:
-    """Parts that an agent in memory does not have, as they may be."""
+    """Stand-ins for parts that an agent in memory lacks."""
 
     failures: int = 0
     warnings: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class Amiss:
 
 @dataclass
 class Scraped:
-    """The address of a listener, and who asks it."""
+    """The address of a listener, and its client."""
 
     address: str
     client: aiohttp.ClientSession
@@ -67,7 +67,7 @@ class Scraped:
 
 
 async def scraped_from(client: aiohttp.ClientSession, address: str) -> Scrape:
-    """Ask once."""
+    """Scrape once."""
     async with client.get(f"http://{address}/metrics") as answer:
         assert answer.status == 200
         return Scrape(text_string_to_metric_families(await answer.text()))
@@ -77,7 +77,7 @@ async def scraped_from(client: aiohttp.ClientSession, address: str) -> Scrape:
 async def scraped(
     agent: Agent, *, connection_seconds: float = CONNECTION_SECONDS
 ) -> AsyncIterator[Scraped]:
-    """Serve what an agent reports of itself."""
+    """Serve the metrics of an agent."""
     conntrack, firewall = Amiss(), Amiss()
     state = HostState(
         reservations=agent.reservations,

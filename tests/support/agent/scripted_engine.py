@@ -1,4 +1,4 @@
-"""An engine on a unix socket that answers as a test scripts it."""
+"""An engine on a unix socket with scripted answers."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ IMAGE = "registry.test/game@sha256:" + "a" * 64
 
 PATIENT = Timeouts()
 HASTY = Timeouts(read=0.2, create=0.2, start=0.2, kill=0.2, remove=0.2, stream=0.2, pull=0.2)
-"""For tests in which somebody waits in vain."""
+"""For tests of timeouts."""
 
 INFO = {
     "ServerVersion": "20.10.24",
@@ -49,10 +49,10 @@ CREATED = {
 
 
 class ScriptedEngine:
-    """Knows `/version`, `/info`, `/networks` and IMAGE; a test adds the rest by method and path.
+    """Answers `/version`, `/info`, `/networks` and IMAGE; a test scripts the rest.
 
-    A request that nothing is scripted for is answered 404 as for a missing container. `seen`
-    counts requests, `arrived` waits for the first of a kind.
+    A request without a script gets a 404 as for a missing container. `seen` counts requests,
+    `arrived` waits for the first of a kind.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -68,11 +68,11 @@ class ScriptedEngine:
         self.answer(f"GET /images/{IMAGE}/json", says({"Config": {}}))
 
     def answer(self, what: str, *answers: Answer) -> None:
-        """Script answers to requests of a method and path; the last stands for all that follow."""
+        """Script answers by method and path; the last one repeats."""
         self._answers[what] = list(answers)
 
     async def hang(self, _: web.Request) -> web.Response:
-        """An answer that does not come before `let_go`."""
+        """An answer that is held until `let_go`."""
         await self._let_go.wait()
         return web.Response(status=204)
 
@@ -104,7 +104,7 @@ class ScriptedEngine:
         if answers is None:
             return fails(404, "No such container: x")
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
-        return await answer(request)  # type: ignore[arg-type]  # answers use what both have
+        return await answer(request)  # type: ignore[arg-type]  # answers use only what both have
 
 
 def fails(status: int, message: str) -> web.Response:
@@ -133,7 +133,7 @@ def raw(body: bytes, status: int = 200) -> Answer:
 
 
 async def cut(request: web.Request) -> web.Response:
-    """The connection breaks before an answer."""
+    """Break the connection without an answer."""
     assert request.transport is not None
     request.transport.abort()
     return web.Response()
@@ -142,7 +142,7 @@ async def cut(request: web.Request) -> web.Response:
 def streams(
     *pieces: bytes, then_cut: bool = False, forever: asyncio.Event | None = None
 ) -> Answer:
-    """A body in pieces; then its end, a broken connection, or silence."""
+    """A body in parts, followed by its end, a broken connection, or nothing."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()

@@ -1,4 +1,4 @@
-"""An agent that serves on a socket, its engine in memory, and the commands against it."""
+"""An agent with an engine in memory that serves on a socket, and commands against it."""
 
 import asyncio
 import contextlib
@@ -71,14 +71,14 @@ class WholeAgent:
             await self._work
 
     async def stop(self) -> None:
-        """End it; its containers run on."""
+        """Stop the agent; its containers keep running."""
         if self._work is not None:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
             self._work = None
 
     def have_every_image(self) -> None:
-        """Let the engine pull whatever is asked for."""
+        """Let the engine pull any image."""
         self.engine.registry = EveryImage()
 
     @property
@@ -91,7 +91,7 @@ class WholeAgent:
         return sorted(path.name for path in (self.config.state_dir / "sessions").iterdir())
 
     def observed(self, free_ports: int) -> Observation:
-        """The host as it is now; `free_ports` are those that it reports."""
+        """The current state of the host; `free_ports` as reported."""
         state, (first, last) = self.config.state_dir, self.config.ports()
         return observed(
             self.engine,
@@ -104,12 +104,12 @@ class WholeAgent:
 
     @property
     def sessions(self) -> list[Session]:
-        """The sessions that the host has a record of."""
+        """The sessions with a record on the host."""
         return recorded_sessions(self.config.state_dir)
 
 
 class Served:
-    """An agent that serves, and its commands."""
+    """A serving agent, and its commands."""
 
     def __init__(self, daemon: Daemon, config: AgentConfig, engine: FakeEngine) -> None:
         self.daemon = daemon
@@ -121,7 +121,7 @@ class Served:
         return self.daemon.reconciler._sessions
 
     async def run(self, *arguments: str) -> Result:
-        """Run a command to its end; one at a time, since it has the standard output."""
+        """Run a command to its end, one at a time because of the standard output."""
         command = [*arguments, "--socket", str(self.config.socket)]
         return await asyncio.to_thread(CliRunner().invoke, main, command)
 
@@ -140,7 +140,7 @@ async def served(
     *,
     metrics_listen: str = "",
 ) -> AsyncIterator[Served]:
-    """Serve until the context is left, with an image to start sessions of."""
+    """Serve until the context ends, with an image for sessions."""
     engine.add_image(IMAGE)
     policy = folder / "policy.toml"
     await asyncio.to_thread(policy.write_text, "host_network = true\n")

@@ -1,4 +1,4 @@
-"""Tars as an engine sends them, made of trees as the program in a container may make them."""
+"""Tar archives as an engine sends them, with entries that a hostile container may make."""
 
 import io
 import tarfile
@@ -36,13 +36,13 @@ def soft(name: bytes, link: bytes) -> Entry:
 
 
 def tar_of(entries: Iterable[Entry], *, end: bool = True) -> bytes:
-    """Write entries one after the other, whatever they are; without `end` it breaks off."""
+    """Write any entries in order; without `end` the archive is truncated."""
     data = b"".join(_encoded(entry) for entry in entries)
     return data + bytes(1024) if end else data
 
 
 def read(data: bytes) -> list[Entry]:
-    """Read entries with a reader of tar that is not ours."""
+    """Read entries with a tar reader other than ours."""
     found = []
     with tarfile.open(
         fileobj=io.BytesIO(data), mode="r:", encoding="utf-8", errors="surrogateescape"
@@ -66,7 +66,7 @@ def read(data: bytes) -> list[Entry]:
 
 
 def resummed(block: bytes) -> bytes:
-    """The first block with the checksum that it should have, and what follows it."""
+    """Return the archive with the checksum of its first block corrected."""
     blank = block[:148] + b" " * 8 + block[156:512]
     return b"%s%06o\0 %s" % (block[:148], sum(blank), block[156:])
 

@@ -1,4 +1,4 @@
-"""Players who speak TLS to a port, in ways that asyncio's own TLS does not know."""
+"""TLS clients of a port, with behaviour that asyncio's TLS does not offer."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ BOTH = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 def issue(
     authority: Signer, folder: Path, name: str = HOST, life: timedelta = timedelta(days=60)
 ) -> CertificateFiles:
-    """A certificate in files of its own."""
+    """A certificate in its own files."""
     party = authority.sign(SERVES, hosts=[name], life=life)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "fullchain.pem").write_bytes(party.certificate)
@@ -36,7 +36,7 @@ def trusting(authority: Signer, version: ssl.TLSVersion | None = None) -> ssl.SS
 
 
 class Player:
-    """One end of a connection; each direction ends by itself."""
+    """One end of a connection; each direction is closed separately."""
 
     def __init__(self, connection: socket.socket, context: ssl.SSLContext, name: str) -> None:
         self._loop = asyncio.get_running_loop()
@@ -56,7 +56,7 @@ class Player:
             yield player
 
     async def shake_hands(self, first: bytes = b"") -> None:
-        """Shake hands; `first` goes out with the last of it."""
+        """Shake hands; `first` is sent together with the last message of the handshake."""
         while True:
             try:
                 self.tls.do_handshake()
@@ -77,13 +77,13 @@ class Player:
         await self._loop.sock_sendall(self.socket, data)
 
     async def end(self) -> None:
-        """Send no more, and go on reading."""
+        """Close the sending direction, and keep reading."""
         with contextlib.suppress(ssl.SSLWantReadError):
             self.tls.unwrap()
         await self.flush()
 
     async def receive(self) -> bytes:
-        """What comes next; nothing at the end of what the other side sends."""
+        """Return the next data; empty at the end of the stream."""
         while True:
             try:
                 return self.tls.read(65536)

@@ -1,4 +1,4 @@
-"""A control plane that enrols hosts, and what a host says to it."""
+"""A control plane that enrols hosts, and the requests of a host."""
 
 import ssl
 from pathlib import Path
@@ -14,20 +14,20 @@ BODY = {"name": "host-1", "address": "192.0.2.7:7444"}
 
 
 class Tokens(System):
-    """What an operator does for hosts that enrol."""
+    """The calls of an operator for hosts that enrol."""
 
     async def operate(self, method: str, path: str, **more: Any) -> Answer:
         return await self.call(method, f"/operator{path}", **more)
 
     async def token(self, **body: str) -> str:
-        """Make an enrolment token; of the region `local` by default."""
+        """Create an enrolment token, by default for the region `local`."""
         answer = await self.operate("POST", "/enrolment-token", json=body or {"region": "local"})
         assert answer.status == 201, answer.text
         assert answer.headers["Cache-Control"] == "no-store"
         return str(answer.json["token"])
 
     async def token_again(self, agent: str) -> str:
-        """Make a token with which an agent enrols again."""
+        """Create a token with which an agent enrols again."""
         answer = await self.operate("POST", f"/agent/{agent}/token")
         assert answer.status == 201, answer.text
         return str(answer.json["token"])
@@ -40,7 +40,7 @@ class Tokens(System):
 
 
 class Enrolling(Tokens):
-    """A control plane with a wall clock that tests set, and no agent but those that enrol."""
+    """A control plane with an adjustable wall clock and no declared agents."""
 
     clock: AheadClock
 
@@ -51,7 +51,7 @@ class Enrolling(Tokens):
         self._trusting: dict[bytes, ssl.SSLContext] = {}
 
     def trusting(self) -> ssl.SSLContext:
-        """What a host trusts that has compared the fingerprint."""
+        """The TLS context of a host that has verified the fingerprint."""
         authority = self.control_plane.enrolment.authority
         if authority not in self._trusting:
             self._trusting[authority] = certificates.trusting(authority)

@@ -1,4 +1,4 @@
-"""A scriptable agent: a real gRPC server on a unix socket, without any container."""
+"""A scriptable agent: a real gRPC server on a unix socket, without containers."""
 
 import asyncio
 import copy
@@ -19,7 +19,7 @@ from tiltyard.contract import ERROR_REASON_KEY, ErrorReason
 
 GIB = 1024**3
 MOST_SESSIONS = 200
-"""The most that it has with standbys, whatever the size of a pool."""
+"""Maximum number of sessions with standbys, whatever the size of a pool."""
 
 _LIVE = {
     agent_pb2.STATE_CREATED,
@@ -34,7 +34,7 @@ Script = Callable[[Any, "grpc.aio.ServicerContext[Any, Any]"], Awaitable[None]]
 async def refuse(
     context: grpc.aio.ServicerContext[Any, Any], reason: str, text: str = "as scripted"
 ) -> NoReturn:
-    """End a call as an agent does: its status, and the reason in the trailing metadata."""
+    """Abort a call as an agent does, with the reason in the trailing metadata."""
     code = GRPC_CODES[ErrorReason[reason]]
     await context.abort(code, text, ((ERROR_REASON_KEY, reason),))
 
@@ -49,9 +49,8 @@ def refusing(reason: str, text: str = "as scripted") -> Script:
 class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
     """Keeps sessions in memory; each call can be scripted to refuse, hang or lose its answer.
 
-    `before_*` runs before the deed, `after_start` and `after_claim` after it and before the
-    answer, `after_logs` after the lines and before the end. A pool that is ordered is full at
-    once, and is filled up when a standby was claimed or has ended.
+    `before_*` runs before the change, `after_start` and `after_claim` between the change and the
+    answer, `after_logs` between the lines and the end. Pools are filled at once.
     """
 
     def __init__(self, folder: Path, name: str = "one") -> None:
@@ -72,7 +71,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         self.images_in_use: set[str] = set()
         self.logs: list[bytes] = [b"line 1\n", b"line 2\n"]
         self.report: agent_pb2.GetReportResponse | None = None
-        """The report of any ended session; its own when it is None."""
+        """The report of all ended sessions; None for individual ones."""
         self.log_follow = asyncio.Event()
         self.log_cancelled = asyncio.Event()
         self.before_start: Script | None = None
@@ -91,7 +90,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         self.claimed: list[agent_pb2.ClaimSessionRequest] = []
         self.orders: list[agent_pb2.SetWarmPoolRequest] = []
         self.pools: dict[str, agent_pb2.SetWarmPoolRequest] = {}
-        """The newest order about each pool: as many standbys are there at once."""
+        """The newest order of each pool."""
         self.during_pull: Script | None = None
         self.pull_waits = False
         self.logins: list[tuple[str, str] | None] = []
@@ -99,7 +98,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         self.most_starts_in_flight = 0
         self.start_state = agent_pb2.STATE_RUNNING
         self.binds_at_once = True
-        """What it starts has bound its ports by the time of the answer; else `bind` says so."""
+        """Started sessions have bound their ports before the answer; else after `bind`."""
         self.host = agent_pb2.Host(
             format=1,
             agent_id=name,
@@ -126,14 +125,14 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
     # ---- the server's life
 
     async def start(self) -> None:
-        """Listen; the sessions of an earlier life are still there."""
+        """Listen; earlier sessions are kept."""
         self._server = new_server()
         agent_pb2_grpc.add_AgentServiceServicer_to_server(self, self._server)
         self._server.add_insecure_port(self.address)
         await self._server.start()
 
     async def stop(self) -> None:
-        """Stop listening and break every call off."""
+        """Stop listening and abort every call."""
         self._never.set()
         for watcher in self._watchers:
             watcher.put_nowait(None)
@@ -142,7 +141,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
             self._server = None
 
     async def restart(self) -> None:
-        """Be a new process with the sessions of the old one, which counts changes from 0."""
+        """Restart as a new process with the same sessions, counting changes from 0."""
         await self.stop()
         self._never = asyncio.Event()
         self.incarnation, self.sequence = str(uuid.uuid4()), 0
@@ -157,13 +156,13 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         await self._never.wait()
 
     def drop_watch(self) -> None:
-        """Break every Watch stream off."""
+        """Abort every Watch stream."""
         for watcher in self._watchers:
             watcher.put_nowait(None)
 
     @property
     def live(self) -> list[agent_pb2.Session]:
-        """Its sessions that have not ended, without the standbys."""
+        """The live sessions without standbys."""
         return [s for s in self._all_live if not s.warm_pool]
 
     @property
@@ -188,12 +187,12 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         self.change(internal_id, state=agent_pb2.STATE_EXITED, end_reason=reason, exit_code=0)
 
     def bind(self, internal_id: str) -> None:
-        """Have a session's ports bound and notify the watchers."""
+        """Mark a session's ports as bound and notify the watchers."""
         self.sessions[internal_id].ready_time.GetCurrentTime()
         self.change(internal_id)
 
     def lose(self, internal_id: str) -> None:
-        """Forget a session without a word."""
+        """Forget a session silently."""
         del self.sessions[internal_id]
 
     def change_host(self, **fields: Any) -> None:
@@ -204,12 +203,12 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         self._send(agent_pb2.WatchResponse(host=self._host()))
 
     def add_image(self, image: str) -> None:
-        """Have an image, as if it had been pulled."""
+        """Add an image as if it had been pulled."""
         self.images.append(image)
         self.tell_images()
 
     def tell_images(self) -> None:
-        """Notify the watchers which images there are."""
+        """Report the images to the watchers."""
         self.sequence += 1
         for response in self._image_batches():
             self._send(response)
@@ -236,7 +235,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
                     response_or_none = await asyncio.wait_for(queue.get(), self.beat)
                 except TimeoutError:
                     if not queue.empty():
-                        continue  # a beat has the sequence of all that was sent before it
+                        continue  # a heartbeat has the sequence of all that was sent before it
                     beat = agent_pb2.WatchResponse(heartbeat=agent_pb2.Heartbeat())
                     response_or_none = self._stamped(beat)
                 if response_or_none is None:
@@ -411,7 +410,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
     # ---- inside
 
     def fill(self, pool_id: str) -> None:
-        """Have as many standbys of a pool as was ordered and fit, of what was ordered."""
+        """Fill a pool with standbys of the ordered spec as far as there is room."""
         order = self.pools.get(pool_id, agent_pb2.SetWarmPoolRequest())
         mine = [s for s in self.standbys if s.warm_pool == pool_id]
         kept = [s for s in mine if self._specs[s.internal_id] == order.spec][: order.size]
@@ -436,7 +435,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         return session
 
     async def _admit(self, request: agent_pb2.StartSessionRequest, context: Any) -> None:
-        """Refuse what an agent with room refuses before it begins."""
+        """Refuse requests that an agent refuses before checking its room."""
         internal_id = request.internal_id
         if internal_id in self.sessions:
             if self._specs.get(internal_id, request.spec) != request.spec:
@@ -449,7 +448,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
             await refuse(context, "IMAGE_MISSING")
 
     def _make(self, request: agent_pb2.StartSessionRequest) -> agent_pb2.Session:
-        """Start a session, or join the start of its id."""
+        """Start a session, or join a running start of the same id."""
         if request.internal_id not in self.sessions:
             self._specs[request.internal_id] = copy.deepcopy(request.spec)
             self._tell(self._new(request))
@@ -539,7 +538,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
 
 
 def _is_claimable(session: agent_pb2.Session, request: agent_pb2.ClaimSessionRequest) -> bool:
-    """Return True for a ready standby, and for what this request has claimed already."""
+    """Return whether a standby is ready, or already claimed by this request."""
     if session.state not in _LIVE:
         return False
     if not session.warm_pool:

@@ -1,4 +1,4 @@
-"""A registry over real HTTP that can be made to fail."""
+"""A registry over real HTTP that fails on demand."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 
 
 def blob(kind: str, content: str = "", **more: Any) -> dict[str, Any]:
-    """Make what names a blob."""
+    """Make the descriptor of a blob."""
     return {"mediaType": kind, "digest": digest_of(content.encode()), "size": 7, **more}
 
 
@@ -27,15 +27,15 @@ def image(content: str = "", **more: Any) -> dict[str, Any]:
 
 
 def index(*manifests: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """Make a list of images."""
+    """Make an image index."""
     return {"schemaVersion": 2, "mediaType": INDEX, "manifests": list(manifests), **more}
 
 
 class FakeRegistry:
-    """Knows tags of repositories; `status` makes every answer a failure, `silent` makes none.
+    """Serves tags of repositories; `status` fails every answer, `silent` suppresses it.
 
-    With `hides` it is as Docker Hub: it wants a token, gives one to anybody, and says 401 of what
-    is not there. `token_status` is what its token service answers, as ghcr.io's of such ones.
+    With `hides` it acts as Docker Hub: it requires a token, gives one to anyone, and answers 401
+    for missing repositories. `token_status` is the answer of its token service, as of ghcr.io.
     """
 
     def __init__(self) -> None:
@@ -43,11 +43,11 @@ class FakeRegistry:
         self.manifests: dict[tuple[str, str], tuple[bytes, str]] = {}
         """Content and type, by repository and digest."""
         self.told_digest: str | None = None
-        """What its header says in place of the digest; nothing when empty."""
+        """Replaces the digest in the header; empty omits it."""
         self.status = 200
         self.silent = False
         self.silent_on = ""
-        """A reference whose manifest is not answered."""
+        """A reference whose manifest request gets no answer."""
         self.hides = False
         self.token_status = 200
         self.asked: list[str] = []
@@ -61,11 +61,11 @@ class FakeRegistry:
         self._runner: web.AppRunner | None = None
 
     def push(self, repository: str, tag: str, content: str = "") -> str:
-        """Add a tag, or move it to an image of other content; return its digest."""
+        """Add a tag, or move it to a new image; return the digest."""
         return self.push_manifest(repository, tag, image(f"{repository}:{tag}{content}"))
 
     def push_manifest(self, repository: str, tag: str, manifest: Any, kind: str = "") -> str:
-        """Have a manifest by its digest and, if there is one, by a tag; return the digest."""
+        """Add a manifest by its digest and optionally a tag; return the digest."""
         content = manifest if isinstance(manifest, bytes) else json.dumps(manifest).encode()
         digest = digest_of(content)
         kind = kind or manifest["mediaType"]

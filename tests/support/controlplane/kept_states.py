@@ -1,4 +1,4 @@
-"""State directories of control planes that do not run, and what is in them."""
+"""State directories of stopped control planes, and their content."""
 
 import shutil
 import sqlite3
@@ -21,7 +21,7 @@ NOW = datetime(2026, 5, 4, 10, 30, tzinfo=UTC)
 
 
 def a_state(folder: Path, account: str, *, registry: bool = True) -> Config:
-    """A state directory whose database has this account, with some of it in its log alone."""
+    """A state directory whose database has this account, partly only in its WAL."""
     config = Config(state_dir=folder)
     for name, key in (
         (AUTHORITY, Authority.create(time.time()).to_pem()),
@@ -36,7 +36,7 @@ def a_state(folder: Path, account: str, *, registry: bool = True) -> Config:
     migrate(Database(connection))
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.execute("INSERT INTO account(name, created_ms) VALUES (?, 0)", (account,))
-    # As SIGKILL leaves it: closing the database would empty its log.
+    # As after SIGKILL: closing the database would checkpoint its WAL.
     left = {p: p.read_bytes() for p in (folder / f"{config.database.name}-wal", config.database)}
     connection.close()
     for path, content in left.items():
@@ -50,9 +50,9 @@ def rows(config: Config, sql: str) -> list[tuple[object, ...]]:
 
 
 def contents(state_dir: Path) -> dict[str, object]:
-    """What a state directory says: the accounts, which differ between databases, and each key.
+    """The accounts and keys of a state directory.
 
-    A copy is looked at: who reads a database last folds its log.
+    Reads a copy, since the last reader of a database checkpoints its WAL.
     """
     with tempfile.TemporaryDirectory() as folder:
         seen = Config(state_dir=Path(shutil.copytree(state_dir, Path(folder) / "copy")))
@@ -66,7 +66,7 @@ def contents(state_dir: Path) -> dict[str, object]:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder but for locks."""
+    """All files below a folder except locks."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
@@ -75,7 +75,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def a_backup(folder: Path, account: str = "kept", *, registry: bool = True) -> Path:
-    """The file of a backup of `a_state`."""
+    """A backup file of `a_state`."""
     config = a_state(folder / f"state of {account}", account, registry=registry)
     target = folder / f"{account}.backup"
     back_up(config, target, NOW, replace=False)

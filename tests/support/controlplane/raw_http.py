@@ -1,4 +1,4 @@
-"""Requests as bytes, answers as they come: what no HTTP library would send or show."""
+"""Raw HTTP requests and answers that no HTTP library would send or show."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from tests.support.controlplane.system import PATIENCE, assert_error_form
 
 @dataclass
 class RawAnswer:
-    """An answer and what stood before it."""
+    """An answer and the data before it."""
 
     version: str
     status: int
@@ -26,7 +26,7 @@ class RawAnswer:
 
 
 class Wire:
-    """A connection; leave it to hang up."""
+    """A connection; leaving it disconnects."""
 
     def __init__(self, port: int, tls: ssl.SSLContext | None = None) -> None:
         self._port = port
@@ -47,7 +47,7 @@ class Wire:
         self.writer.write(data)
 
     async def answer(self, method: str = "GET") -> RawAnswer | None:
-        """Read one answer; None when the connection ends before it begins."""
+        """Read one answer; None if the connection ends before it."""
         interim: list[int] = []
         async with asyncio.timeout(PATIENCE):
             while True:
@@ -62,7 +62,7 @@ class Wire:
         return answer
 
     async def ends(self) -> bytes:
-        """Wait until the server closes, and give what it still sent."""
+        """Wait until the server closes; return the remaining data."""
         async with asyncio.timeout(PATIENCE):
             try:
                 return await self.reader.read()
@@ -99,7 +99,7 @@ class Wire:
 
 
 async def ask(port: int, data: bytes) -> RawAnswer | None:
-    """Send bytes on a connection of their own and read the first answer."""
+    """Send bytes on a new connection and read the first answer."""
     async with Wire(port) as wire:
         wire.send(data)
         return await wire.answer(data.split(b" ", 1)[0].decode("latin-1"))

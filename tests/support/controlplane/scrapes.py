@@ -16,13 +16,13 @@ PROCESS = ("process_", "python_")
 
 @dataclass(frozen=True)
 class Scrape:
-    """The metrics at one moment; names are given without the program's prefix."""
+    """One scrape of the metrics; names are without the program's prefix."""
 
     text: str
     families: dict[str, Metric]
 
     def sum(self, name: str, **labels: str) -> float:
-        """Add up the series of a sample name that have these labels."""
+        """Sum the series of a sample name with these labels."""
         return sum(
             sample.value
             for family in self.families.values()
@@ -40,12 +40,12 @@ class Scrape:
         }
 
     def values(self, name: str, label: str) -> set[str]:
-        """Give the values that a label of a family has."""
+        """Return the values of a label of a family."""
         return {sample.labels[label] for sample in self.families[PREFIX + name].samples}
 
 
 class Scraped(System):
-    """A whole control plane whose metrics are read over HTTP."""
+    """A control plane with metrics that are read over HTTP."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         super().__init__(folder, **{"metrics_listen": "127.0.0.1:0", **settings})
@@ -60,7 +60,7 @@ class Scraped(System):
         return Scrape(text, {f.name: f for f in text_string_to_metric_families(text)})
 
     async def shows(self, holds: Callable[[Scrape], bool]) -> None:
-        """Wait until the metrics show something."""
+        """Wait until a condition on the metrics holds."""
 
         async def shown() -> bool:
             return holds(await self.scrape())

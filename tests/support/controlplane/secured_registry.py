@@ -1,4 +1,4 @@
-"""A docker-registry with a log-in by name and password, and what is pushed to it."""
+"""A docker-registry with login by name and password, and its images."""
 
 import asyncio
 import socket
@@ -14,7 +14,7 @@ from tests.support.pushed_image import push_image
 
 USER = {"username": "robot", "password": "s3cret-word"}
 OTHER_PASSWORD = "another-s3cret"
-# As `htpasswd -nbB` writes them; fixed, since few machines have that.
+# Output of `htpasswd -nbB`, which few machines have.
 _LINES = {
     USER["password"]: "robot:$2y$05$tiltyardtiltyardtilty.ph3M6l7l7y4/xrgSyGzchYcgjIIgv5S\n",
     OTHER_PASSWORD: "robot:$2y$05$tiltyardtiltyardtilty.L51a/nkljlEkyrITqxUS3iA7wTI8fCS\n",
@@ -27,9 +27,9 @@ OPENSSL = (
 
 
 class SecuredRegistry(Registry):
-    """The same with a log-in by name and password, and a certificate where there is one.
+    """A registry with login by name and password, and TLS if a certificate is given.
 
-    `data` is the folder of another one, whose images it shows.
+    `data` is the folder of another registry to share images with.
     """
 
     def __init__(
@@ -59,14 +59,14 @@ class SecuredRegistry(Registry):
         context = None
         if self.tls:
             context = ssl.create_default_context(cafile=self.tls["certificate"])
-            context.check_hostname = False  # it is pushed to the address
+            context.check_hostname = False  # pushes go to the address
         more: Any = {"program": b"none", "log_in": log_in, "context": context}
         for tag in tags:
             pushed = await asyncio.to_thread(push_image, self.address, repository, tag, **more)
         return pushed.digest
 
     def accept(self, password: str) -> None:
-        """Let this password in, and no other: it looks at the file at every request."""
+        """Accept only this password; the registry reads the file at every request."""
         (self.folder / "htpasswd").write_text(_LINES[password])
 
     def _listens(self) -> bool:
@@ -76,7 +76,7 @@ class SecuredRegistry(Registry):
 
 
 def make_certificate(folder: Path, subject: str = f"DNS:{NAME}") -> dict[str, str]:
-    """Make an authority of our own, which is the server's certificate, too."""
+    """Make an authority that is also the server's certificate."""
     tls = {name: str(folder / f"{name}.pem") for name in ("certificate", "key")}
     files = ["-out", tls["certificate"], "-keyout", tls["key"]]
     command = f"{OPENSSL} -addext subjectAltName={subject}".split()
@@ -85,7 +85,7 @@ def make_certificate(folder: Path, subject: str = f"DNS:{NAME}") -> dict[str, st
 
 
 def give_loopback_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have it called `NAME`, since plain HTTP goes to the address itself."""
+    """Resolve `NAME` to loopback, since plain HTTP is allowed for the address itself."""
 
     def look_up(host: str) -> list[tuple[socket.AddressFamily, int, str]]:
         assert host == NAME

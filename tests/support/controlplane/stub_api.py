@@ -1,4 +1,4 @@
-"""An HTTP server that answers as scripted, for what a control plane never answers."""
+"""An HTTP server with scripted answers, including ones that no control plane sends."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -11,9 +11,9 @@ from controlplane.domain import tokens
 
 
 class StubApi:
-    """Notes each request with its body; answers 204 where nothing is scripted.
+    """Records each request with its body; answers 204 by default.
 
-    `answers` holds what is sent as JSON, or what makes a response; `before` runs before each.
+    `answers` holds JSON values or functions that make responses; `before` runs before each.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A whole control plane over real HTTP, with fake agents and a fake registry."""
+"""A control plane over real HTTP, with fake agents and a fake registry."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ APPLICATION: dict[str, Any] = {
 
 
 async def eventually(condition: Callable[[], Awaitable[bool] | bool]) -> None:
-    """Wait until a condition holds; looking at it takes at most half of the loop's time."""
+    """Wait until a condition holds; checks take at most half of the loop's time."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(PATIENCE):
         while True:
@@ -54,7 +54,7 @@ async def eventually(condition: Callable[[], Awaitable[bool] | bool]) -> None:
 
 
 class System:
-    """One control plane, its agents, its registry and a caller with tokens."""
+    """A control plane, its agents, its registry and a caller with tokens."""
 
     def __init__(self, folder: Path, *, agents: int = 1, **settings: Any) -> None:
         self.folder = folder
@@ -71,7 +71,7 @@ class System:
         self._stack = AsyncExitStack()
 
     def prefer(self, *agents: FakeAgent) -> None:
-        """Have packing try these hosts first, in this order; before the system is entered."""
+        """Make packing try these hosts first, in this order. Call it before entering."""
         for rank, agent in enumerate(reversed(agents), start=1):
             agent.host.reserved.nano_cpus = rank * 10**10
 
@@ -92,7 +92,7 @@ class System:
                 "regions": ("local", "elsewhere"),
                 "enrol_listen": "",
                 "metrics_listen": "",
-                "latency_interval": 0.0,  # nobody has the addresses of these agents
+                "latency_interval": 0.0,  # the agents have no such addresses
                 **self.settings,
             },
         )
@@ -122,7 +122,7 @@ class System:
         await self.serve()
 
     def make_control_plane(self) -> ControlPlane:
-        """Make what `serve` serves."""
+        """Create the control plane that `serve` runs."""
         return ControlPlane(self.config, self.clock)
 
     async def serve(self) -> None:
@@ -145,7 +145,7 @@ class System:
             self._serving = None
 
     async def restart(self) -> None:
-        """Stop the control plane and start another on the same state."""
+        """Stop the control plane and start another one on the same state."""
         await self.stop_serving()
         await self.serve()
 
@@ -159,7 +159,7 @@ class System:
         headers: dict[str, str] | None = None,
         **more: Any,
     ) -> Answer:
-        """Send a request, an operator's to an operator's path, and read its answer whole."""
+        """Send a request, with the operator's token to operator paths; read the whole answer."""
         own = self.operator_token if path.startswith("/operator/") else self.tokens[account]
         sent = {"Authorization": f"Bearer {token or own}", **(headers or {})}
         url = self.control_plane.base_url + path
@@ -169,7 +169,7 @@ class System:
     async def make_application(
         self, tag: str | None = "v1", account: str = "alice", **changes: Any
     ) -> str:
-        """Make an application with a tag that every agent has pulled; return the image."""
+        """Create an application with a tag that every agent has pulled; return the image."""
         body = APPLICATION | changes
         answer = await self.call("POST", "/application", account=account, json=body)
         assert answer.status == 201, answer.text
@@ -182,7 +182,7 @@ class System:
         repository: str = "studio/game",
         account: str = "alice",
     ) -> str:
-        """Push and enable a tag, and wait until every agent that serves has pulled it."""
+        """Push and enable a tag, and wait until every running agent has pulled it."""
         image = f"{self.registry.address}/{repository}@{self.registry.push(repository, tag)}"
         path, body = f"/application/{name}/tags", {"tag": tag}
         answer = await self.call("POST", path, account=account, json=body)
@@ -196,11 +196,11 @@ class System:
         return link is not None and link.report is not None and image in link.report.images
 
     def has_its_images(self) -> bool:
-        """Return whether every host has the images that are wanted, as far as was compared."""
+        """Return whether every host had the desired images at the last comparison."""
         return all(host.images.idle for host in self.control_plane.fleet.hosts)
 
     async def add_agent(self, name: str) -> None:
-        """Have an agent that never reports and that the settings file does not declare."""
+        """Add an undeclared agent that never reports."""
         row = AgentRow(name, f"unix:{self.folder}/{name}", "local", "default")
         await self.rows(
             "INSERT INTO agent(name, address, region, node_pool) VALUES (?,?,?,?)",
@@ -221,7 +221,7 @@ class System:
         return str(answer.json["token"])
 
     async def status_of(self, session_id: str) -> str:
-        """Read a session's status; "" when there is none."""
+        """Read a session's status; "" if there is no such session."""
         answer = await self.call("GET", f"/session/{session_id}")
         return str(answer.json["status"]) if answer.status == 200 else ""
 
@@ -234,7 +234,7 @@ class System:
         await eventually(holds)
 
     async def rows(self, sql: str, *values: Any, **named: Any) -> list[tuple[Any, ...]]:
-        """Read the database, as the store does."""
+        """Query the database through the store."""
 
         def transaction(db: Database) -> list[tuple[Any, ...]]:
             return db.execute(sql, named or values).fetchall()
@@ -242,7 +242,7 @@ class System:
         return await self.control_plane.store.run(transaction)
 
     async def nothing_is_left(self) -> None:
-        """Wait until no session row, no reservation and no unsettled attempt is left."""
+        """Wait until no session row, reservation or unresolved attempt is left."""
 
         async def holds() -> bool:
             live = await self.rows("SELECT 1 FROM session WHERE ended_ms IS NULL")
@@ -254,7 +254,7 @@ class System:
 
 
 class Answer:
-    """An answer that was read whole."""
+    """A complete answer."""
 
     def __init__(self, response: aiohttp.ClientResponse, body: bytes) -> None:
         self.status = response.status

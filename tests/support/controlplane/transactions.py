@@ -1,4 +1,4 @@
-"""Steps between a use case and the transaction that it sends to the database."""
+"""Hooks between a use case and its database transaction."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -15,7 +15,7 @@ Go = Callable[[], Awaitable[Any]]
 def intercept(
     monkeypatch: pytest.MonkeyPatch, function: object, around: Callable[[Go], Awaitable[Any]]
 ) -> None:
-    """Have `around` run in place of each call of a transaction, look or read."""
+    """Run `around` in place of each call of a transaction, look or read."""
 
     def patch(name: str, place: int) -> None:
         original = getattr(Store, name)
@@ -32,7 +32,7 @@ def intercept(
 
 
 def fail_once(error: Exception) -> Callable[[Go], Awaitable[Any]]:
-    """Have the first call fail."""
+    """Fail the first call."""
     errors = [error]
 
     async def around(go: Go) -> Any:

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 
 class ApiError(Exception):
-    """An answer with another status than the one that was expected."""
+    """An answer with an unexpected status."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Answer:
     request: str
     status: int
     headers: Mapping[str, str]
-    """Names in lower case."""
+    """By lower-case name."""
     body: bytes
 
     def json(self) -> Any:
@@ -30,7 +30,7 @@ class Answer:
         return json.loads(self.body)
 
     def expect(self, status: int) -> Answer:
-        """Return this answer when it has this status, else raise ApiError with what it says."""
+        """Return this answer if it has this status, else raise ApiError with its text."""
         if self.status != status:
             text = self.body.decode(errors="replace").strip() or "no body"
             raise ApiError(f"{self.request}: {self.status} instead of {status}: {text}")
@@ -38,7 +38,7 @@ class Answer:
 
 
 class ApiClient:
-    """Calls of one token. Every call has a connection of its own, so threads may share it."""
+    """Calls with one token. Thread-safe: every call has its own connection."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class ApiClient:
         timeout: float = 30.0,
         made: list[str] | None = None,
     ) -> None:
-        """Add to `made` the id of each session that an answer says has started."""
+        """Add the id of each started session to `made`."""
         self.base_url = base_url
         self.token = token
         self._timeout = timeout
@@ -81,14 +81,14 @@ class ApiClient:
         return self.request("PUT", path, body=body)
 
     def delete_session(self, session_id: str) -> Answer:
-        """DELETE /session/{id}, whatever characters the id is made of."""
+        """DELETE /session/{id}; the id may have any characters."""
         return self.request("DELETE", f"/session/{quote(session_id, safe='')}")
 
     @contextmanager
     def stream(
         self, path: str, /, *, timeout: float | None = None, **query: str
     ) -> Iterator[http.client.HTTPResponse]:
-        """GET `path` and hand out the answer unread; leaving the block hangs up.
+        """GET `path` and yield the unread answer; leaving the block disconnects.
 
         `timeout` bounds each read.
         """

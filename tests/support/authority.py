@@ -1,4 +1,4 @@
-"""A certificate of an authority whose key nobody has, as PEM text."""
+"""A certificate of an authority without its key, as PEM text."""
 
 AUTHORITY = """\
 -----BEGIN CERTIFICATE-----

@@ -1,4 +1,4 @@
-"""A proxy in front of a registry that fails as registries and their networks do, and counts."""
+"""A proxy in front of a registry that injects faults and counts requests."""
 
 import asyncio
 import re
@@ -17,7 +17,7 @@ MANIFESTS = "/manifests/"
 BLOBS = "/blobs/"
 
 _PATIENCE = 30.0
-"""Seconds in which what a test waits for must have come about."""
+"""Maximum seconds that a test waits for a condition."""
 
 
 @dataclass
@@ -28,16 +28,16 @@ class _Rule:
 
 
 class ChaosRegistry(ServingThread):
-    """The registry at `upstream` (`host:port`) once more, at `address`, with faults on demand.
+    """A proxy of the registry `upstream` (`host:port`) at `address`, with faults on demand.
 
-    Serves on one port of all `hosts`, the first of which is in `address`, by a thread of its own;
-    may be asked from any other. Only what a pull asks for goes through: GET and HEAD.
+    Serves GET and HEAD, as pulls need, on one port of all `hosts`, the first of which is in
+    `address`. Runs in its own thread; the methods are thread-safe.
     """
 
     def __init__(self, upstream: str, *hosts: str) -> None:
         super().__init__("chaos-registry")
         self.requests: Counter[str] = Counter()
-        """GET requests by path, those that a fault met included."""
+        """GET requests by path, including those that met a fault."""
         self.most_blobs_at_once = 0
         self.address = ""
         self._upstream = upstream
@@ -48,22 +48,22 @@ class ChaosRegistry(ServingThread):
         self._healed = asyncio.Event()
 
     def disturb(self, pattern: str, fault: Fault, times: float = float("inf")) -> None:
-        """Meet the next `times` requests whose path holds this pattern with a fault."""
+        """Inject a fault into the next `times` requests whose path contains this pattern."""
         with self._changed:
             self._rules.append(_Rule(re.compile(pattern), fault, times))
 
     def heal(self) -> None:
-        """Forget all faults, and hang up on those who wait in vain."""
+        """Remove all faults, and end the requests that hang."""
         with self._changed:
             self._rules.clear()
         self._run(self._let_go())
 
     def asked(self, pattern: str) -> int:
-        """How many GET requests had a path that holds this pattern."""
+        """Count the GET requests whose path contains this pattern."""
         return _sum(self.requests, pattern)
 
     def wait_until_asked(self, pattern: str, times: int = 1) -> None:
-        """Wait until that many requests came; TimeoutError when they do not."""
+        """Wait for a number of requests; raise TimeoutError if they do not come."""
         self._wait(lambda: self.asked(pattern) >= times, f"{times} requests for {pattern}")
 
     def _wait(self, holds: Callable[[], bool], what: str) -> None:
@@ -108,7 +108,7 @@ class ChaosRegistry(ServingThread):
         self._session = aiohttp.ClientSession(auto_decompress=False)
         app = web.Application()
         app.router.add_get("/{path:.*}", self._serve)
-        # With it a handler ends as soon as the engine hangs up.
+        # It ends a handler as soon as the engine disconnects.
         self._runner = web.AppRunner(
             app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1
         )

@@ -1,4 +1,4 @@
-"""What the pages show in their `console` blocks: commands, and what they print."""
+"""The `console` blocks of the documentation: commands and their output."""
 
 import json
 import re
@@ -16,19 +16,19 @@ _COMMENT = re.compile(r"\s# .*")
 
 @dataclass(frozen=True)
 class Example:
-    """A command of a page, and what the page shows as its output."""
+    """A command of a page, and its documented output."""
 
     heading: str
-    """The heading below which it stands."""
+    """The heading above it."""
     prompt: str
-    """`$` for anybody, `#` for root."""
+    """`$` for any user, `#` for root."""
     command: str
     shown: str
 
     def check(self, output: str) -> None:
-        """Raise AssertionError unless the output is as shown.
+        """Raise AssertionError unless the output is as documented.
 
-        JSON has the same properties of the same types. In other text `…` stands for anything.
+        JSON must have the same properties and types. In other text `…` matches anything.
         """
         if self.shown.startswith("{"):
             assert shape(json.loads(output)) == shape(json.loads(self.shown)), output
@@ -38,7 +38,7 @@ class Example:
 
 
 def examples(page: str) -> Iterator[Example]:
-    """Read the commands of a page in their order; one goes on while a quote or `\\` is open."""
+    """Parse the commands of a page in order; an open quote or `\\` continues one."""
     for heading, block in console_blocks(page):
         lines = iter(block.splitlines())
         command = next(lines)
@@ -61,7 +61,7 @@ def _is_open(command: str) -> bool:
 
 
 def console_blocks(page: str) -> Iterator[tuple[str, str]]:
-    """Give each `console` block with the heading above it."""
+    """Yield each `console` block with the heading above it."""
     heading = ""
     for found in re.finditer(
         r"^```(?P<kind>\w*)\n(?P<block>.*?)^```$|^#+ (?P<heading>[^\n]+)$",

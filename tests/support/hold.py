@@ -1,15 +1,15 @@
-"""A gate in place of a scripted step."""
+"""A gate for a scripted step."""
 
 import asyncio
 
 
 class Hold(asyncio.Event):
-    """Holds every call of it until it is set."""
+    """Blocks every call until it is set."""
 
     def __init__(self) -> None:
         super().__init__()
         self.reached = asyncio.Event()
-        """A call is held, or was."""
+        """Set once a call has been blocked."""
 
     async def __call__(self, *_: object) -> None:
         self.reached.set()

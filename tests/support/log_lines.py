@@ -1,4 +1,4 @@
-"""Lines of the log read back as any log shipper reads them, and as strictly as none does."""
+"""Strict parsers of log lines, in the forms that log shippers read."""
 
 import json
 import re
@@ -8,7 +8,7 @@ _FIELD = re.compile(r'([a-z_]+)=("(?:[^"\\]|\\.)*"|[^\s"=\\]+)(?: |\Z)')
 
 
 def logfmt(line: str) -> dict[str, str]:
-    """The fields of a line; ValueError for whatever is none."""
+    """Return the fields of a line; raise ValueError if it is malformed."""
     found: dict[str, str] = {}
     at = 0
     while at < len(line):
@@ -24,7 +24,7 @@ def logfmt(line: str) -> dict[str, str]:
 
 
 def read(line: str, form: str) -> dict[str, Any]:
-    """The fields of a line in this form."""
+    """Return the fields of a line in this format."""
     if form == "logfmt":
         return logfmt(line)
     found = json.loads(line, object_pairs_hook=_once)

@@ -1,7 +1,7 @@
-"""A Docker Engine of a test's own, to be killed, hung, filled up and rebooted.
+"""A private Docker Engine of a test, to be killed, paused, filled up and rebooted.
 
-It shares nothing with the machine's: it has a network namespace, a containerd, a cgroup and all
-folders of its own. A veth pair joins its namespace with the test's: each reaches the other.
+It shares nothing with the machine's engine: it has its own network namespace, containerd, cgroup
+and folders. A veth pair connects its namespace with the test's.
 """
 
 import contextlib
@@ -25,22 +25,21 @@ _SETTINGS = {
     "live-restore": True,
     "icc": False,
     "insecure-registries": [str(ADDRESSES)],
-    "bip": "198.20.0.1/24",  # seen in the namespace only, so each engine may have the same
-    # With systemd's driver a leftover cgroup would be systemd's to remove.
+    "bip": "198.20.0.1/24",  # only visible in the namespace, so each engine may have the same
+    # With systemd's driver only systemd could remove a leftover cgroup.
     "exec-opts": ["native.cgroupdriver=cgroupfs"],
 }
 _END_TIMEOUT = 30.0
-"""Seconds in which a process is gone after SIGKILL, also one that writes to a slow disk."""
+"""Seconds in which SIGKILL ends a process, even one that writes to a slow disk."""
 
 
 class PrivateEngine:
-    """dockerd and containerd in a network namespace of their own.
+    """dockerd and containerd in their own network namespace.
 
-    `settings` are keys of daemon.json, in addition to those that we ship and those that keep it
-    apart. `data_root` is a folder on the disk that images and containers may fill (see
-    `small_disk`); it may be given to a later engine again. `hosts` are where it serves beside
-    `socket`, and `programs` is a folder in which it looks for programs first. When the context is
-    left, nothing else is, whatever state the engine was brought to.
+    `settings` are keys of daemon.json in addition to the shipped and the isolating ones.
+    `data_root` is a folder on a disk that may be filled (see `small_disk`) and reused by a later
+    engine. `hosts` are further addresses beside `socket`; `programs` is a folder that precedes
+    PATH. Leaving the context removes everything, whatever the state of the engine.
     """
 
     def __init__(
@@ -67,31 +66,31 @@ class PrivateEngine:
         self._containerd = Process("containerd", self.folder / "containerd.log")
         self._is_on = False
         self.ends = 0
-        """How often dockerd was ended."""
+        """The number of times that dockerd was ended."""
 
     @property
     def namespace(self) -> str:
-        """Name of the network namespace, as `ip netns` knows it."""
+        """Name of the network namespace in `ip netns`."""
         return self._network.name
 
     @property
     def host_address(self) -> str:
-        """Where the engine and its containers reach what the test serves."""
+        """The address of the test for the engine and its containers."""
         return self._network.host_address
 
     @property
     def engine_address(self) -> str:
-        """Where the test reaches the engine's published ports."""
+        """The address of the engine's published ports for the test."""
         return self._network.address
 
     @property
     def pid(self) -> int:
-        """Of dockerd, while it runs."""
+        """The pid of dockerd while it runs."""
         return self._dockerd.pid
 
     @property
     def log(self) -> str:
-        """What dockerd has logged so far."""
+        """The log of dockerd so far."""
         return self._dockerd.log.read_text(errors="replace")
 
     def __enter__(self) -> Self:
@@ -108,28 +107,28 @@ class PrivateEngine:
         self._remove()
 
     def inside(self, *command: str) -> list[str]:
-        """Return a command that runs another one in the engine's network namespace."""
+        """Wrap a command to run in the engine's network namespace."""
         return self._network.inside(*command)
 
     def lead_to_host(self, port: int) -> None:
-        """Lead from this TCP port of the engine's own 127.0.0.1 to that of `host_address`."""
+        """Forward a TCP port of the engine's 127.0.0.1 to that of `host_address`."""
         self._network.lead_to_host(port)
 
     def unplug(self) -> None:
-        """Take the engine's namespace off every network, without a word to anybody."""
+        """Disconnect the engine's namespace from every network silently."""
         self._network.unplug()
 
     def plug_in(self) -> None:
-        """Join it with the test again, with the addresses of before."""
+        """Reconnect it with the test by the same addresses."""
         self._network.plug_in()
 
     def start(self) -> None:
-        """Start dockerd, and containerd where it does not run, and wait until it answers."""
+        """Start dockerd, and containerd if needed, and wait until it answers."""
         if not self._is_on or self._containerd.returncode is not None:
             self.start_containerd()
-        self._dockerd.kill()  # takes note of one that somebody killed
+        self._dockerd.kill()  # notices one that a test killed
         self.socket.unlink(missing_ok=True)
-        (self.folder / "docker.pid").unlink(missing_ok=True)  # its number may be another's by now
+        (self.folder / "docker.pid").unlink(missing_ok=True)  # its pid may have been reused
         options = {
             "config-file": self.folder / "daemon.json",
             "containerd": self.folder / "containerd.sock",
@@ -157,30 +156,30 @@ class PrivateEngine:
         self._is_on = True
 
     def stop(self) -> None:
-        """Stop dockerd by SIGTERM; with live-restore its containers run on."""
+        """Stop dockerd by SIGTERM; with live-restore its containers keep running."""
         self.ends += 1
         self._dockerd.stop()
 
     def kill(self) -> None:
-        """End dockerd by SIGKILL, and wait until it is gone."""
+        """Kill dockerd by SIGKILL, and wait for its end."""
         self.ends += 1
         self._dockerd.kill()
 
     def pause(self) -> None:
-        """Let dockerd hang: connections are accepted, nothing is answered."""
+        """Make dockerd hang: it accepts connections but does not answer."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let dockerd go on."""
+        """Resume dockerd."""
         os.kill(self.pid, signal.SIGCONT)
 
     def power_off(self) -> None:
-        """End everything at once, containers included; a `start` then is that after a reboot."""
+        """Kill everything at once, including containers, as before a reboot."""
         self._is_on = False
         self.kill()
         state = self.folder / "containerd"
         for freezer in Path("/sys/fs/cgroup").glob(f"freezer/{self.folder.name}/*/freezer.state"):
-            freezer.write_text("THAWED")  # else a container that is paused would not end
+            freezer.write_text("THAWED")  # otherwise a paused container would not end
         _end(int(path.read_text()) for path in state.rglob("init.pid") if path.read_text())
         if self.namespace:
             _end(self._network.pids())
@@ -197,7 +196,7 @@ class PrivateEngine:
         settings = {"cgroup-parent": f"/{self.folder.name}", **self._settings}
         settings["hosts"] = [f"unix://{self.socket}", *self._hosts]
         (self.folder / "daemon.json").write_text(json.dumps(settings))
-        # Not the system's containerd, which dockerd takes where it runs.
+        # Not the system's containerd, which dockerd would use by default.
         (self.folder / "containerd.toml").write_text(
             "version = 2\n"
             f'root = "{self.folder}/containerd-root"\n'
@@ -216,14 +215,14 @@ class PrivateEngine:
 
 @contextlib.contextmanager
 def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
-    """Give a disk of this size, to be filled to its last block, as a folder within `folder`."""
+    """Mount a disk of this size, which may be filled completely, within `folder`."""
     with _disk(folder, megabytes, "mkfs.ext4", "-q", "-m", "0") as disk:
         yield disk
 
 
 @contextlib.contextmanager
 def btrfs_disk(folder: Path, megabytes: int) -> Iterator[Path]:
-    """Give a disk with btrfs, on which an engine can bound what a container writes."""
+    """Mount a btrfs disk, on which an engine can limit the writes of containers."""
     with _disk(folder, megabytes, "mkfs.btrfs", "-q") as disk:
         yield disk
 
@@ -245,7 +244,7 @@ def _disk(folder: Path, megabytes: int, *make: str) -> Iterator[Path]:
 
 
 def _end(pids: Iterable[int]) -> None:
-    """Send SIGKILL to processes and wait until they are gone."""
+    """Send SIGKILL to processes and wait for their end."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             end = os.pidfd_open(pid)
@@ -270,19 +269,19 @@ def _mounts_below(*folders: Path) -> list[str]:
 
 
 def cgroups(name: str) -> list[Path]:
-    """Whatever has this name, wherever it is; those of other engines may come and go meanwhile."""
+    """All cgroups of this name; those of other engines may change meanwhile."""
     paths = (Path(path) for path, _, _ in os.walk("/sys/fs/cgroup"))
     return [path for path in paths if path.name == name]
 
 
 def remove_cgroups(name: str) -> None:
-    """Remove whatever has this name."""
+    """Remove all cgroups of this name."""
     for folder in cgroups(name):
         _remove_cgroup(folder)
 
 
 def _remove_cgroup(folder: Path) -> None:
-    """Remove a cgroup without processes; one of a killed process may be busy for a moment."""
+    """Remove a cgroup without processes; it may be busy just after a kill."""
     deadline = time.monotonic() + _END_TIMEOUT
     for path, _, _ in os.walk(folder, topdown=False):
         while True:

@@ -1,4 +1,4 @@
-"""Images of the demo game, made and pushed without an engine: in milliseconds, of any size."""
+"""Images of the demo game of any size, built and pushed within milliseconds, without an engine."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _TIMEOUT = 30.0
 
 @dataclass(frozen=True)
 class PushedImage(Image):
-    """An image in a registry, with the digests of its layers, the lowest first."""
+    """An image in a registry, with the digests of its layers from the lowest."""
 
     layers: tuple[str, ...]
 
     def at(self, address: str) -> PushedImage:
-        """Return the same image as it is reached at another address."""
+        """Return the same image at another address of its registry."""
         return replace(self, address=address)
 
 
@@ -45,10 +45,9 @@ def push_image(
     log_in: tuple[str, str] | None = None,
     context: ssl.SSLContext | None = None,
 ) -> PushedImage:
-    """Push the game, or another program, and a layer with a file for each content of `more`.
+    """Push the game, or another program, and a layer with one file for each content of `more`.
 
-    Two images share a layer exactly when its content is the same. `log_in` is a name and a
-    password.
+    Images share layers of equal content. `log_in` is a user name and a password.
     """
     layers = [_tar({"game": program or compile_game().read_bytes()}, mode=0o755)]
     layers += [_tar({f"more-{number}": content}) for number, content in enumerate(more)]
@@ -79,7 +78,7 @@ def push_image(
 
 
 class _Pusher:
-    """Pushes to one repository by the distribution API."""
+    """Pushes to a repository by the distribution API."""
 
     def __init__(
         self,

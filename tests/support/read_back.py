@@ -1,4 +1,4 @@
-"""What is logged, as a reader of standard error gets it."""
+"""Log lines as a reader of standard error gets them."""
 
 import os
 from collections.abc import Callable
@@ -16,13 +16,13 @@ log = get_logger("test_of_the_log")
 
 
 class Pipe:
-    """A pipe in the place of standard error."""
+    """A pipe in place of standard error."""
 
     def __init__(self) -> None:
         self._ours, self.theirs = os.pipe()
 
     def lines(self) -> list[str]:
-        """What is written until the other end is closed."""
+        """The lines until the other end is closed."""
         with os.fdopen(self._ours, "rb") as pipe:
             text = pipe.read().decode()
         assert text == "" or text.endswith("\n")
@@ -30,7 +30,7 @@ class Pipe:
 
 
 def said(tell: Callable[[], object], form: Form = "logfmt", **how: Any) -> list[dict[str, Any]]:
-    """What is written while somebody logs, read back."""
+    """Return the lines that a function logs."""
     pipe = Pipe()
     with written("info", form, descriptor=pipe.theirs, **how):
         tell()
@@ -39,7 +39,7 @@ def said(tell: Callable[[], object], form: Form = "logfmt", **how: Any) -> list[
 
 
 def failing() -> None:
-    """Log what was raised, and what that was raised by."""
+    """Log an exception with its cause."""
     try:
         try:
             int(f"x\nlevel=error\x1b[2J {TOKEN}")

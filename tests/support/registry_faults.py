@@ -1,4 +1,4 @@
-"""How registries and their networks fail: what a `ChaosRegistry` does instead of answering."""
+"""Faults of registries and their networks, for `ChaosRegistry`."""
 
 import asyncio
 import socket
@@ -15,21 +15,21 @@ _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding"}
 
 @dataclass(frozen=True)
 class Exchange:
-    """A request, and what the registry answers to it."""
+    """A request, and the answer of the registry."""
 
     request: web.Request
     answer: aiohttp.ClientResponse
     healed: asyncio.Event
 
     async def begin(self) -> web.StreamResponse:
-        """Send the answer's head."""
+        """Send the status and headers of the answer."""
         headers = {k: v for k, v in self.answer.headers.items() if k.lower() not in _HOP_BY_HOP}
         response = web.StreamResponse(status=self.answer.status, headers=headers)
         await response.prepare(self.request)
         return response
 
     def hang_up(self, *, by_reset: bool) -> None:
-        """Close the connection in the middle of whatever was sent."""
+        """Close the connection."""
         transport = self.request.transport
         assert transport is not None
         if by_reset:
@@ -42,7 +42,7 @@ Fault = Callable[[Exchange], Awaitable[web.StreamResponse]]
 
 
 async def passes(exchange: Exchange) -> web.StreamResponse:
-    """Answer what the registry answers."""
+    """Pass on the answer of the registry."""
     response = await exchange.begin()
     async for chunk in exchange.answer.content.iter_chunked(_CHUNK):
         await response.write(chunk)
@@ -50,7 +50,7 @@ async def passes(exchange: Exchange) -> web.StreamResponse:
 
 
 def answers(status: int, **headers: str) -> Fault:
-    """Make a fault that is an answer of this status; `_` in a header's name stands for `-`."""
+    """Make a fault that answers with this status; `_` in a header's name stands for `-`."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
 
     async def fault(_: Exchange) -> web.StreamResponse:
@@ -60,7 +60,7 @@ def answers(status: int, **headers: str) -> Fault:
 
 
 def errs(status: int, code: str, message: str) -> Fault:
-    """Make a fault that is an error in the form of the distribution API."""
+    """Make a fault that answers with an error of the distribution API."""
     body = {"errors": [{"code": code, "message": message}]}
 
     async def fault(_: Exchange) -> web.StreamResponse:
@@ -86,20 +86,20 @@ async def waits(exchange: Exchange) -> web.StreamResponse:
 
 
 async def hangs(exchange: Exchange) -> web.StreamResponse:
-    """Take the request and never answer; hang up when the registry is healed."""
+    """Never answer; hang up when the registry is healed."""
     await exchange.healed.wait()
     exchange.hang_up(by_reset=False)
     return web.Response()
 
 
 async def hangs_half_way(exchange: Exchange) -> web.StreamResponse:
-    """Send half of the answer and nothing more; hang up when the registry is healed."""
+    """Send half of the answer; hang up when the registry is healed."""
     await _send_half(exchange)
     return await hangs(exchange)
 
 
 async def trickles(exchange: Exchange) -> web.StreamResponse:
-    """Send one byte a second."""
+    """Send one byte per second."""
     response = await exchange.begin()
     for byte in await exchange.answer.read():
         await response.write(bytes([byte]))
@@ -108,7 +108,7 @@ async def trickles(exchange: Exchange) -> web.StreamResponse:
 
 
 async def corrupts(exchange: Exchange) -> web.StreamResponse:
-    """Send as many bytes as there are, the last one of them wrong."""
+    """Send the answer with a wrong last byte."""
     body = bytearray(await exchange.answer.read())
     body[-1] ^= 0xFF
     response = await exchange.begin()

@@ -1,6 +1,6 @@
-"""Certificates and signing requests of every kind, also those that nobody may accept.
+"""Certificates and signing requests of every kind, including invalid ones.
 
-Where nothing else is asked for they pass VERIFY_X509_STRICT, the default of Python 3.13.
+By default they pass VERIFY_X509_STRICT, the default of Python 3.13.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 @dataclass(frozen=True)
 class Party:
-    """A key and a certificate for it, as PEM texts."""
+    """A key and its certificate, as PEM texts."""
 
     key: bytes
     certificate: bytes
 
 
 class Signer:
-    """An authority that signs whatever it is asked to."""
+    """An authority that signs any request."""
 
     def __init__(self, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
         self._key = key
@@ -45,7 +45,7 @@ class Signer:
 
     @classmethod
     def of(cls, text: bytes) -> Signer:
-        """Take the key of the product's own authority, out of its file."""
+        """Load the key of the product's authority from its file."""
         key = serialization.load_pem_private_key(text, None)
         assert isinstance(key, ec.EllipticCurvePrivateKey)
         return cls(key, x509.load_pem_x509_certificate(text))
@@ -71,7 +71,7 @@ class Signer:
         hosts: Sequence[str],
         life: timedelta = timedelta(hours=1),
     ) -> bytes:
-        """Sign the key of a request, as a certificate that serves."""
+        """Sign the key of a request as a server certificate."""
         key = x509.load_pem_x509_csr(request).public_key()
         assert isinstance(key, ec.EllipticCurvePublicKey)
         return self._signed(key, SERVES, uris, hosts, life)
@@ -99,7 +99,7 @@ class Signer:
 
 
 def trusting(authority: bytes) -> ssl.SSLContext:
-    """A client's context that trusts this authority alone, as strict as that of Python 3.13."""
+    """A client context that trusts only this authority, as strict as in Python 3.13."""
     context = ssl.create_default_context(cadata=authority.decode())
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     return context
@@ -108,7 +108,7 @@ def trusting(authority: bytes) -> ssl.SSLContext:
 def self_signed(
     use: x509.ObjectIdentifier, uris: Sequence[str] = (), hosts: Sequence[str] = ()
 ) -> Party:
-    """A party that vouches for itself."""
+    """A party with a self-signed certificate."""
     key, subject = a_key(), _name("party")
     own = _builder(subject, subject, key.public_key(), timedelta(days=1))
     signer = Signer(key, own.sign(key, hashes.SHA256()))

@@ -1,4 +1,4 @@
-"""Tiltyard on this machine, whole: engine, registry, game, agent, control plane, application."""
+"""A complete Tiltyard on this machine: engine, registry, game, agent, control plane."""
 
 import os
 import signal
@@ -27,19 +27,19 @@ REGION = "local"
 APPLICATION = "demo-game"
 REGISTRY_NAME = "local"
 PATIENT: Mapping[str, Any] = {"start_timeout": 28.0, "placement_silence": 15.0}
-"""Settings with which no start is refused because its host stood still for some seconds: it has
-half of the first to answer. That is below what a client waits."""
+"""Settings with which a stall of the host for some seconds refuses no start: the host has half of
+start_timeout to answer. It is below the timeout of clients."""
 
 _PULLED_TIMEOUT = 60.0
-"""Seconds until a tag that was enabled must be pulled."""
+"""Seconds in which an enabled tag must be pulled."""
 _STOPS_AT_ONCE = 8
 _ENDED = frozenset({"exited", "dead"})
 _CORES_PER_CORE = 8
-"""A development host overcommits its cores: its sessions are mostly idle."""
+"""Overcommitment of cores on a development host, with mostly idle sessions."""
 
 
 class StepFailedError(Exception):
-    """A step that did not succeed; the reason was printed."""
+    """A failed step; its reason was printed."""
 
 
 class Steps:
@@ -62,7 +62,7 @@ class Steps:
         self._line("ok", begin, ": ".join([text, *notes[:1]]) + "".join(notes[1:]))
 
     def done(self, text: str) -> None:
-        """Print the last line, with the time of all."""
+        """Print the last line, with the total time."""
         self._line("ok", self._begin, text)
 
     def _line(self, outcome: str, begin: float, text: str) -> None:
@@ -70,7 +70,7 @@ class Steps:
 
 
 class Deployment:
-    """All parts, started step by step. Leaving ends the sessions and removes every trace."""
+    """All parts, started step by step. Leaving ends the sessions and removes everything."""
 
     engine: DockerEngine
     registry: Registry
@@ -140,7 +140,7 @@ class Deployment:
                 list(pool.map(client.delete_session, live))
 
     def _remove_traces(self) -> None:
-        self.agent.process.stop()  # else it would take the removal of its containers for a fault
+        self.agent.process.stop()  # else it reports its removed containers
         remove_traces(self.engine.socket, self.registry.address)
 
 
@@ -165,7 +165,7 @@ def application(name: str = APPLICATION, **changes: object) -> dict[str, object]
 
 
 def enable_tag(client: ApiClient, name: str, tag: str) -> None:
-    """Enable a tag and wait until a host has pulled it; TimeoutError when none did."""
+    """Enable a tag and wait until a host has pulled it; raise TimeoutError if none does."""
     client.post(f"/application/{name}/tags", {"tag": tag}).expect(204)
     deadline = time.monotonic() + _PULLED_TIMEOUT
     while not client.get(f"/tag/{REGION}/{name}/{tag}").expect(200).json()["exists"]:
@@ -175,7 +175,7 @@ def enable_tag(client: ApiClient, name: str, tag: str) -> None:
 
 
 def exit_on_signals(code: int) -> None:
-    """Make the first SIGINT or SIGTERM end the program by SystemExit, so that it cleans up."""
+    """Raise SystemExit at the first SIGINT or SIGTERM, so that the program cleans up."""
 
     def leave(_number: int, _frame: FrameType | None) -> NoReturn:
         for signum in (signal.SIGINT, signal.SIGTERM):

@@ -1,4 +1,4 @@
-"""Clocks that a test sets by hand: `tiltyard.runtime.clock.Clock`, and `HostClock` too."""
+"""Clocks controlled by tests: `tiltyard.runtime.clock.Clock` and `HostClock`."""
 
 import asyncio
 import heapq
@@ -11,14 +11,11 @@ from tiltyard.runtime.clock import SystemClock
 
 _QUIET_ROUNDS = 3
 _ROUND_SECONDS = 0.0005
-"""How long threads get to themselves between two looks at whether all is quiet."""
+"""Seconds left to threads between two checks for idleness."""
 _SETTLE_ROUNDS = 10_000
 
 _unfinished: set[Future[Any]] = set()
-"""What was handed to a pool of threads and has not ended.
-
-A thread that has taken its work from the queue and not begun with it looks like an idle one.
-"""
+"""Unfinished work of thread pools: a thread that has only dequeued its work looks idle."""
 _submit = ThreadPoolExecutor.submit
 
 
@@ -33,7 +30,7 @@ ThreadPoolExecutor.submit = _noted  # type: ignore[assignment, method-assign]
 
 
 async def settle() -> None:
-    """Return when every task waits for something and no pool of threads is at work."""
+    """Return when every task waits and all thread pools are idle."""
     before, quiet = None, 0
     for _ in range(_SETTLE_ROUNDS):
         await asyncio.sleep(0)
@@ -47,7 +44,7 @@ async def settle() -> None:
 
 
 def _progress() -> dict[int, list[int]]:
-    """Where each task stands: the positions in the coroutines that it is made of."""
+    """The position of each task in its chain of coroutines."""
     found: dict[int, list[int]] = {}
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         at: Any = task.get_coro()
@@ -59,7 +56,7 @@ def _progress() -> dict[int, list[int]]:
 
 
 def _threads_at_work() -> bool:
-    """Return whether a thread of a pool works, or has work that it has not taken up yet."""
+    """Return whether a thread pool has running or queued work."""
     if _unfinished:
         return True
     for top in sys._current_frames().values():
@@ -74,10 +71,9 @@ def _threads_at_work() -> bool:
 
 
 class FakeClock:
-    """Time stands still until somebody advances it; wall, monotonic and boot time move together.
+    """A clock that only `advance` moves; wall, monotonic and boot time move together.
 
-    `jump` moves the wall clock alone; `reboot` begins a new boot. `synchronised` is what it says
-    of the wall clock.
+    `jump` moves the wall clock alone; `reboot` begins a new boot.
     """
 
     def __init__(self, time: float = 1_800_000_000.0) -> None:
@@ -114,7 +110,7 @@ class FakeClock:
         await wake
 
     async def advance(self, seconds: float) -> None:
-        """Let what is under way come to rest, then let time pass, stopping at each who wakes."""
+        """Wait until all is idle, then advance the time step by step through the sleepers."""
         await settle()
         end = self._boottime + seconds
         while self._sleepers and self._sleepers[0][0] <= end:
@@ -131,7 +127,7 @@ class FakeClock:
         self.stall(end - self._boottime)
 
     async def leap(self, seconds: float) -> None:
-        """Let a long time pass at once: who slept meanwhile wakes at its end, and once."""
+        """Advance a long time in one step: each sleeper wakes once, at its end."""
         await settle()
         self.stall(seconds)
         await self.advance(0.0)
@@ -145,14 +141,14 @@ class FakeClock:
         self._monotonic = self._boottime = up
 
     def stall(self, seconds: float) -> None:
-        """Let time pass in which the program stands still: who slept wakes at the next advance."""
+        """Advance the time as in a stall of the program: sleepers wake at the next advance."""
         self._wall += seconds
         self._monotonic += seconds
         self._boottime += seconds
 
 
 class AheadClock(SystemClock):
-    """The machine's clock, as many seconds ahead of it as a test says."""
+    """The machine's clock plus a number of seconds."""
 
     def __init__(self, *, wall_ahead: float = 0.0, monotonic_ahead: float = 0.0) -> None:
         self.wall_ahead = wall_ahead

@@ -1,4 +1,4 @@
-"""An engine in memory, controlled by hand, and with it the clock.
+"""An engine in memory on a fake clock.
 
 `FakeEngine` keeps the contract of `agent.domain.engine.Engine` as Docker does
 (contract/test_engine.py).
@@ -50,7 +50,7 @@ from tiltyard.contract import NetworkMode, PullProgress
 __all__ = ["FakeClock", "FakeEngine"]
 
 IMAGE_BYTES = 10 * 2**20
-"""What each image takes."""
+"""The size of each image in bytes."""
 _CHUNK = 64 * 1024
 
 
@@ -103,14 +103,14 @@ class _Held:
 
     @property
     def address(self) -> str:
-        """Another one with each run, as containers come and go on a bridge."""
+        """A new address for each run, as on a bridge network."""
         if self.process is None or self.spec.network_mode is NetworkMode.HOST:
             return ""
         return str(ipaddress.IPv4Address("172.17.0.0") + self.process.pid % 65536)
 
 
 class EveryImage(set[str]):
-    """A registry that has whatever is asked for."""
+    """A registry that has any image."""
 
     def __contains__(self, image: object) -> bool:
         return True
@@ -122,10 +122,9 @@ class EveryImage(set[str]):
 class FakeEngine:
     """A container engine whose containers are entries in a table.
 
-    Sets to be filled by a test: `cannot_run` (images), `ignores_sigterm` and
-    `survives_sigkill` (names of containers),
-    `registry` (images that can be pulled). Containers are named by name or id throughout.
-    While `binds_at_once` is false, a program that starts has bound no port until `bind`.
+    Tests fill the sets `cannot_run` (images), `ignores_sigterm` and `survives_sigkill` (names of
+    containers) and `registry` (images that can be pulled). Methods take container names or ids.
+    If `binds_at_once` is False, a started program binds its ports only at `bind`.
     """
 
     def __init__(self, clock: FakeClock | None = None) -> None:
@@ -150,16 +149,16 @@ class FakeEngine:
         self._numbers = itertools.count(1)
         self._unavailable = False
 
-    # What tests see.
+    # Observed by tests.
 
     @property
     def living(self) -> set[Process]:
-        """Processes that have not ended."""
+        """The running processes."""
         return set(self._ends)
 
     @property
     def published(self) -> dict[tuple[str, int], str]:
-        """The container that has each host port, by protocol and number."""
+        """The container of each published host port, by protocol and number."""
         return dict(self._published)
 
     @property
@@ -171,11 +170,11 @@ class FakeEngine:
         """The containers of an agent, as the engine describes them."""
         return [held.described() for held in self.all if held.spec.agent_id == agent_id]
 
-    # What tests control.
+    # Controlled by tests.
 
     @property
     def unavailable(self) -> bool:
-        """True while nobody answers; streams under way break off."""
+        """True while the engine does not answer; setting it breaks open streams."""
         return self._unavailable
 
     @unavailable.setter
@@ -191,30 +190,30 @@ class FakeEngine:
         self._images.add(image)
 
     def lose_image(self, image: str) -> None:
-        """Let somebody on the host remove an image from under its containers."""
+        """Remove an image from under its containers, like another user of the host."""
         self._images.discard(image)
 
     def occupy(self, protocol: str, port: int) -> None:
-        """Let somebody else on the host have a port."""
+        """Occupy a port by another program of the host."""
         self._occupied.add((protocol, port))
 
     def vacate(self, protocol: str, port: int) -> None:
         self._occupied.discard((protocol, port))
 
     def hold(self, call: str) -> None:
-        """Let calls of this name wait, before they do anything, until `release`."""
+        """Block calls of this name before they do anything, until `release`."""
         self._gates[call] = asyncio.Event()
         self._arrivals[call] = asyncio.Event()
 
     async def held(self, call: str) -> None:
-        """Wait until somebody waits there."""
+        """Wait until a call is blocked there."""
         await self._arrivals[call].wait()
 
     def release(self, call: str) -> None:
         self._gates.pop(call).set()
 
     def heal(self) -> None:
-        """Let every call do its deed and say so, from now on."""
+        """Remove all scripted failures."""
         for call in list(self._gates):
             self.release(call)
         self._failures.clear()
@@ -223,15 +222,15 @@ class FakeEngine:
         self.unavailable = False
 
     def fail_next(self, call: str, error: AgentError) -> None:
-        """Let the next call of this name fail without doing anything; may be said repeatedly."""
+        """Make the next call of this name fail without effect; repeated calls queue up."""
         self._failures[call].append(error)
 
     def answer_lost_next(self, call: str) -> None:
-        """Let the next call of this name do its deed and then raise EngineTimeoutError."""
+        """Make the next call of this name take effect and then raise EngineTimeoutError."""
         self._lost[call] += 1
 
     def end(self, container: str, exit_code: int, *, oom: bool = False) -> None:
-        """Let the process of a running container end, or the engine see that it was lost."""
+        """End the process of a container, or make the engine notice that it was lost."""
         held = self._find(container)
         assert held.status is ContainerStatus.RUNNING, f"{container} does not run"
         process, held.process = held.process, None
@@ -244,22 +243,22 @@ class FakeEngine:
         self._tell(held)
 
     def write_files(self, container: str, size: int) -> None:
-        """Let the program have written this number of bytes."""
+        """Set the number of bytes that the program has written."""
         self._find(container).written = size
 
     def bind(self, container: str) -> None:
-        """Let the program of a running container bind all its ports."""
+        """Bind all ports of a running container."""
         self._find(container).bound = True
 
     def lose_process(self, container: str) -> None:
-        """Let the process end without the engine's seeing it."""
+        """End the process without the engine noticing."""
         held = self._find(container)
         assert held.process is not None, f"{container} does not run"
         self._ends.pop(held.process).set()
         held.process = None
 
     def mislay(self, container: str) -> Callable[[], None]:
-        """Let the engine know nothing of a container, until what is returned is called."""
+        """Make the engine forget a container until the returned function is called."""
         held = self._find(container)
         del self._containers[held.id], self._ids[held.name]
 
@@ -270,14 +269,14 @@ class FakeEngine:
         return find_again
 
     def rename(self, container: str, name: str) -> None:
-        """Let somebody else on the host call a container otherwise."""
+        """Rename a container, like another user of the host."""
         held = self._find(container)
         del self._ids[held.name]
         held.renamed = name
         self._ids[name] = held.id
 
     def write_log(self, container: str, data: bytes, *, stream: int = 1) -> None:
-        """Let the program write lines, and perhaps the beginning of one."""
+        """Write lines to the log, optionally with an incomplete last one."""
         held = self._find(container)
         for line in io.BytesIO(data):
             time = b"%030d" % next(self._numbers)
@@ -290,19 +289,19 @@ class FakeEngine:
         held.poke()
 
     def drop_log(self, container: str, pieces: int) -> None:
-        """Let the engine drop the oldest pieces of a log."""
+        """Drop the oldest parts of a log."""
         held = self._find(container)
         del held.log[:pieces]
         held.dropped += pieces
 
     def break_log(self, container: str, pieces: int, error: AgentError, *, times: int = 1) -> None:
-        """Let the next log responses fail after this number of pieces."""
+        """Make the next log responses fail after this number of parts."""
         self._find(container).log_breaks += [(pieces, error)] * times
 
     def put_file(self, container: str, path: str, data: bytes) -> None:
         self._find(container).files[path] = data
 
-    # What the agent calls.
+    # Called by the agent.
 
     async def info(self) -> EngineInfo:
         async with self._call("info"):
@@ -442,9 +441,9 @@ class FakeEngine:
             del self._watchers[queue]
 
     async def close(self) -> None:
-        """Nothing: containers outlive their clients."""
+        """Do nothing: containers outlive their clients."""
 
-    # How it works.
+    # Internals.
 
     @contextlib.asynccontextmanager
     async def _call(self, call: str, subject: str = "") -> AsyncIterator[None]:
@@ -467,7 +466,7 @@ class FakeEngine:
 
     def _signal(self, held: _Held, signal: str) -> None:
         if signal not in {"SIGTERM", "SIGKILL"}:
-            return  # a program takes it as it likes
+            return  # the program may ignore it
         ignored = self.ignores_sigterm if signal == "SIGTERM" else self.survives_sigkill
         if held.process is not None and not ignored & {held.id, held.name}:
             self.end(held.id, {"SIGTERM": 143, "SIGKILL": 137}[signal])
@@ -531,7 +530,7 @@ class FakeEngine:
 
 
 def _tar(files: dict[str, bytes], path: str) -> bytes:
-    """Pack what is there below `path`, each folder before what is in it, as Docker does."""
+    """Pack everything below `path`, folders before their content, as Docker does."""
     wanted = PurePosixPath("/") / path
     inside = {p: data for p, data in files.items() if PurePosixPath(p).is_relative_to(wanted)}
     if not inside:
@@ -542,7 +541,7 @@ def _tar(files: dict[str, bytes], path: str) -> bytes:
         for place in sorted(folders | set(map(PurePosixPath, inside))):
             if not place.is_relative_to(wanted):
                 continue
-            # The whole container begins with a slash, anything else with its last component.
+            # Names begin with a slash for the whole container, else with the last component.
             root = wanted.name or "/"
             member = tarfile.TarInfo(str(root / place.relative_to(wanted)))
             if place in folders:

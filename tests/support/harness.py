@@ -1,6 +1,6 @@
-"""The real parts that tests, the demo and the benchmark run against.
+"""The real parts that tests, the demo and the benchmark use.
 
-Each is a context manager whose start and stop are bounded, and which ends only what it started.
+Each is a context manager with bounded start and stop that ends only its own processes.
 The Docker Engine is in `real_engine.py`, the game's image in `demo_game`.
 """
 
@@ -50,20 +50,20 @@ __all__ = [
 ROOT = Path(__file__).resolve().parents[2]
 
 _START_TIMEOUT = 30.0
-"""Python with grpc and pydantic takes 2 s to import on a busy 2-core machine."""
+"""Importing grpc and pydantic takes 2 s on a busy 2-core machine."""
 _STOP_TIMEOUT = 30.0
-"""Above the sum of the staged stops of either program."""
+"""Longer than the sum of the shutdown stages of either program."""
 _POLL = 0.02
 
 
 _FIRST_PORT = 61_000
-"""Above those that the kernel gives to outgoing connections, which may take any at any time."""
+"""Above the kernel's ephemeral ports, which outgoing connections may take at any time."""
 _PORTS_AT_ONCE, _PORTS_OF_A_PROCESS = 2, 250
 _offsets = itertools.cycle(range(0, _PORTS_OF_A_PROCESS, _PORTS_AT_ONCE))
 
 
 def free_port() -> int:
-    """Return a TCP port of loopback that nobody holds, and whose next one nobody holds either.
+    """Return a loopback TCP port that is free, as is the next one.
 
     Concurrent test processes get different ones.
     """
@@ -86,7 +86,7 @@ def _is_free(port: int) -> bool:
 
 
 def source_files() -> list[str]:
-    """Names of the files that a clone of this working tree has: no .venv, nothing made here."""
+    """The files of a clone of this working tree, without .venv and generated files."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -95,28 +95,28 @@ def source_files() -> list[str]:
         text=True,
         timeout=30,
     ).stdout
-    # One that was deleted and not committed is no file.
+    # A deleted but uncommitted file does not exist.
     return [name for name in listed.split("\0") if name and (ROOT / name).is_file()]
 
 
 def copy_sources(folder: Path) -> None:
-    """Make a folder what a clone of this working tree is, but for its history."""
+    """Copy the files of a clone of this working tree to a folder, without history."""
     for name in source_files():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
 
 
 def registry_unavailable() -> str:
-    """Say why this machine cannot run a registry, or nothing."""
+    """Return why this machine cannot run a registry; empty if it can."""
     if shutil.which("docker-registry") is None:
         return "there is no docker-registry: install the package docker-registry"
     return ""
 
 
 def to_toml(settings: Mapping[str, object]) -> str:
-    """Write settings as TOML: scalars, lists of scalars, and lists of tables.
+    """Format settings as TOML: scalars, lists of scalars, and lists of tables.
 
-    JSON's way of writing strings, numbers, booleans and flat lists is TOML's too.
+    Strings, numbers, booleans and flat lists have the same form in JSON and TOML.
     """
     lines = []
     tables = []
@@ -131,10 +131,10 @@ def to_toml(settings: Mapping[str, object]) -> str:
 
 
 class Process:
-    """A program in a session of its own, with its output in a file."""
+    """A program in its own process session, with its output in a file."""
 
     start_timeout = _START_TIMEOUT
-    """Seconds within which it is ready once it was started."""
+    """Maximum seconds from its start until it is ready."""
 
     def __init__(self, name: str, log: Path) -> None:
         self.name = name
@@ -143,22 +143,22 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """The process id; only while it was started and not stopped."""
+        """The pid; only available between start and stop."""
         assert self._process is not None, f"{self.name} does not run"
         return self._process.pid
 
     @property
     def is_running(self) -> bool:
-        """True while it was started and has not ended."""
+        """True from its start to its end."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def returncode(self) -> int | None:
-        """How it ended, or None while it runs or was stopped by us."""
+        """The exit status; None while it runs or after `stop`."""
         return None if self._process is None else self._process.poll()
 
     def launch(self, command: Sequence[str], ready: Callable[[], bool]) -> None:
-        """Start it and wait until it is ready; it is gone again when that fails."""
+        """Start it and wait until it is ready; on failure it is killed."""
         assert self._process is None, f"{self.name} runs already"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -168,7 +168,7 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # a Ctrl-C at the terminal is ours to handle
+                start_new_session=True,  # Ctrl-C at the terminal is ours to handle
             )
         try:
             self._wait_until(ready)
@@ -177,7 +177,7 @@ class Process:
             raise
 
     def stop(self) -> None:
-        """Send SIGTERM and wait; RuntimeError when only SIGKILL ended it, or it ended badly."""
+        """Send SIGTERM and wait; raise RuntimeError if it needs SIGKILL or fails."""
         if self._process is None:
             return
         self._process.terminate()
@@ -212,7 +212,7 @@ class Process:
 
 
 class _Part:
-    """A process with a temporary folder of its own."""
+    """A process with its own temporary folder."""
 
     def __init__(self, name: str) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix=f"tiltyard-{name}-")
@@ -236,7 +236,7 @@ class _Part:
             self.process.stop()
 
     def kill(self) -> None:
-        """End it by SIGKILL, as a crash would; its folder stays."""
+        """Kill it by SIGKILL; its folder stays."""
         self.process.kill()
 
     def restart(self) -> None:
@@ -246,7 +246,7 @@ class _Part:
 
 
 class Registry(_Part):
-    """A registry without authentication on a free port of an address of this machine.
+    """A registry without authentication on a free port of this machine.
 
     `settings` add to or replace those made here.
     """
@@ -275,7 +275,7 @@ class Registry(_Part):
             "http": {"addr": self.address},
             **self.settings,
         }
-        config.write_text(json.dumps(settings))  # every JSON text is YAML
+        config.write_text(json.dumps(settings))  # JSON is valid YAML
         self.process.launch(["docker-registry", "serve", str(config)], ready)
 
 
@@ -285,9 +285,9 @@ class AgentProcess(_Part):
     def __init__(self, docker_socket: Path, **settings: object) -> None:
         super().__init__("agent")
         self.wrapper: Sequence[str] = ()
-        """A command that runs the agent's as its last arguments, from the next start on."""
+        """A command prefix for the agent, from the next start on."""
         self.clocks_moved = False
-        """True once `wrapper` gave it other clocks than the machine's."""
+        """True if `wrapper` gives it other clocks than the machine's."""
         self.state_dir = self.folder / "state"
         self.socket = self.folder / "agent.sock"
         self.config = self.folder / "agent.toml"
@@ -295,17 +295,17 @@ class AgentProcess(_Part):
             "state_dir": str(self.state_dir),
             "socket": str(self.socket),
             "docker_socket": str(docker_socket),
-            # Nothing that a test or the demo starts is to be reached from other machines.
+            # Tests and the demo must not be reachable from other machines.
             "public_address": "127.0.0.1",
             "bind_address": "127.0.0.1",
             "latency_addresses": ["127.0.0.1"],
-            "firewall_bridges": [],  # the machine's firewall is nobody's to write here
+            "firewall_bridges": [],  # tests must not change the machine's firewall
             "metrics_listen": "",
             **settings,
         }
 
     def allow_host_network(self) -> Self:
-        """Have its policy allow sessions in the host's network, from the next start on."""
+        """Allow host networking in its policy, from the next start on."""
         policy = self.folder / "policy.toml"
         policy.write_text("host_network = true\n")
         self.settings["policy"] = str(policy)
@@ -313,7 +313,7 @@ class AgentProcess(_Part):
 
     @property
     def address(self) -> str:
-        """What a control plane dials."""
+        """The address that a control plane dials."""
         return f"unix:{self.socket}"
 
     def start(self) -> None:
@@ -324,7 +324,7 @@ class AgentProcess(_Part):
         )
 
     def kill(self) -> None:
-        """End it by SIGKILL, and wait until it has ended where a wrapper has that passed on."""
+        """Kill it by SIGKILL, and wait for its end even behind a wrapper."""
         super().kill()
         deadline = time.monotonic() + _STOP_TIMEOUT
         while accepts(self.socket):
@@ -335,7 +335,7 @@ class AgentProcess(_Part):
 
 @dataclass(frozen=True)
 class AgentSpec:
-    """One agent as a control plane is given it."""
+    """An agent in the settings of a control plane."""
 
     name: str
     address: str
@@ -344,14 +344,14 @@ class AgentSpec:
 
 
 class ControlPlaneProcess(_Part):
-    """`tiltyard-controlplane serve` with two accounts, on a free port of the loopback address.
+    """`tiltyard-controlplane serve` with two accounts, on a free loopback port.
 
-    A restart keeps the port, so that clients made before it go on working.
+    A restart keeps the port, so that earlier clients stay usable.
     """
 
     ACCOUNTS: tuple[str, ...] = ("default", "other")
     program = "controlplane"
-    """The module that is run: this one, or one of a test's that runs it."""
+    """The module to run: the program, or a test module that runs it."""
 
     def __init__(
         self, agents: Sequence[AgentSpec], registries: Mapping[str, str], **settings: object
@@ -363,7 +363,7 @@ class ControlPlaneProcess(_Part):
         self.tokens: dict[str, str] = {}
         """The token of each account, with the nine scopes."""
         self.made: dict[str, list[str]] = {account: [] for account in self.ACCOUNTS}
-        """The id of each session that a client of an account got an answer for."""
+        """The ids of sessions that were answered to a client of an account."""
         self.operator_token = ""
         self.settings: dict[str, object] = {
             "state_dir": str(self.state_dir),
@@ -382,7 +382,7 @@ class ControlPlaneProcess(_Part):
         }
 
     def client(self, account: str = "default") -> ApiClient:
-        """Return a client with the token of this account."""
+        """Return a client of this account."""
         return ApiClient(self.base_url, self.tokens[account], made=self.made[account])
 
     def start(self) -> None:
@@ -397,7 +397,7 @@ class ControlPlaneProcess(_Part):
         self.settings["api_listen"] = self.base_url.removeprefix("http://")
 
     def _init(self) -> None:
-        """Do what `init` does, without a process of its own: it would import for a second."""
+        """Do what `init` does in this process, which saves a second of imports."""
         from controlplane.cli.server import initialise  # noqa: PLC0415 (few need it)
         from controlplane.settings.model import load_config  # noqa: PLC0415
 
@@ -406,7 +406,7 @@ class ControlPlaneProcess(_Part):
         self.tokens, self.operator_token = made.accounts, made.operator_token or ""
 
     def _is_ready(self, begin: int) -> bool:
-        """Return whether it serves; what was logged before byte `begin` was an earlier process."""
+        """Return whether it serves; the log before byte `begin` is of an earlier process."""
         with self.process.log.open("rb") as log:
             log.seek(begin)
             found = re.search(rb"event=listening address=(http://[\w.:\[\]-]+:\d+)", log.read())
@@ -417,13 +417,13 @@ class ControlPlaneProcess(_Part):
 
 
 def _environment() -> dict[str, str]:
-    """The caller's environment without settings that would override those of the config file."""
+    """The environment without variables that would override the settings file."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TILTYARD_")}
     return {**kept, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
 
 
 def _http_status(address: str, path: str) -> int:
-    """Return the status of a GET, or 0 when nobody answers."""
+    """Return the status of a GET, or 0 without an answer."""
     connection = http.client.HTTPConnection(address, timeout=5)
     try:
         connection.request("GET", path)

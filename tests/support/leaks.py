@@ -1,4 +1,4 @@
-"""A pytest plugin: what a test leaves behind, or does on the event loop, fails it."""
+"""A pytest plugin that fails tests with leaked threads or tasks, or a blocked event loop."""
 
 import asyncio
 import inspect
@@ -10,13 +10,11 @@ import pytest
 from blockbuster import blockbuster_ctx
 
 _LOOKS, _PAUSE = 200, 0.01
-"""Number of checks, and seconds between them, whether tasks that were cancelled and threads
-that were asked to end have ended: a machine that stands still meanwhile takes nothing of that."""
+"""Number of checks for leftovers, and seconds between them: stalls of the machine do not count."""
 _NOT_OURS = ("_poll_wrapper", "asyncio_", "Dummy-")
-"""Threads of grpc's and asyncio's own, which end with the loop, after this check.
+"""Threads of grpc and asyncio, which end with the loop, after this check.
 
-``Dummy-`` is how ``threading`` calls one that C code began, from the first time it asks which
-thread it is: grpc's, whenever the garbage collector happens to run there.
+``Dummy-`` threads were started by C code: grpc's, if the garbage collector happens to run there.
 """
 
 
@@ -43,7 +41,7 @@ def no_leaked_tasks(request: pytest.FixtureRequest) -> None:
 async def _guarded_loop() -> AsyncIterator[None]:
     before = asyncio.all_tasks()
     with blockbuster_ctx(["agent", "controlplane"]) as found:
-        # An executor's own lock is held for microseconds, by its threads and by submit() alike.
+        # An executor's lock is held only for microseconds, by its threads and by submit().
         found.functions["threading.Lock.acquire"].deactivate()
         yield
     left = asyncio.all_tasks() - before - {asyncio.current_task()}

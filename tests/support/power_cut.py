@@ -1,8 +1,7 @@
-"""What is on a disk after its power was cut, from a log of what was done to it (`disk_log.c`).
+"""The content of a disk after a power cut, from a log of its operations (`disk_log.c`).
 
-What was synced is there. What was not may be there or not, each write for itself and sector by
-sector; a name is there for certain once its folder was synced after it was made or renamed, and
-that folder's own name is.
+Synced data survives. Each sector of an unsynced write may be lost by itself. A name survives once
+its folder was synced after its creation or rename, and if that folder's own name survives.
 """
 
 import os
@@ -19,13 +18,13 @@ import pytest
 from tests.support.harness import ROOT
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
-"""Of programs of the tests, which are run with `python -m`."""
+"""The environment of test programs, which are run with `python -m`."""
 SECTOR = 512
 _HEADER = struct.Struct("=IIQQ")
 
 
 class Kind(IntEnum):
-    """What was done; as `disk_log.c` has them."""
+    """The kind of an operation, as in `disk_log.c`."""
 
     WRITE = 0
     TRUNCATE = 1
@@ -38,9 +37,9 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """One thing done to a file or folder below the one that is logged, whose own name is "".
+    """An operation on a file or folder below the logged folder, whose own name is "".
 
-    `data` is what was written, or the new name of what was renamed.
+    `data` is the written data, or the new name of a rename.
     """
 
     kind: Kind
@@ -50,7 +49,7 @@ class Deed:
 
 
 def read_log(path: Path) -> Iterator[Deed]:
-    """Read all that was done, in its order."""
+    """Read all operations in order."""
     log, at = path.read_bytes(), 0
     while at < len(log):
         kind, name_size, offset, size = _HEADER.unpack_from(log, at)
@@ -61,11 +60,11 @@ def read_log(path: Path) -> Iterator[Deed]:
 
 
 Survives = Callable[[], bool]
-"""Returns of a sector, of a change of a size, or of all names, whether it was written in time."""
+"""Returns whether a sector, a size or all names were written before the cut."""
 
 
 def nothing() -> bool:
-    """Lose all that was not synced."""
+    """Lose everything that was not synced."""
     return False
 
 
@@ -75,7 +74,7 @@ def everything() -> bool:
 
 
 def by(chance: Random) -> Survives:
-    """Lose half of it."""
+    """Lose a random half."""
     return lambda: chance.random() < 0.5
 
 
@@ -115,14 +114,14 @@ def _resize(content: bytearray, size: int) -> None:
 
 
 class Disk:
-    """One folder: what is in it as programs see it, and as it is after a cut."""
+    """A folder: its content as programs see it, and as after a cut."""
 
     def __init__(self) -> None:
         self._files = {"": _File(is_folder=True)}
         self._synced = dict(self._files)
 
     def do(self, deed: Deed) -> None:
-        """Do one thing."""
+        """Apply an operation."""
         match deed.kind:
             case Kind.CREATE:
                 self._files[deed.name] = _File()
@@ -145,7 +144,7 @@ class Disk:
                 self._files[deed.name].since.append(deed)
 
     def after_a_cut(self, survives: Survives) -> dict[str, bytes]:
-        """Each file's content, by its name."""
+        """The content of each file by name."""
         files = self._files if survives() else self._synced
         return {
             name: bytes(file.after(survives))
@@ -164,12 +163,12 @@ def _folders_of(name: str) -> Iterator[str]:
 
 
 ACKNOWLEDGED = "acknowledged"
-"""The standard output of a program that is logged, in the same log as what it does to files."""
+"""The logged standard output of a program, in the log of its file operations."""
 
 
 @pytest.fixture(scope="session")
 def disk_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The library that logs what the process that it is preloaded into does to files."""
+    """The preloaded library that logs the file operations of a process."""
     library = tmp_path_factory.mktemp("disk-log") / "disk_log.so"
     command = ["gcc", "-shared", "-fPIC", "-O", "-Wall", "-Wextra", "-Werror"]
     source = Path(__file__).with_name("disk_log.c")
@@ -178,7 +177,7 @@ def disk_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def logged(library: Path, folder: Path, command: Sequence[str]) -> list[Deed]:
-    """Run a program; return all that it did below `folder`/state, and said, in its order."""
+    """Run a program; return its operations below `folder`/state, and its output, in order."""
     state, log = folder / "state", folder / "log"
     state.mkdir(parents=True)
     preload = {"LD_PRELOAD": library, "DISK_LOG": log, "DISK_LOG_FOLDER": state}
@@ -191,7 +190,7 @@ def logged(library: Path, folder: Path, command: Sequence[str]) -> list[Deed]:
 def cuts(
     deeds: Sequence[Deed], at: Iterable[int], survives: Survives
 ) -> Iterator[tuple[list[str], dict[str, bytes]]]:
-    """The lines that had been said, and the files, after a cut before each of these deeds."""
+    """Yield the output so far, and the files after a cut, before each of these operations."""
     disk, said, wanted = Disk(), "", set(at)
     for number, deed in enumerate(deeds):
         if number in wanted:
@@ -203,7 +202,7 @@ def cuts(
 
 
 def put(files: dict[str, bytes], folder: Path) -> None:
-    """Make a folder what a cut has left of it."""
+    """Write the files that a cut has left into a folder."""
     folder.mkdir()
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A network namespace of a test's own, joined with the test's by a veth pair."""
+"""A private network namespace, connected with the test's by a veth pair."""
 
 import contextlib
 import random
@@ -6,26 +6,26 @@ import subprocess
 from ipaddress import IPv4Network
 
 ADDRESSES = IPv4Network("198.18.0.0/15")
-"""Of the veth pairs, four each: set aside for tests of networks (RFC 2544), so nobody's else."""
+"""Addresses of the veth pairs, four each, from the range for benchmarks (RFC 2544)."""
 
 _COMMAND_TIMEOUT = 30.0
 _TRIES = 50
-"""Names that are passed over as taken: of 32,768 a machine uses a handful."""
+"""Maximum number of taken names to skip: of 32,768 a machine uses a handful."""
 
 
 class PrivateNetwork:
-    """A network namespace; its name says which addresses are its own, so that many may be made."""
+    """A network namespace; its addresses follow from its name, so that many can exist."""
 
     def __init__(self) -> None:
         self.name = ""
-        """As `ip netns` knows it; nothing before it was made."""
+        """The name in `ip netns`; empty before `make`."""
         self.host_address = ""
-        """Of the test, as seen from within."""
+        """The address of the test for the namespace."""
         self.address = ""
-        """Of the namespace, as seen by the test."""
+        """The address of the namespace for the test."""
 
     def make(self) -> None:
-        """Make the namespace and the pair; what was made when it fails is for `remove`."""
+        """Create the namespace and the pair; after a failure `remove` cleans up."""
         for number in random.sample(range(ADDRESSES.num_addresses // 4), _TRIES):
             name = f"ty{number:04x}"
             made = subprocess.run(
@@ -48,7 +48,7 @@ class PrivateNetwork:
         self.plug_in()
 
     def plug_in(self) -> None:
-        """Join the namespace with the test by a new pair of the same addresses."""
+        """Connect the namespace with the test by a new pair of the same addresses."""
         name = self.name
         for command in (
             f"link add {name} type veth peer name eth0 netns {name}",
@@ -61,31 +61,31 @@ class PrivateNetwork:
             run("ip", *command.split())
 
     def unplug(self) -> None:
-        """Remove the pair: neither end is notified."""
+        """Remove the pair; neither end is notified."""
         run("ip", "link", "delete", self.name)
 
     def remove(self) -> None:
-        """Remove the pair and the namespace; nothing happens when there is none."""
+        """Remove the pair and the namespace. Idempotent."""
         if self.name:
-            with contextlib.suppress(subprocess.CalledProcessError):  # it was not made yet
+            with contextlib.suppress(subprocess.CalledProcessError):  # not created yet
                 self.unplug()
             run("ip", "netns", "delete", self.name)
 
     def pids(self) -> list[int]:
-        """Processes in the namespace."""
+        """The pids in the namespace."""
         return [int(pid) for pid in run("ip", "netns", "pids", self.name).split()]
 
     def inside(self, *command: str) -> list[str]:
-        """Return a command that runs another one in the namespace.
+        """Wrap a command to run in the namespace.
 
         `ip netns exec` would also mount a new /sys, and hide the cgroups.
         """
         return ["nsenter", f"--net=/run/netns/{self.name}", *command]
 
     def lead_to_host(self, port: int) -> None:
-        """Lead from this TCP port of the namespace's own 127.0.0.1 to that of `host_address`.
+        """Forward a TCP port of the namespace's 127.0.0.1 to that of `host_address`.
 
-        What serves there, and on the test's 127.0.0.1, has one name for both.
+        A server on both addresses of the test then has one name for both sides.
         """
         run(*self.inside("sh", "-c", "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet"))
         nat = f"iptables -w -t nat -p tcp --dport {port}"
@@ -97,7 +97,7 @@ class PrivateNetwork:
 
 
 def run(*command: str) -> str:
-    """Run a command of the system; return its output, raise when it fails."""
+    """Run a system command; return its output, raise if it fails."""
     return subprocess.run(
         command, check=True, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT
     ).stdout

@@ -1,4 +1,4 @@
-"""The machine's Docker Engine: the one that runs, else a temporary one."""
+"""The machine's Docker Engine: the running one, else a temporary one."""
 
 import contextlib
 import fcntl
@@ -23,21 +23,21 @@ LOCK = Path("/run/tiltyard-dockerd.lock")
 LOG = ROOT / ".tiltyard" / "dockerd.log"
 
 SHIPPED = ROOT / "systemd" / "daemon.json"
-"""The recommended /etc/docker/daemon.json; test engines run with it."""
+"""The recommended /etc/docker/daemon.json, used by test engines."""
 
 _START_TIMEOUT = 60.0
-"""dockerd was ready within 3 s here; a first start on a slow disk takes longer."""
+"""dockerd takes 3 s; a first start on a slow disk takes longer."""
 _STOP_TIMEOUT = 40.0
-"""dockerd gives its own shutdown 15 s, its containerd some more."""
+"""dockerd limits its shutdown to 15 s, and its containerd adds to that."""
 _ANSWER_TIMEOUT = 5
 
 
 class UnavailableError(Exception):
-    """A real part that this machine or user cannot have; the message says what to do."""
+    """A real part that is unavailable; the message says what to do."""
 
 
 def accepts(path: Path) -> bool:
-    """Return whether somebody accepts connections on this unix socket."""
+    """Return whether a server accepts connections on this unix socket."""
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(str(path))
@@ -49,7 +49,7 @@ def accepts(path: Path) -> bool:
 def engine_answers(socket: Path) -> bool:
     """Return whether an engine answers `info` on this socket."""
     if not accepts(socket):
-        return False  # the SDK would leave a socket to the garbage collector, which warns
+        return False  # the SDK leaves a socket to the garbage collector, which warns
     try:
         client = docker.DockerClient(base_url=f"unix://{socket}", timeout=_ANSWER_TIMEOUT)
         with contextlib.closing(client):
@@ -60,7 +60,7 @@ def engine_answers(socket: Path) -> bool:
 
 
 def engine_unavailable() -> str:
-    """Say why this user cannot have an engine on this machine, or nothing."""
+    """Return why this user cannot have an engine on this machine; empty if it can."""
     if engine_answers(SOCKET):
         return ""
     if os.geteuid() != 0:
@@ -71,14 +71,14 @@ def engine_unavailable() -> str:
 
 
 _for_others: list[subprocess.Popen[bytes] | None] = []
-"""Engines started here that others go on with and stop: Python complains of one that is let go."""
+"""Engines started here that others stop later; a dropped Popen object would warn."""
 
 
 class DockerEngine:
-    """Uses the engine that runs and leaves it as it is, else starts one and stops it at the end.
+    """Uses the running engine, else starts one and stops it at the end.
 
     Several users share an engine that one of them started: each holds a shared lock on a file, and
-    the last to leave stops it, also when the one that started it was killed.
+    the last one to leave stops it, even if the starting one was killed.
     """
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class DockerEngine:
         if reason:
             raise UnavailableError(reason)
         if os.geteuid() != 0:
-            return self  # somebody else's engine, for somebody else to stop
+            return self  # another user's engine, not ours to stop
         self._lock = LOCK.open("a+")
         try:
             self._join_or_start(self._lock)
@@ -105,7 +105,7 @@ class DockerEngine:
             return
         with self._lock as lock:
             if not _try_lock(lock, fcntl.LOCK_EX):
-                _for_others.append(self._daemon)  # somebody else still needs it
+                _for_others.append(self._daemon)  # another user still needs it
                 return
             lock.seek(0)
             note = lock.read()
@@ -114,7 +114,7 @@ class DockerEngine:
                 lock.truncate(0)
 
     def _join_or_start(self, lock: IO[str]) -> None:
-        """Leave with a shared lock and an engine that answers."""
+        """Return with a shared lock and a responsive engine."""
         deadline = time.monotonic() + _START_TIMEOUT + _STOP_TIMEOUT
         while time.monotonic() < deadline:
             if _try_lock(lock, fcntl.LOCK_EX):
@@ -126,7 +126,7 @@ class DockerEngine:
                 if engine_answers(self.socket):
                     return
                 fcntl.flock(lock, fcntl.LOCK_UN)
-            time.sleep(0.1)  # somebody starts or stops it
+            time.sleep(0.1)  # another user starts or stops it
         raise RuntimeError(f"somebody holds {LOCK} without an engine")
 
     def _start(self, lock: IO[str]) -> None:
@@ -165,7 +165,7 @@ class DockerEngine:
             return
         pid = note["pid"]
         if _started(pid) != note["started"]:
-            return  # it ended by itself and its number may belong to another process
+            return  # it has ended, and its pid may have been reused
         end = os.pidfd_open(pid)
         try:
             signal.pidfd_send_signal(end, signal.SIGTERM)
@@ -180,9 +180,9 @@ class DockerEngine:
 
 
 def remove_traces(docker_socket: Path, registry_address: str) -> list[str]:
-    """Remove every container and image that came from this registry; return the containers' names.
+    """Remove all containers and images from this registry; return the containers' names.
 
-    A registry of a run has an address of its own, so nobody else's containers are touched.
+    Each run's registry has its own address, so that other containers are not touched.
     """
     client = docker.DockerClient(base_url=f"unix://{docker_socket}", timeout=60)
     prefix = f"{registry_address}/"
@@ -207,7 +207,7 @@ def remove_traces(docker_socket: Path, registry_address: str) -> list[str]:
 
 
 def _remove_image(client: docker.DockerClient, name: str) -> None:
-    with contextlib.suppress(docker.errors.ImageNotFound):  # its digests go with its last tag
+    with contextlib.suppress(docker.errors.ImageNotFound):  # its digests go with the last tag
         client.api.remove_image(name, force=True)
 
 
@@ -224,7 +224,7 @@ def _launch() -> subprocess.Popen[bytes]:
     flags = [
         f"--{name}={str(value).lower()}"
         for name, value in json.loads(SHIPPED.read_text()).items()
-        if name not in configured  # dockerd refuses what is given twice
+        if name not in configured  # dockerd refuses duplicate settings
     ]
     LOG.parent.mkdir(mode=0o700, exist_ok=True)
     with LOG.open("ab") as log:
@@ -233,12 +233,12 @@ def _launch() -> subprocess.Popen[bytes]:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            start_new_session=True,  # a Ctrl-C at the terminal is ours to handle, not its
+            start_new_session=True,  # Ctrl-C at the terminal is ours to handle
         )
 
 
 def _started(pid: int) -> str:
-    """Return the start time of a process in clock ticks, or nothing when there is none."""
+    """Return the start time of a process in clock ticks; empty if there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

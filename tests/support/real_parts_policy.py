@@ -1,9 +1,8 @@
-"""A pytest plugin: who may go without Docker, a registry or root.
+"""A pytest plugin for tests that need Docker, a registry or root.
 
-A test marked `docker`, `registry` or `root` is skipped where its part cannot be had. With CI set,
-the machine is meant to have everything: a skip of such a test, or of a whole module, is a failure.
-When pytest runs tests in several processes, those of the machine's engine run one after the other
-in one of them, and so do those of a module that has an engine of its own.
+A test marked `docker`, `registry` or `root` is skipped if its part is unavailable. With CI set, a
+skip of such a test, or of a whole module, is a failure. With several pytest processes, tests on
+the machine's engine run serially in one of them, as do those of a module with a private engine.
 """
 
 import os
@@ -17,19 +16,19 @@ MARKERS = ("docker", "registry", "root")
 
 
 def in_ci() -> bool:
-    """Return whether a skip hides something that was meant to run."""
+    """Return whether skips are failures."""
     return os.environ.get("CI", "").lower() not in {"", "0", "false"}
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep tests of the real parts together, and before the others, which go on beside them."""
+    """Group the tests on real parts, and run them before the others."""
     real = [item for item in items if any(map(item.get_closest_marker, MARKERS))]
     for item in real:
         item.add_marker(pytest.mark.xdist_group(_group(item)))
     kept = set(real)
     others = [item for item in items if item not in kept]
-    # Unit tests before those that leave thousands of closed connections in the kernel's tables.
+    # Unit tests before those that leave thousands of connections in TIME_WAIT.
     items[:] = real + sorted(others, key=lambda item: "tests/unit/" not in item.nodeid)
 
 
@@ -39,7 +38,7 @@ def _group(item: pytest.Item) -> str:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test whose part cannot be had."""
+    """Skip a test whose part is unavailable."""
     for marker in MARKERS:
         if item.get_closest_marker(marker) and (reason := _unavailable(marker)):
             pytest.skip(reason)
@@ -49,7 +48,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Turn the skip of a test of the real parts into a failure."""
+    """Turn the skip of a test on a real part into a failure."""
     report = yield
     needs = [marker for marker in MARKERS if item.get_closest_marker(marker)]
     not_run = not hasattr(report, "wasxfail") or report.wasxfail.startswith("[NOTRUN]")
@@ -65,7 +64,7 @@ def pytest_runtest_makereport(
 def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Turn the skip of a whole module into a failure: its markers cannot be known."""
+    """Turn the skip of a whole module into a failure, since its markers are unknown."""
     report = yield
     if in_ci() and report.outcome == "skipped":
         report.outcome = "failed"

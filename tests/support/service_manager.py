@@ -1,4 +1,4 @@
-"""A service manager that listens."""
+"""A fake service manager for sd_notify."""
 
 import asyncio
 import socket
@@ -7,14 +7,14 @@ from contextlib import contextmanager
 
 
 class Manager:
-    """What services tell, and the address that they are told to tell it at."""
+    """The messages of services, and the address that they notify."""
 
     def __init__(self, address: str, heard: socket.socket) -> None:
         self.address = address
         self._heard = heard
 
     def heard(self) -> list[str]:
-        """What came since it was last asked for."""
+        """The messages since the last call."""
         found = []
         while True:
             try:
@@ -23,14 +23,14 @@ class Manager:
                 return found
 
     async def next(self) -> str:
-        """What comes next."""
+        """The next message."""
         async with asyncio.timeout(50):
             return (await asyncio.get_running_loop().sock_recv(self._heard, 1024)).decode()
 
 
 @contextmanager
 def a_manager(address: str) -> Iterator[Manager]:
-    """Listen at a path, or at a name in the kernel, which begins with @."""
+    """Listen at a path, or at an abstract name, which begins with @."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
         heard.bind("\0" + address[1:] if address.startswith("@") else address)
         heard.setblocking(False)

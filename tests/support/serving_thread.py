@@ -1,4 +1,4 @@
-"""A server of a test's own that runs beside the test, on an event loop and a thread of its own."""
+"""A server of a test, on its own thread and event loop."""
 
 import asyncio
 import threading
@@ -6,11 +6,11 @@ from collections.abc import Coroutine
 from typing import Any, Self
 
 _PATIENCE = 30.0
-"""Seconds in which a server has started, changed or ended."""
+"""Maximum seconds in which a server starts, changes or ends."""
 
 
 class ServingThread:
-    """Serves from entering to leaving; `_start` and `_stop` run on the server's loop."""
+    """Serves inside its context; `_start` and `_stop` run on the server's loop."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()

@@ -1,8 +1,7 @@
-"""A limit of its own for what tests share: its time does not count as that of the first test.
+"""Separate time limits for shared fixtures, which do not count as time of the first test.
 
-An image is built, or an engine started, by whichever test asks first. A fixture of more than one
-test has SHARED_SECONDS each to be set up, then the time of the test begins again; what is left of
-them is torn down within as long.
+A fixture of a wider scope has SHARED_SECONDS for its setup, after which the time of the test
+restarts, and as long for its teardown.
 """
 
 from collections.abc import Generator, Iterator
@@ -15,12 +14,12 @@ SHARED_SECONDS = 300.0
 """The image of the demo game took 100 s on a machine under load."""
 
 _limit = pytest.StashKey[Any]()
-"""The settings of a test's timer, while it runs."""
+"""The settings of a running test's timer."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> None:
-    """Note what the timer of a test was set to."""
+    """Record the timer settings of a test."""
     item.stash[_limit] = settings
 
 
@@ -46,9 +45,9 @@ def pytest_runtest_teardown(
 
 @contextmanager
 def _more_time(item: pytest.Item) -> Iterator[None]:
-    """Have a test's timer begin again, with more time, and once more at the end."""
+    """Restart a test's timer with more time, and again at the end."""
     settings = item.stash.get(_limit, None)
-    if settings is None or settings.timeout >= SHARED_SECONDS:  # also inside of another fixture
+    if settings is None or settings.timeout >= SHARED_SECONDS:  # also inside another fixture
         yield
         return
     _set(item, settings._replace(timeout=SHARED_SECONDS))

@@ -1,4 +1,4 @@
-"""The fleet in memory: its hosts by region and node pool, and which of them takes a session."""
+"""The fleet in memory: its hosts by region and node pool, and the choice of a host."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -50,19 +50,14 @@ class Fleet:
         reach: Reach = no_failpoint,
         metrics: FleetMetrics | None = None,
     ) -> None:
-        """Know no host yet; `load` reads them, `run` follows them; `dial` makes their clients.
-
-        `login_for` returns what an image's registry asks for; `host_network_pools` are those of
-        `NodePools`.
-        """
+        """Start without hosts. `login_for` returns the login for an image's registry."""
         self._store = store
         self.reports = reports
         self.standbys = Standbys()
-        """Those of all hosts."""
         self.placement_silence = placement_silence
-        """Seconds of silence after which no session is placed on a host."""
+        """Seconds without a report after which a host gets no new sessions."""
         self.unreachable_after = unreachable_after
-        """Seconds of silence after which a host counts as out of reach."""
+        """Seconds without a report after which a host counts as unreachable."""
         self._listening = ListeningClock(clock)
         self._random = random
         self._shared = Shared(
@@ -91,11 +86,10 @@ class Fleet:
             listened=self._listening.now,
             clock=clock,
         )
-        """The hosts that have not reported since this process started."""
         self._listeners: list[Callable[[Host], None]] = [self.unreported.note]
 
     async def load(self) -> None:
-        """Read the agents from the store."""
+        """Read node pools and agents from the store."""
         pools = await self._store.look(rows.node_pools)
         self.node_pools.load({pool.name: pool.rules for pool in pools})
         for row in await self._store.look(rows.agents):
@@ -113,7 +107,7 @@ class Fleet:
             await asyncio.Event().wait()  # hosts come and go, and there may be none
 
     def add(self, row: AgentRow) -> None:
-        """Take an agent in, and follow it as soon as the fleet runs."""
+        """Add an agent, and follow its host as soon as the fleet runs."""
         host = Host(row, self._shared, self._notify)
         self._hosts[row.name] = host
         self._places.setdefault((row.region, row.node_pool), []).append(host)
@@ -121,7 +115,7 @@ class Fleet:
             host.start(self._group)
 
     def remove(self, agent: str) -> None:
-        """Remove an agent, on which no session is placed from now on. Idempotent."""
+        """Remove an agent; its host gets no more sessions. Idempotent."""
         host = self._hosts.pop(agent, None)
         if host is None:
             return
@@ -132,17 +126,14 @@ class Fleet:
         host.notify()
 
     async def close(self) -> None:
-        """Stop following the hosts, and hang up on them."""
+        """Stop following the hosts and close their connections."""
         for host in self.hosts:
             await host.stop()
         await self._stopping.wait()
 
     @property
     def ready(self) -> bool:
-        """True once every agent has reconciled or is known to be out of reach.
-
-        An agent that joins later does not count: the others are served meanwhile.
-        """
+        """True once every agent known at the start has reconciled or could not be reached."""
         return all(host.tried or host.removed for host in self._awaited)
 
     @property
@@ -155,26 +146,26 @@ class Fleet:
         return self._hosts.get(agent)
 
     def session(self, agent: str, internal_id: str) -> HostSession | None:
-        """Give a session as its host reported it last; None when it is not known to live."""
+        """Return the last report of a session; None if it is not known to live."""
         host = self._hosts.get(agent)
         return host.session(internal_id) if host is not None else None
 
     def subscribe(self, listener: Callable[[Host], None]) -> None:
-        """Call `listener` whenever a host or its sessions changed, and when it was removed."""
+        """Call `listener` on every change of a host or its sessions, and on its removal."""
         self._listeners.append(listener)
 
     def now(self) -> float:
-        """Return the time by which hosts are evaluated: the seconds that this program listened."""
+        """Return the time used for evaluating hosts: see `ListeningClock`."""
         return self._listening.now()
 
     def silent_seconds(self, host: Host) -> float:
-        """Return for how long a host was unresponsive while this program listened."""
+        """Return the seconds since a host's last report, without stalls of this program."""
         return host.silent_seconds(self._listening.now())
 
     def is_responsive(self, agent: str | None) -> bool:
-        """Return whether an agent's sessions keep the status that it reported.
+        """Return whether an agent reported within `unreachable_after`.
 
-        False after `unreachable_after` of silence, never because the control plane started.
+        True until it has reconciled with this process, so that a restart changes no status.
         """
         host = self._hosts.get(agent or "")
         if host is None or not host.reconciled:
@@ -182,27 +173,26 @@ class Fleet:
         return self.silent_seconds(host) <= self.unreachable_after
 
     def takes_claims(self, agent: str) -> bool:
-        """Return whether standbys of an agent's host can be claimed now."""
+        """Return whether standbys on an agent's host can be claimed now."""
         host = self._hosts.get(agent)
         if host is None or host.draining or host.is_newer or not host.reconciled:
             return False
         return not host.in_doubt and self.silent_seconds(host) <= self.placement_silence
 
     def is_draining(self, agent: str | None) -> bool:
-        """Return whether an agent's host takes no new sessions."""
+        """Return whether an agent's host is draining."""
         host = self._hosts.get(agent or "")
         return host is not None and host.draining
 
     def look_at_images(self) -> None:
-        """Compare what images every host has with what is wanted, soon."""
+        """Schedule a comparison of actual and desired images on every host."""
         for host in self.hosts:
             host.images.look()
 
     def has_image(self, region: str, node_pool: str, image: str, *, usable: bool = False) -> bool:
-        """Return whether a host of a region and node pool that is in reach has pulled an image.
+        """Return whether a reachable host of a region and node pool has pulled an image.
 
-        It may be draining or full, which is no room (420), not a missing tag (404), unless it has
-        to be `usable`: to take sessions.
+        A draining or full host counts unless `usable`: no room is 420, a missing tag 404.
         """
         return any(
             image in view.host.images
@@ -215,11 +205,11 @@ class Fleet:
         )
 
     def hosts_of(self, region: str, node_pool: str) -> list[Host]:
-        """Give the hosts of a region and node pool, whatever their condition."""
+        """Return all hosts of a region and node pool, whatever their state."""
         return list(self._places.get((region, node_pool), ()))
 
     def hosts_with_room(self, region: str, node_pool: str, wanted: Wanted) -> list[Host]:
-        """Give the healthy hosts of a region and node pool that could take a session."""
+        """Return the healthy hosts of a region and node pool with room for a session."""
         views = self._views(region, node_pool)
         fit = (view for view in views if has_room(view, wanted, self.placement_silence))
         return [self._hosts[view.agent] for view in fit]
@@ -227,7 +217,7 @@ class Fleet:
     def explain(
         self, region: str, node_pool: str, wanted: Wanted, network_mode: NetworkMode
     ) -> Explanation:
-        """Explain what `take_host` would do with each host of a region and node pool."""
+        """Explain how `take_host` would evaluate each host of a region and node pool."""
         now, allowed = self._listening.now(), self.node_pools.allows(node_pool, network_mode)
 
         def seen(host: Host) -> HostView | ObstacleKind:
@@ -252,7 +242,7 @@ class Fleet:
         internal_id: str,
         refused: frozenset[str],
     ) -> Host | None:
-        """Choose a host and take what the attempt needs of it, in one step of the event loop."""
+        """Choose a host and reserve what the attempt needs, in one step of the event loop."""
         now = self._listening.now()
         views = (
             host.view(now, wanted.owner)
@@ -280,11 +270,10 @@ class Fleet:
         *,
         reported_only: bool = False,
     ) -> set[tuple[Wanted, frozenset[str]]]:
-        """Return those for whom no host has room, not even once the starts under way have ended.
+        """Return the requests for which no host has room, even after the starts under way.
 
-        Each is what is wanted, and the agents that are not asked again. A host that has not
-        reported since this process started may have room, unless only those that have reported
-        count.
+        Each request has the agents that have refused it. A host that has not reported since this
+        process started may have room, unless `reported_only`.
         """
         if not reported_only and self.unreported.count([(region, node_pool)], taking=True):
             return set()
@@ -300,26 +289,25 @@ class Fleet:
         return left
 
     def view(self, host: Host) -> HostView | None:
-        """Show a host as placement sees it now; None where nothing of it could be used."""
+        """Return a host as placement sees it now; None if it is not usable."""
         return host.view(self._listening.now())
 
     def fitting(self, host: Host, asked: Iterable[Wanted]) -> set[Wanted]:
-        """Return those of these that this one host has room for now."""
+        """Return the requests that this host has room for now."""
         view = self.view(host)
         if view is None or host.removed:
             return set()
         return {wanted for wanted in asked if has_room(view, wanted, self.placement_silence)}
 
     def give_back(self, host: Host, internal_id: str) -> None:
-        """Return what an attempt holds."""
+        """Release what an attempt holds."""
         host.give_back(internal_id)
         host.notify()
 
     def stop_session(self, agent: str, internal_id: str) -> "asyncio.Future[bool]":
-        """Have a session, or what may have come of an attempt, stopped for certain.
+        """Stop a session, or whatever an attempt left, and retry until the host confirms.
 
-        The task belongs to the fleet; its result is False when the process cannot be killed. A
-        removed agent has nothing left to stop.
+        The result is False if the process cannot be killed.
         """
         host = self._hosts.get(agent)
         if host is not None:

@@ -7,21 +7,21 @@ from icmplib.utils import unique_identifier
 
 
 class CannotPingError(Exception):
-    """This process cannot send ICMP at all; the text is for the operator."""
+    """This process cannot send ICMP."""
 
 
 async def ping(address: str, timeout: float) -> float | None:
-    """Send one echo and give its round trip in milliseconds; None when no answer came in time.
+    """Send one echo and return its round trip in milliseconds; None without a reply in time.
 
-    `timeout` in seconds. An answer from another address is none.
+    `timeout` in seconds. A reply from another address does not count.
 
     Raises:
-        CannotPingError: This process may not send ICMP, or has no files left.
+        CannotPingError: This process may not send ICMP, or is out of file descriptors.
     """
     request = ICMPRequest(destination=address, id=unique_identifier(), sequence=1)
     with AsyncSocket(_socket()) as socket:
         try:
-            # Its own clock is the wall's, which may be set while it waits.
+            # icmplib times out by the wall clock, which may be set meanwhile.
             async with asyncio.timeout(timeout):
                 socket.sock.connect((address, 0))
                 sent_at = asyncio.get_running_loop().time()
@@ -34,10 +34,7 @@ async def ping(address: str, timeout: float) -> float | None:
 
 
 def _socket() -> ICMPv4Socket:
-    """Open the kind that needs no privilege, else the other.
-
-    The first is for the groups in `net.ipv4.ping_group_range`, the second for CAP_NET_RAW.
-    """
+    """Open an unprivileged socket (`net.ipv4.ping_group_range`), else a raw one (CAP_NET_RAW)."""
     try:
         return ICMPv4Socket(privileged=False)
     except ICMPSocketError:

@@ -1,4 +1,4 @@
-"""The rules of node pools in memory: how each fills its hosts, and what its sessions may use."""
+"""The rules of node pools in memory: placement strategy and permission for host networking."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,18 +9,18 @@ from tiltyard.contract import NetworkMode
 
 @dataclass(slots=True)
 class NodePools:
-    """The rules of each node pool, as the store has them or as they were set since."""
+    """The rules of each node pool, as in the store."""
 
     host_network_pools: frozenset[str] = frozenset()
-    """Pools in which the host's network is allowed whatever the store says."""
+    """Pools for which the settings file allows host networking."""
     _rules: dict[str, NodePoolRules] = field(default_factory=dict)
 
     def load(self, rules: Mapping[str, NodePoolRules]) -> None:
-        """Take in the rules that the store has."""
+        """Replace all rules by those in the store."""
         self._rules = dict(rules)
 
     def set(self, name: str, rules: NodePoolRules) -> None:
-        """Follow these rules from the next start on."""
+        """Apply these rules from the next start on."""
         self._rules[name] = rules
 
     def drop(self, name: str) -> None:
@@ -28,11 +28,11 @@ class NodePools:
         self._rules.pop(name, None)
 
     def strategy(self, name: str) -> Strategy:
-        """Return how the hosts of a node pool are filled."""
+        """Return the placement strategy of a node pool."""
         return self._rules.get(name, NodePoolRules()).strategy
 
     def allows(self, name: str, network_mode: NetworkMode) -> bool:
-        """Return whether sessions of a node pool may be connected so; any of an unknown pool."""
+        """Return whether a node pool allows a network mode; an unknown pool allows all."""
         rules = self._rules.get(name)
         if network_mode is not NetworkMode.HOST or rules is None:
             return True

@@ -1,7 +1,7 @@
-"""Measures the latency of each host: at its first report, then once in an interval.
+"""Measures the latency of each host: at its first report, then once per interval.
 
-An address that does not answer is asked again at once, until it is known to be unresponsive: one
-host costs at most a dozen echoes in an interval, whatever it announces.
+An address that does not reply is retried at once until it counts as unresponsive: at most a dozen
+echoes per host and interval.
 """
 
 import asyncio
@@ -18,26 +18,26 @@ from tiltyard.runtime.logging.events import get_logger
 log = get_logger(__name__)
 
 TIMEOUT = 1.0
-"""Seconds for a reply: hosts that are farther away are useless for games."""
+"""Seconds for a reply: hosts farther away are useless for games."""
 
 LOOK = 1.0
-"""Seconds between two looks for hosts that are due."""
+"""Seconds between two checks for hosts that are due."""
 
 AT_ONCE = 64
-"""Echoes under way at the same time."""
+"""Maximum number of concurrent echoes."""
 
 JITTER = 0.1
-"""Part of the interval by which each wait differs, against a thundering herd."""
+"""Jitter as a fraction of the interval, against a thundering herd."""
 
 
 @dataclass(slots=True)
 class Pinger:
-    """Owns the measuring of a fleet."""
+    """Measures the hosts of a fleet."""
 
     fleet: Fleet
     _: KW_ONLY
     interval: float
-    """Seconds between two measurements of a host; 0 for none."""
+    """Seconds between two measurements of a host; 0 disables them."""
     clock: Clock
     random: Random = field(default_factory=Random)
     ping: Callable[[str, float], Awaitable[float | None]] = ping
@@ -45,7 +45,7 @@ class Pinger:
     _logged: str = ""
 
     async def run(self) -> None:
-        """Measure until cancelled; return at once when nothing is to be measured."""
+        """Measure until cancelled; return at once if `interval` is 0."""
         if not self.interval:
             return
         async with asyncio.TaskGroup() as group:
@@ -81,7 +81,6 @@ class Pinger:
             return await self.ping(address, TIMEOUT)
 
     def _log(self, text: str) -> None:
-        """Log why nothing can be measured, once, and that it can again."""
         if text == self._logged:
             return
         self._logged = text

@@ -1,8 +1,7 @@
-"""Choosing a host for a start, and the queue of those that have to wait for a start slot.
+"""The choice of a host for a start, and the queues of starts that wait for a start slot.
 
-A start that finds room but no slot waits in the queue of its region and node pool, which is fair
-between accounts. A slot that becomes free is given to that queue in the same step of the event
-loop, so no later start takes it.
+There is one queue per region and node pool, fair between accounts. A free slot goes to its queue
+in the same step of the event loop, so that no later start takes it.
 """
 
 import asyncio
@@ -19,7 +18,7 @@ from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.fair_queue import FairQueue
 
 RECHECK = 0.5
-"""Seconds between two checks whether some host still has room for what waits."""
+"""Seconds between checks that a host still has room for the waiting starts."""
 
 Place = tuple[str, str]
 """A region and a node pool."""
@@ -27,7 +26,7 @@ Place = tuple[str, str]
 
 @dataclass(slots=True, eq=False)
 class Ask:
-    """What one attempt asks for; `refused` are hosts that are not asked again."""
+    """The request of one attempt; `refused` are the agents that have refused it."""
 
     place: Place
     account: str
@@ -35,12 +34,12 @@ class Ask:
     internal_id: str
     refused: frozenset[str] = frozenset()
     given: "asyncio.Future[Host | None]" = field(init=False)
-    """The host, once there is one; None when the wait was called off."""
+    """The chosen host; None if the wait was called off."""
 
 
 @dataclass(slots=True, eq=False)
 class _Queue:
-    """What waits in one place; what many want alike is compared with a host once."""
+    """The start queue of one place. Identical requests are compared with a host once."""
 
     place: Place
     waiting: FairQueue[Ask] = field(default_factory=FairQueue)
@@ -52,11 +51,9 @@ class _Queue:
         self.wanted[ask.wanted] += 1
 
     def remove(self, ask: Ask) -> bool:
-        """Take one out; False when it is not in the queue."""
         return self.waiting.remove(ask.account, ask) and self._forget(ask)
 
     def pop(self, host: str, fitting: set[Wanted]) -> Ask | None:
-        """Take out the next that wants something of `fitting` and was not refused by the host."""
         ask = self.waiting.pop(lambda each: each.wanted in fitting and host not in each.refused)
         if ask is not None:
             self._forget(ask)
@@ -70,10 +67,10 @@ class _Queue:
 
 
 class HostQueue:
-    """Owns the queues of the fleet."""
+    """Owns the start queues."""
 
     def __init__(self, fleet: Fleet, *, max_waiting: int, clock: Clock) -> None:
-        """Let at most `max_waiting` wait in each queue."""
+        """Limit each queue to `max_waiting` starts."""
         self._fleet = fleet
         self._max_waiting = max_waiting
         self._clock = clock
@@ -81,12 +78,12 @@ class HostQueue:
         fleet.subscribe(self._offer)
 
     async def take_host(self, ask: Ask, seconds: float) -> Host | None:
-        """Choose a host and take what the attempt needs of it, waiting up to `seconds`.
+        """Choose a host and reserve what the attempt needs, waiting up to `seconds`.
 
-        None when the wait was called off.
+        None if the wait was called off.
 
         Raises:
-            NoCapacityError: No host has room, or none could begin it in time.
+            NoCapacityError: No host has room, or no slot became free in time.
             HostsNotReportedError: Only hosts that have not reported yet may have room.
         """
         release_slot()
@@ -118,17 +115,17 @@ class HostQueue:
         return ask.given.result()
 
     def waiting(self) -> dict[Place, int]:
-        """Count what waits, by region and node pool."""
+        """Count the waiting starts by region and node pool."""
         return {place: len(queue.waiting) for place, queue in self._queues.items()}
 
     def call_off(self, ask: Ask) -> None:
-        """End a wait without a host; nothing happens when it does not wait."""
+        """End a wait without a host. Idempotent."""
         queue = self._queues.get(ask.place)
         if queue is not None and queue.remove(ask):
             ask.given.set_result(None)
 
     def _give_back(self, ask: Ask) -> None:
-        """Return what was given to a wait that had just been cancelled."""
+        """Release the host of a wait that was cancelled just after it got one."""
         if ask.given.done() and ask.given.exception() is None:
             host = ask.given.result()
             if host is not None:
@@ -140,7 +137,6 @@ class HostQueue:
             asyncio.get_running_loop().call_later(RECHECK, self._recheck, queue)
 
     def _recheck(self, queue: _Queue) -> None:
-        """Refuse those for whom no host has room any more."""
         queue.is_watched = False
         waiting = list(queue.waiting)
         hopeless = self._fleet.hopeless(
@@ -154,7 +150,7 @@ class HostQueue:
             self._watch(queue)
 
     def _offer(self, host: Host) -> None:
-        """Give the free slots of a host to what waits for them."""
+        """Give the free slots of a host to waiting starts."""
         queue = self._queues.get((host.row.region, host.row.node_pool))
         while queue is not None and queue.waiting and host.has_start_slot:
             fitting = self._fleet.fitting(host, queue.wanted)

@@ -1,10 +1,9 @@
-"""Certificates are renewed when two thirds of their life are over: ours, and those of agents.
+"""Renewal of certificates after two thirds of their lifetime, and moves to the current authority.
 
-An agent makes a new key for each. Open streams go on; the next connection has the new certificate.
-Hosts whose certificate is of another authority than the current one are moved to it, in two steps,
-each of which can be repeated: a host installs a certificate of the current authority and trusts
-both; then, called with one of the current authority on a new connection, it drops the other. So it
-can be called at every moment, whatever response was lost.
+An agent makes a new key for each certificate; open streams continue on the old one. A host of
+another authority is moved in two idempotent steps: it installs a certificate of the current
+authority and trusts both; then, called over a new connection with a certificate of the current
+authority, it drops the other. It stays reachable whichever response is lost.
 """
 
 import asyncio
@@ -29,19 +28,19 @@ from tiltyard.runtime.tasks import first_completed
 log = get_logger(__name__)
 
 INTERVAL = 600.0
-"""Seconds between two looks; a failed renewal can be repeated for ten days."""
+"""Seconds between two checks; a failed renewal can be retried for ten days."""
 
 MOVE_INTERVAL = 2.0
-"""Seconds between two looks for hosts that are to move to the current authority."""
+"""Seconds between two checks for hosts that must move to the current authority."""
 
 MOVE_AGAIN = 5.0
-"""Seconds until a host is asked again that could not be moved."""
+"""Seconds after which a failed move is retried."""
 
 CALL_OTHERWISE = 5.0
-"""Seconds for which an unresponsive host is called with one certificate, before the other."""
+"""Seconds after which an unresponsive host is called with the other certificate."""
 
 AT_ONCE = 16
-"""Agents that are renewed at the same time."""
+"""Maximum number of concurrent renewals."""
 
 OLD_AGENT = "its agent is of an older version: upgrade it, or enrol the host again"
 
@@ -52,8 +51,8 @@ _FAILURES = (AgentRefusedError, AgentSilentError, ValueError, StoreError)
 class Renewal:
     """Renews the certificates of a fleet, and moves it to the current authority.
 
-    What concerns one host raises AgentRefusedError, AgentSilentError, ValueError or StoreError
-    when it was not carried out, or may not have been; it can be repeated.
+    Methods on one host can be retried after AgentRefusedError, AgentSilentError, ValueError and
+    StoreError; they may have been carried out.
     """
 
     store: Store
@@ -66,18 +65,18 @@ class Renewal:
     reach: Reach = no_failpoint
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
     _causes: dict[str, str] = field(default_factory=dict)
-    """Why hosts could not be moved."""
+    """Why hosts could not be moved, by name."""
     _again_at: dict[str, float] = field(default_factory=dict)
-    """When they are asked again, in monotonic time."""
+    """Time of the next try by name, monotonic."""
     _as_current: set[str] = field(default_factory=set)
-    """Unresponsive hosts that are called as if they had moved."""
+    """Unresponsive hosts that are called with the current certificate."""
     _called_otherwise_at: float = field(init=False)
 
     def __post_init__(self) -> None:
         self._called_otherwise_at = self.clock.monotonic()
 
     async def run(self) -> None:
-        """Renew and move what is due, periodically, until cancelled."""
+        """Renew certificates and move hosts periodically, until cancelled."""
         while True:
             await self.renew()
             looked_at = self.clock.monotonic()
@@ -86,7 +85,7 @@ class Renewal:
                 await self.move()
 
     async def renew(self) -> None:
-        """Renew what is due now; an agent that cannot be reached is asked another time."""
+        """Renew all certificates that are due; unreachable agents are retried later."""
         if await self._renew_own():
             self.redial()
         self._warn_of_end()
@@ -94,15 +93,15 @@ class Renewal:
         await _for_each(due, self._renew, "renew the certificate of")
 
     def unmoved(self) -> list[Host]:
-        """Give the enrolled hosts that are not with the current authority alone."""
+        """Return the enrolled hosts that do not trust the current authority alone."""
         return [host for host in self.fleet.hosts if not self.is_moved(host)]
 
     def cause(self, host: Host) -> str:
-        """Return why a host could not be moved; "" when that is not known."""
+        """Return why a host could not be moved; "" if unknown."""
         return self._causes.get(host.name, "")
 
     async def move(self) -> None:
-        """Move the hosts that have not moved and are responsive."""
+        """Move the responsive hosts that have not moved yet."""
         unmoved = self.unmoved()
         names = {host.name for host in unmoved}
         self._causes = {name: cause for name, cause in self._causes.items() if name in names}
@@ -113,12 +112,12 @@ class Renewal:
         await _for_each([host for host in unmoved if self._may_move(host)], self._move, "move")
 
     def look_again(self) -> None:
-        """Move hosts at once, as when a rotation has begun."""
+        """Move hosts at once, such as after a rotation has begun."""
         self._again_at.clear()
         self._woken.set()
 
     def redial(self) -> None:
-        """Make new calls to enrolled agents with what we are and trust now."""
+        """Use the current certificates for new calls to enrolled agents."""
         for host in self.fleet.hosts:
             if host.row.id is not None:
                 self._redial(host)
@@ -171,15 +170,15 @@ class Renewal:
             else:
                 log.warning("cannot renew its certificate", agent=name, error=str(error))
 
-    def _call_otherwise(self, silent: list[Host]) -> None:
-        """Call those with the current certificate who were called with the former, or the reverse.
+    def _call_otherwise(self, unresponsive: list[Host]) -> None:
+        """Swap the current and the former certificate for calls to unresponsive hosts.
 
-        A database from the middle of a rotation does not say who has moved since. Who is being
-        called may be about to answer, and must be called the same way.
+        A database restored from the middle of a rotation does not say which hosts have moved. A
+        host with a call under way may be about to answer, and keeps its certificate.
         """
         if self.issuer.authorities.former is None:
             return
-        for host in silent:
+        for host in unresponsive:
             if not host.client.is_calling:
                 self._as_current ^= {host.name}
                 self._redial(host)
@@ -205,13 +204,13 @@ class Renewal:
             self._again_at[name] = self.clock.monotonic() + MOVE_AGAIN
 
     def is_moved(self, host: Host) -> bool:
-        """Return whether a host trusts the current authority alone, or is not enrolled."""
+        """Return whether a host trusts only the current authority, or is not enrolled."""
         row = host.row
         current = self.issuer.authority.fingerprint
         return row.id is None or (row.authority == current and not row.trusts_former)
 
     async def renew_host(self, host: Host) -> None:
-        """Give a host another certificate of the authority that it has."""
+        """Renew the certificate of a host, from the same authority."""
         asked, row = await host.client.ask_for_request(), host.row
         assert row.id is not None, "only an enrolled agent's certificate expires"
         issued = self.issuer.sign_agent(asked.request, row.id, row.authority)
@@ -220,7 +219,7 @@ class Renewal:
         log.info("certificate renewed", agent=row.name)
 
     async def move_host(self, host: Host) -> None:
-        """Bring a host to the current authority."""
+        """Move a host to the current authority."""
         if host.row.authority != self.issuer.authority.fingerprint:
             await self._give(host)
         if host.row.trusts_former:
@@ -249,7 +248,6 @@ class Renewal:
             host.row = replace(host.row, trusts_former=0)
 
     async def _note(self, host: Host, issued: Issued, *, trusts_former: int) -> None:
-        """Write what a host has by now; what could not be written is done again."""
         row = replace(
             host.row,
             certificate_expire_ms=to_ms(issued.expire),
@@ -263,7 +261,6 @@ class Renewal:
 async def _for_each(
     hosts: list[Host], work: Callable[[Host], Awaitable[None]], doing: str
 ) -> None:
-    """Do something with each host, with a bounded number at the same time."""
     slots = asyncio.Semaphore(AT_ONCE)
 
     async def bounded(host: Host) -> None:

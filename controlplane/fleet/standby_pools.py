@@ -1,10 +1,8 @@
 """Maintains warm pools: plans how many standbys each host keeps, and orders them from the hosts.
 
-The shares of hosts are planned again whenever a pool, a tag or an application was changed,
-whenever hosts reported something, and periodically, since unresponsive hosts report nothing.
-
-A host keeps its share while it is unresponsive for a short time, or its engine is away: starting
-the same standbys elsewhere takes longer than that. One that is drained or given up keeps none.
+Shares are planned on every change of a pool, tag or application, on every report of a host, and
+periodically. A host keeps its share while it is briefly unresponsive or its engine is unavailable:
+starting the same standbys elsewhere takes longer. A draining or lost host keeps none.
 """
 
 import asyncio
@@ -32,30 +30,30 @@ from tiltyard.runtime.tasks import first_completed
 log = get_logger(__name__)
 
 GATHER = 0.2
-"""Seconds for which reports of hosts are gathered; changes by callers are planned at once."""
+"""Seconds for which host reports are batched; changes by callers are planned at once."""
 
 REST = 4.0
-"""Duty cycle: the pause after a round as a multiple of its duration, unless callers change it. At
-most MAX_BACK_OFF, since the database or the machine may have stalled."""
+"""Duty cycle: the pause after a round as a multiple of its duration, at most MAX_BACK_OFF, unless
+callers change the pools."""
 
 REVIEW_INTERVAL = 2.0
-"""Seconds after which everything is planned again without a reason."""
+"""Seconds between plans without another cause."""
 
 REREAD_INTERVAL = 60.0
-"""Seconds after which the pools are read again without a reason."""
+"""Seconds between reads of the pools without another cause."""
 
 PULL_GRACE = 120.0
-"""Seconds for which hosts keep older standbys while they pull the tag that another has by now."""
+"""Seconds for which hosts keep older standbys while they pull the newest tag."""
 
 SHORT_AFTER = 5.0
-"""Seconds for which a host may lack capacity for its share before others are to make it."""
+"""Seconds for which a host may lack capacity for its share before it moves to others."""
 
 MAX_BACK_OFF = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class KeptOnHost:
-    """What a host keeps of a pool; `pool` is None for one that is gone."""
+    """The standbys of a pool on one host; `pool` is None if it was removed."""
 
     pool_id: str
     pool: WarmPool | None
@@ -65,10 +63,10 @@ class KeptOnHost:
 
 
 class StandbyPools:
-    """Plans the pools of the fleet."""
+    """Plans the warm pools of the fleet."""
 
     def __init__(self, store: Store, fleet: Fleet, *, clock: Clock, random: Random) -> None:
-        """Subscribe to `fleet` for hosts that report."""
+        """Subscribe to the changes of `fleet`."""
         self._store = store
         self._fleet = fleet
         self._clock = clock
@@ -76,11 +74,11 @@ class StandbyPools:
         self._wanted: dict[str, WantedPool] = {}
         self._places: dict[tuple[str, str, str], WarmPool] = {}
         self._newest: dict[str, tuple[Tag, float]] = {}
-        """The newest tag that a host of each pool has pulled, and since when."""
+        """By pool, the newest tag that a host has pulled, and since when."""
         self._short_since: dict[tuple[str, str], float] = {}
         """Since when a host lacks capacity for its share, by pool and agent."""
         self._views: dict[str, HostView | None] = {}
-        """The hosts as of this round, with the standbys that they have been given in it."""
+        """The hosts in this round, including the standbys planned so far."""
         self._read_at = float("-inf")
         self._wake, self._at_once = asyncio.Event(), asyncio.Event()
         fleet.subscribe(lambda _: self._wake.set())
@@ -92,7 +90,7 @@ class StandbyPools:
         self._wake.set()
 
     def pool_at(self, account: str, application: str, location: str) -> WarmPool | None:
-        """Give the pool of an application in a region, as of the last read."""
+        """Return the pool of an application in a region, as last read."""
         return self._places.get((account, application, location))
 
     def ready(self, pool_id: str) -> int:
@@ -100,18 +98,18 @@ class StandbyPools:
         return self._fleet.standbys.ready_of(pool_id, self._fleet.takes_claims)
 
     def sizes(self) -> list[tuple[WarmPool, int, int]]:
-        """Return each pool with its desired number of standbys, and how many can be claimed."""
+        """Return each pool with its desired and its claimable number of standbys."""
         return [(each.pool, each.size, self.ready(id_)) for id_, each in self._wanted.items()]
 
     def ready_hosts(self, account: str, application: str, location: str) -> list[Host]:
-        """Give the hosts on which a standby of an application in a region can be claimed now."""
+        """Return the hosts with a claimable standby of an application in a region."""
         pool = self.pool_at(account, application, location)
         agents = [] if pool is None else self._fleet.standbys.ready_agents(pool.id)
         hosts = (self._fleet.host(agent) for agent in agents if self._fleet.takes_claims(agent))
         return [host for host in hosts if host is not None]
 
     def kept_on(self, host: Host) -> list[KeptOnHost]:
-        """Return the pools of which a host has or should have standbys."""
+        """Return the pools that have, or should have, standbys on a host."""
         standbys, name = self._fleet.standbys, host.name
         kept = []
         for pool_id in sorted(host.pool_orders.pools | standbys.pools_on(name)):
@@ -124,7 +122,7 @@ class StandbyPools:
         return kept
 
     async def run(self) -> None:
-        """Keep the pools until cancelled."""
+        """Maintain the pools until cancelled."""
         back_off = BackOff(self._clock, self._random, first=FIRST_RETRY, longest=MAX_BACK_OFF)
         while True:
             self._wake.clear()
@@ -174,8 +172,7 @@ class StandbyPools:
             host.pool_orders.set(pool_id, size, spec, wanted.pool.claim_signal)
 
     async def _read(self, now: float) -> None:
-        """Read what is wanted; what changes meanwhile is read again."""
-        self._read_at = now
+        self._read_at = now  # a change during the read causes another one
         try:
             wanted = await standby_orders.wanted(self._store, self._wanted)
         except StoreError:
@@ -193,10 +190,10 @@ class StandbyPools:
         }
 
     def _plan(self, wanted: WantedPool, now: float) -> dict[str, tuple[int, Tag] | None]:
-        """Plan the share of a pool on each host, and its tag; None where the order stays.
+        """Plan the share and tag of a pool on each host; None leaves the order unchanged.
 
-        The newest tag that a host could start is what standbys run. A host that is still to pull
-        it keeps its share of an older tag for PULL_GRACE, then until others have as many ready.
+        Standbys run the newest tag that a host could start. A host that has not pulled it keeps
+        its share of an older tag for PULL_GRACE, then until others have as many ready.
         """
         pool_id, place = wanted.pool.id, (wanted.pool.location, wanted.application.node_pool)
         hosts = [host for host in self._fleet.hosts_of(*place) if self._stays(host)]
@@ -234,12 +231,12 @@ class StandbyPools:
         held: Mapping[str, int],
         size: int,
     ) -> dict[str, int]:
-        """Share standbys among hosts that have pulled their image."""
+        """Distribute standbys over hosts that have pulled their image."""
         pool_id, application = wanted.pool.id, wanted.application
         present = {v.agent: self._fleet.standbys.live_on(pool_id, v.agent) for v in views}
         mine = {name: held[name] for name in present}
         if sum(mine.values()) == size and all(present[n] >= mine[n] for n in mine):
-            return mine  # without a look at what the hosts have room for
+            return mine  # without computing the room of the hosts
         each = Wanted(tag.image, application.reservation, application.ports)
         hosts, strategy = [], self._fleet.node_pools.strategy(application.node_pool)
         for view in views:
@@ -249,7 +246,7 @@ class StandbyPools:
             rank = rank_key(view, strategy)
             hosts.append(PoolHost(name, mine[name], present[name], room, rank, is_short))
         shares = share(size, hosts, strategy)
-        for view in views:  # other pools have what is left
+        for view in views:  # other pools get the rest
             lacking = max(0, shares.get(view.agent, 0) - present[view.agent])
             held_by_all = sum([each.reservation] * lacking, view.held)
             self._views[view.agent] = replace(
@@ -273,24 +270,22 @@ class StandbyPools:
         return self._fleet.standbys.ready_images(pool_id, agent).count(tag.image)
 
     def _newest_startable(self, tags: Sequence[Tag], views: Collection[HostView]) -> Tag | None:
-        """Choose the newest tag that a host could start now; else one that a host has pulled."""
+        """Return the newest tag that a host could start now, else the newest pulled one."""
         usable = [view for view in views if is_usable(view, self._fleet.placement_silence)]
         return _newest_tag(tags, usable) or _newest_tag(tags, views)
 
     def _stays(self, host: Host) -> bool:
-        """Return whether a host may keep its share."""
         is_responsive = self._fleet.silent_seconds(host) <= self._fleet.unreachable_after
         return is_responsive and not host.draining and host.lost_ms is None
 
 
 def _newest_tag(tags: Iterable[Tag], views: Collection[HostView]) -> Tag | None:
-    """Return the newest tag that one of these hosts has pulled."""
     pulled = (tag for tag in tags if any(tag.image in view.host.images for view in views))
     return next(pulled, None)
 
 
 def _standby_spec(wanted: WantedPool, tag: Tag) -> SessionSpec:
-    """Make the spec of a pool's standbys; hosts give each an id of its own."""
+    """Make the spec of a pool's standbys; hosts assign the ids."""
     pool, application = wanted.pool, wanted.application
     identity = Identity(
         account=pool.account,

@@ -1,8 +1,7 @@
 """Hosts that have not reported since this process started, and the calls that wait for them.
 
-An answer that such a host could change is not given: its call waits until the host has reported
-its first snapshot, was removed, or has been unresponsive for `unreachable_after`. Hosts that are
-added later are not waited for.
+A call whose answer such a host could change waits until the host has reported its first snapshot,
+was removed, or has been unresponsive for `unreachable_after`.
 """
 
 import asyncio
@@ -31,30 +30,30 @@ class _Wait:
 
 @dataclass(slots=True, kw_only=True)
 class UnreportedHosts:
-    """Owns the set of hosts that have not reported, which only shrinks."""
+    """Owns the set of hosts that have not reported; it only shrinks."""
 
     unreachable_after: Callable[[], float]
     listened: Callable[[], float]
-    """Returns the seconds for which this program has read what hosts send."""
+    """Reads the `ListeningClock`."""
     clock: Clock
     _hosts: dict[Place, set[Host]] = field(default_factory=dict)
     _began: float = 0.0
     _waits: set[_Wait] = field(default_factory=set)
 
     def begin(self, hosts: Iterable[Host]) -> None:
-        """Wait for these hosts from now on, except those that were given up as lost."""
+        """Wait for these hosts, except the lost ones."""
         self._began = self.listened()
         for host in hosts:
             if host.lost_ms is None:
                 self._hosts.setdefault(_place(host), set()).add(host)
 
     def note(self, host: Host) -> None:
-        """Wait for a host no longer if it has reported or was removed; subscribed to the fleet."""
+        """Drop a host that has reported or was removed."""
         if self._hosts and (host.removed or host.reconciled or host.is_newer):
             self.drop(host)
 
     def drop(self, host: Host) -> None:
-        """Wait for a host no longer. Idempotent."""
+        """Stop waiting for a host. Idempotent."""
         place = _place(host)
         hosts = self._hosts.get(place)
         if hosts is None or host not in hosts:
@@ -69,7 +68,7 @@ class UnreportedHosts:
                 wait.over.set()
 
     def count(self, places: Iterable[Place], *, taking: bool = False) -> int:
-        """Count the hosts that are waited for; with `taking`, only those that are not drained."""
+        """Count the unreported hosts; with `taking`, only those that are not draining."""
         if not self._hosts:
             return 0
         if self._seconds_left() <= 0:
@@ -82,7 +81,7 @@ class UnreportedHosts:
         """Raise unless every host that could change an answer about `places` has reported.
 
         Raises:
-            HostsNotReportedError: Some have not.
+            HostsNotReportedError: At least one has not.
         """
         count = self.count(places, taking=taking)
         if count:
@@ -98,13 +97,12 @@ class UnreportedHosts:
         images: Collection[str],
         deadline: float,
     ) -> _T:
-        """Return what `evaluate` does, called again whenever a host may have changed that.
+        """Return the result of `evaluate`, retried whenever a host may have changed it.
 
-        `images` are those that make a host of `places` matter; `deadline` is of the monotonic
-        clock.
+        A report of a host in `places` counts if it has one of `images`. `deadline` is monotonic.
 
         Raises:
-            HostsNotReportedError: As `evaluate` raised it last, once the time is over.
+            HostsNotReportedError: The last one raised by `evaluate`, at the deadline.
         """
         at = frozenset(places)
         while True:

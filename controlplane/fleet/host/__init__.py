@@ -1,1 +1,1 @@
-"""One host: its host, its watch, and everything the control plane has it do."""
+"""One host: its state, its Watch stream, and the orders sent to it."""

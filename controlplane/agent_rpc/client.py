@@ -149,7 +149,7 @@ class AgentClient:
     def hang_up(self, credentials: Credentials | None) -> None:
         """End all calls, and use other credentials for new ones."""
         for channel in self._take_channels():
-            self._begin_to_close(channel)
+            self._start_closing(channel)
         self._dial(credentials)
 
     async def close(self) -> None:
@@ -254,7 +254,7 @@ class AgentClient:
     ) -> _T:
         with self._calling(method):
             call = getattr(self._stub, method)
-            return read(await call(request, timeout=timeout, metadata=_asked_by()))
+            return read(await call(request, timeout=timeout, metadata=_metadata()))
 
     async def _stream(
         self,
@@ -267,7 +267,7 @@ class AgentClient:
     ) -> AsyncGenerator[_T, None]:
         """Read until `read` returns None. `ended`: error text for an earlier end of the stream."""
         with self._calling(method, is_stream=True):
-            call = getattr(self._stub, method)(request, timeout=timeout, metadata=_asked_by())
+            call = getattr(self._stub, method)(request, timeout=timeout, metadata=_metadata())
             try:
                 async for response in call:
                     item = read(response)
@@ -302,9 +302,9 @@ class AgentClient:
         if channel not in self._left or self._under_way[channel]:
             return
         self._left.remove(channel)
-        self._begin_to_close(channel)
+        self._start_closing(channel)
 
-    def _begin_to_close(self, channel: grpc.aio.Channel) -> None:
+    def _start_closing(self, channel: grpc.aio.Channel) -> None:
         name = f"end of the last channel to {self._address}"
         self._closing.start(channel.close(), name)
 
@@ -319,7 +319,7 @@ class AgentClient:
         self._stub = agent_pb2_grpc.AgentServiceStub(self._channel)
 
 
-def _asked_by() -> tuple[tuple[str, str], ...]:
+def _metadata() -> tuple[tuple[str, str], ...]:
     """Return the id of the current request as metadata, for the agent's log."""
     request = bound("request")
     return ((REQUEST_KEY, request),) if request else ()

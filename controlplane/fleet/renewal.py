@@ -66,14 +66,14 @@ class Renewal:
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
     _causes: dict[str, str] = field(default_factory=dict)
     """Why hosts could not be moved, by name."""
-    _again_at: dict[str, float] = field(default_factory=dict)
+    _retry_at: dict[str, float] = field(default_factory=dict)
     """Time of the next try by name, monotonic."""
-    _as_current: set[str] = field(default_factory=set)
+    _called_as_moved: set[str] = field(default_factory=set)
     """Unresponsive hosts that are called with the current certificate."""
-    _called_otherwise_at: float = field(init=False)
+    _swapped_at: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self._called_otherwise_at = self.clock.monotonic()
+        self._swapped_at = self.clock.monotonic()
 
     async def run(self) -> None:
         """Renew certificates and move hosts periodically, until cancelled."""
@@ -105,15 +105,15 @@ class Renewal:
         unmoved = self.unmoved()
         names = {host.name for host in unmoved}
         self._causes = {name: cause for name, cause in self._causes.items() if name in names}
-        self._as_current &= names
-        if self.clock.monotonic() - self._called_otherwise_at >= CALL_OTHERWISE:
-            self._called_otherwise_at = self.clock.monotonic()
-            self._call_otherwise([host for host in unmoved if not self._is_responsive(host)])
+        self._called_as_moved &= names
+        if self.clock.monotonic() - self._swapped_at >= CALL_OTHERWISE:
+            self._swapped_at = self.clock.monotonic()
+            self._swap_certificates([host for host in unmoved if not self._is_responsive(host)])
         await _for_each([host for host in unmoved if self._may_move(host)], self._move, "move")
 
     def look_again(self) -> None:
         """Move hosts at once, such as after a rotation has begun."""
-        self._again_at.clear()
+        self._retry_at.clear()
         self._woken.set()
 
     def redial(self) -> None:
@@ -124,7 +124,7 @@ class Renewal:
 
     def _redial(self, host: Host) -> None:
         row = host.row
-        if row.name in self._as_current:
+        if row.name in self._called_as_moved:
             row = replace(row, authority=self.issuer.authority.fingerprint)
         host.client.redial(self.dialler.credentials(row))
 
@@ -170,7 +170,7 @@ class Renewal:
             else:
                 log.warning("cannot renew its certificate", agent=name, error=str(error))
 
-    def _call_otherwise(self, unresponsive: list[Host]) -> None:
+    def _swap_certificates(self, unresponsive: list[Host]) -> None:
         """Swap the current and the former certificate for calls to unresponsive hosts.
 
         A database restored from the middle of a rotation does not say which hosts have moved. A
@@ -180,14 +180,14 @@ class Renewal:
             return
         for host in unresponsive:
             if not host.client.is_calling:
-                self._as_current ^= {host.name}
+                self._called_as_moved ^= {host.name}
                 self._redial(host)
 
     def _is_responsive(self, host: Host) -> bool:
         return self.fleet.silent_seconds(host) <= self.fleet.unreachable_after
 
     def _may_move(self, host: Host) -> bool:
-        is_due = self.clock.monotonic() >= self._again_at.get(host.name, 0.0)
+        is_due = self.clock.monotonic() >= self._retry_at.get(host.name, 0.0)
         return is_due and self._is_responsive(host)
 
     async def _move(self, host: Host) -> None:
@@ -201,7 +201,7 @@ class Renewal:
             if self.cause(host) != cause:
                 log.warning("cannot move to the current authority", agent=name, error=cause)
             self._causes[name] = cause
-            self._again_at[name] = self.clock.monotonic() + MOVE_AGAIN
+            self._retry_at[name] = self.clock.monotonic() + MOVE_AGAIN
 
     def is_moved(self, host: Host) -> bool:
         """Return whether a host trusts only the current authority, or is not enrolled."""
@@ -221,12 +221,12 @@ class Renewal:
     async def move_host(self, host: Host) -> None:
         """Move a host to the current authority."""
         if host.row.authority != self.issuer.authority.fingerprint:
-            await self._give(host)
+            await self._install_current(host)
         if host.row.trusts_former:
             await self._drop_former(host)
         log.info("moved to the current authority", agent=host.name)
 
-    async def _give(self, host: Host) -> None:
+    async def _install_current(self, host: Host) -> None:
         asked, row = await host.client.ask_for_request(), host.row
         if not asked.takes_authorities:
             raise AgentRefusedError(ErrorReason.UNIMPLEMENTED, OLD_AGENT)

@@ -196,7 +196,7 @@ class StandbyPools:
         its share of an older tag for PULL_GRACE, then until others have as many ready.
         """
         pool_id, place = wanted.pool.id, (wanted.pool.location, wanted.application.node_pool)
-        hosts = [host for host in self._fleet.hosts_of(*place) if self._stays(host)]
+        hosts = [host for host in self._fleet.hosts_of(*place) if self._keeps_share(host)]
         if self._fleet.unreported.count([place], taking=True):
             return dict.fromkeys((host.name for host in hosts), None)
         held = {host.name: host.pool_orders.size(pool_id) for host in hosts}
@@ -274,7 +274,7 @@ class StandbyPools:
         usable = [view for view in views if is_usable(view, self._fleet.placement_silence)]
         return _newest_tag(tags, usable) or _newest_tag(tags, views)
 
-    def _stays(self, host: Host) -> bool:
+    def _keeps_share(self, host: Host) -> bool:
         is_responsive = self._fleet.silent_seconds(host) <= self._fleet.unreachable_after
         return is_responsive and not host.draining and host.lost_ms is None
 

@@ -87,14 +87,14 @@ class Images:
     _running: TaskOwner[None] = field(default_factory=TaskOwner)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _reported: asyncio.Event = field(default_factory=asyncio.Event)
-    _places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_PULLS))
-    _place_of_suspects: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_PULLS))
+    _suspect_slot: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     """For pulls likely to fail: a registry that hangs must not delay others (F43)."""
 
     @property
     def pulls(self) -> list[Pull]:
         """The unfinished pulls: active, then failed, then queued ones."""
-        present, order = self._now_present(), list(PullState)
+        present, order = self._present_images(), list(PullState)
         return sorted(
             (pull for pull in self._pulls.values() if pull.image not in present),
             key=lambda pull: order.index(pull.state),
@@ -112,7 +112,7 @@ class Images:
 
     def on_change(self) -> None:
         """Handle a report of the host, or its return."""
-        present = self._now_present()
+        present = self._present_images()
         if (present ^ self._present) - self._images.wanted:
             self._stale = True
         if present != self._present or self._stale:
@@ -149,7 +149,7 @@ class Images:
         row = self.host.row
         try:
             self._images = await self.store.run(
-                images_of, row.region, row.node_pool, self._now_present()
+                images_of, row.region, row.node_pool, self._present_images()
             )
         except StoreError:
             self._stale = True
@@ -157,7 +157,7 @@ class Images:
 
     def _adjust(self) -> None:
         """Start pulls of missing and removals of surplus images; cancel obsolete ones."""
-        present, removals = self._now_present(), self._removals
+        present, removals = self._present_images(), self._removals
         missing, self._removals = self._images.wanted - present, self._images.surplus & present
         for image in (self._pulls.keys() - missing) | (removals - self._removals):
             self._pulls.pop(image, None)
@@ -177,10 +177,10 @@ class Images:
         back_off = self._back_off()
         while True:
             if self._is_suspect(pull):
-                async with self._place_of_suspects, self._places:
+                async with self._suspect_slot, self._slots:
                     await self._attempt(pull)
             else:
-                async with self._places:
+                async with self._slots:
                     if self._is_suspect(pull):
                         continue  # a pull from its registry has failed meanwhile
                     await self._attempt(pull)
@@ -233,7 +233,7 @@ class Images:
             self._reported.clear()
             await self._reported.wait()
 
-    def _now_present(self) -> frozenset[str]:
+    def _present_images(self) -> frozenset[str]:
         return frozenset() if self.host.report is None else self.host.report.images
 
     def _back_off(self) -> BackOff:

@@ -72,7 +72,7 @@ class HostLatency:
         self._announced = announced
         known = self._addresses
         self._addresses = {a: known.get(a, _Address()) for a in _pingable(announced)}
-        self._find_nearest()
+        self._update_nearest()
 
     def note(self, address: str, ms: float | None) -> bool:
         """Note one echo, None for no reply; return False if the next one is due at once."""
@@ -80,7 +80,7 @@ class HostLatency:
         if found is None:  # the host has announced others meanwhile
             return True
         found.note(ms)
-        self._find_nearest()
+        self._update_nearest()
         return found.misses in {0, MAX_MISSES}
 
     def forget(self) -> None:
@@ -88,7 +88,7 @@ class HostLatency:
         self._addresses = {address: _Address() for address in self._addresses}
         self.ms = None
 
-    def _find_nearest(self) -> None:
+    def _update_nearest(self) -> None:
         measured = (found.ms for found in self._addresses.values())
         self.ms = min((ms for ms in measured if ms is not None), default=None)
 

@@ -97,7 +97,7 @@ class HostState:
         self.unclaimed: set[str] = set()
         """Internal ids of live sessions without a valid ticket or a known account."""
         self._images: frozenset[str] = frozenset()
-        self._images_so_far: set[str] = set()
+        self._partial_images: set[str] = set()
         """A set that is being reported in parts; it replaces `_images` when complete."""
         self._sessions: dict[str, _Seen] = {}
         self._in_flight: dict[str, _InFlight] = {}
@@ -189,7 +189,7 @@ class HostState:
             start.answer = answer
         self._remember(answer.session, answer.incarnation)
         seen = self._sessions.get(internal_id)
-        self._release_shown()
+        self._release_counted()
         return seen.session if seen is not None else answer.session
 
     def session(self, internal_id: str) -> HostSession | None:
@@ -209,14 +209,14 @@ class HostState:
             self.reported_at, self.in_doubt = now, False
         self.incarnation, self.sequence = message.incarnation, message.sequence
         if isinstance(message.event, HostReported):
-            self._take_host(message.event.host)
+            self._apply_host(message.event.host)
         elif isinstance(message.event, ImagesReported):
-            self._take_images(message.event)
+            self._apply_images(message.event)
         elif isinstance(message.event, SessionsReported):
             for session in message.event.sessions:
                 self._remember(session, message.incarnation)
             self.check_sessions(len(self._sessions))
-        self._release_shown()
+        self._release_counted()
 
     def check_sessions(self, count: int) -> None:
         """Check a number of reported sessions.
@@ -228,7 +228,7 @@ class HostState:
 
     def _check(self, count: int, bound: int, what: str) -> None:
         if count > bound:
-            self._images_so_far.clear()
+            self._partial_images.clear()
             self._forget_sessions()
             raise AgentExcessError(f"cannot follow the host: it reports over {bound} {what}")
 
@@ -236,12 +236,12 @@ class HostState:
         """Note a pending drain order, which holds from now on."""
         self.drain = drain
         if self.report is not None:
-            self._take_host(self.report)
+            self._apply_host(self.report)
 
     def acknowledge_drain(self, drain: Drain) -> None:
         """Note that the host has acknowledged an order."""
         if self.report is not None and self.report.drain.revision < drain.revision:
-            self._take_host(replace(self.report, drain=drain))
+            self._apply_host(replace(self.report, drain=drain))
 
     def lose(self, now_ms: int) -> None:
         """Give up the host and its sessions as lost."""
@@ -284,19 +284,19 @@ class HostState:
             if internal_id not in present and self.is_gone(internal_id):
                 self.drop(internal_id)
 
-    def _take_images(self, part: ImagesReported) -> None:
+    def _apply_images(self, part: ImagesReported) -> None:
         if part.first:
-            self._images_so_far = set()
+            self._partial_images = set()
         longest = max(map(len, part.images), default=0)
         self._check(longest, MAX_IMAGE_LENGTH, "characters of an image")
-        self._images_so_far.update(part.images)
-        self._check(len(self._images_so_far), MAX_IMAGES, "images")
+        self._partial_images.update(part.images)
+        self._check(len(self._partial_images), MAX_IMAGES, "images")
         if part.last:
-            self._images, self._images_so_far = frozenset(self._images_so_far), set()
+            self._images, self._partial_images = frozenset(self._partial_images), set()
             if self.report is not None:
                 self.report = replace(self.report, images=self._images)
 
-    def _take_host(self, host: HostReport) -> None:
+    def _apply_host(self, host: HostReport) -> None:
         """Apply a report; its drain order holds unless the stored one is newer."""
         self.latency.announce(host.latency_addresses)
         if host.drain.revision >= self.drain.revision:
@@ -312,7 +312,7 @@ class HostState:
             self._sessions[session.internal_id] = _Seen(session, incarnation)
             self._standbys.note(self.name, session)
 
-    def _release_shown(self) -> None:
+    def _release_counted(self) -> None:
         """Release starts that the host's numbers now include.
 
         A restarted agent counts from zero, so its numbers include all earlier answers.

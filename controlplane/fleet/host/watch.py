@@ -110,12 +110,12 @@ class Watch:
             while True:
                 async with listening_timeout(MESSAGE_TIMEOUT, self.listened):
                     message = await anext(stream)
-                await self._take_in(message)
+                await self._apply(message)
                 back_off.reset()
         finally:
             await stream.aclose()
 
-    async def _take_in(self, message: WatchMessage) -> None:
+    async def _apply(self, message: WatchMessage) -> None:
         if message.incarnation != self.host.incarnation:
             self._acked = 0
         self.host.apply(message, self.listened())
@@ -124,7 +124,7 @@ class Watch:
         if isinstance(event, SnapshotBegin):
             self._snapshot, self._snapshot_began = set(), self.clock.monotonic()
         elif isinstance(event, SessionsReported):
-            await self._take_in_sessions(event.sessions)
+            await self._apply_sessions(event.sessions)
         elif isinstance(event, SnapshotEnd):
             await self._end_snapshot(event)
         elif isinstance(event, HostReported):
@@ -136,7 +136,7 @@ class Watch:
         if isinstance(event, SessionsReported | SnapshotEnd | HostReported | ImagesReported):
             self.host.notify()
 
-    async def _take_in_sessions(self, sessions: Sequence[HostSession]) -> None:
+    async def _apply_sessions(self, sessions: Sequence[HostSession]) -> None:
         if self._snapshot is not None:
             self._snapshot.update(session.internal_id for session in sessions)
             self.host.check_sessions(len(self._snapshot))
@@ -161,7 +161,7 @@ class Watch:
             elif verdict is Verdict.CLAIM:
                 self.claims.start(internal_id)
             elif verdict is Verdict.UNCLAIMED:
-                self._leave_alone(internal_id)
+                self._note_unclaimed(internal_id)
         for superseded in evaluation.superseded:
             self.stop_elsewhere(superseded.agent, superseded.internal_id)
 
@@ -173,7 +173,7 @@ class Watch:
             unclaimed = [self.host.session(each) for each in self.host.unclaimed]
         return (*self._waiting.values(), *(session for session in unclaimed if session))
 
-    def _leave_alone(self, internal_id: str) -> None:
+    def _note_unclaimed(self, internal_id: str) -> None:
         if not self.host.unclaimed:
             log.warning(
                 "no valid ticket or account: nobody's, it is left alone", session=internal_id

@@ -11,7 +11,7 @@ from pathlib import Path
 from agent.app.daemon import Daemon
 from agent.kernel.clock import SystemHostClock
 from agent.settings.model import load_config
-from tests.support.agent.hosts import nobody_else
+from tests.support.agent.hosts import all_ports_free
 from tests.support.fakes import EveryImage, FakeClock, FakeEngine
 from tests.support.harness import AgentProcess, to_toml
 from tests.support.real_engine import accepts
@@ -53,7 +53,7 @@ def main(config: str) -> None:
     engine = _Engine(FakeClock(clock.time()))
     engine.add_image(IMAGE)
     engine.registry = EveryImage()
-    asyncio.run(Daemon(load_config(Path(config)), engine, clock, nobody_else).run())
+    asyncio.run(Daemon(load_config(Path(config)), engine, clock, all_ports_free).run())
 
 
 if __name__ == "__main__":

@@ -117,7 +117,7 @@ async def test_an_agent_with_very_many_images_is_described_in_a_mebibyte(system:
         f"registry.example/{'x' * 200}/{number:04}@sha256:{'0' * 64}" for number in range(4000)
     ]
     system.agent.images = [*kept, *others]
-    system.agent.tell_images()
+    system.agent.report_images()
 
     async def known() -> bool:
         return bool((await _agent(system)).json["imageCount"] == len(kept) + len(others))

@@ -49,12 +49,12 @@ class Draining(System):
         assert link is not None
         return link.drain
 
-    async def is_told(self) -> None:
+    async def is_acknowledged(self) -> None:
         """Wait until every host has reported the newest order."""
         links = self.control_plane.fleet.hosts
         await eventually(lambda: all(link.reconciled and not link.drain_pending for link in links))
 
-    async def silence(self, agent: FakeAgent) -> None:
+    async def disconnect(self, agent: FakeAgent) -> None:
         """Stop an agent, and wait until it is shown as unresponsive."""
         await agent.stop()
         await self.restart()
@@ -147,14 +147,14 @@ async def test_unresponsive_host_gets_its_order_on_its_return(
 ) -> None:
     if not draining:
         await system.drain()
-    await system.silence(system.agent)
+    await system.disconnect(system.agent)
     shown = await (system.drain(deadline="2h") if draining else system.undrain())
     assert (shown["draining"], shown["drainPending"]) == (draining, True)
     if restarted:
         await system.restart()
         assert (await system.shown())["drainPending"]
     await system.agent.start()
-    await system.is_told()
+    await system.is_acknowledged()
     assert system.agent.host.draining == draining
     assert (await system.shown())["draining"] == draining
     assert (await system.start()).status == (420 if draining else 201)
@@ -173,7 +173,7 @@ async def test_order_is_sent_again_after_a_lost_answer(system: Draining) -> None
     system.agent.before_drain = lose
     await system.drain()
     assert taken.is_set()
-    await system.is_told()
+    await system.is_acknowledged()
     assert {order.revision for order in system.agent.drains} == {system.known().revision}
 
 
@@ -213,7 +213,7 @@ async def test_next_order_of_a_restored_database_exceeds_the_revision_of_the_hos
     await system.restart()
     await system.agent.start()
     await eventually(lambda: system.known().revision == ahead)
-    await system.is_told()
+    await system.is_acknowledged()
     assert (await system.shown())["draining"]  # not undrained
     assert len(system.agent.drains) == 1
     assert_error(await system.start(), 420)
@@ -228,13 +228,13 @@ async def test_order_in_a_restored_database_holds_only_if_newer(
 ) -> None:
     await system.drain()
     newest = system.known().revision
-    await system.silence(system.agent)
+    await system.disconnect(system.agent)
     await system.rows("UPDATE agent SET drain_revision=?, draining=0", newest - 1000)
     await system.restart()
     if not draining:
         assert (await system.undrain())["drainPending"]
     await system.agent.start()
-    await system.is_told()
+    await system.is_acknowledged()
     assert system.agent.host.draining == draining
     told = {
         order.revision for order in system.agent.drains

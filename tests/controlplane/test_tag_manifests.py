@@ -133,7 +133,7 @@ async def test_an_answer_that_is_no_manifest_is_503(system: System) -> None:
 
 async def test_a_manifest_that_its_digest_does_not_name_is_503(system: System) -> None:
     system.registry.push("studio/game", "v1")
-    system.registry.told_digest = "sha256:" + "0" * 64
+    system.registry.header_digest = "sha256:" + "0" * 64
     await is_rejected(system, "its manifest is not what its digest says")
 
 
@@ -145,7 +145,7 @@ async def test_an_image_that_is_not_what_its_list_names_is_503(system: System) -
     good = registry.manifests.pop(key)
     await is_rejected(system, "it lacks an image that its list names")
     registry.manifests[key] = (good[0] + b" ", IMAGE)
-    registry.told_digest = ""
+    registry.header_digest = ""
     await is_rejected(system, "it lacks an image that its list names")
     registry.manifests[key] = good
     assert (await enable(system)).status == 204

@@ -63,7 +63,7 @@ def shares(system: System) -> list[int]:
     return [len(agent.standbys) for agent in system.agents]
 
 
-async def nothing_is_held_that_nobody_owns(system: System) -> None:
+async def nothing_is_orphaned(system: System) -> None:
     """Every session of a host has a live row, and no attempt is unresolved."""
 
     async def holds() -> bool:
@@ -518,15 +518,15 @@ async def test_a_session_is_stopped_during_its_claim(
     name = claim.internal_id if by_standby else session_id
     stop = asyncio.create_task(system.call("DELETE", f"/session/{name}"))
     marked = "SELECT 1 FROM session WHERE stop_requested_ms IS NOT NULL"
-    await eventually(async_any(system, marked))
+    await eventually(finds_row(system, marked))
     go_on.set()
     assert_error(await start, 409)
     assert (await stop).status == 204
     assert await system.status_of(str(name)) == "exited"
-    await nothing_is_held_that_nobody_owns(system)
+    await nothing_is_orphaned(system)
 
 
-def async_any(system: System, sql: str) -> Callable[[], Awaitable[bool]]:
+def finds_row(system: System, sql: str) -> Callable[[], Awaitable[bool]]:
     """Return whether a query finds a row."""
 
     async def finds() -> bool:
@@ -550,7 +550,7 @@ async def test_refused_claim_marked_for_stop_is_not_replaced(system: System, siz
     assert_error(await system.start(id="x"), 409)
     assert (len(refused), system.agent.claimed, system.agent.started) == (1, [], [])
     assert await system.rows("SELECT 1 FROM session") == []
-    await nothing_is_held_that_nobody_owns(system)
+    await nothing_is_orphaned(system)
     assert system.agent.stopped == []
 
 
@@ -673,7 +673,7 @@ async def test_claim_lost_by_its_host_is_replayed(system: System) -> None:
     again.identity.ticket = first.identity.ticket  # each as of its own call
     assert again == first
     await eventually(lambda: [s.identity.session_id for s in system.agent.live] == ["match"])
-    await nothing_is_held_that_nobody_owns(system)
+    await nothing_is_orphaned(system)
     assert await system.status_of("match") == "running"
     assert system.agent.stopped == []
 
@@ -717,7 +717,7 @@ async def test_claim_of_a_dead_control_plane_is_replayed(system: System) -> None
     assert (claim.identity.session_id, claim.identity.external_id) == ("match", "lobby")
     assert dict(claim.identity.labels) == {"mode": "ffa"}
     assert len(claim.identity.ticket) == 40
-    await nothing_is_held_that_nobody_owns(system)
+    await nothing_is_orphaned(system)
     assert (await system.start(id="x")).status == 201
     assert system.agent.claimed[1].internal_id != standby.internal_id
 

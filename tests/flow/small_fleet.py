@@ -356,14 +356,14 @@ class OneHost:
         self.control = Control(self.loop, self.state, [self.box], lost_after=self._lost_after)
         self.run(self.control.open())
 
-    def go_silent(self, how: str) -> None:
+    def disconnect(self, how: str) -> None:
         """Disconnect the host silently, or kill its agent."""
         if how == "cut":
             self.box.line.cut()
         else:
             self.run(self.box.kill())
 
-    def come_back(self, how: str) -> None:
+    def reconnect(self, how: str) -> None:
         if how == "cut":
             self.box.line.restore()
         else:
@@ -382,7 +382,7 @@ def remove_database(state: Path) -> None:
         path.unlink()
 
 
-def put_back(copy: Path, state: Path) -> None:
+def restore_database(copy: Path, state: Path) -> None:
     """Restore the database from a copy."""
     remove_database(state)
     with sqlite3.connect(copy) as source, sqlite3.connect(state / "controlplane.db") as target:

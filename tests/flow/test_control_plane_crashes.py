@@ -55,9 +55,9 @@ class Killed(Outlived):
         await self.killed()
         await self.serve()
         for host in self.hosts:
-            await self.hears(host.name)
+            await self.is_connected(host.name)
 
-    async def hears(self, name: str) -> None:
+    async def is_connected(self, name: str) -> None:
         """Wait until a host is ready; a control plane also serves without its hosts."""
 
         async def is_ready() -> bool:
@@ -77,7 +77,7 @@ class Killed(Outlived):
         wanted["address"] = rpc_listen
         enrolled = await enrol(url, Token.parse(made["token"]), wanted, time.time())
         await asyncio.to_thread(enrolled.identity.save, host.config.state_dir / FILE)
-        await self.hears(name)
+        await self.is_connected(name)
         return host
 
     async def play(self) -> None:

@@ -28,7 +28,7 @@ class Relay:
         self._writers: set[asyncio.StreamWriter] = set()
         self.connections = 0
 
-    def go_dumb(self) -> None:
+    def drop_data(self) -> None:
         """Drop all data of current connections; new ones are relayed."""
         for carrier in self._carriers:
             carrier.cancel()
@@ -47,7 +47,7 @@ class Relay:
             carrier.add_done_callback(self._carriers.discard)
 
     async def close(self) -> None:
-        self.go_dumb()
+        self.drop_data()
         await asyncio.gather(*self._carriers, return_exceptions=True)
         for writer in self._writers:
             writer.close()
@@ -105,7 +105,7 @@ async def test_f41_a_host_is_heard_again_though_its_connection_is_dead(
             each for each in gc.get_objects() if isinstance(each, grpc.aio.Channel | grpc.aio.Call)
         ]
         assert uncollected
-        relay.go_dumb()
+        relay.drop_data()
         await eventually(lambda: relay.connections > before)
         heard_at = link.reported_at
         await eventually(lambda: link.reported_at != heard_at)
@@ -127,7 +127,7 @@ async def test_f41_an_agent_lets_go_of_a_control_plane_that_is_gone_without_a_wo
             stream = agent_pb2_grpc.AgentServiceStub(channel).Watch(agent_pb2.WatchRequest())
             await stream.read()
             assert len(feed._subscriptions) == 1
-            relay.go_dumb()
+            relay.drop_data()
             await eventually(lambda: not feed._subscriptions)
             stream.cancel()
 
@@ -143,7 +143,7 @@ async def test_f41_a_call_on_a_dead_connection_ends_long_before_its_time(tmp_pat
         client = AgentClient(f"unix:{path}")
         call = asyncio.create_task(client.stop_session("i", 3600.0, discard=False), name="call")
         await eventually(lambda: relay.connections == 1 and bool(relay._carriers))
-        relay.go_dumb()
+        relay.drop_data()
         with pytest.raises(AgentSilentError):
             await call
         await client.close()

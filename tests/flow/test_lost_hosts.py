@@ -32,7 +32,7 @@ def live(fleet: OneHost) -> list[str]:
 def test_sessions_of_a_lost_host_are_dead_and_free_their_quota(
     fleet: OneHost,
 ) -> None:
-    fleet.go_silent("cut")
+    fleet.disconnect("cut")
     fleet.wait(HOUR - 2 * TRY)
     assert fleet.status == "server_unreachable"
     assert fleet.link().lost_ms is None
@@ -53,7 +53,7 @@ def test_sessions_of_a_lost_host_are_dead_and_free_their_quota(
 def test_returning_host_stops_lost_sessions_and_gets_new_ones(
     fleet: OneHost, how: str, restarted: bool
 ) -> None:
-    fleet.go_silent(how)
+    fleet.disconnect(how)
     fleet.wait(HOUR + TRY)
     assert fleet.status == "dead"
     if restarted:
@@ -62,7 +62,7 @@ def test_returning_host_stops_lost_sessions_and_gets_new_ones(
         fleet.wait(TRY)
     assert fleet.link().lost_ms is not None
     assert fleet.box.running  # unreachable for all
-    fleet.come_back(how)
+    fleet.reconnect(how)
     fleet.wait(TRY)
     assert not fleet.box.running
     assert fleet.status == "dead"
@@ -76,19 +76,19 @@ def test_returning_host_stops_lost_sessions_and_gets_new_ones(
 def test_lost_session_is_stopped_even_without_its_row(
     fleet: OneHost,
 ) -> None:
-    fleet.go_silent("cut")
+    fleet.disconnect("cut")
     fleet.wait(HOUR + TRY)
     later_ms = int((fleet.loop.time() + 10**10) * 1000)
     fleet.run(fleet.control.store.run(lambda db: remove_ended(db, later_ms)))
     assert fleet.rows("SELECT 1 FROM session") == []
-    fleet.come_back("cut")
+    fleet.reconnect("cut")
     fleet.wait(TRY)
     assert not fleet.box.running
     assert fleet.rows("SELECT 1 FROM session") == []
 
 
 def test_downtime_continues_after_a_restart(fleet: OneHost) -> None:
-    fleet.go_silent("cut")
+    fleet.disconnect("cut")
     fleet.wait(HOUR / 2)
     fleet.crash()
     fleet.restart()
@@ -100,7 +100,7 @@ def test_downtime_continues_after_a_restart(fleet: OneHost) -> None:
 
 
 def test_downtime_excludes_downtime_of_the_control_plane(fleet: OneHost) -> None:
-    fleet.go_silent("cut")
+    fleet.disconnect("cut")
     fleet.wait(HOUR / 2)
     fleet.crash()
     fleet.wait(10 * DAY)
@@ -108,13 +108,13 @@ def test_downtime_excludes_downtime_of_the_control_plane(fleet: OneHost) -> None
     fleet.wait(HOUR / 2 - 2 * TRY)
     assert fleet.link().lost_ms is None
     assert live(fleet) == ["x"]
-    fleet.come_back("cut")
+    fleet.reconnect("cut")
     fleet.wait(TRY)
     assert fleet.status == "running"
 
 
 def test_downtime_excludes_stalls_of_the_control_plane(fleet: OneHost) -> None:
-    fleet.go_silent("cut")
+    fleet.disconnect("cut")
     fleet.wait(TRY)
     for _ in range(10):
         fleet.loop.now += 10 * HOUR
@@ -125,11 +125,11 @@ def test_downtime_excludes_stalls_of_the_control_plane(fleet: OneHost) -> None:
 
 @pytest.mark.parametrize("crashed", [False, True])
 def test_downtime_restarts_after_a_report(fleet: OneHost, crashed: bool) -> None:
-    fleet.go_silent("cut")
+    fleet.disconnect("cut")
     fleet.wait(HOUR - 2 * TRY)
-    fleet.come_back("cut")
+    fleet.reconnect("cut")
     fleet.wait(TRY)
-    fleet.go_silent("cut")
+    fleet.disconnect("cut")
     if crashed:  # at that moment: the stored value must be right
         fleet.crash()
         fleet.restart()

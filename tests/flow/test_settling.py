@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 
 from agent.domain.engine import container_name
 from tests.flow.bad_network import Fate
-from tests.flow.small_fleet import ACCOUNTS, Box, Control, put_back, remove_database
+from tests.flow.small_fleet import ACCOUNTS, Box, Control, remove_database, restore_database
 from tests.flow.virtual_time import VirtualLoop
 from tests.support.agent.samples import a_spec
 
@@ -101,7 +101,7 @@ class Settling(RuleBasedStateMachine):
         self.start([key], fates, pause)
 
     @rule(number=boxes, deed=st.sampled_from(("cut", "restore", "kill", "boot")), pause=pauses)
-    def trouble_a_host(self, number: int, deed: str, pause: float) -> None:
+    def disturb_a_host(self, number: int, deed: str, pause: float) -> None:
         box = self.boxes[number]
         if deed == "cut":
             box.line.cut()
@@ -137,14 +137,14 @@ class Settling(RuleBasedStateMachine):
         """Lose the database, and start a session that an unreachable host already has."""
         self.leave_one_host((number + 1) % HOSTS, 10.0)
         self.start([key], [], 1.0)
-        self.lose_and_hear_one(number)
+        self.lose_database_and_reconnect_one(number)
         self.start([key], fates, 0.1)
         for box in self.boxes if others else []:
             box.line.restore()
         self.wait(pause)
 
     @rule(number=boxes)
-    def lose_and_hear_one(self, number: int) -> None:
+    def lose_database_and_reconnect_one(self, number: int) -> None:
         self.leave_one_host(number, 0.0)
         self.crash("lost", 3.5)
 
@@ -156,7 +156,7 @@ class Settling(RuleBasedStateMachine):
             remove_database(self.state)
             self.forget(set())
         elif database == "old" and self.copied is not None:
-            put_back(Path(self.folder.name) / "copy.db", self.state)
+            restore_database(Path(self.folder.name) / "copy.db", self.state)
             self.forget(self.copied)
         self.run(asyncio.sleep(pause))
         self.serve()

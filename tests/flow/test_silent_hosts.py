@@ -26,9 +26,9 @@ def fleet(tmp_path: Path) -> Iterator[OneHost]:
 def test_returning_host_is_used_and_shown_within_2_s(
     fleet: OneHost, how: str, seconds: float
 ) -> None:
-    fleet.go_silent(how)
+    fleet.disconnect(how)
     fleet.wait(seconds)
-    fleet.come_back(how)
+    fleet.reconnect(how)
     fleet.wait(BACK_WITHIN)
     assert fleet.status == "running"
     assert fleet.starts("y")
@@ -55,14 +55,14 @@ def test_unresponsive_host_gets_no_sessions_after_5_s_and_is_unreachable_after_3
 def test_stop_on_an_unresponsive_host_is_carried_out_on_its_return(
     fleet: OneHost, how: str, restarted: bool
 ) -> None:
-    fleet.go_silent(how)
+    fleet.disconnect(how)
     fleet.wait(UNREACHABLE_AFTER + HEARTBEAT)
     assert not fleet.stops("x")
     if restarted:
         fleet.crash()
         fleet.restart()
     fleet.wait(600.0)
-    fleet.come_back(how)
+    fleet.reconnect(how)
     fleet.wait(BACK_WITHIN + HEARTBEAT)
     assert fleet.status == "exited"
     assert not fleet.box.running

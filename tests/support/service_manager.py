@@ -9,29 +9,29 @@ from contextlib import contextmanager
 class Manager:
     """The messages of services, and the address that they notify."""
 
-    def __init__(self, address: str, heard: socket.socket) -> None:
+    def __init__(self, address: str, listener: socket.socket) -> None:
         self.address = address
-        self._heard = heard
+        self._socket = listener
 
-    def heard(self) -> list[str]:
+    def received(self) -> list[str]:
         """The messages since the last call."""
         found = []
         while True:
             try:
-                found.append(self._heard.recv(1024).decode())
+                found.append(self._socket.recv(1024).decode())
             except BlockingIOError:
                 return found
 
     async def next(self) -> str:
         """The next message."""
         async with asyncio.timeout(50):
-            return (await asyncio.get_running_loop().sock_recv(self._heard, 1024)).decode()
+            return (await asyncio.get_running_loop().sock_recv(self._socket, 1024)).decode()
 
 
 @contextmanager
 def a_manager(address: str) -> Iterator[Manager]:
     """Listen at a path, or at an abstract name, which begins with @."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
-        heard.bind("\0" + address[1:] if address.startswith("@") else address)
-        heard.setblocking(False)
-        yield Manager(address, heard)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind("\0" + address[1:] if address.startswith("@") else address)
+        listener.setblocking(False)
+        yield Manager(address, listener)

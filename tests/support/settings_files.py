@@ -12,7 +12,7 @@ ODD = (
 """Values of every TOML type, few of which are valid anywhere."""
 
 
-def assert_taken_or_told(
+def assert_accepted_or_located(
     path: Path, key: str, check: Callable[[Path], object], refusal: type[SettingsError]
 ) -> None:
     """Check that any value is accepted, or refused with the location of each error."""

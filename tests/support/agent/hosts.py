@@ -39,7 +39,7 @@ from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import EndReason, Protocol, Resources, State
 
 
-def nobody_else(_protocol: Protocol, _port: int) -> bool:
+def all_ports_free(_protocol: Protocol, _port: int) -> bool:
     """Report every port as free: an engine in memory publishes none on this machine."""
     return True
 
@@ -198,7 +198,7 @@ async def an_agent(
     gpus: tuple[str, ...] = (),
     start_slots: int = 4,
     policy: Policy | None = None,
-    is_free: Callable[[Protocol, int], bool] = nobody_else,
+    is_free: Callable[[Protocol, int], bool] = all_ports_free,
     reconcile: bool = True,
     disks: Disks | None = None,
     certificate: CertificateFiles | None = None,

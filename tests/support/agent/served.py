@@ -18,7 +18,7 @@ from agent.settings.model import AgentConfig
 from tests.faults.invariants import Observation
 from tests.faults.memory_host import observed
 from tests.faults.records import recorded_sessions
-from tests.support.agent.hosts import nobody_else
+from tests.support.agent.hosts import all_ports_free
 from tests.support.agent.samples import IMAGE
 from tests.support.fakes import EveryImage, FakeClock, FakeEngine
 
@@ -61,7 +61,7 @@ class WholeAgent:
         return f"unix:{self.config.socket}"
 
     async def start(self) -> None:
-        made = asyncio.to_thread(Daemon, self.config, self.engine, self.clock, nobody_else)
+        made = asyncio.to_thread(Daemon, self.config, self.engine, self.clock, all_ports_free)
         self.daemon = await made
         self._work = asyncio.create_task(self.daemon.run(), name=f"agent {self.name}")
         serving = asyncio.create_task(self.daemon.serving.wait(), name="serving")

@@ -205,9 +205,9 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
     def add_image(self, image: str) -> None:
         """Add an image as if it had been pulled."""
         self.images.append(image)
-        self.tell_images()
+        self.report_images()
 
-    def tell_images(self) -> None:
+    def report_images(self) -> None:
         """Report the images to the watchers."""
         self.sequence += 1
         for response in self._image_batches():
@@ -344,7 +344,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
             await refuse(context, "IMAGE_IN_USE")
         if request.image in self.images:
             self.images.remove(request.image)
-            self.tell_images()
+            self.report_images()
         return agent_pb2.RemoveImageResponse()
 
     async def _refuse_call(self, _: Any, context: Any) -> NoReturn:

@@ -42,7 +42,7 @@ class FakeRegistry:
         self.tags: dict[tuple[str, str], str] = {}
         self.manifests: dict[tuple[str, str], tuple[bytes, str]] = {}
         """Content and type, by repository and digest."""
-        self.told_digest: str | None = None
+        self.header_digest: str | None = None
         """Replaces the digest in the header; empty omits it."""
         self.status = 200
         self.silent = False
@@ -136,6 +136,6 @@ class FakeRegistry:
         if (repository, digest) not in self.manifests:
             return web.Response(status=404)
         content, kind = self.manifests[repository, digest]
-        shown = digest if self.told_digest is None else self.told_digest
+        shown = digest if self.header_digest is None else self.header_digest
         headers = {"Content-Type": kind} | ({"Docker-Content-Digest": shown} if shown else {})
         return web.Response(body=content, headers=headers)

@@ -9,7 +9,7 @@ import pytest
 from agent.app.daemon import Daemon
 from agent.domain.steps import STEPS
 from agent.settings.model import AgentConfig
-from tests.support.agent.hosts import let_go, nobody_else
+from tests.support.agent.hosts import all_ports_free, let_go
 from tests.support.fakes import FakeClock, FakeEngine
 
 SOURCES = Path(__file__).resolve().parents[4] / "agent"
@@ -33,7 +33,7 @@ async def test_active_failpoint_logs_a_warning_at_start(
         firewall_bridges=(),
         failpoint=setting,
     )
-    daemon = Daemon(config, FakeEngine(), FakeClock(), nobody_else)
+    daemon = Daemon(config, FakeEngine(), FakeClock(), all_ports_free)
     work = asyncio.create_task(daemon.run(), name="agent")
     await daemon.serving.wait()
     await let_go(work)

@@ -7,7 +7,7 @@ from click.testing import CliRunner, Result
 
 from agent.cli.main import main
 from agent.settings.model import AgentConfig, load_config
-from tests.support.settings_files import assert_taken_or_told
+from tests.support.settings_files import assert_accepted_or_located
 from tiltyard.runtime.settings import EXIT_CONFIG, SettingsError
 
 
@@ -78,4 +78,4 @@ def test_settings_without_mistakes_are_shown(path: Path) -> None:
 
 @pytest.mark.parametrize("key", AgentConfig.model_fields)
 def test_any_value_of_a_key_is_accepted_or_reported(path: Path, key: str) -> None:
-    assert_taken_or_told(path, key, lambda path: load_config(path, {}), SettingsError)
+    assert_accepted_or_located(path, key, lambda path: load_config(path, {}), SettingsError)

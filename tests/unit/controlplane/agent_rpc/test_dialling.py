@@ -76,7 +76,7 @@ async def serving(
         await server.stop(0)
 
 
-async def heard(client: AgentClient) -> bool:
+async def answers(client: AgentClient) -> bool:
     """Return whether a host answers."""
     stream = client.watch("", 0)
     try:
@@ -91,9 +91,9 @@ async def heard(client: AgentClient) -> bool:
 async def test_dialled_host_is_accepted(deployment: Deployment, tmp_path: Path) -> None:
     authority = deployment.issuer.authority.certificate
     async with serving(tmp_path, deployment.host(ONE), authority) as agent:
-        assert await heard(deployment.client(agent.address))
+        assert await answers(deployment.client(agent.address))
         with pytest.raises(AgentSilentError):  # its address alone is not enough
-            await heard(deployment.client(agent.address, OTHER))
+            await answers(deployment.client(agent.address, OTHER))
 
 
 async def test_address_like_a_scheme_is_dialled_over_dns(
@@ -104,7 +104,7 @@ async def test_address_like_a_scheme_is_dialled_over_dns(
     async with serving(tmp_path, deployment.host(ONE), authority, "unix-abstract:64999") as agent:
         client = deployment.client(agent.address)
         with pytest.raises(AgentSilentError):
-            await heard(client)
+            await answers(client)
 
 
 IMPOSTORS: dict[str, Callable[[Deployment], Party | None]] = {
@@ -129,7 +129,7 @@ async def test_impostor_receives_no_call(
     party = IMPOSTORS[kind](deployment)
     async with serving(tmp_path, party, deployment.issuer.authority.certificate) as agent:
         with pytest.raises(AgentSilentError):
-            await heard(deployment.client(agent.address))
+            await answers(deployment.client(agent.address))
         client = deployment.client(agent.address)
         with pytest.raises(AgentSilentError):
             await client.ask_for_request()

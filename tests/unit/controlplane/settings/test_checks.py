@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 from controlplane.cli.main import main
 from controlplane.settings.model import Config, load_config
 from tests.support.authority import AUTHORITY
-from tests.support.settings_files import assert_taken_or_told
+from tests.support.settings_files import assert_accepted_or_located
 from tiltyard.runtime.settings import EXIT_CONFIG, SettingsError
 
 SECRET = "s3cret-pass"
@@ -61,4 +61,4 @@ def test_settings_are_shown_without_secrets(path: Path, mode: int) -> None:
 
 @pytest.mark.parametrize("key", Config.model_fields)
 def test_any_value_of_a_key_is_accepted_or_reported(path: Path, key: str) -> None:
-    assert_taken_or_told(path, key, lambda path: load_config(path, {}), SettingsError)
+    assert_accepted_or_located(path, key, lambda path: load_config(path, {}), SettingsError)

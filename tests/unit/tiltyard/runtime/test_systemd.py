@@ -25,7 +25,7 @@ def test_notifies_of_readiness_and_stopping(manager: Manager) -> None:
     notifier = Notifier(Supervision(manager.address))
     notifier.ready()
     notifier.stopping()
-    assert manager.heard() == ["READY=1", "STOPPING=1"]
+    assert manager.received() == ["READY=1", "STOPPING=1"]
 
 
 async def test_sends_two_keepalives_per_watchdog_timeout(manager: Manager) -> None:
@@ -35,7 +35,7 @@ async def test_sends_two_keepalives_per_watchdog_timeout(manager: Manager) -> No
     reported = []
     for seconds in (0, 4.9, 0.1, 5):
         await clock.advance(seconds)
-        reported.append(manager.heard())
+        reported.append(manager.received())
     assert reported == [["WATCHDOG=1"], [], ["WATCHDOG=1"], ["WATCHDOG=1"]]
     beating.cancel()
     await asyncio.gather(beating, return_exceptions=True)
@@ -46,7 +46,7 @@ async def test_follow_notifies_from_readiness_to_stopping(manager: Manager) -> N
     notifier = Notifier(Supervision(manager.address, 0.01))
     following = asyncio.create_task(notifier.follow(serving, stopping), name="following")
     await asyncio.sleep(0)
-    assert manager.heard() == []  # not ready yet
+    assert manager.received() == []  # not ready yet
     serving.set()
     assert [await manager.next() for _ in range(3)] == ["READY=1", "WATCHDOG=1", "WATCHDOG=1"]
     stopping.set()

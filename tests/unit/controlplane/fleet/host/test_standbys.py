@@ -130,11 +130,11 @@ class Queues(RuleBasedStateMachine):
                 del known[internal_id]
 
     @rule(agent=agents)
-    def be_useless(self, agent: str) -> None:
+    def become_unusable(self, agent: str) -> None:
         self.useless.add(agent)
 
     @rule(agent=agents)
-    def be_heard(self, agent: str) -> None:
+    def become_usable(self, agent: str) -> None:
         self.useless.discard(agent)
 
     @rule()

@@ -384,7 +384,6 @@ def _translated() -> Iterator[None]:
 
 
 def _open_channel(address: str, credentials: Credentials | None) -> grpc.aio.Channel:
-    """Open a channel that dials lazily, with mutual TLS if there are credentials."""
     if credentials is None:
         return grpc.aio.insecure_channel(address, options=OPTIONS)
     shown = grpc.ssl_channel_credentials(

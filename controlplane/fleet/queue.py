@@ -70,7 +70,6 @@ class HostQueue:
     """Owns the start queues."""
 
     def __init__(self, fleet: Fleet, *, max_waiting: int, clock: Clock) -> None:
-        """Limit each queue to `max_waiting` starts."""
         self._fleet = fleet
         self._max_waiting = max_waiting
         self._clock = clock
@@ -150,7 +149,6 @@ class HostQueue:
             self._watch(queue)
 
     def _offer(self, host: Host) -> None:
-        """Give the free slots of a host to waiting starts."""
         queue = self._queues.get((host.row.region, host.row.node_pool))
         while queue is not None and queue.waiting and host.has_start_slot:
             fitting = self._fleet.fitting(host, queue.wanted)

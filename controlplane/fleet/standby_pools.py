@@ -66,7 +66,6 @@ class StandbyPools:
     """Plans the warm pools of the fleet."""
 
     def __init__(self, store: Store, fleet: Fleet, *, clock: Clock, random: Random) -> None:
-        """Subscribe to the changes of `fleet`."""
         self._store = store
         self._fleet = fleet
         self._clock = clock
@@ -231,7 +230,6 @@ class StandbyPools:
         held: Mapping[str, int],
         size: int,
     ) -> dict[str, int]:
-        """Distribute standbys over hosts that have pulled their image."""
         pool_id, application = wanted.pool.id, wanted.application
         present = {v.agent: self._fleet.standbys.live_on(pool_id, v.agent) for v in views}
         mine = {name: held[name] for name in present}
@@ -285,7 +283,6 @@ def _newest_tag(tags: Iterable[Tag], views: Collection[HostView]) -> Tag | None:
 
 
 def _standby_spec(wanted: WantedPool, tag: Tag) -> SessionSpec:
-    """Make the spec of a pool's standbys; hosts assign the ids."""
     pool, application = wanted.pool, wanted.application
     identity = Identity(
         account=pool.account,

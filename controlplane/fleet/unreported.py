@@ -99,10 +99,10 @@ class UnreportedHosts:
     ) -> _T:
         """Return the result of `evaluate`, retried whenever a host may have changed it.
 
-        A report of a host in `places` counts if it has one of `images`. `deadline` is monotonic.
+        A report in `places` causes a retry if it has one of `images` or is the last one.
 
         Raises:
-            HostsNotReportedError: The last one raised by `evaluate`, at the deadline.
+            HostsNotReportedError: The last one of `evaluate`, at the monotonic `deadline`.
         """
         at = frozenset(places)
         while True:

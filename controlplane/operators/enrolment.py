@@ -1,6 +1,6 @@
 """Enrolment of hosts: tokens for one host each, and certificates in exchange for them.
 
-A token ends with the fingerprint of the authority, which the host verifies before sending it.
+A token ends with the fingerprint of the authority, which a host verifies before it sends one.
 """
 
 import uuid

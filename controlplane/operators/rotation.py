@@ -135,7 +135,6 @@ class Rotation:
             await self.issuer.show_current()
 
     def _hang_up(self, hosts: list[Host]) -> None:
-        """End the calls to hosts that are no longer trusted, without waiting."""
         if hosts:
             log.warning("hosts are not trusted any more, and must enrol again", count=len(hosts))
         for host in hosts:

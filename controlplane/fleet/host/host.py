@@ -47,7 +47,6 @@ class Host(HostState):
     """Owns the tasks of one host."""
 
     def __init__(self, row: AgentRow, shared: Shared, changed: Callable[["Host"], None]) -> None:
-        """Call `changed` on every change of the host or its reservations."""
         super().__init__(row, shared.dial(row), shared.standbys)
         store, reports = shared.store, shared.reports
         clock, random = shared.clock, shared.random

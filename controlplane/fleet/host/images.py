@@ -173,7 +173,6 @@ class Images:
         self._running.start(work, f"image {image} on {self.host.name}", key=image)
 
     async def _pull(self, pull: Pull) -> None:
-        """Pull until the host reports the image."""
         back_off = self._back_off()
         while True:
             if self._is_suspect(pull):
@@ -190,7 +189,6 @@ class Images:
                 await self.clock.sleep(REPORT_WAIT)
 
     def _is_suspect(self, pull: Pull) -> bool:
-        """Return whether a pull from the same registry has failed."""
         same = (other for other in self._pulls.values() if other.registry == pull.registry)
         return any(other.failures for other in same)
 
@@ -214,7 +212,6 @@ class Images:
             log.info("image pulled", image=pull.image)
 
     async def _remove(self, image: str) -> None:
-        """Remove until the host no longer reports the image."""
         back_off = self._back_off()
         while True:
             await self._until_responsive()

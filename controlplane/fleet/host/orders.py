@@ -128,7 +128,6 @@ class DrainOrders:
             self.deliveries.start("drain", attempt=self._attempt, failed=failed)
 
     async def _attempt(self) -> None:
-        """Send the newest order until no newer one is pending."""
         while self.host.drain_pending:
             order = self.host.drain
             await self.host.client.set_drain(order, to_ms(self.clock.time()))

@@ -68,7 +68,6 @@ class HostState:
     def __init__(
         self, row: AgentRow, client: AgentClient, standbys: Standbys | None = None
     ) -> None:
-        """Create the host of the agent in `row`; `client` dials it."""
         self.name = row.name
         self.row = row
         self.client = client

@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
-LOGGERS = {"log", "_log", "told", "self._log"}
+LOGGERS = {"log", "_log", "self._log"}
 OF_EVERY_LINE = {"time", "level", "event", "logger", "exception", "left_out"}
 BOUND = {"request", "account", "session", "agent"}
 """Fields that the context of a task carries."""

@@ -31,24 +31,24 @@ async def test_host_is_enrolled_in_the_place_of_its_token(system: Enrolling) -> 
     answer = await system.enrol(token)
     assert answer.status == 201, answer.text
     assert answer.headers["Cache-Control"] == "no-store"
-    told = answer.json
-    assert (told["name"], told["region"], told["nodePool"]) == ("host-1", "elsewhere", "big")
+    body = answer.json
+    assert (body["name"], body["region"], body["nodePool"]) == ("host-1", "elsewhere", "big")
     shown = await system.shown()
     assert (shown["address"], shown["region"], shown["nodePool"], shown["state"]) == (
         *("192.0.2.7:7444", "elsewhere", "big"),
         "connecting",
     )
-    made = x509.load_pem_x509_certificate(told["certificate"].encode())
-    made.verify_directly_issued_by(x509.load_pem_x509_certificate(told["authority"].encode()))
+    made = x509.load_pem_x509_certificate(body["certificate"].encode())
+    made.verify_directly_issued_by(x509.load_pem_x509_certificate(body["authority"].encode()))
     names = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.UniformResourceIdentifier) == [
-        f"tiltyard://agent/{told['id']}"
+        f"tiltyard://agent/{body['id']}"
     ]
     [row] = await system.rows(
         "SELECT id, certificate_serial, certificate_expire_ms FROM agent WHERE name='host-1'"
     )
     expire_ms = int(made.not_valid_after_utc.timestamp() * 1000)
-    assert row == (told["id"], f"{made.serial_number:x}", expire_ms)
+    assert row == (body["id"], f"{made.serial_number:x}", expire_ms)
     assert shown["certificateExpires"] == expire_ms
     assert not shown["declared"]
 
@@ -336,8 +336,8 @@ async def test_tls_before_1_3_and_plain_text_are_refused_and_logged(
     in_clear = system.control_plane.enrol_url.replace("https", "http")
     with pytest.raises(aiohttp.ClientError):
         await system.http.post(f"{in_clear}/enrol", json={})
-    told = [r.getMessage() for r in caplog.records if "TLS handshake" in r.getMessage()]
-    assert told == [
+    enrolled = [r.getMessage() for r in caplog.records if "TLS handshake" in r.getMessage()]
+    assert enrolled == [
         *["refused TLS handshake kind=UNSUPPORTED_PROTOCOL"] * 6,
         "refused TLS handshake kind=HTTP_REQUEST",
     ]

@@ -272,12 +272,12 @@ class Settling(RuleBasedStateMachine):
     def forget(self, known: set[Key]) -> None:
         """Note that the database knows only these sessions; hosts report the others."""
         self.note()
-        told = {
+        reported = {
             (each.spec.identity.account, each.spec.identity.session_id)
             for box in self.boxes
             for each in self.recorded(box)
         }
-        self.answered = known | (self.answered & told)
+        self.answered = known | (self.answered & reported)
         self.may_live = {(account, key) for account in ACCOUNTS for key in IDS}
         self.stopped, self.ended, self.over = set(), set(), {}
         self.given_up = set()

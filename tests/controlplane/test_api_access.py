@@ -1,8 +1,5 @@
 """Tokens, and the order and shape of answers."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from controlplane.domain import tokens
@@ -13,12 +10,6 @@ from controlplane.storage.tables.fleet import regions
 from controlplane.storage.tables.tokens import insert_token
 from tests.support.controlplane.system import System, assert_error
 from tests.support.controlplane.transactions import Go, intercept
-
-
-@pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[System]:
-    async with System(tmp_path) as running:
-        yield running
 
 
 async def _token(system: System, scopes: set[Scope], **changes: int) -> str:
@@ -69,10 +60,6 @@ async def test_unknown_paths_and_methods_are_rejected_before_tokens(system: Syst
     answer = await system.call("PATCH", "/session", token="x")
     assert_error(answer, 405)
     assert set(answer.headers["Allow"].split(",")) == {"GET", "POST"}
-
-
-async def test_operator_token_cannot_call_as_an_account(system: System) -> None:
-    assert_error(await system.call("GET", "/session", token=system.operator_token), 403)
 
 
 async def test_only_the_owner_can_read_files(system: System) -> None:

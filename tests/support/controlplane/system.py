@@ -80,6 +80,11 @@ class System:
         return self.agents[0]
 
     @property
+    def operator_id(self) -> str:
+        """The id of the operator's token."""
+        return token_id(self.operator_token)
+
+    @property
     def config(self) -> Config:
         return Config(
             state_dir=self.folder / "state",
@@ -269,6 +274,11 @@ class Answer:
     @property
     def json(self) -> Any:
         return json.loads(self.body)
+
+
+def token_id(token: str) -> str:
+    """Return the id in the text of a token."""
+    return token.split("_")[1]
 
 
 _CODES = {

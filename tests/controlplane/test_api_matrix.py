@@ -4,6 +4,8 @@ Generated from the route table. A route without a case here fails `test_every_ro
 """
 
 import itertools
+import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +18,7 @@ from controlplane.api.routes import ROUTES
 from controlplane.domain import tokens
 from controlplane.domain.tokens import OPERATOR_SCOPES, Scope, grants
 from controlplane.storage.tables.tokens import insert_token
-from tests.support.controlplane.system import APPLICATION, Answer, System, assert_error
+from tests.support.controlplane.system import APPLICATION, Answer, System, assert_error, token_id
 
 ACCOUNTS = ("alice", "bob")
 UNKNOWN = "nobodys"
@@ -70,8 +72,8 @@ class World(System):
         assert ended.status == 204, ended.text
         return name
 
-    async def application_path(self, account: str) -> str:
-        return f"{account}/{await self.application(account)}"
+    async def application_query(self, account: str) -> str:
+        return f"account={account}&image={await self.application(account)}"
 
     async def session_path(self, account: str) -> str:
         return f"{account}/{await self.session(account)}"
@@ -84,7 +86,7 @@ class World(System):
         return body["name"]
 
     async def token_id(self, account: str) -> str:
-        return (await self.token(account, Scope.LOGS_READ)).split("_")[1]
+        return token_id(await self.token(account, Scope.LOGS_READ))
 
     async def region(self, account: str) -> str:
         return await self.put("region", account)
@@ -128,153 +130,93 @@ class World(System):
 class Case:
     """A route's request about an object; `make` creates one of an account.
 
-    Without `make` the route works on the caller's account; `shows` is what a list must contain of
-    the account and must not contain of the other, unless the route is an operator's.
+    `NAME` in the body or path, and any parameter in the route's path, is the object's name; `NEW`
+    is a name never used. Without `make` the route works on the caller's account; `shows` is what
+    a list must contain of the account and must not contain of the other, unless the route is an
+    operator's.
     """
 
-    status: int
-    request: Callable[[str], tuple[str, dict[str, Any]]]
     make: Callable[[World, str], Awaitable[str]] | None = None
+    body: Any = None
+    path: str = ""
     shows: str = ""
 
 
-def _at(path: str, **more: Any) -> Callable[[str], tuple[str, dict[str, Any]]]:
-    return lambda name: (path.format(name), more)
-
-
-def _players(path: str) -> Callable[[str], tuple[str, dict[str, Any]]]:
-    return lambda name: (path, {"json": {"session": name, "players": ["p"]}})
-
-
-def _token(_: str) -> tuple[str, dict[str, Any]]:
-    return "/token", {"json": {"name": f"made-{next(_numbers)}", "scopes": []}}
-
-
-def _token_of(account: str) -> tuple[str, dict[str, Any]]:
-    body = {"account": account, "name": f"made-{next(_numbers)}", "scopes": []}
-    return "/operator/token", {"json": body}
-
-
-def _any_session(path: str) -> tuple[str, dict[str, Any]]:
-    account, _, name = path.partition("/")
-    return f"/operator/session/{account}/{name or UNKNOWN}", {}
-
-
-def _placement(path: str) -> tuple[str, dict[str, Any]]:
-    account, _, name = path.partition("/")
-    params = {"account": account, "image": name or UNKNOWN, "location": "local"}
-    return "/operator/placement", {"params": params}
-
-
-def _new(kind: str, **body: str) -> Callable[[str], tuple[str, dict[str, Any]]]:
-    return lambda _: (f"/operator/{kind}/made-{next(_numbers)}", {"json": body})
-
-
-def _new_account(_: str) -> tuple[str, dict[str, Any]]:
-    return "/operator/account", {"json": {"name": f"made-{next(_numbers)}"}}
-
-
-def _new_application(_: str) -> tuple[str, dict[str, Any]]:
-    return "/application", {"json": APPLICATION | {"name": f"made-{next(_numbers)}"}}
-
-
+NAME, NEW = "{name}", "{new}"
+PLAYERS = {"session": NAME, "players": ["p"]}
 CASES: dict[tuple[str, str], Case] = {
-    ("POST", "/session"): Case(
-        201,
-        lambda name: ("/session", {"json": {"location": "local", "image": name}}),
-        World.application,
-    ),
-    ("GET", "/session"): Case(200, _at("/session?all=1"), shows="{}s-session-"),
-    ("GET", "/session/{id}"): Case(200, _at("/session/{}"), World.session),
-    ("DELETE", "/session/{id}"): Case(204, _at("/session/{}"), World.session),
-    ("GET", "/session/{id}/report"): Case(200, _at("/session/{}/report"), World.ended_session),
-    ("PUT", "/session/player/join"): Case(200, _players("/session/player/join"), World.session),
-    ("DELETE", "/session/player/leave"): Case(
-        200, _players("/session/player/leave"), World.session
-    ),
-    ("GET", "/logs"): Case(200, _at("/logs?id={}"), World.session),
-    ("GET", "/artifacts"): Case(200, _at("/artifacts?session={}&path=/data"), World.ended_session),
-    ("POST", "/application"): Case(201, _new_application),
-    ("GET", "/application"): Case(200, _at("/application"), shows="{}s-game"),
-    ("PUT", "/application/{name}"): Case(
-        204, _at("/application/{}", json={"tagKeep": 9}), World.application
-    ),
-    ("POST", "/application/{name}/tags"): Case(
-        204, _at("/application/{}/tags", json={"tag": "v1"}), World.application
-    ),
-    ("GET", "/application/{name}/tags/available"): Case(
-        200, _at("/application/{}/tags/available"), World.application
-    ),
-    ("GET", "/warm-pool"): Case(200, _at("/warm-pool"), shows="{}s-game"),
+    ("POST", "/session"): Case(World.application, {"location": "local", "image": NAME}),
+    ("GET", "/session"): Case(path="/session?all=1", shows="{}s-session-"),
+    ("GET", "/session/{id}"): Case(World.session),
+    ("DELETE", "/session/{id}"): Case(World.session),
+    ("GET", "/session/{id}/report"): Case(World.ended_session),
+    ("PUT", "/session/player/join"): Case(World.session, PLAYERS),
+    ("DELETE", "/session/player/leave"): Case(World.session, PLAYERS),
+    ("GET", "/logs"): Case(World.session, path="/logs?id={name}"),
+    ("GET", "/artifacts"): Case(World.ended_session, path="/artifacts?session={name}&path=/data"),
+    ("POST", "/application"): Case(body=APPLICATION | {"name": NEW}),
+    ("GET", "/application"): Case(shows="{}s-game"),
+    ("PUT", "/application/{name}"): Case(World.application, {"tagKeep": 9}),
+    ("POST", "/application/{name}/tags"): Case(World.application, {"tag": "v1"}),
+    ("GET", "/application/{name}/tags/available"): Case(World.application),
+    ("GET", "/warm-pool"): Case(shows="{}s-game"),
     ("PUT", "/warm-pool/{image}/{location}"): Case(
-        204, _at("/warm-pool/{}/local", json={"size": 2}), World.application
+        World.application, {"size": 2}, "/warm-pool/{name}/local"
     ),
     ("DELETE", "/warm-pool/{image}/{location}"): Case(
-        204, _at("/warm-pool/{}/local"), World.warm_pool
+        World.warm_pool, path="/warm-pool/{name}/local"
     ),
-    ("GET", "/available-location/{image}"): Case(
-        200, _at("/available-location/{}"), World.application
-    ),
+    ("GET", "/available-location/{image}"): Case(World.application),
     ("GET", "/tag/{region}/{image}/{version}"): Case(
-        200, _at("/tag/local/{}/v1"), World.application
+        World.application, path="/tag/local/{name}/v1"
     ),
-    ("GET", "/region"): Case(200, _at("/region")),
-    ("POST", "/token"): Case(201, _token),
-    ("GET", "/operator/region"): Case(200, _at("/operator/region")),
-    ("PUT", "/operator/region/{region}"): Case(204, _new("region")),
-    ("DELETE", "/operator/region/{region}"): Case(204, _at("/operator/region/{}"), World.region),
-    ("GET", "/operator/node-pool"): Case(200, _at("/operator/node-pool")),
-    ("PUT", "/operator/node-pool/{nodePool}"): Case(204, _new("node-pool", strategy="spread")),
-    ("DELETE", "/operator/node-pool/{nodePool}"): Case(
-        204, _at("/operator/node-pool/{}"), World.node_pool
+    ("GET", "/region"): Case(),
+    ("POST", "/token"): Case(body={"name": NEW, "scopes": []}),
+    ("GET", "/operator/region"): Case(),
+    ("PUT", "/operator/region/{region}"): Case(path="/operator/region/{new}"),
+    ("DELETE", "/operator/region/{region}"): Case(World.region),
+    ("GET", "/operator/node-pool"): Case(),
+    ("PUT", "/operator/node-pool/{nodePool}"): Case(
+        body={"strategy": "spread"}, path="/operator/node-pool/{new}"
     ),
-    ("GET", "/operator/registry"): Case(200, _at("/operator/registry")),
-    ("PUT", "/operator/registry/{registry}"): Case(204, _new("registry", address="r.example")),
-    ("DELETE", "/operator/registry/{registry}"): Case(
-        204, _at("/operator/registry/{}"), World.registry_of
+    ("DELETE", "/operator/node-pool/{nodePool}"): Case(World.node_pool),
+    ("GET", "/operator/registry"): Case(),
+    ("PUT", "/operator/registry/{registry}"): Case(
+        body={"address": "r.example"}, path="/operator/registry/{new}"
     ),
-    ("GET", "/operator/placement"): Case(200, _placement, World.application_path),
-    ("GET", "/operator/agent"): Case(200, _at("/operator/agent")),
-    ("POST", "/operator/enrolment-token"): Case(
-        201, _at("/operator/enrolment-token", json={"region": "local"})
+    ("DELETE", "/operator/registry/{registry}"): Case(World.registry_of),
+    ("GET", "/operator/placement"): Case(
+        World.application_query, path="/operator/placement?location=local&{name}"
     ),
-    ("GET", "/operator/agent/{agent}"): Case(200, _at("/operator/agent/{}"), World.agent_of),
-    ("DELETE", "/operator/agent/{agent}"): Case(204, _at("/operator/agent/{}"), World.agent_of),
-    ("POST", "/operator/agent/{agent}/token"): Case(
-        201, _at("/operator/agent/{}/token"), World.enrolled_agent_of
+    ("GET", "/operator/agent"): Case(),
+    ("POST", "/operator/enrolment-token"): Case(body={"region": "local"}),
+    ("GET", "/operator/agent/{agent}"): Case(World.agent_of),
+    ("DELETE", "/operator/agent/{agent}"): Case(World.agent_of),
+    ("POST", "/operator/agent/{agent}/token"): Case(World.enrolled_agent_of),
+    ("POST", "/operator/agent/{agent}/drain"): Case(World.agent_of, {"deadline": "2h"}),
+    ("DELETE", "/operator/agent/{agent}/drain"): Case(World.agent_of),
+    ("POST", "/operator/agent/{agent}/revoke"): Case(World.enrolled_agent_of),
+    ("GET", "/operator/authority"): Case(),
+    ("POST", "/operator/authority/rotate"): Case(body={}),
+    ("POST", "/operator/authority/finish"): Case(body={}),
+    ("GET", "/operator/account"): Case(shows='"{}"'),
+    ("POST", "/operator/account"): Case(body={"name": NEW}),
+    ("PUT", "/operator/account/{account}"): Case(World.account, {"quota": {}}),
+    ("DELETE", "/operator/account/{account}"): Case(World.account),
+    ("GET", "/operator/token"): Case(shows='"{}"'),
+    ("POST", "/operator/token"): Case(World.account, {"account": NAME, "name": NEW, "scopes": []}),
+    ("DELETE", "/operator/token/{id}"): Case(World.token_id),
+    ("GET", "/operator/session"): Case(shows="{}s-session-"),
+    ("DELETE", "/operator/session/{account}/{id}"): Case(
+        World.session_path, path="/operator/session/{name}"
     ),
-    ("POST", "/operator/agent/{agent}/drain"): Case(
-        200, _at("/operator/agent/{}/drain", json={"deadline": "2h"}), World.agent_of
-    ),
-    ("DELETE", "/operator/agent/{agent}/drain"): Case(
-        200, _at("/operator/agent/{}/drain"), World.agent_of
-    ),
-    ("POST", "/operator/agent/{agent}/revoke"): Case(
-        204, _at("/operator/agent/{}/revoke"), World.enrolled_agent_of
-    ),
-    ("GET", "/operator/authority"): Case(200, _at("/operator/authority")),
-    ("POST", "/operator/authority/rotate"): Case(200, _at("/operator/authority/rotate", json={})),
-    ("POST", "/operator/authority/finish"): Case(200, _at("/operator/authority/finish", json={})),
-    ("GET", "/operator/account"): Case(200, _at("/operator/account"), shows='"{}"'),
-    ("POST", "/operator/account"): Case(201, _new_account),
-    ("PUT", "/operator/account/{account}"): Case(
-        204, _at("/operator/account/{}", json={"quota": {}}), World.account
-    ),
-    ("DELETE", "/operator/account/{account}"): Case(
-        204, _at("/operator/account/{}"), World.account
-    ),
-    ("GET", "/operator/token"): Case(200, _at("/operator/token"), shows='"{}"'),
-    ("POST", "/operator/token"): Case(201, _token_of, World.account),
-    ("DELETE", "/operator/token/{id}"): Case(200, _at("/operator/token/{}"), World.token_id),
-    ("GET", "/operator/session"): Case(200, _at("/operator/session"), shows="{}s-session-"),
-    ("DELETE", "/operator/session/{account}/{id}"): Case(204, _any_session, World.session_path),
-    ("GET", "/operator/audit"): Case(200, _at("/operator/audit"), shows="{}s-session-"),
-    ("GET", "/healthz"): Case(200, _at("/healthz")),
-    ("GET", "/readyz"): Case(200, _at("/readyz")),
-    ("GET", "/openapi.json"): Case(200, _at("/openapi.json")),
-    ("GET", "/openapi-3.0.json"): Case(200, _at("/openapi-3.0.json")),
-    ("GET", "/docs"): Case(200, _at("/docs")),
-    ("GET", "/docs/{file}"): Case(200, _at("/docs/swagger-ui.css")),
+    ("GET", "/operator/audit"): Case(shows="{}s-session-"),
+    ("GET", "/healthz"): Case(),
+    ("GET", "/readyz"): Case(),
+    ("GET", "/openapi.json"): Case(),
+    ("GET", "/openapi-3.0.json"): Case(),
+    ("GET", "/docs"): Case(),
+    ("GET", "/docs/{file}"): Case(path="/docs/swagger-ui.css"),
 }
 SCOPED = [route for route in ROUTES if route.scope is not None]
 
@@ -294,19 +236,27 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield running
 
 
-async def _ask(world: World, route: Route, object_name: str, token: str) -> Answer:
-    path, more = CASES[route.method, route.path].request(object_name)
+async def ask(world: World, route: Route, name: str, token: str | None, **more: Any) -> Answer:
+    """Call a route about an object, with the body of its case unless another is given."""
+    case, new = CASES[route.method, route.path], f"made-{next(_numbers)}"
+
+    def filled(text: str) -> str:
+        return text.replace(NAME, name).replace(NEW, new)
+
+    path = filled(case.path or re.sub(r"\{\w+\}", NAME, route.path))
+    if case.body is not None:
+        more = {"json": json.loads(filled(json.dumps(case.body)))} | more
     return await world.call(route.method, path, token=token, **more)
 
 
 async def _objects(world: World, route: Route, account: str) -> list[tuple[str, int]]:
     """Return the objects to request, each with the status that a sufficient scope gets."""
-    case = CASES[route.method, route.path]
-    if case.make is None:
-        return [("", case.status)]
-    own, foreign = await case.make(world, account), await case.make(world, _other(account))
-    others = case.status if _is_operators(route) else 404
-    return [(foreign, others), (UNKNOWN, 404), (own, case.status)]
+    make, good = CASES[route.method, route.path].make, route.handler.status
+    if make is None:
+        return [("", good)]
+    own, foreign = await make(world, account), await make(world, _other(account))
+    unknown = re.sub(r"[\w-]+$", UNKNOWN, own)
+    return [(foreign, good if _is_operators(route) else 404), (unknown, 404), (own, good)]
 
 
 def _is_operators(route: Route) -> bool:
@@ -338,7 +288,7 @@ async def test_without_the_scope_a_call_is_refused_and_changes_nothing(
         objects = await _objects(world, route, account)
         before = await world.written()
         for (token, status), (name, _) in itertools.product(refused.items(), objects):
-            answer = await _ask(world, route, name, token)
+            answer = await ask(world, route, name, token)
             assert_error(answer, status)
             assert status == 401 or route.scope in answer.json["details"]
         assert await world.written() == before
@@ -355,7 +305,7 @@ async def test_the_scope_alone_reaches_the_callers_own_objects_and_no_others(
         token = await world.token(account, scope)
         for name, status in await _objects(world, route, account):
             before = await world.written()
-            answer = await _ask(world, route, name, token)
+            answer = await ask(world, route, name, token)
             assert answer.status == status, answer.text
             if status == 404:
                 assert_error(answer, 404)
@@ -369,5 +319,4 @@ async def test_the_scope_alone_reaches_the_callers_own_objects_and_no_others(
 
 async def test_routes_without_a_scope_need_no_token(world: World) -> None:
     for route in (route for route in ROUTES if route.scope is None):
-        case = CASES[route.method, route.path]
-        assert (await _ask(world, route, "", "no-token")).status == case.status
+        assert (await ask(world, route, "", "no-token")).status == route.handler.status

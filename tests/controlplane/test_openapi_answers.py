@@ -14,7 +14,7 @@ from controlplane.api.openapi import openapi_document
 from controlplane.api.openapi_30 import openapi_30
 from controlplane.api.operations.operation import JSON, Route
 from controlplane.api.routes import ROUTES
-from tests.controlplane.test_api_matrix import CASES, World
+from tests.controlplane.test_api_matrix import CASES, World, ask
 from tests.support.controlplane.system import Answer
 
 DOCUMENT = openapi_document(ROUTES)
@@ -164,15 +164,12 @@ async def _enrich(world: World) -> None:
 
 async def _answers(world: World, route: Route) -> AsyncIterator[Answer]:
     """Call with permission: a success, and each error due to a token or a name."""
-    case = CASES[route.method, route.path]
-    operators = world.operator_token if route.path.startswith("/operator/") else None
-    own = await case.make(world, "alice") if case.make else ""
-    for name, token in ((own, operators), (own, "none"), ("nobodys/none", operators)):
-        path, more = case.request(name)
-        yield await world.call(route.method, path, token=token, **more)
+    make = CASES[route.method, route.path].make
+    own = await make(world, "alice") if make else ""
+    for name, token in ((own, None), (own, "none"), ("nobodys/none", None)):
+        yield await ask(world, route, name, token)
     if route.handler.body is not None:
-        path, more = case.request(own)
-        yield await world.call(route.method, path, token=operators, json={"colour": 1})
+        yield await ask(world, route, own, None, json={"colour": 1})
 
 
 async def test_all_answers_are_documented(world: World) -> None:

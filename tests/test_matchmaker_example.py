@@ -148,7 +148,7 @@ def test_a_service_that_is_away_is_tried_for_a_minute(
 
 
 @pytest.mark.parametrize("status", [204, 404, 409, 503])
-async def test_a_stop_is_asked_for_until_it_is_heard(
+async def test_a_stop_is_repeated_until_it_is_answered(
     api: StubApi, matchmaker: ModuleType, status: int
 ) -> None:
     script(api, ("DELETE", 500, {}), ("DELETE", status, None if status == 204 else {}))

@@ -149,7 +149,7 @@ def test_unit_tests_need_no_real_part() -> None:
 
 @pytest.mark.root
 @pytest.mark.parametrize("what", ["all", "python"])
-def test_a_user_without_root_is_told_in_one_sentence_what_to_do(what: str) -> None:
+def test_a_user_without_root_gets_one_sentence_about_what_to_do(what: str) -> None:
     script = (ROOT / ".ci" / "prerequisites").read_text()
     # Without python the user has to install it; with it, `make lint` needs nothing of root.
     missing = "find_python() { return 1; }\n"

@@ -130,7 +130,7 @@ class Reconciler:
         if image_error is not None:
             raise image_error
 
-    async def settled(self) -> None:
+    async def until_idle(self) -> None:
         """Wait until no chore is in progress."""
         while self._chores:
             await self._chores.wait()

@@ -1,7 +1,7 @@
 """The client of one agent.
 
 A failure with a reason is an answer (AgentRefusedError). Without one, such as after a deadline or
-a broken connection, it is unknown what the agent did (AgentSilentError).
+a broken connection, it is unknown what the agent did (AgentUnavailableError).
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from controlplane.domain.contract import (
 from controlplane.domain.errors import (
     AgentNewerError,
     AgentRefusedError,
-    AgentSilentError,
+    AgentUnavailableError,
 )
 from controlplane.http.request_slots import release_slot
 from controlplane.metrics.agents import AgentCalls
@@ -94,7 +94,7 @@ MakeTicket = Callable[[str, Identity], str]
 """Makes the ticket of a session from its internal id and identity."""
 
 _T = TypeVar("_T")
-_HUNG_UP = "the control plane has hung up on the agent"
+_DISCONNECTED = "the control plane has disconnected from the agent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class AgentClient:
 
         Raises:
             AgentRefusedError: The agent answered with an error.
-            AgentSilentError: The agent cannot be reached or the stream broke.
+            AgentUnavailableError: The agent cannot be reached or the stream broke.
         """
         request = agent_pb2.WatchRequest(incarnation=incarnation, acked_sequence=acked_sequence)
         ended = "the agent ended the stream"
@@ -277,7 +277,7 @@ class AgentClient:
             finally:
                 call.cancel()
         if ended:
-            raise AgentSilentError(ended)
+            raise AgentUnavailableError(ended)
 
     @contextmanager
     def _calling(self, method: str, *, is_stream: bool = False) -> Iterator[None]:
@@ -365,9 +365,9 @@ def _translated() -> Iterator[None]:
         if task is None or task.cancelling():
             raise
         # The caller was not cancelled: `close` has ended its call.
-        raise AgentSilentError(_HUNG_UP) from None
+        raise AgentUnavailableError(_DISCONNECTED) from None
     except grpc.aio.UsageError as error:
-        raise AgentSilentError(_HUNG_UP) from error
+        raise AgentUnavailableError(_DISCONNECTED) from error
     except grpc.aio.AioRpcError as error:
         text = error.details() or error.code().name
         named = dict(error.trailing_metadata() or ()).get(ERROR_REASON_KEY)
@@ -376,11 +376,11 @@ def _translated() -> Iterator[None]:
             raise AgentRefusedError(ErrorReason[name], text) from error
         if error.code() is grpc.StatusCode.UNIMPLEMENTED:
             raise AgentRefusedError(ErrorReason.UNIMPLEMENTED, text) from error
-        raise AgentSilentError(text) from error
+        raise AgentUnavailableError(text) from error
     except NewerFormatError as error:
         raise AgentNewerError(str(error)) from error
     except (KeyError, ValueError) as error:
-        raise AgentSilentError(f"the agent sent what cannot be read: {error}") from error
+        raise AgentUnavailableError(f"cannot read the response of the agent: {error}") from error
 
 
 def _open_channel(address: str, credentials: Credentials | None) -> grpc.aio.Channel:

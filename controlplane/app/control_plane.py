@@ -103,7 +103,7 @@ class ControlPlane:
             reports,
             dial=dialler.client,
             login_for=self._logins.login_for,
-            placement_silence=config.placement_silence,
+            unresponsive_after=config.unresponsive_after,
             unreachable_after=config.unreachable_after,
             lost_after=config.lost_after,
             host_network_pools=frozenset(config.host_network_pools),

@@ -45,7 +45,7 @@ AGENTS: tuple[Column, ...] = (
 )
 AGENT: tuple[Column, ...] = (
     *AGENTS,
-    *("address", ("PUBLIC", "publicAddress"), "latencyAddresses", "silentAddresses"),
+    *("address", ("PUBLIC", "publicAddress"), "latencyAddresses", "unresponsiveAddresses"),
     *("engineAvailable", "engineVersion", ("RUNC", "runcVersion"), ("KERNEL", "kernelVersion")),
     ("GPU", _usage("gpu", str)),
     *("freeSessions", ("IN SETTINGS", "declared"), "lost", "revoked"),

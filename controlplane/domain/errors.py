@@ -36,7 +36,7 @@ class NoCapacityCause(StrEnum):
     QUEUE_FULL = auto()
     """The start queue is full."""
     OUT_OF_TIME = auto()
-    HOSTS_SILENT = auto()
+    HOSTS_UNRESPONSIVE = auto()
     HOSTS_FAILED = auto()
     """Hosts failed for a reason other than capacity."""
 
@@ -57,7 +57,7 @@ class AgentRefusedError(Exception):
 
 
 @dataclass(eq=False)
-class AgentSilentError(Exception):
+class AgentUnavailableError(Exception):
     """An agent did not answer, or its response was lost: the outcome is unknown."""
 
     text: str
@@ -66,11 +66,11 @@ class AgentSilentError(Exception):
         return self.text
 
 
-class AgentNewerError(AgentSilentError):
+class AgentNewerError(AgentUnavailableError):
     """An agent answered in a newer format than this control plane reads."""
 
 
-class AgentExcessError(AgentSilentError):
+class AgentExcessError(AgentUnavailableError):
     """An agent reported more than a host can have: it is broken or compromised."""
 
 

@@ -44,7 +44,7 @@ def explain(
     wanted: Wanted,
     *,
     strategy: Strategy,
-    max_silence: float,
+    max_age: float,
 ) -> Explanation:
     """Explain the hosts of a region and node pool; `shown` is by agent a view or an obstacle."""
     found = []
@@ -52,7 +52,7 @@ def explain(
         if isinstance(view, ObstacleKind):
             found.append(Candidate(name, None, (Obstacle(view),), None))
         else:
-            found.append(Candidate(name, None, tuple(obstacles(view, wanted, max_silence)), view))
+            found.append(Candidate(name, None, tuple(obstacles(view, wanted, max_age)), view))
     fit = [(rank_key(c.view, strategy), c) for c in found if c.view and not c.obstacles]
     keys = sorted(key for key, _ in fit)
     ranked = [
@@ -86,7 +86,7 @@ _TEXTS = {
     ObstacleKind.CONNECTING: "has not reported what runs there yet",
     ObstacleKind.NEWER: "speaks a newer format than this control plane reads",
     ObstacleKind.HOST_NETWORK: "the node pool does not allow the host's network",
-    ObstacleKind.SILENT: "no report for {free:.1f} s, {wanted:g} s are allowed",
+    ObstacleKind.UNRESPONSIVE: "no report for {free:.1f} s, {wanted:g} s are allowed",
     ObstacleKind.ENGINE_UNAVAILABLE: "its Docker Engine is away",
     ObstacleKind.DRAINING: "is drained: it takes no new sessions",
     ObstacleKind.DISK_FULL: "a disk that sessions need lacks room",

@@ -43,14 +43,14 @@ class HostView:
 
     `in_flight` counts the starts that the host's report does not include yet, `held` is what they
     hold, and `starting` those of them that the agent has not answered. `used_ports` returns the
-    taken host ports; it is called only if a port is pinned. `silent_seconds`: time since the
+    taken host ports; it is called only if a port is pinned. `report_age`: time since the
     agent's last report. `in_doubt`: a start there has had no answer since. `failure`: why the host
     is avoided.
     """
 
     agent: str
     host: HostReport
-    silent_seconds: float
+    report_age: float
     held: Resources = _NOTHING
     starting: int = 0
     in_flight: int = 0
@@ -76,7 +76,7 @@ class ObstacleKind(StrEnum):
     CONNECTING = "connecting"
     NEWER = "newer"
     HOST_NETWORK = "host_network"
-    SILENT = "silent"
+    UNRESPONSIVE = "unresponsive"
     ENGINE_UNAVAILABLE = "engine_unavailable"
     DRAINING = "draining"
     DISK_FULL = "disk_full"
@@ -108,9 +108,9 @@ class Obstacle(NamedTuple):
     port: PortRequest | None = None
 
 
-def obstacles(view: HostView, wanted: Wanted, max_silence: float) -> Iterator[Obstacle]:
+def obstacles(view: HostView, wanted: Wanted, max_age: float) -> Iterator[Obstacle]:
     """Yield why a host cannot take a session now; for placement and its explanation."""
-    yield from _lasting(view, wanted, max_silence)
+    yield from _lasting(view, wanted, max_age)
     if not has_start_slot(view):
         yield Obstacle(ObstacleKind.BUSY, view.host.start_slots, view.starting)
 
@@ -120,11 +120,11 @@ def rank_hosts(
     wanted: Wanted,
     *,
     strategy: Strategy,
-    max_silence: float,
+    max_age: float,
     random: Random,
 ) -> list[HostView]:
     """Order the hosts without obstacles by `rank_key`, then randomly."""
-    fit = [v for v in views if has_start_slot(v) and has_room(v, wanted, max_silence)]
+    fit = [v for v in views if has_start_slot(v) and has_room(v, wanted, max_age)]
     return sorted(fit, key=lambda v: (rank_key(v, strategy), random.random()))
 
 
@@ -155,23 +155,23 @@ def has_start_slot(view: HostView) -> bool:
     return view.starting < view.host.start_slots
 
 
-def is_usable(view: HostView, max_silence: float) -> bool:
+def is_usable(view: HostView, max_age: float) -> bool:
     """Return whether the host takes sessions at all."""
-    return _none(_unusable(view, max_silence))
+    return _none(_unusable(view, max_age))
 
 
-def has_room(view: HostView, wanted: Wanted, max_silence: float) -> bool:
+def has_room(view: HostView, wanted: Wanted, max_age: float) -> bool:
     """Return whether the host could take the session, given a free start slot."""
-    return _none(_lasting(view, wanted, max_silence))
+    return _none(_lasting(view, wanted, max_age))
 
 
 def _none(found: Iterator[Obstacle]) -> bool:
     return next(found, None) is None
 
 
-def _lasting(view: HostView, wanted: Wanted, max_silence: float) -> Iterator[Obstacle]:
+def _lasting(view: HostView, wanted: Wanted, max_age: float) -> Iterator[Obstacle]:
     """Yield the obstacles other than a missing start slot."""
-    yield from _unusable(view, max_silence)
+    yield from _unusable(view, max_age)
     host = view.host
     if host.disk_full:
         yield Obstacle(ObstacleKind.DISK_FULL)
@@ -185,9 +185,9 @@ def _lasting(view: HostView, wanted: Wanted, max_silence: float) -> Iterator[Obs
         yield from _short_of_ports(view, wanted.ports)
 
 
-def _unusable(view: HostView, max_silence: float) -> Iterator[Obstacle]:
-    if view.silent_seconds > max_silence:
-        yield Obstacle(ObstacleKind.SILENT, max_silence, view.silent_seconds)
+def _unusable(view: HostView, max_age: float) -> Iterator[Obstacle]:
+    if view.report_age > max_age:
+        yield Obstacle(ObstacleKind.UNRESPONSIVE, max_age, view.report_age)
     if not view.host.engine_available:
         yield Obstacle(ObstacleKind.ENGINE_UNAVAILABLE)
     if view.host.draining:

@@ -55,9 +55,9 @@ def share(size: int, hosts: Iterable[PoolHost], strategy: Strategy) -> dict[str,
     return {name: count for name, count in shares.items() if count}
 
 
-def room_for(view: HostView, wanted: Wanted, max_silence: float) -> int:
+def room_for(view: HostView, wanted: Wanted, max_age: float) -> int:
     """Return how many more of these a host could take, without pinned ports."""
-    if not has_room(view, wanted, max_silence):
+    if not has_room(view, wanted, max_age):
         return 0
     host, each = view.host, wanted.reservation
     free = host.capacity - host.reserved - view.held

@@ -28,9 +28,9 @@ DEFAULT_LIST = frozenset({SessionStatus.RUNNING, SessionStatus.DRAINING})
 """What GET /session shows without `all`."""
 
 
-def shown_status(state: State, *, draining: bool, heard: bool) -> SessionStatus:
-    """Return the status of a session; `heard`: its host reported recently."""
-    if not state.ended and not heard:
+def shown_status(state: State, *, draining: bool, responsive: bool) -> SessionStatus:
+    """Return the status of a session; `responsive`: its host reported recently."""
+    if not state.ended and not responsive:
         return SessionStatus.SERVER_UNREACHABLE
     if state is State.RUNNING and draining:
         return SessionStatus.DRAINING

@@ -41,7 +41,7 @@ class Fleet:
         *,
         dial: Callable[[AgentRow], AgentClient],
         login_for: Callable[[str], Awaitable[RegistryLogin | None]],
-        placement_silence: float,
+        unresponsive_after: float,
         unreachable_after: float,
         lost_after: float,
         host_network_pools: frozenset[str] = frozenset(),
@@ -54,7 +54,7 @@ class Fleet:
         self._store = store
         self.reports = reports
         self.standbys = Standbys()
-        self.placement_silence = placement_silence
+        self.unresponsive_after = unresponsive_after
         """Seconds without a report after which a host gets no new sessions."""
         self.unreachable_after = unreachable_after
         """Seconds without a report after which a host counts as unreachable."""
@@ -158,9 +158,9 @@ class Fleet:
         """Return the time used for evaluating hosts: see `ListeningClock`."""
         return self._listening.now()
 
-    def silent_seconds(self, host: Host) -> float:
+    def report_age(self, host: Host) -> float:
         """Return the seconds since a host's last report, without stalls of this program."""
-        return host.silent_seconds(self._listening.now())
+        return host.report_age(self._listening.now())
 
     def is_responsive(self, agent: str | None) -> bool:
         """Return whether an agent reported within `unreachable_after`.
@@ -170,14 +170,14 @@ class Fleet:
         host = self._hosts.get(agent or "")
         if host is None or not host.reconciled:
             return True
-        return self.silent_seconds(host) <= self.unreachable_after
+        return self.report_age(host) <= self.unreachable_after
 
     def takes_claims(self, agent: str) -> bool:
         """Return whether standbys on an agent's host can be claimed now."""
         host = self._hosts.get(agent)
         if host is None or host.draining or host.is_newer or not host.reconciled:
             return False
-        return not host.in_doubt and self.silent_seconds(host) <= self.placement_silence
+        return not host.in_doubt and self.report_age(host) <= self.unresponsive_after
 
     def is_draining(self, agent: str | None) -> bool:
         """Return whether an agent's host is draining."""
@@ -197,9 +197,9 @@ class Fleet:
         return any(
             image in view.host.images
             and (
-                is_usable(view, self.placement_silence)
+                is_usable(view, self.unresponsive_after)
                 if usable
-                else view.silent_seconds <= self.unreachable_after
+                else view.report_age <= self.unreachable_after
             )
             for view in self._views(region, node_pool)
         )
@@ -211,7 +211,7 @@ class Fleet:
     def hosts_with_room(self, region: str, node_pool: str, wanted: Wanted) -> list[Host]:
         """Return the healthy hosts of a region and node pool with room for a session."""
         views = self._views(region, node_pool)
-        fit = (view for view in views if has_room(view, wanted, self.placement_silence))
+        fit = (view for view in views if has_room(view, wanted, self.unresponsive_after))
         return [self._hosts[view.agent] for view in fit]
 
     def explain(
@@ -231,7 +231,7 @@ class Fleet:
             {host.name: seen(host) for host in hosts},
             wanted,
             strategy=self.node_pools.strategy(node_pool),
-            max_silence=self.placement_silence,
+            max_age=self.unresponsive_after,
         )
 
     def take_host(
@@ -253,7 +253,7 @@ class Fleet:
             (view for view in views if view is not None),
             wanted,
             strategy=self.node_pools.strategy(node_pool),
-            max_silence=self.placement_silence,
+            max_age=self.unresponsive_after,
             random=self._random,
         )
         if not ranked:
@@ -282,7 +282,7 @@ class Fleet:
             left = {
                 (wanted, refused)
                 for wanted, refused in left
-                if view.agent in refused or not has_room(view, wanted, self.placement_silence)
+                if view.agent in refused or not has_room(view, wanted, self.unresponsive_after)
             }
             if not left:
                 break
@@ -297,7 +297,7 @@ class Fleet:
         view = self.view(host)
         if view is None or host.removed:
             return set()
-        return {wanted for wanted in asked if has_room(view, wanted, self.placement_silence)}
+        return {wanted for wanted in asked if has_room(view, wanted, self.unresponsive_after)}
 
     def give_back(self, host: Host, internal_id: str) -> None:
         """Release what an attempt holds."""

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass, field, replace
 
 from controlplane.agent_rpc.dialling import Dialler
-from controlplane.domain.errors import AgentRefusedError, AgentSilentError, StoreError
+from controlplane.domain.errors import AgentRefusedError, AgentUnavailableError, StoreError
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
 from controlplane.metrics.agents import FleetMetrics
@@ -44,15 +44,15 @@ AT_ONCE = 16
 
 OLD_AGENT = "its agent is of an older version: upgrade it, or enrol the host again"
 
-_FAILURES = (AgentRefusedError, AgentSilentError, ValueError, StoreError)
+_FAILURES = (AgentRefusedError, AgentUnavailableError, ValueError, StoreError)
 
 
 @dataclass(slots=True)
 class Renewal:
     """Renews the certificates of a fleet, and moves it to the current authority.
 
-    Methods on one host can be retried after AgentRefusedError, AgentSilentError, ValueError and
-    StoreError; they may have been carried out.
+    Methods on one host can be retried after AgentRefusedError, AgentUnavailableError, ValueError
+    and StoreError; they may have been carried out.
     """
 
     store: Store
@@ -184,7 +184,7 @@ class Renewal:
                 self._redial(host)
 
     def _is_responsive(self, host: Host) -> bool:
-        return self.fleet.silent_seconds(host) <= self.fleet.unreachable_after
+        return self.fleet.report_age(host) <= self.fleet.unreachable_after
 
     def _may_move(self, host: Host) -> bool:
         is_due = self.clock.monotonic() >= self._retry_at.get(host.name, 0.0)

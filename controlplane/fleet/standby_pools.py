@@ -239,7 +239,7 @@ class StandbyPools:
         hosts, strategy = [], self._fleet.node_pools.strategy(application.node_pool)
         for view in views:
             name = view.agent
-            room = room_for(view, each, self._fleet.placement_silence)
+            room = room_for(view, each, self._fleet.unresponsive_after)
             is_short = self._is_short((pool_id, name), mine[name] - present[name] > room)
             rank = rank_key(view, strategy)
             hosts.append(PoolHost(name, mine[name], present[name], room, rank, is_short))
@@ -269,11 +269,11 @@ class StandbyPools:
 
     def _newest_startable(self, tags: Sequence[Tag], views: Collection[HostView]) -> Tag | None:
         """Return the newest tag that a host could start now, else the newest pulled one."""
-        usable = [view for view in views if is_usable(view, self._fleet.placement_silence)]
+        usable = [view for view in views if is_usable(view, self._fleet.unresponsive_after)]
         return _newest_tag(tags, usable) or _newest_tag(tags, views)
 
     def _keeps_share(self, host: Host) -> bool:
-        is_responsive = self._fleet.silent_seconds(host) <= self._fleet.unreachable_after
+        is_responsive = self._fleet.report_age(host) <= self._fleet.unreachable_after
         return is_responsive and not host.draining and host.lost_ms is None
 
 

@@ -9,7 +9,7 @@ from controlplane.domain.errors import (
     AgentExcessError,
     AgentNewerError,
     AgentRefusedError,
-    AgentSilentError,
+    AgentUnavailableError,
     StoreError,
 )
 from controlplane.metrics.making import Maker, Registry
@@ -22,8 +22,8 @@ class AgentCalls:
         make = Maker(registry)
         self._calls = make.counter(
             "agent_calls_total",
-            "Calls to agents; outcome is ok, why an agent refused, silent, newer, or left when"
-            " the reader of a stream went.",
+            "Calls to agents; outcome is ok, the reason of a refusal, unavailable, newer, or left"
+            " (a stream whose reader disconnected).",
             *("method", "outcome"),
         )
         self._seconds = make.histogram(
@@ -42,8 +42,8 @@ class AgentCalls:
         except AgentRefusedError as error:
             outcome = error.agent_reason.value
             raise
-        except AgentSilentError as error:
-            outcome = "newer" if isinstance(error, AgentNewerError) else "silent"
+        except AgentUnavailableError as error:
+            outcome = "newer" if isinstance(error, AgentNewerError) else "unavailable"
             raise
         except (asyncio.CancelledError, GeneratorExit):
             outcome = "left"
@@ -59,7 +59,7 @@ _BREAKS = {
     AgentNewerError: "newer",
     AgentExcessError: "excess",
     AgentRefusedError: "refused",
-    AgentSilentError: "silent",
+    AgentUnavailableError: "unavailable",
     StoreError: "database_failed",
 }
 

@@ -16,7 +16,7 @@ class HttpMetrics:
         make = Maker(registry)
         self._requests = make.counter(
             "http_requests_total",
-            "Requests answered; status 499 where the caller hung up before.",
+            "Answered requests; status 499 if the client disconnected first.",
             *("method", "route", "status"),
         )
         self._seconds = make.histogram(

@@ -48,7 +48,7 @@ _STATES = tuple(state for state in State if not state.ended)
 _OVERLAYS = ((False, True), (True, True), (False, False))
 _STATUSES = sorted(
     {
-        shown_status(state, draining=draining, heard=responsive)
+        shown_status(state, draining=draining, responsive=responsive)
         for state in _STATES
         for draining, responsive in _OVERLAYS
     }
@@ -78,10 +78,10 @@ class Room:
     _free_sessions: Counter[Place] = field(default_factory=Counter)
 
     def add(
-        self, place: Place, host: HostReport | None, view: HostView | None, max_silence: float
+        self, place: Place, host: HostReport | None, view: HostView | None, max_age: float
     ) -> None:
         """Add one host; None if it is unresponsive or has no usable view."""
-        is_free = view is not None and is_usable(view, max_silence)
+        is_free = view is not None and is_usable(view, max_age)
         capacity = host.capacity if host else Resources()
         reserved = host.reserved if host else Resources()
         free = _left(capacity - reserved - view.held) if host and view and is_free else Resources()
@@ -197,9 +197,11 @@ class LiveCollector(Collector):
             expiry = host.row.certificate_expire_ms / 1000
             count.expiry[place] = min(expiry, count.expiry.get(place, expiry))
         count.room.add(
-            place, host.report if responsive else None, fleet.view(host), fleet.placement_silence
+            place, host.report if responsive else None, fleet.view(host), fleet.unresponsive_after
         )
-        status = {s: shown_status(s, draining=host.draining, heard=responsive) for s in _STATES}
+        status = {
+            s: shown_status(s, draining=host.draining, responsive=responsive) for s in _STATES
+        }
         count.sessions.update(
             (
                 place[0],

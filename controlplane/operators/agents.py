@@ -30,7 +30,7 @@ class AgentState(StrEnum):
 
     CONNECTING = "connecting"
     READY = "ready"
-    SILENT = "silent"
+    UNRESPONSIVE = "unresponsive"
     DRAINING = "draining"
     ENGINE_UNAVAILABLE = "engine_unavailable"
     DISK_FULL = "disk_full"
@@ -63,7 +63,7 @@ class ShownAgent:
     warm_pools: list[KeptOnHost]
     """The pools that have, or should have, standbys on its host."""
     latency_ms: float | None = None
-    silent_addresses: list[str] = field(default_factory=list)
+    unresponsive_addresses: list[str] = field(default_factory=list)
     """Latency addresses that do not reply."""
     unclaimed: list[str] = field(default_factory=list)
     """Internal ids of live sessions without a valid ticket or a known account, sorted."""
@@ -131,7 +131,7 @@ class Agents:
         now = self.clock.time()
         await self.store.run_then(partial(self._send, name), order_drain, order, caller.actor, now)
         host = fleet.host(name)
-        if host is not None and fleet.silent_seconds(host) <= fleet.placement_silence:
+        if host is not None and fleet.report_age(host) <= fleet.unresponsive_after:
             await host.drain_orders.acknowledged(ORDER_WAIT)
         return await self.get(name)
 
@@ -159,10 +159,10 @@ class Agents:
         )
 
     def _shown(self, host: Host) -> ShownAgent:
-        silent = self.fleet.silent_seconds(host)
+        age = self.fleet.report_age(host)
         heard_ms = host.row.heard_ms
         if host.reported_at is not None:
-            heard_ms = to_ms(self.clock.time() - silent)
+            heard_ms = to_ms(self.clock.time() - age)
         return ShownAgent(
             row=host.row,
             declared=host.name in self.declared,
@@ -177,7 +177,7 @@ class Agents:
             pulls=host.images.pulls,
             warm_pools=self.standbys.kept_on(host),
             latency_ms=host.latency.ms,
-            silent_addresses=list(host.latency.silent),
+            unresponsive_addresses=list(host.latency.unresponsive),
             unclaimed=sorted(host.unclaimed),
             start_failures=host.failures.known(self.fleet.now()),
         )
@@ -207,7 +207,7 @@ def state_of(fleet: Fleet, host: Host) -> AgentState:
         (AgentState.LOST, host.lost_ms is not None),
         (AgentState.CONNECTING, not host.reconciled or report is None),
         (AgentState.UNREACHABLE, not fleet.is_responsive(host.name)),
-        (AgentState.SILENT, fleet.silent_seconds(host) > fleet.placement_silence),
+        (AgentState.UNRESPONSIVE, fleet.report_age(host) > fleet.unresponsive_after),
         (AgentState.DRAINING, host.draining),
         (AgentState.ENGINE_UNAVAILABLE, report is not None and not report.engine_available),
         (AgentState.DISK_FULL, report is not None and report.disk_full),

@@ -26,7 +26,7 @@ log = get_logger(__name__)
 
 ENROL_AGAIN = "its certificate is of an authority that is trusted no more: enrol it again"
 EXPIRED = "its certificate has expired: enrol it again"
-SILENT = "it is unresponsive, and moves once it reports"
+UNRESPONSIVE = "it is unresponsive, and moves once it reports"
 MOVING = "it is moving"
 
 
@@ -105,7 +105,7 @@ class Rotation:
             await self.store.run(rotated, fingerprint, caller.actor, now, compromised=compromised)
             await self.issuer.trust(made)
             if compromised:
-                self._hang_up([host for host in self.fleet.hosts if host.row.id is not None])
+                self._disconnect([host for host in self.fleet.hosts if host.row.id is not None])
             else:
                 self.renewal.redial()
             self.renewal.look_again()
@@ -130,11 +130,11 @@ class Rotation:
             )
             await self.issuer.trust(kept)
             self.renewal.redial()
-            self._hang_up(left)
+            self._disconnect(left)
             await self.reach("authority.finished")
             await self.issuer.show_current()
 
-    def _hang_up(self, hosts: list[Host]) -> None:
+    def _disconnect(self, hosts: list[Host]) -> None:
         if hosts:
             log.warning("hosts are not trusted any more, and must enrol again", count=len(hosts))
         for host in hosts:
@@ -146,6 +146,6 @@ class Rotation:
             return ENROL_AGAIN
         if (host.row.certificate_expire_ms or 0) <= to_ms(self.clock.time()):
             return EXPIRED
-        if self.fleet.silent_seconds(host) > self.fleet.unreachable_after:
-            return SILENT
+        if self.fleet.report_age(host) > self.fleet.unreachable_after:
+            return UNRESPONSIVE
         return self.renewal.cause(host) or MOVING

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from controlplane.domain.contract import Answer, Claim, HostSession
 from controlplane.domain.errors import (
     AgentRefusedError,
-    AgentSilentError,
+    AgentUnavailableError,
     ImageCannotRunError,
     InvalidRequestError,
     Violation,
@@ -66,7 +66,7 @@ class NothingStarted:
 class Unknown:
     """The host did not answer or failed midway: the session may still start."""
 
-    error: AgentRefusedError | AgentSilentError
+    error: AgentRefusedError | AgentUnavailableError
 
 
 Outcome = Confirmed | NothingStarted | Unknown
@@ -105,7 +105,7 @@ class Attempts:
         except AgentRefusedError as error:
             self._note_refusal(host, owner, start.id, error)
             return _refused(error, REFUSED_BY_ADMISSION)
-        except AgentSilentError as error:
+        except AgentUnavailableError as error:
             log.warning("start unknown", agent=host.name, session=internal_id, error=str(error))
             host.in_doubt = True
             return Unknown(error)
@@ -120,7 +120,7 @@ class Attempts:
         """Claim a standby on its host."""
         try:
             answer = await host.client.claim_session(claim, timeout)
-        except (AgentRefusedError, AgentSilentError) as error:
+        except (AgentRefusedError, AgentUnavailableError) as error:
             log.info(
                 "standby not claimed",
                 agent=host.name,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from controlplane.domain.contract import SessionReport
 from controlplane.domain.errors import (
     AgentRefusedError,
-    AgentSilentError,
+    AgentUnavailableError,
     ArtifactTooLargeError,
     ConflictError,
     HostBusyError,
@@ -285,7 +285,7 @@ class Sessions:
         status = shown_status(
             session.state,
             draining=self._fleet.is_draining(session.agent),
-            heard=self._fleet.is_responsive(session.agent),
+            responsive=self._fleet.is_responsive(session.agent),
         )
         return ShownSession(session, status)
 
@@ -306,7 +306,7 @@ def _translation(session_id: str) -> Iterator[None]:
         yield
     except AgentRefusedError as error:
         raise _refusal(error, session_id) from error
-    except AgentSilentError as error:
+    except AgentUnavailableError as error:
         raise HostUnavailableError(f"the host does not answer: {error}") from error
 
 

@@ -319,7 +319,7 @@ class Starts:
                 if isinstance(error, AgentRefusedError) and error.agent_reason not in LACK_OF_ROOM:
                     failure = error
                 refused |= {host.name}
-            raise start.no_capacity(NoCapacityCause.HOSTS_SILENT, "the hosts do not answer")
+            raise start.no_capacity(NoCapacityCause.HOSTS_UNRESPONSIVE, "the hosts do not answer")
         except NoCapacityError as error:
             if failure is None:
                 raise

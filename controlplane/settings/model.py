@@ -101,7 +101,7 @@ class Config(Settings):
     start_rate: Span = 50.0
     start_burst: Count = 200
     max_waiting_starts: Count = 10_000
-    placement_silence: Span = 5.0
+    unresponsive_after: Span = 5.0
     unreachable_after: Span = 30.0
     latency_interval: Annotated[float, Field(ge=0), AfterValidator(_never_or_seconds)] = 30.0
     lost_after: float = 24 * 3600.0
@@ -132,7 +132,7 @@ class Config(Settings):
         if not (loopback or self.tls_certificate or self.behind_proxy):
             text = f"{host} is not loopback; set tls_certificate or behind_proxy"
             yield Mistake(("api_listen",), text)
-        for key in ("placement_silence", "unreachable_after"):
+        for key in ("unresponsive_after", "unreachable_after"):
             if (span := getattr(self, key)) >= self.lost_after:
                 yield Mistake(("lost_after",), f"must be more than {key}, which is {span:g}")
         yield from self._name_mistakes()

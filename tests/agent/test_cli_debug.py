@@ -21,7 +21,7 @@ from agent.state.drain import DrainOrder
 from tests.support.agent.pools import POOL, a_pool, standbys
 from tests.support.agent.samples import IMAGE, a_spec, an_id
 from tests.support.agent.served import Served, served
-from tests.support.fake_clock import settle
+from tests.support.fake_clock import until_idle
 from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import Identity, PortRequest, Protocol, State
 
@@ -103,7 +103,7 @@ async def test_distinguishes_standbys_from_sessions(
     engine.binds_at_once = False
     await host.sessions.start(FIRST, named("m1"))
     await host.daemon.warm_pools.set(a_pool(2))
-    await settle()
+    await until_idle()
     first, second = standbys(host)
     rows = {row[0]: row[1] for row in cells(await host.ok("sessions"))}
     for each in (first, second):

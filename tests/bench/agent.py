@@ -19,7 +19,7 @@ from tests.support.harness import AgentProcess, DockerEngine, Registry, remove_t
 REAL, FAKE = 100, 1000
 IDLE_SECONDS = 30.0
 KILLS = 5
-_SETTLE_SECONDS = 3.0
+_BACKGROUND_SECONDS = 3.0
 """Time in which the background work of starts finishes."""
 _MEMORY_MIB = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20
 
@@ -68,10 +68,10 @@ def measure(effort: int, steps: Steps) -> list[Result]:
 
 def _fill(agent: AgentProcess, image: str, count: int, idle_seconds: float) -> _Use:
     agent_calls.until_reconciled(agent)
-    time.sleep(min(_SETTLE_SECONDS, idle_seconds))
+    time.sleep(min(_BACKGROUND_SECONDS, idle_seconds))
     empty = rss_mb(agent.process.pid)
     agent_calls.start_sessions(agent, image, count)
-    time.sleep(min(_SETTLE_SECONDS, idle_seconds))
+    time.sleep(min(_BACKGROUND_SECONDS, idle_seconds))
     core = cores_over(agent.process.pid, idle_seconds)
     full = rss_mb(agent.process.pid)
     return _Use(empty, full, core, (full - empty) * 1000 / count)

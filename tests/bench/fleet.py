@@ -22,7 +22,7 @@ AGENTS, SESSIONS_EACH = 1000, 100
 SMALL_AGENTS = 10
 IDLE_SECONDS = 30.0
 RESTARTS = 3
-_SETTLE_SECONDS = 5.0
+_BACKGROUND_SECONDS = 5.0
 """Time in which the background work of a start finishes."""
 _CONVERGE_TIMEOUT = 300.0
 """Long, since the first run inserts all sessions."""
@@ -88,7 +88,7 @@ class Fleet:
 
     def idle(self, seconds: float) -> float:
         """Return its average CPU use, in cores, without load."""
-        time.sleep(min(_SETTLE_SECONDS, seconds))
+        time.sleep(min(_BACKGROUND_SECONDS, seconds))
         return cores_over(self.pid, seconds)
 
 

@@ -80,7 +80,7 @@ def _a_fleet(client: AgentClient, hosts: int, in_a_region: int) -> Fleet:
         Reports(store, is_ours=lambda *_: True, keep_ended=0.0),
         dial=lambda _: client,
         login_for=_no_login,
-        placement_silence=60.0,
+        unresponsive_after=60.0,
         unreachable_after=60.0,
         lost_after=3600.0,
         clock=SystemClock(),

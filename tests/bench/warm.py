@@ -39,7 +39,7 @@ _POOL = f"/warm-pool/{APPLICATION}/{REGION}"
 _CLAIM = Ask("POST", "/session", 201, json.dumps({"location": REGION, "image": APPLICATION}))
 _TIMEOUT = 300.0
 _UNLIMITED = {"start_rate": 1e6, "start_burst": 10**6}
-_PATIENT = {"start_timeout": 60.0, "placement_silence": 60.0}
+_PATIENT = {"start_timeout": 60.0, "unresponsive_after": 60.0}
 """A late claim would continue as a cold start, for which there is no capacity."""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 
 from controlplane.agent_rpc.client import AgentClient
-from controlplane.domain.errors import AgentSilentError
+from controlplane.domain.errors import AgentUnavailableError
 from tests.contract.byte_proxy import ByteProxy
 from tests.unit.controlplane.agent_rpc.test_wire import SPEC
 from tiltyard.agent.v1 import agent_pb2 as pb
@@ -96,7 +96,7 @@ async def _all(stream: AsyncIterator[Any]) -> list[Any]:
     try:
         async for each in stream:
             found.append(each)  # noqa: PERF401  # what came before the error counts
-    except AgentSilentError as error:
+    except AgentUnavailableError as error:
         if "ended the stream" not in str(error):
             raise
     return found

@@ -352,16 +352,16 @@ async def test_very_many_images_are_sent_in_parts(stub: Any, engine: FakeEngine)
     """40,000 names take more than a message may; those who watch have all of them at the end."""
     watch = stub.Watch(pb.WatchRequest())
     async with asyncio.timeout(DEADLINE):
-        known, _ = await images_told(watch)
+        known, _ = await reported_images(watch)
         assert known == {IMAGE}
         many = {f"registry.example/{'r' * 60}/{n}@sha256:{n:064x}" for n in range(40_000)}
         for image in many:
             engine.add_image(image)
         await stub.RemoveImage(pb.RemoveImageRequest(image=IMAGE))
-        known, largest = await images_told(watch)
+        known, largest = await reported_images(watch)
         assert known == many
         assert largest < 2**20
-        again, largest = await images_told(stub.Watch(pb.WatchRequest()))
+        again, largest = await reported_images(stub.Watch(pb.WatchRequest()))
         assert again == many
         assert largest < 2**20
     assert set(await listed_images(stub)) == many
@@ -369,7 +369,7 @@ async def test_very_many_images_are_sent_in_parts(stub: Any, engine: FakeEngine)
     assert host.image_count == len(many)
 
 
-async def images_told(watch: Any) -> tuple[set[str], int]:
+async def reported_images(watch: Any) -> tuple[set[str], int]:
     """The next whole set of images in a stream, and the size of its largest message."""
     found, largest = set[str](), 0
     while True:

@@ -9,7 +9,7 @@ from agent.logs.report import Tail
 from agent.rpc import wire
 from controlplane.agent_rpc import wire as controlplane_wire
 from controlplane.domain.contract import FailedRun, SessionReport
-from controlplane.domain.contract import Moment as ToldMoment
+from controlplane.domain.contract import Moment as ReportedMoment
 from tests.support.agent.samples import a_spec, an_id
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.contract import EndReason, State
@@ -64,7 +64,9 @@ def test_nothing_is_lost_on_the_way(session: Session, tail: Tail | None) -> None
             )
             for run in session.failed_runs
         ),
-        timeline=tuple(ToldMoment(moment.state, _ms(moment.time)) for moment in session.timeline),
+        timeline=tuple(
+            ReportedMoment(moment.state, _ms(moment.time)) for moment in session.timeline
+        ),
         cpu_seconds=session.run_usage.cpu_seconds,
         peak_memory_bytes=session.run_usage.peak_memory_bytes,
         log=None if tail is None else tail.data,

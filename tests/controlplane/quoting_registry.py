@@ -39,11 +39,11 @@ CHALLENGES = (
 
 
 class QuotingRegistry:
-    """Wants name and password for everything; `heard` has those that came under each address."""
+    """Requires a login for everything; `received` has the passwords by address."""
 
     def __init__(self) -> None:
         self.address = ""
-        self.heard: dict[str, str] = {}
+        self.received: dict[str, str] = {}
         self._ways, self._challenges = cycle(WAYS), cycle(CHALLENGES)
         self._server: asyncio.Server
 
@@ -62,10 +62,10 @@ class QuotingRegistry:
         basic = _after("Authorization: Basic ", request)
         if basic:
             password = base64.b64decode(basic).decode().partition(":")[2]
-            self.heard[host] = password
+            self.received[host] = password
             answer = next(self._ways)(basic, password)
         else:
-            challenge = next(self._challenges).format(self.heard.get(host, "x"))
+            challenge = next(self._challenges).format(self.received.get(host, "x"))
             answer = _answer("401 x", f"WWW-Authenticate: {challenge}")
         writer.write(answer.encode())
         writer.close()

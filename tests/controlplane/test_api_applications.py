@@ -124,7 +124,7 @@ async def test_an_unreachable_registry_is_503(system: System) -> None:
 
 async def test_an_unresponsive_registry_is_504(system: System) -> None:
     await system.make_application(tag=None)
-    system.registry.silent = True
+    system.registry.hangs = True
     answer = await system.call("POST", "/application/game/tags", json={"tag": "v1"})
     assert_error(answer, 504)
 
@@ -136,7 +136,7 @@ async def test_all_requests_about_a_tag_have_one_time_limit(
     monkeypatch.setattr("controlplane.registries.client.RESOLVE_TIMEOUT", 0.05)
     async with System(tmp_path, agents=0) as system:
         await system.make_application(tag=None)
-        system.registry.silent = True
+        system.registry.hangs = True
         answer = await system.call("POST", "/application/game/tags", json={"tag": "v1"})
         assert_error(answer, 504)
 

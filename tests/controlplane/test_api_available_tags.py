@@ -234,5 +234,5 @@ async def test_an_unresponsive_registry_times_out(
     monkeypatch.setattr("controlplane.registries.client.LIST_TIMEOUT", 0.05)
     async with System(tmp_path, agents=0) as system:
         await system.make_application(tag=None)
-        system.registry.silent = True
+        system.registry.hangs = True
         assert_error(await system.call("GET", PATH), 504)

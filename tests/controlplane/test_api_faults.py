@@ -284,7 +284,7 @@ async def test_a_discarded_session_returns_its_ports(tmp_path: Path) -> None:
 
 
 async def test_an_unresponsive_host_is_unreachable_and_its_stop_remembered(tmp_path: Path) -> None:
-    async with System(tmp_path, unreachable_after=0.2, placement_silence=0.1) as system:
+    async with System(tmp_path, unreachable_after=0.2, unresponsive_after=0.1) as system:
         system.agent.beat = 0.02
         await system.agent.restart()
         await system.make_application()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.domain.errors import AgentSilentError
+from controlplane.domain.errors import AgentUnavailableError
 from controlplane.domain.tokens import Scope
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.sessions import begin_attempt
@@ -17,13 +17,13 @@ from tests.support.controlplane.transactions import Go, intercept
 from tiltyard.runtime.clock import to_ms
 
 SHORT_SPANS: dict[str, Any] = {
-    "placement_silence": 3.0,
+    "unresponsive_after": 3.0,
     "unreachable_after": 3.0,
     "lost_after": 3.5,
 }
 UNKNOWN_YET = dict.fromkeys(
     (
-        *("version", "publicAddress", "latencyAddresses", "silentAddresses", "latency"),
+        *("version", "publicAddress", "latencyAddresses", "unresponsiveAddresses", "latency"),
         *("engineAvailable", "engineVersion", "runcVersion", "kernelVersion", "capacity"),
         *("reserved", "sessions", "freeSessions", "images", "imageCount"),
     )
@@ -91,7 +91,7 @@ async def test_an_agent_is_shown_with_its_host(system: Operated) -> None:
         "version": "1.2.3",
         "publicAddress": "192.0.2.1",
         "latencyAddresses": ["192.0.2.1"],
-        "silentAddresses": [],
+        "unresponsiveAddresses": [],
         "latency": None,
         "draining": True,
         "drainDeadline": None,
@@ -137,7 +137,7 @@ async def test_the_state_of_an_agent_says_why_no_session_is_placed_on_its_host(
     await system.reaches("a1", "ready")
     assert (await system.agents_by_name())["a0"]["state"] == "ready"
     await host.stop()
-    await system.reaches("a1", "silent")
+    await system.reaches("a1", "unresponsive")
 
 
 async def test_an_agent_without_a_report_since_the_start_is_connecting(
@@ -159,10 +159,10 @@ async def test_an_agent_that_has_not_reconciled_is_connecting(system: Operated) 
     system.agent.reconciled = False
     await system.agent.restart()
 
-    async def heard() -> bool:
+    async def has_reported() -> bool:
         return (await system.agents_by_name())["a0"]["publicAddress"] is not None
 
-    await eventually(heard)
+    await eventually(has_reported)
     assert (await system.agents_by_name())["a0"]["state"] == "connecting"
     system.agent.reconciled = True
     system.agent.tell_snapshot()
@@ -293,7 +293,7 @@ async def test_an_agent_with_a_start_of_unknown_outcome_cannot_be_removed(
     await system.make_application()
     gone = await system.undeclare()
     sql = "INSERT INTO unanswered(internal_id, agent, created_ms, stopped_ms) VALUES (?,'a1',0,?)"
-    await system.rows(sql, "settled", 1)
+    await system.rows(sql, "adopted", 1)
     await system.rows(sql, "owed", None)
     refused = await system.ask("DELETE", "/a1")
     assert_error(refused, 409)
@@ -363,9 +363,9 @@ async def test_reading_from_a_removed_agent_fails(system: Operated) -> None:
     await asyncio.sleep(0)
     assert (await system.ask("DELETE", "/a1")).status == 204
     for broken in (reading, waiting):
-        with pytest.raises(AgentSilentError, match="hung up"):
+        with pytest.raises(AgentUnavailableError, match="disconnected"):
             await broken
-    with pytest.raises(AgentSilentError, match="hung up"):
+    with pytest.raises(AgentUnavailableError, match="disconnected"):
         await anext(link.client.pull_image("i"))
 
 

@@ -81,7 +81,7 @@ async def test_the_request_and_each_hosts_figures_are_shown(system: Explained) -
         "tag": "v1",
         "reservation": {"cpu": 1.0, "ram": 256.0, "gpu": 0},
     }
-    assert 0 <= first.pop("silent") < 5
+    assert 0 <= first.pop("reportAge") < 5
     assert first == {
         "agent": "a0",
         "rank": 1,
@@ -122,11 +122,13 @@ async def test_all_obstacles_of_a_host_are_shown(system: Explained) -> None:
     assert_error(await system.start(ports=PINNED), 420)
 
 
-async def test_hosts_without_reports_are_shown_as_connecting_or_silent(tmp_path: Path) -> None:
-    async with Explained(tmp_path, placement_silence=0.1) as system:
+async def test_hosts_without_reports_are_shown_as_connecting_or_unresponsive(
+    tmp_path: Path,
+) -> None:
+    async with Explained(tmp_path, unresponsive_after=0.1) as system:
         await system.make_application()
         await system.add_agent("late")
-        await system.become({"late": ["connecting"], "a0": ["silent"]})
+        await system.become({"late": ["connecting"], "a0": ["unresponsive"]})
         late = (await system.hosts())["late"]
         assert late.pop("agent") == "late"
         assert late.pop("obstacles")[0]["details"] == "has not reported what runs there yet"
@@ -312,7 +314,7 @@ async def test_addresses_that_do_not_answer_are_left_out_and_the_region_stays(
             link.latency.note(address, None)
         await shown(*left)
     answer = await system.call("GET", "/operator/agent/a0")
-    assert answer.json["silentAddresses"] == ["192.0.2.1", "192.0.2.2"]
+    assert answer.json["unresponsiveAddresses"] == ["192.0.2.1", "192.0.2.2"]
     assert answer.json["latency"] is None
     assert (await system.start()).status == 201
 
@@ -324,4 +326,4 @@ async def test_the_latency_of_a_host_is_shown_with_its_agent(system: Explained) 
     rows = cells(await system.ok("agent", "list"))
     column = rows[0].index("LATENCY")
     assert [row[column] for row in rows[1:]] == ["1.26 ms", "-"]
-    assert "SILENT ADDRESSES   -" in await system.ok("agent", "show", "a0")
+    assert "UNRESPONSIVE ADDRESSES  -" in await system.ok("agent", "show", "a0")

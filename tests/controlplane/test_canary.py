@@ -303,7 +303,7 @@ async def test_secrets_are_where_they_are_meant_to_be_and_nowhere_else(
         await system.nothing_is_left()
         await system.stop_serving()
         check_state(system.config.database, secrets)
-        assert set(quoting.heard.values()) == {FILE_PASSWORD, REGISTRY_PASSWORD}
+        assert set(quoting.received.values()) == {FILE_PASSWORD, REGISTRY_PASSWORD}
     said = "\n".join(records.plain).encode()
     check_nothing_in(said, secrets, "the log, before it is redacted")
     written = "\n".join(records.written).encode()

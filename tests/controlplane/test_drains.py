@@ -74,12 +74,12 @@ async def test_drained_host_gets_no_sessions_until_undrained(
     before = to_ms(system.control_plane.clock.time())
     shown = await system.drain(deadline="2h")
     after = to_ms(system.control_plane.clock.time())
-    (told,) = system.agent.drains
-    assert told.draining
-    assert told.revision >= before
-    deadline_ms = told.deadline_time.ToMilliseconds()
+    (order,) = system.agent.drains
+    assert order.draining
+    assert order.revision >= before
+    deadline_ms = order.deadline_time.ToMilliseconds()
     assert before <= deadline_ms - HOURS_2_MS <= after
-    assert HOURS_2_MS - (after - before) <= told.remaining.ToMilliseconds() <= HOURS_2_MS
+    assert HOURS_2_MS - (after - before) <= order.remaining.ToMilliseconds() <= HOURS_2_MS
     assert (shown["draining"], shown["drainDeadline"]) == (True, deadline_ms)
     assert not shown["drainPending"]
     assert shown["sessions"] == 1
@@ -89,7 +89,7 @@ async def test_drained_host_gets_no_sessions_until_undrained(
     assert await system.status_of("x") == "running"
     assert (await system.start()).status == 201
     assert [order.draining for order in system.agent.drains] == [True, False]
-    assert system.agent.drains[1].revision > told.revision
+    assert system.agent.drains[1].revision > order.revision
     actor = system.operator_token.split("_")[1]
     sql = "SELECT kind, actor, object, data FROM event WHERE kind LIKE 'agent.%drained'"
     assert await system.rows(f"{sql} ORDER BY sequence") == [
@@ -236,19 +236,19 @@ async def test_order_in_a_restored_database_holds_only_if_newer(
     await system.agent.start()
     await system.is_acknowledged()
     assert system.agent.host.draining == draining
-    told = {
+    orders = {
         order.revision for order in system.agent.drains
     }  # the answer may be lost on its return
-    assert len(told) == (1 if draining else 2)
+    assert len(orders) == (1 if draining else 2)
 
 
 async def test_impossible_revision_is_rejected(system: Draining) -> None:
     system.agent.change_host(drain_revision=MAX_REVISION + 1, draining=True)
     link = system.control_plane.fleet.host("a0")
     assert link is not None
-    heard = link.reported_at
+    reported_at = link.reported_at
     system.agent.change_host(drain_revision=0, draining=False)
-    await eventually(lambda: link.reported_at != heard)
+    await eventually(lambda: link.reported_at != reported_at)
     assert await system.stored() == Drain()
 
 

@@ -124,7 +124,7 @@ async def test_a_region_whose_hosts_do_not_answer_stays_and_its_addresses_go(
 
     async def latency() -> tuple[float | None, list[str]]:
         answer = await system.call("GET", "/operator/agent/a0")
-        return answer.json["latency"], answer.json["silentAddresses"]
+        return answer.json["latency"], answer.json["unresponsiveAddresses"]
 
     async def is_measured() -> bool:
         return (await latency())[0] is not None

@@ -124,13 +124,13 @@ def test_what_was_signed_and_sealed_is_still_good(schema: str, tmp_path: Path) -
     state = tmp_path / "state"
     path = put_back(schema, state)
     known = json.loads((FORMATS / schema / KNOWN).read_text("utf-8"))
-    key, told = TicketKey(state / "ticket.key", SystemClock()), known["ticket"]
+    key, kept = TicketKey(state / "ticket.key", SystemClock()), known["ticket"]
     asyncio.run(key.open())
-    names, ticket = ("account", "session_id", "application"), told["ticket"]
-    account, session_id, application = (told[name] for name in names)
+    names, ticket = ("account", "session_id", "application"), kept["ticket"]
+    account, session_id, application = (kept[name] for name in names)
     identity = Identity(account, session_id, application, "", "", {}, ticket=ticket)
-    session = replace(SESSION, internal_id=told["internal_id"], identity=identity)
-    assert key.is_ours(told["agent"], replace(session, create_ms=known["now_ms"]))
+    session = replace(SESSION, internal_id=kept["internal_id"], identity=identity)
+    assert key.is_ours(kept["agent"], replace(session, create_ms=known["now_ms"]))
     vault = Vault(state / "registry.key")
     vault.load()
     [row] = [row for row in rows_of(path)["registry"] if row["name"] == "private"]

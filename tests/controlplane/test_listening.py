@@ -52,6 +52,6 @@ async def test_a_stalled_control_plane_does_not_reconnect(
     async with system:
         [link] = system.control_plane.fleet.hosts
         time.sleep(1.0)  # noqa: ASYNC251  a stall on purpose
-        heard = link.reported_at or 0
-        await eventually(lambda: (link.reported_at or 0) > heard)
+        before = link.reported_at or 0
+        await eventually(lambda: (link.reported_at or 0) > before)
     assert not [each for each in caplog.messages if "stream broke" in each]

@@ -297,7 +297,9 @@ async def test_sessions_and_room_are_shown_as_they_are(system: Scraped) -> None:
 
 
 async def test_agents_are_counted_by_their_state(tmp_path: Path) -> None:
-    async with Scraped(tmp_path, agents=3, unreachable_after=2.0, placement_silence=2.0) as system:
+    async with Scraped(
+        tmp_path, agents=3, unreachable_after=2.0, unresponsive_after=2.0
+    ) as system:
         for agent in system.agents:
             agent.beat = 0.05
         for agent in system.agents:

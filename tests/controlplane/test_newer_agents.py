@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controlplane.agent_rpc.client import AgentClient
-from controlplane.domain.errors import AgentNewerError, AgentSilentError
+from controlplane.domain.errors import AgentNewerError, AgentUnavailableError
 from controlplane.fleet.host import watch
 from controlplane.fleet.host.downtime import Downtime
 from tests.support.controlplane.system import System, eventually
@@ -44,13 +44,13 @@ async def test_newer_agent_is_listed_and_keeps_its_sessions_but_gets_none(
         system.agent.drop_watch()
         await _becomes(system, "newer")
         shown, [link] = await _shown(system), system.control_plane.fleet.hosts
-        heard_at = link.reported_at
+        reported_at = link.reported_at
         assert "its host has format 2, and this control plane reads up to 1" in caplog.text
         assert "control planes are upgraded before agents" in caplog.text
         assert (await system.start()).status in {404, 420}
         assert len(system.agent.started) == 1
         await system.becomes(session, "server_unreachable")
-        assert link.reported_at == heard_at
+        assert link.reported_at == reported_at
         assert abs((await _shown(system))["heard"] - shown["heard"]) < 5000
         assert (await system.call("GET", "/readyz")).status == 200
 
@@ -111,9 +111,9 @@ async def test_stopped_newer_agent_is_unreachable(tmp_path: Path) -> None:
         await _becomes(system, "unreachable")
 
 
-@pytest.mark.parametrize(("number", "error"), [(2, AgentNewerError), (0, AgentSilentError)])
+@pytest.mark.parametrize(("number", "error"), [(2, AgentNewerError), (0, AgentUnavailableError)])
 async def test_answer_of_an_unknown_format_is_rejected(
-    tmp_path: Path, number: int, error: type[AgentSilentError]
+    tmp_path: Path, number: int, error: type[AgentUnavailableError]
 ) -> None:
     async with System(tmp_path) as system:
         await system.make_application()

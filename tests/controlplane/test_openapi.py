@@ -162,8 +162,8 @@ async def test_the_page_is_read_at_startup_and_not_at_import(tmp_path: Path) -> 
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": "."},
     )
-    _, told = await process.communicate()
+    _, output = await process.communicate()
     assert process.returncode == 1
-    assert told.startswith(b"imported\n")
-    assert b"swagger-ui.css" in told.splitlines()[-1]
-    assert b"Traceback" not in told
+    assert output.startswith(b"imported\n")
+    assert b"swagger-ui.css" in output.splitlines()[-1]
+    assert b"Traceback" not in output

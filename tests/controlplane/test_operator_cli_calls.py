@@ -133,7 +133,7 @@ async def test_shows_drain_and_rotation(tmp_path: Path) -> None:
             "former": {"fingerprint": "b" * 64, "expires": 1767226500000},
             "enrolled": 20,
             "moved": 19,
-            "waiting": [{"agent": "host-7", "authority": "b" * 64, "why": "it is silent"}],
+            "waiting": [{"agent": "host-7", "authority": "b" * 64, "why": "it is unresponsive"}],
         }
         api.answers["GET", "/operator/authority"] = found
         assert await shown("authority", "status") == [
@@ -141,7 +141,7 @@ async def test_shows_drain_and_rotation(tmp_path: Path) -> None:
             "FORMER   bbbbbbbbbbbbbbbb, until 2026-01-01 00:15:00Z",
             "HOSTS    19 of 20 are with the current one",
             "AGENT   AUTHORITY         WHY",
-            "host-7  bbbbbbbbbbbbbbbb  it is silent",
+            "host-7  bbbbbbbbbbbbbbbb  it is unresponsive",
         ]
         api.answers["POST", "/operator/authority/finish"] = found | {"former": None, "waiting": []}
         assert len(await shown("authority", "finish")) == 2

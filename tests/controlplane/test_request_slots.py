@@ -129,7 +129,7 @@ class Held:
     def __init__(self, system: System, step: str) -> None:
         self.began, self.go_on = asyncio.Event(), asyncio.Event()
         if step == "registry":
-            system.registry.silent = True
+            system.registry.hangs = True
         else:
             setattr(system.agent, step, self._hold)
 

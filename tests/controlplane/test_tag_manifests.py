@@ -160,7 +160,7 @@ async def test_what_a_list_names_has_the_same_time_limit(
         await system.make_application(tag=None)
         named = push_listed(system.registry, image())
         system.registry.push_manifest("studio/game", "v1", index(named))
-        system.registry.silent_on = named["digest"]
+        system.registry.hangs_on = named["digest"]
         assert_error(await enable(system), 504)
         assert system.registry.asked[-1].endswith(named["digest"])
 

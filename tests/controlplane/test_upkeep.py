@@ -69,12 +69,12 @@ async def test_hosts_pull_a_tag_whose_client_hung_up(
         await system.make_application(tag=None)
         digest = system.registry.push("studio/game", "v1")
         tags = system.control_plane.services.tags
-        await _hang_up(system, monkeypatch, enable_tag, tags.enable(ALICE, "game", "v1"))
+        await _cancel_in(system, monkeypatch, enable_tag, tags.enable(ALICE, "game", "v1"))
         image = f"{system.registry.address}/studio/game@{digest}"
         await eventually(lambda: system.has("a0", image))
 
 
-async def _hang_up(
+async def _cancel_in(
     system: System,
     monkeypatch: pytest.MonkeyPatch,
     transaction: object,

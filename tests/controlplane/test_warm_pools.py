@@ -189,7 +189,7 @@ async def test_hosts_that_pull_later_keep_their_share(
 
 
 async def test_shares_move_off_drained_and_unresponsive_hosts(tmp_path: Path) -> None:
-    system = System(tmp_path, agents=2, placement_silence=1.0, unreachable_after=1.0)
+    system = System(tmp_path, agents=2, unresponsive_after=1.0, unreachable_after=1.0)
     first, second = system.agents
     first.beat = second.beat = 0.05
     system.prefer(first, second)
@@ -726,12 +726,12 @@ async def test_standby_held_by_a_row_is_not_claimed_again(system: System) -> Non
     """Even though its host, which has not received the claim, reports it as ready."""
     await keep(system, size=1)
     (standby,) = system.agent.standbys
-    heard = Hold()
-    system.agent.before_claim = heard
+    hold = Hold()
+    system.agent.before_claim = hold
     await claim_and_die(system, standby.internal_id)
     assert (await system.start(id="x")).status == 201
     assert [start.spec.identity.session_id for start in system.agent.started] == ["x"]
-    heard.set()
+    hold.set()
     await system.becomes("match", "running")
     assert [claim.identity.session_id for claim in system.agent.claimed] == ["match"]
 

@@ -86,11 +86,11 @@ static void wall_time(char *out, size_t size) {
     snprintf(out, size, "%s.%03ldZ", seconds, t.tv_nsec / 1000000);
 }
 
-static bool told_to_end(void) {
+static bool asked_to_end(void) {
     return terminations > 0 && !options.ignore_sigterm;
 }
 
-/* Write all of it. Gives up only when told to end while nobody reads; answers whether it has not. */
+/* Write all of it. Gives up only when asked to end without a reader; answers whether it has not. */
 static bool write_out(int target, const char *text, size_t length) {
     static double patient_until; /* for all lines in a row that nobody reads; 0 for none */
     while (length > 0) {
@@ -101,7 +101,7 @@ static bool write_out(int target, const char *text, size_t length) {
             patient_until = 0;
         } else if (errno != EINTR) {
             return false;
-        } else if (told_to_end()) {
+        } else if (asked_to_end()) {
             if (patient_until == 0)
                 patient_until = now() + PATIENCE;
             if (now() >= patient_until)
@@ -247,7 +247,7 @@ static bool terminate(void) {
         seen++;
         say(options.ignore_sigterm ? "SIGTERM ignored" : "SIGTERM: saving");
     }
-    return told_to_end();
+    return asked_to_end();
 }
 
 /* ---- network -------------------------------------------------------------------------------- */
@@ -364,13 +364,13 @@ static void flood(double time) {
     for (int i = 0; i < (int)sizeof bytes; i++)
         bytes[i] = options.flood_with == BYTES ? (char)i : 'x';
     if (options.flood_with != LINES) {
-        for (int i = 0; i < FLOOD_BURST && flood_next <= time && !told_to_end(); i++) {
+        for (int i = 0; i < FLOOD_BURST && flood_next <= time && !asked_to_end(); i++) {
             write_out(STDOUT_FILENO, bytes, sizeof bytes);
             flooded(sizeof bytes);
         }
         return;
     }
-    for (int i = 0; i < FLOOD_BURST && flood_next <= time && !told_to_end(); i++) {
+    for (int i = 0; i < FLOOD_BURST && flood_next <= time && !asked_to_end(); i++) {
         /* number, time and their spaces take 32 bytes, the newline one */
         say("%.*s", FLOOD_LINE - 33 - (lines >= 999999 ? 1 : 0), filler);
         flooded(FLOOD_LINE);

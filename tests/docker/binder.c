@@ -1,4 +1,4 @@
-/* Binds sockets when it is told to, and answers every datagram with itself.
+/* Binds sockets on a signal, and answers every datagram with itself.
  *
  * Usage: binder [--child] [--many COUNT] PROTOCOL ADDRESS PORT...
  *
@@ -59,20 +59,20 @@ static void echo(int fd) {
     if (length >= 0) sendto(fd, data, (size_t)length, 0, (struct sockaddr *)&from, size);
 }
 
-static void hand_on(pid_t child, const sigset_t *told) {
-    for (int number; sigwait(told, &number) == 0;) {
+static void hand_on(pid_t child, const sigset_t *signals) {
+    for (int number; sigwait(signals, &number) == 0;) {
         if (number == SIGCHLD) exit(1);
         kill(child, number);
     }
 }
 
 int main(int values, char **value) {
-    sigset_t told, none;
+    sigset_t signals, none;
     sigemptyset(&none);
-    sigemptyset(&told);
-    sigaddset(&told, SIGUSR1);
-    sigaddset(&told, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &told, NULL);
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGUSR1);
+    sigaddset(&signals, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
     int at = 1;
     const int has_child = values > at && !strcmp(value[at], "--child");
     at += has_child;
@@ -83,12 +83,12 @@ int main(int values, char **value) {
     say("waits");
     if (has_child) {
         pid_t child = fork();
-        if (child > 0) hand_on(child, &told);
+        if (child > 0) hand_on(child, &signals);
     }
-    sigdelset(&told, SIGCHLD);
+    sigdelset(&signals, SIGCHLD);
     for (;;) {
         const struct timespec now = {0};
-        if (at < values && sigtimedwait(&told, NULL, &now) == SIGUSR1) {
+        if (at < values && sigtimedwait(&signals, NULL, &now) == SIGUSR1) {
             for (; at + 2 < values; at += 3) bind_one(value[at], value[at + 1], value[at + 2]);
             say("bound");
         }

@@ -72,14 +72,14 @@ class PoolAgent(KilledAgent):
         )
         return self._stub.ClaimSession.future(request, timeout=PATIENCE)
 
-    def heard_of_claim(self, session: pb.Session) -> list[str]:
+    def claim_lines(self, session: pb.Session) -> list[str]:
         """Wait for the game's log line about its claim."""
 
-        def claim_lines() -> list[str]:
+        def lines() -> list[str]:
             return [line.text for line in self.log(session) if line.text.startswith("SIGUSR1: ")]
 
-        eventually(lambda: bool(claim_lines()), "the game has logged its claim")
-        return claim_lines()
+        eventually(lambda: bool(lines()), "the game has logged its claim")
+        return lines()
 
     def drain(self, *, draining: bool) -> None:
         self._stub.SetDrain(pb.SetDrainRequest(draining=draining), timeout=PATIENCE)

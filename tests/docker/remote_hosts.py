@@ -26,7 +26,7 @@ from tests.support.pushed_image import push_image
 
 RPC_PORT = 7444
 TAG = "v1"
-SILENCE: Mapping[str, Any] = {"placement_silence": 6.0, "unreachable_after": 10.0}
+SHORT_TIMEOUTS: Mapping[str, Any] = {"unresponsive_after": 6.0, "unreachable_after": 10.0}
 """Settings with which a host is soon unresponsive, but not after a stall of some seconds;
 heartbeats come every 2 s."""
 BOTH_WAYS = ("INPUT", "OUTPUT")
@@ -139,7 +139,7 @@ class Fleet:
 
         eventually(all_ready, "every host is ready")
 
-    def until_heard(self, host: RemoteHost) -> None:
+    def until_reported(self, host: RemoteHost) -> None:
         """Wait for the next message of a host."""
         now_ms = time.time() * 1000
 

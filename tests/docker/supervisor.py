@@ -19,14 +19,14 @@ class Supervisor:
         self._watchdog = watchdog
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="supervisor")
-        self._heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.notifications: list[str] = []
         self.restarts = 0
 
     def __enter__(self) -> Self:
         path = self._agent.folder / "notify"
-        self._heard.bind(str(path))
-        self._heard.settimeout(self._watchdog)
+        self._socket.bind(str(path))
+        self._socket.settimeout(self._watchdog)
         environment = (f"NOTIFY_SOCKET={path}", f"WATCHDOG_USEC={round(self._watchdog * 10**6)}")
         self._agent.wrapper = [*self._wrapper, "env", *environment]
         self._agent.come_back_as_it_is()
@@ -36,13 +36,13 @@ class Supervisor:
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
-        self._heard.close()
+        self._socket.close()
         self._agent.wrapper = self._wrapper
 
     def _watch(self) -> None:
         while not self._over.is_set():
             try:
-                self.notifications.append(self._heard.recv(1024).decode())
+                self.notifications.append(self._socket.recv(1024).decode())
             except TimeoutError:
                 self._agent.come_back_as_it_is()
                 self.restarts += 1

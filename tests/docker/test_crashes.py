@@ -146,7 +146,7 @@ def while_it_is_claimed(agent: KilledAgent, step: str) -> None:
     with pytest.raises(grpc.RpcError) as refused:
         agent.claim(standby, "m2", again=True)
     assert reason(refused.value) == "STANDBY_NOT_CLAIMABLE"
-    assert 1 <= len(agent.heard_of_claim(again)) <= 2
+    assert 1 <= len(agent.claim_lines(again)) <= 2
     agent.keep(0)
     agent.discard(last)
     agent.discard(again)

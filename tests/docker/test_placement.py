@@ -10,7 +10,7 @@ import pytest
 from tests.docker.machine import Machine
 from tests.docker.remote_hosts import (
     BOTH_WAYS,
-    SILENCE,
+    SHORT_TIMEOUTS,
     TAG,
     Fleet,
     RemoteHost,
@@ -84,7 +84,7 @@ def drained(fleet: Fleet, host: RemoteHost) -> Iterator[None]:
 
 
 @contextmanager
-def silent(_: Fleet, host: RemoteHost) -> Iterator[None]:
+def unresponsive(_: Fleet, host: RemoteHost) -> Iterator[None]:
     with host.cut_off(BOTH_WAYS):
         yield
 
@@ -98,14 +98,18 @@ def without_engine(_: Fleet, host: RemoteHost) -> Iterator[None]:
 
 @pytest.mark.parametrize(
     ("trouble", "kind"),
-    [(drained, "draining"), (silent, "silent"), (without_engine, "engine_unavailable")],
+    [
+        (drained, "draining"),
+        (unresponsive, "unresponsive"),
+        (without_engine, "engine_unavailable"),
+    ],
 )
 def test_obstacle_is_explained_and_the_session_placed_elsewhere(
     machines: Machines,
     trouble: Callable[[Fleet, RemoteHost], AbstractContextManager[None]],
     kind: str,
 ) -> None:
-    with a_fleet(*machines, **SILENCE) as fleet:
+    with a_fleet(*machines, **SHORT_TIMEOUTS) as fleet:
         full = fleet.host_of(fleet.start())
         assert firsts(fleet) == {full.name}
         other = fleet.other_than(full)

@@ -10,7 +10,7 @@ from agent.rpc.identity import FILE, Identity
 from tests.demo_game import Image
 from tests.docker.operated_host import an_operated_host, an_operators_shell, assert_played, play
 from tests.docker.procedures import Shell
-from tests.docker.remote_hosts import SILENCE
+from tests.docker.remote_hosts import SHORT_TIMEOUTS
 from tests.docker.stack import eventually
 from tests.docker.test_enrolled_host import Enrolled
 from tests.support.deployment import APPLICATION, PATIENT, REGION
@@ -30,7 +30,7 @@ SOON_LOST = pytest.mark.parametrize("stack", [{"lost_after": 15.0}], indirect=Tr
 def stack(
     docker_engine: Path, registry: Registry, demo_image: Image, request: pytest.FixtureRequest
 ) -> Iterator[Enrolled]:
-    settings = {**PATIENT, **SILENCE, **getattr(request, "param", {})}
+    settings = {**PATIENT, **SHORT_TIMEOUTS, **getattr(request, "param", {})}
     with an_operated_host(docker_engine, registry, demo_image, **settings) as stack:
         yield stack
 
@@ -107,7 +107,9 @@ def test_the_authority_is_rotated(stack: Enrolled, shell: Shell) -> None:
         places |= play(stack, "match-2")
         # And now it is stolen.
         assert "enrol it again" in procedure.type("tiltyard-controlplane authority rotate --comp")
-        eventually(lambda: stack.status("match-1") == "server_unreachable", "it is hung up on")
+        eventually(
+            lambda: stack.status("match-1") == "server_unreachable", "the host is disconnected"
+        )
         procedure.type("tiltyard-controlplane agent token")
         assert "enrolled as host-1" in procedure.type("tiltyard-agent enrol")
         eventually(stack.is_ready, "the host is ready")

@@ -40,7 +40,7 @@ def test_claimed_game_reads_its_session_and_the_pool_is_refilled(
     found = seen_by(session)  # written before the answer
     assert (found["id"], found["standby"]) == ("match/1 ü", False)
     assert found["request"] == {"args": ["--ignored"], "labels": {"who": "match/1 ü"}}
-    [line] = agent.heard_of_claim(session)
+    [line] = agent.claim_lines(session)
     assert '"id":"match/1 ü"' in line
     agent.until_ready(2)
     with pytest.raises(grpc.RpcError) as refused:

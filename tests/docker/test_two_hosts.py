@@ -10,7 +10,7 @@ from tests.docker.remote_hosts import (
     BOTH_WAYS,
     FROM_THE_HOST,
     RPC_PORT,
-    SILENCE,
+    SHORT_TIMEOUTS,
     TO_THE_HOST,
     a_fleet,
     udp_port_of,
@@ -47,7 +47,7 @@ Machines = tuple[list[Machine], str]
 def test_f39_a_host_that_is_cut_off_is_done_without_and_comes_back(
     machines: Machines, ways: Sequence[str]
 ) -> None:
-    with a_fleet(*machines, **SILENCE, start_timeout=START_TIMEOUT) as fleet:
+    with a_fleet(*machines, **SHORT_TIMEOUTS, start_timeout=START_TIMEOUT) as fleet:
         kept, stopped = fleet.start(id="kept"), fleet.start(id="stopped")
         assert kept["host"] == stopped["host"]
         far = fleet.host_of(kept)
@@ -76,7 +76,7 @@ def test_f39_a_host_that_is_cut_off_is_done_without_and_comes_back(
 
 
 def test_f39_a_lifetime_ends_on_a_host_that_is_cut_off(machines: Machines) -> None:
-    with a_fleet(*machines, **SILENCE) as fleet:
+    with a_fleet(*machines, **SHORT_TIMEOUTS) as fleet:
         kept, _ = fleet.start(id="kept"), fleet.start(id="short", ttl="0h1m")
         far = fleet.host_of(kept)
         with far.cut_off(BOTH_WAYS):
@@ -93,7 +93,7 @@ def test_f39_a_lifetime_ends_on_a_host_that_is_cut_off(machines: Machines) -> No
 
 
 def test_f39_a_host_that_was_given_up_ends_its_games_once_it_is_told(machines: Machines) -> None:
-    with a_fleet(*machines, **SILENCE, lost_after=GIVEN_UP_AFTER) as fleet:
+    with a_fleet(*machines, **SHORT_TIMEOUTS, lost_after=GIVEN_UP_AFTER) as fleet:
         lost = fleet.start(id="lost")
         far = fleet.host_of(lost)
         before = far.games()
@@ -143,7 +143,7 @@ def test_f40_over_a_slow_link_that_loses_packets_starts_end_and_the_host_is_hear
 def test_f41_a_host_that_is_gone_without_a_word_is_missed_and_comes_back(
     machines: Machines,
 ) -> None:
-    with a_fleet(*machines, **SILENCE) as fleet:
+    with a_fleet(*machines, **SHORT_TIMEOUTS) as fleet:
         kept = fleet.start(id="kept")
         far = fleet.host_of(kept)
         before = far.games()

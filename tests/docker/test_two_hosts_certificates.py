@@ -17,7 +17,7 @@ from tests.docker.operator_commands import run
 from tests.docker.remote_hosts import (
     BOTH_WAYS,
     RPC_PORT,
-    SILENCE,
+    SHORT_TIMEOUTS,
     Fleet,
     RemoteHost,
     a_fleet,
@@ -99,7 +99,7 @@ def read_beyond(log: HTTPResponse, moment: datetime) -> None:
 def test_f42_certificates_are_renewed_and_nothing_that_is_open_ends(
     machines: Machines, rounds: Rounds
 ) -> None:
-    with a_fleet(*machines, plane=ShortLived, **SILENCE) as fleet:
+    with a_fleet(*machines, plane=ShortLived, **SHORT_TIMEOUTS) as fleet:
         kept = fleet.start(id="kept")
         far = fleet.host_of(kept)
         before, broken = far.games(), fleet.logged(BROKEN)
@@ -125,14 +125,14 @@ def test_f42_certificates_are_renewed_and_nothing_that_is_open_ends(
         assert [host.process.pid for host in fleet.hosts.values()] == pids
         assert far.games() == before
         far.restart()  # so that the control plane presents its current certificate
-        fleet.until_heard(far)
+        fleet.until_reported(far)
         fleet.everything_runs_once()
 
 
 def test_f42_a_host_whose_certificate_has_expired_is_refused_until_it_enrols_again(
     machines: Machines,
 ) -> None:
-    with a_fleet(*machines, plane=ShortLived, **SILENCE) as fleet:
+    with a_fleet(*machines, plane=ShortLived, **SHORT_TIMEOUTS) as fleet:
         kept = fleet.start(id="kept")
         far = fleet.host_of(kept)
         before, breaks = far.games(), len(fleet.logged(BROKEN))
@@ -156,7 +156,7 @@ def test_f42_a_host_whose_certificate_has_expired_is_refused_until_it_enrols_aga
 
 
 def test_f42_the_authority_is_rotated_and_nothing_that_is_open_ends(machines: Machines) -> None:
-    with a_fleet(*machines, plane=LongStreams, **SILENCE) as fleet:
+    with a_fleet(*machines, plane=LongStreams, **SHORT_TIMEOUTS) as fleet:
         kept = fleet.start(id="kept")
         far = fleet.host_of(kept)
         before, broken = far.games(), fleet.logged(BROKEN)
@@ -183,12 +183,12 @@ def test_f42_the_authority_is_rotated_and_nothing_that_is_open_ends(machines: Ma
         assert [host.process.pid for host in fleet.hosts.values()] == pids
         assert far.games() == before
         far.restart()
-        fleet.until_heard(far)
+        fleet.until_reported(far)
         fleet.everything_runs_once()
 
 
 def test_f42_the_authority_is_replaced_while_games_are_played(machines: Machines) -> None:
-    with a_fleet(*machines, **SILENCE) as fleet:
+    with a_fleet(*machines, **SHORT_TIMEOUTS) as fleet:
         kept = fleet.start(id="kept")
         far = fleet.host_of(kept)
         before, plane = far.games(), fleet.control_plane

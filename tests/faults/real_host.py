@@ -82,11 +82,11 @@ class RealHost:
             return
         self._revive()
         with self._stub() as stub:
-            _settled(lambda: violations(self._observed(stub)))
+            _until_right(lambda: violations(self._observed(stub)))
             for session in _listed(stub, live_only=True):
                 stop = pb.StopSessionRequest(internal_id=session.internal_id)
                 stub.StopSession(stop, timeout=_PATIENCE)
-            _settled(lambda: self._wrong_after_the_end(stub))
+            _until_right(lambda: self._wrong_after_the_end(stub))
             ended = self.sessions()
             assert doubled(ended) == []
             logs = {each.internal_id: _log(stub, each) for each in ended if each.log_sealed}
@@ -95,7 +95,7 @@ class RealHost:
         assert list(itertools.chain(*wrong)) == []
         for container in self._containers():
             remove_container(container)
-        _settled(self._left)
+        _until_right(self._left)
         ledger.checked = True
 
     def _revive(self) -> None:
@@ -241,7 +241,7 @@ def _log(stub: Any, session: Session) -> bytes:
     return b"".join(part.data for part in stub.StreamLogs(request, timeout=_PATIENCE))
 
 
-def _settled(wrong: Callable[[], list[str]]) -> None:
+def _until_right(wrong: Callable[[], list[str]]) -> None:
     """Wait until nothing is wrong; the bound is for what stays wrong."""
     deadline = time.monotonic() + _PATIENCE
     while found := wrong():

@@ -216,7 +216,7 @@ class Control:
             dial=lambda row: MemoryClient(
                 lines[row.name], lambda: self.alive, partial(self._key.ticket, row.name)
             ),
-            placement_silence=5.0,
+            unresponsive_after=5.0,
             unreachable_after=30.0,
             lost_after=lost_after,
             clock=clock,

@@ -101,11 +101,11 @@ async def test_a_backup_is_restored_and_the_hosts_report_the_rest(system: Kept) 
     known = "SELECT id FROM session"
     assert before <= {row[0] for row in await system.rows(known)}, "a 201 of before the backup"
 
-    async def settled() -> bool:
+    async def is_back() -> bool:
         running = f"{known} WHERE ended_ms IS NULL AND confirmed"
         return {row[0] for row in await system.rows(running)} == live
 
-    await eventually(settled)
+    await eventually(is_back)
     for session_id in live:
         assert await system.status_of(session_id) == "running"
     for session_id in ("stopped", "stopped since", "both since"):

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from agent.domain.session import Session
-from controlplane.domain.errors import AgentSilentError
+from controlplane.domain.errors import AgentUnavailableError
 from tests.flow.whole import Whole
 from tests.support.controlplane.system import Answer, eventually
 
@@ -51,7 +51,7 @@ class Warm(Whole):
 async def warm(tmp_path: Path) -> AsyncIterator[Warm]:
     agent = {"cpu": 64, "ram": 65536}
     # On any machine: a claim that takes too long continues as a cold start.
-    patient = {"start_timeout": 60.0, "placement_silence": 60.0}
+    patient = {"start_timeout": 60.0, "unresponsive_after": 60.0}
     unlimited = {"start_rate": 1000.0, "start_burst": 1000}
     async with Warm(tmp_path, agent=agent, **patient, **unlimited) as running:
         await running.make_game()
@@ -102,10 +102,10 @@ async def test_f18_answers_that_are_lost_leave_nothing_claimed_that_nobody_owns(
     async def lossy(*asked: object) -> object:
 
         if chance.random() < 0.3:
-            raise AgentSilentError("the request was lost")
+            raise AgentUnavailableError("the request was lost")
         answer = await claim(*asked)  # type: ignore[arg-type]
         if chance.random() < 0.3:
-            raise AgentSilentError("the answer was lost")
+            raise AgentUnavailableError("the answer was lost")
         return answer
 
     monkeypatch.setattr(link.client, "claim_session", lossy)

@@ -26,7 +26,7 @@ from tests.support.harness import (
 REGION = "local"
 APPLICATION = "demo-game"
 REGISTRY_NAME = "local"
-PATIENT: Mapping[str, Any] = {"start_timeout": 28.0, "placement_silence": 15.0}
+PATIENT: Mapping[str, Any] = {"start_timeout": 28.0, "unresponsive_after": 15.0}
 """Settings with which a stall of the host for some seconds refuses no start: the host has half of
 start_timeout to answer. It is below the timeout of clients."""
 

@@ -12,7 +12,7 @@ from tiltyard.runtime.clock import SystemClock
 _QUIET_ROUNDS = 3
 _ROUND_SECONDS = 0.0005
 """Seconds left to threads between two checks for idleness."""
-_SETTLE_ROUNDS = 10_000
+_MAX_ROUNDS = 10_000
 
 _unfinished: set[Future[Any]] = set()
 """Unfinished work of thread pools: a thread that has only dequeued its work looks idle."""
@@ -29,10 +29,10 @@ def _noted(pool: ThreadPoolExecutor, /, *work: Any, **named: Any) -> Future[Any]
 ThreadPoolExecutor.submit = _noted  # type: ignore[assignment, method-assign]
 
 
-async def settle() -> None:
+async def until_idle() -> None:
     """Return when every task waits and all thread pools are idle."""
     before, quiet = None, 0
-    for _ in range(_SETTLE_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         await asyncio.sleep(0)
         now = _progress()
         quiet = quiet + 1 if now == before and not _threads_at_work() else 0
@@ -111,7 +111,7 @@ class FakeClock:
 
     async def advance(self, seconds: float) -> None:
         """Wait until all is idle, then advance the time step by step through the sleepers."""
-        await settle()
+        await until_idle()
         end = self._boottime + seconds
         while self._sleepers and self._sleepers[0][0] <= end:
             deadline = self._sleepers[0][0]
@@ -123,12 +123,12 @@ class FakeClock:
                     wake.set_result(None)
                     woken = True
             if woken:
-                await settle()
+                await until_idle()
         self.stall(end - self._boottime)
 
     async def leap(self, seconds: float) -> None:
         """Advance a long time in one step: each sleeper wakes once, at its end."""
-        await settle()
+        await until_idle()
         self.stall(seconds)
         await self.advance(0.0)
 

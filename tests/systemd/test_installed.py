@@ -111,13 +111,13 @@ def test_plays_a_whole_session(host: Installed) -> None:
 
 
 def test_game_reads_its_session_file(host: Installed) -> None:
-    made = host.start("told")
+    made = host.start("sent")
     [game] = host.games()
     host.system.run("kill", "-USR1", game.split()[0])
 
     def has_read() -> bool:
         log = host.client.get("/logs", id=made["id"]).expect(200).body.decode()
-        return re.search(r'SIGUSR1: \{.*"told"', log) is not None
+        return re.search(r'SIGUSR1: \{.*"sent"', log) is not None
 
     eventually(has_read, "it has read session.json as another user than the agent's")
     host.client.delete_session(made["id"]).expect(204)
@@ -227,7 +227,7 @@ def test_neither_program_logged_errors(host: Installed) -> None:
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_does_not_start_with_invalid_settings(host: Installed, unit: str) -> None:
-    with changed_settings(host, unit, "unheard_of = 1"):
+    with changed_settings(host, unit, "unknown_key = 1"):
         assert host.system.attempt("systemctl", "restart", unit).returncode != 0
         shown = host.system.unit(unit, "ActiveState", "ExecMainStatus", "NRestarts")
         assert shown == {"ActiveState": "failed", "ExecMainStatus": "78", "NRestarts": "0"}

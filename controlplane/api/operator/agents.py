@@ -100,8 +100,8 @@ class ListedAgent(Shown):
     `unclaimed`: at most 20 of `unclaimedCount` internal ids of sessions without a valid ticket or
     a known account, which belong to no account.
     `startFailures`: at most 20 of `startFailureCount`, newest first.
-    `silentAddresses`: the `latencyAddresses` that do not answer ping. `latency`: round trip to the
-    nearest one in milliseconds, null if not measured.
+    `unresponsiveAddresses`: the `latencyAddresses` that do not answer ping. `latency`: round trip
+    to the nearest one in milliseconds, null if not measured.
     `images`: at most 1000 of `imageCount`, by digest.
     """
 
@@ -130,7 +130,7 @@ class ListedAgent(Shown):
     version: str | None = at("host.version", None)
     public_address: str | None = at("host.public_address", None)
     latency_addresses: list[str] | None = at("host.latency_addresses", None)
-    silent_addresses: list[str] | None
+    unresponsive_addresses: list[str] | None
     latency: Rounded | None = at("latency_ms")
     engine_available: bool | None = at("host.engine_available", None)
     engine_version: Maybe = at("host.engine_version", None)
@@ -247,5 +247,5 @@ async def undrain_agent(request: web.Request) -> Answer[ListedAgent]:
 
 
 def _listed(agent: ShownAgent) -> ListedAgent:
-    unknown = {"silent_addresses": None, "latency": None, "sessions": None}
+    unknown = {"unresponsive_addresses": None, "latency": None, "sessions": None}
     return ListedAgent.show(agent, **({} if agent.host else unknown))

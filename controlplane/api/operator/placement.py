@@ -52,7 +52,7 @@ class ExplainedHost(Shown):
     `pull`: state of a missing image. `failure`: the failed start because of which the host ranks
     behind all others. Figures are null if too little is known of the host.
     `fullness`: used share of its cores or its memory, the greater of both, from 0 to 1. `latency`
-    in milliseconds, null if not measured. `silent`: seconds since its last report. `free`:
+    in milliseconds, null if not measured. `reportAge`: seconds since its last report. `free`:
     remaining resources, without those `held` by starts in progress. `starting`: starts that it has
     not answered, at most `startSlots` at a time.
     """
@@ -64,7 +64,7 @@ class ExplainedHost(Shown):
     failure: ListedStartFailure | None = at("view.failure", None)
     fullness: float | None = None
     latency: Rounded | None = at("view.latency_ms", None)
-    silent: Rounded | None = at("view.silent_seconds", None)
+    report_age: Rounded | None = at("view.report_age", None)
     free: HostResources | None = None
     held: HostResources | None = at("view.held", None)
     free_sessions: int | None = None

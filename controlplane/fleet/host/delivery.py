@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TypeVar
 
-from controlplane.domain.errors import AgentRefusedError, AgentSilentError, StoreError
+from controlplane.domain.errors import AgentRefusedError, AgentUnavailableError, StoreError
 from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import task_context
@@ -60,7 +60,7 @@ class Deliveries:
         while True:
             try:
                 return await attempt()
-            except (AgentRefusedError, AgentSilentError, StoreError) as error:
+            except (AgentRefusedError, AgentUnavailableError, StoreError) as error:
                 if str(error) != logged:
                     logged = str(error)
                     failed(error=logged)

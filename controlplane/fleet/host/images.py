@@ -13,7 +13,7 @@ from enum import StrEnum
 from random import Random
 
 from controlplane.domain.contract import RegistryLogin
-from controlplane.domain.errors import AgentRefusedError, AgentSilentError, StoreError
+from controlplane.domain.errors import AgentRefusedError, AgentUnavailableError, StoreError
 from controlplane.fleet.host.state import HostState
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.tags import HostImages, images_of
@@ -201,7 +201,7 @@ class Images:
                 async for progress in steps:
                     pull.state = PullState.QUEUED if progress.waiting else PullState.PULLING
                     pull.progress = progress
-        except (AgentRefusedError, AgentSilentError, StoreError) as error:
+        except (AgentRefusedError, AgentUnavailableError, StoreError) as error:
             cause = str(error)
             level = logging.DEBUG if cause == pull.cause else logging.WARNING
             log.log(level, "pull failed", image=pull.image, error=cause)
@@ -217,7 +217,7 @@ class Images:
             await self._until_responsive()
             try:
                 await self.host.client.remove_image(image)
-            except (AgentRefusedError, AgentSilentError) as error:
+            except (AgentRefusedError, AgentUnavailableError) as error:
                 level = logging.DEBUG if _is_in_use(error) else logging.WARNING
                 log.log(level, "image not removed", image=image, error=str(error))
             await back_off.wait()

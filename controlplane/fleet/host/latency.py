@@ -60,7 +60,7 @@ class HostLatency:
         return tuple(a for a, found in self._addresses.items() if found.misses < MAX_MISSES)
 
     @property
-    def silent(self) -> tuple[str, ...]:
+    def unresponsive(self) -> tuple[str, ...]:
         """The addresses that do not reply."""
         return tuple(a for a, found in self._addresses.items() if found.misses == MAX_MISSES)
 

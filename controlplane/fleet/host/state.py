@@ -145,7 +145,7 @@ class HostState:
             if not seen.session.state.ended and not seen.session.is_standby:
                 yield seen.session
 
-    def silent_seconds(self, now: float) -> float:
+    def report_age(self, now: float) -> float:
         """Return the seconds since the last report; infinite if there was none."""
         return float("inf") if self.reported_at is None else now - self.reported_at
 
@@ -162,7 +162,7 @@ class HostState:
         return HostView(
             agent=self.name,
             host=self.report,
-            silent_seconds=self.silent_seconds(now),
+            report_age=self.report_age(now),
             held=sum((start.reservation for start in starts), Resources()),
             starting=len(self.starting),
             in_flight=len(starts),

@@ -18,7 +18,7 @@ from controlplane.domain.errors import (
     AgentExcessError,
     AgentNewerError,
     AgentRefusedError,
-    AgentSilentError,
+    AgentUnavailableError,
     StoreError,
 )
 from controlplane.fleet.host.delivery import FIRST_RETRY
@@ -88,7 +88,7 @@ class Watch:
                 self.metrics.broke(error)
                 why = f"nothing came for {MESSAGE_TIMEOUT:g} s"
                 host.client.redial()  # the connection may be dead, which takes long to detect
-            except (AgentRefusedError, AgentSilentError, StoreError) as error:
+            except (AgentRefusedError, AgentUnavailableError, StoreError) as error:
                 self.metrics.broke(error)
                 why, pause = str(error), PAUSES.get(type(error), 0.0)
                 host.is_newer = isinstance(error, AgentNewerError)

@@ -166,7 +166,7 @@ class Agent:
     async def pass_over(self) -> None:
         """Reconcile records with the engine once, and wait for the resulting work."""
         await self.reconciler.pass_once()
-        await self.reconciler.settled()
+        await self.reconciler.until_idle()
 
     def nothing_is_held(self) -> bool:
         """Return whether no capacity, port or deadline is in use."""

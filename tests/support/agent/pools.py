@@ -14,7 +14,7 @@ from agent.sessions.life import ClaimRequest
 from tests.support.agent.hosts import Agent
 from tests.support.agent.samples import a_spec
 from tests.support.agent.served import Served
-from tests.support.fake_clock import settle
+from tests.support.fake_clock import until_idle
 from tiltyard.contract import Identity
 
 POOL = "aaaaaaaa-0000-4000-8000-000000000000"
@@ -39,7 +39,7 @@ def a_claim(session_id: str = "m1", **changes: Any) -> ClaimRequest:
 async def kept_full(agent: Agent) -> AsyncIterator[None]:
     """Keep the pools of the agent full meanwhile."""
     keeper = asyncio.create_task(agent.warm_pools.run(), name="warm-pools")
-    await settle()
+    await until_idle()
     try:
         yield
     finally:
@@ -50,7 +50,7 @@ async def kept_full(agent: Agent) -> AsyncIterator[None]:
 async def ordered(agent: Agent, order: WarmPool) -> None:
     """Apply an order, and wait until the agent is idle."""
     await agent.warm_pools.set(order)
-    await settle()
+    await until_idle()
 
 
 def standbys(agent: Agent | Served, pool: str = POOL) -> list[Session]:

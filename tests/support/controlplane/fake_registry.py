@@ -32,7 +32,7 @@ def index(*manifests: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 class FakeRegistry:
-    """Serves tags of repositories; `status` fails every answer, `silent` suppresses it.
+    """Serves tags of repositories; `status` fails every answer, `hangs` withholds it.
 
     With `hides` it acts as Docker Hub: it requires a token, gives one to anyone, and answers 401
     for missing repositories. `token_status` is the answer of its token service, as of ghcr.io.
@@ -45,8 +45,8 @@ class FakeRegistry:
         self.header_digest: str | None = None
         """Replaces the digest in the header; empty omits it."""
         self.status = 200
-        self.silent = False
-        self.silent_on = ""
+        self.hangs = False
+        self.hangs_on = ""
         """A reference whose manifest request gets no answer."""
         self.hides = False
         self.token_status = 200
@@ -106,7 +106,7 @@ class FakeRegistry:
         return web.json_response({"token": "t"}, status=self.token_status)
 
     async def _list(self, request: web.Request) -> web.Response:
-        if self.silent:
+        if self.hangs:
             await self._stopping.wait()
         if self.status != 200:
             return web.Response(status=self.status)
@@ -127,7 +127,7 @@ class FakeRegistry:
         return web.json_response(body, headers=headers)
 
     async def _manifest(self, request: web.Request) -> web.Response:
-        if self.silent or request.match_info["reference"] == self.silent_on:
+        if self.hangs or request.match_info["reference"] == self.hangs_on:
             await self._stopping.wait()
         if self.status != 200:
             return web.Response(status=self.status, headers={"Location": "http://192.0.2.9/"})

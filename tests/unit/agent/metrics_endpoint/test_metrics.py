@@ -21,7 +21,7 @@ from tests.support.agent.pools import a_claim, a_pool, kept_full, ordered, ready
 from tests.support.agent.samples import IMAGE, MEBIBYTE, a_session, a_spec, an_id
 from tests.support.agent.scraped import CLOCK, Scraped, scraped, scraped_from
 from tests.support.agent.served import served
-from tests.support.fake_clock import settle
+from tests.support.fake_clock import until_idle
 from tests.support.fakes import FakeClock, FakeEngine
 from tests.support.harness import free_port
 from tiltyard.contract import EndReason, Resources, State
@@ -186,7 +186,7 @@ async def test_distinguishes_standbys_and_claims_from_cold_starts(
     async with kept_full(agent):
         await ordered(agent, a_pool(2))
         await until(lambda: len(engine.living) == 2)
-        await settle()
+        await until_idle()
         now = await scrape()
         assert now("standbys_wanted", application="game") == 2
         assert now("standbys_ready", application="game") == 0
@@ -259,7 +259,7 @@ async def _pulled(agent: Agent, image: str) -> None:
 
 async def test_shows_unavailable_engine(agent: Agent, scrape: Scraped, engine: FakeEngine) -> None:
     passes = asyncio.create_task(agent.reconciler.run(), name="reconciler")
-    await settle()
+    await until_idle()
     before = await scrape()
     assert before("engine_available") == 1
     engine.unavailable = True

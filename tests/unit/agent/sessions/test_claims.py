@@ -35,7 +35,7 @@ from tests.support.agent.pools import (
     standbys,
 )
 from tests.support.agent.samples import a_spec, an_id
-from tests.support.fake_clock import settle
+from tests.support.fake_clock import until_idle
 from tiltyard.contract import EndReason, State
 
 
@@ -76,7 +76,7 @@ async def test_claim_makes_a_session_of_the_claimant(agent: Agent) -> None:
     assert (read["id"], read["labels"], read["external_id"]) == ("m1", {"mode": "duel"}, "x-2")
     assert (read["standby"], read["request"]) == (False, {"map": "ü"})
     assert read["expire_time"] == round((now + 600) * 1000)
-    await settle()
+    await until_idle()
     claim = agent.now(session.internal_id).claim
     assert claim is not None
     assert claim.notified
@@ -103,7 +103,7 @@ async def test_repeated_claim_joins_the_pending_one(agent: Agent) -> None:
     await agent.steps.reached("claim.begun")
     second = claiming(agent, standby)
     first.cancel()  # the claim continues
-    await settle()
+    await until_idle()
     agent.steps.release("claim.begun")
     assert (await second).spec.identity.session_id == "m1"
 
@@ -147,7 +147,7 @@ async def test_rejects_claim_of_an_ending_standby(agent: Agent, *, stopped: bool
     if stopped:
         stop = agent.sessions.stop(standby.internal_id, EndReason.STOPPED)
         stopping = asyncio.create_task(stop, name="stop")
-        await settle()
+        await until_idle()
     else:
         agent.engine.end(name, 0)
     with pytest.raises(StandbyNotClaimableError):
@@ -155,7 +155,7 @@ async def test_rejects_claim_of_an_ending_standby(agent: Agent, *, stopped: bool
     if stopped:
         agent.engine.end(name, 0)
         await stopping
-    await settle()
+    await until_idle()
     assert agent.now(standby.internal_id).is_standby
 
 
@@ -179,7 +179,7 @@ async def test_pending_claim_is_not_stopped_as_surplus(agent: Agent) -> None:
         await ordered(agent, a_pool(0, revision=2))
         agent.steps.release("claim.begun")
         assert (await claim).state is State.RUNNING
-        await settle()
+        await until_idle()
         assert agent.now(standby.internal_id).stop_reason is None
 
 
@@ -211,10 +211,10 @@ async def test_restarted_agent_notifies_a_game_that_was_not_notified(host: Host)
         standby = await a_standby(agent, claim_signal="SIGUSR1")
         with unpublished():
             await agent.warm_pools.claim(standby.internal_id, a_claim())
-        await settle()
+        await until_idle()
         assert (session_json(agent, standby)["standby"], signals(agent, standby)) == (True, 0)
     async with host() as agent:
-        await settle()
+        await until_idle()
         assert (session_json(agent, standby)["id"], signals(agent, standby)) == ("m1", 1)
 
 
@@ -255,7 +255,7 @@ async def test_agent_killed_at_any_step_of_a_claim(host: Host, step: str) -> Non
         claim.cancel()
     await host.clock.advance(60)
     async with host() as agent:
-        await settle()
+        await until_idle()
         found = agent.now(standby.internal_id)
         assert found.is_standby == (step == "claim.begun")
         if found.is_standby:
@@ -269,7 +269,7 @@ async def test_agent_killed_at_any_step_of_a_claim(host: Host, step: str) -> Non
         passed = 0 if step == "claim.begun" else 60
         assert agent.runtime.deadlines.next_due() == host.clock.boottime() + 600 - passed
         assert session_json(agent, again)["id"] == "m1"
-        await settle()
+        await until_idle()
         assert signals(agent, standby) == (2 if step == "claim.signalled" else 1)
 
 
@@ -289,7 +289,7 @@ async def test_claim_repeated_during_the_final_save_returns(
     await agent.warm_pools.claim(standby.internal_id, a_claim())
     await saving.wait()
     again = claiming(agent, standby, a_claim(again=True))
-    await settle()
+    await until_idle()
     go_on.set()
     assert (await again).spec.identity.session_id == "m1"
     assert signals(agent, standby) == 1
@@ -317,7 +317,7 @@ async def test_standby_without_its_directory_is_in_doubt(host: Host, *, claimed:
         standby = await a_standby(agent)
         if claimed:
             await agent.warm_pools.claim(standby.internal_id, a_claim())
-            await settle()
+            await until_idle()
         await agent.records.delete(standby.internal_id)
     for _ in range(2):  # also when it has a record again
         async with host() as agent, kept_full(agent):
@@ -348,7 +348,7 @@ async def test_standby_in_doubt_can_be_removed_and_is_not_drained(host: Host) ->
     async with host() as agent, kept_full(agent):
         await ordered(agent, a_pool(0, revision=2))
         assert await agent.sessions.set_drain(DrainOrder(1, draining=True)) == (None, 1)
-        await settle()
+        await until_idle()
         assert agent.now(standby.internal_id).state is State.RUNNING
         await agent.sessions.stop(standby.internal_id, EndReason.STOPPED, discard=True)
         assert agent.sessions.all() == []

@@ -13,7 +13,7 @@ from agent.kernel.disks import Disk, Disks
 from agent.sessions.disk_limits import LOOK_LONGEST_SECONDS, LOOK_SECONDS, DiskLimits
 from tests.support.agent.hosts import Agent, Host, let_go
 from tests.support.agent.samples import a_spec, an_id
-from tests.support.fake_clock import settle
+from tests.support.fake_clock import until_idle
 from tiltyard.contract import EndReason, State
 
 LIMIT = 100 * MEBIBYTE
@@ -27,7 +27,7 @@ async def watched(agent: Agent, limit: int = HOSTS_LIMIT) -> AsyncIterator[None]
     runtime = replace(agent.runtime, settings=settings)
     limits = DiskLimits(runtime, agent.reservations.disks, agent.sessions)
     watch = asyncio.create_task(limits.run(), name="disk-limits")
-    await settle()
+    await until_idle()
     try:
         yield
     finally:

@@ -22,7 +22,7 @@ from tests.faults.ledger import ledger
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import Agent, Host, until_sealed
 from tests.support.agent.samples import a_spec, an_id
-from tests.support.fake_clock import settle
+from tests.support.fake_clock import until_idle
 from tiltyard.contract import EndReason, State
 from tiltyard.runtime import atomic_file
 from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS
@@ -210,11 +210,11 @@ async def test_unsaved_record_is_not_rewritten_during_sealing(
 
     monkeypatch.setattr(agent.records, "save", save_late)
     await agent.reconciler.pass_once()
-    await settle()
+    await until_idle()
     agent.steps.release("log.sealed")
     await until_sealed(agent, session.internal_id)
     go_on.set()
-    await agent.reconciler.settled()
+    await agent.reconciler.until_idle()
     assert agent.now(session.internal_id).log_sealed
     path = agent.records.directory(session.internal_id) / "record.json"
     assert decode_session(path.read_bytes()).log_sealed

@@ -57,7 +57,7 @@ async def test_game_that_ignores_sigterm_is_killed_after_the_grace_period(agent:
     assert (await stopper).exit_code == 137
 
 
-REFUSALS = [PortTakenError("udp", 20000), EngineError("start", "it is told so")]
+REFUSALS = [PortTakenError("udp", 20000), EngineError("start", "as scripted")]
 
 
 async def test_session_is_dead_after_repeatedly_refused_restarts(agent: Agent) -> None:
@@ -109,7 +109,7 @@ async def test_stop_during_restart_delay_is_final(agent: Agent, *, refused: bool
 async def test_restart_of_an_unrunnable_image_is_not_retried(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     life = agent.sessions.life(session.internal_id)
-    agent.engine.fail_next("start", ImageCannotRunError("it is told so"))
+    agent.engine.fail_next("start", ImageCannotRunError("as scripted"))
     agent.engine.end(f"tiltyard-{session.internal_id}", 1)
     await life.wait_for(lambda now: now.state is State.RESTARTING)
     await agent.clock.advance(1)

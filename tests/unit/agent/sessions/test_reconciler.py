@@ -23,7 +23,7 @@ from agent.state.tombstones import Tombstones
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, let_go, until
 from tests.support.agent.samples import a_spec, an_id
-from tests.support.fake_clock import settle
+from tests.support.fake_clock import until_idle
 from tests.support.fakes import FakeEngine
 from tiltyard.contract import EndReason, State
 
@@ -67,7 +67,7 @@ async def test_f46_an_ended_session_that_somebody_starts_again_is_killed_at_once
         await agent.engine.start(_name(session))
         await agent.clock.advance(1)  # less than the ten seconds between two passes
         await until(lambda: ("kill", session.container) in agent.engine.calls)
-        await agent.reconciler.settled()
+        await agent.reconciler.until_idle()
     assert not await _runs(agent, session)
     assert agent.now(session.internal_id) == session
     assert agent.nothing_is_held()
@@ -85,7 +85,7 @@ async def test_f12_what_no_event_tells_of_is_found_by_the_next_pass(agent: Agent
         assert await _runs(agent, session)
         await agent.clock.advance(1)
         await until(lambda: ("kill", session.container) in agent.engine.calls)
-        await agent.reconciler.settled()
+        await agent.reconciler.until_idle()
     assert not await _runs(agent, session)
 
 
@@ -101,7 +101,7 @@ async def test_f13_what_happens_between_a_list_and_the_subscription_is_not_misse
         agent.engine.release("events")
         await agent.clock.advance(1)
         await until(lambda: ("kill", session.container) in agent.engine.calls)
-        await agent.reconciler.settled()
+        await agent.reconciler.until_idle()
     assert not await _runs(agent, session)
 
 
@@ -172,7 +172,7 @@ async def test_f10_an_orphan_that_hangs_the_engine_holds_up_nothing_else(host: H
         removals = [each for each in host.engine.calls if each == ("remove", orphan.container)]
         assert len(removals) == 1  # one at a time per container
         host.engine.release("remove")
-        await agent.reconciler.settled()
+        await agent.reconciler.until_idle()
         found = await host.engine.list(agent.runtime.settings.agent_id)
         assert [each.name for each in found] == [_name(kept)]
 
@@ -412,10 +412,10 @@ async def test_removals_leave_the_engine_free_for_starts(agent: Agent) -> None:
     await agent.clock.advance(4 * 3600)
     agent.engine.hold("remove")
     await agent.reconciler.pass_once()
-    await settle()
+    await until_idle()
     assert [call for call, _ in agent.engine.calls].count("remove") == REMOVED_AT_ONCE
     agent.engine.release("remove")
-    await agent.reconciler.settled()
+    await agent.reconciler.until_idle()
     assert await agent.engine.list(agent.runtime.settings.agent_id) == []
     await assert_survived(agent)
 
@@ -434,11 +434,11 @@ async def test_discard_waits_for_removal_of_the_log(
 
     monkeypatch.setattr(agent.records, "drop_log", dropping)
     drop = asyncio.create_task(cleanup.drop_log(agent.runtime, life))
-    await settle()
+    await until_idle()
     discard = asyncio.create_task(
         agent.sessions.stop(internal_id, EndReason.STOPPED, discard=True)
     )
-    await settle()
+    await until_idle()
     assert agent.directories() == [internal_id]
     slow.set()
     await asyncio.gather(drop, discard)

@@ -6,7 +6,7 @@ import pytest
 
 from agent.domain.errors import StartQueueFullError
 from agent.sessions.reservations import StartSlots
-from tests.support.fake_clock import settle
+from tests.support.fake_clock import until_idle
 
 
 async def _ask(slots: StartSlots, names: str) -> list[str]:
@@ -18,7 +18,7 @@ async def _ask(slots: StartSlots, names: str) -> list[str]:
         begun.append(name)
 
     await asyncio.wait([asyncio.create_task(start(each)) for each in names.split()], timeout=0)
-    await settle()
+    await until_idle()
     return begun
 
 
@@ -28,7 +28,7 @@ async def test_starts_are_limited_and_accounts_served_in_rotation() -> None:
     assert begun == ["a1", "a2"]
     for _ in range(5):
         slots.release()
-        await settle()
+        await until_idle()
     assert begun == ["a1", "a2", "a3", "b1", "c1", "a4", "b2"]
 
 

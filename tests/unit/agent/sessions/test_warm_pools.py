@@ -26,7 +26,7 @@ from tests.support.agent.pools import (
     standbys,
 )
 from tests.support.agent.samples import IMAGE, a_spec, an_id
-from tests.support.fake_clock import settle
+from tests.support.fake_clock import until_idle
 from tiltyard.contract import EndReason, PortRequest, Protocol, Resources, State
 from tiltyard.runtime.clock import DUTY_CYCLE
 
@@ -67,10 +67,10 @@ async def test_pool_is_refilled_after_a_claim_and_an_end(agent: Agent) -> None:
         await ordered(agent, a_pool(2))
         first, second = ready(agent)
         await agent.warm_pools.claim(first.internal_id, a_claim())
-        await settle()
+        await until_idle()
         assert len(ready(agent)) == 2
         await agent.sessions.stop(second.internal_id, EndReason.STOPPED)
-        await settle()
+        await until_idle()
         assert len(ready(agent)) == 2
         assert second.internal_id not in agent.directories()  # it left nothing
 
@@ -116,7 +116,7 @@ async def test_standby_that_did_not_fit_is_started_later(host: Host) -> None:
         cause = "cannot reserve 1 sessions: 0 free"
         assert warning == f"warm pool {POOL}: 2 of 3 ready: {cause}"
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-        await settle()
+        await until_idle()
         assert (len(ready(agent)), agent.warm_pools.warnings) == (3, ())
 
 
@@ -126,11 +126,11 @@ async def test_standbys_use_half_of_the_start_slots(host: Host) -> None:
         await ordered(agent, a_pool(8))
         assert len(standbys(agent)) == 2
         players = [asyncio.create_task(agent.sessions.start(an_id(), a_spec())) for _ in range(2)]
-        await settle()
+        await until_idle()
         assert sum(name == "start" for name, _ in host.engine.calls) == 4
         host.engine.release("start")
         await asyncio.gather(*players)
-        await settle()
+        await until_idle()
         assert len(ready(agent)) == 8
 
 
@@ -139,7 +139,7 @@ async def test_crashed_standby_is_replaced_and_not_restarted(agent: Agent) -> No
         await ordered(agent, a_pool(2, restart=True))
         crashed, kept = ready(agent)
         crash(agent, crashed, 3)
-        await settle()
+        await until_idle()
         assert ready(agent) == [kept]
         assert agent.warm_pools.warnings == (
             f"warm pool {POOL}: 1 of 2 ready: it ended by itself: exited, code 3",
@@ -156,7 +156,7 @@ async def test_crashing_pool_backs_off(agent: Agent) -> None:
         for delay in (1, 2, 4, 8, 16, 32, 60, 60):
             for each in ready(agent):
                 crash(agent, each)
-            await settle()
+            await until_idle()
             ended = [each for each in agent.sessions.each() if each.state.ended]
             assert len(ended) == 1  # the last one is kept for its log
             await agent.clock.advance(delay - 0.5)
@@ -205,14 +205,14 @@ async def test_drained_host_stops_standbys_until_the_drain_is_cancelled(agent: A
         await ordered(agent, a_pool(3))
         first = ready(agent)[0]
         await agent.warm_pools.claim(first.internal_id, a_claim())
-        await settle()
+        await until_idle()
         empty = await agent.sessions.set_drain(DrainOrder(1, draining=True))
         assert empty == (None, 1)  # standbys do not count
-        await settle()
+        await until_idle()
         assert standbys(agent) == []
         assert agent.directories() == [first.internal_id]
         await agent.sessions.set_drain(DrainOrder(2, draining=False))
-        await settle()
+        await until_idle()
         assert len(ready(agent)) == 3
 
 
@@ -230,7 +230,7 @@ async def test_pools_survive_a_restart(host: Host) -> None:
         with pytest.raises(StaleRevisionError, match="7 is applied already"):
             await agent.warm_pools.set(a_pool(5, revision=6))
         await agent.warm_pools.set(a_pool(5, revision=7))  # a repeat
-        await settle()
+        await until_idle()
         assert len(standbys(agent)) == 2
 
 

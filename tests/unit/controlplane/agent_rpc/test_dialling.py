@@ -10,7 +10,7 @@ import pytest
 
 from controlplane.agent_rpc.client import AgentClient
 from controlplane.agent_rpc.dialling import Dialler
-from controlplane.domain.errors import AgentSilentError
+from controlplane.domain.errors import AgentUnavailableError
 from controlplane.pki.authority import agent_host, agent_uri
 from controlplane.pki.issuer import Issuer
 from controlplane.pki.tickets import TicketKey
@@ -92,7 +92,7 @@ async def test_dialled_host_is_accepted(deployment: Deployment, tmp_path: Path) 
     authority = deployment.issuer.authority.certificate
     async with serving(tmp_path, deployment.host(ONE), authority) as agent:
         assert await answers(deployment.client(agent.address))
-        with pytest.raises(AgentSilentError):  # its address alone is not enough
+        with pytest.raises(AgentUnavailableError):  # its address alone is not enough
             await answers(deployment.client(agent.address, OTHER))
 
 
@@ -103,7 +103,7 @@ async def test_address_like_a_scheme_is_dialled_over_dns(
     authority = deployment.issuer.authority.certificate
     async with serving(tmp_path, deployment.host(ONE), authority, "unix-abstract:64999") as agent:
         client = deployment.client(agent.address)
-        with pytest.raises(AgentSilentError):
+        with pytest.raises(AgentUnavailableError):
             await answers(client)
 
 
@@ -128,10 +128,10 @@ async def test_impostor_receives_no_call(
 ) -> None:
     party = IMPOSTORS[kind](deployment)
     async with serving(tmp_path, party, deployment.issuer.authority.certificate) as agent:
-        with pytest.raises(AgentSilentError):
+        with pytest.raises(AgentUnavailableError):
             await answers(deployment.client(agent.address))
         client = deployment.client(agent.address)
-        with pytest.raises(AgentSilentError):
+        with pytest.raises(AgentUnavailableError):
             await client.ask_for_request()
         await client.close()
         assert agent.calls == 0 if hasattr(agent, "calls") else not agent.started

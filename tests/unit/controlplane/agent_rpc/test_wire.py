@@ -6,7 +6,7 @@ import pytest
 
 from controlplane.agent_rpc.client import AgentClient
 from controlplane.agent_rpc.wire import MAX_NANO_CPUS, session_in
-from controlplane.domain.errors import AgentSilentError
+from controlplane.domain.errors import AgentUnavailableError
 from tests.support.controlplane.fake_agent import FakeAgent
 from tiltyard.agent.v1 import agent_pb2
 from tiltyard.contract import Identity, NetworkMode, Resources, SessionSpec
@@ -49,11 +49,11 @@ def test_impossible_resources_are_rejected(reserved: dict[str, int]) -> None:
 
 def test_shared_strings_are_interned() -> None:
     """A control plane has a hundred thousand sessions in memory."""
-    told = a_session(nano_cpus=10**9)
-    told.image, told.host = "game@sha256:0", "192.0.2.1"
-    told.identity.application = "game"
-    told.identity.labels["mode"] = told.injected_env["TILTYARD_IP"] = "1"
-    data = told.SerializeToString()
+    sent = a_session(nano_cpus=10**9)
+    sent.image, sent.host = "game@sha256:0", "192.0.2.1"
+    sent.identity.application = "game"
+    sent.identity.labels["mode"] = sent.injected_env["TILTYARD_IP"] = "1"
+    data = sent.SerializeToString()
     one, other = (session_in(agent_pb2.Session.FromString(data)) for _ in range(2))
     assert one == other
     assert one.image is other.image
@@ -81,9 +81,9 @@ async def test_answer_for_another_session_is_rejected(tmp_path: Path) -> None:
     agent.images = [SPEC.image]
     await agent.start()
     client = AgentClient(agent.address)
-    with pytest.raises(AgentSilentError, match="another session"):
+    with pytest.raises(AgentUnavailableError, match="another session"):
         await client.start_session("one", SPEC, DEADLINE)
-    with pytest.raises(AgentSilentError, match="another session"):
+    with pytest.raises(AgentUnavailableError, match="another session"):
         await client.stop_session("one", DEADLINE, discard=False)
     await client.close()
     await agent.stop()

@@ -14,7 +14,7 @@ PIN = PortRequest(1, Protocol.UDP, pinned=25000)
 def test_every_obstacle_is_described_with_its_figures() -> None:
     assert all(describe(Obstacle(kind, port=PIN)) for kind in Kind)
     for obstacle, text in (
-        (Obstacle(Kind.SILENT, 5.0, 7.25), "no report for 7.2 s, 5 s are allowed"),
+        (Obstacle(Kind.UNRESPONSIVE, 5.0, 7.25), "no report for 7.2 s, 5 s are allowed"),
         (Obstacle(Kind.CPU, 2 * 10**9, 5 * 10**8), "cores: 2 wanted, 0.5 free"),
         (
             Obstacle(Kind.RAM, 2**30, -1, 2**28),
@@ -35,7 +35,7 @@ def test_hosts_are_sorted_by_rank_and_equals_share_one() -> None:
         (Strategy.PACKED, [("b", 1), ("c", 1), ("a", 3), ("d", 4)]),
         (Strategy.SPREAD, [("d", 1), ("a", 2), ("b", 3), ("c", 3)]),
     ):
-        found = explain(shown, WANTED, strategy=strategy, max_silence=5.0)
+        found = explain(shown, WANTED, strategy=strategy, max_age=5.0)
         assert found.strategy is strategy
         ranks = [(c.agent, c.rank) for c in found.candidates]
         assert ranks == [*order, ("w", None), ("x", None), ("y", None)]

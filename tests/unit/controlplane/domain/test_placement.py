@@ -39,7 +39,7 @@ HOST = HostReport(
     engine_available=True,
     start_slots=2,
 )
-VIEW = HostView("h", HOST, silent_seconds=1.0)
+VIEW = HostView("h", HOST, report_age=1.0)
 WANTED = Wanted(IMAGE, Resources(2, 2), (PortRequest(1, UDP),))
 TCP_ONE = Wanted(IMAGE, Resources(2, 2), (PortRequest(1, TCP),))
 
@@ -50,7 +50,7 @@ def rank(
     strategy: Strategy = Strategy.PACKED,
     seed: int = 1,
 ) -> list[str]:
-    ranked = rank_hosts(views, wanted, strategy=strategy, max_silence=5.0, random=Random(seed))
+    ranked = rank_hosts(views, wanted, strategy=strategy, max_age=5.0, random=Random(seed))
     return [view.agent for view in ranked]
 
 
@@ -73,8 +73,8 @@ def holds(*ports: tuple[Protocol, int]) -> HostView:
 TLS_PORT = replace(WANTED, ports=(PortRequest(1, TCP, tls=True),))
 TABLE: list[tuple[HostView, Wanted, tuple[Obstacle, ...]]] = [
     (VIEW, WANTED, ()),
-    (replace(VIEW, silent_seconds=5.0), WANTED, ()),
-    (replace(VIEW, silent_seconds=5.1), WANTED, (Obstacle(Kind.SILENT, 5.0, 5.1),)),
+    (replace(VIEW, report_age=5.0), WANTED, ()),
+    (replace(VIEW, report_age=5.1), WANTED, (Obstacle(Kind.UNRESPONSIVE, 5.0, 5.1),)),
     (on(draining=True), WANTED, (Obstacle(Kind.DRAINING),)),
     (on(engine_available=False), WANTED, (Obstacle(Kind.ENGINE_UNAVAILABLE),)),
     (on(disk_full=True), WANTED, (Obstacle(Kind.DISK_FULL),)),
@@ -138,7 +138,7 @@ def test_all_obstacles_of_a_host_are_reported_at_once() -> None:
             free_tcp_ports=0,
             free_udp_ports=0,
         ),
-        silent_seconds=6.0,
+        report_age=6.0,
         starting=2,
         used_ports=lambda: {(TCP, 20000)},
     )

@@ -126,7 +126,7 @@ def test_the_number_of_values_is_limited() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "draining", "heard", "status"),
+    ("state", "draining", "responsive", "status"),
     [
         (State.CREATED, False, True, "created"),
         (State.RUNNING, False, True, "running"),
@@ -140,8 +140,8 @@ def test_the_number_of_values_is_limited() -> None:
         (State.DEAD, True, False, "dead"),
     ],
 )
-def test_statuses(state: State, draining: bool, heard: bool, status: str) -> None:
-    assert shown_status(state, draining=draining, heard=heard) == status
+def test_statuses(state: State, draining: bool, responsive: bool, status: str) -> None:
+    assert shown_status(state, draining=draining, responsive=responsive) == status
 
 
 @pytest.mark.parametrize(

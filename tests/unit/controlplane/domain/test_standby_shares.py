@@ -113,12 +113,12 @@ HOST = HostReport(
     ],
 )
 def test_room_agrees_with_placement(host: HostReport, room: int) -> None:
-    view = HostView("h", host, silent_seconds=0.0)
+    view = HostView("h", host, report_age=0.0)
     assert room_for(view, EACH, 5.0) == room
-    assert room_for(replace(view, silent_seconds=6.0), EACH, 5.0) == 0
+    assert room_for(replace(view, report_age=6.0), EACH, 5.0) == 0
 
 
 def test_held_resources_reduce_the_room() -> None:
-    view = HostView("h", HOST, silent_seconds=0.0, held=Resources(4 * 10**9), in_flight=45)
+    view = HostView("h", HOST, report_age=0.0, held=Resources(4 * 10**9), in_flight=45)
     assert room_for(view, EACH, 5.0) == 5
     assert room_for(view, Wanted(IMAGE, Resources(gpus=1), ()), 5.0) == 2

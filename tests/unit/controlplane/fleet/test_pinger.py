@@ -37,15 +37,15 @@ def latency(*addresses: str) -> HostLatency:
 
 def test_address_counts_as_responsive_until_three_misses() -> None:
     made = latency(NEAR, FAR)
-    assert (made.ms, made.answering, made.silent) == (None, (NEAR, FAR), ())
+    assert (made.ms, made.answering, made.unresponsive) == (None, (NEAR, FAR), ())
     for _ in range(MAX_MISSES - 1):
         assert not made.note(FAR, None)
         assert made.answering == (NEAR, FAR)
     assert made.note(FAR, None)
-    assert (made.answering, made.silent) == ((NEAR,), (FAR,))
+    assert (made.answering, made.unresponsive) == ((NEAR,), (FAR,))
     assert made.note(FAR, None)  # a single miss is enough
     assert made.note(FAR, 5.0)
-    assert (made.ms, made.answering, made.silent) == (5.0, (NEAR, FAR), ())
+    assert (made.ms, made.answering, made.unresponsive) == (5.0, (NEAR, FAR), ())
     for _ in range(MAX_MISSES - 1):  # the reply has reset the misses
         assert not made.note(FAR, None)
 
@@ -121,9 +121,9 @@ class Measured:
     def __init__(self, network: Network) -> None:
         self.clock = FakeClock()
         self.links: list[HostState] = []
-        self.unheard: set[str] = set()
+        self.unresponsive: set[str] = set()
         fleet = SimpleNamespace(
-            hosts=self.links, is_responsive=lambda agent: agent not in self.unheard
+            hosts=self.links, is_responsive=lambda agent: agent not in self.unresponsive
         )
         self.pinger = Pinger(
             cast("Fleet", fleet),
@@ -189,7 +189,7 @@ async def test_unresponsive_address_is_ignored_until_it_replies(
     assert network.asked == {NEAR: 1, FAR: 1}
     del network.answers[NEAR]
     await measured.clock.advance(1.15 * INTERVAL)
-    assert link.latency.silent == (NEAR,)
+    assert link.latency.unresponsive == (NEAR,)
     assert network.asked[NEAR] == 1 + MAX_MISSES
     assert link.latency.ms == 9.0
     await measured.clock.advance(1.15 * INTERVAL)
@@ -226,11 +226,11 @@ async def test_concurrent_echoes_are_limited(measured: Measured, network: Networ
 
 
 async def test_unresponsive_host_is_not_pinged(measured: Measured, network: Network) -> None:
-    measured.unheard.add("a0")
+    measured.unresponsive.add("a0")
     measured.add(NEAR)
     await measured.looks()
     assert not network.asked
-    measured.unheard.clear()
+    measured.unresponsive.clear()
     await measured.looks()
     assert network.asked[NEAR] == MAX_MISSES
 
@@ -242,7 +242,7 @@ async def test_failure_to_ping_ignores_no_address_and_is_logged_once(
     network.answers = {NEAR: 4.0}
     link = measured.add(NEAR, FAR)
     await measured.looks()
-    assert link.latency.silent == (FAR,)
+    assert link.latency.unresponsive == (FAR,)
     network.refuses = "nobody may"
     for _ in range(3):
         await measured.clock.advance(1.15 * INTERVAL)

@@ -42,7 +42,7 @@ class EmptyFleet:
     """A fleet without hosts, its pools, and a clock that advances while a pool is planned."""
 
     hosts = ()
-    placement_silence = 5.0
+    unresponsive_after = 5.0
     node_pools = NodePools()
     unreported = SimpleNamespace(count=lambda *_, **__: 0)
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.support.fake_clock import settle
+from tests.support.fake_clock import until_idle
 from tiltyard.runtime.tasks import TaskOwner
 
 
@@ -18,7 +18,7 @@ async def test_logs_a_failure_without_a_waiter(caplog: pytest.LogCaptureFixture)
     tasks.start(_fail(ValueError("odd"), begin), "odd one")
     tasks.start(_fail(OSError("full"), begin), "expected one")
     begin.set()
-    await settle()
+    await until_idle()
     assert len(tasks) == 0
     assert caplog.messages == ["a task failed by a defect task=odd one"]
 
@@ -28,34 +28,34 @@ async def test_waiter_gets_the_failure(caplog: pytest.LogCaptureFixture) -> None
     begin.set()
     with pytest.raises(ValueError, match="odd"):
         await tasks.finish(_fail(ValueError("odd"), begin), "odd one")
-    await settle()
+    await until_idle()
     assert caplog.messages == []
 
 
 async def test_work_outlives_a_cancelled_caller(caplog: pytest.LogCaptureFixture) -> None:
     tasks, begin = TaskOwner[None](), asyncio.Event()
     caller = asyncio.create_task(tasks.finish(_fail(ValueError("odd"), begin), "odd one"))
-    await settle()
+    await until_idle()
     caller.cancel()
-    await settle()
+    await until_idle()
     assert caller.cancelled()
     assert [task.get_name() for task in tasks] == ["odd one"]
     begin.set()
     await tasks.wait()
-    await settle()
+    await until_idle()
     assert caplog.messages == ["a task failed by a defect task=odd one"]
 
 
 async def test_second_task_of_a_key_replaces_the_first() -> None:
     tasks, never = TaskOwner[None](), asyncio.Event()
     first = tasks.start(_fail(ValueError(), never), "first", key="x")
-    await settle()
+    await until_idle()
     second = tasks.start(_fail(ValueError(), never), "second", key="x")
     assert set(tasks) == {first, second}
-    await settle()
+    await until_idle()
     assert first.cancelled()
     assert (list(tasks), tasks.get("x")) == ([second], second)
     await tasks.close()
-    await settle()
+    await until_idle()
     assert second.cancelled()
     assert tasks.get("x") is None

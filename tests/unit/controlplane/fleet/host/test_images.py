@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from controlplane.domain.errors import AgentSilentError
+from controlplane.domain.errors import AgentUnavailableError
 from controlplane.fleet.host.images import LONGEST_WAIT, MAX_PULLS, Images, PullState
 from controlplane.storage.tables.tags import HostImages
-from tests.support.fake_clock import FakeClock, settle
+from tests.support.fake_clock import FakeClock, until_idle
 from tiltyard.contract import PullProgress
 from tiltyard.runtime.tasks import TaskOwner
 
@@ -45,7 +45,7 @@ class _Host:
         yield PullProgress()
         if image.startswith("bad"):
             await self.fail.wait()
-            raise AgentSilentError("it hangs")
+            raise AgentUnavailableError("it hangs")
         self.report.images |= {image}
         assert self.kept is not None
         self.kept.on_change()
@@ -82,18 +82,18 @@ async def make() -> AsyncIterator[Any]:
 @pytest.mark.part_alone
 async def test_f43_many_images_that_hang_do_not_hold_up_one_that_does_not(make: Any) -> None:
     host = make([BAD.format(number) for number in range(40)])
-    await settle()
+    await until_idle()
     assert len(host.tried) == MAX_PULLS
     host.fail.set()
     host.fail.clear()  # the first two fail, so their registry is suspect
-    await settle()
+    await until_idle()
     assert sum(pull.failures for pull in host.kept.pulls) == MAX_PULLS
     await host.clock.advance(3 * LONGEST_WAIT)  # due pulls have begun
     assert [pull.state for pull in host.kept.pulls].count(PullState.PULLING) == 1
     tried = host.tried.total()
     host.wanted.add(GOOD.format(0))
     host.kept.look()
-    await settle()
+    await until_idle()
     assert GOOD.format(0) in host.report.images
     assert host.tried.total() == tried + 1  # at once, despite one that hangs
 
@@ -101,9 +101,9 @@ async def test_f43_many_images_that_hang_do_not_hold_up_one_that_does_not(make: 
 async def test_desired_images_are_read_once_for_all_images(make: Any) -> None:
     images = [GOOD.format(number) for number in range(200)]
     host = make(images)
-    await settle()
+    await until_idle()
     while not host.kept.idle:
-        await settle()
+        await until_idle()
     assert host.report.images == frozenset(images)
     assert host.reads == 1
 
@@ -111,11 +111,11 @@ async def test_desired_images_are_read_once_for_all_images(make: Any) -> None:
 async def test_queued_pull_of_an_unwanted_image_is_cancelled(make: Any) -> None:
     images = [BAD.format(0), BAD.format(1), GOOD.format(0)]
     host = make(images)
-    await settle()
+    await until_idle()
     assert len(host.tried) == MAX_PULLS
     host.wanted.remove(GOOD.format(0))
     host.kept.look()
-    await settle()
+    await until_idle()
     host.fail.set()
     await host.clock.advance(LONGEST_WAIT)
     assert host.tried.total() >= 4
@@ -129,11 +129,11 @@ async def test_unresponsive_host_gets_pulls_on_its_return(
     host.responsive = False
     host.wanted.add(GOOD.format(0))
     host.kept.look()
-    await settle()
+    await until_idle()
     assert not host.tried
     host.responsive = True
     host.kept.on_change()
-    await settle()
+    await until_idle()
     assert GOOD.format(0) in host.report.images
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.flow.small_fleet import OneHost
 
 HOUR = 3600
-PLACEMENT_SILENCE, UNREACHABLE_AFTER = 5.0, 30.0
+UNRESPONSIVE_AFTER, UNREACHABLE_AFTER = 5.0, 30.0
 HEARTBEAT = 2.0
 BACK_WITHIN = 2.0
 
@@ -39,7 +39,7 @@ def test_unresponsive_host_gets_no_sessions_after_5_s_and_is_unreachable_after_3
 ) -> None:
     fleet.box.line.cut()
     link = fleet.link()
-    fleet.wait(link.reported_at + PLACEMENT_SILENCE - fleet.loop.time() - 0.01)
+    fleet.wait(link.reported_at + UNRESPONSIVE_AFTER - fleet.loop.time() - 0.01)
     assert fleet.control.may_place()
     fleet.wait(0.02)
     assert not fleet.control.may_place()

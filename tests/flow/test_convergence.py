@@ -32,7 +32,7 @@ from tests.support.agent.samples import a_spec
 Key = tuple[str, str]
 
 HOSTS = 3
-SETTLED_SECONDS = 45.0
+CONVERGENCE_SECONDS = 45.0
 """Longer than a stop, a dial, a snapshot and a start together."""
 
 IDS = ("x", "y")
@@ -45,7 +45,7 @@ pauses = st.sampled_from((1.0, 0.0, 0.001, 0.1, 3.5, 7.0))
 skews = st.sampled_from((0.0, 0.0, 40.0, -40.0))
 
 
-class Settling(RuleBasedStateMachine):
+class Convergence(RuleBasedStateMachine):
     """Three hosts, their control plane, and the faults that they meet."""
 
     @initialize(skews=st.tuples(*[skews] * HOSTS))
@@ -200,7 +200,7 @@ class Settling(RuleBasedStateMachine):
             box.line.fates.clear()
             box.line.restore()
             self.run(box.boot())
-        self.wait(SETTLED_SECONDS)
+        self.wait(CONVERGENCE_SECONDS)
 
     def check(self) -> None:
         live = {
@@ -313,7 +313,7 @@ def _explore(examples: int, steps: int, *, derandomize: bool) -> None:
     logging.disable(logging.CRITICAL)  # only useful to reproduce a failure
     try:
         run_state_machine_as_test(
-            Settling,
+            Convergence,
             settings=settings(
                 max_examples=examples,
                 stateful_step_count=steps,

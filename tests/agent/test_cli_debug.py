@@ -68,7 +68,7 @@ async def _drained(steps: AsyncIterator[Any]) -> None:
 
 async def test_status_shows_allocatable_resources(host: Served) -> None:
     await host.sessions.start(FIRST, named("m1", ports=pinned(25000)))
-    agent_id = host.daemon.reconciler._runtime.settings.agent_id
+    agent_id = (host.config.state_dir / "agent_id").read_text().strip()
     shown = dict(cells(await host.ok("status")))
     assert shown.pop("agent").startswith(f"{agent_id}, version ")
     assert shown == {

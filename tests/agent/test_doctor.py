@@ -1,6 +1,7 @@
 """The doctor on this machine: with and without an agent, and without any answer."""
 
 import asyncio
+import ctypes
 import json
 import os
 import re
@@ -218,8 +219,9 @@ def test_reads_clock_synchronisation_from_kernel(
     monkeypatch: pytest.MonkeyPatch, *, status: int, synchronised: bool
 ) -> None:
     def adjtimex(timex: Any) -> int:
-        assert timex._obj.modes == 0  # read-only
-        timex._obj.status = status
+        words = ctypes.cast(timex, ctypes.POINTER(ctypes.c_int))
+        assert words[0] == 0  # `modes`: read-only
+        words[10] = status
         return 5  # TIME_ERROR: not synchronised, not a failure
 
     libc = SimpleNamespace(adjtimex=adjtimex)

@@ -133,13 +133,6 @@ async def test_a_pull_that_ends_without_its_image_is_a_failure(
     await pulled(images, reference("a"))
 
 
-async def test_removed_image_is_pulled_again(engine: FakeEngine, images: Images) -> None:
-    await pulled(images, reference("a"))
-    await engine.remove_image(reference("a"))
-    await pulled(images, reference("a"))
-    assert pulls(engine) == 2
-
-
 async def test_timeout_of_a_pull_frees_its_slot(engine: FakeEngine) -> None:
     images = Images(engine, Feed(), pull_timeout=0.01)
     engine.hold("pull")

@@ -12,7 +12,6 @@ import pytest
 
 from agent.domain.errors import RegistryTimeoutError
 from agent.kernel.disks import Disk, Disks
-from agent.metrics.instruments import Metrics
 from agent.metrics_endpoint.listener import MetricsListener
 from agent.network.tls_ports import TlsPorts
 from agent.state.drain import DrainOrder
@@ -30,16 +29,6 @@ from tiltyard.runtime.bounded_names import MAX_NAMES, OTHER
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "metrics.md"
 ABSENT = "127.0.0.1:5000/other@sha256:" + "b" * 64
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def engine(clock: FakeClock) -> FakeEngine:
-    return FakeEngine(clock)
 
 
 @pytest.fixture
@@ -358,13 +347,6 @@ async def test_number_of_series_is_bounded(
         assert sum(each.value for each in running) == 10_000
         many.reverse()
     assert now("sessions", application=OTHER, state="running") == 10_000 - MAX_NAMES
-
-
-def test_every_end_reason_starts_at_zero() -> None:
-    registry = Metrics().registry
-    for reason in EndReason:
-        labels = {"kind": "session", "reason": reason.value}
-        assert registry.get_sample_value("tiltyard_agent_session_ends_total", labels) == 0
 
 
 # -- the listener -------------------------------------------------------------------------------

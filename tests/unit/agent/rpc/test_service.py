@@ -30,7 +30,7 @@ async def test_expensive_changes_neither_block_loop_nor_delay_heartbeats(
     took_now = 0.0
 
     def describe() -> HostReport:
-        clock._monotonic += took_now
+        clock.stall(took_now)
         return host_report(agent)
 
     service = agent.service(describe)

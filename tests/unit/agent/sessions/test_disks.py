@@ -220,24 +220,6 @@ async def test_unsaved_record_is_not_rewritten_during_sealing(
     assert decode_session(path.read_bytes()).log_sealed
 
 
-async def test_low_engine_disk_removes_oldest_ended_containers_first(
-    agent: Agent, filling: Filling, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("agent.state.retention.SPARED_AT_ONCE", 2)
-    running = await agent.sessions.start(an_id(), a_spec())
-    ended = [await _ended(agent) for _ in range(3)]
-    await agent.pass_over()
-    assert _removed(agent) == set()
-    filling.free["docker"] = 2 * RESERVE - 1
-    await agent.pass_over()
-    assert _removed(agent) == set(ended[:2])
-    filling.free["docker"] = 2 * RESERVE
-    await agent.pass_over()
-    assert _removed(agent) == set(ended[:2])
-    assert agent.now(running.internal_id).state is State.RUNNING
-    assert _logs(agent) == set(ended)  # they are on another disk
-
-
 async def test_low_state_disk_removes_oldest_logs_first(
     agent: Agent,
     filling: Filling,

@@ -15,14 +15,13 @@ from agent.domain.errors import (
     ImageMissingError,
     InvalidArgumentError,
     NoCapacityError,
-    NotReconciledError,
     PortTakenError,
     SessionNotFoundError,
     SessionStoppedError,
     SpecConflictError,
 )
 from agent.domain.steps import START_STEPS
-from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, let_go, until
+from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, let_go
 from tests.support.agent.samples import MEBIBYTE, a_spec, an_id
 from tiltyard.contract import EndReason, PortRequest, Protocol, Resources, SessionSpec, State
 
@@ -121,19 +120,6 @@ async def test_start_refused_by_the_engine_leaves_nothing(
     await assert_nothing_is_left(agent)
 
 
-async def test_undo_is_retried_until_the_engine_answers(agent: Agent) -> None:
-    agent.engine.fail_next("start", EngineTimeoutError("start"))
-    agent.engine.fail_next("inspect", EngineTimeoutError("inspect"))
-    agent.engine.fail_next("remove", EngineTimeoutError("remove"))
-    with pytest.raises(EngineTimeoutError):
-        await agent.sessions.start(an_id(), a_spec())
-    assert not agent.nothing_is_held()
-    assert agent.sessions.started() == []
-    await agent.clock.advance(31)
-    await until(lambda: agent.sessions.all() == [])
-    await assert_nothing_is_left(agent)
-
-
 @pytest.mark.parametrize("pinned", [0, 20001])
 async def test_ports_in_use_are_refused_with_nothing_left(host: Host, pinned: int) -> None:
     for port in range(20000, 20003):
@@ -180,12 +166,6 @@ async def test_internal_id_must_be_a_lower_case_uuid(agent: Agent, internal_id: 
         await agent.sessions.start(internal_id, a_spec())
     with pytest.raises(InvalidArgumentError):
         await agent.sessions.stop(internal_id, EndReason.STOPPED)
-
-
-async def test_nothing_starts_before_reconciliation(host: Host) -> None:
-    async with host(reconcile=False) as agent:
-        with pytest.raises(NotReconciledError):
-            await agent.sessions.start(an_id(), a_spec())
 
 
 GPUS = ("GPU-1", "GPU-2")

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from agent.domain.errors import EngineUnavailableError, PortTakenError, SessionNotFoundError
+from agent.domain.errors import PortTakenError, SessionNotFoundError
 from agent.domain.steps import START_STEPS, STOP_STEPS
 from agent.state.tombstones import Tombstones
 from tests.faults.memory_host import assert_survived
@@ -93,16 +93,6 @@ async def test_end_while_the_agent_was_down_is_found(host: Host) -> None:
         assert states[vanished.internal_id].end_reason is EndReason.ENGINE_ERROR
 
 
-async def test_ttl_that_expired_while_the_agent_was_down_ends_the_session(host: Host) -> None:
-    async with host() as agent:
-        session = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
-    await host.clock.advance(3600)
-    async with host() as agent:
-        agent.sessions.end_due()
-        life = await agent.reached(session.internal_id)
-        assert life.session.end_reason is EndReason.TTL
-
-
 @pytest.mark.parametrize("exit_code", [0, 137, 255])
 async def test_f45_after_a_reboot_what_asks_for_restarts_starts_again_and_the_rest_has_ended(
     host: Host, exit_code: int
@@ -164,21 +154,6 @@ async def test_f45_a_container_that_turns_up_after_it_was_given_up_has_its_log_s
         assert await host.engine.list(own) == []
         assert life.session.log_sealed
         await assert_survived(agent)
-
-
-async def test_stop_before_the_engine_answers_is_executed_later(host: Host) -> None:
-    async with host() as agent:
-        session = await agent.sessions.start(an_id(), a_spec())
-    host.engine.unavailable = True
-    async with host(reconcile=False) as agent:
-        with pytest.raises(EngineUnavailableError):
-            await agent.pass_over()
-        assert agent.now(session.internal_id).state is State.RUNNING
-        stopper = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))
-        await asyncio.sleep(0)
-        host.engine.unavailable = False
-        await agent.pass_over()
-        assert (await stopper).state is State.EXITED
 
 
 @pytest.mark.parametrize("damage", ["lost", "empty", "no id"])

@@ -11,6 +11,7 @@ from agent.artifacts.fetching import Artifacts
 from agent.changes.feed import Feed
 from agent.domain.capacity import Capacity
 from agent.domain.deadlines import Deadlines
+from agent.domain.engine import container_name
 from agent.domain.host_report import HostReport
 from agent.domain.ports import PortPool
 from agent.domain.session import Port, Session
@@ -136,6 +137,11 @@ class Agent:
         life = self.sessions.life(internal_id)
         await life.wait_for(lambda now: now.state.ended if state is None else now.state is state)
         return life
+
+    async def fail(self, session: Session) -> Life:
+        """Let the game of a session that restarts fail, and wait until that is recorded."""
+        self.engine.end(container_name(session.internal_id), 1)
+        return await self.reached(session.internal_id, State.RESTARTING)
 
     async def ended(self) -> Session:
         """Return a session after its stop, with its log sealed."""
@@ -313,8 +319,10 @@ async def assert_nothing_is_left(agent: Agent) -> None:
     assert await agent.engine.list(agent.runtime.settings.agent_id) == []
 
 
-async def until_sealed(agent: Agent, internal_id: str) -> None:
-    await agent.sessions.life(internal_id).wait_for(lambda session: session.log_sealed)
+async def until_sealed(agent: Agent, internal_id: str) -> Life:
+    life = agent.sessions.life(internal_id)
+    await life.wait_for(lambda session: session.log_sealed)
+    return life
 
 
 def host_report(agent: Agent) -> HostReport:

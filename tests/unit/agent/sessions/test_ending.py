@@ -14,7 +14,6 @@ from agent.domain.errors import (
     ImageCannotRunError,
     PortTakenError,
     SessionNotFoundError,
-    SessionStoppedError,
 )
 from agent.domain.session import Process
 from agent.logs.reading import UNREADABLE
@@ -35,17 +34,6 @@ from tiltyard.contract import EndReason, State
 from tiltyard.runtime.back_off import RETRY_FIRST_SECONDS
 
 
-async def test_discarded_session_leaves_nothing_and_cannot_restart(agent: Agent) -> None:
-    session = await agent.sessions.start(an_id(), a_spec())
-    ended = await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
-    assert ended.state is State.EXITED
-    await assert_nothing_is_left(agent)
-    with pytest.raises(SessionNotFoundError):
-        await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
-    with pytest.raises(SessionStoppedError):
-        await agent.sessions.start(session.internal_id, a_spec())
-
-
 async def test_game_that_ignores_sigterm_is_killed_after_the_grace_period(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     agent.engine.ignores_sigterm.add(f"tiltyard-{session.internal_id}")
@@ -62,15 +50,13 @@ REFUSALS = [PortTakenError("udp", 20000), EngineError("start", "as scripted")]
 
 async def test_session_is_dead_after_repeatedly_refused_restarts(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
-    life = agent.sessions.life(session.internal_id)
     for _ in range(restarts.TRIES):
         agent.engine.fail_next("start", REFUSALS[0])
-    agent.engine.end(f"tiltyard-{session.internal_id}", 1)
-    await life.wait_for(lambda now: now.state is State.RESTARTING)
+    life = await agent.fail(session)
     await agent.clock.advance(15)
     assert life.session.state is State.RESTARTING
     await agent.clock.advance(5)
-    await life.wait_for(lambda now: now.state is State.DEAD)
+    await agent.reached(session.internal_id, State.DEAD)
     assert life.session.end_reason is EndReason.ENGINE_ERROR
     assert "cannot restart" in life.session.detail
     assert agent.nothing_is_held()
@@ -81,12 +67,10 @@ async def test_restart_succeeds_after_temporary_refusals(
     agent: Agent, refusal: AgentError
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
-    life, name = agent.sessions.life(session.internal_id), f"tiltyard-{session.internal_id}"
     for round_number in (1, 2):  # a success resets the count
         for _ in range(restarts.TRIES - 1):
             agent.engine.fail_next("start", refusal)
-        agent.engine.end(name, 1)
-        await life.wait_for(lambda now: now.state is State.RESTARTING)
+        life = await agent.fail(session)
         await agent.clock.advance(30)
         assert life.session.state is State.RUNNING
         assert life.session.restart_count == round_number
@@ -96,11 +80,9 @@ async def test_restart_succeeds_after_temporary_refusals(
 @pytest.mark.parametrize("refused", [False, True])
 async def test_stop_during_restart_delay_is_final(agent: Agent, *, refused: bool) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
-    life = agent.sessions.life(session.internal_id)
     if refused:
         agent.engine.fail_next("start", PortTakenError("udp", 20000))
-    agent.engine.end(f"tiltyard-{session.internal_id}", 1)
-    await life.wait_for(lambda now: now.state is State.RESTARTING)
+    await agent.fail(session)
     await agent.clock.advance(1.5 if refused else 0.5)
     ended = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     assert (ended.state, ended.end_reason) == (State.EXITED, EndReason.STOPPED)
@@ -108,12 +90,10 @@ async def test_stop_during_restart_delay_is_final(agent: Agent, *, refused: bool
 
 async def test_restart_of_an_unrunnable_image_is_not_retried(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
-    life = agent.sessions.life(session.internal_id)
     agent.engine.fail_next("start", ImageCannotRunError("as scripted"))
-    agent.engine.end(f"tiltyard-{session.internal_id}", 1)
-    await life.wait_for(lambda now: now.state is State.RESTARTING)
+    await agent.fail(session)
     await agent.clock.advance(1)
-    await life.wait_for(lambda now: now.state is State.DEAD)
+    await agent.reached(session.internal_id, State.DEAD)
 
 
 async def test_failed_wait_for_the_process_is_not_its_end(
@@ -143,11 +123,10 @@ async def test_stop_ends_the_game_after_a_restart_of_unknown_outcome(
     agent: Agent, lost: str
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
-    name, life = f"tiltyard-{session.internal_id}", agent.sessions.life(session.internal_id)
+    name = f"tiltyard-{session.internal_id}"
     if lost == "start":
         agent.engine.answer_lost_next("start")
-    agent.engine.end(name, 1)
-    await life.wait_for(lambda now: now.state is State.RESTARTING)
+    life = await agent.fail(session)
     if lost == "inspect":
         agent.engine.fail_next("inspect", EngineError("inspect", "unreadable"))
     await agent.clock.advance(1)
@@ -158,50 +137,6 @@ async def test_stop_ends_the_game_after_a_restart_of_unknown_outcome(
     assert ended.state is State.EXITED
     assert (await agent.engine.inspect(name)).process is None
     assert agent.nothing_is_held()
-
-
-async def test_stop_of_an_unknown_id_rejects_its_start_for_an_hour(host: Host) -> None:
-    internal_id = an_id()
-    async with host() as agent:
-        with pytest.raises(SessionNotFoundError):
-            await agent.sessions.stop(internal_id, EndReason.STOPPED)
-        with pytest.raises(SessionStoppedError):
-            await agent.sessions.start(internal_id, a_spec())
-    async with host() as agent:
-        with pytest.raises(SessionStoppedError):
-            await agent.sessions.start(internal_id, a_spec())
-        await host.clock.advance(3601)
-        assert (await agent.sessions.start(internal_id, a_spec())).state is State.RUNNING
-
-
-async def test_ended_container_and_later_its_session_are_removed(agent: Agent) -> None:
-    session = await agent.sessions.start(an_id(), a_spec())
-    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-    await until_sealed(agent, session.internal_id)
-    await agent.pass_over()
-    assert len(await agent.engine.list(agent.runtime.settings.agent_id)) == 1
-    await agent.clock.advance(4 * 3600 + 1)
-    await agent.pass_over()
-    assert await agent.engine.list(agent.runtime.settings.agent_id) == []
-    assert agent.now(session.internal_id).log_sealed
-    await agent.clock.advance(7 * 86400)
-    await agent.pass_over()
-    await assert_nothing_is_left(agent)
-
-
-async def test_ttl_ends_the_process_while_the_engine_is_unavailable(agent: Agent) -> None:
-    session = await agent.sessions.start(an_id(), a_spec(ttl=60))
-    assert session.process is not None
-    agent.engine.unavailable = True
-    await agent.clock.advance(61)
-    agent.sessions.end_due()
-    await until(lambda: session.process not in agent.engine.living)
-    assert agent.now(session.internal_id).state is State.SHUTTINGDOWN
-    agent.engine.unavailable = False
-    await agent.clock.advance(2)
-    ended = agent.now(session.internal_id)
-    assert (ended.state, ended.exit_code) == (State.EXITED, 143)
-    assert ended.end_reason is EndReason.TTL
 
 
 @pytest.mark.parametrize("reason", [EndReason.TTL, EndReason.DRAIN, EndReason.STOPPED])
@@ -310,8 +245,7 @@ async def test_unreadable_rest_of_a_log_is_lost(agent: Agent) -> None:
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     await agent.clock.advance(RETRY_FIRST_SECONDS)
     assert not agent.now(session.internal_id).log_sealed
-    while not agent.now(session.internal_id).log_sealed:
-        await agent.clock.advance(RETRY_FIRST_SECONDS)
+    await agent.clock.advance(RETRY_FIRST_SECONDS * 2**SEAL_TRIES)
     sealed = agent.records.log_path(session.internal_id).read_bytes()
     assert sealed == b"one\ntwo\n" + UNREADABLE % str(broken).encode()
 
@@ -322,8 +256,8 @@ async def test_log_is_sealed_whole_after_one_read_error(agent: Agent) -> None:
     agent.engine.write_log(name, b"one\ntwo\n")
     agent.engine.break_log(name, 1, EngineError("logs", "unexpected number of bytes"))
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-    while not agent.now(session.internal_id).log_sealed:
-        await agent.clock.advance(RETRY_FIRST_SECONDS)
+    await agent.clock.advance(RETRY_FIRST_SECONDS)
+    await until_sealed(agent, session.internal_id)
     assert agent.records.log_path(session.internal_id).read_bytes() == b"one\ntwo\n"
 
 
@@ -360,6 +294,7 @@ async def test_ports_of_an_unknown_start_are_held_until_its_removal(agent: Agent
     with pytest.raises(EngineUnavailableError):
         await agent.sessions.start(an_id(), a_spec())
     assert not agent.nothing_is_held()
+    assert agent.sessions.started() == []
     assert agent.engine.containers(agent.runtime.settings.agent_id)
     await agent.clock.advance(1)
     await until(agent.nothing_is_held)

@@ -7,25 +7,17 @@ import pytest
 from agent.domain import restarts
 from agent.domain.engine import container_name
 from agent.domain.errors import DiskFullError, EngineTimeoutError
-from agent.domain.session import Process
+from agent.domain.session import Process, Session
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import Agent, Host, until
 from tests.support.agent.samples import a_spec, an_id
 from tiltyard.contract import EndReason, State
 
 
-async def _fail(agent: Agent, internal_id: str) -> None:
-    """Let the game's process fail, and wait until that is recorded."""
-    life = agent.sessions.life(internal_id)
-    agent.engine.end(container_name(internal_id), 1)
-    await life.wait_for(lambda now: now.state is State.RESTARTING)
-
-
-async def _fail_and_restart(agent: Agent, internal_id: str) -> None:
-    await _fail(agent, internal_id)
-    life = agent.sessions.life(internal_id)
+async def _fail_and_restart(agent: Agent, session: Session) -> None:
+    life = await agent.fail(session)
     await agent.clock.advance(life.session.restart_delay)
-    await life.wait_for(lambda now: now.state is State.RUNNING)
+    await agent.reached(session.internal_id, State.RUNNING)
 
 
 @pytest.mark.parametrize(
@@ -49,8 +41,8 @@ async def test_f04_an_agent_that_is_killed_again_and_again_puts_no_restart_off(h
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
         for _ in range(3):
-            await _fail_and_restart(agent, session.internal_id)
-        await _fail(agent, session.internal_id)
+            await _fail_and_restart(agent, session)
+        await agent.fail(session)
     for _ in range(2):
         async with host() as agent:
             life = agent.sessions.life(session.internal_id)
@@ -58,9 +50,8 @@ async def test_f04_an_agent_that_is_killed_again_and_again_puts_no_restart_off(h
             await host.clock.advance(3)
             assert life.session.state is State.RESTARTING
     async with host() as agent:
-        life = agent.sessions.life(session.internal_id)
         await host.clock.advance(2)
-        await life.wait_for(lambda now: now.state is State.RUNNING)
+        life = await agent.reached(session.internal_id, State.RUNNING)
         assert life.session.restart_count == 4
         await assert_survived(agent)
 
@@ -71,8 +62,8 @@ async def test_f03_a_restart_that_nobody_recorded_is_counted_and_not_done_again(
 ) -> None:
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
-        await _fail_and_restart(agent, session.internal_id)
-        await _fail(agent, session.internal_id)
+        await _fail_and_restart(agent, session)
+        await agent.fail(session)
         agent.steps.hold("restart.started")
         await host.clock.advance(2)
         await agent.steps.reached("restart.started")
@@ -84,7 +75,7 @@ async def test_f03_a_restart_that_nobody_recorded_is_counted_and_not_done_again(
         life = agent.sessions.life(session.internal_id)
         await life.wait_for(lambda now: now.restart_count == 2)
         if fails_meanwhile:
-            await life.wait_for(lambda now: now.state is State.RESTARTING)
+            await agent.reached(session.internal_id, State.RESTARTING)
             assert [run.delay for run in life.session.failed_runs] == [1, 2, 4]
         else:
             assert (life.session.state, life.session.process) == (State.RUNNING, process)
@@ -94,7 +85,7 @@ async def test_f03_a_restart_that_nobody_recorded_is_counted_and_not_done_again(
 async def test_agent_downtime_does_not_count_as_run_time(host: Host) -> None:
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
-        await _fail_and_restart(agent, session.internal_id)
+        await _fail_and_restart(agent, session)
     host.engine.end(container_name(session.internal_id), 1)
     await host.clock.advance(2 * restarts.STEADY_SECONDS)
     async with host() as agent:
@@ -111,20 +102,18 @@ async def test_external_restart_is_not_counted(host: Host) -> None:
         host.engine.end(name, 0)
         await host.engine.start(name)
         await life.wait_for(lambda now: now.process not in {None, session.process})
-        await _fail(agent, session.internal_id)
+        await agent.fail(session)
     async with host() as agent:
-        life = agent.sessions.life(session.internal_id)
-        await asyncio.sleep(0)
         await host.clock.advance(0.5)
-        assert (life.session.state, life.session.restart_count) == (State.RESTARTING, 0)
+        now = agent.now(session.internal_id)
+        assert (now.state, now.restart_count) == (State.RESTARTING, 0)
 
 
 async def test_game_that_fails_right_after_its_restart_is_restarted(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
-    name, life = container_name(session.internal_id), agent.sessions.life(session.internal_id)
+    name = container_name(session.internal_id)
     agent.steps.hold("restart.started")
-    agent.engine.end(name, 1)
-    await life.wait_for(lambda now: now.state is State.RESTARTING)
+    life = await agent.fail(session)
     await agent.clock.advance(1)
     await agent.steps.reached("restart.started")
     agent.engine.lose_process(name)
@@ -135,7 +124,7 @@ async def test_game_that_fails_right_after_its_restart_is_restarted(agent: Agent
     await agent.clock.advance(1)
     await life.wait_for(lambda now: len(now.failed_runs) == 2)
     await agent.clock.advance(2)
-    await life.wait_for(lambda now: now.state is State.RUNNING)
+    await agent.reached(session.internal_id, State.RUNNING)
     assert (life.session.restart_count, life.session.process is None) == (2, False)
     await assert_survived(agent)
 
@@ -144,11 +133,9 @@ async def test_f34_a_restart_that_finds_no_room_on_the_engines_disk_is_tried_aga
     agent: Agent,
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
-    name, life = container_name(session.internal_id), agent.sessions.life(session.internal_id)
     for _ in range(restarts.TRIES - 1):
         agent.engine.fail_next("start", DiskFullError("the engine's storage", "no space left"))
-    agent.engine.end(name, 1)
-    await life.wait_for(lambda now: now.state is State.RESTARTING)
+    life = await agent.fail(session)
     await agent.clock.advance(60)
     assert (life.session.state, life.session.restart_count) == (State.RUNNING, 1)
     await assert_survived(agent)
@@ -158,17 +145,15 @@ async def test_stop_works_while_waiting_for_the_process_fails(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
-    name, life = container_name(session.internal_id), agent.sessions.life(session.internal_id)
     wait_end, tried = agent.engine.wait_end, asyncio.Event()
 
     async def failing(process: Process) -> None:
-        if life.session.state is State.RUNNING:
+        if agent.now(session.internal_id).state is State.RUNNING:
             tried.set()
             raise EngineTimeoutError("inspect")
         await wait_end(process)
 
-    agent.engine.end(name, 1)
-    await life.wait_for(lambda now: now.state is State.RESTARTING)
+    await agent.fail(session)
     monkeypatch.setattr(agent.engine, "wait_end", failing)
     await agent.clock.advance(1)
     await tried.wait()

@@ -124,14 +124,13 @@ async def first_completed(
 ) -> bool:
     """Wait for the first of both and cancel the other. Return whether `work` has finished.
 
-    Errors of `work` are raised. Cancellation cancels both.
+    The error of the first one is raised. Cancellation cancels both.
     """
     first = asyncio.create_task(work, name=name)
     second = asyncio.create_task(other, name=f"{name}-limit")
     try:
         await asyncio.wait({first, second}, return_when=asyncio.FIRST_COMPLETED)
-        if first.done():
-            first.result()
+        (first if first.done() else second).result()
         return first.done()
     finally:
         first.cancel()

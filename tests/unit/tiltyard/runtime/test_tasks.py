@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.support.fake_clock import until_idle
-from tiltyard.runtime.tasks import TaskOwner
+from tiltyard.runtime.tasks import TaskOwner, first_completed
 
 
 async def _fail(error: Exception, begin: asyncio.Event) -> None:
@@ -59,3 +59,13 @@ async def test_second_task_of_a_key_replaces_the_first() -> None:
     await until_idle()
     assert second.cancelled()
     assert tasks.get("x") is None
+
+
+@pytest.mark.parametrize("work_fails", [True, False])
+async def test_first_completed_raises_the_first_error(*, work_fails: bool) -> None:
+    begin, never = asyncio.Event(), asyncio.Event()
+    begin.set()
+    works = [_fail(ValueError("odd"), begin), _fail(ValueError("late"), never)]
+    work, other = works if work_fails else works[::-1]
+    with pytest.raises(ValueError, match="odd"):
+        await first_completed(work, other, "both")

@@ -110,7 +110,8 @@ class LineWriter(logging.Handler):
         self._descriptor = descriptor
         # SimpleQueue is the only reentrant queue: a finalizer may log during a put.
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._left_out = 0
+        self._dropped = 0  # changed only under the handler's lock
+        self._unwritten = 0  # changed only by the thread
         self._thread = threading.Thread(target=self._write_all, name="log", daemon=True)
         self._thread.start()
 
@@ -123,7 +124,7 @@ class LineWriter(logging.Handler):
         if self._lines.qsize() < MOST_WAITING:
             self._lines.put(text)
         else:
-            self._left_out += 1
+            self._dropped += 1
 
     def close(self) -> None:
         """Write the queued lines, for at most LAST_SECONDS. Idempotent."""
@@ -132,11 +133,13 @@ class LineWriter(logging.Handler):
         super().close()
 
     def _write_all(self) -> None:
+        reported = 0
         while (text := self._lines.get()) is not None:
             self._write(text)
-            if self._left_out:
+            if left_out := self._dropped + self._unwritten - reported:
+                reported += left_out
                 record = _own_record(logging.WARNING, "not read in time")
-                record.left_out, self._left_out = self._left_out, 0
+                record.left_out = left_out
                 self._write(self.format(record))
 
     def _write(self, text: str) -> None:
@@ -145,7 +148,7 @@ class LineWriter(logging.Handler):
             while rest:
                 rest = rest[os.write(self._descriptor, rest) :]
         except OSError:  # closed by the reader, or full and non-blocking
-            self._left_out += 1
+            self._unwritten += 1
 
 
 @contextmanager

@@ -10,7 +10,6 @@ A registry cannot make the client connect elsewhere (SSRF):
 
 import asyncio
 import ssl
-from collections import OrderedDict
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -38,7 +37,7 @@ MAX_CONNECTIONS = 8
 
 MAX_TOKEN_BYTES = 64 * 1024
 MAX_TOKENS = 1024
-"""Cached tokens, one per repository; the oldest is evicted first."""
+"""Cached tokens, one per repository; expired ones, then the oldest are evicted."""
 
 MAX_CONTEXTS = 64
 """Cached TLS contexts; the oldest is evicted first."""
@@ -66,7 +65,7 @@ class RegistryHttp:
         self._any: aiohttp.ClientSession | None = None
         self._public: aiohttp.ClientSession | None = None
         self._look_ups = LookUps()
-        self._tokens: OrderedDict[tuple[Endpoint, str], tuple[str, float]] = OrderedDict()
+        self._tokens: dict[tuple[Endpoint, str], tuple[str, float]] = {}
         self._contexts: dict[str, ssl.SSLContext] = {}
         self._loading = ThreadPoolExecutor(1, "registry certificates")
 
@@ -168,10 +167,12 @@ class RegistryHttp:
         return header if asyncio.get_running_loop().time() < until else None
 
     def _cache_token(self, endpoint: Endpoint, scope: str, header: str, lifetime: float) -> None:
-        until = asyncio.get_running_loop().time() + lifetime - TOKEN_MARGIN
-        self._tokens[endpoint, scope] = header, until
-        while len(self._tokens) > MAX_TOKENS:
-            self._tokens.popitem(last=False)
+        now = asyncio.get_running_loop().time()
+        self._tokens[endpoint, scope] = header, now + lifetime - TOKEN_MARGIN
+        if len(self._tokens) > MAX_TOKENS:
+            self._tokens = {key: each for key, each in self._tokens.items() if each[1] > now}
+        if len(self._tokens) > MAX_TOKENS:
+            del self._tokens[next(iter(self._tokens))]
 
     async def _send(
         self, endpoint: Endpoint, url: URL, headers: dict[str, str], max_bytes: int

@@ -125,6 +125,18 @@ async def test_replaces_an_expired_token(http: RegistryHttp, server: Server) -> 
     assert server.paths.count("/token") == 2
 
 
+async def test_evicts_expired_tokens_first(
+    http: RegistryHttp, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry_http, "MAX_TOKENS", 2)
+    for scope, lifetime in (("first", 300), ("expired", 1), ("third", 300)):
+        server.token = {"token": scope, "expires_in": lifetime}
+        await ask(http, server, scope)
+    assert server.paths.count("/token") == 3
+    await ask(http, server, "first")
+    assert server.paths.count("/token") == 3
+
+
 async def test_replaces_a_rejected_token_once(http: RegistryHttp, server: Server) -> None:
     await ask(http, server)
     server.given.clear()

@@ -165,11 +165,14 @@ class Fleet:
     def is_responsive(self, agent: str | None) -> bool:
         """Return whether an agent reported within `unreachable_after`.
 
-        True until it has reconciled with this process, so that a restart changes no status.
+        True until it has reconciled with this process, so that a restart changes no status; and
+        for None, a start without a host. False for an unknown agent.
         """
-        host = self._hosts.get(agent or "")
-        if host is None or not host.reconciled:
+        if agent is None:
             return True
+        host = self._hosts.get(agent)
+        if host is None or not host.reconciled:
+            return host is not None
         return self.report_age(host) <= self.unreachable_after
 
     def takes_claims(self, agent: str) -> bool:

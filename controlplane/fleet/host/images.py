@@ -148,7 +148,7 @@ class Images:
         self._stale = False  # a change during the read sets it again
         row = self.host.row
         try:
-            self._images = await self.store.run(
+            self._images = await self.store.look(
                 images_of, row.region, row.node_pool, self._present_images()
             )
         except StoreError:

@@ -1,4 +1,4 @@
-"""Input of the standby orders to hosts."""
+"""Input of the standby orders to hosts: warm pools with their applications and tags."""
 
 import json
 from collections import defaultdict

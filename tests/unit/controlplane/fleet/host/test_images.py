@@ -36,7 +36,7 @@ class _Host:
         self.kept: Images | None = None
         self.clock = FakeClock()
 
-    async def run(self, *_: object) -> HostImages:
+    async def look(self, *_: object) -> HostImages:
         self.reads += 1
         return HostImages(frozenset(self.wanted), frozenset())
 

@@ -212,8 +212,10 @@ def request_stop(
         f" WHERE account=:account AND id=:id AND ended_ms IS NULL RETURNING {COLUMNS}",
         {"account": account, "id": session_id, "now": to_ms(now)},
     ).fetchone()
+    if row is None:
+        return None
     record_event(db, now, "session.stop", account, actor, session_id)
-    return session_of(row) if row else None
+    return session_of(row)
 
 
 def drop_unattempted(db: Database) -> None:

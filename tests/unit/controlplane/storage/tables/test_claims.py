@@ -95,6 +95,11 @@ async def test_claim_with_stop_mark_is_not_repeated(store: Store) -> None:
     assert await store.run(held_claim, "h", STANDBY.internal_id) is None
 
 
+async def test_stop_without_a_live_session_is_not_audited(store: Store) -> None:
+    assert await store.run(request_stop, "alice", "x", ACTOR, 2) is None
+    assert await rows(store, "SELECT 1 FROM event WHERE kind='session.stop'") == []
+
+
 @pytest.mark.parametrize(
     "look",
     [

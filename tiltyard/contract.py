@@ -11,6 +11,8 @@ ERROR_REASON_KEY = "tiltyard-error-reason"
 """Trailing metadata key: the name of the `ErrorReason` of a failed call."""
 REQUEST_KEY = "tiltyard-request"
 """Metadata key: the id of the HTTP request that caused a call."""
+NANO, MEBI = 10**9, 2**20
+"""Nano-CPUs in a core, bytes in a mebibyte."""
 
 
 class State(StrEnum):

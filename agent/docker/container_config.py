@@ -8,7 +8,7 @@ from typing import Any
 
 from agent.domain.engine import LOG_BYTES, ContainerSpec
 from agent.domain.session import Port
-from tiltyard.contract import NetworkMode
+from tiltyard.contract import NANO, NetworkMode
 
 PUBLIC_DIR = "/run/tiltyard"
 """Directory in which a container finds its own metadata."""
@@ -25,8 +25,7 @@ _NO_VOLUMES = ("/proc", "/sys", "/dev", PUBLIC_DIR)
 _PROJECT_QUOTAS = frozenset({"prjquota", "pquota"})
 _SLACK_BYTES = 64 * 2**20
 
-_NANO = 10**9
-_MIN_NANO_CPUS = _NANO // 100
+_MIN_NANO_CPUS = NANO // 100
 """The kernel's minimum: a hundredth of a core."""
 _MIN_MEMORY = 6 * 2**20
 """The engine refuses a smaller limit."""
@@ -87,12 +86,12 @@ def _resources(spec: ContainerSpec, cpus: int, nofile: int | None) -> dict[str, 
     limits, reservation = spec.limits, spec.reservation
     memory = _at_least(_MIN_MEMORY, limits.memory_bytes)
     reserved = reservation.memory_bytes
-    shares = reservation.nano_cpus * _SHARES_PER_CORE // _NANO
+    shares = reservation.nano_cpus * _SHARES_PER_CORE // NANO
     return {
         "Memory": memory,
         "MemorySwap": memory,
         "MemoryReservation": min(reserved, memory) if memory else reserved,
-        "NanoCpus": min(_at_least(_MIN_NANO_CPUS, limits.nano_cpus), cpus * _NANO),
+        "NanoCpus": min(_at_least(_MIN_NANO_CPUS, limits.nano_cpus), cpus * NANO),
         "CpuShares": min(max(shares, _MIN_SHARES), _MAX_SHARES),
         "PidsLimit": PIDS_LIMIT,
         "Ulimits": [_ulimit("core", 0), *([] if nofile is None else [_ulimit("nofile", nofile)])],

@@ -13,8 +13,7 @@ from controlplane.domain.placement import (
     obstacles,
     rank_key,
 )
-
-NANO, MEBI = 10**9, 2**20
+from tiltyard.contract import MEBI, NANO
 
 
 @dataclass(frozen=True, slots=True)

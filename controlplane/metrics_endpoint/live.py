@@ -26,7 +26,7 @@ from controlplane.pki.issuer import Issuer
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.audit import written
 from controlplane.storage.tables.warm_pools import WarmPool
-from tiltyard.contract import Protocol, Resources, State
+from tiltyard.contract import NANO, Protocol, Resources, State
 from tiltyard.runtime.bounded_names import BoundedNames
 
 DATABASE_WAIT = 1.0
@@ -36,7 +36,6 @@ Place = tuple[str, str]
 """A region and a node pool."""
 PLACE = ("region", "node_pool")
 
-_NANO = 1e9
 _USES = {
     "capacity": "of the hosts in reach",
     "reserved": "that sessions have reserved on the hosts in reach",
@@ -97,7 +96,7 @@ class Room:
         """Yield the sums."""
         for use, of_what in _USES.items():
             sums = self._of[use].items()
-            cores = {place: each.nano_cpus / _NANO for place, each in sums}
+            cores = {place: each.nano_cpus / NANO for place, each in sums}
             memory = {place: each.memory_bytes for place, each in sums}
             yield gauge(f"{use}_cores", f"Cores {of_what}.", PLACE, cores)
             yield gauge(f"{use}_memory_bytes", f"Memory {of_what}.", PLACE, memory)

@@ -5,10 +5,9 @@ from typing import Annotated, Any, Self, TypeVar
 from pydantic import AliasGenerator, AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from tiltyard.contract import MEBI, NANO
 from tiltyard.runtime.clock import to_ms
 
-NANO = 1_000_000_000
-MEBI = 1024 * 1024
 _Item = TypeVar("_Item")
 
 Cores = Annotated[float, BeforeValidator(lambda nano_cpus: nano_cpus / NANO)]

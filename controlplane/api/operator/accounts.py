@@ -9,9 +9,10 @@ from typing_extensions import TypedDict
 from controlplane.api.operations.bodies import Body
 from controlplane.api.operations.operation import Answer, Listing, operation
 from controlplane.api.operations.services import caller_of, services_of
-from controlplane.api.operations.shown import MEBI, NANO, Cores, Mebibytes, Millis, Shown, at
+from controlplane.api.operations.shown import Cores, Mebibytes, Millis, Shown, at
 from controlplane.domain.names import MAX_NAME, NAME_PATTERN
 from controlplane.domain.quotas import UNLIMITED, Quota
+from tiltyard.contract import MEBI, NANO
 
 
 class QuotaBody(Body):

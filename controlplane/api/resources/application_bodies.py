@@ -8,11 +8,11 @@ from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_va
 
 from controlplane.api.operations.bodies import Body
 from controlplane.api.operations.fields import Name, PortNumber, json_pattern
-from controlplane.api.operations.shown import MEBI, NANO, Cores, Mebibytes, Shown, at
+from controlplane.api.operations.shown import Cores, Mebibytes, Shown, at
 from controlplane.applications.applications import MAX_PORTS, MAX_REGIONS, ApplicationEdit
 from controlplane.registries.client import TAG
 from controlplane.storage.tables.applications import Application
-from tiltyard.contract import NetworkMode, PortRequest, Protocol, Resources
+from tiltyard.contract import MEBI, NANO, NetworkMode, PortRequest, Protocol, Resources
 
 
 def _whole(number: float) -> float:

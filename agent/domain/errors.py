@@ -3,24 +3,17 @@
 `docker/errors.py` translates the engine's errors to these, `rpc/statuses.py` these to gRPC.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar, dataclass_transform
+from typing import ClassVar
 
 from tiltyard.contract import ErrorReason
+from tiltyard.errors import TemplateError
 
 
-@dataclass_transform(eq_default=False)
-class AgentError(Exception):
-    """Base of all errors of the agent; the text is `template` filled with the fields."""
+class AgentError(TemplateError):
+    """Base of all errors of the agent."""
 
     reason: ClassVar[ErrorReason] = ErrorReason.INTERNAL
-    template: ClassVar[str] = "cannot complete the call: internal error"
-
-    def __init_subclass__(cls) -> None:
-        dataclass(eq=False)(cls)
-
-    def __str__(self) -> str:
-        return self.template.format(**vars(self))
+    template = "cannot complete the call: internal error"
 
 
 class InvalidArgumentError(AgentError):

@@ -9,6 +9,7 @@ from enum import Enum, StrEnum, auto
 from typing import ClassVar
 
 from tiltyard.contract import ErrorReason
+from tiltyard.errors import TemplateError
 
 
 class Reason(Enum):
@@ -45,25 +46,19 @@ class StoreError(Exception):
     """The database cannot be opened or used; the text is for the operator."""
 
 
-@dataclass(eq=False)
-class AgentRefusedError(Exception):
+class AgentRefusedError(TemplateError):
     """An agent returned an error; `text` is its message."""
 
     agent_reason: ErrorReason
     text: str
-
-    def __str__(self) -> str:
-        return f"{self.agent_reason}: {self.text}"
+    template = "{agent_reason}: {text}"
 
 
-@dataclass(eq=False)
-class AgentUnavailableError(Exception):
+class AgentUnavailableError(TemplateError):
     """An agent did not answer, or its response was lost: the outcome is unknown."""
 
     text: str
-
-    def __str__(self) -> str:
-        return self.text
+    template = "{text}"
 
 
 class AgentNewerError(AgentUnavailableError):
@@ -78,17 +73,16 @@ class ImageRefusedError(Exception):
     """The image of a tag is not acceptable; the text continues "its image ..."."""
 
 
-class TiltyardError(Exception):
-    """Base of API errors; a subclass is a dataclass of the fields of its templates."""
+class TiltyardError(TemplateError):
+    """Base of API errors, which have a short and a long text."""
 
     reason: ClassVar[Reason]
-    template: ClassVar[str]
     detail_template: ClassVar[str] = ""
 
     @property
     def message(self) -> str:
         """The short message, the same for every cause of this kind."""
-        return self.template.format_map(vars(self))
+        return super().__str__()
 
     @property
     def details(self) -> str:
@@ -114,7 +108,6 @@ class Violation:
         return f"{self.field}: {self.description}"
 
 
-@dataclass(eq=False)
 class UnauthorizedError(TiltyardError):
     """The token is missing or invalid; the same response for all kinds."""
 
@@ -122,7 +115,6 @@ class UnauthorizedError(TiltyardError):
     template = "bearer token incorrect"
 
 
-@dataclass(eq=False)
 class ForbiddenError(TiltyardError):
     """The token does not hold the scope."""
 
@@ -132,7 +124,6 @@ class ForbiddenError(TiltyardError):
     detail_template = "this call needs the scope {scope}"
 
 
-@dataclass(eq=False)
 class CannotDelegateError(TiltyardError):
     """A token would get scopes that its parent does not have."""
 
@@ -142,7 +133,6 @@ class CannotDelegateError(TiltyardError):
     detail_template = "cannot delegate {scopes}: this token does not have it"
 
 
-@dataclass(eq=False)
 class InvalidRequestError(TiltyardError):
     """An invalid body, query or path; has all invalid fields."""
 
@@ -166,14 +156,12 @@ class InvalidRequestError(TiltyardError):
         return f"cannot accept the request: {self.details}"
 
 
-@dataclass(eq=False)
 class BadRequestError(InvalidRequestError):
     """An invalid request for which the interface documents 400."""
 
     reason = Reason.BAD_REQUEST
 
 
-@dataclass(eq=False)
 class BodyTooLargeError(TiltyardError):
     """The body is larger than this call accepts."""
 
@@ -182,7 +170,6 @@ class BodyTooLargeError(TiltyardError):
     template = "request body larger than {max_bytes} bytes"
 
 
-@dataclass(eq=False)
 class NotFoundError(TiltyardError):
     """An object in a request does not exist, or belongs to another account."""
 
@@ -193,7 +180,6 @@ class NotFoundError(TiltyardError):
     detail_template = "cannot find {kind} {name!r}"
 
 
-@dataclass(eq=False)
 class ConflictError(TiltyardError):
     """The request conflicts with the current state."""
 
@@ -202,14 +188,12 @@ class ConflictError(TiltyardError):
     template = "{what}"
 
 
-@dataclass(eq=False)
 class StoppedDuringStartError(ConflictError):
     """The session was stopped during its start."""
 
     what: str = "the session was stopped during its start"
 
 
-@dataclass(eq=False)
 class QuotaExceededError(TiltyardError):
     """The account's quota does not allow the request."""
 
@@ -224,7 +208,6 @@ RETRY_AFTER = 5
 """Seconds after which a retry is worthwhile: hosts report every 2 s."""
 
 
-@dataclass(eq=False)
 class NoCapacityError(TiltyardError):
     """No host can take the session now; `retry_after` in seconds."""
 
@@ -237,7 +220,6 @@ class NoCapacityError(TiltyardError):
     detail_template = "cannot start in {location!r}: {why}"
 
 
-@dataclass(eq=False)
 class ImageCannotRunError(TiltyardError):
     """The engine cannot start the image, on any host; do not retry."""
 
@@ -247,7 +229,6 @@ class ImageCannotRunError(TiltyardError):
     detail_template = "cannot start: {cause}"
 
 
-@dataclass(eq=False)
 class HostUnavailableError(TiltyardError):
     """The session's host does not answer, or cannot carry out the request."""
 
@@ -257,7 +238,6 @@ class HostUnavailableError(TiltyardError):
     detail_template = "{why}"
 
 
-@dataclass(eq=False)
 class HostBusyError(TiltyardError):
     """The session's host lacks capacity for the request now; `retry_after` in seconds."""
 
@@ -268,7 +248,6 @@ class HostBusyError(TiltyardError):
     detail_template = "{why}"
 
 
-@dataclass(eq=False)
 class TooManyRequestsError(TiltyardError):
     """An address exceeds its request rate; `retry_after` in seconds."""
 
@@ -277,14 +256,12 @@ class TooManyRequestsError(TiltyardError):
     template = "too many requests from this address"
 
 
-@dataclass(eq=False)
 class AccountBusyError(TooManyRequestsError):
     """The request queue of an account is full."""
 
     template = "too many requests of this account are in progress"
 
 
-@dataclass(eq=False)
 class NotReadyError(TiltyardError):
     """Not all agents have reported to the control plane yet."""
 
@@ -293,7 +270,6 @@ class NotReadyError(TiltyardError):
     detail_template = "not all agents have reconciled yet"
 
 
-@dataclass(eq=False)
 class HostsNotReportedError(TiltyardError):
     """Hosts without a report since startup may change the answer; `retry_after` in seconds."""
 
@@ -308,7 +284,6 @@ class HostsNotReportedError(TiltyardError):
     )
 
 
-@dataclass(eq=False)
 class SessionNotReadyError(TiltyardError):
     """A start with `Prefer: wait=ready` was not ready in time, and is stopped."""
 
@@ -319,7 +294,6 @@ class SessionNotReadyError(TiltyardError):
     detail_template = "session {session_id!r} was stopped: {why}"
 
 
-@dataclass(eq=False)
 class StoppingError(TiltyardError):
     """The control plane is shutting down, and the outcome is unknown."""
 
@@ -329,7 +303,6 @@ class StoppingError(TiltyardError):
     detail_template = "{why}"
 
 
-@dataclass(eq=False)
 class ArtifactTooLargeError(TiltyardError):
     """The artifact exceeds a limit: bytes, entries or the length of names."""
 
@@ -339,7 +312,6 @@ class ArtifactTooLargeError(TiltyardError):
     detail_template = "{why}"
 
 
-@dataclass(eq=False)
 class RegistryUnavailableError(TiltyardError):
     """The registry fails or sends an invalid response."""
 
@@ -350,7 +322,6 @@ class RegistryUnavailableError(TiltyardError):
     detail_template = "cannot ask registry {registry!r}: {why}"
 
 
-@dataclass(eq=False)
 class RegistryTimeoutError(TiltyardError):
     """The registry does not answer in time."""
 

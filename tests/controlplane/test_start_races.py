@@ -9,14 +9,22 @@ import grpc
 import pytest
 
 from controlplane.domain.errors import StoreError
+from controlplane.sessions.service import STOP_WAIT
 from controlplane.storage.tables.reports import Reports
 from controlplane.storage.tables.sessions import end_attempt, free
-from tests.controlplane.test_stop_races import Gate
 from tests.support.controlplane.fake_agent import refusing
-from tests.support.controlplane.system import System, assert_error, eventually
+from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tests.support.controlplane.transactions import Go, fail_once, intercept
+from tests.support.fake_clock import FakeClock
 from tests.support.hold import Hold
 from tiltyard.agent.v1 import agent_pb2
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    async with System(tmp_path) as system:
+        await system.make_application()
+        yield system
 
 
 @pytest.fixture
@@ -36,28 +44,28 @@ def slots(system: System, number: int) -> int:
     return link.report.start_slots
 
 
-async def attempts(system: System) -> list[tuple[Any, ...]]:
-    return await system.rows("SELECT internal_id, agent FROM session")
+async def stop_of_x(system: System) -> asyncio.Task[Answer]:
+    """Send a DELETE and return once the start under way waits for it."""
+    stopper = asyncio.create_task(system.call("DELETE", "/session/x"))
+    start = system.control_plane.starts.under_way.get("alice", "x")
+    assert start is not None
+    await eventually(lambda: start.stop_wanted)
+    return stopper
 
 
 async def test_a_delete_whose_caller_hangs_up_during_a_start_still_stops_it(
-    tmp_path: Path,
+    system: System,
 ) -> None:
-    async with System(tmp_path) as system:
-        await system.make_application()
-        gate = Hold()
-        system.agent.before_start = gate
-        post = asyncio.create_task(system.start(id="x"))
-        await gate.reached.wait()
-        stopper = asyncio.create_task(system.call("DELETE", "/session/x"))
-        starts = system.control_plane.starts
-        await eventually(lambda: any(s.stop_wanted for s in starts.under_way._starts.values()))
-        stopper.cancel()
-        await asyncio.gather(stopper, return_exceptions=True)
-        gate.set()
-        assert_error(await post, 409)
-        await system.becomes("x", "exited")
-        assert not system.agent.live
+    gate = system.agent.before_start = Hold()
+    post = asyncio.create_task(system.start(id="x"))
+    await gate.reached.wait()
+    stopper = await stop_of_x(system)
+    stopper.cancel()
+    await asyncio.gather(stopper, return_exceptions=True)
+    gate.set()
+    assert_error(await post, 409)
+    await system.becomes("x", "exited")
+    assert not system.agent.live
 
 
 async def test_refused_attempt_leaves_the_row_while_the_start_waits(pair: System) -> None:
@@ -67,7 +75,8 @@ async def test_refused_attempt_leaves_the_row_while_the_start_waits(pair: System
     post = asyncio.create_task(pair.start(id="x"))
 
     async def waits() -> bool:
-        return len(first.started) == 1 and await attempts(pair) == [(None, None)]
+        rows = await pair.rows("SELECT internal_id, agent FROM session")
+        return len(first.started) == 1 and rows == [(None, None)]
 
     await eventually(waits)
     first.tell_snapshot()
@@ -89,10 +98,10 @@ async def test_a_snapshot_does_not_free_the_id_of_a_start_between_two_hosts(
     """The refused attempt leaves its row before reports of it are evaluated again."""
     first, second = pair.agents
     first.before_start = refusing("NO_CAPACITY")
-    gate = Gate()
+    gate = Hold()
 
     async def held(go: Go) -> None:
-        await gate.passes()
+        await gate()
         await go()
 
     intercept(monkeypatch, end_attempt, held)
@@ -103,13 +112,13 @@ async def test_a_snapshot_does_not_free_the_id_of_a_start_between_two_hosts(
     await eventually(lambda: slots(pair, 0) == 7)
     second.change_host(start_slots=8)
     await eventually(lambda: slots(pair, 1) == 8)
-    gate.opened.set()
+    gate.set()
     assert (await post).status == 201
     assert [session.identity.session_id for session in second.live] == ["x"]
 
 
 async def test_session_reported_during_failing_start_is_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ran and was stopped; its row stays until retention removes it."""
     write = Reports.write
@@ -120,139 +129,121 @@ async def test_session_reported_during_failing_start_is_shown(
             raise StoreError("as scripted")
         return written
 
-    async with System(tmp_path) as system:
-        await system.make_application()
-        with monkeypatch.context() as broken:
-            broken.setattr(Reports, "write", failing)
-            assert_error(await system.start(id="x"), 503)
-        await system.becomes("x", "exited")
-        await system.nothing_is_left()
+    with monkeypatch.context() as broken:
+        broken.setattr(Reports, "write", failing)
+        assert_error(await system.start(id="x"), 503)
+    await system.becomes("x", "exited")
+    await system.nothing_is_left()
 
 
 async def test_session_of_attempt_is_stopped_when_the_database_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At once, not with the next snapshot of its host."""
 
     async def failing(_: Go) -> None:
         raise StoreError("as scripted")
 
-    async with System(tmp_path) as system:
-        await system.make_application()
+    async def refuse_once_reported(request: Any, context: Any) -> None:
+        system.agent.change_host(start_slots=7)
+        await eventually(lambda: slots(system, 0) == 7)  # the report was first
+        await refusing("ENGINE_TIMEOUT")(request, context)
 
-        async def refuse_once_reported(request: Any, context: Any) -> None:
-            system.agent.change_host(start_slots=7)
-            await eventually(lambda: slots(system, 0) == 7)  # the report was first
-            await refusing("ENGINE_TIMEOUT")(request, context)
-
-        intercept(monkeypatch, end_attempt, failing)
-        system.agent.after_start = refuse_once_reported
-        assert_error(await system.start(id="x"), 503)
-        await eventually(lambda: not system.agent.live)
-        await system.nothing_is_left()
+    intercept(monkeypatch, end_attempt, failing)
+    system.agent.after_start = refuse_once_reported
+    assert_error(await system.start(id="x"), 503)
+    await eventually(lambda: not system.agent.live)
+    await system.nothing_is_left()
 
 
 async def test_a_call_to_a_host_leaves_time_for_the_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("controlplane.sessions.start.RESERVE", 40.0)
+    system.control_plane.starts.start_timeout = 60.0
     left: list[float] = []
 
     async def note(_: Any, context: Any) -> None:
         left.append(context.time_remaining())
 
-    async with System(tmp_path, start_timeout=60.0) as system:
-        await system.make_application()
-        system.agent.before_start = note
-        assert (await system.start(id="x")).status == 201
+    system.agent.before_start = note
+    assert (await system.start(id="x")).status == 201
     assert 0 < left[0] < 25
 
 
 async def test_a_database_that_fails_once_does_not_keep_the_id(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with System(tmp_path) as system:
-        await system.make_application()
-        intercept(monkeypatch, free, fail_once(StoreError("disk full")))
-        system.agent.before_start = refusing("NO_CAPACITY")
-        assert_error(await system.start(id="x"), 420)
-        system.agent.before_start = None
-        await system.nothing_is_left()
-        assert (await system.start(id="x")).status == 201
+    intercept(monkeypatch, free, fail_once(StoreError("disk full")))
+    system.agent.before_start = refusing("NO_CAPACITY")
+    assert_error(await system.start(id="x"), 420)
+    system.agent.before_start = None
+    await system.nothing_is_left()
+    assert (await system.start(id="x")).status == 201
 
 
 async def test_delete_deadline_includes_its_wait_for_the_start(tmp_path: Path) -> None:
-    async with System(tmp_path) as system:
+    patient: dict[str, Any] = {
+        "start_timeout": 60.0,
+        "placement_silence": 60.0,
+        "unreachable_after": 60.0,
+    }
+    system = System(tmp_path, **patient)
+    system.clock = clock = FakeClock()
+    async with system:
         await system.make_application()
-        sessions = system.control_plane.sessions
-        waits: list[float] = []
-        stop_on_host = sessions._stop_on_host
-
-        async def noting(session: Any, deadline: float) -> None:
-            waits.append(deadline)
-            await stop_on_host(session, deadline)
-
-        sessions._stop_on_host = noting  # type: ignore[method-assign]
-        gate = Hold()
-        system.agent.before_start = gate
+        gate = system.agent.before_start = Hold()
+        hanging = system.agent.before_stop = Hold()
         post = asyncio.create_task(system.start(id="x"))
         await gate.reached.wait()
-        before = system.control_plane.clock.monotonic()
-        stopper = asyncio.create_task(system.call("DELETE", "/session/x"))
-        starts = system.control_plane.starts
-        await eventually(lambda: any(s.stop_wanted for s in starts.under_way._starts.values()))
-        between = system.control_plane.clock.monotonic()
+        stopper = await stop_of_x(system)
+        clock.stall(STOP_WAIT - 1)
         gate.set()
-        assert (await stopper).status == 204
+        await hanging.reached.wait()
+        await clock.leap(1)
+        assert_error(await stopper, 503)
         await post
-        assert before <= waits[0] - sessions.stop_wait <= between
+        hanging.set()
 
 
-async def test_delete_stops_session_of_its_start_but_no_newer_one(tmp_path: Path) -> None:
-    async with System(tmp_path) as system:
-        await system.make_application()
-        gate, asked = asyncio.Event(), asyncio.Event()
+async def test_delete_stops_session_of_its_start_but_no_newer_one(system: System) -> None:
+    gate = Hold()
 
-        async def refused_late(_: Any, context: Any) -> None:
-            asked.set()
-            await gate.wait()
-            await refusing("NO_CAPACITY")(_, context)
+    async def refused_late(request: Any, context: Any) -> None:
+        await gate()
+        await refusing("NO_CAPACITY")(request, context)
 
-        system.agent.before_start = refused_late
-        post = asyncio.create_task(system.start(id="x"))
-        await asked.wait()
-        stopper = asyncio.create_task(system.call("DELETE", "/session/x"))
-        starts = system.control_plane.starts
-        await eventually(lambda: any(s.stop_wanted for s in starts.under_way._starts.values()))
-        system.agent.before_start = None
-        gate.set()
-        while (again := await system.start(id="x")).status == 409:
-            pass
-        assert again.status == 201
-        assert (await stopper).status == 204
-        assert_error(await post, 409)
-        assert await system.status_of("x") == "running"
+    system.agent.before_start = refused_late
+    post = asyncio.create_task(system.start(id="x"))
+    await gate.reached.wait()
+    stopper = await stop_of_x(system)
+    system.agent.before_start = None
+    gate.set()
+    while (again := await system.start(id="x")).status == 409:
+        pass
+    assert again.status == 201
+    assert (await stopper).status == 204
+    assert_error(await post, 409)
+    assert await system.status_of("x") == "running"
 
 
-async def test_long_stop_is_answered_before_it_ends(tmp_path: Path) -> None:
-    async with System(tmp_path) as system:
-        await system.make_application()
-        assert (await system.start(id="x")).status == 201
-        gate = asyncio.Event()
+async def test_long_stop_is_answered_before_it_ends(system: System) -> None:
+    assert (await system.start(id="x")).status == 201
+    gate = asyncio.Event()
 
-        async def slow(request: Any, _: Any) -> None:
-            system.agent.change(request.internal_id, state=agent_pb2.STATE_SHUTTINGDOWN)
-            await gate.wait()
+    async def slow(request: Any, _: Any) -> None:
+        system.agent.change(request.internal_id, state=agent_pb2.STATE_SHUTTINGDOWN)
+        await gate.wait()
 
-        system.agent.before_stop = slow
-        first = asyncio.create_task(system.call("DELETE", "/session/x"))
-        await system.becomes("x", "shuttingdown")
-        system.control_plane.sessions.stop_wait = 0.05
-        assert (await system.call("DELETE", "/session/x")).status == 204
-        assert await system.status_of("x") == "shuttingdown"
-        gate.set()
-        assert (await first).status == 204
-        await system.becomes("x", "exited")
+    system.agent.before_stop = slow
+    first = asyncio.create_task(system.call("DELETE", "/session/x"))
+    await system.becomes("x", "shuttingdown")
+    system.control_plane.sessions.stop_wait = 0.05
+    assert (await system.call("DELETE", "/session/x")).status == 204
+    assert await system.status_of("x") == "shuttingdown"
+    gate.set()
+    assert (await first).status == 204
+    await system.becomes("x", "exited")
 
 
 async def test_unresponsive_host_comes_last_until_its_next_report(tmp_path: Path) -> None:

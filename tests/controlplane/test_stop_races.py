@@ -16,24 +16,13 @@ from controlplane.storage.engine.store import Actor
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.sessions import request_stop, reserve
 from tests.support.controlplane.fake_agent import refusing
-from tests.support.controlplane.system import PATIENCE, System, assert_error, eventually
+from tests.support.controlplane.system import System, assert_error, eventually
 from tests.support.controlplane.transactions import Go, intercept
+from tests.support.hold import Hold
 
 ROUNDS, AT_ONCE, DELETERS = 2000, 4, 4
 SMALL = {"cpu": 0.01, "ram": 8}
 ALICE = Caller("alice", "token", frozenset())
-
-
-class Gate:
-    """Blocks until opened, for a limited time: a failing test must end."""
-
-    def __init__(self) -> None:
-        self.reached, self.opened = asyncio.Event(), asyncio.Event()
-
-    async def passes(self, *_: Any) -> None:
-        self.reached.set()
-        async with asyncio.timeout(2 * PATIENCE):
-            await self.opened.wait()
 
 
 @pytest.fixture
@@ -43,24 +32,26 @@ async def system(tmp_path: Path) -> AsyncIterator[System]:
         yield system
 
 
-def hold(monkeypatch: pytest.MonkeyPatch, gate: Gate) -> None:
-    """Block starts at a gate before they read their application."""
-    startable = Applications.startable
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Hold:
+    """Block starts before they read their application."""
+    startable, gate = Applications.startable, Hold()
 
     async def held(*args: Any) -> Any:
-        await gate.passes()
+        await gate()
         return await startable(*args)
 
     monkeypatch.setattr(Applications, "startable", held)
+    return gate
 
 
-async def both(system: System, gate: Gate, **fields: Any) -> tuple[Any, Any]:
+async def both(system: System, gate: Hold, **fields: Any) -> tuple[Any, Any]:
     """Return the answers to a POST of x that waits at the gate, and to a DELETE meanwhile."""
     post = asyncio.create_task(system.start(id="x", **fields))
     await gate.reached.wait()
     stop = asyncio.create_task(system.call("DELETE", "/session/x"))
     await requests_under_way(system, 2)
-    gate.opened.set()
+    gate.set()
     return await post, await stop
 
 
@@ -140,11 +131,11 @@ async def test_no_answered_delete_is_lost(system: System, standbys: int) -> None
 async def test_a_delete_waits_for_a_start_whose_row_is_just_committed(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate = Gate()
+    gate = Hold()
 
     async def held(go: Go) -> None:
         await go()
-        await gate.passes()
+        await gate()
 
     intercept(monkeypatch, reserve, held)
     post, stop = await both(system, gate)
@@ -156,10 +147,8 @@ async def test_a_delete_waits_for_a_start_whose_row_is_just_committed(
 
 @pytest.mark.parametrize(("image", "status"), [("game", 409), ("nothing", 404)])
 async def test_a_delete_waits_for_a_start_that_has_no_row_yet(
-    system: System, monkeypatch: pytest.MonkeyPatch, image: str, status: int
+    system: System, gate: Hold, image: str, status: int
 ) -> None:
-    gate = Gate()
-    hold(monkeypatch, gate)
     post, stop = await both(system, gate, image=image)
     assert_error(post, status)
     assert stop.status == 204
@@ -167,30 +156,26 @@ async def test_a_delete_waits_for_a_start_that_has_no_row_yet(
     assert_error(await system.call("DELETE", "/session/x"), 404)
 
 
-@pytest.mark.parametrize("image", ["game", "nothing"])
 async def test_delete_during_start_of_used_id_stops_existing_session(
-    system: System, monkeypatch: pytest.MonkeyPatch, image: str
+    system: System, gate: Hold
 ) -> None:
+    gate.set()
     assert (await system.start(id="x")).status == 201
-    gate = Gate()
-    hold(monkeypatch, gate)
-    post, stop = await both(system, gate, image=image)
-    assert_error(post, 409 if image == "game" else 404)
+    gate.clear()
+    gate.reached.clear()
+    post, stop = await both(system, gate)
+    assert_error(post, 409)
     assert stop.status == 204
     assert await system.status_of("x") == "exited"
 
 
-async def test_second_start_of_an_id_does_not_affect_the_first(
-    system: System, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gate = Gate()
-    hold(monkeypatch, gate)
+async def test_second_start_of_an_id_does_not_affect_the_first(system: System, gate: Hold) -> None:
     first = asyncio.create_task(system.start(id="x"))
     await gate.reached.wait()
     assert_error(await system.start(id="x"), 409)
     stop = asyncio.create_task(system.call("DELETE", "/session/x"))
     await requests_under_way(system, 2)
-    gate.opened.set()
+    gate.set()
     assert_error(await first, 409)
     assert (await stop).status == 204
     await system.nothing_is_left()
@@ -203,10 +188,10 @@ async def mark(system: System, name: str) -> None:
 
 
 async def test_stop_mark_ends_start_before_its_next_host(system: System) -> None:
-    gate = Gate()
+    gate = Hold()
 
     async def refuse(request: Any, context: Any) -> None:
-        await gate.passes()
+        await gate()
         await refusing("NO_CAPACITY")(request, context)
 
     for agent in system.agents:
@@ -214,20 +199,20 @@ async def test_stop_mark_ends_start_before_its_next_host(system: System) -> None
     post = asyncio.create_task(system.start(id="x"))
     await gate.reached.wait()
     await mark(system, "x")
-    gate.opened.set()
+    gate.set()
     assert_error(await post, 409)
     assert sum(len(agent.started) for agent in system.agents) == 1
     await system.nothing_is_left()
 
 
 async def test_stop_mark_ends_started_session(system: System) -> None:
-    gate = Gate()
+    gate = Hold()
     for agent in system.agents:
-        agent.after_start = gate.passes
+        agent.after_start = gate
     post = asyncio.create_task(system.start(id="x"))
     await gate.reached.wait()
     await mark(system, "x")
-    gate.opened.set()
+    gate.set()
     assert_error(await post, 409)
     await system.becomes("x", "exited")
     await system.nothing_is_left()

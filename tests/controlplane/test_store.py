@@ -3,8 +3,10 @@
 import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlite_utils import Database
@@ -40,23 +42,41 @@ def _files(folder: Path) -> list[str]:
     return [file.name for file in folder.iterdir()]
 
 
-async def test_failing_transaction_undoes_only_itself(store: Store) -> None:
-    gate = threading.Event()
-    blocked = asyncio.create_task(store.run(lambda _: gate.wait()))
+@asynccontextmanager
+async def _blocked(
+    send: Callable[[Callable[[Database], object]], Coroutine[Any, Any, object]],
+    first: Callable[[Database], object] = lambda _: None,
+) -> AsyncIterator[tuple[threading.Event, asyncio.Task[object]]]:
+    """Block a thread of the store after `first`, until the end or until the event is set."""
+    began, gate = threading.Event(), threading.Event()
 
+    def hold(db: Database) -> None:
+        first(db)
+        began.set()
+        assert gate.wait(PATIENCE)
+
+    holding = asyncio.create_task(send(hold))
+    assert await asyncio.to_thread(began.wait, PATIENCE)
+    try:
+        yield gate, holding
+    finally:
+        gate.set()
+        await holding
+
+
+async def test_failing_transaction_undoes_only_itself(store: Store) -> None:
     def refuse(db: Database) -> str:
         _insert(db, "bad")
         raise ConflictError("as scripted")
 
     resolved: list[str] = []
-    batch = [
-        asyncio.create_task(store.run_then(resolved.append, _insert, name))
-        for name in ("a", "a", "b")
-    ]
-    batch.insert(1, asyncio.create_task(store.run_then(resolved.append, refuse)))
-    await asyncio.sleep(0)
-    gate.set()
-    await blocked
+    async with _blocked(store.run):
+        batch = [
+            asyncio.create_task(store.run_then(resolved.append, _insert, name))
+            for name in ("a", "a", "b")
+        ]
+        batch.insert(1, asyncio.create_task(store.run_then(resolved.append, refuse)))
+        await asyncio.sleep(0)
     results = await asyncio.gather(*batch, return_exceptions=True)
     assert results[0] == "a"
     assert isinstance(results[1], ConflictError)
@@ -67,48 +87,43 @@ async def test_failing_transaction_undoes_only_itself(store: Store) -> None:
 
 
 async def test_waiting_transactions_share_one_commit(store: Store) -> None:
-    gate = threading.Event()
     commits: list[str] = []
 
     def trace(db: Database) -> None:
         db.conn.set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
-        gate.wait()
 
-    blocked = asyncio.create_task(store.run(trace))
-    await asyncio.sleep(0)
-    batch = [asyncio.create_task(store.run(_insert, str(n))) for n in range(9)]
-    await asyncio.sleep(0)
-    gate.set()
-    await asyncio.gather(blocked, *batch)
+    async with _blocked(store.run, trace):
+        batch = [asyncio.create_task(store.run(_insert, str(n))) for n in range(9)]
+        await asyncio.sleep(0)
+    await asyncio.gather(*batch)
     assert len(commits) <= 2
 
 
 async def test_a_cancelled_caller_leaves_no_transaction_open(store: Store) -> None:
-    gate = threading.Event()
-
-    def slow(db: Database) -> None:
-        gate.wait()
-        _insert(db, "slow")
-
-    task = asyncio.create_task(store.run(slow))
-    await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    gate.set()
-    await store.run(lambda db: _insert(db, "next"))
-    assert await _names(store) == ["next", "slow"]
+    async with _blocked(store.run):
+        task = asyncio.create_task(store.run(_insert, "cancelled"))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    await store.run(_insert, "next")
+    assert await _names(store) == ["cancelled", "next"]
 
 
-async def test_close_finishes_queued_transactions(tmp_path: Path) -> None:
+async def test_close_finishes_what_was_sent_and_leaves_one_file(tmp_path: Path) -> None:
     store = Store(tmp_path / "test.db")
+    with pytest.raises(StoreError, match="not open"):
+        await store.read(_all)
     await store.open()
-    sent = asyncio.create_task(store.run(lambda db: _insert(db, "last")))
+    written = asyncio.create_task(store.run(_insert, "last"))
+    read = asyncio.create_task(store.read(lambda _: "read"))
     await asyncio.sleep(0)
     await store.close()
-    assert await sent == "last"
-    with pytest.raises(StoreError):
-        await _names(store)
+    assert (await written, await read) == ("last", "read")
+    for ask in (store.run, store.read):
+        with pytest.raises(StoreError, match="not open"):
+            await ask(_all)
+    assert _files(tmp_path) == ["test.db"]  # checkpointed
 
 
 async def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
@@ -131,69 +146,26 @@ def test_migrations_run_once_and_in_order() -> None:
 
 
 async def test_reads_do_not_wait_and_see_resolved_transactions(store: Store) -> None:
-    await store.run(lambda db: _insert(db, "before"))
-    gate = threading.Event()
-
-    def slow(db: Database) -> None:
-        _insert(db, "during")
-        gate.wait()
-
-    writing = asyncio.create_task(store.run(slow))
-    await asyncio.sleep(0)
-    try:
-        async with asyncio.timeout(PATIENCE):
-            assert await store.read(_all) == ["before"]
-    finally:
-        gate.set()
-        await writing
+    await store.run(_insert, "before")
+    async with _blocked(store.run, lambda db: _insert(db, "during")), asyncio.timeout(PATIENCE):
+        assert await store.read(_all) == ["before"]
     assert await store.read(_all) == ["before", "during"]
 
 
-@pytest.mark.parametrize("sql", ["INSERT INTO region(name) VALUES ('x')", "SELECT nothing"])
-async def test_reads_cannot_write_and_report_failures(store: Store, sql: str) -> None:
-    with pytest.raises(StoreError, match="the database failed"):
-        await store.read(Database.execute, sql)
-    assert await _names(store) == []
-
-
-async def test_close_finishes_reads_and_leaves_one_file(tmp_path: Path) -> None:
-    store = Store(tmp_path / "test.db")
-    with pytest.raises(StoreError, match="not open"):
-        await store.read(_all)
-    await store.open()
-    reading = asyncio.create_task(store.read(_all))
-    await asyncio.sleep(0)
-    await store.close()
-    assert await reading == []
-    with pytest.raises(StoreError, match="not open"):
-        await store.read(_all)
-    assert _files(tmp_path) == ["test.db"]  # checkpointed
-
-
 async def test_looks_do_not_wait_and_see_one_snapshot(store: Store) -> None:
-    held, go_on = threading.Event(), threading.Event()
-
-    def hold(db: Database) -> None:
-        _insert(db, "written")
-        held.set()
-        assert go_on.wait(PATIENCE)
-
-    def names(db: Database) -> list[str]:
-        return [row[0] for row in db.execute("SELECT name FROM region")]
+    committed = threading.Event()
 
     def names_twice(db: Database) -> tuple[list[str], list[str]]:
-        first = names(db)
-        go_on.set()
+        first = _all(db)
+        gate.set()
         assert committed.wait(PATIENCE)
-        return first, names(db)
+        return first, _all(db)
 
-    writing, committed = asyncio.create_task(store.run(hold)), threading.Event()
-    writing.add_done_callback(lambda _: committed.set())
-    assert await asyncio.to_thread(held.wait, PATIENCE)
-    assert await store.look(names) == []
-    assert await store.look(names_twice) == ([], [])
-    await writing
-    assert await store.look(names) == ["written"]
+    async with _blocked(store.run, lambda db: _insert(db, "written")) as (gate, writing):
+        writing.add_done_callback(lambda _: committed.set())
+        assert await store.look(_all) == []
+        assert await store.look(names_twice) == ([], [])
+    assert await store.look(_all) == ["written"]
 
 
 async def test_failing_look_does_not_affect_others(store: Store) -> None:
@@ -222,55 +194,34 @@ async def test_a_reader_that_cannot_be_opened_leaves_no_thread(
         await store.run(lambda _: None)
 
 
-_QUEUES: dict[str, Callable[[Store, Callable[[], object]], Awaitable[object]]] = {
-    "run": lambda store, do: store.run(lambda _: do()),
-    "look": lambda store, do: store.look(lambda _: do()),
-    "read": lambda store, do: store.read(lambda _: do()),
-}
-
-
-@pytest.mark.parametrize("queue", _QUEUES)
+@pytest.mark.parametrize("queue", ["run", "look", "read"])
 async def test_every_queue_is_fair_between_accounts(store: Store, queue: str) -> None:
-    send, began, gate = _QUEUES[queue], threading.Event(), threading.Event()
-    done: list[str] = []
-
-    def hold() -> None:
-        began.set()
-        assert gate.wait(PATIENCE)
+    send, done = getattr(store, queue), list[str]()
 
     async def ask(account: str) -> None:
         queue_as(account)
-        await send(store, lambda: done.append(account))
+        await send(lambda _: done.append(account))
 
-    holding = asyncio.ensure_future(send(store, hold))
-    assert await asyncio.to_thread(began.wait, PATIENCE)
-    asking = [asyncio.create_task(ask("alice")) for _ in range(500)]
-    asking += [asyncio.create_task(ask(account)) for account in ("bob", "carol", "bob")]
-    await asyncio.sleep(0)
-    gate.set()
-    await asyncio.gather(holding, *asking)
+    async with _blocked(send):
+        asking = [asyncio.create_task(ask("alice")) for _ in range(500)]
+        asking += [asyncio.create_task(ask(account)) for account in ("bob", "carol", "bob")]
+        await asyncio.sleep(0)
+    await asyncio.gather(*asking)
     assert done[:6] == ["alice", "bob", "carol", "alice", "bob", "alice"]
     assert len(done) == 503
 
 
 async def test_child_tasks_queue_under_the_same_account(store: Store) -> None:
-    began, gate = threading.Event(), threading.Event()
     done: list[str] = []
-
-    def hold(_: Database) -> None:
-        began.set()
-        assert gate.wait(PATIENCE)
 
     async def start(account: str, count: int) -> None:
         queue_as(account)
         sent = [store.run(lambda _: done.append(account)) for _ in range(count)]
         await asyncio.gather(*(asyncio.create_task(each) for each in sent))
 
-    holding = asyncio.create_task(store.run(hold))
-    assert await asyncio.to_thread(began.wait, PATIENCE)
-    starting = [asyncio.create_task(start(*each)) for each in (("alice", 9), ("bob", 1))]
-    for _ in range(3):
-        await asyncio.sleep(0)
-    gate.set()
-    await asyncio.gather(holding, *starting)
+    async with _blocked(store.run):
+        starting = [asyncio.create_task(start(*each)) for each in (("alice", 9), ("bob", 1))]
+        for _ in range(3):
+            await asyncio.sleep(0)
+    await asyncio.gather(*starting)
     assert done[:2] == ["alice", "bob"]

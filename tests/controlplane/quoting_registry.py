@@ -27,7 +27,7 @@ WAYS: tuple[Callable[[str, str], str], ...] = (
     lambda _, password: f"HTTP/1.1 200 OK\r\nContent-Length: {password}\r\n\r\n",
     lambda _, password: f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{password}\r\n",
 )
-"""What it answers to who is logged in, one after the other."""
+"""Its answers to requests with a login, in this order."""
 
 CHALLENGES = (
     'Basic realm="x"',
@@ -35,7 +35,7 @@ CHALLENGES = (
     'Bearer realm="https://x:{0}@{0}/{0}"',
     'Bearer realm="{0}"',
 )
-"""What it answers to who is not, one after the other, with what the same one said before."""
+"""Its answers to other requests, in this order, with the last password of the same Host."""
 
 
 class QuotingRegistry:

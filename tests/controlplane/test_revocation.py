@@ -12,6 +12,7 @@ from controlplane.storage.tables.sessions import begin_attempt
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tests.support.controlplane.transactions import Go, intercept
+from tests.support.hold import Hold
 
 
 class Revoking(System):
@@ -59,7 +60,6 @@ async def test_only_enrolled_agents_can_be_revoked(system: Revoking) -> None:
     assert (shown["state"], shown["declared"], shown["version"]) == ("revoked", False, None)
     events = await system.rows("SELECT actor, object FROM event WHERE kind='agent.revoked'")
     assert events == [(system.operator_token.split("_")[1], gone.name)]
-    await eventually(lambda: not gone._watchers)
     assert (await system.ask("DELETE", gone.name)).status == 204
     assert_error(await system.ask("GET", gone.name), 404)
     assert_error(await system.ask("POST", f"{gone.name}/revoke"), 404)
@@ -68,15 +68,9 @@ async def test_only_enrolled_agents_can_be_revoked(system: Revoking) -> None:
 async def test_start_under_way_continues_on_another_host(system: Revoking) -> None:
     gone = await system.enrolled()
     await system.only_starts_on(gone)
-    asked = asyncio.Event()
-
-    async def for_ever(_: Any, __: Any) -> None:
-        asked.set()
-        await asyncio.Event().wait()
-
-    gone.before_start = for_ever
+    hold = gone.before_start = Hold()
     starting = asyncio.create_task(system.start(id="match"), name="start")
-    await asked.wait()
+    await hold.reached.wait()
     system.agent.change_host(start_slots=4)
     assert (await system.ask("POST", f"{gone.name}/revoke")).status == 204
     assert (await starting).status == 201
@@ -126,9 +120,7 @@ async def test_no_attempt_begins_on_a_host_revoked_meanwhile(
     assert await system.owed() == []
 
 
-async def test_restart_frees_unfinished_starts_on_a_revoked_host(
-    system: Revoking,
-) -> None:
+async def test_restart_frees_unfinished_starts_on_a_revoked_host(system: Revoking) -> None:
     gone = await system.enrolled()
     await system.only_starts_on(gone)
     assert (await system.start(id="begun")).status == 201

@@ -1,6 +1,7 @@
 """The API's certificate while serving: renewed, and replaced file by file."""
 
 import asyncio
+import logging
 import ssl
 import subprocess
 from collections.abc import AsyncIterator
@@ -67,15 +68,16 @@ async def _connected(system: System) -> tuple[asyncio.StreamReader, asyncio.Stre
     return reader, writer, shown
 
 
-async def test_changed_files_are_reloaded(files: Files) -> None:
+async def test_changed_files_are_reloaded(files: Files, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     await asyncio.to_thread(files.make)
     clock = FakeClock()
     served = ServedCertificate(Config(**files.settings), clock)
-    listener = await served.open()
+    await served.open()
     running = asyncio.create_task(served.run(), name="certificate")
     await asyncio.to_thread(files.make)
     await clock.advance(LOOK_SECONDS)
-    assert served._context is not listener
+    assert caplog.messages == ["the API has a new certificate"]
     running.cancel()
     await served.close()
 
@@ -96,17 +98,19 @@ async def test_new_connections_have_a_renewed_certificate(system: Tls, files: Fi
 async def test_last_valid_certificate_is_kept_until_the_next_valid_one(
     system: Tls, files: Files, caplog: pytest.LogCaptureFixture
 ) -> None:
-    key = Path(files.settings["tls_key"])
+    async def shown() -> bytes:
+        _, writer, certificate = await _connected(system)
+        writer.close()
+        return certificate
+
+    key, first = Path(files.settings["tls_key"]), await shown()
     for damage in (key.unlink, lambda: key.write_text("")):
         await asyncio.to_thread(files.make)
         damage()
-        before = system.control_plane.certificate._context
         for _ in range(2):
             await system.control_plane.certificate.look()
-        assert system.control_plane.certificate._context is before
+        assert await shown() == first
     assert caplog.text.count("cannot use the new certificate") == 2
     last = await asyncio.to_thread(files.make)
     await system.control_plane.certificate.look()
-    _, writer, shown = await _connected(system)
-    writer.close()
-    assert shown == last
+    assert await shown() == last

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from controlplane.domain.contract import HostReport
 from controlplane.domain.placement import HostView, Strategy, Wanted
 from controlplane.domain.standby_shares import PoolHost, room_for, share
+from tests.unit.controlplane.domain.test_placement import HOST, IMAGE
 from tiltyard.contract import PortRequest, Protocol, Resources
 
 COUNTS = st.integers(0, 12)
@@ -26,7 +27,6 @@ HOSTS = st.lists(
 )
 SIZES = st.integers(0, 40)
 STRATEGIES = st.sampled_from(list(Strategy))
-IMAGE = "r/g@sha256:1"
 
 
 @given(SIZES, HOSTS, STRATEGIES)
@@ -80,36 +80,25 @@ def test_a_lasting_shortage_of_a_host_moves_to_others() -> None:
 
 UDP, TCP = PortRequest(1, Protocol.UDP), PortRequest(2, Protocol.TCP)
 EACH = Wanted(IMAGE, Resources(10**9, 2**30), (UDP, UDP, TCP))
-HOST = HostReport(
-    agent_id="h",
-    version="0",
-    public_address="192.0.2.1",
-    latency_addresses=(),
+ROOMY = replace(
+    HOST,
     capacity=Resources(10 * 10**9, 10 * 2**30, 2),
-    reserved=Resources(),
     free_sessions=50,
-    port_range_first=20000,
-    port_range_last=30000,
     free_tcp_ports=100,
     free_udp_ports=100,
-    images=frozenset({IMAGE}),
-    tls=False,
-    draining=False,
-    engine_available=True,
-    start_slots=8,
 )
 
 
 @pytest.mark.parametrize(
     ("host", "room"),
     [
-        (HOST, 10),
-        (replace(HOST, reserved=Resources(7 * 10**9, 0)), 3),
-        (replace(HOST, reserved=Resources(0, 6 * 2**30)), 4),
-        (replace(HOST, free_sessions=2), 2),
-        (replace(HOST, free_udp_ports=9), 4),
-        (replace(HOST, free_tcp_ports=6), 6),
-        (replace(HOST, images=frozenset()), 0),
+        (ROOMY, 10),
+        (replace(ROOMY, reserved=Resources(7 * 10**9, 0)), 3),
+        (replace(ROOMY, reserved=Resources(0, 6 * 2**30)), 4),
+        (replace(ROOMY, free_sessions=2), 2),
+        (replace(ROOMY, free_udp_ports=9), 4),
+        (replace(ROOMY, free_tcp_ports=6), 6),
+        (replace(ROOMY, images=frozenset()), 0),
     ],
 )
 def test_room_agrees_with_placement(host: HostReport, room: int) -> None:
@@ -119,6 +108,6 @@ def test_room_agrees_with_placement(host: HostReport, room: int) -> None:
 
 
 def test_held_resources_reduce_the_room() -> None:
-    view = HostView("h", HOST, report_age=0.0, held=Resources(4 * 10**9), in_flight=45)
+    view = HostView("h", ROOMY, report_age=0.0, held=Resources(4 * 10**9), in_flight=45)
     assert room_for(view, EACH, 5.0) == 5
     assert room_for(view, Wanted(IMAGE, Resources(gpus=1), ()), 5.0) == 2

@@ -41,14 +41,10 @@ def test_recognizes_public_addresses(address: str, public: bool) -> None:
     assert is_public(address) is public
 
 
-@pytest.fixture
-def look_ups() -> LookUps:
-    return LookUps()
-
-
 async def test_shares_lookups_of_a_name_on_its_own_threads(
-    look_ups: LookUps, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    look_ups = LookUps()
     threads: list[str] = []
     answered = threading.Event()
 
@@ -76,9 +72,8 @@ async def test_shares_lookups_of_a_name_on_its_own_threads(
     look_ups.close()
 
 
-async def test_hanging_lookup_does_not_delay_close(
-    look_ups: LookUps, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_hanging_lookup_does_not_delay_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    look_ups = LookUps()
     begun, answered = threading.Event(), threading.Event()
 
     def hang(host: str) -> list[tuple[socket.AddressFamily, int, str]]:

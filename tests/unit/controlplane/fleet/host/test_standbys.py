@@ -1,7 +1,8 @@
 """The queues of ready standbys."""
 
 import uuid
-from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import strategies as st
@@ -9,34 +10,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from controlplane.domain.contract import HostSession
 from controlplane.fleet.host.standbys import Standbys
-from tiltyard.contract import Identity, Resources, State
+from tests.unit.controlplane.fleet.host.test_state import SESSION
+from tiltyard.contract import State
 
 POOL = "pool"
 IDS = [str(uuid.UUID(int=number)) for number in range(6)]
 
 
-def standby(internal_id: str, *, ready: bool = True, **more: object) -> HostSession:
-    fields = {
-        "internal_id": internal_id,
-        "identity": Identity("alice", internal_id, "game", "v1", "local", {}),
-        "image": "i",
-        "state": State.RUNNING,
-        "ports": (),
-        "reservation": Resources(),
-        "injected_env": {},
-        "create_ms": 1,
-        "expire_ms": None,
-        "end_ms": None,
-        "exit_code": None,
-        "end_reason": None,
-        "detail": "",
-        "sequence": 1,
-        "host": "h",
-        "ready_ms": 1 if ready else None,
-        "warm_pool": POOL,
-        "warm_pool_revision": 1,
-    }
-    return HostSession(**(fields | more))  # type: ignore[arg-type]
+def standby(internal_id: str, *, ready: bool = True, **more: Any) -> HostSession:
+    pool = {"ready_ms": 1 if ready else None, "warm_pool": POOL, "warm_pool_revision": 1}
+    return replace(SESSION, internal_id=internal_id, **(pool | more))
 
 
 def always(_: str) -> bool:
@@ -139,8 +122,7 @@ class Queues(RuleBasedStateMachine):
 
     @rule()
     def take(self) -> None:
-        of_use: Callable[[str], bool] = lambda agent: agent not in self.useless  # noqa: E731
-        taken = self.standbys.take(POOL, of_use)
+        taken = self.standbys.take(POOL, lambda agent: agent not in self.useless)
         some = {i for i, agent in self.ready.items() if agent not in self.useless}
         assert (taken is None) == (not some)
         if taken is not None:

@@ -13,11 +13,9 @@ TOKEN = tokens.mint()
 ID, SECRET = TOKEN.text.split("_")[1:]
 
 
-def logged(message: str, *args: object, error: BaseException | None = None) -> str:
+def logged(message: str, *args: object) -> str:
     """Return the log line of a foreign logger's record."""
     record = logging.LogRecord("x", 20, __file__, 1, message, args, None)
-    if error is not None:
-        record.exc_info = (type(error), error, error.__traceback__)
     return LineFormatter("logfmt", journald=False).format(record)
 
 
@@ -46,7 +44,7 @@ def test_the_secret_of_a_token_is_redacted_and_its_id_kept(text: str) -> None:
     "text",
     [
         "bearer token incorrect",
-        "authorization of basic things",
+        "insufficient_scope: authorization failed; authorization of basic things",
         pytest.param(f"sha256:{SECRET[:64]}", id="digest"),
         "ty_of_match",
         pytest.param(f"ty_{ID}", id="id"),
@@ -54,16 +52,6 @@ def test_the_secret_of_a_token_is_redacted_and_its_id_kept(text: str) -> None:
 )
 def test_other_text_is_not_redacted(text: str) -> None:
     assert redact(text) == text
-
-
-def test_a_traceback_is_redacted() -> None:
-    try:
-        int(TOKEN.text)
-    except ValueError as error:
-        found = logged("failed", error=error)
-    assert "Traceback (most recent call last):" in found
-    assert f"ty_{ID}_{REDACTED}" in found
-    assert SECRET[:20] not in found
 
 
 @pytest.mark.parametrize(

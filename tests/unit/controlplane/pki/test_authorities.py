@@ -128,7 +128,10 @@ async def test_expired_former_authority_does_not_prevent_renewals(tmp_path: Path
     clock = FakeClock(late)
     issuer = Issuer(tmp_path / "authority.pem", clock)
     await issuer.open()
+    first = issuer.caller
     clock.jump(25 * 24 * 3600)
     assert await issuer.renew_own()
+    assert issuer.caller.expire > first.expire
+    assert issuer.caller.key != first.key
     assert is_signed_by(issuer.caller_of(both.current.fingerprint).certificate, both.current)
     await issuer.close()

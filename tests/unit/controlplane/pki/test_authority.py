@@ -24,8 +24,7 @@ from controlplane.pki.authority import (
     agent_host,
 )
 from controlplane.pki.issuer import Issuer
-from tests.support.certificates import SERVES, Signer, a_key, a_request, pem_of, trusting
-from tests.support.fake_clock import FakeClock
+from tests.support.certificates import a_key, a_request, pem_of, trusting
 from tiltyard.runtime.clock import SystemClock
 
 NOW = 1_800_000_000.0
@@ -163,8 +162,6 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "an RSA key": lambda: a_request(rsa.generate_private_key(65537, 2048)),
     "another curve": lambda: a_request(ec.generate_private_key(ec.SECP384R1())),
     "no request": lambda: b"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n",
-    "a certificate": lambda: Signer.new().sign(SERVES, ["tiltyard://agent/x"]).certificate,
-    "nothing": lambda: b"",
     "too much": lambda: a_request() + b"#" * 9000,
 }
 
@@ -245,18 +242,3 @@ async def test_damaged_authority_is_reported_and_not_replaced(
     with pytest.raises(StoreError, match="damaged"):
         await opened(path)
     assert path.read_bytes() == text
-
-
-async def test_own_certificates_are_renewed_when_due(tmp_path: Path) -> None:
-    clock = FakeClock(time.time())
-    issuer = Issuer(tmp_path / "authority.pem", clock)
-    try:
-        await issuer.open()
-        first = issuer.caller
-        assert not await issuer.renew_own()
-        clock.jump(20 * 24 * 3600 + 1)
-        assert await issuer.renew_own()
-        assert issuer.caller.expire > first.expire
-        assert issuer.caller.key != first.key
-    finally:
-        await issuer.close()

@@ -21,13 +21,6 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]
         yield manager
 
 
-def test_notifies_of_readiness_and_stopping(manager: Manager) -> None:
-    notifier = Notifier(Supervision(manager.address))
-    notifier.ready()
-    notifier.stopping()
-    assert manager.received() == ["READY=1", "STOPPING=1"]
-
-
 async def test_sends_two_keepalives_per_watchdog_timeout(manager: Manager) -> None:
     clock = FakeClock()
     notifier = Notifier(Supervision(manager.address, 10.0), clock.sleep)

@@ -1,85 +1,55 @@
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
 from agent.domain.errors import EngineError, EngineUnavailableError, LogGoneError
-from agent.logs import follower as log_follower
 from agent.logs import reading as logs
 from agent.logs.follower import MISSING, READ_TRIES
 from agent.logs.sealed import SealedLog
-from tests.support.agent.hosts import Agent, an_agent, until, until_sealed
+from agent.sessions.life import Life
+from tests.support.agent.hosts import Agent, until, until_sealed
 from tests.support.agent.samples import a_spec, an_id
-from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import State
 
 
-@pytest.fixture
-async def agent(tmp_path: Path) -> AsyncIterator[Agent]:
-    clock = FakeClock()
-    async with an_agent(tmp_path, FakeEngine(clock), clock) as agent:
-        yield agent
+async def started(agent: Agent, *, restart: bool = False) -> tuple[str, Life]:
+    """Start a session; return the name of its container, and its life."""
+    session = await agent.sessions.start(an_id(), a_spec(restart=restart))
+    return f"tiltyard-{session.internal_id}", agent.sessions.life(session.internal_id)
 
 
-async def whole(agent: Agent, internal_id: str, *, follow: bool = False) -> bytes:
-    life = agent.sessions.life(internal_id)
+async def whole(agent: Agent, life: Life, *, follow: bool = False) -> bytes:
     chunks = logs.read(agent.engine, agent.records, agent.clock, life, follow=follow)
     return b"".join([chunk async for chunk in chunks])
 
 
-async def test_reads_output_so_far(agent: Agent) -> None:
-    session = await agent.sessions.start(an_id(), a_spec())
-    assert await whole(agent, session.internal_id) == b""
-    agent.engine.write_log(f"tiltyard-{session.internal_id}", b"one\n\xff\x00two\n")
-    assert await whole(agent, session.internal_id) == b"one\n\xff\x00two\n"
-
-
 async def test_chunks_are_bounded(agent: Agent) -> None:
-    session = await agent.sessions.start(an_id(), a_spec())
+    name, life = await started(agent)
     line = bytes(range(256)) * 4096
-    agent.engine.write_log(f"tiltyard-{session.internal_id}", line)
-    life = agent.sessions.life(session.internal_id)
+    agent.engine.write_log(name, line)
     read = logs.read(agent.engine, agent.records, agent.clock, life, follow=False)
     chunks = [chunk async for chunk in read]
     assert max(map(len, chunks)) <= logs.CHUNK_BYTES
     assert b"".join(chunks) == line
 
 
-async def test_follower_has_no_gap_or_duplicate_across_restarts(agent: Agent) -> None:
-    session = await agent.sessions.start(an_id(), a_spec(restart=True))
-    name, life = f"tiltyard-{session.internal_id}", agent.sessions.life(session.internal_id)
-    agent.engine.write_log(name, b"1\n")
-    follower = asyncio.create_task(whole(agent, session.internal_id, follow=True))
-    await asyncio.sleep(0)
-    agent.engine.end(name, 1)
-    await life.wait_for(lambda now: now.state is State.RESTARTING)
-    await agent.clock.advance(1)
-    await life.wait_for(lambda now: now.restart_count == 1)
-    agent.engine.write_log(name, b"2\n")
-    agent.engine.end(name, 0)
-    assert await follower == b"1\n2\n"
-
-
 async def test_an_ended_session_is_read_from_the_sealed_file(agent: Agent) -> None:
-    session = await agent.sessions.start(an_id(), a_spec())
-    name, life = f"tiltyard-{session.internal_id}", agent.sessions.life(session.internal_id)
+    name, life = await started(agent)
     agent.engine.write_log(name, b"1\n")
     agent.engine.end(name, 0)
     await life.wait_for(lambda now: now.log_sealed)
     await agent.engine.remove(name)
-    assert await whole(agent, session.internal_id) == b"1\n"
-    assert await whole(agent, session.internal_id, follow=True) == b"1\n"
+    assert await whole(agent, life) == b"1\n"
+    assert await whole(agent, life, follow=True) == b"1\n"
 
 
 async def test_log_of_removed_container_is_gone(agent: Agent) -> None:
-    session = await agent.sessions.start(an_id(), a_spec())
-    life = agent.sessions.life(session.internal_id)
-    await agent.engine.remove(f"tiltyard-{session.internal_id}")
+    name, life = await started(agent)
+    await agent.engine.remove(name)
     await life.wait_for(lambda now: now.container_removed)
     for follow in (False, True):
         with pytest.raises(LogGoneError):
-            await whole(agent, session.internal_id, follow=follow)
+            await whole(agent, life, follow=follow)
 
 
 async def test_a_reader_of_a_starting_session_waits_for_it(agent: Agent) -> None:
@@ -87,7 +57,7 @@ async def test_a_reader_of_a_starting_session_waits_for_it(agent: Agent) -> None
     agent.steps.hold("start.created")
     starter = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
     await agent.steps.reached("start.created")
-    reader = asyncio.create_task(whole(agent, internal_id))
+    reader = asyncio.create_task(whole(agent, agent.sessions.life(internal_id)))
     await asyncio.sleep(0)
     assert not reader.done()
     agent.steps.release("start.created")
@@ -95,20 +65,17 @@ async def test_a_reader_of_a_starting_session_waits_for_it(agent: Agent) -> None
     assert await reader == b""
 
 
-@pytest.fixture
-def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Followers of an engine that may rotate files after every line."""
-    monkeypatch.setattr(log_follower, "LIVE_BYTES", 1)
+SMALL_FILES = "agent.logs.follower.LIVE_BYTES", 1
+"""The engine may rotate files after every line."""
 
 
-@pytest.mark.usefixtures("small_files")
 async def test_f32_a_follower_goes_on_where_it_was_when_the_engine_has_dropped_what_it_read(
-    agent: Agent,
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = await agent.sessions.start(an_id(), a_spec(restart=True))
-    name, life = f"tiltyard-{session.internal_id}", agent.sessions.life(session.internal_id)
+    monkeypatch.setattr(*SMALL_FILES)
+    name, life = await started(agent, restart=True)
     agent.engine.write_log(name, b"1\n2\n3\n")
-    follower = asyncio.create_task(whole(agent, session.internal_id, follow=True))
+    follower = asyncio.create_task(whole(agent, life, follow=True))
     await agent.clock.advance(logs.STEP_SECONDS)
     agent.engine.drop_log(name, 2)
     agent.engine.end(name, 1)
@@ -120,15 +87,15 @@ async def test_f32_a_follower_goes_on_where_it_was_when_the_engine_has_dropped_w
     assert await follower == b"1\n2\n3\n4\n"
 
 
-@pytest.mark.usefixtures("small_files")
-async def test_f32_what_a_follower_came_too_late_for_is_marked_by_one_line(agent: Agent) -> None:
-    session = await agent.sessions.start(an_id(), a_spec())
-    name = f"tiltyard-{session.internal_id}"
+async def test_f32_what_a_follower_came_too_late_for_is_marked_by_one_line(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(*SMALL_FILES)
+    name, life = await started(agent)
     agent.engine.write_log(name, b"1\n")
     seen = bytearray()
 
     async def follow() -> None:
-        life = agent.sessions.life(session.internal_id)
         async for chunk in logs.read(agent.engine, agent.records, agent.clock, life, follow=True):
             seen.extend(chunk)
 
@@ -147,10 +114,9 @@ async def test_f32_what_a_follower_came_too_late_for_is_marked_by_one_line(agent
 
 
 async def test_follower_survives_unavailable_engine(agent: Agent) -> None:
-    session = await agent.sessions.start(an_id(), a_spec())
-    name = f"tiltyard-{session.internal_id}"
+    name, life = await started(agent)
     agent.engine.write_log(name, b"1\n")
-    follower = asyncio.create_task(whole(agent, session.internal_id, follow=True))
+    follower = asyncio.create_task(whole(agent, life, follow=True))
     await agent.clock.advance(0)
     agent.engine.unavailable = True
     await agent.clock.advance(3 * logs.STEP_SECONDS)
@@ -165,21 +131,18 @@ ROTATED = EngineError("logs", "unexpected number of bytes read from log message 
 """The error of 26.1.5 within a log while it rotates files."""
 
 
-async def test_resumes_failed_log_after_the_last_complete_line(
-    agent: Agent,
-) -> None:
-    session = await agent.sessions.start(an_id(), a_spec())
-    name = f"tiltyard-{session.internal_id}"
+async def test_resumes_failed_log_after_the_last_complete_line(agent: Agent) -> None:
+    name, life = await started(agent)
     agent.engine.write_log(name, b"1\n2\n")
     agent.engine.break_log(name, 1, ROTATED)
     agent.engine.break_log(name, 2, ROTATED)
     agent.engine.break_log(name, 0, ROTATED, times=READ_TRIES - 2)
-    once = asyncio.create_task(whole(agent, session.internal_id))
+    once = asyncio.create_task(whole(agent, life))
     await agent.clock.advance((READ_TRIES + 1) * logs.STEP_SECONDS)
     assert await once == b"1\n2\n"
 
     agent.engine.break_log(name, 1, ROTATED)
-    follower = asyncio.create_task(whole(agent, session.internal_id, follow=True))
+    follower = asyncio.create_task(whole(agent, life, follow=True))
     await agent.clock.advance(0)
     agent.engine.write_log(name, b"3\n" + b"4" * 20_000)
     await agent.clock.advance(0)
@@ -193,30 +156,27 @@ async def test_resumes_failed_log_after_the_last_complete_line(
 
 @pytest.mark.parametrize("follow", [False, True])
 async def test_log_that_keeps_failing_is_an_error(agent: Agent, *, follow: bool) -> None:
-    session = await agent.sessions.start(an_id(), a_spec())
-    name = f"tiltyard-{session.internal_id}"
+    name, life = await started(agent)
     agent.engine.write_log(name, b"1\n2\n")
     agent.engine.break_log(name, 1, ROTATED, times=100)
-    reader = asyncio.create_task(whole(agent, session.internal_id, follow=follow))
+    reader = asyncio.create_task(whole(agent, life, follow=follow))
     await agent.clock.advance(10 * READ_TRIES * logs.STEP_SECONDS)
     with pytest.raises(EngineError, match="log message footer"):
         await reader
 
 
 async def test_engine_unavailable_at_first_is_an_error(agent: Agent) -> None:
-    session = await agent.sessions.start(an_id(), a_spec())
+    _, life = await started(agent)
     agent.engine.unavailable = True
     for follow in (False, True):
         with pytest.raises(EngineUnavailableError):
-            await whole(agent, session.internal_id, follow=follow)
-    agent.engine.unavailable = False
+            await whole(agent, life, follow=follow)
 
 
 async def test_f33_a_log_that_finds_no_room_is_sealed_when_there_is(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = await agent.sessions.start(an_id(), a_spec())
-    name, life = f"tiltyard-{session.internal_id}", agent.sessions.life(session.internal_id)
+    name, life = await started(agent)
     agent.engine.write_log(name, b"1\n")
     full = True
 
@@ -231,9 +191,9 @@ async def test_f33_a_log_that_finds_no_room_is_sealed_when_there_is(
     await life.wait_for(lambda now: now.state.ended)
     await agent.clock.advance(60)
     assert not life.session.log_sealed
-    assert await whole(agent, session.internal_id) == b"1\n"
-    assert not list(agent.records.directory(session.internal_id).glob(".log*"))
+    assert await whole(agent, life) == b"1\n"
+    assert not list(agent.records.directory(life.session.internal_id).glob(".log*"))
     full = False
     await agent.clock.advance(60)
-    await until_sealed(agent, session.internal_id)
-    assert await whole(agent, session.internal_id) == b"1\n"
+    await until_sealed(agent, life.session.internal_id)
+    assert await whole(agent, life) == b"1\n"

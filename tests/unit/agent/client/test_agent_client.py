@@ -25,15 +25,10 @@ def test_rejects_ambiguous_id(other: str) -> None:
         choose(sessions, "a")
 
 
-def test_rejects_id_of_two_accounts() -> None:
-    sessions = [session("aa", "m1"), session("bb", "m1", "other", live=False)]
+@pytest.mark.parametrize("other", [session("bb", "m1", "other", live=False), session("bb", "m1")])
+def test_rejects_id_of_two_accounts_or_live_sessions(other: Any) -> None:
     with pytest.raises(ClientError, match="'m1' may be any of"):
-        choose(sessions, "m1")
-
-
-def test_rejects_id_of_two_live_sessions() -> None:
-    with pytest.raises(ClientError, match="'m1' may be any of"):
-        choose([session("aa", "m1"), session("bb", "m1")], "m1")
+        choose([session("aa", "m1"), other], "m1")
 
 
 def test_limits_listed_sessions() -> None:

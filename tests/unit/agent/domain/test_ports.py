@@ -17,11 +17,6 @@ def pinned(port: int, protocol: Protocol = Protocol.UDP) -> PortRequest:
     return PortRequest(7777, protocol, pinned=port)
 
 
-def test_ports_are_in_the_order_of_the_request() -> None:
-    ports = PortPool(20000, 20009).reserve("a", [TCP, UDP])
-    assert [port.container for port in ports] == [7778, 7777]
-
-
 def test_pinned_ports_are_taken_first() -> None:
     pool = PortPool(20000, 20001)
     ports = pool.reserve("a", [UDP, PortRequest(7779, Protocol.UDP, pinned=20000)])

@@ -51,7 +51,7 @@ def test_hybrid_cgroups_have_each_controller_in_one_version(tmp_path: Path) -> N
     assert counters_of(groups, tmp_path).read() == Usage(1.5, 4096)
 
 
-@pytest.mark.parametrize("groups", [V1, V2, "", "0::/\n", "5:memory:/\n2:cpuacct:/\n"])
+@pytest.mark.parametrize("groups", [V1, V2, ""])
 def test_missing_counter_is_none(tmp_path: Path, groups: str) -> None:
     assert counters_of(groups, tmp_path).read() == Usage()
 

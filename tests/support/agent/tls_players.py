@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Self
@@ -49,8 +49,7 @@ class Player:
     async def connected(
         cls, port: int, context: ssl.SSLContext, name: str = HOST
     ) -> AsyncIterator[Self]:
-        with connection() as made:
-            await asyncio.get_running_loop().sock_connect(made, ("127.0.0.1", port))
+        async with connection(port) as made:
             player = cls(made, context, name)
             await player.shake_hands()
             yield player
@@ -118,8 +117,9 @@ class Player:
             self._incoming.write_eof()
 
 
-@contextlib.contextmanager
-def connection() -> Iterator[socket.socket]:
+@contextlib.asynccontextmanager
+async def connection(port: int) -> AsyncIterator[socket.socket]:
     with socket.socket() as made:
         made.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(made, ("127.0.0.1", port))
         yield made

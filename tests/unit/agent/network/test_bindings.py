@@ -5,7 +5,6 @@ import ipaddress
 import os
 import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,9 +21,9 @@ from agent.network.socket_diag import (
     is_reachable,
 )
 from tests.support.harness import free_port
+from tests.unit.agent.network.test_port_probe import bound
 from tiltyard.contract import NetworkMode, Protocol
 
-KINDS = {Protocol.UDP: socket.SOCK_DGRAM, Protocol.TCP: socket.SOCK_STREAM}
 ADDRESSES = {"0.0.0.0": True, "::": True, "127.0.0.1": False, "::1": False}
 
 
@@ -37,22 +36,7 @@ async def bindings() -> AsyncIterator[Bindings]:
 
 @pytest.fixture
 def me() -> Process:
-    process = live_process(os.getpid())
-    assert process is not None
-    return process
-
-
-@contextmanager
-def bound(protocol: Protocol, address: str) -> Iterator[int]:
-    """Bind a socket in this process; yield its port."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, KINDS[protocol]) as held:
-        if protocol is Protocol.TCP:
-            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind((address, port := free_port()))
-        if protocol is Protocol.TCP:
-            held.listen()
-        yield port
+    return live_process(os.getpid()) or Process(0, 0)
 
 
 def ports(protocol: Protocol, *numbers: int) -> tuple[Port, ...]:

@@ -14,8 +14,8 @@ HOME = "127.0.0.1"
 
 
 @contextmanager
-def process_on(protocol: Protocol, address: str, *options: tuple[int, int, int]) -> Iterator[int]:
-    """Bind a port in this process; yield its number."""
+def bound(protocol: Protocol, address: str, *options: tuple[int, int, int]) -> Iterator[int]:
+    """Bind a socket in this process; yield its port."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, TYPES[protocol]) as server:
         for option in options:
@@ -31,7 +31,7 @@ def process_on(protocol: Protocol, address: str, *options: tuple[int, int, int])
 @pytest.mark.parametrize("protocol", Protocol)
 @pytest.mark.parametrize("address", [ANY, HOME, "127.0.0.2"])
 def test_port_in_use_is_not_free(protocol: Protocol, address: str) -> None:
-    with process_on(protocol, address) as port:
+    with bound(protocol, address) as port:
         assert not PortProbe(ANY).is_free(protocol, port)
         assert PortProbe(ANY).is_free(next(p for p in Protocol if p is not protocol), port)
 
@@ -39,27 +39,27 @@ def test_port_in_use_is_not_free(protocol: Protocol, address: str) -> None:
 @pytest.mark.parametrize("protocol", Protocol)
 @pytest.mark.parametrize("bind_address", [ANY, "::"])
 def test_port_in_use_on_ipv6_only_is_not_free(protocol: Protocol, bind_address: str) -> None:
-    with process_on(protocol, "::", (socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)) as port:
+    with bound(protocol, "::", (socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)) as port:
         assert not PortProbe(bind_address).is_free(protocol, port)
         assert PortProbe(HOME).is_free(protocol, port)
 
 
 @pytest.mark.parametrize("protocol", Protocol)
 def test_port_in_use_on_both_families_is_not_free(protocol: Protocol) -> None:
-    with process_on(protocol, "::", (socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)) as port:
+    with bound(protocol, "::", (socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)) as port:
         assert not PortProbe(HOME).is_free(protocol, port)
 
 
 @pytest.mark.parametrize("protocol", Protocol)
 def test_port_in_use_on_another_address_is_free(protocol: Protocol) -> None:
-    with process_on(protocol, "127.0.0.2") as port:
+    with bound(protocol, "127.0.0.2") as port:
         assert PortProbe(HOME).is_free(protocol, port)
         assert not PortProbe("127.0.0.2").is_free(protocol, port)
 
 
 @pytest.mark.parametrize("option", [socket.SO_REUSEADDR, socket.SO_REUSEPORT])
 def test_shareable_udp_port_is_not_free(option: int) -> None:
-    with process_on(Protocol.UDP, ANY, (socket.SOL_SOCKET, option, 1)) as port:
+    with bound(Protocol.UDP, ANY, (socket.SOL_SOCKET, option, 1)) as port:
         assert not PortProbe(ANY).is_free(Protocol.UDP, port)
 
 
@@ -80,7 +80,7 @@ def test_ignores_connections_in_time_wait() -> None:
 
 @pytest.mark.parametrize("protocol", Protocol)
 def test_probe_releases_port(protocol: Protocol) -> None:
-    with process_on(protocol, ANY) as port:
+    with bound(protocol, ANY) as port:
         pass
     for _ in range(2):
         assert PortProbe(ANY).is_free(protocol, port)

@@ -18,6 +18,7 @@ import pytest
 from agent.domain.engine import container_name
 from agent.network.tls_ports import TlsPorts
 from agent.state.drain import DrainOrder
+from tests.support.agent.hosts import pulled
 from tests.support.agent.pools import POOL, a_pool, standbys
 from tests.support.agent.samples import IMAGE, a_spec, an_id
 from tests.support.agent.served import Served, served
@@ -59,11 +60,6 @@ def pinned(host: int) -> tuple[PortRequest, ...]:
 def cells(output: str) -> list[list[str]]:
     """Split a table into cells, which are separated by two or more spaces."""
     return [re.split(r"  +", line) for line in output.splitlines()]
-
-
-async def _drained(steps: AsyncIterator[Any]) -> None:
-    async for _ in steps:
-        pass
 
 
 async def test_status_shows_allocatable_resources(host: Served) -> None:
@@ -222,7 +218,7 @@ async def test_writes_artifact_to_standard_output(host: Served, engine: FakeEngi
 
 async def test_images_show_number_of_sessions(host: Served, engine: FakeEngine) -> None:
     engine.registry.add(OTHER)
-    await _drained(host.daemon.images.pull(OTHER))
+    await pulled(host.daemon.images, OTHER)
     for internal_id in (FIRST, SECOND):
         await host.sessions.start(internal_id, named(internal_id))
     await host.ok("stop", SECOND)
@@ -247,7 +243,7 @@ async def test_lists_pulls_and_removed_images(host: Served, engine: FakeEngine) 
     engine.registry.add(OTHER)
     engine.hold("pull")
     images = host.daemon.images
-    pull = asyncio.create_task(_drained(images.pull(OTHER)), name="pull")
+    pull = asyncio.create_task(pulled(images, OTHER), name="pull")
     await engine.held("pull")
     await images.refresh()
     assert cells(await host.ok("images")) == [
@@ -316,14 +312,8 @@ async def test_drain_lists_remaining_sessions_and_deadline(host: Served) -> None
     assert again.state is State.RUNNING
 
 
-@pytest.mark.parametrize("text", ["", "1", "1h1h", "-5m", "٣m"])
-async def test_rejects_malformed_duration(host: Served, text: str) -> None:
+@pytest.mark.parametrize("text", ["", "1", "1h1h", "-5m", "٣m", "8760h1m"])
+async def test_rejects_malformed_or_long_duration(host: Served, text: str) -> None:
     result = await host.run("drain", "--deadline", text)
     assert result.exit_code == 2
-    assert "has not the form 1h30m" in result.output
-
-
-async def test_rejects_deadline_beyond_a_year(host: Served) -> None:
-    result = await host.run("drain", "--deadline", "8760h1m")
-    assert result.exit_code == 2
-    assert "is longer than 8760 hours" in result.output
+    assert ("is longer than" if text.startswith("8760h") else "not the form") in result.output

@@ -325,6 +325,12 @@ async def until_sealed(agent: Agent, internal_id: str) -> Life:
     return life
 
 
+async def pulled(images: Images, image: str) -> None:
+    """Pull an image to its end."""
+    async for _ in images.pull(image):
+        pass
+
+
 def host_report(agent: Agent) -> HostReport:
     """Return the host report that the daemon makes of the same parts."""
     held = agent.reservations

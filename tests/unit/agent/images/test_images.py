@@ -16,6 +16,7 @@ from agent.domain.errors import (
 from agent.images.images import CONCURRENT_PULLS, LONGEST_REFERENCE, Images, checked_reference
 from agent.settings.policy import Policy
 from controlplane.applications.applications import MAX_REPOSITORY
+from tests.support.agent.hosts import pulled
 from tests.support.fakes import FakeEngine
 
 DIGEST = "sha256:" + "a" * 64
@@ -41,11 +42,6 @@ async def images(engine: FakeEngine) -> AsyncIterator[Images]:
     images = Images(engine, Feed())
     yield images
     await images.close()
-
-
-async def pulled(images: Images, image: str) -> None:
-    async for _ in images.pull(image):
-        pass
 
 
 async def test_ten_callers_make_one_pull(engine: FakeEngine, images: Images) -> None:

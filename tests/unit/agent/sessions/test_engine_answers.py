@@ -14,7 +14,7 @@ from agent.domain.errors import (
     ImageMissingError,
 )
 from agent.domain.session import Session
-from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until, until_sealed
+from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, pulled, until
 from tests.support.agent.samples import IMAGE, a_spec, an_id
 from tests.support.fakes import FakeEngine
 from tiltyard.contract import EndReason, Resources, State
@@ -124,9 +124,7 @@ async def test_f14_a_kill_whose_answer_is_lost_ends_the_session_once(
 
 
 async def test_f14_a_removal_whose_answer_is_lost_is_told_when_it_is_known(agent: Agent) -> None:
-    session = await agent.sessions.start(an_id(), a_spec())
-    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-    await until_sealed(agent, session.internal_id)
+    session = await agent.ended()
     agent.engine.answer_lost_next("remove")
     with pytest.raises(EngineTimeoutError):
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
@@ -206,7 +204,7 @@ async def test_f15_an_image_that_vanishes_before_the_create_is_refused_told_and_
         assert (await watcher.take(0)).host
     assert IMAGE not in agent.images.here
     agent.engine.registry.add(IMAGE)
-    await asyncio.gather(*(_pull(agent) for _ in range(3)))
+    await asyncio.gather(*(pulled(agent.images, IMAGE) for _ in range(3)))
     assert _made(agent.engine, "pull") == 1
     await _assert_alone(agent, await agent.sessions.start(internal_id, a_spec()))
 
@@ -215,13 +213,8 @@ async def test_f15_a_pull_does_not_believe_that_a_lost_image_is_there(agent: Age
     agent.engine.lose_image(IMAGE)
     agent.engine.registry.add(IMAGE)
     assert IMAGE in agent.images.here  # no pass since
-    await _pull(agent)
+    await pulled(agent.images, IMAGE)
     await agent.sessions.start(an_id(), a_spec())
-
-
-async def _pull(agent: Agent) -> None:
-    async for _ in agent.images.pull(IMAGE):
-        pass
 
 
 # -- F12: events that never arrive --------------------------------------------------------------

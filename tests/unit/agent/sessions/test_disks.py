@@ -17,7 +17,6 @@ from agent.logs import reading as logs
 from agent.logs import report
 from agent.logs.sealed import SealedLog
 from agent.sessions.life import Life
-from agent.state.record import decode_session
 from tests.faults.ledger import ledger
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import Agent, Host, until_sealed
@@ -157,14 +156,13 @@ async def test_f35_a_disk_that_fails_refuses_starts_and_disturbs_no_session(
         await agent.sessions.stop(stopped.internal_id, EndReason.STOPPED)
         await agent.clock.advance(61)
         agent.sessions.end_due()
-        await agent.sessions.life(due.internal_id).wait_for(lambda now: now.state.ended)
+        await agent.reached(due.internal_id)
         again = agent.now(crashed.internal_id)
         assert (again.state, again.restart_count) == (State.RUNNING, 1)
     await agent.clock.advance(RETRY_LONGEST_SECONDS)
     assert (await agent.sessions.start(an_id(), a_spec())).state is State.RUNNING
     for session, reason in ((due, EndReason.TTL), (stopped, EndReason.STOPPED)):
-        path = agent.records.directory(session.internal_id) / "record.json"
-        recorded = decode_session(path.read_bytes())
+        recorded = agent.recorded(session.internal_id)
         assert (recorded.end_reason, recorded.log_sealed) == (reason, True)
 
 
@@ -172,7 +170,6 @@ async def test_unsaved_record_is_written_once_there_is_space(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
-    path = agent.records.directory(session.internal_id) / "record.json"
     whole = atomic_file.write
 
     def write(target: Path, *rest: Any, **more: Any) -> None:
@@ -185,9 +182,9 @@ async def test_unsaved_record_is_written_once_there_is_space(
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
         await until_sealed(agent, session.internal_id)
         await agent.pass_over()
-        assert decode_session(path.read_bytes()).state is State.RUNNING
+        assert agent.recorded(session.internal_id).state is State.RUNNING
     await agent.pass_over()
-    recorded = decode_session(path.read_bytes())
+    recorded = agent.recorded(session.internal_id)
     assert (recorded.state, recorded.log_sealed) == (State.EXITED, True)
     assert not agent.records.unrecorded
 
@@ -216,8 +213,7 @@ async def test_unsaved_record_is_not_rewritten_during_sealing(
     go_on.set()
     await agent.reconciler.until_idle()
     assert agent.now(session.internal_id).log_sealed
-    path = agent.records.directory(session.internal_id) / "record.json"
-    assert decode_session(path.read_bytes()).log_sealed
+    assert agent.recorded(session.internal_id).log_sealed
 
 
 async def test_low_state_disk_removes_oldest_logs_first(

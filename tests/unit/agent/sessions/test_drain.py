@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import json
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from agent.domain.session import Session
 from agent.rpc import wire
 from agent.state.drain import DrainOrder
 from tests.support.agent.hosts import Agent, Host, let_go, until
+from tests.support.agent.pools import session_json
 from tests.support.agent.samples import a_spec, an_id
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.contract import EndReason, State
@@ -19,8 +19,7 @@ from tiltyard.contract import EndReason, State
 
 def _published(agent: Agent, session: Session) -> tuple[Any, Any]:
     """The drain in session.json."""
-    path = agent.records.public_dir(session.internal_id) / "session.json"
-    found = json.loads(path.read_text())
+    found = session_json(agent, session)
     return found["draining"], found["drain_time"]
 
 

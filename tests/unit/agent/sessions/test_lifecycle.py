@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-import json
 
 import pytest
 
@@ -22,6 +21,7 @@ from agent.domain.errors import (
 )
 from agent.domain.steps import START_STEPS
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, let_go
+from tests.support.agent.pools import session_json
 from tests.support.agent.samples import MEBIBYTE, a_spec, an_id
 from tiltyard.contract import EndReason, PortRequest, Protocol, Resources, SessionSpec, State
 
@@ -37,10 +37,9 @@ async def test_started_session_runs_and_is_recorded(agent: Agent) -> None:
         (7778, 20000),
     ]
     assert session.injected_env["TILTYARD_PORT_UDP_7777"] == "20000"
-    record = json.loads((agent.records.directory(internal_id) / "record.json").read_text())
-    assert record["state"] == "running"
-    assert record["spec"]["identity"]["session_id"] == "match/1 ü"
-    public = json.loads((agent.records.public_dir(internal_id) / "session.json").read_text())
+    record = agent.recorded(internal_id)
+    assert (record.state, record.spec.identity) == (State.RUNNING, a_spec().identity)
+    public = session_json(agent, session)
     assert public["ports"][0] == {"type": "udp", "container": 7777, "host": 20000}
     assert agent.reservations.capacity.reserved == a_spec().reservation
 

@@ -6,6 +6,7 @@ import itertools
 import pytest
 
 from agent.docker.errors import Call, error_of_answer
+from agent.domain.engine import name_of
 from agent.domain.errors import (
     AgentError,
     EngineUnavailableError,
@@ -35,10 +36,6 @@ async def play(agent: Agent, *ports: PortRequest) -> Session:
 
 async def end(agent: Agent, session: Session) -> None:
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-
-
-def name_of(session: Session) -> str:
-    return f"tiltyard-{session.internal_id}"
 
 
 # -- F19, F20: allocation ----------------------------------------------------------------------
@@ -131,14 +128,13 @@ async def test_f21_a_start_whose_answer_was_lost_forgets_them_too(agent: Agent) 
 
 async def test_f21_a_restart_forgets_them_before_it_is_told(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
-    life = agent.sessions.life(session.internal_id)
     agent.steps.hold("flows")
-    agent.engine.end(name_of(session), 1)
+    life = await agent.fail(session)
     await agent.clock.advance(1)
     await agent.steps.reached("flows")
     assert life.session.state is State.RESTARTING
     agent.steps.release("flows")
-    await life.wait_for(lambda now: now.state is State.RUNNING)
+    await agent.reached(session.internal_id, State.RUNNING)
     assert agent.flows_forgotten == [session.ports] * 2
 
 
@@ -152,9 +148,9 @@ async def test_f21_what_a_killed_agent_left_to_do_is_done_by_the_next(
             agent.steps.hold("flows")
         start = asyncio.create_task(agent.sessions.start(internal_id, a_spec(restart=True)))
         if restarting:
-            await start
+            session = await start
             agent.steps.hold("flows")
-            host.engine.end(f"tiltyard-{internal_id}", 1)
+            await agent.fail(session)
             await host.clock.advance(1)
         await agent.steps.reached("flows")
         await let_go(start)
@@ -162,15 +158,6 @@ async def test_f21_what_a_killed_agent_left_to_do_is_done_by_the_next(
         await host.clock.advance(1)
         life = await agent.reached(internal_id, State.RUNNING)
         assert agent.flows_forgotten == [life.session.ports]
-
-
-async def test_adoption_flushes_no_flows_of_players(host: Host) -> None:
-    async with host() as agent:
-        session = await play(agent)
-    async with host() as agent:
-        await host.clock.advance(0)
-        assert agent.now(session.internal_id).state is State.RUNNING
-        assert agent.flows_forgotten == []
 
 
 @pytest.mark.parametrize("agent_is_there", [False, True])
@@ -257,13 +244,11 @@ async def test_f23_a_restart_that_the_host_cannot_do_now_is_done_later(
     agent: Agent, error: AgentError
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
-    life = agent.sessions.life(session.internal_id)
     for _ in range(3 * FIREWALL_TRIES):
         agent.engine.fail_next("start", error)
-    agent.engine.end(name_of(session), 1)
+    life = await agent.fail(session)
     await agent.clock.advance(3)
-    assert life.session.state.value == "restarting"
+    assert life.session.state is State.RESTARTING
     await agent.clock.advance(60)
-    assert life.session.state.value == "running"
-    assert life.session.restart_count == 1
+    assert (life.session.state, life.session.restart_count) == (State.RUNNING, 1)
     assert agent.flows_forgotten == [session.ports] * 2

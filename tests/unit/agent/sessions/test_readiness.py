@@ -37,72 +37,67 @@ def is_ready(session: Session) -> bool:
     return session.ready_time is not None
 
 
-async def test_session_is_ready_once_its_ports_are_bound(host: Host) -> None:
-    async with host() as agent:
-        internal_id = await started(agent)
-        await host.clock.advance(100)
-        session = agent.now(internal_id)
-        assert (session.state, session.ready_time) == (State.RUNNING, None)
-        with agent.runtime.feed.subscribe() as subscription:
-            host.engine.bind(container_name(internal_id))
-            bound_time = host.clock.time()
-            await host.clock.advance(LONGEST_SECONDS)
-            [reported] = (await subscription.take(1)).sessions
-        assert reported.ready_time is not None
-        assert bound_time <= reported.ready_time <= bound_time + LONGEST_SECONDS
-        assert reported.sequence > session.sequence
-        assert agent.recorded(internal_id).ready_time == reported.ready_time
-        assert agent.now(internal_id) == reported
+async def test_session_is_ready_once_its_ports_are_bound(agent: Agent) -> None:
+    internal_id = await started(agent)
+    await agent.clock.advance(100)
+    session = agent.now(internal_id)
+    assert (session.state, session.ready_time) == (State.RUNNING, None)
+    with agent.runtime.feed.subscribe() as subscription:
+        agent.engine.bind(container_name(internal_id))
+        bound_time = agent.clock.time()
+        await agent.clock.advance(LONGEST_SECONDS)
+        [reported] = (await subscription.take(1)).sessions
+    assert reported.ready_time is not None
+    assert bound_time <= reported.ready_time <= bound_time + LONGEST_SECONDS
+    assert reported.sequence > session.sequence
+    assert agent.recorded(internal_id).ready_time == reported.ready_time
+    assert agent.now(internal_id) == reported
 
 
-async def test_early_binds_are_noticed_early(host: Host) -> None:
+async def test_early_binds_are_noticed_early(agent: Agent) -> None:
     """Within a tenth of the time since the start."""
-    async with host() as agent:
-        for seconds in (0.05, 1.0, 10.0):
-            internal_id = await started(agent)
-            await host.clock.advance(seconds)
-            host.engine.bind(container_name(internal_id))
-            before = host.clock.time()
-            await host.clock.advance(LONGEST_SECONDS)
-            session = await becomes(agent, internal_id, is_ready)
-            assert session.ready_time is not None
-            assert 0 <= session.ready_time - before <= 0.1 * seconds + 0.01
-
-
-async def test_session_without_ports_is_ready_when_it_runs(host: Host) -> None:
-    async with host() as agent:
-        internal_id = await started(agent, ports=())
+    for seconds in (0.05, 1.0, 10.0):
+        internal_id = await started(agent)
+        await agent.clock.advance(seconds)
+        agent.engine.bind(container_name(internal_id))
+        before = agent.clock.time()
+        await agent.clock.advance(LONGEST_SECONDS)
         session = await becomes(agent, internal_id, is_ready)
-        assert session.ready_time == session.start_time
+        assert session.ready_time is not None
+        assert 0 <= session.ready_time - before <= 0.1 * seconds + 0.01
 
 
-async def test_session_may_end_or_stop_before_it_is_ready(host: Host) -> None:
-    async with host() as agent:
-        ended, stopped = await started(agent), await started(agent)
-        host.engine.end(container_name(ended), 3)
-        session = await becomes(agent, ended, lambda session: session.state.ended)
-        assert (session.exit_code, session.ready_time) == (3, None)
-        session = await agent.sessions.stop(stopped, EndReason.STOPPED)
-        assert (session.end_reason, session.ready_time) == (EndReason.STOPPED, None)
-        assert agent.nothing_is_held()
+async def test_session_without_ports_is_ready_when_it_runs(agent: Agent) -> None:
+    internal_id = await started(agent, ports=())
+    session = await becomes(agent, internal_id, is_ready)
+    assert session.ready_time == session.start_time
 
 
-async def test_each_run_becomes_ready(host: Host) -> None:
-    async with host() as agent:
-        host.engine.binds_at_once = True
-        internal_id = await started(agent, restart=True)
-        first = await becomes(agent, internal_id, is_ready)
-        host.engine.binds_at_once = False
-        host.engine.end(container_name(internal_id), 1)
-        await host.clock.advance(30)
-        again = agent.now(internal_id)
-        assert (again.restart_count, again.ready_time) == (1, None)
-        host.engine.bind(container_name(internal_id))
-        await host.clock.advance(LONGEST_SECONDS)
-        second = await becomes(agent, internal_id, is_ready)
-        assert first.ready_time is not None
-        assert second.ready_time is not None
-        assert second.ready_time >= first.ready_time + 30
+async def test_session_may_end_or_stop_before_it_is_ready(agent: Agent) -> None:
+    ended, stopped = await started(agent), await started(agent)
+    agent.engine.end(container_name(ended), 3)
+    session = await becomes(agent, ended, lambda session: session.state.ended)
+    assert (session.exit_code, session.ready_time) == (3, None)
+    session = await agent.sessions.stop(stopped, EndReason.STOPPED)
+    assert (session.end_reason, session.ready_time) == (EndReason.STOPPED, None)
+    assert agent.nothing_is_held()
+
+
+async def test_each_run_becomes_ready(agent: Agent) -> None:
+    agent.engine.binds_at_once = True
+    internal_id = await started(agent, restart=True)
+    first = await becomes(agent, internal_id, is_ready)
+    agent.engine.binds_at_once = False
+    agent.engine.end(container_name(internal_id), 1)
+    await agent.clock.advance(30)
+    again = agent.now(internal_id)
+    assert (again.restart_count, again.ready_time) == (1, None)
+    agent.engine.bind(container_name(internal_id))
+    await agent.clock.advance(LONGEST_SECONDS)
+    second = await becomes(agent, internal_id, is_ready)
+    assert first.ready_time is not None
+    assert second.ready_time is not None
+    assert second.ready_time >= first.ready_time + 30
 
 
 async def test_restarted_agent_watches_sessions_that_are_not_ready(

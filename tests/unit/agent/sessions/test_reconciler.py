@@ -21,7 +21,14 @@ from agent.sessions.reconciler import REMOVED_AT_ONCE
 from agent.state.record import Records
 from agent.state.tombstones import Tombstones
 from tests.faults.memory_host import assert_survived
-from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, let_go, until
+from tests.support.agent.hosts import (
+    Agent,
+    Host,
+    assert_nothing_is_left,
+    let_go,
+    until,
+    until_sealed,
+)
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import until_idle
 from tests.support.fakes import FakeEngine
@@ -37,16 +44,13 @@ def _name(session: Session) -> str:
 @contextlib.asynccontextmanager
 async def _looked_after(agent: Agent) -> AsyncIterator[None]:
     """Run the reconciler in the background, as the daemon does."""
-    loops = [
-        asyncio.create_task(agent.reconciler.run(), name="reconciler"),
-        asyncio.create_task(agent.reconciler.listen(), name="listener"),
-    ]
+    passes = asyncio.create_task(agent.reconciler.run(), name="reconciler")
+    listener = asyncio.create_task(agent.reconciler.listen(), name="listener")
     try:
         yield
     finally:
-        for loop in loops:
-            loop.cancel()
-        await asyncio.gather(*loops, return_exceptions=True)
+        await let_go(passes)
+        await let_go(listener)
 
 
 def _lists(engine: FakeEngine) -> int:
@@ -212,15 +216,13 @@ async def test_f03_a_kill_during_a_restart_neither_doubles_nor_forgets_it(
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
         agent.steps.hold(step)
-        host.engine.end(_name(session), 1)
-        life = await agent.reached(session.internal_id, State.RESTARTING)
+        await agent.fail(session)
         await host.clock.advance(1)
         await agent.steps.reached(step)
         process = (await host.engine.inspect(_name(session))).process
     async with host() as agent:
-        life = agent.sessions.life(session.internal_id)
         await host.clock.advance(1)
-        await life.wait_for(lambda now: now.state is State.RUNNING)
+        life = await agent.reached(session.internal_id, State.RUNNING)
         assert (life.session.process, life.session.restart_count) == (process, 1)
         assert [port.host for port in life.session.ports] == [p.host for p in session.ports]
 
@@ -296,8 +298,7 @@ async def test_f35_a_stop_on_a_full_disk_is_never_followed_by_a_start(
         assert stopped.state is State.EXITED
     monkeypatch.undo()
     async with host() as agent:
-        life = agent.sessions.life(session.internal_id)
-        await life.wait_for(lambda now: now.log_sealed)
+        life = await until_sealed(agent, session.internal_id)
         assert (life.session.state, life.session.end_reason) == (State.EXITED, EndReason.STOPPED)
         assert life.session.restart_count == 0
         assert not await _runs(agent, session)
@@ -326,8 +327,7 @@ async def test_stopped_session_without_its_record_does_not_restart(host: Host) -
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
         await agent.records.delete(session.internal_id)
     async with host() as agent:
-        life = agent.sessions.life(session.internal_id)
-        await life.wait_for(lambda now: now.log_sealed)
+        life = await until_sealed(agent, session.internal_id)
         assert (life.session.state, life.session.exit_code) == (State.EXITED, 143)
         assert not await _runs(agent, session)
 
@@ -336,8 +336,7 @@ async def test_stop_interrupts_a_restart_that_waits_for_a_slot(host: Host) -> No
     async with host(start_slots=1) as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
         await agent.reservations.start_slots.acquire("alice")
-        host.engine.end(_name(session), 1)
-        await agent.reached(session.internal_id, State.RESTARTING)
+        await agent.fail(session)
         await host.clock.advance(1)
         stopped = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
         assert (stopped.state, stopped.restart_count) == (State.EXITED, 0)

@@ -8,7 +8,7 @@ from agent.domain.errors import PortTakenError, SessionNotFoundError
 from agent.domain.steps import START_STEPS, STOP_STEPS
 from agent.state.tombstones import Tombstones
 from tests.faults.memory_host import assert_survived
-from tests.support.agent.hosts import Host, an_agent, let_go, until
+from tests.support.agent.hosts import Host, an_agent, let_go, until, until_sealed
 from tests.support.agent.samples import a_spec, an_id
 from tiltyard.contract import EndReason, PortRequest, Protocol, State
 
@@ -24,6 +24,8 @@ async def test_running_session_is_adopted_unchanged(host: Host) -> None:
         assert agent.reservations.capacity.reserved == before.spec.reservation
         assert before.deadline is not None
         assert agent.runtime.deadlines.next_due() == before.deadline.boottime
+        await host.clock.advance(0)
+        assert agent.flows_forgotten == []  # of its players
         other = await agent.sessions.start(an_id(), a_spec())
         assert {port.host for port in other.ports}.isdisjoint(p.host for p in before.ports)
 
@@ -62,11 +64,9 @@ async def test_agent_killed_during_a_stop_completes_it_later(host: Host, step: s
         await agent.steps.reached(step)
         await let_go(stopper)
     async with host() as agent:
-        life = agent.sessions.life(session.internal_id)
-        await life.wait_for(lambda now: now.log_sealed)
-        assert life.session.state is State.EXITED
-        assert life.session.end_reason is EndReason.STOPPED
-        assert life.session.restart_count == 0
+        now = (await until_sealed(agent, session.internal_id)).session
+        assert (now.state, now.end_reason) == (State.EXITED, EndReason.STOPPED)
+        assert now.restart_count == 0
         assert agent.records.log_path(session.internal_id).read_bytes() == b"last words\n"
         assert agent.nothing_is_held()
 
@@ -80,17 +80,11 @@ async def test_end_while_the_agent_was_down_is_found(host: Host) -> None:
     host.engine.end(f"tiltyard-{failed.internal_id}", 4)
     await host.engine.remove(f"tiltyard-{vanished.internal_id}")
     async with host() as agent:
-        states = {}
-        for session, state in (
-            (ended, State.EXITED),
-            (failed, State.RESTARTING),
-            (vanished, State.DEAD),
-        ):
-            life = agent.sessions.life(session.internal_id)
-            await life.wait_for(lambda now, state=state: now.state is state)  # type: ignore[misc]
-            states[session.internal_id] = life.session
-        assert states[ended.internal_id].exit_code == 4
-        assert states[vanished.internal_id].end_reason is EndReason.ENGINE_ERROR
+        await agent.reached(failed.internal_id, State.RESTARTING)
+        life = await agent.reached(ended.internal_id, State.EXITED)
+        assert life.session.exit_code == 4
+        life = await agent.reached(vanished.internal_id, State.DEAD)
+        assert life.session.end_reason is EndReason.ENGINE_ERROR
 
 
 @pytest.mark.parametrize("exit_code", [0, 137, 255])
@@ -108,21 +102,17 @@ async def test_f45_after_a_reboot_what_asks_for_restarts_starts_again_and_the_re
     host.clock.reboot()
     async with host() as agent:
         for session, state in ((ended, State.EXITED), (vanished, State.DEAD)):
-            life = await agent.reached(session.internal_id)
-            assert (life.session.state, life.session.end_reason) == (
-                state,
-                EndReason.HOST_RESTART,
-            )
-        life = agent.sessions.life(restarted.internal_id)
+            life = await agent.reached(session.internal_id, state)
+            assert life.session.end_reason is EndReason.HOST_RESTART
         await host.clock.advance(1)
-        await life.wait_for(lambda now: now.state is State.RUNNING)
+        life = await agent.reached(restarted.internal_id, State.RUNNING)
         assert (life.session.restart_count, life.session.ports) == (1, restarted.ports)
         # Its TTL continues by the wall clock: 61 of 600 seconds are over.
         assert agent.runtime.deadlines.next_due() == pytest.approx(host.clock.boottime() + 539)
     # The reboot is over: another run of the agent finds nothing to do.
     async with host() as agent:
-        life = agent.sessions.life(restarted.internal_id)
-        assert (life.session.state, life.session.restart_count) == (State.RUNNING, 1)
+        now = agent.now(restarted.internal_id)
+        assert (now.state, now.restart_count) == (State.RUNNING, 1)
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -180,9 +170,7 @@ async def test_f06_a_lost_or_damaged_record_is_rebuilt_from_the_container(
         assert life.session.process == lost.process
         assert life.session.spec.identity == lost.spec.identity
         assert life.session.deadline == lost.deadline
-        over = agent.sessions.life(ended.internal_id)
-        await over.wait_for(lambda now: now.log_sealed)
-        assert over.session.exit_code == 7
+        assert (await until_sealed(agent, ended.internal_id)).session.exit_code == 7
         assert len(await host.engine.list(agent.runtime.settings.agent_id)) == 2
         with pytest.raises(PortTakenError):
             pinned = PortRequest(7777, Protocol.UDP, pinned=lost.ports[0].host)
@@ -205,11 +193,9 @@ async def test_f06_an_older_record_makes_no_second_copy_of_what_runs(
         agent.steps.release("start.recorded")
         started = await starter
         copies["running"] = path.read_bytes()
-        host.engine.end(f"tiltyard-{internal_id}", 1)
-        life = await agent.reached(internal_id, State.RESTARTING)
+        await agent.fail(started)
         await host.clock.advance(1)
-        await life.wait_for(lambda now: now.state is State.RUNNING)
-        now_running = life.session.process
+        now_running = (await agent.reached(internal_id, State.RUNNING)).session.process
     path.write_bytes(copies[copied])
     async with host() as agent:
         life = await agent.reached(internal_id, State.RUNNING)

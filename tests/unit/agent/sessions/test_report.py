@@ -117,12 +117,10 @@ async def test_failed_runs_are_reported(agent: Agent) -> None:
 
 async def test_usage_is_the_sum_of_all_runs(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
-    name, life = f"tiltyard-{session.internal_id}", agent.sessions.life(session.internal_id)
     agent.cgroups.use(session.process, cpu_seconds=2.5, memory_bytes=3000)
-    agent.engine.end(name, 1)
-    await life.wait_for(lambda now: now.state is State.RESTARTING)
+    await agent.fail(session)
     await agent.clock.advance(1)
-    await life.wait_for(lambda now: now.restart_count == 1)
+    life = await agent.reached(session.internal_id, State.RUNNING)
     agent.cgroups.use(life.session.process, cpu_seconds=0.25, memory_bytes=2000)
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     found = await sealed(agent, session.internal_id)

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.domain.engine import container_name
 from agent.domain.errors import ImageCannotRunError, NoCertificateError, PortTakenError
-from agent.domain.session import Session
 from agent.network.tls_certificate import CertificateFiles
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until
 from tests.support.agent.samples import a_spec, an_id
@@ -50,12 +48,11 @@ def is_listened_on(port: int) -> bool:
     return True
 
 
-async def test_host_without_a_certificate_refuses_tls_ports(host: Host) -> None:
-    async with host() as agent:
-        with pytest.raises(NoCertificateError):
-            await agent.sessions.start(an_id(), tls_spec())
-        assert "remove" not in {call for call, _ in host.engine.calls}, "there is nothing to undo"
-        await assert_nothing_is_left(agent)
+async def test_host_without_a_certificate_refuses_tls_ports(agent: Agent) -> None:
+    with pytest.raises(NoCertificateError):
+        await agent.sessions.start(an_id(), tls_spec())
+    assert "remove" not in {call for call, _ in agent.engine.calls}, "there is nothing to undo"
+    await assert_nothing_is_left(agent)
 
 
 async def test_agent_listens_from_the_start_to_the_end(
@@ -79,12 +76,10 @@ async def test_address_is_that_of_the_current_run(
 ) -> None:
     async with host(ports=(port, port), certificate=files) as agent:
         first = await agent.sessions.start(an_id(), tls_spec(restart=True))
-        life = agent.sessions.life(first.internal_id)
-        host.engine.end(container_name(first.internal_id), 1)
-        await life.wait_for(lambda session: session.state is State.RESTARTING)
+        await agent.fail(first)
         assert is_listened_on(port), "it stays the session's"
         await host.clock.advance(2)
-        await life.wait_for(lambda session: session.restart_count == 1)
+        life = await agent.reached(first.internal_id, State.RUNNING)
         assert life.session.address not in {"", first.address}
 
 
@@ -125,16 +120,12 @@ async def test_restarted_agent_listens_before_the_engine_answers(
     async with host(ports=(port, port), reconcile=False) as agent:
         assert is_listened_on(port), "it is still reserved"
         await agent.pass_over()
-        await _adopted(agent, session)
+        life = agent.sessions.life(session.internal_id)
+        await until(lambda: life.session.process == session.process)
+        assert life.session.address == session.address
         assert is_listened_on(port)
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
         assert not is_listened_on(port)
-
-
-async def _adopted(agent: Agent, session: Session) -> None:
-    life = agent.sessions.life(session.internal_id)
-    await until(lambda: life.session.process == session.process)
-    assert life.session.address == session.address
 
 
 async def test_process_in_the_host_network_gets_another_port(

@@ -27,9 +27,9 @@ TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ"
 class Operated(System):
     """Runs commands as in a shell: settings in the environment, a token file."""
 
-    async def run(self, *arguments: str, token: str | None = None) -> Result:
+    async def run(self, *arguments: str) -> Result:
         file = self.folder / "token"
-        file.write_text(f"{token or self.operator_token}\n")
+        file.write_text(f"{self.operator_token}\n")
         return await run(*arguments, url=self.control_plane.base_url, token_file=file)
 
     async def ok(self, *arguments: str) -> str:
@@ -43,9 +43,9 @@ class Operated(System):
         names, *rows = cells(await self.ok("agent", "list"))
         return [dict(zip(names, row, strict=True)) for row in rows]
 
-    async def refused(self, *arguments: str, token: str | None = None) -> str:
+    async def refused(self, *arguments: str) -> str:
         """Run a command that fails; return its error."""
-        result = await self.run(*arguments, token=token)
+        result = await self.run(*arguments)
         assert (result.exit_code, result.stdout) == (1, "")
         assert result.stderr.startswith("cannot ")
         assert isinstance(result.exception, SystemExit)
@@ -207,12 +207,9 @@ async def test_audit(system: Operated) -> None:
     assert line[-1] == '{"strategy": "packed", "hostNetwork": false}'
 
 
-@pytest.mark.parametrize("command", ["region list", "agent show a0"])
-async def test_json_option_prints_the_response_unchanged(system: Operated, command: str) -> None:
-    path = {"agent show a0": "agent/a0"}.get(command, "region")
-    answer = await system.call("GET", f"/operator/{path}")
-    printed = json.loads(await system.ok(*command.split(), "--json"))
-    assert printed | {"heard": 0} == answer.json | {"heard": 0}
+async def test_json_option_prints_the_response_unchanged(system: Operated) -> None:
+    answer = await system.call("GET", "/operator/region")
+    assert json.loads(await system.ok("region", "list", "--json")) == answer.json
 
 
 def test_every_command_is_documented() -> None:
@@ -224,27 +221,17 @@ def test_every_command_is_documented() -> None:
             assert f"$ tiltyard-controlplane {thing.name} {leaf}".rstrip() in section
 
 
-async def test_command_in_a_shell_reads_the_token_from_standard_input(system: Operated) -> None:
-    """A process of its own; no argument contains the token."""
-    url, token = system.control_plane.base_url, system.operator_token.encode()
-    process = await shell(url, "region list --token-file -", stdin=token)
-    assert process == (0, (await system.ok("region", "list")).encode(), b"")
-
-
 async def test_closed_pipe_is_not_reported(system: Operated) -> None:
     for number in range(3):
         await system.ok("region", "create", "x" * 100 + str(number))
-    command = f"{sys.executable} -m controlplane region list --token-file - | head -c 1; exit 0"
+    command = "region list --token-file - | head -c 1; exit 0"
     url, token = system.control_plane.base_url, system.operator_token.encode()
-    assert await shell(url, command, stdin=token, whole=True) == (0, b"N", b"")
+    assert await shell(url, command, stdin=token) == (0, b"N", b"")
 
 
-async def shell(
-    url: str, command: str, *, stdin: bytes, whole: bool = False
-) -> tuple[int | None, bytes, bytes]:
-    line = command if whole else f"{sys.executable} -m controlplane {command}"
+async def shell(url: str, command: str, *, stdin: bytes) -> tuple[int | None, bytes, bytes]:
     process = await asyncio.create_subprocess_shell(
-        line,
+        f"{sys.executable} -m controlplane {command}",
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -47,9 +47,8 @@ def _link(system: System) -> Any:
     return system.control_plane.fleet.host(system.agent.name)
 
 
-def _queue(system: System) -> Any:
-    [queue] = system.control_plane.starts.queue._queues.values()
-    return queue
+def _waiting(system: System) -> int:
+    return sum(system.control_plane.starts.queue.waiting().values())
 
 
 def _ask(system: System, session_id: str, account: str = "alice") -> asyncio.Task[Answer]:
@@ -66,10 +65,9 @@ async def _begin(system: System, gate: Gate) -> asyncio.Task[Answer]:
 
 async def _join(system: System, session_id: str, account: str = "alice") -> asyncio.Task[Answer]:
     """Add a start to the queue."""
-    queues = system.control_plane.starts.queue._queues
-    waiting = sum(len(queue.waiting) for queue in queues.values())
+    waiting = _waiting(system)
     task = _ask(system, session_id, account)
-    await eventually(lambda: bool(queues) and len(_queue(system).waiting) == waiting + 1)
+    await eventually(lambda: _waiting(system) == waiting + 1)
     return task
 
 
@@ -151,7 +149,7 @@ async def test_the_time_for_a_start_bounds_its_wait(tmp_path: Path) -> None:
         gate.open()
         await first
         assert gate.begun == ["first"]
-        await eventually(lambda: not _queue(system).waiting)
+        await eventually(lambda: not _waiting(system))
 
 
 async def test_slot_is_not_offered_to_starts_refused_by_its_host(tmp_path: Path) -> None:
@@ -181,9 +179,7 @@ async def test_start_of_a_disconnected_caller_stays_queued(system: System) -> No
     await system.becomes("second", "running")
 
 
-async def test_cancelled_wait_releases_its_host(
-    system: System,
-) -> None:
+async def test_cancelled_wait_releases_its_host(system: System) -> None:
     gate = Gate(system.agent)
     first = await _begin(system, gate)
     queue, link = system.control_plane.starts.queue, system.control_plane.fleet.hosts[0]
@@ -191,7 +187,7 @@ async def test_cancelled_wait_releases_its_host(
     image = min(link.report.images)
     ask = Ask(("local", "default"), "alice", Wanted(image, Resources(), ()), "0" * 32)
     waits = asyncio.create_task(queue.take_host(ask, 60.0))
-    await eventually(lambda: bool(queue._queues) and len(_queue(system).waiting) == 1)
+    await eventually(lambda: _waiting(system) == 1)
     ask.given.add_done_callback(lambda _: waits.cancel())
     gate.open()
     assert (await first).status == 201

@@ -8,11 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.app.control_plane import ControlPlane
-from controlplane.domain.contract import (
-    SessionsReported,
-    WatchMessage,
-)
+from controlplane.domain.contract import SessionsReported, WatchMessage
 from controlplane.domain.errors import StoreError
 from controlplane.metrics_endpoint.live import LiveCollector
 from controlplane.storage.engine.store import Store
@@ -49,9 +45,12 @@ async def test_metrics_have_a_listener_of_their_own(system: Scraped) -> None:
             assert response.status == 404
     async with system.http.post(f"{system.control_plane.metrics_url}/metrics") as response:
         assert response.status == 405
+    scrape = await system.scrape()
+    assert scrape.sum("build_info") == 1
+    assert {"process_resident_memory_bytes", "python_gc_collections"} <= scrape.families.keys()
 
 
-async def test_scrapes_at_the_same_time_take_turns(
+async def test_scrapes_run_one_after_the_other(
     system: Scraped, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refresh, under_way, most = LiveCollector.refresh, 0, 0
@@ -69,20 +68,6 @@ async def test_scrapes_at_the_same_time_take_turns(
     assert most == 1
 
 
-async def test_a_taken_port_ends_the_start_and_says_which_setting_names_it(
-    system: Scraped, tmp_path: Path
-) -> None:
-    port = system.control_plane.metrics_url.rpartition(":")[2]
-    listen = f"127.0.0.1:{port}"
-    second = {"state_dir": tmp_path / "second", "metrics_listen": listen}
-    config = system.config.model_copy(update=second)
-    with pytest.raises(ExceptionGroup) as caught:
-        await ControlPlane(config).serve(asyncio.Event())
-    (error,) = caught.value.exceptions
-    assert isinstance(error, OSError)
-    assert re.match(f"metrics_listen: cannot listen on port {port} of 127.0.0.1: ", str(error))
-
-
 # ---- requests
 
 
@@ -93,9 +78,8 @@ async def test_requests_are_counted_by_route_and_status(system: Scraped) -> None
     await system.call("GET", "/session/one", token="bad")
     scrape = await system.scrape()
     routes = {"method": "GET", "route": "/session/{id}"}
-    assert scrape.sum("http_requests_total", **routes, status="200") == 1
-    assert scrape.sum("http_requests_total", **routes, status="404") == 1
-    assert scrape.sum("http_requests_total", **routes, status="401") == 1
+    for status in ("200", "404", "401"):
+        assert scrape.sum("http_requests_total", **routes, status=status) == 1
     assert scrape.sum("http_request_duration_seconds_count", **routes) == 3
     assert scrape.sum("authentication_failures_total") == 1
     assert scrape.sum("http_connections", listener="api") >= 1
@@ -158,7 +142,7 @@ async def test_enrolments_are_requests_too(tmp_path: Path) -> None:
         own = scrape.sum("certificate_expiry_timestamp_seconds", certificate="controlplane")
         assert own > SystemClock().time()
         system.clock.wall_ahead = 25 * 86400.0
-        await system.control_plane.renewal.renew()  # nobody answers at the host's address
+        await system.control_plane.renewal.renew()  # no agent is at the host's address
         scrape = await system.scrape()
         renewals = "certificate_renewals_total"
         assert scrape.sum(renewals, certificate="agent", result="failed") == 1
@@ -228,9 +212,8 @@ async def test_refusals_are_counted_by_their_reason(system: Scraped) -> None:
         "no_room": 1,
         "image_cannot_run": 1,
     }
-    calls = {"method": "StartSession"}
-    assert scrape.sum("agent_calls_total", **calls, outcome="no_capacity") == 1
-    assert scrape.sum("agent_calls_total", **calls, outcome="image_cannot_run") == 1
+    for outcome in ("no_capacity", "image_cannot_run"):
+        assert scrape.sum("agent_calls_total", method="StartSession", outcome=outcome) == 1
     assert scrape.sum("start_duration_seconds_count", kind="none", result="refused") == 3
 
 
@@ -261,7 +244,7 @@ async def test_the_wait_for_bound_ports_is_timed(system: Scraped) -> None:
         assert scrape.sum("start_ready_wait_duration_seconds_count", result=result) == 1
 
 
-async def test_who_waits_in_line_is_counted(system: Scraped) -> None:
+async def test_waiting_starts_are_counted(system: Scraped) -> None:
     (link,) = system.control_plane.fleet.hosts
     system.agent.change_host(start_slots=1)
     await eventually(lambda: link.report is not None and link.report.start_slots == 1)
@@ -302,7 +285,6 @@ async def test_agents_are_counted_by_their_state(tmp_path: Path) -> None:
     ) as system:
         for agent in system.agents:
             agent.beat = 0.05
-        for agent in system.agents:
             agent.drop_watch()
         await system.make_application()
         await system.shows(lambda s: s.sum("agents", state="ready") == 3)
@@ -334,9 +316,7 @@ async def test_agents_are_counted_by_their_state(tmp_path: Path) -> None:
         assert scrape.sum("watch_snapshot_duration_seconds_count") >= 3
 
 
-async def test_an_overcommitted_host_takes_no_capacity_from_others(
-    tmp_path: Path,
-) -> None:
+async def test_an_overcommitted_host_takes_no_capacity_from_others(tmp_path: Path) -> None:
     async with Scraped(tmp_path, agents=2) as system:
         await system.make_application()
         await system.start(id="s")
@@ -350,7 +330,7 @@ async def test_an_overcommitted_host_takes_no_capacity_from_others(
         assert scrape.sum("free_memory_bytes") == 64 * 1024**3
 
 
-async def test_what_is_nobodys_is_counted_apart(system: Scraped) -> None:
+async def test_unclaimed_sessions_are_counted_apart(system: Scraped) -> None:
     await system.start()
     (link,) = system.control_plane.fleet.hosts
     await system.shows(lambda s: s.sum("sessions") == 1)
@@ -373,7 +353,7 @@ async def test_pulls_that_fail_are_counted(system: Scraped) -> None:
 # ---- the program itself
 
 
-async def test_the_database_is_measured(system: Scraped, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_database_is_measured(system: Scraped) -> None:
     before = await system.scrape()
     await system.start()
     await system.call("GET", "/session?all=true")
@@ -408,13 +388,6 @@ async def test_a_database_that_does_not_answer_does_not_hold_up_a_scrape(
     assert not scrape.sum("audit_events_total")
 
 
-async def test_it_says_what_runs(system: Scraped) -> None:
-    scrape = await system.scrape()
-    assert scrape.sum("build_info") == 1
-    assert "process_resident_memory_bytes" in scrape.families
-    assert "python_gc_collections" in scrape.families
-
-
 # ---- names, labels and the page
 
 
@@ -434,21 +407,20 @@ async def test_the_page_has_every_metric_with_its_type_and_labels(system: Scrape
     assert reported == page
 
 
-async def test_10000_applications_and_hostile_names_stay_few_series(system: Scraped) -> None:
+async def test_10000_applications_stay_few_series(system: Scraped) -> None:
     await system.start(id="s")
     await system.shows(lambda s: s.sum("sessions", application="game") == 1)
     fleet = system.control_plane.fleet
     fleet.add(AgentRow("crowded", "unix:/nowhere", "local", "default"))
     crowded = fleet.host("crowded")
     assert crowded is not None
-    hostile = ("\n", 'x"} 1\n', "x" * 1000, "\u202e", "")
     sessions = tuple(
         replace(
             SESSION,
             internal_id=str(number),
-            identity=Identity(f"a{number % 7}", str(number), name, "v1", "local", {}),
+            identity=Identity(f"a{number % 7}", "s", f"app-{number}", "v1", "local", {}),
         )
-        for number, name in enumerate([*(f"app-{n}" for n in range(10_000)), *hostile])
+        for number in range(10_000)
     )
     crowded.apply(WatchMessage("life", 1, SessionsReported(sessions)), 0.0)
     try:
@@ -456,9 +428,8 @@ async def test_10000_applications_and_hostile_names_stay_few_series(system: Scra
         assert len(scrape.values("sessions", "application")) == MAX_NAMES + 1
         assert len(scrape.families[f"{PREFIX}sessions"].samples) == (MAX_NAMES + 1) * 6
         assert scrape.sum("sessions", account="alice", application="game") == 1
-        reported = scrape.sum("sessions", application=OTHER)
-        assert reported == 10_000 + len(hostile) - (MAX_NAMES - 1)
-        assert scrape.sum("sessions") == 10_001 + len(hostile)
+        assert scrape.sum("sessions", application=OTHER) == 10_000 - (MAX_NAMES - 1)
+        assert scrape.sum("sessions") == 10_001
     finally:
         fleet.remove("crowded")
     assert len((await system.scrape()).families[f"{PREFIX}sessions"].samples) == 6

@@ -11,7 +11,6 @@ from controlplane.agent_rpc.wire import MAX_REVISION, watch_message_in
 from controlplane.domain.contract import Drain, HostReported
 from controlplane.storage.engine.store import Actor
 from controlplane.storage.tables.fleet import DrainOrder, order_drain
-from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2
 from tiltyard.runtime.clock import to_ms
@@ -25,15 +24,15 @@ class Draining(System):
     async def ask(self, method: str, path: str, **more: Any) -> Answer:
         return await self.call(method, f"/operator/agent/{path}", **more)
 
-    async def drain(self, name: str = "a0", **body: Any) -> dict[str, Any]:
-        answer = await self.ask("POST", f"{name}/drain", json=body)
+    async def drain(
+        self, name: str = "a0", *, method: str = "POST", **body: Any
+    ) -> dict[str, Any]:
+        answer = await self.ask(method, f"{name}/drain", json=body)
         assert answer.status == 200, answer.text
         return dict(answer.json)
 
-    async def undrain(self, name: str = "a0") -> dict[str, Any]:
-        answer = await self.ask("DELETE", f"{name}/drain")
-        assert answer.status == 200, answer.text
-        return dict(answer.json)
+    async def undrain(self) -> dict[str, Any]:
+        return await self.drain(method="DELETE")
 
     async def shown(self, name: str = "a0") -> dict[str, Any]:
         return dict((await self.ask("GET", name)).json)
@@ -43,20 +42,18 @@ class Draining(System):
         ((revision, draining, deadline_ms),) = await self.rows(sql)
         return Drain(revision, bool(draining), deadline_ms)
 
-    def known(self, name: str = "a0") -> Drain:
+    def known(self) -> Drain:
         """The newest order in the memory of the control plane."""
-        link = self.control_plane.fleet.host(name)
-        assert link is not None
-        return link.drain
+        return self.control_plane.fleet.hosts[0].drain
 
     async def is_acknowledged(self) -> None:
         """Wait until every host has reported the newest order."""
         links = self.control_plane.fleet.hosts
         await eventually(lambda: all(link.reconciled and not link.drain_pending for link in links))
 
-    async def disconnect(self, agent: FakeAgent) -> None:
-        """Stop an agent, and wait until it is shown as unresponsive."""
-        await agent.stop()
+    async def disconnect(self) -> None:
+        """Stop the agent, and forget that it was responsive."""
+        await self.agent.stop()
         await self.restart()
 
 
@@ -67,9 +64,7 @@ async def system(tmp_path: Path) -> AsyncIterator[Draining]:
         yield running
 
 
-async def test_drained_host_gets_no_sessions_until_undrained(
-    system: Draining,
-) -> None:
+async def test_drained_host_gets_no_sessions_until_undrained(system: Draining) -> None:
     assert (await system.start(id="x")).status == 201
     before = to_ms(system.control_plane.clock.time())
     shown = await system.drain(deadline="2h")
@@ -88,7 +83,7 @@ async def test_drained_host_gets_no_sessions_until_undrained(
     assert not (await system.undrain())["draining"]
     assert await system.status_of("x") == "running"
     assert (await system.start()).status == 201
-    assert [order.draining for order in system.agent.drains] == [True, False]
+    assert [each.draining for each in system.agent.drains] == [True, False]
     assert system.agent.drains[1].revision > order.revision
     actor = system.operator_token.split("_")[1]
     sql = "SELECT kind, actor, object, data FROM event WHERE kind LIKE 'agent.%drained'"
@@ -100,7 +95,7 @@ async def test_drained_host_gets_no_sessions_until_undrained(
 
 async def test_drain_requests_are_validated(system: Draining) -> None:
     for method in ("POST", "DELETE"):
-        assert_error(await system.ask(method, "nobody/drain", json={}), 404)
+        assert_error(await system.ask(method, "unknown/drain", json={}), 404)
     for deadline in ("", "soon", "2", "-1h", "9000h", 2):
         refused = await system.ask("POST", "a0/drain", json={"deadline": deadline})
         assert_error(refused, 422, "deadline")
@@ -147,7 +142,7 @@ async def test_unresponsive_host_gets_its_order_on_its_return(
 ) -> None:
     if not draining:
         await system.drain()
-    await system.disconnect(system.agent)
+    await system.disconnect()
     shown = await (system.drain(deadline="2h") if draining else system.undrain())
     assert (shown["draining"], shown["drainPending"]) == (draining, True)
     if restarted:
@@ -228,7 +223,7 @@ async def test_order_in_a_restored_database_holds_only_if_newer(
 ) -> None:
     await system.drain()
     newest = system.known().revision
-    await system.disconnect(system.agent)
+    await system.disconnect()
     await system.rows("UPDATE agent SET drain_revision=?, draining=0", newest - 1000)
     await system.restart()
     if not draining:
@@ -236,16 +231,13 @@ async def test_order_in_a_restored_database_holds_only_if_newer(
     await system.agent.start()
     await system.is_acknowledged()
     assert system.agent.host.draining == draining
-    orders = {
-        order.revision for order in system.agent.drains
-    }  # the answer may be lost on its return
-    assert len(orders) == (1 if draining else 2)
+    revisions = {order.revision for order in system.agent.drains}  # an answer may be lost
+    assert len(revisions) == (1 if draining else 2)
 
 
 async def test_impossible_revision_is_rejected(system: Draining) -> None:
     system.agent.change_host(drain_revision=MAX_REVISION + 1, draining=True)
-    link = system.control_plane.fleet.host("a0")
-    assert link is not None
+    [link] = system.control_plane.fleet.hosts
     reported_at = link.reported_at
     system.agent.change_host(drain_revision=0, draining=False)
     await eventually(lambda: link.reported_at != reported_at)

@@ -42,7 +42,7 @@ def output(tmp_path: Path) -> Iterator[Callable[[str], Callable[[], list[dict[st
     os.close(descriptor)
 
 
-async def test_who_asks_for_what_is_not_there_fills_no_log_and_hides_nobody(
+async def test_repeated_refusals_are_limited_and_hide_no_others(
     system: System, output: Callable[[str], Callable[[], list[dict[str, str]]]]
 ) -> None:
     end = output("info")
@@ -53,7 +53,7 @@ async def test_who_asks_for_what_is_not_there_fills_no_log_and_hides_nobody(
     assert [line["status"] for line in refused] == ["404"] * AT_ONCE + ["401"]
 
 
-async def test_requests_that_succeed_and_hosts_that_are_well_say_nothing(
+async def test_success_is_not_logged(
     system: System, output: Callable[[str], Callable[[], list[dict[str, str]]]]
 ) -> None:
     [host] = system.control_plane.fleet.hosts

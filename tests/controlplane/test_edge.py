@@ -283,9 +283,11 @@ async def test_a_stalled_handshake_counts_and_times_out(
 
 async def openssl(command: str) -> str:
     """Run a client that closes at once; return its output."""
-    run = partial(subprocess.run, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    done = await asyncio.to_thread(run, command.split())
-    return str(done.stdout, errors="replace")
+    process = await asyncio.create_subprocess_exec(
+        *command.split(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    )
+    output, _ = await process.communicate()
+    return output.decode(errors="replace")
 
 
 async def test_tls_requires_version_1_2(

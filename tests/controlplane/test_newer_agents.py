@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from controlplane.agent_rpc.client import AgentClient
-from controlplane.domain.errors import AgentNewerError, AgentSilentError
+from controlplane.domain.errors import AgentNewerError, AgentUnavailableError
 from controlplane.fleet.host import watch
 from controlplane.fleet.host.downtime import Downtime
 from tests.support.controlplane.system import System, eventually
@@ -104,9 +104,9 @@ async def test_stopped_newer_agent_is_unreachable(tmp_path: Path) -> None:
         await _becomes(system, "unreachable")
 
 
-@pytest.mark.parametrize(("number", "error"), [(2, AgentNewerError), (0, AgentSilentError)])
+@pytest.mark.parametrize(("number", "error"), [(2, AgentNewerError), (0, AgentUnavailableError)])
 async def test_answer_of_an_unknown_format_is_rejected(
-    tmp_path: Path, number: int, error: type[AgentSilentError]
+    tmp_path: Path, number: int, error: type[AgentUnavailableError]
 ) -> None:
     async with System(tmp_path) as system:
         await system.make_application()

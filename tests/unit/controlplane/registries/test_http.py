@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -35,7 +35,7 @@ class Server:
 
     async def start(self, stack: AsyncExitStack) -> None:
         app = web.Application()
-        app.router.add_get("/v2/{rest:.*}", self.answer)
+        app.router.add_get("/v2/{rest:.*}", self._answer)
         app.router.add_get("/token", self._make_token)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
@@ -52,7 +52,7 @@ class Server:
         self.asked.append((request.path, dict(request.query), header))
         return header
 
-    async def answer(self, request: web.Request) -> web.Response:
+    async def _answer(self, request: web.Request) -> web.Response:
         header = self._note(request)
         if self.accepts(header):
             return web.Response(text="here")
@@ -156,25 +156,10 @@ async def test_supports_basic_authentication(http: RegistryHttp, server: Server)
         await ask(http, server, username="robot", password="wrong")
 
 
-@pytest.mark.parametrize(
-    "token",
-    [
-        {},
-        {"token": 7},
-        {"token": "a\r\nX-Evil: 1"},
-        {"token": "t", "expires_in": "soon"},
-        {"token": "t", "expires_in": 10**400},
-        {"token": "t", "expires_in": float("nan")},
-        {"token": "t" * 70000},
-    ],
-)
-async def test_rejects_a_token_response_without_a_token(
-    http: RegistryHttp, server: Server, token: dict[str, Any]
-) -> None:
-    server.token = token
-    with pytest.raises(UnusableError):
+async def test_limits_the_size_of_a_token_response(http: RegistryHttp, server: Server) -> None:
+    server.token = {"token": "t" * 70000}
+    with pytest.raises(UnusableError, match="larger than 65536 bytes"):
         await ask(http, server)
-    assert server.paths == ["/v2/x", "/token"]
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
@@ -209,14 +194,28 @@ async def test_prefers_bearer_if_a_header_offers_both(http: RegistryHttp, server
     assert server.asked[1][1] == {"service": "the registry", "scope": SCOPE}
 
 
-async def test_rejects_a_response_over_the_size_limit(http: RegistryHttp, server: Server) -> None:
-    server.accepts = lambda _: True
-    endpoint = Endpoint(server.address)
-    with pytest.raises(UnusableError, match="larger than 3 bytes"):
-        await http.ask(endpoint, "/v2/x", scope=SCOPE, max_bytes=3)
-
-
 # -- forbidden destinations ----------------------------------------------------------------------
+
+
+async def listen(
+    stack: AsyncExitStack,
+    accept: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+) -> str:
+    """Accept connections; return the address."""
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    stack.push_async_callback(server.wait_closed)
+    stack.callback(server.close)
+    return f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def raw(stack: AsyncExitStack, answer: Callable[[bytes], bytes]) -> str:
+    """Answer every request with this, then close; return the address."""
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer(await reader.readuntil(b"\r\n\r\n")))
+        writer.close()
+
+    return await listen(stack, accept)
 
 
 class Canary:
@@ -224,29 +223,18 @@ class Canary:
 
     def __init__(self) -> None:
         self.connections = 0
-        self.port = 0
+        self.address = ""
 
-    async def start(self, stack: AsyncExitStack) -> None:
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        stack.push_async_callback(server.wait_closed)
-        stack.callback(server.close)
-        self.port = server.sockets[0].getsockname()[1]
-
-    async def _accept(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def accept(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         writer.close()
 
 
-async def test_does_not_connect_to_a_foreign_realm(
-    http: RegistryHttp, server: Server, stack: AsyncExitStack
-) -> None:
+@pytest.fixture
+async def canary(stack: AsyncExitStack) -> Canary:
     canary = Canary()
-    await canary.start(stack)
-    server.challenge = f'Bearer realm="http://127.0.0.1:{canary.port}/token",service="x"'
-    with pytest.raises(UnusableError):
-        await ask(http, server, username="robot", password="s3cret")
-    assert canary.connections == 0
-    assert server.paths == ["/v2/x"]
+    canary.address = await listen(stack, canary.accept)
+    return canary
 
 
 async def test_uses_a_realm_in_auth_hosts(
@@ -257,8 +245,8 @@ async def test_uses_a_realm_in_auth_hosts(
     server.given = service.given
     server.challenge = f'Bearer realm="http://{service.address}/token"'
     with pytest.raises(UnusableError):
-        await ask(http, server)
-    assert service.asked == []
+        await ask(http, server, username="robot", password="s3cret")
+    assert (service.asked, server.paths) == ([], ["/v2/x"])
     assert (await ask(http, server, auth_hosts=(service.address,))).status == 200
     assert service.asked == [("/token", {"scope": SCOPE}, "")]
 
@@ -288,26 +276,18 @@ def test_realms_are_compared_as_origins() -> None:
 
 
 async def test_does_not_follow_redirects(
-    http: RegistryHttp, server: Server, stack: AsyncExitStack
+    http: RegistryHttp, stack: AsyncExitStack, canary: Canary
 ) -> None:
-    canary = Canary()
-    await canary.start(stack)
-
-    async def redirect(request: web.Request) -> web.Response:
-        location = f"http://127.0.0.1:{canary.port}/"
-        return web.Response(status=307, headers={"Location": location})
-
-    server.answer = redirect  # type: ignore[method-assign]  # before it is mounted
-    await server.start(stack)
-    assert (await ask(http, server)).status == 307
+    redirect = f"HTTP/1.1 307 x\r\nLocation: http://{canary.address}/\r\nContent-Length: 0\r\n\r\n"
+    endpoint = Endpoint(await raw(stack, lambda _: redirect.encode()))
+    assert (await http.ask(endpoint, "/v2/x", scope=SCOPE, max_bytes=100)).status == 307
     assert canary.connections == 0
 
 
 async def test_does_not_connect_to_a_name_with_a_private_address(
-    http: RegistryHttp, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
+    http: RegistryHttp, canary: Canary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    canary = Canary()
-    await canary.start(stack)
+    port = canary.address.rpartition(":")[2]
     names = {"rebound.example": ["1.1.1.1", "127.0.0.1"], "inner.example": ["127.0.0.1"]}
 
     def look_up(host: str) -> list[Any]:
@@ -315,32 +295,19 @@ async def test_does_not_connect_to_a_name_with_a_private_address(
 
     monkeypatch.setattr("controlplane.outbound.resolver.look_up", look_up)
     for name in names:
-        endpoint = Endpoint(f"{name}:{canary.port}")
+        endpoint = Endpoint(f"{name}:{port}")
         with pytest.raises(UnusableError, match=r"^it cannot be reached$") as raised:
             await http.ask(endpoint, "/v2/x", scope=SCOPE, max_bytes=100)
         assert "127.0.0.1, which is not public" in raised.value.detail
     assert canary.connections == 0
     # Operators may declare a registry private.
-    endpoint = Endpoint(f"inner.example:{canary.port}", private=True)
+    endpoint = Endpoint(f"inner.example:{port}", private=True)
     with pytest.raises(UnusableError):
         await http.ask(endpoint, "/v2/x", scope=SCOPE, max_bytes=100)
     assert canary.connections == 1
 
 
 # -- failure reports
-
-
-async def raw(stack: AsyncExitStack, answer: Callable[[bytes], bytes]) -> str:
-    """Answer every request with this, then close; return the address."""
-
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(answer(await reader.readuntil(b"\r\n\r\n")))
-        writer.close()
-
-    server = await asyncio.start_server(accept, "127.0.0.1", 0)
-    stack.push_async_callback(server.wait_closed)
-    stack.callback(server.close)
-    return f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
 @pytest.mark.parametrize(
@@ -357,7 +324,7 @@ async def test_only_the_log_contains_details_of_a_failure(
 
 @pytest.mark.parametrize("begin", [b"", b"x" * 60])
 async def test_reports_no_secret_even_if_the_registry_echoes_it(
-    http: RegistryHttp, server: Server, stack: AsyncExitStack, begin: bytes
+    http: RegistryHttp, stack: AsyncExitStack, begin: bytes
 ) -> None:
     def echo(request: bytes) -> bytes:
         if b"Authorization" not in request:
@@ -398,10 +365,7 @@ async def test_hanging_registry_does_not_block_another(
         await reader.read()
         writer.close()
 
-    hung = await asyncio.start_server(hang, "127.0.0.1", 0)
-    stack.push_async_callback(hung.wait_closed)
-    stack.callback(hung.close)
-    endpoint = Endpoint(f"127.0.0.1:{hung.sockets[0].getsockname()[1]}")
+    endpoint = Endpoint(await listen(stack, hang))
     asking = [
         asyncio.create_task(http.ask(endpoint, "/v2/x", scope=SCOPE, max_bytes=100))
         for _ in range(200)

@@ -44,3 +44,19 @@ def test_token_lifetime_is_at_most_an_hour(reported: object, seconds: float) -> 
         "t",
         seconds,
     )
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        {},
+        {"token": 7},
+        {"token": "a\r\nX-Evil: 1"},
+        {"token": "t", "expires_in": "soon"},
+        {"token": "t", "expires_in": 10**400},
+        {"token": "t", "expires_in": float("nan")},
+    ],
+)
+def test_rejects_a_response_without_a_token(token: dict[str, object]) -> None:
+    with pytest.raises(UnusableError, match="no token"):
+        read_token(json.dumps(token).encode())

@@ -90,21 +90,15 @@ def test_accepts_an_image(manifest: dict[str, Any], kind: str) -> None:
         (layers(blob(LAYER), blob(LAYER, urls=ELSEWHERE)), "outside the registry"),
         (image(config=blob(CONFIG, urls=ELSEWHERE)), "outside the registry"),
         (
-            layers(blob("application/vnd.docker.image.rootfs.foreign.diff.tar.gzip")),
-            "outside the registry",
-        ),
-        (
             layers(blob("application/vnd.oci.image.layer.nondistributable.v1.tar+gzip")),
             "outside the registry",
         ),
         (layers(*[blob(LAYER)] * (MAX_LAYERS + 1)), "126 layers; a host can mount 125"),
         (layers(blob(LAYER, size=LIMIT)), "1000000007 bytes; at most 1000000000"),
         (image(config=blob(CONFIG, size=MAX_CONFIG_BYTES + 1)), "config of more than"),
-        (layers(blob("application/vnd.in-toto+json")), "layer that is not one"),
         (layers(blob(LAYER + "+encrypted")), "layer that is not one"),
         (image(config=blob("application/vnd.cncf.helm.config.v1+json")), "not a container image"),
         (without(image(), "config"), "not a container image"),
-        (image(mediaType="application/vnd.oci.artifact.manifest.v1+json"), "not a container im"),
         (index(entry(), mediaType=IMAGE), "not a container image"),
         (image(mediaType=SCHEMA_1, schemaVersion=1), "not schema 2"),
         (image(fsLayers=[]), "not schema 2"),
@@ -124,23 +118,11 @@ def test_refuses_unsupported_images(manifest: Any, reported: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["Urls", "URLS", "url\u017f", "URL\u017f"],  # case folding makes the long s an s
-)
-def test_refuses_a_field_in_another_case(name: str) -> None:
-    """For Go, and so for Docker, it is the same field, and the last one wins."""
-    for manifest in (
-        layers(blob(LAYER) | {name: ELSEWHERE}),
-        layers(blob(LAYER, urls=[]) | {name: ELSEWHERE}),
-        index(entry() | {name: ELSEWHERE}),
-    ):
-        with pytest.raises(ImageRefusedError, match="field in another case"):
-            check(manifest)
-
-
-@pytest.mark.parametrize(
     "manifest",
     [
+        layers(blob(LAYER) | {"Urls": ELSEWHERE}),
+        layers(blob(LAYER, urls=[]) | {"URL\u017f": ELSEWHERE}),  # case folding makes it an s
+        index(entry() | {"url\u017f": ELSEWHERE}),
         image(Layers=[]),
         {**image(), "layer\u017f": []},
         image(mediatype=INDEX),
@@ -148,24 +130,24 @@ def test_refuses_a_field_in_another_case(name: str) -> None:
         index(entry(Digest="sha256:" + "0" * 64)),
     ],
 )
-def test_refuses_any_known_field_in_another_case(manifest: Any) -> None:
+def test_refuses_a_known_field_in_another_case(manifest: Any) -> None:
+    """For Go, and so for Docker, it is the same field, and the last one wins."""
     with pytest.raises(ImageRefusedError, match="field in another case"):
         check(manifest)
 
 
 @pytest.mark.parametrize(
-    ("content", "reported"),
+    "content",
     [
-        (b"", "no JSON"),
-        (b"{", "no JSON"),
-        (b'{"schemaVersion":2}x', "no JSON"),
-        (b'{"schemaVersion":2,"schemaVersion":1}', "no JSON"),
-        (b"[" * 100_000, "no JSON"),
-        (b"[" + b"[]," * 1_000_000 + b"[]]", "no JSON"),
+        b"",
+        b'{"schemaVersion":2}x',
+        b'{"schemaVersion":2,"schemaVersion":1}',
+        b"[" * 100_000,
+        b"[" + b"[]," * 1_000_000 + b"[]]",
     ],
 )
-def test_rejects_an_unreadable_manifest(content: bytes, reported: str) -> None:
-    with pytest.raises(UnusableError, match=reported):
+def test_rejects_an_unreadable_manifest(content: bytes) -> None:
+    with pytest.raises(UnusableError, match="no JSON"):
         check_manifest(content, IMAGE, LIMIT)
 
 
@@ -222,11 +204,9 @@ def test_ignores_images_for_other_systems() -> None:
     ("manifest", "reported"),
     [
         (index(), "no image for Linux"),
-        (index(*[entry(n, platform) for n, platform in enumerate(OTHERS)]), "no image for Linux"),
         (index(entry(0, ATTESTATION)), "no image for Linux"),
         (index(*[entry(n) for n in range(MAX_IMAGES + 1)]), "33 variants; at most 32"),
         (index(entry(kind=INDEX)), "list that has a list in it"),
-        (index(entry(kind=DOCKER_INDEX)), "list that has a list in it"),
         (index(entry(urls=ELSEWHERE)), "outside the registry"),
         (index(entry() | {"digest": "latest"}), r"manifests\[0\]\.digest"),
     ],

@@ -47,12 +47,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 @pytest.fixture
-def kept(made: Made) -> bytes:
-    """A backup with the account `kept`."""
-    return made.backup
-
-
-@pytest.fixture
 def config(made: Made, tmp_path: Path) -> Config:
     """A state directory with the account `old`."""
     return Config(state_dir=Path(shutil.copytree(made.old, tmp_path / "state")))
@@ -100,23 +94,21 @@ def test_restores_on_a_new_machine(made: Made, tmp_path: Path) -> None:
     assert_state_of(made, config)
 
 
-def test_replaces_a_database_only_with_force_and_while_stopped(
-    config: Config, kept: bytes
-) -> None:
+def test_replaces_a_database_only_with_force_and_while_stopped(config: Config, made: Made) -> None:
     before = files(config.state_dir)
     with pytest.raises(StoreError, match="it has a database: --force"):
-        restored_from(config, kept, replace=False)
+        restored_from(config, made.backup, replace=False)
     with serving(config.state_dir), pytest.raises(StoreError, match="a control plane serves"):
-        restored_from(config, kept)
+        restored_from(config, made.backup)
     assert files(config.state_dir) == before
 
 
 def test_migrates_a_backup_of_an_older_schema(
-    config: Config, kept: bytes, monkeypatch: pytest.MonkeyPatch
+    config: Config, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = (*MIGRATIONS, "CREATE TABLE later(x);")
     monkeypatch.setattr(database_copy, "migrate", partial(migrate, migrations=steps))
-    restored_from(config, kept)
+    restored_from(config, made.backup)
     assert rows(config, "PRAGMA user_version") == [(len(steps),)]
     assert rows(config, "SELECT name FROM account") == [("kept",)]
 
@@ -189,7 +181,6 @@ CORRUPTIONS: dict[str, tuple[Corruption, str]] = {
     "zeros": (lambda _: b"\0" * 10240, "has no authority.pem"),
     "a file outside": (added("../controlplane.db"), "does not belong in a backup"),
     "a link": (added("ticket.key", kind=tarfile.SYMTYPE), "does not belong in a backup"),
-    "a hard link": (added("ticket.key", kind=tarfile.LNKTYPE), "does not belong in a backup"),
     "a sparse file": (
         added("x", {"GNU.sparse.map": "0,1", "GNU.sparse.name": "ticket.key"}),
         "does not belong in a backup",
@@ -198,10 +189,7 @@ CORRUPTIONS: dict[str, tuple[Corruption, str]] = {
     "a bad time": (added("ticket.key", {"mtime": "1e300"}), "is damaged"),
     "a huge key": (replaced("ticket.key", b"x" * 20000), "is too large: 20000 bytes"),
     "no database": (replaced("controlplane.db", None), "has no controlplane.db"),
-    "no ticket key": (replaced("ticket.key", None), "has no ticket.key"),
     "a bad authority": (replaced("authority.pem", b"x"), "authority.pem is damaged"),
-    "a bad ticket key": (replaced("ticket.key", b"x"), "ticket.key is damaged"),
-    "a bad registry key": (replaced("registry.key", b"x"), "registry.key is damaged"),
     "text for a database": (replaced("controlplane.db", b"x" * 8192), "not a database"),
     "an empty database": (replaced("controlplane.db", b""), "not one of a control plane"),
     "a newer schema": (
@@ -212,25 +200,25 @@ CORRUPTIONS: dict[str, tuple[Corruption, str]] = {
 
 
 @pytest.mark.parametrize("kind", CORRUPTIONS)
-def test_invalid_backup_changes_nothing(config: Config, kept: bytes, kind: str) -> None:
+def test_invalid_backup_changes_nothing(config: Config, made: Made, kind: str) -> None:
     corrupt, why = CORRUPTIONS[kind]
     before = files(config.state_dir)
     with pytest.raises(StoreError, match=why):
-        restored_from(config, corrupt(kept))
+        restored_from(config, corrupt(made.backup))
     assert files(config.state_dir) == before
 
 
-def test_truncated_backup_changes_nothing(config: Config, kept: bytes) -> None:
+def test_truncated_backup_changes_nothing(config: Config, made: Made) -> None:
     before = files(config.state_dir)
-    with tarfile.open(fileobj=io.BytesIO(kept)) as archive:
+    with tarfile.open(fileobj=io.BytesIO(made.backup)) as archive:
         read = archive.getmembers()
     ends = set(range(0, 4096, 509))
     for member in read:
         ends |= {member.offset, member.offset + 1, member.offset_data, member.offset_data + 1}
-    ends |= {len(kept) // 2, read[-1].offset_data + read[-1].size - 1}
+    ends |= {len(made.backup) // 2, read[-1].offset_data + read[-1].size - 1}
     for end in sorted(ends):
         with pytest.raises(StoreError, match=r"damaged|has no"):
-            restored_from(config, kept[:end])
+            restored_from(config, made.backup[:end])
         assert files(config.state_dir) == before
 
 
@@ -282,9 +270,9 @@ def command(config: Config, name: str, *arguments: str) -> Result:
     return CliRunner().invoke(main, [name, "--config", str(path), *arguments])
 
 
-def test_command_reports_the_restored_backup(config: Config, kept: bytes, tmp_path: Path) -> None:
+def test_command_reports_the_restored_backup(config: Config, made: Made, tmp_path: Path) -> None:
     path = tmp_path / "kept.backup"
-    path.write_bytes(kept)
+    path.write_bytes(made.backup)
     refused = command(config, "restore", str(path))
     assert refused.exit_code == 1
     assert "--force" in refused.stderr

@@ -1,6 +1,6 @@
 """Enabling a tag: what its manifest must be, and that no host pulls anything else."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -49,28 +49,13 @@ def image_of(system: System, digest: str) -> str:
     return f"{system.registry.address}/studio/game@{digest}"
 
 
-async def refused(system: System, why: str) -> None:
+async def assert_refused(system: System, status: int, why: str) -> None:
     """Check that the tag is not enabled, and why, and that the host received nothing."""
     answer = await enable(system)
-    assert_error(answer, 422, "tag")
-    assert why in answer.json["violations"][0]["description"]
-    await nothing_came_of_it(system)
-
-
-async def is_rejected(system: System, why: str) -> None:
-    """Check that the registry gets the blame."""
-    answer = await enable(system)
-    assert_error(answer, 503)
-    assert answer.json["details"] == f"cannot ask registry 'local': {why}"
-    await nothing_came_of_it(system)
-
-
-async def nothing_came_of_it(system: System) -> None:
+    assert_error(answer, status)
+    assert why in answer.text
     assert await system.rows("SELECT * FROM tag") == []
     assert system.agent.pulled == []
-
-
-# -- what is asked -------------------------------------------------------------------------------
 
 
 async def test_an_image_is_one_request(system: System) -> None:
@@ -89,27 +74,16 @@ async def test_every_image_for_linux_that_a_list_names_is_read(system: System) -
     assert registry.asked == [f"/v2/studio/game/manifests/{name}" for name in names]
 
 
-# -- what may not be pulled ----------------------------------------------------------------------
+async def test_too_large_image_is_422(system: System) -> None:
+    large = image(layers=[blob(LAYER, size=994)])
+    system.registry.push_manifest("studio/game", "v1", large)
+    await assert_refused(system, 422, "its image has 1001 bytes; at most 1000 are")
 
 
-@pytest.mark.parametrize(
-    ("manifest", "why"),
-    [
-        (FOREIGN, "its image has a part that is kept outside the registry"),
-        (image(layers=[blob(LAYER, size=994)]), "its image has 1001 bytes; at most 1000 are"),
-    ],
-)
-async def test_an_image_that_may_not_be_pulled_is_422(
-    system: System, manifest: dict[str, Any], why: str
-) -> None:
-    system.registry.push_manifest("studio/game", "v1", manifest)
-    await refused(system, why)
-
-
-async def test_so_is_a_list_that_names_one(system: System) -> None:
+async def test_list_with_an_image_that_may_not_be_pulled_is_422(system: System) -> None:
     good, bad = (push_listed(system.registry, one) for one in (image(), FOREIGN))
     system.registry.push_manifest("studio/game", "v1", index(good, bad))
-    await refused(system, "kept outside the registry")
+    await assert_refused(system, 422, "kept outside the registry")
 
 
 async def test_a_tag_that_was_good_stays_as_it_was_enabled(system: System) -> None:
@@ -121,20 +95,17 @@ async def test_a_tag_that_was_good_stays_as_it_was_enabled(system: System) -> No
     assert system.agent.pulled == [old]
 
 
-# -- what cannot be read -------------------------------------------------------------------------
-
-
 async def test_an_answer_that_is_no_manifest_is_503(system: System) -> None:
     system.registry.push_manifest("studio/game", "v1", b"<html>Log in</html>", "text/html")
-    await is_rejected(system, "its manifest is no JSON")
+    await assert_refused(system, 503, "its manifest is no JSON")
     system.registry.push_manifest("studio/game", "v1", b" " * (4 * 1024 * 1024 + 1), IMAGE)
-    await is_rejected(system, "its answer is larger than 4194304 bytes")
+    await assert_refused(system, 503, "its answer is larger than 4194304 bytes")
 
 
 async def test_a_manifest_that_its_digest_does_not_name_is_503(system: System) -> None:
     system.registry.push("studio/game", "v1")
     system.registry.header_digest = "sha256:" + "0" * 64
-    await is_rejected(system, "its manifest is not what its digest says")
+    await assert_refused(system, 503, "its manifest is not what its digest says")
 
 
 async def test_an_image_that_is_not_what_its_list_names_is_503(system: System) -> None:
@@ -143,10 +114,10 @@ async def test_an_image_that_is_not_what_its_list_names_is_503(system: System) -
     registry.push_manifest("studio/game", "v1", index(named))
     key = ("studio/game", named["digest"])
     good = registry.manifests.pop(key)
-    await is_rejected(system, "it lacks an image that its list names")
+    await assert_refused(system, 503, "it lacks an image that its list names")
     registry.manifests[key] = (good[0] + b" ", IMAGE)
     registry.header_digest = ""
-    await is_rejected(system, "it lacks an image that its list names")
+    await assert_refused(system, 503, "it lacks an image that its list names")
     registry.manifests[key] = good
     assert (await enable(system)).status == 204
 
@@ -165,69 +136,51 @@ async def test_what_a_list_names_has_the_same_time_limit(
         assert system.registry.asked[-1].endswith(named["digest"])
 
 
-# -- an application that changes meanwhile -------------------------------------------------------
-
-
-class Changing:
-    """Changes something of the application whenever the registry has been asked."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.changes: list[Callable[[], Awaitable[Answer]]] = []
-        resolve = RegistryClient.resolve
-
-        async def late(client: RegistryClient, *of: Any) -> str | None:
-            digest = await resolve(client, *of)
-            if self.changes:
-                answer = await self.changes.pop(0)()
-                assert answer.status == 204, answer.text
-            return digest
-
-        monkeypatch.setattr(RegistryClient, "resolve", late)
+Changes = list[dict[str, Any]]
 
 
 @pytest.fixture
-def changing(monkeypatch: pytest.MonkeyPatch) -> Changing:
-    return Changing(monkeypatch)
+def changes(system: System, monkeypatch: pytest.MonkeyPatch) -> Changes:
+    """Edits of the application, one after each answer of the registry."""
+    edits: Changes = []
+    resolve = RegistryClient.resolve
 
+    async def late(client: RegistryClient, *of: Any) -> str | None:
+        digest = await resolve(client, *of)
+        if edits:
+            answer = await system.call("PUT", "/application/game", json=edits.pop(0))
+            assert answer.status == 204, answer.text
+        return digest
 
-def edit(system: System, **change: Any) -> Callable[[], Awaitable[Answer]]:
-    return lambda: system.call("PUT", "/application/game", json=change)
+    monkeypatch.setattr(RegistryClient, "resolve", late)
+    return edits
 
 
 async def test_a_tag_is_enabled_where_the_images_are_by_then(
-    system: System, changing: Changing
+    system: System, changes: Changes
 ) -> None:
     registry = system.registry
     registry.push("studio/game", "v1")
     other = registry.push("studio/other", "v1")
-    changing.changes = [edit(system, repository="studio/other")]
+    changes.append({"repository": "studio/other"})
     assert (await enable(system)).status == 204
     rows = await system.rows("SELECT digest, image FROM tag")
     assert rows == [(other, f"{registry.address}/studio/other@{other}")]
 
 
 async def test_an_application_that_does_not_come_to_rest_is_503(
-    system: System, changing: Changing
+    system: System, changes: Changes
 ) -> None:
-    for repository in ("studio/game", "studio/other"):
+    for repository in ("studio/other", "studio/game"):
         system.registry.push(repository, "v1")
-    names = ("studio/other", "studio/game")
-    changing.changes = [edit(system, repository=name) for name in names]
-    await is_rejected(system, "it was changed meanwhile")
+        changes.append({"repository": repository})
+    await assert_refused(system, 503, "it was changed meanwhile")
 
 
-# -- a tag that moves ----------------------------------------------------------------------------
-
-
-async def test_a_tag_that_moves_changes_nothing_until_it_is_enabled_again(
-    system: System,
-) -> None:
+async def test_a_tag_that_moves_changes_nothing_until_it_is_enabled_again(system: System) -> None:
     first = system.registry.push("studio/game", "v1", "first")
     await pulls(system, first)
     second = system.registry.push("studio/game", "v1", "second")
-    assert second != first
-    started = await system.start(id="before")
-    assert started.status == 201, started.text
     system.control_plane.fleet.look_at_images()
     await system.restart()
     await eventually(lambda: system.has(system.agent.name, image_of(system, first)))

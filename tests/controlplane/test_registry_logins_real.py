@@ -113,7 +113,6 @@ async def test_enables_a_tag_with_the_configured_login(system: Configured) -> No
     ("change", "reported"),
     [
         ({"password": OTHER_PASSWORD}, "it refused the log-in"),
-        ({"username": "nobody"}, "it refused the log-in"),
         ({"username": None, "password": None}, "it wants a log-in, and none is configured"),
         ({"ca": None}, "its TLS cannot be trusted"),
         ({"private": False}, "it cannot be reached"),

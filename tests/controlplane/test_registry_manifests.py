@@ -1,16 +1,15 @@
-"""Manifests in docker-registry: foreign layers, lists and tags."""
+"""Manifests in docker-registry: lists and tags."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
 import pytest
 from yarl import URL
 
-from controlplane.domain.errors import ImageRefusedError
 from controlplane.registries.client import RegistryClient
 from controlplane.registries.endpoint import Endpoint
 from controlplane.registries.manifests import digest_of
@@ -22,22 +21,6 @@ pytestmark = pytest.mark.registry
 
 REPOSITORY = "studio/listed"
 LINUX = {"os": "linux", "architecture": "amd64"}
-FOREIGN = "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip"
-DOCKER_IMAGE = "application/vnd.docker.distribution.manifest.v2+json"
-DOCKER_CONFIG = "application/vnd.docker.container.image.v1+json"
-
-
-@pytest.fixture(scope="module")
-def lenient() -> Iterator[Registry]:
-    """A registry that accepts foreign layers."""
-    with Registry(validation={"manifests": {"urls": {"allow": ["^https?://"]}}}) as running:
-        yield running
-
-
-@pytest.fixture
-async def push(lenient: Registry) -> AsyncIterator[Pusher]:
-    async with aiohttp.ClientSession(f"http://{lenient.address}") as session:
-        yield Pusher(session)
 
 
 @pytest.fixture
@@ -49,8 +32,14 @@ async def client() -> AsyncIterator[RegistryClient]:
 
 
 @pytest.fixture
-def row(lenient: Registry) -> RegistryRow:
-    return RegistryRow("real", lenient.address, ())
+def row(registry: Registry) -> RegistryRow:
+    return RegistryRow("real", registry.address, ())
+
+
+@pytest.fixture
+async def push(registry: Registry) -> AsyncIterator[Pusher]:
+    async with aiohttp.ClientSession(f"http://{registry.address}") as session:
+        yield Pusher(session)
 
 
 class Pusher:
@@ -81,24 +70,6 @@ class Pusher:
         config, layer = await self.blob(CONFIG, content), await self.blob(LAYER, b"a layer")
         image = {"schemaVersion": 2, "mediaType": IMAGE, "config": config, "layers": [layer]}
         return await self.manifest(tag, image)
-
-
-async def test_refuses_layers_outside_the_registry(
-    client: RegistryClient, row: RegistryRow, push: Pusher
-) -> None:
-    layer = {"mediaType": FOREIGN, "digest": digest_of(b"elsewhere"), "size": 9}
-    foreign = {
-        "schemaVersion": 2,
-        "mediaType": DOCKER_IMAGE,
-        "config": await push.blob(DOCKER_CONFIG, b"{}"),
-        "layers": [layer | {"urls": ["http://169.254.169.254/latest/meta-data/"]}],
-    }
-    named = await push.manifest("foreign", foreign)
-    listed = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [named | {"platform": LINUX}]}
-    await push.manifest("listed", listed)
-    for tag in ("foreign", "listed"):
-        with pytest.raises(ImageRefusedError, match="kept outside the registry"):
-            await client.resolve(row, REPOSITORY, tag)
 
 
 async def test_resolves_an_image_list_to_its_own_digest(

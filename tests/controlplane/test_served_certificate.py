@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import ssl
-import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +12,9 @@ import pytest
 
 from controlplane.http.certificate import LOOK_SECONDS, ServedCertificate
 from controlplane.settings.model import Config
+from tests.support.certificates import SERVES, self_signed
 from tests.support.controlplane.system import System
 from tests.support.fakes import FakeClock
-
-OPENSSL = (
-    "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1"
-    " -subj /CN=localhost -addext subjectAltName=DNS:localhost,IP:127.0.0.1"
-)
 
 
 @dataclass
@@ -34,10 +29,10 @@ class Files:
 
     def make(self) -> bytes:
         """Make and return another certificate."""
-        names = self.settings
-        files = ["-out", names["tls_certificate"], "-keyout", names["tls_key"]]
-        subprocess.run([*OPENSSL.split(), *files], check=True, capture_output=True)
-        return ssl.PEM_cert_to_DER_cert(Path(names["tls_certificate"]).read_text())
+        made = self_signed(SERVES, hosts=("localhost",))
+        Path(self.settings["tls_certificate"]).write_bytes(made.certificate)
+        Path(self.settings["tls_key"]).write_bytes(made.key)
+        return ssl.PEM_cert_to_DER_cert(made.certificate.decode())
 
 
 @pytest.fixture
@@ -54,7 +49,7 @@ class Tls(System):
 
 @pytest.fixture
 async def system(tmp_path: Path, files: Files) -> AsyncIterator[Tls]:
-    await asyncio.to_thread(files.make)
+    files.make()
     async with Tls(tmp_path, **files.settings) as system:
         yield system
 
@@ -70,12 +65,12 @@ async def _connected(system: System) -> tuple[asyncio.StreamReader, asyncio.Stre
 
 async def test_changed_files_are_reloaded(files: Files, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    await asyncio.to_thread(files.make)
+    files.make()
     clock = FakeClock()
     served = ServedCertificate(Config(**files.settings), clock)
     await served.open()
     running = asyncio.create_task(served.run(), name="certificate")
-    await asyncio.to_thread(files.make)
+    files.make()
     await clock.advance(LOOK_SECONDS)
     assert caplog.messages == ["the API has a new certificate"]
     running.cancel()
@@ -84,7 +79,7 @@ async def test_changed_files_are_reloaded(files: Files, caplog: pytest.LogCaptur
 
 async def test_new_connections_have_a_renewed_certificate(system: Tls, files: Files) -> None:
     reader, writer, first = await _connected(system)
-    second = await asyncio.to_thread(files.make)
+    second = files.make()
     assert first != second
     await system.control_plane.certificate.look()
     _, new, shown = await _connected(system)
@@ -105,12 +100,12 @@ async def test_last_valid_certificate_is_kept_until_the_next_valid_one(
 
     key, first = Path(files.settings["tls_key"]), await shown()
     for damage in (key.unlink, lambda: key.write_text("")):
-        await asyncio.to_thread(files.make)
+        files.make()
         damage()
         for _ in range(2):
             await system.control_plane.certificate.look()
         assert await shown() == first
     assert caplog.text.count("cannot use the new certificate") == 2
-    last = await asyncio.to_thread(files.make)
+    last = files.make()
     await system.control_plane.certificate.look()
     assert await shown() == last

@@ -102,18 +102,3 @@ async def test_images_of_others_are_left_alone(system: System) -> None:
     await _gone(system, first)
     assert foreign in system.agent.images
     assert foreign not in system.agent.removal_asked
-
-
-async def test_new_host_pulls_only_kept_tags(system: System) -> None:
-    late = system.agents[1]
-    await late.stop()
-    late.images.clear()
-    system.agents.remove(late)
-    first = await system.make_application(tagKeep=1)
-    second = await system.enable("v2")
-    late.pulled.clear()
-    await late.start()
-    system.agents.append(late)
-    await eventually(lambda: second in late.images)
-    assert late.pulled == [second]
-    await _gone(system, first)

@@ -3,7 +3,6 @@
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -65,38 +64,28 @@ async def test_compares_images_of_hosts_periodically(
 async def test_hosts_pull_a_tag_whose_client_hung_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The call is cancelled while its transaction waits for the database."""
     async with System(tmp_path) as system:
         await system.make_application(tag=None)
         digest = system.registry.push("studio/game", "v1")
+        gate, sent = threading.Event(), asyncio.Event()
+
+        async def behind_the_gate(go: Go) -> Any:
+            blocked = asyncio.create_task(system.control_plane.store.run(lambda _: gate.wait()))
+            await asyncio.sleep(0)
+            sent.set()
+            try:
+                return await go()
+            finally:
+                gate.set()
+                await blocked
+
+        intercept(monkeypatch, enable_tag, behind_the_gate)
         tags = system.control_plane.services.tags
-        await _cancel_in(system, monkeypatch, enable_tag, tags.enable(ALICE, "game", "v1"))
+        task = asyncio.create_task(tags.enable(ALICE, "game", "v1"))
+        await sent.wait()
+        task.cancel()
+        await asyncio.wait({task})
+        assert task.cancelled()
         image = f"{system.registry.address}/studio/game@{digest}"
         await eventually(lambda: system.has("a0", image))
-
-
-async def _cancel_in(
-    system: System,
-    monkeypatch: pytest.MonkeyPatch,
-    transaction: object,
-    call: Coroutine[Any, Any, None],
-) -> None:
-    """Cancel a call while its transaction waits for the database."""
-    gate, sent = threading.Event(), asyncio.Event()
-    store = system.control_plane.store
-
-    async def behind_the_gate(go: Go) -> Any:
-        blocked = asyncio.create_task(store.run(lambda _: gate.wait()))
-        await asyncio.sleep(0)
-        sent.set()
-        try:
-            return await go()
-        finally:
-            gate.set()
-            await blocked
-
-    intercept(monkeypatch, transaction, behind_the_gate)
-    task = asyncio.create_task(call)
-    await sent.wait()
-    task.cancel()
-    await asyncio.wait({task})
-    assert task.cancelled()

@@ -27,7 +27,7 @@ from agent.state.record import decode_session, encode_session
 from tests.agent.writing import BURIED, ENDED, MARKED, RESTARTING, RUNNING, WRITTEN, write
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import an_agent, until_sealed
-from tests.support.agent.samples import a_spec
+from tests.support.agent.samples import a_container_spec, a_spec
 from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import EndReason, State
 
@@ -110,18 +110,11 @@ async def _put_back(written: Path, engine: FakeEngine) -> None:
 
 
 def _container_of(session: Session, written: Path) -> ContainerSpec:
-    return ContainerSpec(
+    return a_container_spec(
         internal_id=session.internal_id,
         agent_id=(written / "state" / "agent_id").read_text().strip(),
         image=session.spec.image,
-        args=session.spec.args,
-        env={},
-        network_mode=session.spec.network_mode,
         ports=session.ports,
-        bind_address="0.0.0.0",
-        reservation=session.spec.reservation,
-        limits=session.spec.limits,
-        public_dir="/nowhere",
         record=(written / "label.json").read_text() if session.internal_id == RUNNING else "",
     )
 

@@ -17,9 +17,10 @@ from agent.domain.session import (
     Process,
 )
 from tests.contract.images import PAYLOAD, SAVE
+from tests.support.agent.samples import a_container_spec
 from tests.support.fakes import FakeEngine
 from tests.support.harness import free_port
-from tiltyard.contract import NetworkMode, Protocol, Resources
+from tiltyard.contract import Protocol, Resources
 
 MEBIBYTE = 2**20
 EXIT_CODE = 3
@@ -139,15 +140,11 @@ Stage = FakeStage | DockerStage
 
 def spec(stage: Stage, **changes: object) -> ContainerSpec:
     """A container of this stage's agent."""
-    plain = ContainerSpec(
+    plain = a_container_spec(
         internal_id=uuid.uuid4().hex,
         agent_id=stage.agent_id,
         image=stage.images.runs,
-        args=(),
         env={"NAME": "a=b\nc"},
-        network_mode=NetworkMode.BRIDGE,
-        ports=(),
-        bind_address="127.0.0.1",
         reservation=Resources(10**7, 16 * MEBIBYTE),
         limits=Resources(10**9, 32 * MEBIBYTE),
         public_dir=str(stage.public_dir),

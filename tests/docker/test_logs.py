@@ -13,7 +13,7 @@ import pytest
 
 from agent.docker import container_config
 from agent.docker.engine import DockerEngine
-from agent.domain.engine import LOG_BYTES, ContainerSpec, LogPiece
+from agent.domain.engine import LOG_BYTES, LogPiece
 from agent.domain.errors import EngineError, LogGoneError
 from agent.domain.session import (
     Process,
@@ -26,8 +26,8 @@ from agent.logs.follower import MISSING, TAIL_PIECES
 from agent.logs.sealed import DROPPED
 from agent.state.record import Records
 from tests.demo_game import Image
-from tests.support.agent.samples import a_session
-from tiltyard.contract import NetworkMode, Resources, State
+from tests.support.agent.samples import a_container_spec, a_session
+from tiltyard.contract import State
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry]
 
@@ -127,19 +127,12 @@ async def playing(
             pass
     session = a_session()
     container = await engine.create(
-        ContainerSpec(
+        a_container_spec(
             internal_id=session.internal_id,
             agent_id="logs",
             image=image.reference,
             args=args,
-            env={},
-            network_mode=NetworkMode.BRIDGE,
-            ports=(),
-            bind_address="127.0.0.1",
-            reservation=Resources(),
-            limits=Resources(),
             public_dir=str(folder),
-            record="{}",
         )
     )
     try:

@@ -4,6 +4,7 @@ import dataclasses
 import uuid
 from typing import Any
 
+from agent.domain.engine import ContainerSpec
 from agent.domain.session import Session
 from tiltyard.contract import Identity, NetworkMode, PortRequest, Protocol, Resources, SessionSpec
 
@@ -40,3 +41,22 @@ def a_spec(**changes: Any) -> SessionSpec:
 def a_session(**changes: Any) -> Session:
     session = Session(internal_id=an_id(), spec=a_spec(), create_time=1_700_000_000.0)
     return dataclasses.replace(session, **changes)
+
+
+def a_container_spec(**changes: Any) -> ContainerSpec:
+    """A container without ports and limits."""
+    spec = ContainerSpec(
+        internal_id="x",
+        agent_id="agent-1",
+        image=IMAGE,
+        args=(),
+        env={},
+        network_mode=NetworkMode.BRIDGE,
+        ports=(),
+        bind_address="127.0.0.1",
+        reservation=Resources(),
+        limits=Resources(),
+        public_dir="/nonexistent",
+        record="{}",
+    )
+    return dataclasses.replace(spec, **changes)

@@ -13,17 +13,17 @@ from agent.docker.container_config import (
 from agent.domain.engine import ContainerSpec
 from agent.domain.errors import ImageCannotRunError
 from agent.domain.session import Port
+from tests.support.agent.samples import a_container_spec
 from tiltyard.contract import NetworkMode, Protocol, Resources
 
 MEBIBYTE = 2**20
 
-SPEC = ContainerSpec(
+SPEC = a_container_spec(
     internal_id="0123abcd",
     agent_id="agent-1",
     image="registry.test/game@sha256:" + "a" * 64,
     args=("--map", "$HOME; rm -rf /"),
     env={"B": "2", "A": "1=\n"},
-    network_mode=NetworkMode.BRIDGE,
     ports=(
         Port(container=7777, protocol=Protocol.UDP, host=20000),
         Port(container=7777, protocol=Protocol.TCP, host=20001),

@@ -10,7 +10,7 @@ import pytest
 
 from agent.docker.calls import GENERAL_THREADS, KEPT_THREADS, Timeouts
 from agent.docker.engine import DockerEngine
-from agent.domain.engine import ContainerSpec, ContainerStatus
+from agent.domain.engine import ContainerStatus
 from agent.domain.errors import (
     ContainerGoneError,
     EngineError,
@@ -18,6 +18,7 @@ from agent.domain.errors import (
     EngineUnavailableError,
 )
 from agent.kernel.processes import live_process
+from tests.support.agent.samples import a_container_spec
 from tests.support.agent.scripted_engine import (
     CREATED,
     IMAGE,
@@ -28,22 +29,8 @@ from tests.support.agent.scripted_engine import (
     refuses,
     says,
 )
-from tiltyard.contract import NetworkMode, Resources
 
-SPEC = ContainerSpec(
-    internal_id="x",
-    agent_id="agent-1",
-    image=IMAGE,
-    args=(),
-    env={},
-    network_mode=NetworkMode.BRIDGE,
-    ports=(),
-    bind_address="192.0.2.1",
-    reservation=Resources(),
-    limits=Resources(),
-    public_dir="/nonexistent",
-    record="{}",
-)
+SPEC = a_container_spec(image=IMAGE)
 Ask = Callable[[DockerEngine], Coroutine[Any, Any, Any]]
 
 CHANGES: dict[str, tuple[str, Ask]] = {

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from agent.domain.engine import ContainerSpec, container_name, name_of
+from agent.domain.engine import container_name, name_of
 from agent.domain.errors import (
     ContainerExistsError,
     EngineError,
@@ -15,9 +15,9 @@ from agent.domain.errors import (
 )
 from agent.domain.session import Session
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, pulled, until
-from tests.support.agent.samples import IMAGE, a_spec, an_id
+from tests.support.agent.samples import IMAGE, a_container_spec, a_spec, an_id
 from tests.support.fakes import FakeEngine
-from tiltyard.contract import EndReason, Resources, State
+from tiltyard.contract import EndReason, State
 
 
 def _made(engine: FakeEngine, call: str) -> int:
@@ -148,23 +148,9 @@ async def test_f14_an_undoing_whose_answer_is_lost_gives_everything_back(agent: 
 
 async def _create_behind_its_back(agent: Agent, internal_id: str) -> str:
     """Let the engine complete an earlier create of this id."""
-    spec = a_spec()
-    return await agent.engine.create(
-        ContainerSpec(
-            internal_id=internal_id,
-            agent_id=agent.runtime.settings.agent_id,
-            image=IMAGE,
-            args=(),
-            env={},
-            network_mode=spec.network_mode,
-            ports=(),
-            bind_address="0.0.0.0",
-            reservation=Resources(),
-            limits=Resources(),
-            public_dir="/nonexistent",
-            record="",
-        )
-    )
+    agent_id = agent.runtime.settings.agent_id
+    spec = a_container_spec(internal_id=internal_id, agent_id=agent_id, image=IMAGE, record="")
+    return await agent.engine.create(spec)
 
 
 async def test_f15_what_has_the_name_of_a_start_makes_way_for_it(agent: Agent) -> None:

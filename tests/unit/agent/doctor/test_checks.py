@@ -106,7 +106,12 @@ def test_healthy_host_has_no_problems() -> None:
 
 
 OK, WARN, FAIL = Level.OK, Level.WARN, Level.FAIL
+OUT_OF_REACH = FileFacts(stat.S_IFSOCK | 0o666, 0, open_way=False)
+OPEN_HOSTS = {"hosts": ["fd://", "tcp://0.0.0.0:2375"]}
 SECCOMP = ["name=apparmor", "name=userns"]
+UNCONFINED = ["name=seccomp,profile=unconfined"]
+EIGHT = frozenset((Protocol.TCP, port) for port in range(20001, 20009))
+IN_USE = "20001/tcp, 20003/tcp, 20004/tcp, 20005/tcp, 20006/tcp and 2 more"
 HTTP = "WARNING: API is accessible on http://0.0.0.0:2375 without encryption.\n     Access to"
 
 
@@ -115,24 +120,12 @@ HTTP = "WARNING: API is accessible on http://0.0.0.0:2375 without encryption.\n 
     [
         ("docker_socket", None, "docker-sock", FAIL, "there is none"),
         ("docker_socket.mode", 0o666, "docker-sock", FAIL, "open to everybody"),
-        (
-            "docker_socket",
-            FileFacts(stat.S_IFSOCK | 0o666, 0, open_way=False),
-            "docker-sock",
-            OK,
-            "0666",
-        ),
+        ("docker_socket", OUT_OF_REACH, "docker-sock", OK, "0666"),
         ("docker_socket.mode", 0o664, "docker-sock", OK, "0664"),
         ("docker_socket.uid", 1000, "docker-sock", WARN, "owner 1000"),
         ("engine", Unknown("connection refused"), "docker", FAIL, "connection refused"),
         ("engine.info.Warnings", [HTTP], "docker-tcp", FAIL, "on http://0.0.0.0:2375$"),
-        (
-            "dockerd.settings",
-            {"hosts": ["fd://", "tcp://0.0.0.0:2375"]},
-            "docker-tcp",
-            FAIL,
-            "on http://0.0.0.0:2375$",
-        ),
+        ("dockerd.settings", OPEN_HOSTS, "docker-tcp", FAIL, "on http://0.0.0.0:2375$"),
         ("engine.runc", "1.1.15", "runc", FAIL, "has CVE-2025-31133"),
         ("engine.runc", "1.1.5+ds1", "runc", WARN, "CVE-2024-21626"),
         ("engine.runc", "1.2.8", "runc", OK, "1.2.8"),
@@ -143,13 +136,7 @@ HTTP = "WARNING: API is accessible on http://0.0.0.0:2375 without encryption.\n 
         ("engine.info.LiveRestoreEnabled", False, "live-restore", FAIL, "off"),
         ("engine.kept_apart", False, "icc", WARN, "on"),
         ("engine.info.SecurityOptions", SECCOMP, "seccomp", FAIL, "there is none"),
-        (
-            "engine.info.SecurityOptions",
-            ["name=seccomp,profile=unconfined"],
-            "seccomp",
-            FAIL,
-            "unconfined",
-        ),
+        ("engine.info.SecurityOptions", UNCONFINED, "seccomp", FAIL, "unconfined"),
         ("engine.info.SecurityOptions", ["name=seccomp"], "userns-remap", WARN, "off"),
         ("engine.info.SecurityOptions", ["name=rootless"], "userns-remap", OK, "on"),
         ("engine.info.SecurityOptions", ["name=selinux"], "apparmor", OK, "selinux"),
@@ -175,13 +162,7 @@ HTTP = "WARNING: API is accessible on http://0.0.0.0:2375 without encryption.\n 
         ("state_format", "a newer version has run", "state-format", FAIL, "a newer version"),
         ("kernel.local_ports", (29000, 60999), "port-range", WARN, "^1001 ports of 20000-30000"),
         ("kernel.local_ports", (30001, 60999), "port-range", OK, "apart"),
-        (
-            "kernel.bound_ports",
-            frozenset((Protocol.TCP, port) for port in range(20001, 20009)),
-            "ports-in-use",
-            WARN,
-            "20001/tcp, 20003/tcp, 20004/tcp, 20005/tcp, 20006/tcp and 2 more",
-        ),
+        ("kernel.bound_ports", EIGHT, "ports-in-use", WARN, IN_USE),
         ("kernel.bound_ports", frozenset({(Protocol.UDP, 20002)}), "ports-in-use", WARN, "/udp"),
         ("kernel.flows", 200_000, "conntrack", WARN, "76%"),
         ("kernel.flows", 262_144, "conntrack", FAIL, "100%"),

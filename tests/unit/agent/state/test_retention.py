@@ -1,7 +1,7 @@
 """Retention of ended sessions: duration, number and clock."""
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -65,20 +65,14 @@ def test_oldest_of_too_many_are_removed_regardless_of_age(monkeypatch: pytest.Mo
     assert gone(*ended) == Due(sessions=("a",), early=frozenset("a"))
 
 
-@dataclass(frozen=True)
-class _Kept:
+def _literally_gone(ages: dict[str, float], accounts: dict[str, str], most: int) -> set[str]:
     """A literal implementation of the rule, which removes one session at a time."""
-
-    ages: dict[str, float]
-    accounts: dict[str, str]
-
-    def gone(self, most: int) -> set[str]:
-        left = set(self.ages)
-        while len(left) > most:
-            held = Counter(self.accounts[each] for each in left)
-            candidates = [each for each in left if held[self.accounts[each]] == max(held.values())]
-            left.remove(max(candidates, key=lambda each: self.ages[each]))
-        return self.ages.keys() - left
+    left = set(ages)
+    while len(left) > most:
+        held = Counter(accounts[each] for each in left)
+        candidates = [each for each in left if held[accounts[each]] == max(held.values())]
+        left.remove(max(candidates, key=lambda each: ages[each]))
+    return ages.keys() - left
 
 
 @given(
@@ -91,7 +85,7 @@ def test_early_removal_begins_with_the_largest_account(
     """For whole sessions, containers and logs alike."""
     ages = {str(number): age for number, (age, _) in enumerate(found)}
     accounts = {str(number): account for number, (_, account) in enumerate(found)}
-    expected = _Kept(ages, accounts).gone(most)
+    expected = _literally_gone(ages, accounts, most)
     spec = a_spec()
     sessions = {
         name: replace(spec, identity=replace(spec.identity, account=account))

@@ -13,16 +13,17 @@ import pytest
 
 from agent.app.daemon import _bounded
 from agent.images.images import Images
-from agent.kernel.clock import SystemHostClock
 from agent.state.record import Records
-from tests.support.agent.samples import IMAGE, an_id
+from tests.contract.test_agent_service import DEADLINE, start_request
+from tests.support.agent.samples import IMAGE
 from tests.support.agent.served import WholeAgent
 from tests.support.fakes import FakeEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 
-DEADLINE = 20.0
-CLOCK = SystemHostClock()
+LARGE = pb.Identity(
+    account="a", session_id="m1", application="game", tag="v1", labels={"large": "x" * 600_000}
+)
 
 
 def an_agent(folder: Path, engine: FakeEngine, state: str = "state") -> WholeAgent:
@@ -155,9 +156,10 @@ async def test_host_lists_counted_sessions_that_are_not_sent_yet(
             return host
 
         assert not (await next_host()).starting
-        first = an_id()
+        request = start_request(identity=LARGE)
+        first = request.internal_id
         engine.hold("start")
-        start = asyncio.ensure_future(stub.StartSession(_large(first), timeout=DEADLINE))
+        start = asyncio.ensure_future(stub.StartSession(request, timeout=DEADLINE))
         await engine.held("start")
         await stub.SetDrain(pb.SetDrainRequest(revision=1), timeout=DEADLINE)
         host = await next_host()
@@ -179,36 +181,15 @@ async def test_host_lists_counted_sessions_that_are_not_sent_yet(
 async def test_page_of_large_sessions_fits_a_message(tmp_path: Path, engine: FakeEngine) -> None:
     async with serving(tmp_path, engine) as (stub, _):
         await _reconciled(stub)
-        ids = [an_id() for _ in range(8)]
-        for internal_id in ids:
-            await stub.StartSession(_large(internal_id), timeout=DEADLINE)
+        requests = [start_request(identity=LARGE) for _ in range(8)]
+        for request in requests:
+            await stub.StartSession(request, timeout=DEADLINE)
         found, pages, token = [], 0, ""
         while pages == 0 or token:
-            request = pb.ListSessionsRequest(page_size=1000, page_token=token)
-            page = await stub.ListSessions(request, timeout=DEADLINE)
+            asked = pb.ListSessionsRequest(page_size=1000, page_token=token)
+            page = await stub.ListSessions(asked, timeout=DEADLINE)
             assert page.ByteSize() < 4 * 1024 * 1024
             found += [session.internal_id for session in page.sessions]
             token, pages = page.next_page_token, pages + 1
-        assert sorted(found) == sorted(ids)
+        assert sorted(found) == sorted(each.internal_id for each in requests)
         assert pages > 1
-
-
-def _large(internal_id: str) -> pb.StartSessionRequest:
-    return pb.StartSessionRequest(
-        internal_id=internal_id,
-        spec=pb.SessionSpec(
-            format=1,
-            identity=pb.Identity(
-                account="a",
-                session_id=internal_id,
-                application="game",
-                tag="v1",
-                location="local",
-                labels={"large": "x" * 600_000},
-            ),
-            image=IMAGE,
-            network_mode=pb.NETWORK_MODE_BRIDGE,
-            reservation=pb.Resources(nano_cpus=10**8, memory_bytes=64 * 2**20),
-            limits=pb.Resources(nano_cpus=10**8, memory_bytes=64 * 2**20),
-        ),
-    )

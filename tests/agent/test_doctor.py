@@ -11,7 +11,7 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -46,27 +46,24 @@ from tiltyard.contract import NetworkMode, PortRequest, Protocol
 from tiltyard.runtime.settings import EXIT_CONFIG
 
 
-def config_of(folder: Path, **changes: Any) -> AgentConfig:
-    settings = {
-        "state_dir": folder / "state",
-        "socket": folder / "agent.sock",
-        "docker_socket": folder / "engine.sock",
-        "public_address": "192.0.2.1",
-        "firewall_bridges": (),
-    }
-    return AgentConfig(**{**settings, **changes})
-
-
-def run(folder: Path, command: str, *options: str, **settings: str) -> Result:
-    file = folder / "agent.toml"
-    known = {
+def settings_of(folder: Path) -> dict[str, Any]:
+    return {
         "state_dir": str(folder / "state"),
         "socket": str(folder / "agent.sock"),
         "docker_socket": str(folder / "engine.sock"),
         "public_address": "192.0.2.1",
+        "firewall_bridges": [],
     }
-    lines = [f"{key} = {json.dumps(value)}\n" for key, value in {**known, **settings}.items()]
-    file.write_text("".join(lines) + "firewall_bridges = []\n")
+
+
+def config_of(folder: Path, **changes: Any) -> AgentConfig:
+    return AgentConfig(**{**settings_of(folder), **changes})
+
+
+def run(folder: Path, command: str, *options: str) -> Result:
+    file = folder / "agent.toml"
+    lines = [f"{key} = {json.dumps(value)}\n" for key, value in settings_of(folder).items()]
+    file.write_text("".join(lines))
     return CliRunner().invoke(main, [command, "--config", str(file), *options])
 
 
@@ -77,13 +74,6 @@ def open_folder() -> Iterator[Path]:
     folder.chmod(0o755)
     yield folder
     shutil.rmtree(folder)
-
-
-@pytest.fixture
-async def engine_socket(tmp_path: Path) -> AsyncIterator[ScriptedEngine]:
-    script = ScriptedEngine(tmp_path)
-    async with script.serving():
-        yield script
 
 
 def test_checks_host_without_engine_and_agent(tmp_path: Path) -> None:
@@ -168,9 +158,7 @@ async def test_tolerates_malformed_engine_responses(
         assert isinstance(facts.engine, Unknown)
 
 
-async def test_reads_ports_of_running_agent_also_behind_tls(
-    tmp_path: Path,
-) -> None:
+async def test_reads_ports_of_running_agent_also_behind_tls(tmp_path: Path) -> None:
     files, clock = issue(Signer.new(), tmp_path / "pair"), FakeClock(time.time())
     requests = (PortRequest(7778, Protocol.TCP, tls=True),)
     async with served(tmp_path, FakeEngine(clock), clock, files) as host:
@@ -230,8 +218,7 @@ def test_reads_clock_synchronisation_from_kernel(
 
 
 @pytest.mark.parametrize(
-    ("text", "ports"),
-    [("", []), ("80", [80]), ("80,90-92", [80, 90, 91, 92])],
+    ("text", "ports"), [("", []), ("80", [80]), ("80,90-92", [80, 90, 91, 92])]
 )
 def test_parses_kernel_port_lists(text: str, ports: list[int]) -> None:
     assert list(port_list(text)) == ports

@@ -14,13 +14,9 @@ from typing import Any
 
 import pytest
 
-from agent.domain.engine import ContainerSpec, container_name
+from agent.domain.engine import container_name
 from agent.domain.errors import SessionStoppedError
-from agent.domain.session import (
-    Deadline,
-    Drain,
-    Session,
-)
+from agent.domain.session import Deadline, Drain
 from agent.rpc.identity import FILE, Identity
 from agent.state.drain import DrainOrder
 from agent.state.record import decode_session, encode_session
@@ -100,23 +96,23 @@ def test_ignores_fields_of_a_newer_agent(written: Path) -> None:
 
 async def _put_back(written: Path, engine: FakeEngine) -> None:
     """Recreate the containers of the sessions as their agent left them."""
+    agent_id = (written / "state" / "agent_id").read_text().strip()
+    label = (written / "label.json").read_text()
     for path in sorted((written / "state" / "sessions").glob("*/record.json")):
         session = decode_session(path.read_bytes())
         engine.add_image(session.spec.image)
-        name = await engine.create(_container_of(session, written))
+        record = label if session.internal_id == RUNNING else ""
+        spec = a_container_spec(
+            internal_id=session.internal_id,
+            agent_id=agent_id,
+            image=session.spec.image,
+            ports=session.ports,
+            record=record,
+        )
+        name = await engine.create(spec)
         await engine.start(name)
         if session.internal_id in {RESTARTING, ENDED}:
             engine.end(name, 139)
-
-
-def _container_of(session: Session, written: Path) -> ContainerSpec:
-    return a_container_spec(
-        internal_id=session.internal_id,
-        agent_id=(written / "state" / "agent_id").read_text().strip(),
-        image=session.spec.image,
-        ports=session.ports,
-        record=(written / "label.json").read_text() if session.internal_id == RUNNING else "",
-    )
 
 
 async def test_f05_an_agent_goes_on_where_one_of_an_older_version_ended(
@@ -135,13 +131,11 @@ async def test_f05_an_agent_goes_on_where_one_of_an_older_version_ended(
         assert (running.session.state, running.session.ports[0].host) == (State.RUNNING, 20000)
         assert agent.runtime.deadlines.next_due() == 1_000 + 3_600
 
-        restarting = agent.sessions.life(RESTARTING)
         await clock.advance(2)
-        await restarting.wait_for(lambda now: now.state is State.RUNNING)
+        restarting = await agent.reached(RESTARTING, State.RUNNING)
         assert restarting.session.restart_count == 2
 
-        marked = agent.sessions.life(MARKED)
-        await marked.wait_for(lambda now: now.state.ended)
+        marked = await agent.reached(MARKED)
         assert marked.session.end_reason is EndReason.TTL
 
         ended = agent.sessions.life(ENDED).session
@@ -164,8 +158,7 @@ async def test_f05_a_session_is_rebuilt_from_a_label_of_an_older_version(
     shutil.rmtree(_record(written, RUNNING).parent)
     (written / "state" / "drain.json").unlink()
     async with an_agent(written, engine, clock) as agent:
-        life = agent.sessions.life(RUNNING)
-        await life.wait_for(lambda now: now.state is State.RUNNING)
+        life = await agent.reached(RUNNING, State.RUNNING)
         assert life.session.process == (await engine.inspect(container_name(RUNNING))).process
         assert life.session.spec.identity.session_id == "match/1 ü"
         assert life.session.deadline == Deadline(1_800_003_600.0, "boot-1", 4600.0)

@@ -82,10 +82,7 @@ def _objects() -> int:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 async def test_f47_start_stop_cycles_leave_the_agent_as_it_was(
-    agent: Agent,
-    rounds: Rounds,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    agent: Agent, rounds: Rounds, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("WARNING")  # pytest keeps what is logged
     monkeypatch.setattr(os, "fsync", lambda _: None)  # takes too long

@@ -12,9 +12,7 @@ from tests.support.service_manager import a_manager
 from tiltyard.runtime.systemd import Supervision
 
 
-async def test_notifies_ready_watchdog_and_stopping(
-    tmp_path: Path,
-) -> None:
+async def test_notifies_ready_watchdog_and_stopping(tmp_path: Path) -> None:
     states: list[str] = []
     config = AgentConfig(
         state_dir=tmp_path / "state",

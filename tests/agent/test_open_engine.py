@@ -8,7 +8,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,14 +30,6 @@ def recorded(version: str, kind: str) -> dict[str, Any]:
     answer: dict[str, Any] = json.loads((RECORDED / f"{version}-{kind}.json").read_text())
     assert answer["ServerVersion"].startswith(version)
     return answer
-
-
-@pytest.fixture
-async def engine_socket(tmp_path: Path) -> AsyncIterator[ScriptedEngine]:
-    script = ScriptedEngine(tmp_path)
-    script.answer("GET /containers/json", says([]))
-    async with script.serving():
-        yield script
 
 
 @pytest.mark.parametrize("version", VERSIONS)

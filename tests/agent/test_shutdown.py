@@ -58,9 +58,7 @@ def call_under_way(engine: socket.socket) -> socket.socket:
         call.close()
 
 
-def test_shutdown_does_not_wait_for_hung_engine(
-    silent_engine: socket.socket,
-) -> None:
+def test_shutdown_does_not_wait_for_hung_engine(silent_engine: socket.socket) -> None:
     with AgentProcess(path_of(silent_engine)) as agent:
         with call_under_way(silent_engine):
             agent.process.stop()  # fails unless it exits with 0 in time
@@ -70,9 +68,7 @@ def test_shutdown_does_not_wait_for_hung_engine(
         assert "not waiting for threads" in output
 
 
-def test_slow_shutdown_dumps_stacks_and_exits(
-    silent_engine: socket.socket,
-) -> None:
+def test_slow_shutdown_dumps_stacks_and_exits(silent_engine: socket.socket) -> None:
     agent = AgentProcess(path_of(silent_engine))
     agent.wrapper = [sys.executable, "-c", HUNG]
     with pytest.raises(RuntimeError, match="ended with 1") as error, agent:

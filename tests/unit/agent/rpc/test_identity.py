@@ -60,10 +60,7 @@ HOSTILE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
         lambda asked: OURS.answer(asked, ["tiltyard://agent/two"], [HOST]),
         "another host",
     ),
-    "for another key": (
-        lambda _: OURS.sign(SERVES, [URI], [HOST]).certificate,
-        "another key",
-    ),
+    "for another key": (lambda _: OURS.sign(SERVES, [URI], [HOST]).certificate, "another key"),
     "expired": (
         lambda asked: OURS.answer(asked, [URI], [HOST], timedelta(hours=-1)),
         "not valid now",
@@ -131,9 +128,7 @@ THEIRS = Signer.new("theirs")
 """The authority that replaces the current one."""
 
 
-async def test_replaces_authority_in_two_steps(
-    host: HostIdentity,
-) -> None:
+async def test_replaces_authority_in_two_steps(host: HostIdentity) -> None:
     before = await now_is(host)
     signed = THEIRS.answer(await host.request(), [URI], [HOST])
     for _ in range(2):  # the first response was lost

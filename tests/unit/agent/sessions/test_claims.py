@@ -25,14 +25,7 @@ from agent.sessions.life import ClaimRequest
 from agent.state.drain import DrainOrder
 from agent.state.record import Records
 from tests.support.agent.hosts import Agent, Host
-from tests.support.agent.pools import (
-    a_claim,
-    a_pool,
-    kept_full,
-    ordered,
-    ready,
-    session_json,
-)
+from tests.support.agent.pools import a_claim, a_pool, kept_full, ordered, ready, session_json
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import until_idle
 from tiltyard.contract import EndReason, State

@@ -388,9 +388,7 @@ async def test_running_container_with_an_invalid_label_is_kept(
 
 
 async def test_pass_is_repeated_after_an_internal_error(
-    agent: Agent,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    agent: Agent, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def broken(_: float) -> None:
         raise PermissionError(13, "as scripted")

@@ -109,9 +109,7 @@ async def test_failed_start_releases_its_tls_port(
 
 
 async def test_restarted_agent_listens_before_the_engine_answers(
-    host: Host,
-    files: CertificateFiles,
-    port: int,
+    host: Host, files: CertificateFiles, port: int
 ) -> None:
     async with host(ports=(port, port), certificate=files) as agent:
         session = await agent.sessions.start(an_id(), tls_spec())

@@ -64,11 +64,7 @@ def test_environment_has_every_setting() -> None:
     for key in AgentConfig.model_fields:
         with pytest.raises(SettingsError):
             load_config(
-                None,
-                {
-                    "TILTYARD_AGENT_PUBLIC_ADDRESS": "x",
-                    f"TILTYARD_AGENT_{key.upper()}": "\0",
-                },
+                None, {"TILTYARD_AGENT_PUBLIC_ADDRESS": "x", f"TILTYARD_AGENT_{key.upper()}": "\0"}
             )
 
 

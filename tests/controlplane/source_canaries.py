@@ -1,8 +1,7 @@
-"""A program that tries hostile strings, and tells of all connections that came of it.
+"""A program that tries hostile strings, and reports all connections that result.
 
-It runs in a network namespace of its own, which it makes one where every IPv4 and IPv6 address is
-the machine's. So every connection to one of the ports is seen, with its address.
-Names are looked up in a table.
+In its network namespace every IPv4 and IPv6 address is the machine's, so that every connection to
+one of the ports is seen with its address. Names are looked up in a table.
 """
 
 import asyncio
@@ -12,12 +11,17 @@ import subprocess
 import sys
 import tempfile
 from contextlib import AsyncExitStack, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from pydantic import ValidationError
+
 from controlplane.outbound import resolver
-from tests.controlplane.hostile_strings import ADDRESSES, PORTS, REBOUND, STRINGS
-from tests.controlplane.source_doors import Doors, Guarded
+from controlplane.settings.model import Config
+from controlplane.settings.registries import RegistryConfig
+from tests.controlplane.hostile_strings import ADDRESSES, ALIASES, PORTS, REBOUND, STRINGS
+from tests.support.controlplane.system import APPLICATION, Answer, System
 
 Seen: TypeAlias = list[tuple[str, int]]
 
@@ -33,7 +37,7 @@ _asked: set[str] = set()
 
 
 def look_up(host: str) -> list[tuple[socket.AddressFamily, int, str]]:
-    """Answer as the operating system and a DNS server would, were the table what they know."""
+    """Answer as the operating system and a DNS server that knows the table."""
     if host == REBOUND and host not in _asked:
         _asked.add(host)
         host = "public.example"
@@ -71,49 +75,99 @@ class Canaries:
         writer.close()
 
     def take(self) -> Seen:
-        """Give where somebody came since it was asked, each once."""
+        """Return the connections since the last call, each once."""
         seen, self._seen = self._seen, []
         return list(dict.fromkeys(seen))
 
     async def visit(self, address: str) -> Seen:
-        """Connect, to see that this is seen."""
+        """Connect to an address; return what was seen."""
         reader, writer = await asyncio.open_connection(address, PORTS[-1])
         await reader.read()
         writer.close()
         return self.take()
 
 
-class Trial:
-    """Tries every string at every door, and goes where it then leads."""
+class Guarded(System):
+    """A system whose registry has aliases."""
 
-    def __init__(self, doors: Doors, canaries: Canaries) -> None:
-        self._doors = doors
+    @property
+    def config(self) -> Config:
+        local = RegistryConfig(name="local", address=self.registry.address, aliases=ALIASES)
+        return super().config.model_copy(update={"registries": (local,)})
+
+
+class Sources:
+    """Each call and setting that names a source of images.
+
+    There are an application `game` and a registry `local`; operators configure another, `tried`.
+    """
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._numbers = count()
+
+    async def edit(self, **changes: str) -> tuple[Answer, Answer]:
+        """Create an application with these fields, and change `game` to have them."""
+        new = APPLICATION | {"name": f"new-{next(self._numbers)}"} | changes
+        post = await self._system.call("POST", "/application", json=new)
+        return post, await self._system.call("PUT", "/application/game", json=changes)
+
+    async def enable(self, tag: str) -> Answer:
+        return await self._system.call("POST", "/application/game/tags", json={"tag": tag})
+
+    async def configure(self, **body: object) -> Answer:
+        """Set the registry `tried`, by default at an address that is allowed."""
+        body = {"address": "registry.example"} | body
+        return await self._system.call("PUT", "/operator/registry/tried", json=body)
+
+    async def enable_there(self, repository: str) -> Answer:
+        """Enable a tag of a repository in the registry `tried`."""
+        where = {"registry": "tried", "repository": repository}
+        edit = await self._system.call("PUT", "/application/game", json=where)
+        assert edit.status == 204, edit.text
+        return await self.enable("v1")
+
+
+def may_be_set(**keys: Any) -> bool:
+    """Return whether a settings file may have a registry with these keys."""
+    try:
+        RegistryConfig(**{"name": "tried", "address": "registry.example", **keys})
+    except ValidationError:
+        return False
+    return True
+
+
+class Trial:
+    """Tries a string as every source, and uses what is accepted."""
+
+    def __init__(self, sources: Sources, canaries: Canaries) -> None:
+        self._sources = sources
         self._canaries = canaries
 
     async def as_callers(self, text: str) -> Seen:
         """Name a source as callers do."""
-        await self._doors.registry(text)
-        _, put = await self._doors.repository(text)
+        await self._sources.edit(registry=text)
+        _, put = await self._sources.edit(repository=text)
         if put.status == 204:
-            await self._doors.tag("v1")
-        await self._doors.tag(text)
+            await self._sources.enable("v1")
+        await self._sources.enable(text)
         return self._canaries.take()
 
     async def as_operators(self, text: str) -> Seen:
         """Configure a source as operators do, and have a caller use it."""
-        self._doors.settings(text)
-        for door, repository in (
-            (self._doors.address, "studio/game"),
-            (self._doors.alias, f"{text}/studio/game"),
-            (self._doors.log_in_host, "studio/game"),
+        may_be_set(address=text, aliases=(text,), auth_hosts=(text,))
+        for keys, repository in (
+            ({"address": text}, "studio/game"),
+            ({"aliases": [text]}, f"{text}/studio/game"),
+            ({"authHosts": [text]}, "studio/game"),
         ):
-            if (await door(text)).status == 204:
-                answer = await self._doors.enable_there(repository)
+            if (await self._sources.configure(**keys)).status == 204:
+                answer = await self._sources.enable_there(repository)
                 assert answer.status == 503, (text, answer.text)
         return self._canaries.take()
 
     async def control(self) -> dict[str, Seen]:
-        """Go where one may, and to where nobody may."""
+        """Connect to what is allowed and to what is forbidden, to see that both are seen."""
         seen = {address: await self._canaries.visit(address) for address in LISTENED}
         return seen | {name: await self.as_operators(name) for name in ("public.example", REBOUND)}
 
@@ -125,7 +179,7 @@ async def run(folder: Path) -> dict[str, Any]:
         await canaries.start(stack)
         system = await stack.enter_async_context(Guarded(folder, agents=0))
         await system.make_application(tag=None)
-        trial = Trial(Doors(system), canaries)
+        trial = Trial(Sources(system), canaries)
         callers = {text: await trial.as_callers(text) for text in STRINGS}
         operators = {text: await trial.as_operators(text) for text in STRINGS}
         return {

@@ -1,10 +1,8 @@
-"""Stores what a control plane keeps: `python -m tests.controlplane.storing formats/<schema>`.
+"""Store a control plane's state: `python -m tests.controlplane.storing formats/<schema>`.
 
-A control plane plays a story, and its state directory is kept: the database as SQL, and the keys
-beside it. The state of a released schema is never rewritten.
+A control plane serves a scripted series of calls. Stored are its database as SQL, its keys, and
+the tokens. The state of a released schema is never rewritten.
 """
-
-from __future__ import annotations
 
 import asyncio
 import json
@@ -30,7 +28,7 @@ LOGIN = {"address": "r.example", "username": "robot", "password": PASSWORD, "pri
 
 
 async def store(folder: Path) -> None:
-    """Play the story and keep what it leaves in a folder."""
+    """Run the script and store the state in a folder."""
     with tempfile.TemporaryDirectory() as scratch:
         system = Enrolling(Path(scratch), regions=("local", "elsewhere"))
         system.agents = [FakeAgent(Path(scratch), "a0")]
@@ -41,18 +39,18 @@ async def store(folder: Path) -> None:
         for name in KEYS:
             shutil.copy(state / name, folder / name)
         with closing(sqlite3.connect(system.config.database)) as database:
-            (folder / DATABASE).write_text(dump(database), "utf-8")
+            [(schema,)] = database.execute("PRAGMA user_version").fetchall()
+            dump = [*database.iterdump(), f"PRAGMA user_version={schema};", ""]
+            (folder / DATABASE).write_text("\n".join(dump), "utf-8")
         (folder / KNOWN).write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n")
 
 
-def dump(database: sqlite3.Connection) -> str:
-    """A database as the SQL that makes it again."""
-    [(schema,)] = database.execute("PRAGMA user_version").fetchall()
-    return "\n".join([*database.iterdump(), f"PRAGMA user_version={schema};", ""])
-
-
 async def _play(system: Enrolling) -> dict[str, Any]:
-    operator = _Operator(system)
+    async def operator(method: str, path: str, **more: Any) -> Answer:
+        answer = await system.operate(method, path, **more)
+        assert answer.status < 300, answer.text
+        return answer
+
     await operator("PUT", "/region/third")
     await operator("PUT", "/node-pool/spread", json={"strategy": "spread"})
     await operator("PUT", "/registry/private", json=LOGIN)
@@ -72,8 +70,14 @@ async def _play(system: Enrolling) -> dict[str, Any]:
     tokens |= {"child": child, "revoked": revoked}
 
     await _start_sessions(system)
-    await _enrol_hosts(system, operator)
-    await _keep_a_pool(system)
+    for name in ("host-1", "host-2", "host-3"):
+        assert (await system.enrol(await system.token(), name=name)).status == 201
+    await operator("POST", "/agent/host-2/revoke")
+    await operator("DELETE", "/agent/host-3")
+    await system.token()
+    # After the sessions, which would claim its standbys.
+    pool = {"size": 3, "enabled": True, "env": {"MODE": "é"}, "args": ["-x"], "labels": {"a": "b"}}
+    assert (await system.call("PUT", "/warm-pool/game/local", json=pool)).status == 204
     started = system.agent.started[0]
     identity = started.spec.identity
     return {
@@ -99,37 +103,13 @@ async def _start_sessions(system: Enrolling) -> None:
     assert (await system.call("DELETE", "/session/stopped")).status == 204
     system.agent.end(system.agent.live[-1].internal_id)
     await system.becomes("fails", "exited")
-    # An attempt whose end nobody knows, on a host that does not answer any more.
+    # An attempt of unknown outcome, on a host that does not answer any more.
     system.agent.before_start = system.agent.hang
     system.agent.before_stop = system.agent.hang
     system.control_plane.starts.start_timeout = 4.0
     assert (await system.start(id="unknown")).status == 420
     [(owed,)] = await system.rows("SELECT count(*) FROM unanswered WHERE stopped_ms IS NULL")
     assert owed == 1
-
-
-async def _keep_a_pool(system: Enrolling) -> None:
-    """After the sessions, which would claim its standbys."""
-    pool = {"size": 3, "enabled": True, "env": {"MODE": "é"}, "args": ["-x"], "labels": {"a": "b"}}
-    assert (await system.call("PUT", "/warm-pool/game/local", json=pool)).status == 204
-
-
-async def _enrol_hosts(system: Enrolling, operator: _Operator) -> None:
-    for name in ("host-1", "host-2", "host-3"):
-        assert (await system.enrol(await system.token(), name=name)).status == 201
-    await operator("POST", "/agent/host-2/revoke")
-    await operator("DELETE", "/agent/host-3")
-    await system.token()
-
-
-class _Operator:
-    def __init__(self, system: Enrolling) -> None:
-        self._system = system
-
-    async def __call__(self, method: str, path: str, **more: Any) -> Answer:
-        answer = await self._system.operate(method, path, **more)
-        assert answer.status < 300, answer.text
-        return answer
 
 
 if __name__ == "__main__":

@@ -1,20 +1,10 @@
 """Host networking is allowed only in node pools that permit it."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests.support.controlplane.system import APPLICATION, System, assert_error, eventually
 
 IN_HOST: dict[str, Any] = {**APPLICATION, "networkMode": "host"}
-
-
-@pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[System]:
-    async with System(tmp_path) as running:
-        yield running
 
 
 async def allow(system: System, *, host_network: bool | None, pool: str = "default") -> None:

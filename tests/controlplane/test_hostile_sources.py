@@ -1,7 +1,7 @@
-"""Strings that would have images come from elsewhere, at every door by which one names a source.
+"""Hostile strings as the source of images, in every field that names one.
 
-What a caller names is in the registry that an operator configured, or refused. What an operator
-names is asked when it is a public host, or an address that the operator wrote; or refused.
+A caller's string is looked up in the registry that an operator configured, or refused. A host that
+an operator writes is connected to if it is public or was written as an address, or refused.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from tests.controlplane.hostile_strings import (
     STRINGS,
     STRIPPED,
 )
-from tests.controlplane.source_doors import Doors, Guarded
+from tests.controlplane.source_canaries import Guarded, Sources, may_be_set
 from tests.support.controlplane.system import Answer, assert_error
 from tests.support.harness import ROOT
 
@@ -30,11 +30,6 @@ async def system(tmp_path: Path) -> AsyncIterator[Guarded]:
     async with Guarded(tmp_path, agents=0) as system:
         await system.make_application(tag=None)
         yield system
-
-
-@pytest.fixture
-def doors(system: Guarded) -> Doors:
-    return Doors(system)
 
 
 def refused(answer: Answer, text: str, field: str, status: int = 422) -> None:
@@ -48,34 +43,35 @@ def refused(answer: Answer, text: str, field: str, status: int = 422) -> None:
         raise AssertionError(f"{text[:100]!r}: {error}") from None
 
 
-async def test_a_registry_is_one_that_the_operator_configured(
-    system: Guarded, doors: Doors
-) -> None:
+async def test_a_registry_is_one_that_the_operator_configured(system: Guarded) -> None:
+    sources = Sources(system)
     for text in STRINGS:
-        post, put = await doors.registry(text)
+        post, put = await sources.edit(registry=text)
         refused(post, text, "registry")
         refused(put, text, "registry", 404 if 0 < len(text) <= 256 else 422)
     assert system.registry.asked == []
 
 
-async def test_a_repository_is_in_that_registry(system: Guarded, doors: Doors) -> None:
+async def test_a_repository_is_in_that_registry(system: Guarded) -> None:
+    sources = Sources(system)
     for text, letters in STRINGS.items():
         system.registry.asked.clear()
-        post, put = await doors.repository(text)
+        post, put = await sources.edit(repository=text)
         if "r" not in letters:
             refused(post, text, "repository")
             refused(put, text, "repository")
             continue
         assert (post.status, put.status) == (201, 204), text
-        assert_error(await doors.tag("v1"), 404)
+        assert_error(await sources.enable("v1"), 404)
         repository = STRIPPED.get(text, text)
         assert system.registry.asked == [f"/v2/{repository}/manifests/v1"]
 
 
-async def test_a_tag_is_in_that_repository(system: Guarded, doors: Doors) -> None:
+async def test_a_tag_is_in_that_repository(system: Guarded) -> None:
+    sources = Sources(system)
     for text, letters in STRINGS.items():
         system.registry.asked.clear()
-        answer = await doors.tag(text)
+        answer = await sources.enable(text)
         if "t" not in letters:
             refused(answer, text, "tag")
             assert system.registry.asked == []
@@ -84,25 +80,22 @@ async def test_a_tag_is_in_that_repository(system: Guarded, doors: Doors) -> Non
         assert system.registry.asked == [f"/v2/studio/game/manifests/{text}"]
 
 
-async def test_an_operator_writes_a_host_and_a_port(system: Guarded, doors: Doors) -> None:
+async def test_an_operator_writes_a_host_and_a_port(system: Guarded) -> None:
+    sources = Sources(system)
     for text, letters in STRINGS.items():
-        for door, field in (
-            (doors.address, "address"),
-            (doors.alias, "aliases[0]"),
-            (doors.log_in_host, "authHosts[0]"),
-        ):
-            answer = await door(text)
+        for field, value in (("address", text), ("aliases[0]", [text]), ("authHosts[0]", [text])):
+            answer = await sources.configure(**{field.removesuffix("[0]"): value})
             if "a" in letters:
                 assert answer.status == 204, (text, answer.text)
             else:
                 refused(answer, text, field)
-        assert set(doors.settings(text)) == {"a" in letters}, text
+        for keys in ({"address": text}, {"aliases": (text,)}, {"auth_hosts": (text,)}):
+            assert may_be_set(**keys) == ("a" in letters), text
     assert system.registry.asked == []
 
 
 @pytest.mark.root
-async def test_nobody_is_asked_but_whom_the_operator_chose() -> None:
-    """In a network where every address is ours, and somebody listens at all of them."""
+async def test_only_what_the_operator_chose_is_connected_to() -> None:
     program = [sys.executable, "-W", "error", "-m", "tests.controlplane.source_canaries"]
     done = await asyncio.to_thread(
         subprocess.run,

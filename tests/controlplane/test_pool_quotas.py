@@ -1,7 +1,5 @@
 """Warm pools count toward the quotas of cores and memory by their size."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,15 +10,14 @@ SMALL: dict[str, Any] = {"reservation": {"cpu": 1, "ram": 256}, "limits": {"cpu"
 
 
 @pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[System]:
-    async with System(tmp_path) as running:
-        await running.make_application(regions=["local", "elsewhere"], **SMALL)
-        await running.make_application(tag=None, name="other", **SMALL)
-        yield running
+async def system(system: System) -> System:
+    await system.make_application(regions=["local", "elsewhere"], **SMALL)
+    await system.make_application(tag=None, name="other", **SMALL)
+    return system
 
 
 async def quota(system: System, **limits: float) -> None:
-    answer = await system.call(*("PUT", "/operator/account/alice"), json={"quota": limits})
+    answer = await system.call("PUT", "/operator/account/alice", json={"quota": limits})
     assert answer.status == 204
 
 

@@ -69,7 +69,6 @@ async def test_reads_files_only_up_to_the_limit_of_the_api(api: StubApi, tmp_pat
     ("options", "reported"),
     [
         ("--password-file {none}", "'--password-file': {none} cannot be read: No such file"),
-        ("--registry-ca-file {none}", "'--registry-ca-file': {none} cannot be read: No such"),
         ("--password-file {binary}", "'--password-file': {binary} is not UTF-8"),
     ],
 )

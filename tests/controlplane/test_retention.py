@@ -1,8 +1,6 @@
 """Retention, and the removal of accounts, work in portions."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,11 +12,7 @@ from controlplane.storage.tables.accounts import remove_portion
 from controlplane.storage.tables.session_rows import PORTION
 from tests.support.controlplane.system import System, assert_error
 
-
-@pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[System]:
-    async with System(tmp_path) as running:
-        yield running
+ALICE = "/operator/account/alice"
 
 
 class Changes:
@@ -119,27 +113,13 @@ async def test_finds_old_rows_by_index(system: System) -> None:
         assert any(index in step for step in steps), index
 
 
-async def remove(system: System, account: str = "alice") -> Any:
-    path = f"/operator/account/{account}"
-    return await system.call("DELETE", path)
-
-
-async def accounts(system: System) -> set[str]:
-    answer = await system.call("GET", "/operator/account")
-    return {account["name"] for account in answer.json["accounts"]}
-
-
-async def create(system: System) -> Any:
-    return await system.call("POST", "/operator/account", json={"name": "alice"})
-
-
 async def test_removes_large_account_in_portions(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await system.make_application()
     await add_sessions(system, 2 * PORTION, 6, players=1)
     changes = Changes(system, monkeypatch)
-    assert (await remove(system)).status == 204
+    assert (await system.call("DELETE", ALICE)).status == 204
     monkeypatch.undo()
     assert changes.most <= PORTION + 1
     for table in ("session", "player", "application", "tag", "token"):
@@ -158,25 +138,21 @@ async def broken_off(system: System, monkeypatch: pytest.MonkeyPatch) -> System:
         return next(portions) and remove_portion(db, name)
 
     monkeypatch.setattr("controlplane.storage.tables.accounts.remove_portion", first)
-    assert (await remove(system)).status == 204
+    assert (await system.call("DELETE", ALICE)).status == 204
     monkeypatch.undo()
     assert await system.rows("SELECT count(*) FROM session") == [(PORTION,)]
     return system
 
 
-async def test_account_under_removal_is_gone_for_every_call(
-    broken_off: System,
-) -> None:
-    system = broken_off
-    assert await accounts(system) == {"bob"}
-    assert_error(await remove(system), 404)
-    quota = await system.call("PUT", "/operator/account/alice", json={"quota": {}})
-    assert_error(quota, 404)
+async def test_account_under_removal_is_gone_for_every_call(broken_off: System) -> None:
+    listed = (await broken_off.call("GET", "/operator/account")).json["accounts"]
+    assert [account["name"] for account in listed] == ["bob"]
+    assert_error(await broken_off.call("DELETE", ALICE), 404)
+    assert_error(await broken_off.call("PUT", ALICE, json={"quota": {}}), 404)
     for path in ("/session", "/application", "/region"):
-        assert_error(await system.call("GET", path), 401)
+        assert_error(await broken_off.call("GET", path), 401)
     body = {"account": "alice", "name": "new", "scopes": []}
-    made = await system.call("POST", "/operator/token", json=body)
-    assert_error(made, 404)
+    assert_error(await broken_off.call("POST", "/operator/token", json=body), 404)
 
 
 async def test_restart_finishes_a_removal(broken_off: System) -> None:
@@ -188,10 +164,11 @@ async def test_restart_finishes_a_removal(broken_off: System) -> None:
 
 
 async def test_new_account_of_a_removed_name_is_empty(broken_off: System) -> None:
-    made = await create(broken_off)
+    path, body = "/operator/account", {"name": "alice"}
+    made = await broken_off.call("POST", path, json=body)
     assert made.status == 201
     token = made.json["token"]
     listed = await broken_off.call("GET", "/session?all=1", token=token)
     assert listed.json == {"sessions": []}
     assert_error(await broken_off.call("GET", "/session"), 401)
-    assert_error(await create(broken_off), 409)
+    assert_error(await broken_off.call("POST", path, json=body), 409)

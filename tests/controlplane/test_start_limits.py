@@ -40,11 +40,10 @@ def _started(answers: Iterable[Answer]) -> list[str]:
 
 
 @pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[System]:
-    async with System(tmp_path) as running:
-        await running.make_application()
-        await running.make_application(account="bob", repository="studio/other")
-        yield running
+async def system(system: System) -> System:
+    await system.make_application()
+    await system.make_application(account="bob", repository="studio/other")
+    return system
 
 
 @pytest.mark.parametrize(
@@ -143,7 +142,7 @@ async def test_exited_or_lost_session_frees_its_quota(system: System) -> None:
 @pytest.fixture
 async def bounded(tmp_path: Path) -> AsyncIterator[System]:
     """Its time passes by `stall` only."""
-    patient: dict[str, Any] = {"placement_silence": 3600.0, "unreachable_after": 3600.0}
+    patient: dict[str, Any] = {"unresponsive_after": 3600.0, "unreachable_after": 3600.0}
     bounded = System(tmp_path, start_rate=RATE, start_burst=BURST, **patient)
     bounded.clock = FakeClock(time.time())
     async with bounded:

@@ -21,10 +21,9 @@ from tiltyard.agent.v1 import agent_pb2
 
 
 @pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[System]:
-    async with System(tmp_path) as system:
-        await system.make_application()
-        yield system
+async def system(system: System) -> System:
+    await system.make_application()
+    return system
 
 
 @pytest.fixture
@@ -185,7 +184,7 @@ async def test_a_database_that_fails_once_does_not_keep_the_id(
 async def test_delete_deadline_includes_its_wait_for_the_start(tmp_path: Path) -> None:
     patient: dict[str, Any] = {
         "start_timeout": 60.0,
-        "placement_silence": 60.0,
+        "unresponsive_after": 60.0,
         "unreachable_after": 60.0,
     }
     system = System(tmp_path, **patient)

@@ -203,7 +203,7 @@ def cuts(
 
 def put(files: dict[str, bytes], folder: Path) -> None:
     """Write the files that a cut has left into a folder."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)

@@ -47,30 +47,29 @@ async def lose_database(system: System) -> None:
 
 @pytest.mark.parametrize("forged", ["account", "ticket"])
 async def test_session_without_valid_ticket_is_left_alone(
-    tmp_path: Path, forged: str, caplog: pytest.LogCaptureFixture
+    system: System, forged: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with System(tmp_path) as system:
-        await system.make_application()
-        await system.start(id="x")
-        (session,) = system.agent.live
-        await system.stop_serving()
-        wrong: Any = {"account": "bob", "ticket": bytes(32)}.get(forged, "other")
-        setattr(session.identity, forged, wrong)
-        await edit(system, "DELETE FROM session")
-        await system.serve()
-        system.agent.change(session.internal_id, state=agent_pb2.STATE_RESTARTING)
-        system.agent.change(session.internal_id, state=agent_pb2.STATE_RUNNING)
-        assert await unclaimed(system, system.agent) == [session.internal_id]
-        assert await system.rows("SELECT 1 FROM session") == []
-        assert (await system.start(id="after")).status == 201  # all was processed
-        assert system.agent.stopped == []
-        logs = [r for r in caplog.records if "no valid ticket" in r.message]
-        assert len(logs) == 1
-        system.agent.end(session.internal_id)
-        system.agent.tell_snapshot()
-        link = system.control_plane.fleet.host(system.agent.name)
-        assert link is not None
-        await eventually(lambda: not link.unclaimed)
+    await system.make_application()
+    await system.start(id="x")
+    (session,) = system.agent.live
+    await system.stop_serving()
+    wrong: Any = {"account": "bob", "ticket": bytes(32)}.get(forged, "other")
+    setattr(session.identity, forged, wrong)
+    await edit(system, "DELETE FROM session")
+    await system.serve()
+    system.agent.change(session.internal_id, state=agent_pb2.STATE_RESTARTING)
+    system.agent.change(session.internal_id, state=agent_pb2.STATE_RUNNING)
+    assert await unclaimed(system, system.agent) == [session.internal_id]
+    assert await system.rows("SELECT 1 FROM session") == []
+    assert (await system.start(id="after")).status == 201  # all was processed
+    assert system.agent.stopped == []
+    logs = [r for r in caplog.records if "no valid ticket" in r.message]
+    assert len(logs) == 1
+    system.agent.end(session.internal_id)
+    system.agent.tell_snapshot()
+    link = system.control_plane.fleet.host(system.agent.name)
+    assert link is not None
+    await eventually(lambda: not link.unclaimed)
 
 
 async def test_an_old_ticket_does_not_end_a_later_session_of_the_id(pair: System) -> None:
@@ -101,29 +100,28 @@ async def unclaimed(system: System, agent: FakeAgent) -> list[str]:
 
 
 async def test_session_of_unknown_account_is_adopted_once_it_exists(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "CLAIM_INTERVAL", 0.0)
-    async with System(tmp_path) as system:
-        await system.make_application()
-        await system.start(id="x")
-        (lives,) = system.agent.live
-        await system.stop_serving()
-        for file in (system.folder / "state").glob("controlplane.db*"):
-            file.unlink()
-        tokens = await ControlPlane(system.config).initialise(("bob",))
-        system.operator_token = tokens.operator_token or ""
-        await system.serve()
+    await system.make_application()
+    await system.start(id="x")
+    (lives,) = system.agent.live
+    await system.stop_serving()
+    for file in (system.folder / "state").glob("controlplane.db*"):
+        file.unlink()
+    tokens = await ControlPlane(system.config).initialise(("bob",))
+    system.operator_token = tokens.operator_token or ""
+    await system.serve()
 
-        async def shown() -> bool:
-            return await unclaimed(system, system.agent) == [lives.internal_id]
+    async def shown() -> bool:
+        return await unclaimed(system, system.agent) == [lives.internal_id]
 
-        await eventually(shown)
-        system.tokens = (await ControlPlane(system.config).initialise(("alice",))).accounts
-        await system.becomes("x", "running")
-        assert await unclaimed(system, system.agent) == []
-        assert system.agent.stopped == []
-        assert len(await system.rows("SELECT 1 FROM event WHERE kind='session.adopted'")) == 1
+    await eventually(shown)
+    system.tokens = (await ControlPlane(system.config).initialise(("alice",))).accounts
+    await system.becomes("x", "running")
+    assert await unclaimed(system, system.agent) == []
+    assert system.agent.stopped == []
+    assert len(await system.rows("SELECT 1 FROM event WHERE kind='session.adopted'")) == 1
 
 
 async def test_requested_stop_applies_to_the_remaining_session(pair: System) -> None:

@@ -1,5 +1,6 @@
 """Starts that fail for a reason other than room, and hosts that are avoided for them."""
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from controlplane.domain.errors import AgentRefusedError
 from controlplane.domain.start_failures import FIRST_PAUSE, LONGEST_PAUSE, MOST, StartFailures
-from tests.support.controlplane.fake_agent import FakeAgent, refusing
+from tests.support.controlplane.fake_agent import refusing
 from tests.support.controlplane.scrapes import Scraped
 from tests.support.controlplane.system import System, assert_error, eventually
 from tiltyard.contract import ErrorReason
@@ -29,13 +30,15 @@ async def start_of_bob(system: System) -> int:
     return (await system.call("POST", "/session", account="bob", json=body)).status
 
 
-def two_hosts(folder: Path, **settings: Any) -> tuple[System, FakeAgent, FakeAgent]:
-    """A system whose first host fails every start, and is preferred unless avoided."""
-    system = System(folder, agents=2, **settings)
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[System]:
+    """The first of two hosts fails every start, and is preferred unless avoided."""
+    system = System(tmp_path, agents=2)
     system.prefer(*system.agents)
-    broken, whole = system.agents
-    broken.before_start = BROKEN
-    return system, broken, whole
+    system.agent.before_start = BROKEN
+    async with system:
+        await system.make_application()
+        yield system
 
 
 async def test_a_start_that_every_host_fails_names_the_reason(tmp_path: Path) -> None:
@@ -68,58 +71,51 @@ async def test_a_start_that_every_host_fails_names_the_reason(tmp_path: Path) ->
     [("NOT_ALLOWED", "this host's policy forbids it"), ("NO_CAPACITY", "no host has room")],
 )
 async def test_a_refusal_is_named_and_avoids_no_host(
-    tmp_path: Path, reason: str, details: str
+    system: System, reason: str, details: str
 ) -> None:
-    async with System(tmp_path) as system:
-        await system.make_application()
-        system.agent.before_start = refusing(reason, details)
-        answer = await system.start()
-        assert_error(answer, 420)
-        assert details in answer.json["details"]
-        assert (await ask(system, "agent/a0"))["startFailures"] == []
+    for agent in system.agents:
+        agent.before_start = refusing(reason, details)
+    answer = await system.start()
+    assert_error(answer, 420)
+    assert details in answer.json["details"]
+    assert (await ask(system, "agent/a0"))["startFailures"] == []
 
 
 async def test_a_host_that_fails_an_application_is_avoided_by_that_one_alone(
-    tmp_path: Path,
+    system: System,
 ) -> None:
-    system, broken, whole = two_hosts(tmp_path)
-    async with system:
-        await system.make_application()
-        await system.make_application(account="bob")
-        assert [(await system.start()).status for _ in range(3)] == [201] * 3
-        assert (len(broken.started), len(whole.started)) == (1, 3)
-        assert (await ask(system, "agent/a0"))["state"] == "ready"
-        broken.before_start = None
-        assert await start_of_bob(system) == 201
-        assert len(broken.live) == 1
+    broken, whole = system.agents
+    await system.make_application(account="bob")
+    assert [(await system.start()).status for _ in range(3)] == [201] * 3
+    assert (len(broken.started), len(whole.started)) == (1, 3)
+    assert (await ask(system, "agent/a0"))["state"] == "ready"
+    broken.before_start = None
+    assert await start_of_bob(system) == 201
+    assert len(broken.live) == 1
 
 
-async def test_a_host_that_fails_several_accounts_is_avoided_by_all(tmp_path: Path) -> None:
-    system, broken, _ = two_hosts(tmp_path)
-    async with system:
-        await system.make_application()
-        await system.make_application(account="bob")
-        assert (await system.start()).status == await start_of_bob(system) == 201
-        assert len(broken.started) == 2
-        assert (await ask(system, "agent/a0"))["state"] == "failing"
-        await system.make_application(name="third")
-        assert (await system.start(image="third")).status == 201
-        assert len(broken.started) == 2
+async def test_a_host_that_fails_several_accounts_is_avoided_by_all(system: System) -> None:
+    broken, _ = system.agents
+    await system.make_application(account="bob")
+    assert (await system.start()).status == await start_of_bob(system) == 201
+    assert len(broken.started) == 2
+    assert (await ask(system, "agent/a0"))["state"] == "failing"
+    await system.make_application(name="third")
+    assert (await system.start(image="third")).status == 201
+    assert len(broken.started) == 2
 
 
-async def test_a_host_that_is_avoided_is_used_where_no_other_has_room(tmp_path: Path) -> None:
-    system, broken, whole = two_hosts(tmp_path)
-    async with system:
-        await system.make_application()
-        assert (await system.start()).status == 201
-        broken.before_start = None
-        whole.change_host(free_sessions=1)
-        link = system.control_plane.fleet.host(whole.name)
-        assert link is not None
-        await eventually(lambda: link.report is not None and link.report.free_sessions == 0)
-        assert (await system.start()).status == 201
-        assert len(broken.live) == 1
-        assert (await ask(system, "agent/a0"))["startFailures"] == []
+async def test_a_host_that_is_avoided_is_used_where_no_other_has_room(system: System) -> None:
+    broken, whole = system.agents
+    assert (await system.start()).status == 201
+    broken.before_start = None
+    whole.change_host(free_sessions=1)
+    link = system.control_plane.fleet.host(whole.name)
+    assert link is not None
+    await eventually(lambda: link.report is not None and link.report.free_sessions == 0)
+    assert (await system.start()).status == 201
+    assert len(broken.live) == 1
+    assert (await ask(system, "agent/a0"))["startFailures"] == []
 
 
 def test_the_back_off_doubles_to_a_bound_and_ends_with_a_success() -> None:

@@ -20,34 +20,32 @@ ALICE = Caller("alice", "test", ACCOUNT_SCOPES)
 
 
 async def test_a_locked_database_ends_serve_and_leaves_no_thread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with System(tmp_path) as system:
-        await system.stop_serving()
-        monkeypatch.setattr("controlplane.storage.engine.store.BUSY_TIMEOUT", 0.0)
-        other = sqlite3.connect(system.config.database, isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreError, match="locked"):
-            await ControlPlane(system.config).serve(asyncio.Event())
-        other.close()
-        assert "store" not in {thread.name for thread in threading.enumerate()}
-        await system.serve()
+    await system.stop_serving()
+    monkeypatch.setattr("controlplane.storage.engine.store.BUSY_TIMEOUT", 0.0)
+    other = sqlite3.connect(system.config.database, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError, match="locked"):
+        await ControlPlane(system.config).serve(asyncio.Event())
+    other.close()
+    assert "store" not in {thread.name for thread in threading.enumerate()}
+    await system.serve()
 
 
 async def test_retries_image_comparison_after_database_error(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    system: System, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with System(tmp_path) as system:
-        image = await system.make_application()
-        # A pull under way would compare again by itself.
-        await eventually(system.has_its_images)
-        another = image.partition("@")[0] + "@sha256:" + "a" * 64
-        await system.rows(f"UPDATE tag SET image = '{another}'")
-        await system.rows("ALTER TABLE tag RENAME TO hidden")
-        system.control_plane.fleet.look_at_images()
-        await eventually(lambda: "cannot read its desired images" in caplog.text)
-        await system.rows("ALTER TABLE hidden RENAME TO tag")
-        await eventually(lambda: system.agent.pulled == [image, another])
+    image = await system.make_application()
+    # A pull under way would compare again by itself.
+    await eventually(system.has_its_images)
+    another = image.partition("@")[0] + "@sha256:" + "a" * 64
+    await system.rows(f"UPDATE tag SET image = '{another}'")
+    await system.rows("ALTER TABLE tag RENAME TO hidden")
+    system.control_plane.fleet.look_at_images()
+    await eventually(lambda: "cannot read its desired images" in caplog.text)
+    await system.rows("ALTER TABLE hidden RENAME TO tag")
+    await eventually(lambda: system.agent.pulled == [image, another])
 
 
 async def test_compares_images_of_hosts_periodically(
@@ -62,30 +60,29 @@ async def test_compares_images_of_hosts_periodically(
 
 
 async def test_hosts_pull_a_tag_whose_client_hung_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The call is cancelled while its transaction waits for the database."""
-    async with System(tmp_path) as system:
-        await system.make_application(tag=None)
-        digest = system.registry.push("studio/game", "v1")
-        gate, sent = threading.Event(), asyncio.Event()
+    await system.make_application(tag=None)
+    digest = system.registry.push("studio/game", "v1")
+    gate, sent = threading.Event(), asyncio.Event()
 
-        async def behind_the_gate(go: Go) -> Any:
-            blocked = asyncio.create_task(system.control_plane.store.run(lambda _: gate.wait()))
-            await asyncio.sleep(0)
-            sent.set()
-            try:
-                return await go()
-            finally:
-                gate.set()
-                await blocked
+    async def behind_the_gate(go: Go) -> Any:
+        blocked = asyncio.create_task(system.control_plane.store.run(lambda _: gate.wait()))
+        await asyncio.sleep(0)
+        sent.set()
+        try:
+            return await go()
+        finally:
+            gate.set()
+            await blocked
 
-        intercept(monkeypatch, enable_tag, behind_the_gate)
-        tags = system.control_plane.services.tags
-        task = asyncio.create_task(tags.enable(ALICE, "game", "v1"))
-        await sent.wait()
-        task.cancel()
-        await asyncio.wait({task})
-        assert task.cancelled()
-        image = f"{system.registry.address}/studio/game@{digest}"
-        await eventually(lambda: system.has("a0", image))
+    intercept(monkeypatch, enable_tag, behind_the_gate)
+    tags = system.control_plane.services.tags
+    task = asyncio.create_task(tags.enable(ALICE, "game", "v1"))
+    await sent.wait()
+    task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled()
+    image = f"{system.registry.address}/studio/game@{digest}"
+    await eventually(lambda: system.has("a0", image))

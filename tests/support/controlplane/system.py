@@ -14,6 +14,7 @@ import aiohttp
 from sqlite_utils import Database
 
 from controlplane.app.control_plane import ControlPlane
+from controlplane.fleet.host.host import Host
 from controlplane.settings.model import AgentConfig, Config
 from controlplane.settings.registries import RegistryConfig
 from controlplane.storage.tables.fleet import AgentRow
@@ -194,6 +195,12 @@ class System:
         assert answer.status == 204, answer.text
         await eventually(lambda: all(self.has(a.name, image) for a in self.agents))
         return image
+
+    def link(self, agent: str = "a0") -> Host:
+        """Return what the control plane knows of an agent."""
+        link = self.control_plane.fleet.host(agent)
+        assert link is not None
+        return link
 
     def has(self, agent: str, image: str) -> bool:
         """Return whether the control plane knows that an agent has an image."""

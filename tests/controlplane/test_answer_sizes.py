@@ -2,8 +2,6 @@
 
 import io
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -18,10 +16,9 @@ WORST = "\U0001f3ae"
 
 
 @pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[System]:
-    async with System(tmp_path) as running:
-        await running.make_application()
-        yield running
+async def system(system: System) -> System:
+    await system.make_application()
+    return system
 
 
 def _ids(count: int, character: str) -> list[str]:
@@ -83,10 +80,8 @@ async def test_a_long_list_of_applications_is_sent_in_portions(system: System) -
         "WITH RECURSIVE n(n) AS (VALUES (100) UNION ALL SELECT n + 1 FROM n WHERE n < 300)"
         " INSERT INTO application(account, name, registry, repository, tag_keep, network_mode,"
         " node_pool, regions, limits, reservation, ports, created_ms)"
-        " SELECT account, 'game' || n, registry,"
-        " repository, tag_keep, network_mode, node_pool, ?, limits, reservation, ports,"
-        " created_ms"
-        " FROM application, n",
+        " SELECT account, 'game' || n, registry, repository, tag_keep, network_mode,"
+        " node_pool, ?, limits, reservation, ports, created_ms FROM application, n",
         json.dumps([f"{number:x<128}" for number in range(256)]),
     )
     found = await system.call("GET", "/application")
@@ -113,20 +108,11 @@ async def test_pages_of_all_sessions_are_sent_in_portions(system: System) -> Non
 
 async def test_an_agent_with_very_many_images_is_described_in_a_mebibyte(system: System) -> None:
     kept = list(system.agent.images)
-    others = [
-        f"registry.example/{'x' * 200}/{number:04}@sha256:{'0' * 64}" for number in range(4000)
-    ]
+    others = [f"registry.example/{'x' * 200}/{n:04}@sha256:{'0' * 64}" for n in range(4000)]
     system.agent.images = [*kept, *others]
     system.agent.report_images()
-
-    async def known() -> bool:
-        return bool((await _agent(system)).json["imageCount"] == len(kept) + len(others))
-
-    await eventually(known)
-    described = await _agent(system)
+    await eventually(lambda: system.has("a0", others[-1]))
+    described = await system.call("GET", "/operator/agent/a0")
+    assert described.json["imageCount"] == len(kept) + len(others)
     assert described.json["images"] == sorted([*kept, *others])[:1000]
     assert len(described.body) <= MAX_ANSWER
-
-
-async def _agent(system: System) -> Answer:
-    return await system.call("GET", "/operator/agent/a0")

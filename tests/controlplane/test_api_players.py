@@ -2,8 +2,6 @@
 
 import asyncio
 import io
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,11 +14,10 @@ JOIN, LEAVE = ("PUT", "/session/player/join"), ("DELETE", "/session/player/leave
 
 
 @pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[System]:
-    async with System(tmp_path) as running:
-        await running.make_application()
-        assert (await running.start(id="m")).status == 201
-        yield running
+async def system(system: System) -> System:
+    await system.make_application()
+    assert (await system.start(id="m")).status == 201
+    return system
 
 
 async def _join(system: System, *players: str, session: str = "m", **more: Any) -> Answer:

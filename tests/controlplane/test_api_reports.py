@@ -1,35 +1,31 @@
 """GET /session/{id}/report: how a session ended."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.support.controlplane.fake_agent import refusing
-from tests.support.controlplane.system import System, assert_error, eventually
+from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2
 
 
 @pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[System]:
-    async with System(tmp_path) as running:
-        await running.make_application()
-        await running.start(id="s")
-        yield running
+async def system(system: System) -> System:
+    await system.make_application()
+    await system.start(id="s")
+    return system
 
 
 async def end(system: System) -> str:
     """End the session at its host; return its internal id once that is known."""
     [internal_id] = system.agent.sessions
     system.agent.end(internal_id)
-    await eventually(lambda: _has_ended(system))
+    await system.becomes("s", "exited")
     return internal_id
 
 
-async def _has_ended(system: System) -> bool:
-    return bool((await system.call("GET", "/session/s")).json["status"] == "exited")
+async def report(system: System, session: str = "s") -> Answer:
+    return await system.call("GET", f"/session/{session}/report")
 
 
 def at(milliseconds: int) -> Timestamp:
@@ -73,7 +69,7 @@ async def test_a_report_has_the_hosts_data(system: System) -> None:
         log=b"one\n\xff\xc3\xa4\0",
         log_truncated=True,
     )
-    answer = await system.call("GET", "/session/s/report")
+    answer = await report(system)
     assert answer.status == 200, answer.text
     assert answer.json == {
         "id": "s",
@@ -120,19 +116,16 @@ async def test_values_unknown_to_the_host_are_null(system: System) -> None:
             end_reason=agent_pb2.END_REASON_ENGINE_ERROR,
         )
     )
-    report = (await system.call("GET", "/session/s/report")).json
-    assert (report["status"], report["end_reason"]) == ("dead", "engine_error")
+    found = (await report(system)).json
+    assert (found["status"], found["end_reason"]) == ("dead", "engine_error")
     names = ("exitCode", "signal", "cpuSeconds", "peakMemoryBytes", "log")
-    assert [report[name] for name in names] == [None] * 5
-    assert report["logTruncated"] is False
+    assert [found[name] for name in names] == [None] * 5
+    assert found["logTruncated"] is False
 
 
-async def test_a_live_session_has_no_report_yet(system: System) -> None:
-    assert_error(await system.call("GET", "/session/s/report"), 409)
-
-
-async def test_an_unknown_session_has_no_report(system: System) -> None:
-    assert_error(await system.call("GET", "/session/none/report"), 404)
+async def test_a_live_or_unknown_session_has_no_report(system: System) -> None:
+    assert_error(await report(system), 409)
+    assert_error(await report(system, "none"), 404)
 
 
 @pytest.mark.parametrize(
@@ -147,21 +140,18 @@ async def test_an_unknown_session_has_no_report(system: System) -> None:
 async def test_a_refused_report_is_an_error(system: System, reason: str, status: int) -> None:
     await end(system)
     system.agent.before_report = refusing(reason)
-    assert_error(await system.call("GET", "/session/s/report"), status)
+    assert_error(await report(system), status)
 
 
-async def test_an_unreachable_host_is_503_until_it_returns(
-    system: System,
-) -> None:
+async def test_an_unreachable_host_is_503_until_it_returns(system: System) -> None:
+    async def has_report() -> bool:
+        return (await report(system)).status == 200
+
     await end(system)
     await system.agent.stop()
-    assert_error(await system.call("GET", "/session/s/report"), 503)
+    assert_error(await report(system), 503)
     await system.agent.start()
-    await eventually(lambda: _has_report(system))
-
-
-async def _has_report(system: System) -> bool:
-    return (await system.call("GET", "/session/s/report")).status == 200
+    await eventually(has_report)
 
 
 async def test_an_invalid_report_of_a_host_is_503(system: System) -> None:
@@ -169,4 +159,4 @@ async def test_an_invalid_report_of_a_host_is_503(system: System) -> None:
     system.agent.report = agent_pb2.GetReportResponse(
         report=agent_pb2.Report(internal_id=internal_id, state=agent_pb2.STATE_EXITED)
     )
-    assert_error(await system.call("GET", "/session/s/report"), 503)
+    assert_error(await report(system), 503)

@@ -2,21 +2,30 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from aiohttp import ClientPayloadError, ClientResponse
 
 from tests.support.controlplane.fake_agent import refuse, refusing
 from tests.support.controlplane.system import System, assert_error, eventually
 
 
 @pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[System]:
-    async with System(tmp_path) as running:
-        await running.make_application()
-        assert (await running.start(id="s")).status == 201
-        yield running
+async def system(system: System) -> System:
+    await system.make_application()
+    assert (await system.start(id="s")).status == 201
+    return system
+
+
+@asynccontextmanager
+async def following(system: System) -> AsyncIterator[ClientResponse]:
+    url = system.control_plane.base_url + "/logs?id=s&follow=true"
+    headers = {"Authorization": f"Bearer {system.tokens['alice']}"}
+    async with system.http.get(url, headers=headers) as response:
+        assert response.status == 200
+        yield response
 
 
 async def test_a_log_is_read_whole(system: System) -> None:
@@ -27,9 +36,7 @@ async def test_a_log_is_read_whole(system: System) -> None:
 
 
 async def test_a_followed_log_lasts_until_the_session_ends(system: System) -> None:
-    url = system.control_plane.base_url + "/logs?id=s&follow=true"
-    headers = {"Authorization": f"Bearer {system.tokens['alice']}"}
-    async with system.http.get(url, headers=headers) as response:
+    async with following(system) as response:
         assert await response.content.readline() == b"line 1\n"
         system.agent.log_follow.set()
         assert await response.read() == b"line 2\n"
@@ -40,18 +47,13 @@ async def test_a_disconnect_of_the_follower_ends_the_stream(
     system: System, lines: list[bytes]
 ) -> None:
     system.agent.logs = lines
-    url = system.control_plane.base_url + "/logs?id=s&follow=true"
-    headers = {"Authorization": f"Bearer {system.tokens['alice']}"}
-    async with system.http.get(url, headers=headers) as response:
-        assert response.status == 200
+    async with following(system) as response:
         response.close()
     await eventually(system.agent.log_cancelled.is_set)
 
 
 async def test_a_follower_does_not_delay_the_shutdown(system: System) -> None:
-    url = system.control_plane.base_url + "/logs?id=s&follow=true"
-    headers = {"Authorization": f"Bearer {system.tokens['alice']}"}
-    async with system.http.get(url, headers=headers) as response:
+    async with following(system) as response:
         await response.content.readline()
         await system.stop_serving()
     await eventually(system.agent.log_cancelled.is_set)
@@ -77,23 +79,18 @@ async def test_a_refused_log_is_an_error(
 
 
 async def test_a_failure_in_the_middle_aborts_the_connection(system: System) -> None:
-    fail, port = asyncio.Event(), int(system.control_plane.base_url.rpartition(":")[2])
+    fail = asyncio.Event()
 
     async def refuse_then(_: Any, context: Any) -> None:
         await fail.wait()
         await refuse(context, "ENGINE_UNAVAILABLE")
 
     system.agent.logs, system.agent.after_logs = [b"line 1\n"], refuse_then
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    head = f"GET /logs?id=s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {system.tokens['alice']}"
-    writer.write(f"{head}\r\n\r\n".encode())
-    answer = await reader.readuntil(b"line 1\n\r\n")
-    assert answer.startswith(b"HTTP/1.1 200 ")
-    fail.set()
-    # A chunked body is complete only with its last, empty chunk.
-    assert await reader.read() == b""
-    writer.close()
-    await writer.wait_closed()
+    async with following(system) as response:
+        assert await response.content.readline() == b"line 1\n"
+        fail.set()
+        with pytest.raises(ClientPayloadError):
+            await response.read()
 
 
 async def test_an_artifact_comes_after_the_end(system: System) -> None:

@@ -5,7 +5,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +24,6 @@ DOCUMENT = openapi_document(ROUTES)
 async def system(tmp_path: Path) -> AsyncIterator[System]:
     async with System(tmp_path, agents=0) as running:
         yield running
-
-
-def _references(part: Any) -> Iterator[str]:
-    if isinstance(part, dict):
-        if "$ref" in part:
-            yield part["$ref"]
-        for value in part.values():
-            yield from _references(value)
-    elif isinstance(part, list):
-        for value in part:
-            yield from _references(value)
 
 
 def test_every_route_is_described_with_its_scope_and_errors() -> None:
@@ -56,11 +45,8 @@ def test_every_route_is_described_with_its_scope_and_errors() -> None:
 
 
 def test_every_reference_resolves() -> None:
-    for reference in _references(DOCUMENT):
-        part: Any = DOCUMENT
-        for key in reference.removeprefix("#/").split("/"):
-            part = part[key]
-        assert part
+    for kind, name in re.findall(r'"#/components/(\w+)/(\w+)"', json.dumps(DOCUMENT)):
+        assert name in DOCUMENT["components"][kind]
 
 
 def test_queries_document_their_style() -> None:
@@ -125,22 +111,11 @@ async def test_the_page_has_no_other_files(system: System) -> None:
         assert_error(await system.call("GET", f"/docs/{name}", token="none"), 404)
 
 
-async def test_documented_headers_are_sent(tmp_path: Path) -> None:
-    async with System(tmp_path) as system:
-        await system.make_application()
-        started = await system.start(id="a/b")
-        assert started.headers["Location"] == "/session/a%2Fb"
-        assert started.headers["Cache-Control"] == "no-store"
-
-
 def test_request_headers_are_documented() -> None:
     start = DOCUMENT["paths"]["/session"]["post"]
     [parameter] = start["parameters"]
-    assert (parameter["name"], parameter["in"], "required" in parameter) == (
-        "Prefer",
-        "header",
-        False,
-    )
+    assert (parameter["name"], parameter["in"]) == ("Prefer", "header")
+    assert "required" not in parameter
     answered = start["responses"]["201"]["headers"]
     assert answered["Location"]["required"]
     assert "required" not in answered["Preference-Applied"]

@@ -11,7 +11,15 @@ from sqlite_utils import Database
 
 from controlplane.storage.engine.store import Actor, record_event
 from controlplane.storage.tables.audit import PORTION, AuditFilter, page_query, remove_old
-from tests.support.controlplane.system import APPLICATION, System, assert_error, eventually
+from tests.support.controlplane.fake_agent import refusing
+from tests.support.controlplane.system import (
+    APPLICATION,
+    System,
+    assert_error,
+    eventually,
+    token_id,
+)
+from tests.support.hold import Hold
 from tiltyard.runtime.clock import to_ms
 
 ADDRESS = "203.0.113.7"
@@ -26,18 +34,13 @@ async def system(tmp_path: Path) -> AsyncIterator[System]:
         yield running
 
 
-def id_of(token: str) -> str:
-    return token.split("_")[1]
-
-
 async def audit(system: System, query: str = "") -> list[Any]:
     found: list[Any] = (await page(system, query))["events"]
     return found
 
 
 async def page(system: System, query: str) -> Any:
-    path = f"/operator/audit?{query}"
-    answer = await system.call("GET", path)
+    answer = await system.call("GET", f"/operator/audit?{query}")
     assert answer.status == 200, answer.text
     return answer.json
 
@@ -67,13 +70,13 @@ async def test_every_change_of_a_caller_names_token_and_address(system: System) 
         assert answer.status in {200, 201, 204}, answer.text
         (event,) = await audit(system, f"kind={kind}&object={name}")
         assert event["account"] == "alice"
-        assert (event["token"], event["address"]) == (id_of(token), ADDRESS)
+        assert (event["token"], event["address"]) == (token_id(token), ADDRESS)
         if kind == "tag.enabled":
             image = f"{system.registry.address}/studio/game@{event['data']['digest']}"
             await eventually(partial(system.has, "a0", image))
     made = await system.call("POST", "/token", json={"name": "x", "scopes": []}, headers=FORWARDED)
-    (event,) = await audit(system, f"object={id_of(made.json['token'])}")
-    assert (event["kind"], event["token"]) == ("token.created", id_of(token))
+    (event,) = await audit(system, f"object={token_id(made.json['token'])}")
+    assert (event["kind"], event["token"]) == ("token.created", token_id(token))
     assert event["address"] == ADDRESS
     assert event["data"] == {"name": "x", "scopes": [], "expire_ms": None}
     assert made.json["token"] not in str(await audit(system))
@@ -90,8 +93,7 @@ async def test_joins_and_leaves_are_not_audited(system: System) -> None:
 
 
 async def test_every_change_of_an_operator_names_token_and_address(system: System) -> None:
-    operator = id_of(system.operator_token)
-    more: dict[str, Any] = {"token": system.operator_token, "headers": FORWARDED}
+    operator = system.operator_id
     token = {"account": "studio", "name": "x", "scopes": []}
     calls: list[tuple[str, str, Any, str]] = [
         ("POST", "/operator/account", {"name": "studio"}, "account.created"),
@@ -103,7 +105,7 @@ async def test_every_change_of_an_operator_names_token_and_address(system: Syste
     for method, path, body, kind in calls:
         created = await audit(system, f"kind=token.created&account=studio&token={operator}")
         at = path.format(*(event["object"] for event in created[:1]))
-        answer = await system.call(method, at, json=body, **more)
+        answer = await system.call(method, at, json=body, headers=FORWARDED)
         assert answer.status in {200, 201, 204}, answer.text
         event = (await audit(system, f"kind={kind}&account=studio&limit=1"))[0]
         assert (event["token"], event["address"]) == (operator, ADDRESS)
@@ -122,34 +124,29 @@ async def test_changes_by_the_product_have_no_address(system: System) -> None:
     (init,) = await audit(system, "kind=account.created&account=alice")
     assert (init["token"], init["address"]) == ("init", None)
     (initial,) = await audit(system, "kind=token.created&token=init&account=bob")
-    assert initial["object"] == id_of(system.tokens["bob"])
+    assert initial["object"] == token_id(system.tokens["bob"])
     (operators,) = [e for e in await audit(system, "kind=token") if e["account"] is None]
-    assert operators["object"] == id_of(system.operator_token)
+    assert operators["object"] == system.operator_id
 
 
 async def test_a_stop_during_a_start_names_its_caller(system: System) -> None:
     await system.make_application()
-    gate, asked = asyncio.Event(), asyncio.Event()
-
-    async def slow(_: Any, context: Any) -> None:
-        asked.set()
-        await gate.wait()
-        await context.abort(14, "gone")
-
-    system.agent.before_start = slow
+    gate = system.agent.before_start = Hold()
     post = asyncio.create_task(system.start(id="x"))
-    await asked.wait()
-    path, operator = "/operator/session/alice/x", system.operator_token
-    stop = asyncio.create_task(system.call("DELETE", path, token=operator, headers=FORWARDED))
-    starts = system.control_plane.starts
-    await eventually(lambda: any(s.stop_wanted for s in starts.under_way._starts.values()))
+    await gate.reached.wait()
+    path = "/operator/session/alice/x"
+    stop = asyncio.create_task(system.call("DELETE", path, headers=FORWARDED))
+    start = system.control_plane.starts.under_way.get("alice", "x")
+    assert start is not None
+    await eventually(lambda: start.stop_wanted)
+    system.agent.after_start = refusing("ENGINE_TIMEOUT")
     gate.set()
     assert (await stop).status == 204
     assert_error(await post, 409)
     kinds = {event["kind"]: event for event in await audit(system, "kind=session&object=x")}
     assert set(kinds) == {"session.reserved", "session.stop", "session.not_started"}
-    assert kinds["session.reserved"]["token"] == id_of(system.tokens["alice"])
-    assert kinds["session.stop"]["token"] == id_of(operator)
+    assert kinds["session.reserved"]["token"] == token_id(system.tokens["alice"])
+    assert kinds["session.stop"]["token"] == system.operator_id
     assert kinds["session.stop"]["address"] == ADDRESS
     assert kinds["session.not_started"]["token"] == "controlplane"
 
@@ -224,13 +221,9 @@ async def test_a_page_has_100_events_unless_more_are_requested(system: System) -
     await write(system, *((n / 1000, "p.q", "", Actor("x"), "o") for n in range(1100)))
     assert len(await audit(system)) == 100
     assert len(await audit(system, "limit=1000")) == 1000
-    for query, field in (
-        *(("limit=0", "limit"), ("limit=1001", "limit"), ("limit=x", "limit")),
-        *(("before=-1", "before"), (f"before={2**63}", "before"), ("kind=", "kind")),
-    ):
-        path = f"/operator/audit?{query}"
-        answer = await system.call("GET", path)
-        assert_error(answer, 422, field)
+    for query in ("limit=0", "limit=1001", "limit=x", "before=-1", f"before={2**63}", "kind="):
+        answer = await system.call("GET", f"/operator/audit?{query}")
+        assert_error(answer, 422, query.partition("=")[0])
 
 
 @pytest.mark.parametrize(
@@ -252,32 +245,15 @@ async def test_a_page_is_read_from_its_index_and_not_sorted(
         assert plan == [f"SEARCH event USING INDEX {index}{bound}"]
 
 
-async def test_only_old_events_are_deleted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_only_old_events_are_deleted_in_portions(tmp_path: Path) -> None:
     async with System(tmp_path, audit_retention_days=2) as system:
         now = system.clock.time()
         await system.rows("DELETE FROM event")
         old = [(now - 2 * DAY - 1, "old.x", "", Actor("x"), "o")] * (2 * PORTION + 7)
         young = [(now - 2 * DAY + 60, "young.x", "", Actor("x"), "o")] * 3
         await write(system, *old, *young)
-        portions: list[int] = []
-        run = system.control_plane.store.run
-
-        async def counted(transaction: Any, *more: Any) -> Any:
-            found = await run(transaction, *more)
-            if isinstance(found, int):
-                portions.append(found)
-            return found
-
         store = system.control_plane.store
-        monkeypatch.setattr(system.control_plane.store, "run", counted)
-        await store.run_in_portions(remove_old, now - 2 * DAY)
-        assert portions == [PORTION, PORTION, 7, 0]
-        monkeypatch.undo()
-        assert [event["kind"] for event in await audit(system)] == ["young.x"] * 3
-        await system.rows("DELETE FROM event")
-        await write(system, *old, *young)
+        assert await store.run(remove_old, now - 2 * DAY) == PORTION
         await system.control_plane.upkeep.forget()
         assert [event["kind"] for event in await audit(system)] == ["young.x"] * 3
 
@@ -313,22 +289,19 @@ async def test_tokens_that_ended_a_week_ago_are_deleted_with_their_children(
     names = {row[0] for row in await system.rows("SELECT name FROM token WHERE name<>'initial'")}
     assert names == {"lately", "lately-child", "good", "good-child"}
     # Events of deleted tokens stay readable.
-    (event,) = await audit(system, f"object={id_of(made['revoked-child'])}")
-    assert event["token"] == id_of(made["revoked"])
+    (event,) = await audit(system, f"object={token_id(made['revoked-child'])}")
+    assert event["token"] == token_id(made["revoked"])
     assert event["data"]["name"] == "revoked-child"
     assert_error(await system.call("GET", "/session", token=made["revoked"]), 401)
 
 
 async def test_upkeep_continues_after_a_failure(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    system: System, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with System(tmp_path) as system:
-        await write(system, (0.001, "old.x", "", Actor("x"), "o"))
-        await system.rows("UPDATE token SET revoked_ms=1 WHERE account='bob'")
-        no = "BEGIN SELECT RAISE(ABORT, 'no'); END"
-        await system.rows(f"CREATE TRIGGER keep BEFORE DELETE ON token {no}")
-        upkeep = system.control_plane.upkeep
-        await system.rows("UPDATE event SET time_ms=1")
-        await upkeep.forget()
-        assert "cannot forget what is old yet kind=ended tokens" in caplog.text
-        assert await system.rows("SELECT 1 FROM event WHERE kind='old.x'") == []
+    await write(system, (0.001, "old.x", "", Actor("x"), "o"))
+    await system.rows("UPDATE token SET revoked_ms=1 WHERE account='bob'")
+    no = "BEGIN SELECT RAISE(ABORT, 'no'); END"
+    await system.rows(f"CREATE TRIGGER keep BEFORE DELETE ON token {no}")
+    await system.control_plane.upkeep.forget()
+    assert "cannot forget what is old yet kind=ended tokens" in caplog.text
+    assert await system.rows("SELECT 1 FROM event WHERE kind='old.x'") == []

@@ -1,5 +1,6 @@
 """GET …/tags/available: the registry's tags in pages, newest version first."""
 
+import itertools
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -50,10 +51,6 @@ async def test_pages_go_through_all_tags_newest_first(system: System) -> None:
     assert system.registry.asked == ["/v2/studio/game/tags/list"] * 7
 
 
-async def test_a_missing_repository_has_no_tags(system: System) -> None:
-    assert await _versions(system) == []
-
-
 @pytest.mark.usefixtures("nothing_is_kept")
 async def test_a_repository_that_the_registry_hides_has_no_tags(system: System) -> None:
     system.registry.hides = True
@@ -70,20 +67,11 @@ async def test_a_repository_that_the_registry_hides_has_no_tags(system: System) 
     assert_error(await system.call("GET", PATH), 503)
 
 
-async def test_a_failure_is_not_cached(system: System) -> None:
-    system.registry.push("studio/game", "v1")
-    system.registry.status = 500
-    assert_error(await system.call("GET", PATH), 503)
-    system.registry.status = 200
-    assert await _versions(system) == ["v1"]
-
-
 async def test_a_registry_changed_during_the_lookup_is_used(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    operator, old = system.operator_token, "/operator/registry/old"
-    body = {"address": "127.0.0.1:9"}
-    assert (await system.call("PUT", old, token=operator, json=body)).status < 300
+    old, body = "/operator/registry/old", {"address": "127.0.0.1:9"}
+    assert (await system.call("PUT", old, json=body)).status < 300
     await system.make_application(tag=None, name="moving", registry="old")
     system.registry.push("studio/game", "v1")
 
@@ -92,7 +80,7 @@ async def test_a_registry_changed_during_the_lookup_is_used(
         if found.name == "old":
             change = {"registry": "local"}
             changed = await system.call("PUT", "/application/moving", json=change)
-            removed = await system.call("DELETE", old, token=operator)
+            removed = await system.call("DELETE", old)
             assert (changed.status, removed.status) == (204, 204)
             return None
         return found
@@ -122,38 +110,26 @@ async def test_invalid_tags_are_omitted(system: System) -> None:
     assert await _versions(system) == []
 
 
-@pytest.mark.parametrize(
-    ("query", "field"),
-    [
-        ("page=0", "page"),
-        ("page=1001", "page"),
-        ("pageSize=0", "pageSize"),
-        ("pageSize=1001", "pageSize"),
-    ],
-)
-async def test_pages_out_of_bounds_are_refused(system: System, query: str, field: str) -> None:
-    assert_error(await system.call("GET", f"{PATH}?{query}"), 422, field)
+async def test_pages_out_of_bounds_are_refused(system: System) -> None:
+    for field, value in itertools.product(("page", "pageSize"), (0, 1001)):
+        assert_error(await system.call("GET", f"{PATH}?{field}={value}"), 422, field)
 
 
-@pytest.mark.parametrize(
-    "body", ["", "[]", "{", "null", '{"tags": 1}', '{"tags": [1]}', '{"tags": {}}', "[" * 9999]
-)
-async def test_an_invalid_list_is_a_failure_of_the_registry(system: System, body: str) -> None:
-    system.registry.list_body = body
+async def test_an_invalid_list_is_a_failure_of_the_registry(system: System) -> None:
+    lists = ("", "[]", "{", "null", '{"tags": 1}', '{"tags": [1]}', '{"tags": {}}', "[" * 9999)
+    for system.registry.list_body in lists:
+        assert_error(await system.call("GET", PATH), 503)
+    system.registry.list_body = json.dumps({"tags": ["v1"]})
+    system.registry.link = '<http://[bad/>; rel="next"'
     assert_error(await system.call("GET", PATH), 503)
 
 
-@pytest.mark.parametrize(
-    ("status", "text"),
-    [(302, "302"), (401, "log-in"), (403, "403"), (429, "429"), (500, "500")],
-)
-async def test_a_registry_that_fails_is_named_in_the_answer(
-    system: System, status: int, text: str
-) -> None:
-    system.registry.status = status
-    answer = await system.call("GET", PATH)
-    assert_error(answer, 503)
-    assert text in answer.json["details"]
+async def test_a_registry_that_fails_is_named_in_the_answer(system: System) -> None:
+    failures = {302: "302", 401: "log-in", 403: "403", 429: "429", 500: "500"}
+    for system.registry.status, text in failures.items():
+        answer = await system.call("GET", PATH)
+        assert_error(answer, 503)
+        assert text in answer.json["details"]
 
 
 async def test_the_address_of_a_registry_is_only_in_the_log(
@@ -162,20 +138,10 @@ async def test_the_address_of_a_registry_is_only_in_the_log(
     await system.registry.stop()
     answer = await system.call("GET", PATH)
     assert_error(answer, 503)
-    details = "cannot ask registry 'local': it cannot be reached"
-    assert answer.json["details"] == details
-    host, _, port = system.registry.address.partition(":")
-    (logged,) = [
-        record for record in caplog.records if record.name == "controlplane.registries.client"
-    ]
+    assert answer.json["details"] == "cannot ask registry 'local': it cannot be reached"
+    (logged,) = [r for r in caplog.records if r.name == "controlplane.registries.client"]
     assert logged.levelname == "WARNING"
-    assert all(text in logged.getMessage() for text in ("registry=local", host, port))
-
-
-async def test_a_link_to_nowhere_is_a_failure_of_the_registry(system: System) -> None:
-    system.registry.list_body = json.dumps({"tags": ["v1"]})
-    system.registry.link = '<http://[bad/>; rel="next"'
-    assert_error(await system.call("GET", PATH), 503)
+    assert system.registry.address.rpartition(":")[2] in logged.getMessage()
 
 
 @pytest.mark.usefixtures("nothing_is_kept")
@@ -220,11 +186,6 @@ async def test_all_pages_together_are_bounded(
     assert len(await _versions(system)) == 3
     monkeypatch.setattr(f"controlplane.registries.client.{limit}", 3 * of_a_page - 1)
     assert_error(await system.call("GET", PATH), 503)
-
-
-async def test_endless_pages_of_a_registry_are_not_followed(system: System) -> None:
-    system.registry.list_body = json.dumps({"tags": ["v1"]})
-    assert await _versions(system) == ["v1"]
 
 
 async def test_an_unresponsive_registry_times_out(

@@ -10,8 +10,9 @@ import pytest
 
 from controlplane.settings.model import AgentConfig, Config
 from controlplane.settings.registries import RegistryConfig
-from tests.support.controlplane.fake_agent import FakeAgent, refusing
+from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.system import APPLICATION, Answer, System, assert_error, eventually
+from tests.support.hold import Hold
 
 PLACES = {"a0": ("local", "default"), "a1": ("elsewhere", "default"), "a2": ("local", "big")}
 
@@ -49,6 +50,9 @@ class Places(System):
     async def application(self) -> Any:
         return (await self.call("GET", "/application")).json["applications"][0]
 
+    async def enable_tag(self, tag: str = "v1") -> Answer:
+        return await self.call("POST", "/application/game/tags", json={"tag": tag})
+
     async def pulled(self, agent: FakeAgent, image: str) -> None:
         await eventually(lambda: self.has(agent.name, image))
 
@@ -56,20 +60,19 @@ class Places(System):
 @pytest.fixture
 async def system(tmp_path: Path) -> AsyncIterator[Places]:
     async with Places(tmp_path, agents=3) as running:
+        await running.make_application(tag=None)
         yield running
 
 
-async def _make(system: Places, tag: str = "v1") -> str:
-    """Make the application, with a tag that its one host has pulled."""
-    await system.make_application(tag=None)
-    image = f"{system.registry.address}/studio/game@{system.registry.push('studio/game', tag)}"
-    assert (await system.call("POST", "/application/game/tags", json={"tag": tag})).status == 204
+async def enabled(system: Places) -> str:
+    """Enable a tag, and wait until the one host of the application has pulled it."""
+    image = f"{system.registry.address}/studio/game@{system.registry.push('studio/game', 'v1')}"
+    assert (await system.enable_tag()).status == 204
     await system.pulled(system.agent, image)
     return image
 
 
 async def test_every_field_can_change_and_absent_ones_stay(system: Places) -> None:
-    await system.make_application(tag=None)
     shown: dict[str, Any] = dict(APPLICATION)
     changes: dict[str, Any] = {
         "registry": "mirror",
@@ -97,20 +100,16 @@ async def test_every_field_can_change_and_absent_ones_stay(system: Places) -> No
 
 
 async def test_a_bad_edit_is_refused_and_changes_nothing(system: Places) -> None:
-    await system.make_application(tag=None)
     small = {"cpu": 0.5, "ram": 256}
     cases: list[tuple[dict[str, Any], tuple[str, ...]]] = [
         ({"name": "other"}, ("name",)),
         ({"more": 1, "tagKeep": 101}, ("tagKeep", "more")),
         ({"repository": "../x"}, ("repository",)),
         # On the merged application: cores and memory are 1 and 256.
-        ({"limits": small}, ("limits",)),
         ({"reservation": {"cpu": 1, "ram": 257}}, ("reservation",)),
-        ({"reservation": {"cpu": 1, "ram": 1, "gpu": 1}}, ("reservation",)),
         ({"limits": {"cpu": 1, "ram": 1}, "reservation": {"cpu": 1, "ram": 2}}, ("reservation",)),
         # 422 comes before 404.
         ({"limits": small, "nodePool": "no"}, ("limits",)),
-        ({"repository": "../x", "regions": ["no"]}, ("repository",)),
         ({"repository": "../x", "limits": small}, ("limits", "repository")),
     ]
     for changes, fields in cases:
@@ -119,7 +118,6 @@ async def test_a_bad_edit_is_refused_and_changes_nothing(system: Places) -> None
 
 
 async def test_unknown_names_are_404_and_change_nothing(system: Places) -> None:
-    await system.make_application(tag=None)
     for field, value, kind in (
         ("registry", "no", "registry"),
         ("nodePool", "no", "node pool"),
@@ -139,7 +137,6 @@ async def test_unknown_names_are_404_and_change_nothing(system: Places) -> None:
 
 
 async def test_a_repository_is_read_in_its_registry(system: Places) -> None:
-    await system.make_application(tag=None)
     edits: list[tuple[dict[str, Any], str]] = [
         ({"registry": "mirror", "repository": "mirror.example/a/b"}, "a/b"),
         ({"repository": "mirror.example/c"}, "c"),
@@ -153,7 +150,6 @@ async def test_a_repository_is_read_in_its_registry(system: Places) -> None:
 
 
 async def test_concurrent_edits_add_up(system: Places) -> None:
-    await system.make_application(tag=None)
     edits: list[dict[str, Any]] = [
         {"tagKeep": 9},
         {"networkMode": "host"},
@@ -177,7 +173,7 @@ async def test_concurrent_edits_add_up(system: Places) -> None:
 
 
 async def test_running_sessions_keep_what_they_started_with(system: Places) -> None:
-    image = await _make(system)
+    image = await enabled(system)
     await system.start(id="old")
     before = (await system.call("GET", "/session/old")).json
     changes: dict[str, Any] = {
@@ -201,7 +197,7 @@ async def test_running_sessions_keep_what_they_started_with(system: Places) -> N
 
 
 async def test_tags_are_pulled_in_new_regions_and_node_pools(system: Places) -> None:
-    image = await _make(system)
+    image = await enabled(system)
     here, there, big = system.agents
     assert (there.pulled, big.pulled) == ([], [])
     assert (await system.edit(regions=["local", "elsewhere"])).status == 204
@@ -217,15 +213,14 @@ async def test_tags_are_pulled_in_new_regions_and_node_pools(system: Places) -> 
 
 
 async def test_tags_keep_their_images_when_the_repository_changes(system: Places) -> None:
-    old = await _make(system)
+    old = await enabled(system)
     assert (await system.edit(registry="mirror", repository="studio/next")).status == 204
     assert (await system.start(id="before")).status == 201
     assert (await system.call("GET", "/tag/local/game/v1")).json == {"exists": True}
-    tags = "/application/game/tags"
-    assert_error(await system.call("POST", tags, json={"tag": "v1"}), 404)
+    assert_error(await system.enable_tag(), 404)
     assert (await system.start(id="still")).status == 201
     new = f"{system.mirror}/studio/next@{system.registry.push('studio/next', 'v1')}"
-    assert (await system.call("POST", tags, json={"tag": "v1"})).status == 204
+    assert (await system.enable_tag()).status == 204
     await system.pulled(system.agent, new)
     assert (await system.start(id="after")).status == 201
     images = {s.identity.session_id: s.image for s in system.agent.live}
@@ -233,17 +228,11 @@ async def test_tags_keep_their_images_when_the_repository_changes(system: Places
 
 
 async def test_an_unneeded_pull_is_cancelled(system: Places) -> None:
-    image = await _make(system)
+    image = await enabled(system)
     there = system.agents[1]
-    refused = asyncio.Event()
-
-    async def refuse(request: Any, context: Any) -> None:
-        refused.set()
-        await refusing("REGISTRY_UNAVAILABLE")(request, context)
-
-    there.before_pull = refuse
+    waits = there.before_pull = Hold()
     await system.edit(regions=["local", "elsewhere"])
-    await refused.wait()
+    await waits.reached.wait()
     await system.edit(regions=["local"])
     await eventually(system.has_its_images)
     there.before_pull = None

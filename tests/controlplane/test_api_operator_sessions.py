@@ -1,7 +1,5 @@
 """Sessions of all accounts, as operators list and stop them."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -18,11 +16,10 @@ ENTRY = {
 
 
 @pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[System]:
-    async with System(tmp_path) as running:
-        for account in ("alice", "bob"):
-            await running.make_application(account=account)
-        yield running
+async def system(system: System) -> System:
+    for account in ("alice", "bob"):
+        await system.make_application(account=account)
+    return system
 
 
 async def start(system: System, account: str, name: str) -> None:
@@ -32,8 +29,7 @@ async def start(system: System, account: str, name: str) -> None:
 
 
 async def page(system: System, query: str = "") -> Any:
-    path = f"/operator/session?{query}"
-    answer = await system.call("GET", path)
+    answer = await system.call("GET", f"/operator/session?{query}")
     assert answer.status == 200, answer.text
     return answer.json
 
@@ -43,8 +39,7 @@ async def ids(system: System, query: str = "") -> list[str]:
 
 
 async def stop(system: System, account: str, name: str) -> Answer:
-    path = f"/operator/session/{account}/{quote(name, safe='')}"
-    return await system.call("DELETE", path)
+    return await system.call("DELETE", f"/operator/session/{account}/{quote(name, safe='')}")
 
 
 async def test_an_entry_equals_that_of_the_accounts_list(system: System) -> None:
@@ -98,9 +93,8 @@ async def test_a_stop_works_as_the_accounts_and_names_the_operator(system: Syste
     assert_error(await stop(system, "nobody", name), 404)
     assert await ids(system) == [name]
     assert len(system.agent.live) == 1
-    operator = system.operator_token.split("_")[1]
     sql = "SELECT account, object, actor, address FROM event WHERE kind='session.stop'"
-    assert await system.rows(sql) == [("alice", name, operator, "127.0.0.1")]
+    assert await system.rows(sql) == [("alice", name, system.operator_id, "127.0.0.1")]
 
 
 async def test_a_stop_that_fails_on_the_host_is_503(system: System) -> None:

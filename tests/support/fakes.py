@@ -166,6 +166,10 @@ class FakeEngine:
         """The containers of all agents."""
         return list(self._containers.values())
 
+    def count(self, call: str) -> int:
+        """The number of calls of this name."""
+        return sum(name == call for name, _ in self.calls)
+
     def containers(self, agent_id: str) -> list[Container]:
         """The containers of an agent, as the engine describes them."""
         return [held.described() for held in self.all if held.spec.agent_id == agent_id]

@@ -159,10 +159,14 @@ class Agent:
         finally:
             await let_go(keeper)
 
-    async def ready(self, internal_id: str) -> None:
-        """Wait until a session is ready, after which no write of its record is pending."""
+    async def ready(self, internal_id: str) -> float:
+        """Wait until a session is ready, after which no write of its record is pending.
+
+        Returns the time since when it is.
+        """
         life = self.sessions.life(internal_id)
         await life.wait_for(lambda session: session.ready_time is not None)
+        return life.session.ready_time or 0.0
 
     async def lose_record(self, internal_id: str) -> None:
         """Delete the record of a session."""

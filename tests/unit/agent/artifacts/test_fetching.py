@@ -194,10 +194,10 @@ async def test_f10_a_hung_archive_harms_only_itself(
 
 
 @contextlib.asynccontextmanager
-async def served(
-    agent: Agent, artifacts: Artifacts, tmp_path: Path
-) -> AsyncIterator[agent_pb2_grpc.AgentServiceAsyncStub]:
-    """The agent's gRPC service with these artifacts."""
+async def begun(agent: Agent, artifacts: Artifacts, tmp_path: Path) -> AsyncIterator[Any]:
+    """A call for an artifact over gRPC, of which a first part has arrived."""
+    name = await ended(agent, {"/x": NOISE})
+    request = pb.FetchArtifactRequest(internal_id=name.removeprefix("tiltyard-"), path="/x")
     service = agent.service(lambda: pytest.fail("unexpected call"), artifacts)
     server = grpc.aio.server()
     agent_pb2_grpc.add_AgentServiceServicer_to_server(service, server)
@@ -205,7 +205,9 @@ async def served(
     await server.start()
     async with grpc.aio.insecure_channel(f"unix:{tmp_path}/grpc.sock") as channel:
         stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
-        yield stub
+        call = stub.FetchArtifact(request, timeout=50)
+        assert (await call.read()).data
+        yield call
     await server.stop(0)
 
 
@@ -213,12 +215,7 @@ async def served(
 async def test_spool_of_a_stalled_caller_is_removed(
     agent: Agent, tmp_path: Path, patience: Patience
 ) -> None:
-    name = await ended(agent, {"/x": NOISE})
-    hasty = artifacts(agent, patience=patience)
-    request = pb.FetchArtifactRequest(internal_id=name.removeprefix("tiltyard-"), path="/x")
-    async with served(agent, hasty, tmp_path) as stub:
-        call: Any = stub.FetchArtifact(request, timeout=50)
-        assert (await call.read()).data
+    async with begun(agent, artifacts(agent, patience=patience), tmp_path) as call:
         await until(lambda: nothing_is_spooled(agent))
         with pytest.raises(grpc.aio.AioRpcError) as error:
             while await call.read() is not grpc.aio.EOF:
@@ -227,12 +224,7 @@ async def test_spool_of_a_stalled_caller_is_removed(
 
 
 async def test_spool_of_a_disconnected_caller_is_removed(agent: Agent, tmp_path: Path) -> None:
-    name = await ended(agent, {"/x": NOISE})
-    parts = artifacts(agent)
-    request = pb.FetchArtifactRequest(internal_id=name.removeprefix("tiltyard-"), path="/x")
-    async with served(agent, parts, tmp_path) as stub:
-        call: Any = stub.FetchArtifact(request, timeout=50)
-        assert (await call.read()).data
+    async with begun(agent, artifacts(agent), tmp_path) as call:
         assert not nothing_is_spooled(agent)
         call.cancel()
         await until(lambda: nothing_is_spooled(agent))

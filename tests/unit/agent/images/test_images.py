@@ -26,10 +26,6 @@ def reference(digit: str) -> str:
     return f"127.0.0.1:5000/team/game@sha256:{digit * 64}"
 
 
-def pulls(engine: FakeEngine) -> int:
-    return sum(call == "pull" for call, _ in engine.calls)
-
-
 @pytest.fixture
 def engine() -> FakeEngine:
     engine = FakeEngine()
@@ -50,10 +46,10 @@ async def test_ten_callers_make_one_pull(engine: FakeEngine, images: Images) -> 
     await asyncio.sleep(0)
     engine.release("pull")
     await asyncio.gather(*callers)
-    assert pulls(engine) == 1
+    assert engine.count("pull") == 1
     assert reference("a") in images.here
     await pulled(images, reference("a"))
-    assert pulls(engine) == 1
+    assert engine.count("pull") == 1
 
 
 async def test_a_caller_that_leaves_does_not_end_the_pull(
@@ -66,7 +62,7 @@ async def test_a_caller_that_leaves_does_not_end_the_pull(
     await asyncio.gather(caller, return_exceptions=True)
     engine.release("pull")
     await pulled(images, reference("a"))
-    assert pulls(engine) == 1
+    assert engine.count("pull") == 1
 
 
 async def test_failed_pull_is_reported_to_all_and_the_next_is_clean(
@@ -89,7 +85,7 @@ async def test_limits_concurrent_pulls(engine: FakeEngine, images: Images) -> No
     callers = [asyncio.create_task(pulled(images, reference(digit))) for digit in "abcdef"]
     for _ in range(50):
         await asyncio.sleep(0)
-    assert pulls(engine) == CONCURRENT_PULLS
+    assert engine.count("pull") == CONCURRENT_PULLS
     engine.release("pull")
     await asyncio.gather(*callers)
     assert len(images.here) == 6
@@ -156,7 +152,7 @@ async def test_pulls_only_from_registries_of_the_policy(engine: FakeEngine) -> N
     images = Images(engine, Feed(), Policy(allowed_registries=("ghcr.io",)))
     with pytest.raises(NotAllowedError):
         await pulled(images, reference("a"))
-    assert pulls(engine) == 0
+    assert engine.count("pull") == 0
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,7 @@ from agent.domain.errors import (
 from agent.domain.session import Session
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, pulled, until
 from tests.support.agent.samples import IMAGE, a_container_spec, a_spec, an_id
-from tests.support.fakes import FakeEngine
 from tiltyard.contract import EndReason, State
-
-
-def _made(engine: FakeEngine, call: str) -> int:
-    """The number of calls of this name."""
-    return sum(name == call for name, _ in engine.calls)
 
 
 def _named(session: Session) -> tuple[object, ...]:
@@ -53,7 +47,7 @@ async def test_f14_a_start_whose_answer_is_lost_is_read_again_and_goes_on(
     agent.engine.answer_lost_next(call)
     session = await agent.sessions.start(an_id(), a_spec())
     assert session.state is State.RUNNING
-    assert (_made(agent.engine, "create"), _made(agent.engine, "start")) == (1, 1)
+    assert (agent.engine.count("create"), agent.engine.count("start")) == (1, 1)
     await _assert_alone(agent, session)
     again = await agent.sessions.start(session.internal_id, a_spec())
     assert _named(again) == _named(session)
@@ -99,7 +93,7 @@ async def test_f14_an_agent_killed_over_a_lost_answer_leaves_one_container_or_no
             await assert_nothing_is_left(agent)
             session = await agent.sessions.start(internal_id, a_spec())
         await _assert_alone(agent, session)
-        assert _made(host.engine, "start") == 1
+        assert host.engine.count("start") == 1
 
 
 @pytest.mark.parametrize("signal", ["SIGTERM", "SIGKILL"])
@@ -119,7 +113,7 @@ async def test_f14_a_kill_whose_answer_is_lost_ends_the_session_once(
         ended = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     expected = 137 if signal == "SIGKILL" else 143
     assert (ended.state, ended.exit_code, ended.restart_count) == (State.EXITED, expected, 0)
-    assert _made(agent.engine, "start") == 1
+    assert agent.engine.count("start") == 1
     assert agent.nothing_is_held()
 
 
@@ -168,7 +162,7 @@ async def test_f15_a_name_that_stays_taken_is_a_refusal_that_leaves_nothing(agen
         agent.engine.fail_next("create", ContainerExistsError(container_name(internal_id)))
     with pytest.raises(ContainerExistsError):
         await agent.sessions.start(internal_id, a_spec())
-    assert _made(agent.engine, "create") == 2
+    assert agent.engine.count("create") == 2
     await assert_nothing_is_left(agent)
 
 
@@ -191,7 +185,7 @@ async def test_f15_an_image_that_vanishes_before_the_create_is_refused_told_and_
     assert IMAGE not in agent.images.here
     agent.engine.registry.add(IMAGE)
     await asyncio.gather(*(pulled(agent.images, IMAGE) for _ in range(3)))
-    assert _made(agent.engine, "pull") == 1
+    assert agent.engine.count("pull") == 1
     await _assert_alone(agent, await agent.sessions.start(internal_id, a_spec()))
 
 

@@ -1,13 +1,11 @@
 """Readiness of sessions, on an in-memory engine."""
 
-from collections.abc import Callable
 from unittest import mock
 
 import pytest
 
 from agent.domain.engine import container_name
 from agent.domain.errors import EngineError
-from agent.domain.session import Session
 from agent.sessions.readiness import LONGEST_SECONDS
 from tests.support.agent.hosts import Agent, Host, until
 from tests.support.agent.samples import a_spec, an_id
@@ -25,16 +23,6 @@ def engine(clock: FakeClock) -> FakeEngine:
 async def started(agent: Agent, **changes: object) -> str:
     session = await agent.sessions.start(an_id(), a_spec(**changes))
     return session.internal_id
-
-
-async def becomes(agent: Agent, internal_id: str, reached: Callable[[Session], bool]) -> Session:
-    life = agent.sessions.life(internal_id)
-    await life.wait_for(reached)
-    return life.session
-
-
-def is_ready(session: Session) -> bool:
-    return session.ready_time is not None
 
 
 async def test_session_is_ready_once_its_ports_are_bound(agent: Agent) -> None:
@@ -62,21 +50,18 @@ async def test_early_binds_are_noticed_early(agent: Agent) -> None:
         agent.engine.bind(container_name(internal_id))
         before = agent.clock.time()
         await agent.clock.advance(LONGEST_SECONDS)
-        session = await becomes(agent, internal_id, is_ready)
-        assert session.ready_time is not None
-        assert 0 <= session.ready_time - before <= 0.1 * seconds + 0.01
+        assert 0 <= await agent.ready(internal_id) - before <= 0.1 * seconds + 0.01
 
 
 async def test_session_without_ports_is_ready_when_it_runs(agent: Agent) -> None:
     internal_id = await started(agent, ports=())
-    session = await becomes(agent, internal_id, is_ready)
-    assert session.ready_time == session.start_time
+    assert await agent.ready(internal_id) == agent.now(internal_id).start_time
 
 
 async def test_session_may_end_or_stop_before_it_is_ready(agent: Agent) -> None:
     ended, stopped = await started(agent), await started(agent)
     agent.engine.end(container_name(ended), 3)
-    session = await becomes(agent, ended, lambda session: session.state.ended)
+    session = (await agent.reached(ended)).session
     assert (session.exit_code, session.ready_time) == (3, None)
     session = await agent.sessions.stop(stopped, EndReason.STOPPED)
     assert (session.end_reason, session.ready_time) == (EndReason.STOPPED, None)
@@ -86,7 +71,7 @@ async def test_session_may_end_or_stop_before_it_is_ready(agent: Agent) -> None:
 async def test_each_run_becomes_ready(agent: Agent) -> None:
     agent.engine.binds_at_once = True
     internal_id = await started(agent, restart=True)
-    first = await becomes(agent, internal_id, is_ready)
+    first = await agent.ready(internal_id)
     agent.engine.binds_at_once = False
     agent.engine.end(container_name(internal_id), 1)
     await agent.clock.advance(30)
@@ -94,10 +79,7 @@ async def test_each_run_becomes_ready(agent: Agent) -> None:
     assert (again.restart_count, again.ready_time) == (1, None)
     agent.engine.bind(container_name(internal_id))
     await agent.clock.advance(LONGEST_SECONDS)
-    second = await becomes(agent, internal_id, is_ready)
-    assert first.ready_time is not None
-    assert second.ready_time is not None
-    assert second.ready_time >= first.ready_time + 30
+    assert await agent.ready(internal_id) >= first + 30
 
 
 async def test_restarted_agent_watches_sessions_that_are_not_ready(
@@ -107,7 +89,7 @@ async def test_restarted_agent_watches_sessions_that_are_not_ready(
         early, late = await started(agent), await started(agent)
         host.engine.bind(container_name(early))
         await host.clock.advance(1)
-        known = await becomes(agent, early, is_ready)
+        since, process = await agent.ready(early), agent.now(early).process
     looked: list[object] = []
     has_bound = host.engine.has_bound
 
@@ -120,14 +102,12 @@ async def test_restarted_agent_watches_sessions_that_are_not_ready(
     async with host() as agent:
         await until(lambda: bool(looked))
         await host.clock.advance(10)
-        assert known.process not in looked
-        assert agent.now(early).ready_time == known.ready_time
+        assert process not in looked
+        assert agent.now(early).ready_time == since
         assert agent.now(late).ready_time is None
         host.engine.bind(container_name(late))
         await host.clock.advance(LONGEST_SECONDS)
-        session = await becomes(agent, late, is_ready)
-        assert session.ready_time is not None
-        assert session.ready_time >= known.ready_time + 50  # type: ignore[operator]
+        assert await agent.ready(late) >= since + 50
 
 
 async def test_failed_checks_are_retried_and_logged_once(
@@ -145,7 +125,7 @@ async def test_failed_checks_are_retried_and_logged_once(
             patch.undo()
             host.engine.bind(container_name(internal_id))
             await host.clock.advance(LONGEST_SECONDS)
-            await becomes(agent, internal_id, is_ready)
+            await agent.ready(internal_id)
 
 
 async def test_watching_is_cheap_when_nothing_is_ever_bound(

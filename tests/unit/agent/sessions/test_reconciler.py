@@ -31,7 +31,6 @@ from tests.support.agent.hosts import (
 )
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import until_idle
-from tests.support.fakes import FakeEngine
 from tiltyard.contract import EndReason, State
 
 WEEK = 7 * 86400
@@ -51,10 +50,6 @@ async def _looked_after(agent: Agent) -> AsyncIterator[None]:
     finally:
         await let_go(passes)
         await let_go(listener)
-
-
-def _lists(engine: FakeEngine) -> int:
-    return sum(call == "list" for call, _ in engine.calls)
 
 
 async def _runs(agent: Agent, session: Session) -> bool:
@@ -82,7 +77,7 @@ async def test_f12_what_no_event_tells_of_is_found_by_the_next_pass(agent: Agent
     agent.engine.hold("events")  # subscribed, without events
     async with _looked_after(agent):
         await agent.engine.held("events")
-        await until(lambda: _lists(agent.engine) == 2)
+        await until(lambda: agent.engine.count("list") == 2)
         await agent.engine.start(_name(session))
         await agent.clock.advance(1)
         await agent.clock.advance(8)
@@ -100,7 +95,7 @@ async def test_f13_what_happens_between_a_list_and_the_subscription_is_not_misse
     agent.engine.hold("events")
     async with _looked_after(agent):
         await agent.engine.held("events")
-        await until(lambda: _lists(agent.engine) == 2)
+        await until(lambda: agent.engine.count("list") == 2)
         await agent.engine.start(_name(session))  # listed before, not subscribed yet
         agent.engine.release("events")
         await agent.clock.advance(1)
@@ -119,7 +114,7 @@ async def test_broken_event_stream_is_reopened_and_followed_by_a_pass(agent: Age
         while ("events", "") not in agent.engine.calls:
             await agent.clock.advance(0.5)
         agent.engine.calls.clear()
-        while not _lists(agent.engine):
+        while not agent.engine.count("list"):
             await agent.clock.advance(0.5)
 
 
@@ -127,13 +122,13 @@ async def test_events_of_live_sessions_trigger_no_pass(agent: Agent) -> None:
     async with _looked_after(agent):
         await until(lambda: ("events", "") in agent.engine.calls)
         await agent.clock.advance(1)
-        await until(lambda: _lists(agent.engine) == 3)  # the first, its own, the subscription's
+        await until(lambda: agent.engine.count("list") == 3)  # first, own, subscription
         for _ in range(5):
             await agent.sessions.start(an_id(), a_spec())
         await agent.clock.advance(5)
         for _ in range(100):
             await asyncio.sleep(0)
-        assert _lists(agent.engine) == 3
+        assert agent.engine.count("list") == 3
 
 
 async def test_f46_a_renamed_container_is_still_the_session(host: Host) -> None:
@@ -398,9 +393,9 @@ async def test_pass_is_repeated_after_an_internal_error(
         async with _looked_after(agent):
             await until(lambda: "by a defect" in caplog.text)
             patch.undo()
-            before = _lists(agent.engine)
+            before = agent.engine.count("list")
             await agent.clock.advance(31)
-            await until(lambda: _lists(agent.engine) > before)
+            await until(lambda: agent.engine.count("list") > before)
 
 
 async def test_removals_leave_the_engine_free_for_starts(agent: Agent) -> None:
@@ -410,7 +405,7 @@ async def test_removals_leave_the_engine_free_for_starts(agent: Agent) -> None:
     agent.engine.hold("remove")
     await agent.reconciler.pass_once()
     await until_idle()
-    assert [call for call, _ in agent.engine.calls].count("remove") == REMOVED_AT_ONCE
+    assert agent.engine.count("remove") == REMOVED_AT_ONCE
     agent.engine.release("remove")
     await agent.reconciler.until_idle()
     assert await agent.engine.list(agent.runtime.settings.agent_id) == []

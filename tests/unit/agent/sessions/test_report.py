@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -43,48 +42,34 @@ def states(session: Session) -> list[str]:
     return [moment.state.value for moment in session.timeline]
 
 
-Ending = Callable[[Agent, str], Awaitable[None]]
-
-
-async def _by_itself(agent: Agent, internal_id: str) -> None:
-    agent.engine.end(f"tiltyard-{internal_id}", 139)
-
-
-async def _out_of_memory(agent: Agent, internal_id: str) -> None:
-    agent.engine.end(f"tiltyard-{internal_id}", 137, oom=True)
-
-
-async def _stopped(agent: Agent, internal_id: str) -> None:
-    await agent.sessions.stop(internal_id, EndReason.STOPPED)
-
-
-async def _due(agent: Agent, _internal_id: str) -> None:
-    await agent.clock.advance(61)
-    agent.sessions.end_due()
-
-
-async def _vanished(agent: Agent, internal_id: str) -> None:
-    await agent.engine.remove(f"tiltyard-{internal_id}")
-
-
-ENDINGS: dict[str, tuple[Ending, State, EndReason, int | None]] = {
-    "exited": (_by_itself, State.EXITED, EndReason.EXITED, 139),
-    "oom": (_out_of_memory, State.EXITED, EndReason.OOM, 137),
-    "stopped": (_stopped, State.EXITED, EndReason.STOPPED, 143),
-    "ttl": (_due, State.EXITED, EndReason.TTL, 143),
-    "dead": (_vanished, State.DEAD, EndReason.ENGINE_ERROR, None),
-}
-
-
-@pytest.mark.parametrize("ending", ENDINGS)
-async def test_each_end_is_reported(agent: Agent, ending: str) -> None:
-    end, state, reason, exit_code = ENDINGS[ending]
+@pytest.mark.parametrize(
+    ("reason", "state", "exit_code"),
+    [
+        (EndReason.EXITED, State.EXITED, 139),
+        (EndReason.OOM, State.EXITED, 137),
+        (EndReason.STOPPED, State.EXITED, 143),
+        (EndReason.TTL, State.EXITED, 143),
+        (EndReason.ENGINE_ERROR, State.DEAD, None),
+    ],
+)
+async def test_each_end_is_reported(
+    agent: Agent, reason: EndReason, state: State, exit_code: int | None
+) -> None:
     session = await agent.sessions.start(an_id(), a_spec(ttl=60))
     await agent.clock.advance(0.5)
-    await end(agent, session.internal_id)
+    match reason:
+        case EndReason.STOPPED:
+            await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+        case EndReason.TTL:
+            await agent.clock.advance(61)
+            agent.sessions.end_due()
+        case EndReason.ENGINE_ERROR:
+            await agent.engine.remove(session.container)
+        case _:
+            agent.engine.end(session.container, exit_code or 0, oom=reason is EndReason.OOM)
     found = await sealed(agent, session.internal_id)
     assert (found.state, found.end_reason, found.exit_code) == (state, reason, exit_code)
-    assert found.oom_killed is (ending == "oom")
+    assert found.oom_killed is (reason is EndReason.OOM)
     assert found.end_time == agent.clock.time() > found.create_time
     assert is_a_path(found.timeline)
     assert found.timeline[-1] == Moment(state, found.end_time)

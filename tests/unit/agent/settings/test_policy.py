@@ -7,19 +7,12 @@ import pytest
 
 from agent.domain.errors import NotAllowedError
 from agent.settings.policy import Policy, PolicyError, load_policy
-from tests.support.agent.hosts import an_agent
-from tests.support.agent.samples import a_spec
-from tests.support.fakes import FakeClock, FakeEngine
+from tests.support.agent.hosts import Host, assert_nothing_is_left
+from tests.support.agent.samples import MEBIBYTE, a_spec, an_id
 from tiltyard.contract import NetworkMode, Resources, SessionSpec
 
-MEBIBYTE = 1024**2
 LIMITS = Resources(nano_cpus=2 * 10**9, memory_bytes=512 * MEBIBYTE, gpus=1)
-SPEC = replace(
-    a_spec(),
-    image="127.0.0.1:5000/team/game@sha256:" + "a" * 64,
-    limits=LIMITS,
-    reservation=Resources(),
-)
+SPEC = a_spec(limits=LIMITS, reservation=Resources())
 
 
 @pytest.mark.parametrize(
@@ -38,10 +31,8 @@ SPEC = replace(
 def test_request_within_the_policy_passes(policy: Policy) -> None:
     policy.check_spec(SPEC)
     policy.check_image("registry.EXAMPLE/game@sha256:" + "a" * 64)
-
-
-def test_host_network_must_be_allowed() -> None:
-    Policy(host_network=True).check_spec(replace(SPEC, network_mode=NetworkMode.HOST))
+    host_network = policy.model_copy(update={"host_network": True})
+    host_network.check_spec(replace(SPEC, network_mode=NetworkMode.HOST))
 
 
 @pytest.mark.parametrize(
@@ -63,15 +54,12 @@ def test_request_beyond_the_policy_is_refused(policy: Policy, spec: SessionSpec)
         policy.check_spec(spec)
 
 
-async def test_start_beyond_the_policy_leaves_nothing(tmp_path: Path) -> None:
-    engine = FakeEngine()
-    policy = Policy(allowed_registries=("ghcr.io",))
-    async with an_agent(tmp_path, engine, FakeClock(), policy=policy) as agent:
+async def test_start_beyond_the_policy_leaves_nothing(host: Host) -> None:
+    async with host(policy=Policy(allowed_registries=("ghcr.io",))) as agent:
         with pytest.raises(NotAllowedError):
-            await agent.sessions.start("3f6c1d0e-0000-4000-8000-000000000000", SPEC)
-        assert agent.sessions.all() == []
-        assert agent.directories() == []
-        assert not any(call == "create" for call, _ in engine.calls)
+            await agent.sessions.start(an_id(), SPEC)
+        await assert_nothing_is_left(agent)
+        assert agent.engine.count("create") == 0
 
 
 def _written(folder: Path, text: str, mode: int = 0o644) -> Path:

@@ -1,6 +1,5 @@
 """Calls to an agent over its socket, like those of a control plane."""
 
-import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,10 +8,12 @@ from typing import Any
 
 import grpc
 
-from tests.demo_game import TCP_PORT, UDP_PORT
-from tests.support.harness import AgentProcess
+from controlplane.agent_rpc.wire import spec_out
+from tests.support.agent.samples import a_spec
+from tests.support.harness import AgentProcess, wait_until
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
+from tiltyard.contract import Identity
 
 AT_ONCE = 4
 """Concurrent starts: at most the start slots of an agent."""
@@ -30,12 +31,13 @@ def stub_of(agent: AgentProcess) -> Iterator[Any]:
 
 def until_reconciled(agent: AgentProcess) -> None:
     """Wait until the agent has compared its records with its engine."""
-    deadline = time.monotonic() + _TIMEOUT
     with stub_of(agent) as stub:
-        while not stub.GetHost(pb.GetHostRequest(), timeout=_TIMEOUT).reconciled:
-            if time.monotonic() > deadline:
-                raise TimeoutError("the agent has not reconciled")
-            time.sleep(_POLL)
+        wait_until(
+            lambda: stub.GetHost(pb.GetHostRequest(), timeout=_TIMEOUT).reconciled,
+            "the agent has not reconciled",
+            _TIMEOUT,
+            _POLL,
+        )
 
 
 def pull(agent: AgentProcess, image: str) -> None:
@@ -66,28 +68,9 @@ def processes(agent: AgentProcess) -> dict[str, int]:
 
 def _start(stub: Any, image: str, ttl: float | None) -> None:
     internal_id = str(uuid.uuid4())
-    spec = pb.SessionSpec(
-        format=1,
-        identity=pb.Identity(
-            account="default",
-            session_id=f"match-{internal_id}",
-            application="arena",
-            tag="v1",
-            location="local",
-            labels={"mode": "ranked", "lobby": "001"},
-            ticket=bytes(32),
-        ),
-        image=image,
-        args=["--lines-per-second", "0"],
-        network_mode=pb.NETWORK_MODE_BRIDGE,
-        reservation=pb.Resources(nano_cpus=10**8, memory_bytes=32 * 2**20),
-        limits=pb.Resources(nano_cpus=10**9, memory_bytes=64 * 2**20),
-        ports=[
-            pb.PortRequest(container_port=UDP_PORT, protocol=pb.PROTOCOL_UDP),
-            pb.PortRequest(container_port=TCP_PORT, protocol=pb.PROTOCOL_TCP),
-        ],
-    )
-    if ttl is not None:
-        spec.ttl.FromNanoseconds(round(ttl * 10**9))
-    request = pb.StartSessionRequest(internal_id=internal_id, spec=spec)
+    labels = {"mode": "ranked", "lobby": "001"}
+    named = ("default", f"match-{internal_id}", "arena", "v1", "local", labels)
+    identity = Identity(*named, ticket=bytes(32).hex())
+    spec = a_spec(identity=identity, image=image, args=("--lines-per-second", "0"), ttl=ttl)
+    request = pb.StartSessionRequest(internal_id=internal_id, spec=spec_out(spec))
     stub.StartSession(request, timeout=_TIMEOUT)

@@ -11,7 +11,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -110,13 +110,13 @@ class _Bench:
             body = application(name, **changes)
             self._client.post("/application", body).expect(201)
             enable_tag(self._client, name, deployment.image.tag)
-            with _connected(self._socket) as engine:
+            with closing(_Unix(self._socket)) as engine:
                 self._bodies[mode] = self._options_of_a_session(engine, mode)
 
     def one_by_one(self, mode: str, rounds: int) -> _Times:
         """Alternate both ways, without other load."""
         body = self._bodies[mode]
-        with _connected(self._socket) as engine:
+        with closing(_Unix(self._socket)) as engine:
             times = in_turn(
                 _WARM_UP + rounds,
                 {
@@ -160,7 +160,7 @@ class _Bench:
         body = self._bodies["bridge"]
 
         def run(numbers: range) -> list[str]:
-            with _connected(self._socket) as engine:
+            with closing(_Unix(self._socket)) as engine:
                 made = []
                 for _ in numbers:
                     made.append(_call(engine, "POST", CREATE, _with_free_port(body))["Id"])
@@ -172,7 +172,7 @@ class _Bench:
             shares = [range(first, count, width) for first in range(width)]
             made = [container for share in callers.map(run, shares) for container in share]
             taken = time.perf_counter() - begin
-        with _connected(self._socket) as engine:
+        with closing(_Unix(self._socket)) as engine:
             for container in made:
                 _remove(engine, container)
         return taken
@@ -208,15 +208,6 @@ def _application(mode: str) -> str:
 def _asked(mode: str) -> dict[str, object]:
     args = ["--ports-from-env"] if mode == "host" else []
     return {"location": REGION, "image": _application(mode), "args": args}
-
-
-@contextmanager
-def _connected(path: Path) -> Iterator[_Unix]:
-    engine = _Unix(path)
-    try:
-        yield engine
-    finally:
-        engine.close()
 
 
 def _remove(engine: _Unix, container: str) -> None:

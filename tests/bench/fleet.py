@@ -16,7 +16,7 @@ from tests.bench.process_use import cores_over, rss_mb
 from tests.bench.report import Result
 from tests.support.api_client import ApiClient
 from tests.support.deployment import Steps
-from tests.support.harness import ControlPlaneProcess
+from tests.support.harness import ControlPlaneProcess, wait_until
 
 AGENTS, SESSIONS_EACH = 1000, 100
 SMALL_AGENTS = 10
@@ -72,11 +72,13 @@ class Fleet:
     def until_converged(self) -> None:
         """Wait until the control plane knows every session."""
         operator = ApiClient(self.control_plane.base_url, self.control_plane.operator_token)
-        deadline = time.monotonic() + _CONVERGE_TIMEOUT
-        while (found := _sessions_reported(operator)) != self._sessions:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{found} of {self._sessions} sessions are known")
-            time.sleep(_LOOK)
+
+        def knows_all() -> object:
+            agents = operator.get("/operator/agent").expect(200).json()["agents"]
+            ready = (agent["sessions"] for agent in agents if agent["state"] == "ready")
+            return sum(ready) == self._sessions
+
+        wait_until(knows_all, "not all sessions are known", _CONVERGE_TIMEOUT, _LOOK)
 
     def restart(self) -> float:
         """Restart the control plane; return the seconds until it knows every session."""
@@ -109,9 +111,3 @@ def a_fleet(agents: int, sessions_each: int, steps: Steps) -> Iterator[Fleet]:
                     fleet.until_converged()
                     fleet.adopted_s = time.monotonic() - begin
                 yield fleet
-
-
-def _sessions_reported(operator: ApiClient) -> int:
-    """Count the sessions of reconciled hosts."""
-    agents = operator.get("/operator/agent").expect(200).json()["agents"]
-    return sum(agent["sessions"] for agent in agents if agent["state"] == "ready")

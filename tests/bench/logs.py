@@ -8,14 +8,13 @@ import json
 import statistics
 import subprocess
 import sys
-import time
 from functools import partial
 
 from tests.bench.played import Played, download, play, to_nowhere
 from tests.bench.report import Result
 from tests.bench.turns import in_turn, seconds
 from tests.support.deployment import PATIENT, Deployment, Steps
-from tests.support.harness import ROOT
+from tests.support.harness import ROOT, wait_until
 
 LOG_BYTES = 60_000_000
 FOLLOWERS = 100
@@ -25,7 +24,6 @@ SECONDS = 60
 _MB = 1_000_000
 _JOIN_SECONDS = 60
 _SEAL_SECONDS = 60
-_POLL = 0.05
 
 
 def measure(effort: int, steps: Steps) -> list[Result]:
@@ -42,7 +40,8 @@ def measure(effort: int, steps: Steps) -> list[Result]:
             live = _read_in_turn("live", deployment, session, rounds)
         with steps.step("logs, sealed"):
             deployment.client.delete_session(session.id).expect(204)
-            _wait_until_sealed(deployment)
+            sealed_logs = partial(deployment.agent.state_dir.glob, "sessions/*/log")
+            wait_until(lambda: any(sealed_logs()), "the log is not sealed", _SEAL_SECONDS)
         with steps.step(f"logs, sealed, {rounds} rounds"):
             sealed = _read_in_turn("sealed", deployment, session, rounds)
         with steps.step(f"logs, {followers} followers for {seconds} s"):
@@ -67,15 +66,6 @@ def _read_in_turn(
         Result(f"logs.{state}.docker_logs_mb_s", docker, "MB/s"),
         Result(f"logs.{state}.ratio", ours / docker, "x", least={"live": 0.7, "sealed": 3}[state]),
     ]
-
-
-def _wait_until_sealed(deployment: Deployment) -> None:
-    """Wait until the only session's log is sealed, which happens after the DELETE response."""
-    deadline = time.monotonic() + _SEAL_SECONDS
-    while not any(deployment.agent.state_dir.glob("sessions/*/log")):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"the log is not sealed within {_SEAL_SECONDS} s")
-        time.sleep(_POLL)
 
 
 def _size(container: str) -> int:

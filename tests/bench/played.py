@@ -1,15 +1,14 @@
 """A session of the demo game, accessed over HTTP and with the `docker` command."""
 
 import subprocess
-import time
 from dataclasses import dataclass
 
 from tests.support.api_client import ApiClient
 from tests.support.deployment import APPLICATION, REGION, Deployment
+from tests.support.harness import wait_until
 
 _BLOCK = 2**20
 _TIMEOUT = 120.0
-_POLL = 0.05
 
 
 @dataclass(frozen=True)
@@ -21,11 +20,8 @@ class Played:
 
     def wait_for_line(self, end: str) -> None:
         """Wait until the newest line of its log ends with `end`."""
-        deadline = time.monotonic() + _TIMEOUT
-        while not self._newest_line().endswith(end):
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"the game did not say {end!r} within {_TIMEOUT:g} s")
-            time.sleep(_POLL)
+        said = f"the game did not write {end!r}"
+        wait_until(lambda: self._newest_line().endswith(end), said, _TIMEOUT, poll=0.05)
 
     def _newest_line(self) -> str:
         command = ["docker", "logs", "--tail", "1", self.container]

@@ -12,6 +12,7 @@ from tests.bench.memory_host import IMAGE, MemoryHost
 from tests.bench.report import Result
 from tests.faults.records import recorded_sessions
 from tests.support.deployment import Steps
+from tests.support.harness import wait_until
 
 DEADLINES = 1000
 _TTL = 60.0
@@ -49,9 +50,9 @@ def _deadlines(host: MemoryHost) -> dict[str, float]:
 
 def _lateness(host: MemoryHost, deadlines: dict[str, float]) -> list[float]:
     """Wait for all signals; return the milliseconds from each deadline to its signal."""
-    last = max(deadlines.values()) + _MAX_WAIT
-    while (killed := host.kill_times()).keys() != deadlines.keys():
-        if time.clock_gettime(time.CLOCK_BOOTTIME) > last:
-            raise TimeoutError(f"{len(deadlines) - len(killed)} sessions have not ended")
-        time.sleep(_LOOK)
+    wait = max(deadlines.values()) + _MAX_WAIT - time.clock_gettime(time.CLOCK_BOOTTIME)
+    wait_until(
+        lambda: host.kill_times().keys() == deadlines.keys(), "sessions are left", wait, _LOOK
+    )
+    killed = host.kill_times()
     return [(killed[internal_id] - due) * 1000 for internal_id, due in deadlines.items()]

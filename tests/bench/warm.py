@@ -7,7 +7,6 @@ claims for CPU.
 
 import json
 import statistics
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
@@ -27,7 +26,7 @@ from tests.support.deployment import (
     application,
     enable_tag,
 )
-from tests.support.harness import AgentSpec, ControlPlaneProcess
+from tests.support.harness import AgentSpec, ControlPlaneProcess, wait_until
 
 HOSTS, POOL = 2, 1000
 CALLERS, ROUNDS, ROUNDS_OF_ONE = 32, 20, 3
@@ -150,11 +149,12 @@ def _keep(client: ApiClient, size: int) -> None:
 
 
 def _until_ready(client: ApiClient, size: int) -> None:
-    deadline = time.monotonic() + _TIMEOUT
-    while client.get("/warm-pool").expect(200).json()["warmPools"][0]["ready"] < size:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"the pool was not full within {_TIMEOUT:g} s")
-        time.sleep(0.1)
+    wait_until(
+        lambda: client.get("/warm-pool").expect(200).json()["warmPools"][0]["ready"] >= size,
+        "the pool was not full",
+        _TIMEOUT,
+        poll=0.1,
+    )
 
 
 def _part(loads: Mapping[str, Sequence[Load]], rounds: slice) -> float:

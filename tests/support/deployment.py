@@ -21,6 +21,7 @@ from tests.support.harness import (
     DockerEngine,
     Registry,
     remove_traces,
+    wait_until,
 )
 
 REGION = "local"
@@ -167,11 +168,11 @@ def application(name: str = APPLICATION, **changes: object) -> dict[str, object]
 def enable_tag(client: ApiClient, name: str, tag: str) -> None:
     """Enable a tag and wait until a host has pulled it; raise TimeoutError if none does."""
     client.post(f"/application/{name}/tags", {"tag": tag}).expect(204)
-    deadline = time.monotonic() + _PULLED_TIMEOUT
-    while not client.get(f"/tag/{REGION}/{name}/{tag}").expect(200).json()["exists"]:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"no host pulled {name}:{tag} within {_PULLED_TIMEOUT:g} s")
-        time.sleep(0.05)
+    wait_until(
+        lambda: client.get(f"/tag/{REGION}/{name}/{tag}").expect(200).json()["exists"],
+        f"no host pulled {name}:{tag}",
+        _PULLED_TIMEOUT,
+    )
 
 
 def exit_on_signals(code: int) -> None:

@@ -45,6 +45,7 @@ __all__ = [
     "registry_unavailable",
     "remove_traces",
     "to_toml",
+    "wait_until",
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,6 +61,17 @@ _FIRST_PORT = 61_000
 """Above the kernel's ephemeral ports, which outgoing connections may take at any time."""
 _PORTS_AT_ONCE, _PORTS_OF_A_PROCESS = 2, 250
 _offsets = itertools.cycle(range(0, _PORTS_OF_A_PROCESS, _PORTS_AT_ONCE))
+
+
+def wait_until(
+    reached: Callable[[], object], what: str, timeout: float = 30.0, poll: float = _POLL
+) -> None:
+    """Poll until a condition holds; TimeoutError after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while not reached():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what} within {timeout:g} s")
+        time.sleep(poll)
 
 
 def free_port() -> int:
@@ -326,11 +338,7 @@ class AgentProcess(_Part):
     def kill(self) -> None:
         """Kill it by SIGKILL, and wait for its end even behind a wrapper."""
         super().kill()
-        deadline = time.monotonic() + _STOP_TIMEOUT
-        while accepts(self.socket):
-            if time.monotonic() > deadline:
-                raise RuntimeError("the agent outlives its wrapper")
-            time.sleep(_POLL)
+        wait_until(lambda: not accepts(self.socket), "the wrapped agent has not ended")
 
 
 @dataclass(frozen=True)

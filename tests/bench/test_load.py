@@ -1,10 +1,8 @@
 """The load generator detects the end of responses, and wrong responses."""
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.bench.baseline import CHAIN, EMPTY, INSERT, a_baseline
+from tests.bench.baseline import a_baseline
 from tests.bench.load import Ask, run_load, whole_body
 
 HEAD = b"HTTP/1.1 200 OK\r\nServer: x\r\n"
@@ -26,22 +24,6 @@ def test_waits_for_the_complete_response(answer: bytes, body: bytes | None) -> N
     assert whole_body(answer) == body
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with a_baseline() as url:
-        yield url
-
-
-@pytest.mark.parametrize(
-    "ask", [Ask("GET", EMPTY, 200), Ask("PUT", INSERT, 200, "{}"), Ask("POST", CHAIN, 201, "{}")]
-)
-def test_baseline_answers_all_requests(url: str, ask: Ask) -> None:
-    load = run_load(url, [ask] * 10, callers=3)
-    assert len(load.times) == 10
-    assert len(load.bodies) == 10 * (ask.expect == 201)
-    assert load.rate == 10 / load.seconds
-
-
-def test_unexpected_status_is_an_error(url: str) -> None:
-    with pytest.raises(RuntimeError, match="404"):
+def test_unexpected_status_is_an_error() -> None:
+    with a_baseline() as url, pytest.raises(RuntimeError, match="404"):
         run_load(url, [Ask("GET", "/elsewhere", 200)], callers=1)

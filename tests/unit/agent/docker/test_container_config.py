@@ -1,9 +1,8 @@
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from agent.docker import sdk
 from agent.docker.container_config import (
     MAX_VOLUMES,
     container_config,
@@ -11,7 +10,6 @@ from agent.docker.container_config import (
     why_refused,
 )
 from agent.domain.engine import ContainerSpec
-from agent.domain.errors import ImageCannotRunError
 from agent.domain.session import Port
 from tests.support.agent.samples import a_container_spec
 from tiltyard.contract import NetworkMode, Protocol, Resources
@@ -208,36 +206,6 @@ def test_refuses_image_with_excessive_settings(settings: dict[str, Any], named: 
     cause = why_refused(settings)
     assert cause is not None
     assert named in cause
-
-
-class Engine:
-    """The calls of the SDK's client that create a container."""
-
-    def __init__(self, settings: dict[str, Any]) -> None:
-        self.settings = settings
-        self.looks = 0
-
-    def inspect_image(self, image: str) -> dict[str, Any]:
-        self.looks += 1
-        return {"Config": self.settings}
-
-    def create_container_from_config(self, config: dict[str, Any], name: str) -> dict[str, Any]:
-        return {"Id": name}
-
-
-@pytest.mark.parametrize(("image", "looks"), [("game@sha256:1", 1), ("game:v1", 2)])
-def test_inspects_accepted_image_once(image: str, looks: int) -> None:
-    engine, fit = Engine(TYPICAL), set[str]()
-    for name in ("first", "second"):
-        assert sdk.create(cast("Any", engine), {"Image": image}, name, fit) == name
-    assert engine.looks == looks
-
-
-def test_refused_image_stays_refused() -> None:
-    engine, fit = Engine({"Volumes": {"/": {}}}), set[str]()
-    for _ in range(2):
-        with pytest.raises(ImageCannotRunError):
-            sdk.create(cast("Any", engine), {"Image": "game@sha256:1"}, "name", fit)
 
 
 ROOT = "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,errors=remount-ro"

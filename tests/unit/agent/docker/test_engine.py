@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from agent.domain.errors import (
     EngineError,
     EngineTimeoutError,
     EngineUnavailableError,
+    ImageCannotRunError,
 )
 from agent.kernel.processes import live_process
 from tests.support.agent.samples import a_container_spec
@@ -191,6 +193,25 @@ async def test_refuses_too_old_engine(script: ScriptedEngine, engine: DockerEngi
     script.answer("GET /version", says({"ApiVersion": "1.40"}))
     with pytest.raises(EngineError, match=r"1\.41 is needed"):
         await engine.info()
+
+
+async def test_inspects_each_digest_until_it_is_accepted(
+    script: ScriptedEngine, engine: DockerEngine
+) -> None:
+    what = f"GET /images/{IMAGE}/json"
+    script.answer(what, says({"Config": {"Volumes": {"/": {}}}}))
+    for _ in range(2):
+        with pytest.raises(ImageCannotRunError):
+            await engine.create(SPEC)
+    script.answer(what, says({"Config": {}}))
+    script.answer("POST /containers/create", says({"Id": "abc"}, 201))
+    for _ in range(2):
+        assert await engine.create(SPEC) == "abc"
+    assert script.seen[what] == 3
+    script.answer("GET /images/game:v1/json", says({"Config": {}}))
+    for _ in range(2):
+        await engine.create(replace(SPEC, image="game:v1"))
+    assert script.seen["GET /images/game:v1/json"] == 2
 
 
 async def test_creates_network_if_the_default_bridge_does_not_isolate(

@@ -96,23 +96,6 @@ async def meter(clock: FakeClock, cgroups: FakeCgroups) -> AsyncIterator[UsageMe
     await made.close()
 
 
-async def test_reads_all_runs_every_five_seconds_in_one_task(
-    meter: UsageMeter, cgroups: FakeCgroups, clock: FakeClock
-) -> None:
-    tasks = len(asyncio.all_tasks())
-    for process in (ONE, TWO):
-        await meter.watch(process)
-    await clock.advance(5)
-    for process in (ONE, TWO):
-        cgroups.use(process, cpu_seconds=process.pid, memory_bytes=1)
-    assert len(asyncio.all_tasks()) == tasks
-    await clock.advance(5)
-    for process in (ONE, TWO):
-        cgroups.remove(process)
-    assert await meter.read(ONE, last=True) == Usage(100, 1)
-    assert await meter.read(TWO, last=True) == Usage(200, 1)
-
-
 async def test_run_that_ends_at_once_has_a_sample(meter: UsageMeter, cgroups: FakeCgroups) -> None:
     cgroups.use(ONE, cpu_seconds=0.1, memory_bytes=1)
     await meter.watch(ONE)
@@ -120,19 +103,25 @@ async def test_run_that_ends_at_once_has_a_sample(meter: UsageMeter, cgroups: Fa
     assert await meter.read(ONE, last=True) == Usage(0.1, 1)
 
 
-async def test_a_young_run_is_read_every_second_and_an_old_one_every_five(
+async def test_one_task_reads_young_runs_every_second_and_old_ones_every_five(
     meter: UsageMeter, cgroups: FakeCgroups, clock: FakeClock
 ) -> None:
+    tasks = len(asyncio.all_tasks())
     await meter.watch(ONE)
     await clock.advance(7)
     for process in (ONE, TWO):
         await meter.watch(process)
         cgroups.use(process, cpu_seconds=1, memory_bytes=1)
     await clock.advance(2)
+    assert len(asyncio.all_tasks()) == tasks
     for process in (ONE, TWO):
         cgroups.remove(process)
-    assert await meter.read(ONE, last=True) == Usage()
-    assert await meter.read(TWO, last=True) == Usage(1, 1)
+    assert await meter.read(ONE) == Usage()
+    assert await meter.read(TWO) == Usage(1, 1)
+    cgroups.use(ONE, cpu_seconds=2, memory_bytes=1)
+    await clock.advance(1)
+    cgroups.remove(ONE)
+    assert await meter.read(ONE, last=True) == Usage(2, 1)
 
 
 async def test_a_run_is_read_once_more_at_its_end_and_then_forgotten(

@@ -12,7 +12,7 @@ import pytest
 
 from agent.domain.session import Port, Process
 from agent.kernel.processes import live_process
-from agent.network.bindings import MOST_SOCKETS, Bindings, sockets_in_use
+from agent.network.bindings import MOST_SOCKETS, Bindings
 from agent.network.socket_diag import (
     BoundSocket,
     TooManySocketsError,
@@ -200,25 +200,6 @@ def test_matches_control_group_if_known(
 
 def test_ended_process_has_no_group() -> None:
     assert group_of(2**22 - 1) is None
-
-
-SOCKSTAT = """\
-sockets: used 162
-TCP: inuse 3 orphan 0 tw 2 alloc 12 mem 1
-UDP: inuse 1 mem 0
-UDPLITE: inuse 0
-RAW: inuse 0
-FRAG: inuse 0 memory 0
-"""
-SOCKSTAT6 = (
-    "TCP6: inuse 7\nUDP6: inuse 0\nUDPLITE6: inuse 0\nRAW6: inuse 0\nFRAG6: inuse 0 memory 0\n"
-)
-
-
-def test_parses_socket_counts() -> None:
-    assert [sockets_in_use(SOCKSTAT, name) for name in ("tcp", "udp")] == [3, 1]
-    assert [sockets_in_use(SOCKSTAT6, name) for name in ("tcp6", "udp6")] == [7, 0]
-    assert sockets_in_use(SOCKSTAT, "tcp6") == sockets_in_use("", "tcp") == 0
 
 
 @pytest.mark.parametrize(

@@ -219,9 +219,9 @@ class AgentClient:
         ended = "the agent ended the pull without a result"
         return self._stream("PullImage", request, PULL_TIMEOUT, _progress, ended=ended)
 
-    async def set_drain(self, drain: Drain, now_ms: int) -> None:
+    async def set_drain(self, drain: Drain, now: float) -> None:
         """Start or end draining the host. Idempotent. Raises as `watch`."""
-        await self._call("SetDrain", drain_out(drain, now_ms), ORDER_TIMEOUT, _done)
+        await self._call("SetDrain", drain_out(drain, now), ORDER_TIMEOUT, _done)
 
     async def set_warm_pool(self, order: StandbyOrder) -> None:
         """Set the number and spec of a pool's standbys. Idempotent. Raises as `watch`."""

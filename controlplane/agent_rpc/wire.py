@@ -43,6 +43,7 @@ from tiltyard.contract import (
     Resources,
     SessionSpec,
 )
+from tiltyard.runtime.clock import from_ms, to_ms
 
 MAX_NANO_CPUS, MAX_MEMORY_BYTES = 2**46, 2**50
 """70,000 cores and a PiB: a hostile host must not overflow sums in the database."""
@@ -285,10 +286,10 @@ def _host_in(host: agent_pb2.Host) -> HostReport:
 
 
 def _drain_in(host: agent_pb2.Host) -> Drain:
-    deadline_ms = None
+    deadline = None
     if host.HasField("drain_time"):  # the agent stores an inexact float
-        deadline_ms = round(host.drain_time.ToNanoseconds() / 10**6)
-    return Drain(_revision_in(host.drain_revision), host.draining, deadline_ms)
+        deadline = from_ms(round(host.drain_time.ToNanoseconds() / 10**6))
+    return Drain(_revision_in(host.drain_revision), host.draining, deadline)
 
 
 def _revision_in(revision: int) -> int:
@@ -297,10 +298,10 @@ def _revision_in(revision: int) -> int:
     return revision
 
 
-def drain_out(drain: Drain, now_ms: int) -> agent_pb2.SetDrainRequest:
+def drain_out(drain: Drain, now: float) -> agent_pb2.SetDrainRequest:
     """Convert a drain order; the host counts the remaining time by its own clock."""
     request = agent_pb2.SetDrainRequest(revision=drain.revision, draining=drain.draining)
-    if drain.deadline_ms is not None:
-        request.deadline_time.FromMilliseconds(drain.deadline_ms)
-        request.remaining.FromMilliseconds(max(0, drain.deadline_ms - now_ms))
+    if drain.deadline is not None:
+        request.deadline_time.FromMilliseconds(to_ms(drain.deadline))
+        request.remaining.FromMilliseconds(max(0, to_ms(drain.deadline) - to_ms(now)))
     return request

@@ -67,7 +67,7 @@ class Drain:
 
     revision: int = 0
     draining: bool = False
-    deadline_ms: int | None = None
+    deadline: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

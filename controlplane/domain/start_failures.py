@@ -54,7 +54,7 @@ class StartFailure:
     """The newest failed start of an application on a host.
 
     `count`: failures since the last success. The host is avoided for `pause` seconds, until the
-    monotonic time `until`, which is `until_ms` of the wall clock.
+    monotonic time `until`, which is `until_time` of the wall clock.
     """
 
     account: str
@@ -62,10 +62,10 @@ class StartFailure:
     reason: ErrorReason
     text: str
     count: int
-    failed_ms: int
+    failed: float
     pause: float
     until: float
-    until_ms: int
+    until_time: float
 
 
 class StartFailures:
@@ -77,19 +77,22 @@ class StartFailures:
         """Accounts with a failure since the last success, and when it expires."""
 
     def note(
-        self, owner: Owner, error: AgentRefusedError, now: float, now_ms: int
+        self, owner: Owner, error: AgentRefusedError, now: float, time: float
     ) -> StartFailure:
-        """Record a failed start; failures during a pause do not extend it."""
+        """Record a failed start at `now` of the monotonic clock and `time` of the wall clock.
+
+        Failures during a pause do not extend it.
+        """
         self._forget(now)
         before = self._newest.pop(owner, None)
         if before is not None and now < before.until:
-            pause, until, until_ms = before.pause, before.until, before.until_ms
+            pause, until, until_time = before.pause, before.until, before.until_time
         else:
             pause = FIRST_PAUSE if before is None else min(2 * before.pause, LONGEST_PAUSE)
-            until, until_ms = now + pause, now_ms + int(pause * 1000)
+            until, until_time = now + pause, time + pause
         count = 1 if before is None else before.count + 1
         failure = StartFailure(
-            *owner, error.agent_reason, error.text, count, now_ms, pause, until, until_ms
+            *owner, error.agent_reason, error.text, count, time, pause, until, until_time
         )
         self._newest[owner] = failure
         if len(self._newest) > MOST:

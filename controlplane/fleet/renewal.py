@@ -20,7 +20,7 @@ from controlplane.pki.issuer import Issuer
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.enrolment import renewed, trusts_one_authority
 from tiltyard.contract import ErrorReason
-from tiltyard.runtime.clock import Clock, to_ms
+from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import first_completed
@@ -152,8 +152,8 @@ class Renewal:
     def _is_due(self, host: Host) -> bool:
         row = host.row
         authority = self.issuer.authorities.of(row.authority)
-        return row.certificate_expire_ms is not None and authority.is_due(
-            row.certificate_expire_ms / 1000, self.clock.time()
+        return row.certificate_expire is not None and authority.is_due(
+            row.certificate_expire, self.clock.time()
         )
 
     async def _renew(self, host: Host) -> None:
@@ -162,8 +162,8 @@ class Renewal:
             self.metrics.renewals.labels("agent", "renewed").inc()
         except _FAILURES as error:
             self.metrics.renewals.labels("agent", "failed").inc()
-            name, expire_ms = host.name, host.row.certificate_expire_ms or 0
-            if expire_ms <= to_ms(self.clock.time()):
+            name, expire = host.name, host.row.certificate_expire or 0.0
+            if expire <= self.clock.time():
                 log.error(  # noqa: TRY400 - the text says it all
                     "its certificate has expired: enrol it again", agent=name
                 )
@@ -250,7 +250,7 @@ class Renewal:
     async def _note(self, host: Host, issued: Issued, *, trusts_former: int) -> None:
         row = replace(
             host.row,
-            certificate_expire_ms=to_ms(issued.expire),
+            certificate_expire=issued.expire,
             authority=issued.authority,
             trusts_former=trusts_former,
         )

@@ -274,7 +274,7 @@ class StandbyPools:
 
     def _keeps_share(self, host: Host) -> bool:
         is_responsive = self._fleet.report_age(host) <= self._fleet.unreachable_after
-        return is_responsive and not host.draining and host.lost_ms is None
+        return is_responsive and not host.draining and host.lost is None
 
 
 def _newest_tag(tags: Iterable[Tag], views: Collection[HostView]) -> Tag | None:

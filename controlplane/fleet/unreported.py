@@ -44,7 +44,7 @@ class UnreportedHosts:
         """Wait for these hosts, except the lost ones."""
         self._began = self.listened()
         for host in hosts:
-            if host.lost_ms is None:
+            if host.lost is None:
                 self._hosts.setdefault(_place(host), set()).add(host)
 
     def note(self, host: Host) -> None:

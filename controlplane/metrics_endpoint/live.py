@@ -192,8 +192,8 @@ class LiveCollector(Collector):
             count.pulls.setdefault((*place, state), 0)
         for pull in host.images.pulls:
             count.pulls[*place, pull.state] += 1
-        if host.row.certificate_expire_ms is not None:
-            expiry = host.row.certificate_expire_ms / 1000
+        expiry = host.row.certificate_expire
+        if expiry is not None:
             count.expiry[place] = min(expiry, count.expiry.get(place, expiry))
         count.room.add(
             place, host.report if responsive else None, fleet.view(host), fleet.unresponsive_after

@@ -16,7 +16,7 @@ from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.enrolment import RevokedAgent, revoked
 from controlplane.storage.tables.fleet import AgentRow, DrainOrder, order_drain, remove_agent
-from tiltyard.runtime.clock import Clock, to_ms
+from tiltyard.runtime.clock import Clock
 
 ORDER_WAIT = 2.0
 """Seconds for which a call waits until the host has its drain order; it is sent anyway."""
@@ -45,8 +45,8 @@ class AgentState(StrEnum):
 class ShownAgent:
     """An agent as the control plane knows it now.
 
-    `host` is None before it has reported. `heard_ms` is the wall time of its last report, exact to
-    a minute if that was before this control plane started. `drain` is the newest drain order,
+    `host` is None before it has reported. `last_report` is exact to a minute if that
+    was before this control plane started. `drain` is the newest drain order,
     `drain_pending` until the host has reported it.
     """
 
@@ -55,7 +55,7 @@ class ShownAgent:
     state: AgentState
     host: HostReport | None
     live_sessions: int
-    heard_ms: int | None
+    last_report: float | None
     drain: Drain
     draining: bool
     drain_pending: bool
@@ -69,8 +69,8 @@ class ShownAgent:
     """Internal ids of live sessions without a valid ticket or a known account, sorted."""
     start_failures: list[StartFailure] = field(default_factory=list)
     """Failed starts without a later success, by application, newest first."""
-    lost_ms: int | None = None
-    revoked_ms: int | None = None
+    lost: float | None = None
+    revoked: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,20 +114,19 @@ class Agents:
             NotFoundError: There is no agent of that name.
             ConflictError: It was revoked.
         """
-        now_ms = to_ms(self.clock.time())
-        deadline_ms = None if seconds is None else now_ms + seconds * 1000
-        return await self._order(caller, name, draining=True, deadline_ms=deadline_ms)
+        deadline = None if seconds is None else self.clock.time() + seconds
+        return await self._order(caller, name, draining=True, deadline=deadline)
 
     async def undrain(self, caller: Caller, name: str) -> ShownAgent:
         """End a drain, wherever it was ordered. Raises as `drain`."""
-        return await self._order(caller, name, draining=False, deadline_ms=None)
+        return await self._order(caller, name, draining=False, deadline=None)
 
     async def _order(
-        self, caller: Caller, name: str, *, draining: bool, deadline_ms: int | None
+        self, caller: Caller, name: str, *, draining: bool, deadline: float | None
     ) -> ShownAgent:
         host, fleet = self.fleet.host(name), self.fleet
         known_revision = 0 if host is None else host.drain.revision
-        order = DrainOrder(name, draining, deadline_ms, known_revision)
+        order = DrainOrder(name, draining, deadline, known_revision)
         now = self.clock.time()
         await self.store.run_then(partial(self._send, name), order_drain, order, caller.actor, now)
         host = fleet.host(name)
@@ -160,20 +159,20 @@ class Agents:
 
     def _shown(self, host: Host) -> ShownAgent:
         age = self.fleet.report_age(host)
-        heard_ms = host.row.heard_ms
+        last_report = host.row.last_report
         if host.reported_at is not None:
-            heard_ms = to_ms(self.clock.time() - age)
+            last_report = self.clock.time() - age
         return ShownAgent(
             row=host.row,
             declared=host.name in self.declared,
             state=state_of(self.fleet, host),
             host=host.report,
             live_sessions=host.live_sessions,
-            heard_ms=heard_ms,
+            last_report=last_report,
             drain=host.drain,
             draining=host.draining,
             drain_pending=host.drain_pending,
-            lost_ms=host.lost_ms,
+            lost=host.lost,
             pulls=host.images.pulls,
             warm_pools=self.standbys.kept_on(host),
             latency_ms=host.latency.ms,
@@ -189,13 +188,13 @@ class Agents:
             state=AgentState.REVOKED,
             host=None,
             live_sessions=0,
-            heard_ms=agent.row.heard_ms,
+            last_report=agent.row.last_report,
             drain=agent.row.drain,
             draining=agent.row.drain.draining,
             drain_pending=False,
             pulls=[],
             warm_pools=[],
-            revoked_ms=agent.revoked_ms,
+            revoked=agent.revoked,
         )
 
 
@@ -204,7 +203,7 @@ def state_of(fleet: Fleet, host: Host) -> AgentState:
     report = host.report
     conditions = (
         (AgentState.NEWER, host.is_newer),
-        (AgentState.LOST, host.lost_ms is not None),
+        (AgentState.LOST, host.lost is not None),
         (AgentState.CONNECTING, not host.reconciled or report is None),
         (AgentState.UNREACHABLE, not fleet.is_responsive(host.name)),
         (AgentState.UNRESPONSIVE, fleet.report_age(host) > fleet.unresponsive_after),

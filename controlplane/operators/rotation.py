@@ -17,7 +17,7 @@ from controlplane.pki.issuer import Issuer
 from controlplane.storage.engine.store import Store, record_event
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.enrolment import rotated
-from tiltyard.runtime.clock import Clock, to_ms
+from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import TaskOwner
@@ -144,7 +144,7 @@ class Rotation:
         trusted = {authority.fingerprint for authority in self.issuer.authorities}
         if host.row.authority not in trusted:
             return ENROL_AGAIN
-        if (host.row.certificate_expire_ms or 0) <= to_ms(self.clock.time()):
+        if (host.row.certificate_expire or 0.0) <= self.clock.time():
             return EXPIRED
         if self.fleet.report_age(host) > self.fleet.unreachable_after:
             return UNRESPONSIVE

@@ -19,7 +19,7 @@ from controlplane.metrics.starts import StartMetrics
 from controlplane.sessions.under_way import Start
 from controlplane.storage.tables.reports import Verdict
 from tiltyard.contract import ErrorReason, Identity, SessionSpec
-from tiltyard.runtime.clock import Clock, to_ms
+from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.failpoints import Reach
 from tiltyard.runtime.logging.events import get_logger
 
@@ -173,7 +173,7 @@ class Attempts:
         if error.agent_reason not in HOST_FAULTS:
             return
         row, now = host.row, self._fleet.now()
-        failure = host.failures.note(owner, error, now, to_ms(self._clock.time()))
+        failure = host.failures.note(owner, error, now, self._clock.time())
         self._metrics.failed(row.region, row.node_pool, error.agent_reason.value)
         log.warning(
             "start failed, the host is avoided",

@@ -13,7 +13,7 @@ from controlplane.storage.engine.store import Actor
 from controlplane.storage.tables.fleet import DrainOrder, order_drain
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2
-from tiltyard.runtime.clock import to_ms
+from tiltyard.runtime.clock import from_ms, to_ms
 
 HOURS_2_MS = 2 * 3600 * 1000
 
@@ -40,7 +40,7 @@ class Draining(System):
     async def stored(self) -> Drain:
         sql = "SELECT drain_revision, draining, drain_deadline_ms FROM agent WHERE name='a0'"
         ((revision, draining, deadline_ms),) = await self.rows(sql)
-        return Drain(revision, bool(draining), deadline_ms)
+        return Drain(revision, bool(draining), from_ms(deadline_ms))
 
     def known(self) -> Drain:
         """The newest order in the memory of the control plane."""
@@ -259,4 +259,4 @@ def test_deadline_survives_the_round_trip() -> None:
     host.drain_time.FromNanoseconds(1767225600_123 * 10**6 - 300)
     message = watch_message_in(agent_pb2.WatchResponse(host=host))
     assert isinstance(message.event, HostReported)
-    assert message.event.host.drain == Drain(1, True, 1767225600_123)
+    assert message.event.host.drain == Drain(1, True, 1767225600.123)

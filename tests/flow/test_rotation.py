@@ -448,6 +448,6 @@ async def test_expired_host_is_listed_with_the_need_to_enrol_again(
     system.control_plane.fleet.unreachable_after = 0.5
     await system.rotate()
     [link] = system.control_plane.fleet.hosts
-    link.row = replace(link.row, certificate_expire_ms=1)
+    link.row = replace(link.row, certificate_expire=1)
     [left] = (await system.status())["waiting"]
     assert left["why"] == "its certificate has expired: enrol it again"

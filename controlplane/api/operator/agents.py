@@ -51,7 +51,7 @@ class ListedPull(Shown):
     received_bytes: int = at("progress.received_bytes")
     failures: int
     cause: Maybe
-    failed: int | None = at("failed_ms")
+    failed: Millis | None
 
 
 class KeptWarmPool(Shown):
@@ -81,8 +81,8 @@ class ListedStartFailure(Shown):
     reason: ErrorReason
     cause: str = at("text")
     failures: int = at("count")
-    failed: int = at("failed_ms")
-    avoided_until: int = at("until_ms")
+    failed: Millis
+    avoided_until: Millis = at("until_time")
 
 
 class ListedAgent(Shown):
@@ -111,13 +111,13 @@ class ListedAgent(Shown):
     node_pool: str = at("row.node_pool")
     declared: bool
     state: AgentState
-    heard: int | None = at("heard_ms")
-    certificate_expires: int | None = at("row.certificate_expire_ms")
+    heard: Millis | None = at("last_report")
+    certificate_expires: Millis | None = at("row.certificate_expire")
     authority: str | None = at("row.authority")
-    revoked: int | None = at("revoked_ms")
-    lost: int | None = at("lost_ms")
+    revoked: Millis | None
+    lost: Millis | None
     draining: bool
-    drain_deadline: int | None = at("drain.deadline_ms")
+    drain_deadline: Millis | None = at("drain.deadline")
     drain_pending: bool
     pulls: First20[ListedPull]
     pull_count: Count = at("pulls")

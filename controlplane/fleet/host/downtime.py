@@ -10,7 +10,7 @@ from controlplane.domain.errors import StoreError
 from controlplane.fleet.host.state import HostState
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.fleet import lose, note_downtime, note_report
-from tiltyard.runtime.clock import Clock, to_ms
+from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -36,7 +36,7 @@ class Downtime:
     _written_at: float = field(init=False, default=float("-inf"))
 
     def __post_init__(self) -> None:
-        self._seconds = self._stored = self.host.row.silent_ms / 1000
+        self._seconds = self._stored = self.host.row.downtime
 
     def begin(self) -> None:
         """Start counting."""
@@ -50,7 +50,7 @@ class Downtime:
         """
         now = self._counted_at = self.clock.monotonic()
         self._seconds = 0.0
-        if self._stored or self.host.lost_ms is not None:
+        if self._stored or self.host.lost is not None:
             await self._write_end(now)
             log.info("reports again")
         elif now - self._written_at >= WRITE_INTERVAL:
@@ -64,7 +64,7 @@ class Downtime:
         now = self.clock.monotonic()
         self._seconds += min(now - self._counted_at, LONGEST_GAP)
         self._counted_at = now
-        if self.host.lost_ms is not None:
+        if self.host.lost is not None:
             return
         try:
             if self._seconds >= self.lost_after:
@@ -78,10 +78,10 @@ class Downtime:
     async def _write_end(self, now: float) -> None:
         self._written_at = now
         await self.store.run(note_report, self.host.name, self.clock.time())
-        self._stored, self.host.lost_ms = 0.0, None
+        self._stored, self.host.lost = 0.0, None
 
     async def _lose(self) -> None:
         now = self.clock.time()
         await self.store.run(lose, self.host.name, self.host.under_way, now)
-        self.host.lose(to_ms(now))
+        self.host.lose(now)
         log.warning("lost, and its sessions with it", seconds=self.lost_after)

@@ -19,7 +19,7 @@ from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.tags import HostImages, images_of
 from tiltyard.contract import ErrorReason, PullProgress
 from tiltyard.runtime.back_off import BackOff
-from tiltyard.runtime.clock import Clock, to_ms
+from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import TaskOwner, first_completed
 
@@ -52,14 +52,14 @@ class PullState(StrEnum):
 
 @dataclass(slots=True)
 class Pull:
-    """An unfinished pull. `cause` and `failed_ms` describe its newest failure."""
+    """An unfinished pull. `cause` and `failed` describe its newest failure."""
 
     image: str
     state: PullState = PullState.QUEUED
     progress: PullProgress = field(default_factory=PullProgress)
     failures: int = 0
     cause: str = ""
-    failed_ms: int | None = None
+    failed: float | None = None
 
     @property
     def registry(self) -> str:
@@ -207,7 +207,7 @@ class Images:
             log.log(level, "pull failed", image=pull.image, error=cause)
             pull.state, pull.cause = PullState.FAILED, cause
             pull.failures += 1
-            pull.failed_ms = to_ms(self.clock.time())
+            pull.failed = self.clock.time()
         else:
             log.info("image pulled", image=pull.image)
 

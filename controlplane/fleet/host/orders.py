@@ -130,7 +130,7 @@ class DrainOrders:
     async def _attempt(self) -> None:
         while self.host.drain_pending:
             order = self.host.drain
-            await self.host.client.set_drain(order, to_ms(self.clock.time()))
+            await self.host.client.set_drain(order, self.clock.time())
             self.host.acknowledge_drain(order)
             self.host.notify()
             if self.host.report is None:

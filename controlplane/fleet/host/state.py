@@ -89,7 +89,7 @@ class HostState:
         """True while it reports a newer format than this program can read."""
         self.drain = row.drain
         """The newest drain order, given to the control plane or on the host."""
-        self.lost_ms = row.lost_ms
+        self.lost = row.lost
         """When the host and its sessions were given up as lost."""
         self.latency = HostLatency()
         self.failures = StartFailures()
@@ -242,9 +242,9 @@ class HostState:
         if self.report is not None and self.report.drain.revision < drain.revision:
             self._apply_host(replace(self.report, drain=drain))
 
-    def lose(self, now_ms: int) -> None:
+    def lose(self, now: float) -> None:
         """Give up the host and its sessions as lost."""
-        self.lost_ms = now_ms
+        self.lost = now
         self._forget_sessions()
 
     def _forget_sessions(self) -> None:

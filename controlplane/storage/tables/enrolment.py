@@ -11,9 +11,9 @@ from controlplane.domain.errors import (
 )
 from controlplane.domain.tokens import NewToken, PresentedToken, matches
 from controlplane.storage.engine.store import ITSELF, Actor, Database, record_event
-from controlplane.storage.tables.fleet import AGENT_COLUMNS, AgentRow, void_tokens
+from controlplane.storage.tables.fleet import AGENT_COLUMNS, AgentRow, agent_of, void_tokens
 from controlplane.storage.tables.session_rows import drop_starts, lose_sessions
-from tiltyard.runtime.clock import to_ms
+from tiltyard.runtime.clock import from_ms, to_ms
 
 _NAME_TAKEN = "there is an agent of this name: give another one, or a token for this one"
 
@@ -47,7 +47,6 @@ class Newcomer:
     authority: str
 
 
-@dataclass(eq=False)
 class BadEnrolmentTokenError(UnauthorizedError):
     """The token is invalid; `why` is for the log alone."""
 
@@ -62,7 +61,7 @@ class RevokedAgent:
     """An agent that was revoked and not yet removed."""
 
     row: AgentRow
-    revoked_ms: int
+    revoked: float
 
 
 def enrolled(db: Database) -> int:
@@ -149,19 +148,19 @@ def enrol(
     data = {"region": place.region, "nodePool": place.node_pool, "serial": newcomer.serial}
     record_event(db, now, "agent.enrolled", "", actor, newcomer.name, **data)
     sql = f"SELECT {AGENT_COLUMNS} FROM agent WHERE name=?"  # noqa: S608  # constants
-    return AgentRow(*db.execute(sql, (newcomer.name,)).fetchone())
+    return agent_of(db.execute(sql, (newcomer.name,)).fetchone())
 
 
 def renewed(db: Database, row: AgentRow, serial: str, now: float) -> None:
     """Record an agent's installed certificate and the authorities it trusts."""
+    expire_ms = to_ms(row.certificate_expire)
     changed = db.execute(
         "UPDATE agent SET certificate_serial=:serial, authority=:authority,"
-        " certificate_expire_ms=:certificate_expire_ms, trusts_former=:trusts_former WHERE id=:id",
-        {**asdict(row), "serial": serial},
+        " certificate_expire_ms=:expire, trusts_former=:trusts_former WHERE id=:id",
+        {**asdict(row), "serial": serial, "expire": expire_ms},
     )
     if changed.rowcount:
-        expire_ms, authority = row.certificate_expire_ms, row.authority
-        data = {"serial": serial, "expires": expire_ms, "authority": authority}
+        data = {"serial": serial, "expires": expire_ms, "authority": row.authority}
         record_event(db, now, "agent.renewed", "", ITSELF, row.name, **data)
 
 
@@ -194,7 +193,7 @@ def revoked(db: Database) -> list[RevokedAgent]:
         f"SELECT {AGENT_COLUMNS}, revoked_ms FROM agent WHERE revoked_ms IS NOT NULL"  # noqa: S608
         " AND removed_ms IS NULL ORDER BY name"
     )
-    return [RevokedAgent(AgentRow(*row[:-1]), row[-1]) for row in rows]
+    return [RevokedAgent(agent_of(row[:-1]), from_ms(row[-1])) for row in rows]
 
 
 def drop_starts_on_revoked(db: Database, now: float) -> None:

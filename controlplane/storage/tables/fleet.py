@@ -1,8 +1,9 @@
 """Regions, node pools, agents, and host state that survives a restart."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from types import MappingProxyType
+from typing import Any
 
 from controlplane.domain.contract import Drain
 from controlplane.domain.errors import ConflictError, NotFoundError
@@ -12,7 +13,7 @@ from controlplane.storage.engine.store import ITSELF, Actor, Database, record_ev
 from controlplane.storage.tables import registries
 from controlplane.storage.tables.registries import check_unused, remove_unused
 from controlplane.storage.tables.session_rows import give_up_sessions, lose_sessions
-from tiltyard.runtime.clock import to_ms
+from tiltyard.runtime.clock import from_ms, to_ms
 
 _USING_AN_AGENT = {
     "live sessions": "SELECT count(*) FROM session WHERE agent = ? AND ended_ms IS NULL",
@@ -26,8 +27,8 @@ class AgentRow:
     """An agent: its address and place, and the state of its host when this was read.
 
     The certificate of an enrolled one names `id` and was signed by `authority`, a fingerprint;
-    `trusts_former`: the host trusts another authority, too. `heard_ms`: its last report, exact to
-    a minute. `silent_ms`: its downtime since. `lost_ms`: when its sessions were given up.
+    `trusts_former`: the host trusts another authority, too. `last_report` is exact to a
+    minute. `downtime`: its seconds since. `lost`: when its sessions were given up.
     """
 
     name: str
@@ -35,20 +36,20 @@ class AgentRow:
     region: str
     node_pool: str
     id: str | None = None
-    certificate_expire_ms: int | None = None
+    certificate_expire: float | None = None
     drain_revision: int = 0
     draining: int = 0
-    drain_deadline_ms: int | None = None
-    heard_ms: int | None = None
-    silent_ms: int = 0
-    lost_ms: int | None = None
+    drain_deadline: float | None = None
+    last_report: float | None = None
+    downtime: float = 0.0
+    lost: float | None = None
     authority: str | None = None
     trusts_former: int = 0
 
     @property
     def drain(self) -> Drain:
         """The newest drain order."""
-        return Drain(self.drain_revision, bool(self.draining), self.drain_deadline_ms)
+        return Drain(self.drain_revision, bool(self.draining), self.drain_deadline)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,7 @@ AGENT_COLUMNS = (
     "name, address, region, node_pool, id, certificate_expire_ms, drain_revision, draining,"
     " drain_deadline_ms, heard_ms, silent_ms, lost_ms, authority, trusts_former"
 )
+_AGENT_FIELDS = tuple(field.name for field in fields(AgentRow))
 
 
 def declare(
@@ -106,7 +108,15 @@ def agents(db: Database) -> list[AgentRow]:
         f"SELECT {AGENT_COLUMNS} FROM agent WHERE removed_ms IS NULL AND revoked_ms IS NULL"  # noqa: S608
         " ORDER BY name"
     )
-    return [AgentRow(*row) for row in db.execute(sql)]
+    return [agent_of(row) for row in db.execute(sql)]
+
+
+def agent_of(row: tuple[Any, ...]) -> AgentRow:
+    """Convert a row of `AGENT_COLUMNS`."""
+    values = dict(zip(_AGENT_FIELDS, row, strict=True))
+    for name in ("certificate_expire", "drain_deadline", "last_report", "downtime", "lost"):
+        values[name] = from_ms(values[name])
+    return AgentRow(**values)
 
 
 def regions(db: Database) -> list[str]:
@@ -218,7 +228,7 @@ class DrainOrder:
 
     agent: str
     draining: bool
-    deadline_ms: int | None
+    deadline: float | None
     known_revision: int
 
 
@@ -241,10 +251,11 @@ def order_drain(db: Database, order: DrainOrder, actor: Actor, now: float) -> Dr
     if revoked_ms is not None:
         raise ConflictError(f"the agent {order.agent!r} was revoked")
     revision = max(revision + 1, order.known_revision + 1, to_ms(now))
-    drain = Drain(revision, order.draining, order.deadline_ms)
+    deadline_ms = to_ms(order.deadline)
+    drain = Drain(revision, order.draining, from_ms(deadline_ms))
     learn_drain(db, order.agent, drain)
     if order.draining:
-        data = {"deadline": order.deadline_ms}
+        data = {"deadline": deadline_ms}
         record_event(db, now, "agent.drained", "", actor, order.agent, **data)
     else:
         record_event(db, now, "agent.undrained", "", actor, order.agent)
@@ -255,8 +266,8 @@ def learn_drain(db: Database, agent: str, drain: Drain) -> None:
     """Write the drain that a host reports, unless there is a newer order."""
     db.execute(
         "UPDATE agent SET drain_revision=:revision, draining=:draining,"
-        " drain_deadline_ms=:deadline_ms WHERE name=:agent AND drain_revision<=:revision",
-        {"agent": agent, **asdict(drain)},
+        " drain_deadline_ms=:deadline WHERE name=:agent AND drain_revision<=:revision",
+        {"agent": agent, **asdict(drain), "deadline": to_ms(drain.deadline)},
     )
 
 

@@ -172,15 +172,14 @@ def session_in(session: agent_pb2.Session) -> HostSession:
         ),
         reservation=_resources_in(session.reservation),
         injected_env=_named_in(session.injected_env),
-        create_ms=session.create_time.ToMilliseconds(),
-        expire_ms=_milliseconds(session.expire_time, session.HasField("expire_time")),
-        end_ms=_milliseconds(session.end_time, session.HasField("end_time")),
+        create_time=_time_in(session.create_time),
+        end_time=_time_in(session.end_time) if session.HasField("end_time") else None,
         exit_code=session.exit_code if session.HasField("exit_code") else None,
         end_reason=_END_REASONS[session.end_reason] if ended else None,
         detail=session.detail,
         sequence=session.sequence,
         host=intern(session.host),
-        ready_ms=_milliseconds(session.ready_time, session.HasField("ready_time")),
+        ready_time=_time_in(session.ready_time) if session.HasField("ready_time") else None,
         warm_pool=session.warm_pool,
         warm_pool_revision=_revision_in(session.warm_pool_revision),
         in_doubt=session.in_doubt,
@@ -196,16 +195,15 @@ def report_in(response: agent_pb2.GetReportResponse) -> SessionReport:
         state=_STATES[report.state],
         end_reason=_END_REASONS[report.end_reason],
         detail=report.detail,
-        create_ms=report.create_time.ToMilliseconds(),
-        end_ms=report.end_time.ToMilliseconds(),
+        create_time=_time_in(report.create_time),
+        end_time=_time_in(report.end_time),
         exit_code=report.exit_code if known("exit_code") else None,
         signal=report.signal if known("signal") else None,
         oom_killed=report.oom_killed,
         restart_count=report.restart_count,
         failed_runs=tuple(map(_failed_run_in, report.failed_runs)),
         timeline=tuple(
-            Moment(_STATES[moment.state], moment.time.ToMilliseconds())
-            for moment in report.timeline
+            Moment(_STATES[moment.state], _time_in(moment.time)) for moment in report.timeline
         ),
         cpu_seconds=_seconds(report.cpu_time) if known("cpu_time") else None,
         peak_memory_bytes=report.peak_memory_bytes if known("peak_memory_bytes") else None,
@@ -216,8 +214,8 @@ def report_in(response: agent_pb2.GetReportResponse) -> SessionReport:
 
 def _failed_run_in(run: agent_pb2.FailedRun) -> FailedRun:
     return FailedRun(
-        start_ms=_milliseconds(run.start_time, run.HasField("start_time")),
-        end_ms=run.end_time.ToMilliseconds(),
+        start_time=_time_in(run.start_time) if run.HasField("start_time") else None,
+        end_time=_time_in(run.end_time),
         exit_code=run.exit_code if run.HasField("exit_code") else None,
         oom_killed=run.oom_killed,
         delay=_seconds(run.restart_delay),
@@ -232,8 +230,8 @@ def _seconds(span: Duration) -> float:
     return span.ToNanoseconds() / 10**9
 
 
-def _milliseconds(time: Timestamp, present: bool) -> int | None:
-    return time.ToMilliseconds() if present else None
+def _time_in(time: Timestamp) -> float:
+    return from_ms(time.ToMilliseconds())
 
 
 def _resources_in(resources: agent_pb2.Resources) -> Resources:

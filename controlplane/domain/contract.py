@@ -1,6 +1,6 @@
 """Value types of the agent contract.
 
-Sizes are bytes, cores are billionths of a core, points in time are milliseconds since the epoch.
+Sizes are bytes, cores are billionths of a core, points in time are seconds since the epoch.
 """
 
 from collections.abc import Mapping
@@ -30,15 +30,14 @@ class HostSession:
     ports: tuple[Port, ...]
     reservation: Resources
     injected_env: Mapping[str, str]
-    create_ms: int
-    expire_ms: int | None
-    end_ms: int | None
+    create_time: float
+    end_time: float | None
     exit_code: int | None
     end_reason: EndReason | None
     detail: str
     sequence: int
     host: str
-    ready_ms: int | None = None
+    ready_time: float | None = None
     """When the ports of its newest run were all bound, None before."""
     warm_pool: str = ""
     """Id of its pool while it is an unclaimed standby, otherwise ""."""
@@ -55,7 +54,7 @@ class HostSession:
     @property
     def is_ready(self) -> bool:
         """Return whether players can reach it."""
-        return self.state is State.RUNNING and self.ready_ms is not None
+        return self.state is State.RUNNING and self.ready_time is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +208,8 @@ class WatchMessage:
 class FailedRun:
     """A failed run; the next was due `delay` seconds after its end."""
 
-    start_ms: int | None
-    end_ms: int
+    start_time: float | None
+    end_time: float
     exit_code: int | None
     oom_killed: bool
     delay: float
@@ -221,7 +220,7 @@ class Moment:
     """A state, and when the session entered it."""
 
     state: State
-    time_ms: int
+    time: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,8 +233,8 @@ class SessionReport:
     state: State
     end_reason: EndReason
     detail: str
-    create_ms: int
-    end_ms: int
+    create_time: float
+    end_time: float
     exit_code: int | None
     signal: int | None
     oom_killed: bool

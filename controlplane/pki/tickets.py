@@ -16,11 +16,11 @@ from controlplane.domain.contract import HostSession
 from controlplane.domain.errors import StoreError
 from controlplane.state_dir.private_files import read_or_create
 from tiltyard.contract import Identity
-from tiltyard.runtime.clock import Clock, to_ms
+from tiltyard.runtime.clock import Clock, from_ms, to_ms
 
 KEY_BYTES = 32
 
-MAX_AHEAD_MS = 24 * 3600 * 1000
+MAX_AHEAD = 24 * 3600.0
 """Tolerated clock skew of a host. Shorter than the retention of ended sessions, so a ticket has
 expired before its session id can be reused."""
 
@@ -89,7 +89,7 @@ def is_valid(key: bytes, agent: str, session: HostSession) -> bool:
     issued_ms = int.from_bytes(bytes.fromhex(identity.ticket)[:_TIME_BYTES], "big")
     ticket = make_ticket(key, agent, session.internal_id, identity, issued_ms)
     is_ours = hmac.compare_digest(identity.ticket, ticket)
-    return is_ours and session.create_ms <= issued_ms + MAX_AHEAD_MS
+    return is_ours and session.create_time <= from_ms(issued_ms) + MAX_AHEAD
 
 
 def _framed(field: str) -> bytes:

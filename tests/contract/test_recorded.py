@@ -151,7 +151,7 @@ def _assert_field(value: Any, message: Any, field: Any) -> None:
     elif value is None:
         assert not message.HasField(field.name)
     elif field.message_type:
-        assert value in {sent.ToMilliseconds(), sent.ToSeconds()}
+        assert value in {sent.ToMilliseconds() / 1000, sent.ToSeconds()}
     else:
         assert value == (sent.hex() if isinstance(sent, bytes) else sent)
 

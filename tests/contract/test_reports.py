@@ -48,16 +48,16 @@ def test_nothing_is_lost_on_the_way(session: Session, tail: Tail | None) -> None
         state=session.state,
         end_reason=session.end_reason,
         detail=session.detail,
-        create_ms=_ms(session.create_time),
-        end_ms=_ms(session.end_time or 0),
+        create_time=_sent(session.create_time),
+        end_time=_sent(session.end_time or 0),
         exit_code=session.exit_code,
         signal=signal_of(session.exit_code),
         oom_killed=session.oom_killed,
         restart_count=session.restart_count,
         failed_runs=tuple(
             FailedRun(
-                None if run.start_time is None else _ms(run.start_time),
-                _ms(run.end_time),
+                None if run.start_time is None else _sent(run.start_time),
+                _sent(run.end_time),
                 run.exit_code,
                 run.oom_killed,
                 run.delay,
@@ -65,7 +65,7 @@ def test_nothing_is_lost_on_the_way(session: Session, tail: Tail | None) -> None
             for run in session.failed_runs
         ),
         timeline=tuple(
-            ReportedMoment(moment.state, _ms(moment.time)) for moment in session.timeline
+            ReportedMoment(moment.state, _sent(moment.time)) for moment in session.timeline
         ),
         cpu_seconds=session.run_usage.cpu_seconds,
         peak_memory_bytes=session.run_usage.peak_memory_bytes,
@@ -74,5 +74,5 @@ def test_nothing_is_lost_on_the_way(session: Session, tail: Tail | None) -> None
     )
 
 
-def _ms(seconds: float) -> int:
-    return int(round(seconds * 1e9) // 10**6)
+def _sent(seconds: float) -> float:
+    return int(round(seconds * 1e9) // 10**6) / 1000

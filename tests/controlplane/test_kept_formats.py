@@ -182,7 +182,7 @@ def test_what_was_signed_and_sealed_is_still_good(schema: str, tmp_path: Path) -
     names = {name: kept[name] for name in ("account", "session_id", "application", "ticket")}
     identity = Identity(**names, tag="", location="")
     session = replace(SESSION, internal_id=kept["internal_id"], identity=identity)
-    assert key.is_ours(kept["agent"], replace(session, create_ms=known["now_ms"]))
+    assert key.is_ours(kept["agent"], replace(session, create_time=known["now_ms"] / 1000))
     vault = Vault(state / "registry.key")
     vault.load()
     [row] = [row for row in rows_of(path)["registry"] if row["name"] == "private"]

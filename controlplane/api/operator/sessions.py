@@ -12,6 +12,7 @@ from controlplane.api.resources.session_bodies import ListedSession, listed_sess
 from controlplane.fleet.fleet import Fleet
 from controlplane.sessions.service import ShownSession
 from controlplane.storage.tables.session_lists import PageFilter
+from tiltyard.runtime.clock import to_ms
 
 
 class AllSessionsQuery(Query):
@@ -63,9 +64,10 @@ async def stop_any_session(request: web.Request) -> None:
 def _listed(shown: ShownSession, fleet: Fleet) -> AccountsSession:
     session = shown.session
     reported = fleet.session(session.agent or "", session.internal_id or "")
+    ready = reported.ready_time if reported is not None and reported.is_ready else None
     return {
         **listed_session(shown),
         "account": session.account,
         "agent": session.agent,
-        "ready": reported.ready_ms if reported is not None and reported.is_ready else None,
+        "ready": to_ms(ready),
     }

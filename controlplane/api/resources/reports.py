@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field
 
 from controlplane.api.operations.operation import Answer, operation
 from controlplane.api.operations.services import caller_of, services_of
-from controlplane.api.operations.shown import Shown, at
+from controlplane.api.operations.shown import Millis, Shown, at
 from controlplane.domain.status import SessionStatus
 from tiltyard.contract import EndReason, State
 
@@ -18,8 +18,8 @@ LOG_BYTES = 2**17
 class ShownFailedRun(Shown):
     """A failed run; the next was due `delaySeconds` after its end."""
 
-    started: int | None = at("start_ms")
-    ended: int = at("end_ms")
+    started: Millis | None = at("start_time")
+    ended: Millis = at("end_time")
     exit_code: int | None
     oom_killed: bool
     delay_seconds: float = at("delay")
@@ -29,7 +29,7 @@ class ShownMoment(Shown):
     """A status, and when the session entered it."""
 
     status: SessionStatus = at("state")
-    time: int = at("time_ms")
+    time: Millis
 
 
 def _ended_status(state: State) -> SessionStatus:
@@ -49,8 +49,8 @@ class Report(Shown):
     ] = at("state")
     end_reason: Annotated[EndReason, Field(serialization_alias="end_reason")]
     detail: str
-    created: int = at("create_ms")
-    ended: int = at("end_ms")
+    created: Millis = at("create_time")
+    ended: Millis = at("end_time")
     exit_code: int | None
     signal: int | None
     oom_killed: bool

@@ -163,8 +163,8 @@ def _evaluate_unknown(
         return _stopped(session)
     if session.state.ended:
         # An older session belonged to a removed account of that name.
-        age = by.now - session.end_ms / 1000 if session.end_ms else 0.0
-        if age >= by.keep_ended or session.create_ms < created_ms:
+        age = by.now - session.end_time if session.end_time else 0.0
+        if age >= by.keep_ended or to_ms(session.create_time) < created_ms:
             return Verdict.KEEP
     return _adopt(db, by, session, into)
 
@@ -184,7 +184,7 @@ def _adopt(db: Database, by: _Reporter, session: HostSession, into: Evaluation) 
         "id": identity.session_id,
         "state": session.state,
         "internal_id": session.internal_id,
-        "started": session.create_ms,
+        "started": to_ms(session.create_time),
     }
     # An earlier start gives way to this one; an ended session stays ended.
     rival = db.execute(
@@ -243,7 +243,7 @@ def _take_row(db: Database, by: _Reporter, session: HostSession) -> None:
             "internal_id": session.internal_id,
             "agent": by.agent,
             "labels": json.dumps(dict(identity.labels)),
-            "created": min(session.create_ms, to_ms(by.now)),
+            "created": to_ms(min(session.create_time, by.now)),
             "ended": session.state.ended,
         },
     )
@@ -253,7 +253,7 @@ def _take_row(db: Database, by: _Reporter, session: HostSession) -> None:
 
 def _write(db: Database, by: _Reporter, session: HostSession, before: list[object]) -> None:
     """Write the report of a live row's session, if it differs from the row (`before`)."""
-    ended, now_ms = session.state.ended, to_ms(by.now)
+    ended = session.state.ended
     reported = {
         "confirmed": True,
         "state": session.state,
@@ -261,7 +261,7 @@ def _write(db: Database, by: _Reporter, session: HostSession, before: list[objec
         "ports": ports_json(session.ports),
         # Sorted: the order of a protobuf map differs between processes.
         "injected_env": json.dumps(dict(session.injected_env), sort_keys=True),
-        "started_ms": session.create_ms,
+        "started_ms": to_ms(session.create_time),
         "end_reason": session.end_reason,
         "exit_code": session.exit_code,
         "detail": session.detail,
@@ -269,14 +269,14 @@ def _write(db: Database, by: _Reporter, session: HostSession, before: list[objec
     if [*reported.values()] == before and not ended:
         return
     # A host's wrong clock must not change the retention of a row.
-    end_ms = min(session.end_ms or now_ms, now_ms) if ended else None
+    end_time = min(session.end_time or by.now, by.now) if ended else None
     account, session_id = db.execute(
         "UPDATE session SET confirmed=:confirmed, state=:state, host=:host, ports=:ports,"
         " injected_env=:injected_env, started_ms=:started_ms, end_reason=:end_reason,"
         " exit_code=:exit_code, detail=:detail, ended_ms=max(created_ms, :end),"
         " claim=CASE WHEN :ended THEN NULL ELSE claim END"
         " WHERE internal_id=:internal_id RETURNING account, id",
-        {**reported, "end": end_ms, "ended": ended, "internal_id": session.internal_id},
+        {**reported, "end": to_ms(end_time), "ended": ended, "internal_id": session.internal_id},
     ).fetchone()
     if ended:
         remove_labels(db, account, session_id)

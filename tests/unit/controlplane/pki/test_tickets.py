@@ -15,7 +15,8 @@ from tiltyard.contract import Identity
 
 KEY = bytes(range(32))
 IDENTITY = SESSION.identity
-ISSUED_MS = 1_767_225_600_000
+ISSUED = 1_767_225_600
+ISSUED_MS = ISSUED * 1000
 
 texts = st.text(max_size=4).filter(lambda text: text.isprintable())
 placed = st.tuples(texts, texts, texts, texts, texts, st.integers(0, 2))
@@ -34,8 +35,8 @@ def test_tickets_differ_by_session_host_and_time(one: Placed, other: Placed) -> 
 
 
 def test_ticket_is_valid_only_for_its_key_and_session() -> None:
-    def holds(key: bytes, agent: str, identity: Identity, create_ms: int = ISSUED_MS) -> bool:
-        return is_valid(key, agent, replace(SESSION, identity=identity, create_ms=create_ms))
+    def holds(key: bytes, agent: str, identity: Identity, create_time: float = ISSUED) -> bool:
+        return is_valid(key, agent, replace(SESSION, identity=identity, create_time=create_time))
 
     good = replace(IDENTITY, ticket=make_ticket(KEY, "h", "i", IDENTITY, ISSUED_MS))
     assert holds(KEY, "h", good)
@@ -57,8 +58,8 @@ def test_ticket_covers_sessions_that_began_at_most_a_day_later(hours: int, valid
     """A claimed standby began earlier, and a host's clock may be ahead."""
     ticket = make_ticket(KEY, "h", "i", IDENTITY, ISSUED_MS)
     session = replace(SESSION, identity=replace(IDENTITY, ticket=ticket))
-    create_ms = ISSUED_MS + hours * 3_600_000
-    assert is_valid(KEY, "h", replace(session, create_ms=create_ms)) is valid
+    create_time = ISSUED + hours * 3600
+    assert is_valid(KEY, "h", replace(session, create_time=create_time)) is valid
 
 
 async def opened(path: Path) -> TicketKey:

@@ -18,7 +18,7 @@ IDS = [str(uuid.UUID(int=number)) for number in range(6)]
 
 
 def standby(internal_id: str, *, ready: bool = True, **more: Any) -> HostSession:
-    pool = {"ready_ms": 1 if ready else None, "warm_pool": POOL, "warm_pool_revision": 1}
+    pool = {"ready_time": 1 if ready else None, "warm_pool": POOL, "warm_pool_revision": 1}
     return replace(SESSION, internal_id=internal_id, **(pool | more))
 
 

@@ -32,17 +32,17 @@ async def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
     return await store.run(lambda db: db.execute(sql).fetchall())
 
 
-def attempt(internal_id: str, create_ms: int, **changes: Any) -> HostSession:
-    return replace(X, internal_id=internal_id, create_ms=create_ms, **changes)
+def attempt(internal_id: str, create_time: float, **changes: Any) -> HostSession:
+    return replace(X, internal_id=internal_id, create_time=create_time, **changes)
 
 
-def ended(session: HostSession, end_ms: int | None) -> HostSession:
-    return replace(session, state=State.EXITED, end_reason=EndReason.EXITED, end_ms=end_ms)
+def ended(session: HostSession, end_time: float | None) -> HostSession:
+    return replace(session, state=State.EXITED, end_reason=EndReason.EXITED, end_time=end_time)
 
 
 @pytest.mark.parametrize(
     ("older", "newer"),
-    [(attempt("b", 2000), attempt("a", 3000)), (attempt("a", 3000), attempt("b", 3000))],
+    [(attempt("b", 2), attempt("a", 3)), (attempt("a", 3), attempt("b", 3))],
     ids=["later", "higher id"],
 )
 @pytest.mark.parametrize("newer_first", [True, False])
@@ -69,7 +69,7 @@ async def test_later_start_wins_between_sessions_with_one_id(
 async def test_session_waits_for_a_start_of_its_id(store: Store) -> None:
     await report(store, "h", X)
     await rows(store, "UPDATE session SET confirmed=0")
-    other = attempt("other", 9000)
+    other = attempt("other", 9)
     assert await verdict(store, "g", other) is Verdict.WAIT
     await rows(store, "DELETE FROM session")
     assert await verdict(store, "g", other) is Verdict.KEEP
@@ -77,35 +77,35 @@ async def test_session_waits_for_a_start_of_its_id(store: Store) -> None:
 
 async def test_an_ended_row_never_comes_back(store: Store) -> None:
     await report(store, "h", X)
-    await report(store, "h", ended(X, 99_000))
+    await report(store, "h", ended(X, 99))
     assert await verdict(store, "h", X) is Verdict.STOP
-    assert await verdict(store, "g", attempt("later", 9000)) is Verdict.STOP
+    assert await verdict(store, "g", attempt("later", 9)) is Verdict.STOP
     assert await rows(store, LIVE) == []
 
 
 async def test_adopted_ended_session_gives_way_to_a_live_one(store: Store) -> None:
-    assert await verdict(store, "h", ended(attempt("old", 2000), 99_000)) is Verdict.KEEP
+    assert await verdict(store, "h", ended(attempt("old", 2), 99)) is Verdict.KEEP
     assert await rows(store, "SELECT state FROM session") == [("exited",)]
-    assert await verdict(store, "g", attempt("new", 3000)) is Verdict.KEEP
+    assert await verdict(store, "g", attempt("new", 3)) is Verdict.KEEP
     assert await rows(store, LIVE) == [("g", "new")]
 
 
-@pytest.mark.parametrize("session", [attempt("i", 2000, end_ms=1), attempt("i", 1, end_ms=99_000)])
+@pytest.mark.parametrize("session", [attempt("i", 2, end_time=1), attempt("i", 0.5, end_time=99)])
 async def test_session_ended_long_ago_or_before_its_account_is_not_adopted(
     store: Store, session: HostSession
 ) -> None:
-    assert await verdict(store, "h", ended(session, session.end_ms)) is Verdict.KEEP
+    assert await verdict(store, "h", ended(session, session.end_time)) is Verdict.KEEP
     assert await rows(store, "SELECT 1 FROM session") == []
 
 
-@pytest.mark.parametrize("end_ms", [None, 1, 10**12])
-@pytest.mark.parametrize("create_ms", [2000, 99_500, 10**12])
+@pytest.mark.parametrize("end_time", [None, 0.001, 10**9])
+@pytest.mark.parametrize("create_time", [2, 99.5, 10**9])
 async def test_clock_of_a_host_does_not_decide_end_times(
-    store: Store, create_ms: int, end_ms: int | None
+    store: Store, create_time: float, end_time: float | None
 ) -> None:
-    session = attempt("i", create_ms)
+    session = attempt("i", create_time)
     await report(store, "h", session)
-    await report(store, "h", ended(session, end_ms))
+    await report(store, "h", ended(session, end_time))
     ((created, end),) = await rows(store, "SELECT created_ms, ended_ms FROM session")
     assert created <= end <= NOW * 1000
 
@@ -118,10 +118,10 @@ async def test_session_of_removed_account_is_stopped(store: Store) -> None:
 async def test_agent_reports_count_only_for_its_own_sessions(store: Store) -> None:
     await report(store, "h", X)
     assert await verdict(store, "g", X) is Verdict.UNCLAIMED
-    assert await verdict(store, "g", ended(X, 99_000)) is Verdict.KEEP
+    assert await verdict(store, "g", ended(X, 99)) is Verdict.KEEP
     assert await rows(store, LIVE) == [("h", "i")]
     await rows(store, "INSERT INTO unanswered(internal_id, agent, created_ms) VALUES ('o','h',0)")
-    forged = attempt("o", 2000, identity=replace(X.identity, ticket=""))
+    forged = attempt("o", 2, identity=replace(X.identity, ticket=""))
     assert await verdict(store, "g", forged) is Verdict.UNCLAIMED
     assert await verdict(store, "h", forged) is Verdict.STOP
 
@@ -141,7 +141,7 @@ async def test_account_of_a_session_comes_from_its_row(store: Store) -> None:
         {"host": "192.0.2.9"},
         {"ports": ()},
         {"injected_env": {"b": "2", "a": "1"}},
-        {"create_ms": 7},
+        {"create_time": 7},
         {"exit_code": 3},
         {"detail": "it waits"},
     ],

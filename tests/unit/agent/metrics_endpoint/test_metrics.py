@@ -138,20 +138,16 @@ async def test_is_unhealthy_and_refuses_starts_before_reconciliation(host: Host)
         assert await scrape.healthz() == 200
 
 
-async def test_counts_restarts(agent: Agent, scrape: Scraped) -> None:
-    session = await agent.sessions.start(an_id(), a_spec(restart=True))
+async def test_counts_restarts_late_ends_and_sealed_logs(agent: Agent, scrape: Scraped) -> None:
+    session = await agent.sessions.start(an_id(), a_spec(restart=True, ttl=60.0))
+    agent.engine.write_log(session.container, b"hello\n")
     await agent.fail(session)
-    await agent.clock.advance(1)
-    await agent.reached(session.internal_id, State.RUNNING)
-    assert (await scrape())("session_restarts_total") == 1
-
-
-async def test_measures_ttl_lateness(agent: Agent, scrape: Scraped, clock: FakeClock) -> None:
-    session = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
-    await clock.advance(63)  # nothing ends it on time
+    await agent.clock.advance(63)  # nothing ends it on time
     agent.sessions.end_due()
-    await agent.reached(session.internal_id)
+    await until_sealed(agent, session.internal_id)
     now = await scrape()
+    assert now("session_restarts_total") == 1
+    assert now("log_sealed_bytes_total") == 6
     assert now("ttl_lateness_seconds_count") == 1
     assert now("ttl_lateness_seconds_sum") == pytest.approx(3)
     assert now("session_ends_total", kind="session", reason="ttl") == 1
@@ -268,14 +264,6 @@ async def test_reads_state_of_host_at_each_scrape(
     assert host.labels == {"version": "27.0", "runc": "1.1", "kernel": "6.1"}
     assert "process_resident_memory_bytes" in now.families
     assert "python_gc_collections" in now.families
-
-
-async def test_counts_sealed_logs(agent: Agent, scrape: Scraped, engine: FakeEngine) -> None:
-    session = await agent.sessions.start(an_id(), a_spec())
-    engine.write_log(f"tiltyard-{session.internal_id}", b"hello\n")
-    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-    await until_sealed(agent, session.internal_id)
-    assert (await scrape())("log_sealed_bytes_total") == 6
 
 
 # -- all metrics --------------------------------------------------------------------------------

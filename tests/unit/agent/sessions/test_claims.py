@@ -13,7 +13,6 @@ from agent.domain.engine import container_name
 from agent.domain.errors import (
     DiskFullError,
     DrainingError,
-    EngineUnavailableError,
     InvalidArgumentError,
     NotReconciledError,
     StandbyNotClaimableError,
@@ -197,32 +196,6 @@ async def test_restarted_agent_notifies_a_game_that_was_not_notified(host: Host)
     async with host() as agent:
         await until_idle()
         assert (session_json(agent, standby)["id"], signals(agent, standby)) == ("m1", 1)
-
-
-async def test_signal_is_sent_after_session_json_is_written(agent: Agent) -> None:
-    standby = await a_standby(agent, claim_signal="SIGUSR1")
-    agent.steps.hold("claim.published")
-    claim = claiming(agent, standby)
-    await agent.steps.reached("claim.published")
-    assert (session_json(agent, standby)["id"], signals(agent, standby)) == ("m1", 0)
-    agent.steps.release("claim.published")
-    await claim
-    assert signals(agent, standby) == 1
-
-
-async def test_signal_is_sent_while_the_engine_is_unavailable(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    standby = await a_standby(agent, claim_signal="SIGUSR1")
-    sent = []
-
-    async def signal_process(process: object, signal: str) -> None:
-        sent.append((process, signal))
-
-    agent.engine.fail_next("kill", EngineUnavailableError("it restarts"))
-    monkeypatch.setattr(agent.engine, "signal_process", signal_process)
-    await agent.warm_pools.claim(standby.internal_id, a_claim())
-    assert sent == [(standby.process, "SIGUSR1")]
 
 
 @pytest.mark.parametrize("step", CLAIM_STEPS)

@@ -377,7 +377,7 @@ def test_reserve_is_at_most_a_twentieth_of_a_disk(tmp_path: Path) -> None:
 async def _ended(agent: Agent, output: bytes = b"") -> str:
     """A session that ended a second after the previous one."""
     session = await agent.sessions.start(an_id(), a_spec())
-    agent.engine.write_log(f"tiltyard-{session.internal_id}", output)
+    agent.engine.write_log(session.container, output)
     await agent.clock.advance(1)
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     await until_sealed(agent, session.internal_id)

@@ -12,7 +12,7 @@ from agent.domain.session import Session
 from agent.sessions.ending import CONFIRM_SECONDS
 from agent.state.drain import DrainOrder
 from agent.state.record import Records
-from tests.support.agent.hosts import Agent, Host
+from tests.support.agent.hosts import Agent, Host, until_sealed
 from tests.support.agent.samples import a_spec, an_id
 from tiltyard.contract import EndReason, State
 
@@ -61,7 +61,7 @@ async def test_port_is_released_after_the_end_is_recorded(
         with pytest.raises(NoFreePortError):
             await agent.sessions.start(an_id(), a_spec())
         recorded.set()
-        await agent.sessions.life(session.internal_id).wait_for(lambda now: now.log_sealed)
+        await until_sealed(agent, session.internal_id)
         await agent.sessions.start(an_id(), a_spec())
 
 
@@ -113,10 +113,9 @@ async def test_ttl_waits_for_a_synchronised_clock(host: Host, left: tuple[str, E
 async def test_ttl_waits_ten_minutes_at_most(host: Host, left: tuple[str, EndReason]) -> None:
     internal_id, reason = left
     async with _back_while_held(host) as agent:
-        life = agent.sessions.life(internal_id)
-        assert life.session.stop_reason is None
+        assert agent.now(internal_id).stop_reason is None
         await host.clock.advance(2)
-        assert life.session.stop_reason is reason
+        assert agent.now(internal_id).stop_reason is reason
 
 
 async def test_ttl_follows_the_clock_when_it_is_set(
@@ -125,12 +124,11 @@ async def test_ttl_follows_the_clock_when_it_is_set(
     internal_id, reason = left
     host.clock.jump(-DAY)
     async with host() as agent, agent.timed():
-        life = agent.sessions.life(internal_id)
         await host.clock.advance(2 * LIFETIME)
-        assert life.session.stop_reason is None
+        assert agent.now(internal_id).stop_reason is None
         host.clock.jump(DAY)
         await host.clock.advance(1)
-        assert life.session.stop_reason is reason
+        assert agent.now(internal_id).stop_reason is reason
 
 
 async def test_ttl_of_this_boot_does_not_wait(host: Host) -> None:
@@ -140,5 +138,4 @@ async def test_ttl_of_this_boot_does_not_wait(host: Host) -> None:
         session = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
         host.clock.jump(-DAY)
         await host.clock.advance(60)
-        life = agent.sessions.life(session.internal_id)
-        assert life.session.stop_reason is EndReason.TTL
+        assert agent.now(session.internal_id).stop_reason is EndReason.TTL

@@ -71,7 +71,7 @@ class Fleet:
 
     def until_converged(self) -> None:
         """Wait until the control plane knows every session."""
-        operator = ApiClient(self.control_plane.base_url, self.control_plane.operator_token)
+        operator = self.control_plane.operator
 
         def knows_all() -> object:
             agents = operator.get("/operator/agent").expect(200).json()["agents"]

@@ -13,20 +13,13 @@ from tests.support.harness import Registry, remove_traces
 
 
 @pytest.fixture(scope="session")
-def images(
-    docker_engine: Path, registry: Registry, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Images]:
-    folder = tmp_path_factory.mktemp("images")
-
-    def built(name: str, line: str = "") -> str:
-        return build(docker_engine, registry.address, folder, name, line)
-
-    made = Images(
-        runs=built("contract"),
-        cannot_run=built("contract-user", "USER nobody-of-this-name"),
-        absent=built("contract-pull"),
+def images(docker_engine: Path, registry: Registry) -> Iterator[Images]:
+    where = (docker_engine, registry.address)
+    yield Images(
+        runs=build(*where, "contract"),
+        cannot_run=build(*where, "contract-user", "USER nobody-of-this-name"),
+        absent=build(*where, "contract-pull"),
     )
-    yield made
     remove_traces(docker_engine, registry.address)
 
 

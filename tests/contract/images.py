@@ -1,12 +1,13 @@
 """Images of the contract tests: one static program, pushed to a registry of this run."""
 
 import io
-import subprocess
 import tarfile
 import uuid
 from pathlib import Path
 
 import docker
+
+from tests.demo_game import compiled
 
 SOURCE = Path(__file__).with_name("program.c")
 PAYLOAD = bytes(range(256)) * 3 + b"\n" + b"x" * (2**20 + 1) + b"\nlast\n"
@@ -16,21 +17,18 @@ SAVE = b'{"level": 7}'
 _DOCKERFILE = 'FROM scratch\nCOPY / /\nENTRYPOINT ["/program"]\n'
 
 
-def build(socket: Path, address: str, folder: Path, name: str, line: str = "") -> str:
+def build(socket: Path, address: str, name: str, line: str = "") -> str:
     """Build an image with one more line in its Dockerfile; its reference by digest.
 
     The engine keeps it until the registry's traces are removed. It is like none of another run
     that was killed and left its own.
     """
-    program = folder / "program"
-    command = ["gcc", "-static", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(program)]
-    subprocess.run([*command, str(SOURCE)], check=True, timeout=60)
     client = docker.APIClient(f"unix://{socket}", version="1.41", timeout=60)
     repository = f"{address}/{name}"
     dockerfile = f"{_DOCKERFILE}{line}\nMAINTAINER {uuid.uuid4()}\n"
     try:
         steps = client.build(
-            fileobj=io.BytesIO(_context(program.read_bytes(), dockerfile, name)),
+            fileobj=io.BytesIO(_context(dockerfile, name)),
             custom_context=True,
             tag=f"{repository}:v1",
             rm=True,
@@ -59,12 +57,12 @@ def forget(socket: Path, reference: str) -> None:
         client.close()
 
 
-def _context(program: bytes, dockerfile: str, name: str) -> bytes:
+def _context(dockerfile: str, name: str) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for path, data, mode in (
             ("Dockerfile", dockerfile.encode(), 0o644),
-            ("program", program, 0o755),
+            ("program", compiled(SOURCE).read_bytes(), 0o755),
             ("payload", PAYLOAD, 0o644),
             ("data/save.json", SAVE, 0o644),
             ("name", name.encode(), 0o644),

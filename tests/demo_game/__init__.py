@@ -43,15 +43,15 @@ class Image:
         return f"{self.address}/{self.repository}@{self.digest}"
 
 
-def compile_game() -> Path:
-    """Return the compiled game, from `build/` when this very source was compiled before."""
-    key = hashlib.sha256(SOURCE.read_bytes() + " ".join(_COMPILE).encode()).hexdigest()[:16]
-    program = ROOT / "build" / f"demo-game-{key}"
+def compiled(source: Path = SOURCE) -> Path:
+    """Return the compiled game or another program, from `build/` if it was compiled before."""
+    key = hashlib.sha256(source.read_bytes() + " ".join(_COMPILE).encode()).hexdigest()[:16]
+    program = ROOT / "build" / f"{source.stem}-{key}"
     if not program.exists():
         program.parent.mkdir(exist_ok=True)
         partial = program.with_suffix(f".{os.getpid()}.part")
         subprocess.run(
-            [*_COMPILE, "-o", str(partial), str(SOURCE)], check=True, timeout=_COMPILE_TIMEOUT
+            [*_COMPILE, "-o", str(partial), str(source)], check=True, timeout=_COMPILE_TIMEOUT
         )
         partial.replace(program)
     return program
@@ -110,7 +110,7 @@ def _context(entrypoint: str, args: Sequence[str]) -> bytes:
         _add(tar, "Dockerfile", dockerfile.encode())
         _add(tar, "etc/passwd", _USER.encode())
         _add(tar, "etc/group", _GROUP.encode())
-        _add(tar, "game", compile_game().read_bytes(), mode=0o755)
+        _add(tar, "game", compiled().read_bytes(), mode=0o755)
         folder = tarfile.TarInfo("data")
         folder.type, folder.mode = tarfile.DIRTYPE, 0o755
         tar.addfile(folder)

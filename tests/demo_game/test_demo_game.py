@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.demo_game import compile_game
+from tests.demo_game import compiled
 from tests.demo_game.player import udp_round_trip
 from tests.docker.stack import PATIENCE, eventually
 from tests.support.harness import free_port
@@ -21,7 +21,7 @@ def test_sigterm_saves_and_ends_with_zero_with_or_without_a_reader(
 ) -> None:
     port = free_port()
     ports = {"TILTYARD_PORT_UDP_7777": str(port), "TILTYARD_PORT_TCP_7778": str(free_port())}
-    command = [str(compile_game()), "--ports-from-env", "--data", str(tmp_path)]
+    command = [str(compiled()), "--ports-from-env", "--data", str(tmp_path)]
     with subprocess.Popen(
         [*command, *([] if reads else ["--flood", "0"])],
         env={"TILTYARD_SESSION_ID": 'a "quoted" \\ id', **ports},

@@ -7,7 +7,7 @@ import pytest
 
 from tests.demo_game import Image
 from tests.docker.machine import Machine, a_machine
-from tests.docker.remote_hosts import remote_machines
+from tests.docker.remote_hosts import Machines, remote_machines
 from tests.docker.stack import Stack, a_stack
 from tests.support.harness import Registry
 
@@ -25,6 +25,6 @@ def machine() -> Iterator[Machine]:
 
 
 @pytest.fixture(scope="module")
-def machines(registry: Registry) -> Iterator[tuple[list[Machine], str]]:
+def machines(registry: Registry) -> Iterator[Machines]:
     with remote_machines(registry, 2) as made:
         yield made

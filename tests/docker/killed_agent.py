@@ -105,8 +105,7 @@ class KilledAgent(Agent):
 
     def report(self, session: pb.Session) -> pb.Report:
         request = pb.GetReportRequest(internal_id=session.internal_id)
-        found: pb.Report = self._stub.GetReport(request, timeout=PATIENCE).report
-        return found
+        return self._stub.GetReport(request, timeout=PATIENCE).report
 
     def fetch(self, session: pb.Session, path: str) -> Any:
         """A call in progress that reads an artifact."""
@@ -127,9 +126,6 @@ class KilledAgent(Agent):
     def images(self) -> set[str]:
         parts = self._stub.ListImages(pb.ListImagesRequest(), timeout=PATIENCE)
         return {image.image for part in parts for image in part.images}
-
-    def directories(self) -> set[str]:
-        return {path.name for path in (self.state_dir / "sessions").iterdir()}
 
     def container_of(self, session: pb.Session) -> Any:
         """The only container of a session."""

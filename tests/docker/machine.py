@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,7 +18,13 @@ from google.protobuf.duration_pb2 import Duration
 
 from tests.demo_game import UDP_PORT, build_image
 from tests.docker.stack import PATIENCE, eventually
-from tests.faults.real_host import RealHost, led_to_containers, published, remove_container
+from tests.faults.real_host import (
+    RealHost,
+    containers_of,
+    led_to_containers,
+    published,
+    remove_container,
+)
 from tests.support.agent.samples import an_id
 from tests.support.harness import AgentProcess, Registry
 from tests.support.private_engine import PrivateEngine, cgroups
@@ -58,6 +64,11 @@ class Machine:
             self.engine.inside(*command), check=True, capture_output=True, text=True, timeout=30
         )
         return done.stdout
+
+    def watched(self, agent: AgentProcess) -> RealHost:
+        """The host of an agent on this engine."""
+        engine = self.engine
+        return RealHost(agent, self.client, engine.inside, self.traces, lambda: engine.ends)
 
     def flows(self, port: int) -> list[str]:
         """The destination of each UDP flow to a port."""
@@ -101,15 +112,15 @@ class Machine:
 
 
 @contextmanager
-def a_machine(**settings: object) -> Iterator[Machine]:
+def a_machine(
+    *, data_root: Path | None = None, programs: Path | None = None, **settings: object
+) -> Iterator[Machine]:
     """A machine whose engine has these keys of daemon.json, with `_` for `-`."""
     named = {name.replace("_", "-"): value for name, value in settings.items()}
-    with PrivateEngine(named) as engine:
+    with PrivateEngine(named, data_root=data_root, programs=programs) as engine:
         machine = Machine(engine)
-        try:
+        with closing(machine.client):
             yield machine
-        finally:
-            machine.client.close()
 
 
 class Agent(AgentProcess):
@@ -134,18 +145,12 @@ class Agent(AgentProcess):
         self.machine = machine
         self.ports = ports
         self.wrapper = machine.engine.inside() if wrapper is None else wrapper
-        self._watched = RealHost(
-            self,
-            machine.client,
-            machine.engine.inside,
-            machine.traces,
-            lambda: machine.engine.ends,
-        )
+        self._watched = machine.watched(self)
 
     def start(self) -> None:
         super().start()
         self._channel = grpc.insecure_channel(self.address)
-        self._stub: Any = agent_pb2_grpc.AgentServiceStub(self._channel)
+        self._stub = agent_pb2_grpc.AgentServiceStub(self._channel)
         eventually(lambda: self._host().reconciled, "records are compared")
         self._watched.note_restarts()
 
@@ -163,24 +168,21 @@ class Agent(AgentProcess):
         """Check the invariants after a fault, and again after every session has ended."""
         self._watched.assert_survived()
 
-    def play(
+    def spec(
         self,
         *args: str,
+        session_id: str = "",
         pinned: int = 0,
         restart: bool = False,
         ttl: int | None = None,
         protocol: pb.Protocol.ValueType = pb.PROTOCOL_UDP,
-        internal_id: str = "",
         memory_bytes: int = 2**26,
         gpus: int = 0,
-    ) -> pb.Session:
-        """Start a session with one port; the game answers with its id."""
-        internal_id = internal_id or an_id()
-        spec = pb.SessionSpec(
+    ) -> pb.SessionSpec:
+        """A session of the game with one port."""
+        return pb.SessionSpec(
             format=1,
-            identity=pb.Identity(
-                account="a", session_id=internal_id, application="game", tag="v1"
-            ),
+            identity=identity(session_id),
             image=self.machine.image,
             args=args,
             network_mode=pb.NETWORK_MODE_BRIDGE,
@@ -192,16 +194,19 @@ class Agent(AgentProcess):
                 pb.PortRequest(container_port=UDP_PORT, protocol=protocol, pinned_host_port=pinned)
             ],
         )
+
+    def play(self, *args: str, internal_id: str = "", **asked: Any) -> pb.Session:
+        """Start a session of this `spec`; the game answers with its id."""
+        internal_id = internal_id or an_id()
+        spec = self.spec(*args, session_id=internal_id, **asked)
         request = pb.StartSessionRequest(internal_id=internal_id, spec=spec)
-        session: pb.Session = self._stub.StartSession(request, timeout=PATIENCE).session
-        return session
+        return self._stub.StartSession(request, timeout=PATIENCE).session
 
     def refusal(self, **asked: Any) -> str:
         """The reason for which a session cannot start."""
         with pytest.raises(grpc.RpcError) as error:
             self.play(**asked)
-        metadata: Any = error.value.trailing_metadata()
-        return str(dict(metadata)["tiltyard-error-reason"])
+        return reason(error.value)
 
     def end(self, session: pb.Session) -> None:
         request = pb.StopSessionRequest(internal_id=session.internal_id)
@@ -209,8 +214,7 @@ class Agent(AgentProcess):
 
     def session(self, session: pb.Session) -> pb.Session:
         request = pb.GetSessionRequest(internal_id=session.internal_id)
-        found: pb.Session = self._stub.GetSession(request, timeout=PATIENCE).session
-        return found
+        return self._stub.GetSession(request, timeout=PATIENCE).session
 
     @property
     def warnings(self) -> list[str]:
@@ -228,21 +232,12 @@ class Agent(AgentProcess):
         }
 
     def containers(self) -> list[Any]:
-        return self.machine.client.containers.list(
-            all=True,
-            filters={"label": f"io.tiltyard.agent={self.agent_id}"},
-            ignore_removed=True,
-        )
-
-    @property
-    def agent_id(self) -> str:
-        return (self.state_dir / "agent_id").read_text().strip()
+        return containers_of(self, self.machine.client)
 
     def assert_ports_agree(self, *sessions: pb.Session) -> None:
         """Only these sessions have ports: held, published and forwarded to containers."""
-        live = self._stub.ListSessions(
-            pb.ListSessionsRequest(live_only=True), timeout=PATIENCE
-        ).sessions
+        request = pb.ListSessionsRequest(live_only=True)
+        live = self._stub.ListSessions(request, timeout=PATIENCE).sessions
         wanted = {held for session in sessions for held in ports_of(session)}
         assert {held for session in live for held in ports_of(session)} == wanted
         host = self._host().host
@@ -258,8 +253,17 @@ class Agent(AgentProcess):
         assert not [one for one in self.containers() if one.status == "created"]
 
     def _host(self) -> pb.GetHostResponse:
-        answer: pb.GetHostResponse = self._stub.GetHost(pb.GetHostRequest(), timeout=PATIENCE)
-        return answer
+        return self._stub.GetHost(pb.GetHostRequest(), timeout=PATIENCE)
+
+
+def identity(session_id: str = "") -> pb.Identity:
+    return pb.Identity(account="a", session_id=session_id, application="game", tag="v1")
+
+
+def reason(error: grpc.RpcError) -> str:
+    """The reason of a refused call."""
+    metadata: Any = error.trailing_metadata()
+    return str(dict(metadata)["tiltyard-error-reason"])
 
 
 def ports_of(session: pb.Session) -> list[tuple[str, int]]:
@@ -312,17 +316,13 @@ class Player:
         eventually(answered, f"{session.internal_id} answers")
         return found[0]
 
-    def answers_from(self, session: pb.Session) -> int:
-        return sum(who == session.internal_id for who, _ in list(self._answers.values()))
+    def answers_from(self, who: str) -> int:
+        """The number of answers of the game with this session id."""
+        return sum(by == who for by, _ in list(self._answers.values()))
 
     def wait_for_more_answers(self, who: str, count: int = 20) -> None:
-        """Wait for `count` more answers of a game. `who`: its session id."""
-
-        def answers() -> int:
-            return sum(by == who for by, _ in list(self._answers.values()))
-
-        until = answers() + count
-        eventually(lambda: answers() >= until, f"{who} answers")
+        until = self.answers_from(who) + count
+        eventually(lambda: self.answers_from(who) >= until, f"{who} answers")
 
     def wait_for_more_datagrams(self, count: int = 20) -> None:
         until = self._sent + count

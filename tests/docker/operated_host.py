@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from tests.demo_game import UDP_PORT, Image
-from tests.demo_game.player import udp_round_trip
+from tests.demo_game import Image
 from tests.docker.procedures import Shell
-from tests.docker.stack import eventually
+from tests.docker.stack import eventually, play_round
 from tests.docker.test_enrolled_host import Enrolled, an_enrolled_host
-from tests.support.deployment import APPLICATION, REGION, application, enable_tag
+from tests.support.deployment import REGION
 from tests.support.harness import Registry
 
 
@@ -21,7 +21,7 @@ def an_operated_host(
     with an_enrolled_host(docker_engine, registry, image, **settings) as stack:
         stack.enrol("--region", REGION)
         eventually(stack.is_ready, "the enrolled host is ready")
-        make_game(stack)
+        stack.make_game()
         yield stack
 
 
@@ -32,21 +32,11 @@ def an_operators_shell(stack: Enrolled, folder: Path) -> Shell:
     return shell
 
 
-def make_game(stack: Enrolled) -> None:
-    stack.client.post("/application", application()).expect(201)
-    enable_tag(stack.client, APPLICATION, stack.image.tag)
+def play(stack: Enrolled, *session_ids: str) -> dict[str, dict[str, Any]]:
+    """Start sessions; return the answers by id."""
+    return {session_id: stack.start(id=session_id) for session_id in session_ids}
 
 
-def play(stack: Enrolled, *session_ids: str) -> dict[str, tuple[str, int]]:
-    """Start sessions; return the host and port of each."""
-    made = {}
-    for session_id in session_ids:
-        answer = stack.start(id=session_id)
-        [port] = [port["host"] for port in answer["ports"] if port["container"] == UDP_PORT]
-        made[session_id] = (answer["host"], port)
-    return made
-
-
-def assert_played(places: dict[str, tuple[str, int]]) -> None:
-    for place in places.values():
-        udp_round_trip(*place)
+def assert_played(made: dict[str, dict[str, Any]]) -> None:
+    for each in made.values():
+        play_round(each)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.support.api_client import ApiClient
 from tests.support.harness import ROOT, AgentProcess, ControlPlaneProcess
 
 _TIMEOUT = 50.0
@@ -20,10 +19,6 @@ class Operator:
     def __init__(self, control_plane: ControlPlaneProcess, enrol_url: str) -> None:
         self._control_plane = control_plane
         self.enrol_url = enrol_url
-
-    @property
-    def api(self) -> ApiClient:
-        return ApiClient(self._control_plane.base_url, self._control_plane.operator_token)
 
     def run(self, *arguments: str) -> str:
         """Run a command of `tiltyard-controlplane`; return its output."""
@@ -40,8 +35,8 @@ class Operator:
 
     def shown(self, name: str) -> dict[str, Any]:
         """An agent as operators see it."""
-        found: dict[str, Any] = self.api.get(f"/operator/agent/{name}").expect(200).json()
-        return found
+        answer = self._control_plane.operator.get(f"/operator/agent/{name}").expect(200)
+        return dict(answer.json())
 
     def is_ready(self, name: str) -> bool:
         return bool(self.shown(name)["state"] == "ready")

@@ -4,10 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import grpc
-
-from tests.demo_game import UDP_PORT
 from tests.docker.killed_agent import KilledAgent
+from tests.docker.machine import identity
 from tests.docker.stack import PATIENCE, eventually
 from tiltyard.agent.v1 import agent_pb2 as pb
 
@@ -22,22 +20,11 @@ class PoolAgent(KilledAgent):
     def keep(self, size: int, *args: str, claim_signal: str = "", restart: bool = False) -> None:
         """Request this number of standbys."""
         self.revision += 1
-        spec = pb.SessionSpec(
-            format=1,
-            identity=pb.Identity(account="a", application="game", tag="v1"),
-            image=self.machine.image,
-            args=args,
-            network_mode=pb.NETWORK_MODE_BRIDGE,
-            reservation=pb.Resources(nano_cpus=10**7, memory_bytes=2**24),
-            limits=pb.Resources(nano_cpus=10**9, memory_bytes=2**26),
-            restart=restart,
-            ports=[pb.PortRequest(container_port=UDP_PORT, protocol=pb.PROTOCOL_UDP)],
-        )
         request = pb.SetWarmPoolRequest(
             revision=self.revision,
             pool_id=POOL,
             size=size,
-            spec=spec,
+            spec=self.spec(*args, restart=restart),
             claim_signal=claim_signal,
         )
         self._stub.SetWarmPool(request, timeout=PATIENCE)
@@ -66,7 +53,7 @@ class PoolAgent(KilledAgent):
         """A call in progress that claims a standby."""
         request = pb.ClaimSessionRequest(
             internal_id=standby.internal_id,
-            identity=pb.Identity(account="a", session_id=session_id, application="game", tag="v1"),
+            identity=identity(session_id),
             request_json=json.dumps({"args": ["--ignored"], "labels": {"who": session_id}}),
             again=again,
         )
@@ -98,9 +85,3 @@ def seen_by(session: pb.Session) -> dict[str, Any]:
     path = Path(f"/proc/{session.pid}/root/run/tiltyard/session.json")
     found: dict[str, Any] = json.loads(path.read_text("utf-8"))
     return found
-
-
-def reason(error: grpc.RpcError) -> str:
-    """The reason of a refused call."""
-    metadata: Any = error.trailing_metadata()
-    return str(dict(metadata)["tiltyard-error-reason"])

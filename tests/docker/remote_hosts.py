@@ -11,15 +11,13 @@ from typing import Any
 
 from agent.domain.engine import LABEL_SESSION
 from agent.domain.session import Session
-from tests.demo_game import UDP_PORT
 from tests.docker.machine import Machine
 from tests.docker.operator_commands import Operator
-from tests.docker.stack import eventually
+from tests.docker.stack import Served, eventually
 from tests.faults.callers import assert_callers_served
-from tests.faults.real_host import RealHost, remove_container
-from tests.support.api_client import Answer, ApiClient
+from tests.faults.real_host import remove_container
 from tests.support.chaos_registry import ChaosRegistry
-from tests.support.deployment import APPLICATION, PATIENT, REGION, application, enable_tag
+from tests.support.deployment import PATIENT, REGION
 from tests.support.harness import AgentProcess, ControlPlaneProcess, Registry, free_port
 from tests.support.private_engine import PrivateEngine
 from tests.support.pushed_image import push_image
@@ -32,6 +30,9 @@ heartbeats come every 2 s."""
 BOTH_WAYS = ("INPUT", "OUTPUT")
 TO_THE_HOST = ("INPUT",)
 FROM_THE_HOST = ("OUTPUT",)
+
+Machines = tuple[list[Machine], str]
+"""Machines, and a registry address that they and the test can reach."""
 
 
 class RemoteHost(AgentProcess):
@@ -53,10 +54,7 @@ class RemoteHost(AgentProcess):
         self.name = name
         self.machine = machine
         self.wrapper = machine.engine.inside()
-        engine = machine.engine
-        self.watched = RealHost(
-            self, machine.client, engine.inside, machine.traces, lambda: engine.ends
-        )
+        self.watched = machine.watched(self)
 
     @property
     def ip(self) -> str:
@@ -93,7 +91,7 @@ class RemoteHost(AgentProcess):
 
 
 @dataclass
-class Fleet:
+class Fleet(Served):
     """A control plane and its hosts."""
 
     control_plane: ControlPlaneProcess
@@ -101,26 +99,12 @@ class Fleet:
     hosts: Mapping[str, RemoteHost]
     """By address, as in created sessions."""
 
-    @property
-    def client(self) -> ApiClient:
-        return self.control_plane.client()
-
-    def try_to_start(self, **body: object) -> Answer:
-        return self.client.post("/session", {"location": REGION, "image": APPLICATION, **body})
-
-    def start(self, **body: object) -> dict[str, Any]:
-        made: dict[str, Any] = self.try_to_start(**body).expect(201).json()
-        return made
-
     def host_of(self, made: Mapping[str, Any]) -> RemoteHost:
         return self.hosts[made["host"]]
 
     def other_than(self, host: RemoteHost) -> RemoteHost:
         [other] = [each for each in self.hosts.values() if each is not host]
         return other
-
-    def status(self, session_id: str) -> str:
-        return str(self.client.get(f"/session/{session_id}").expect(200).json()["status"])
 
     def until(self, session_id: str, status: str) -> None:
         eventually(lambda: self.status(session_id) == status, f"{session_id} is {status}")
@@ -182,15 +166,8 @@ class Fleet:
         assert_callers_served(self.control_plane, self.sessions())
 
 
-def udp_port_of(made: Mapping[str, Any]) -> int:
-    """The UDP port of a created session."""
-    [port] = [each["host"] for each in made["ports"] if each["container"] == UDP_PORT]
-    return int(port)
-
-
 @contextmanager
-def remote_machines(registry: Registry, count: int) -> Iterator[tuple[list[Machine], str]]:
-    """Machines, and a registry address that they and the test can reach."""
+def remote_machines(registry: Registry, count: int) -> Iterator[Machines]:
     with ExitStack() as stack:
         engines = [stack.enter_context(PrivateEngine()) for _ in range(count)]
         near = [engine.host_address for engine in engines]
@@ -237,8 +214,7 @@ def a_fleet(
         for host in hosts:
             fleet.enrol(host, "--region", REGION)
         fleet.until_ready()
-        fleet.client.post("/application", application()).expect(201)
-        enable_tag(fleet.client, APPLICATION, TAG)
+        fleet.make_game()
         fleet.until_pulled()
         yield fleet
         fleet.assert_survived()

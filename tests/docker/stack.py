@@ -3,17 +3,18 @@
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import docker
 
-from tests.demo_game import Image
+from tests.demo_game import UDP_PORT, Image
+from tests.demo_game.player import udp_round_trip
 from tests.faults.callers import assert_callers_served
-from tests.faults.real_host import RealHost, remove_container
-from tests.support.api_client import ApiClient
+from tests.faults.real_host import RealHost, containers_of, remove_container
+from tests.support.api_client import Answer, ApiClient
 from tests.support.deployment import APPLICATION, PATIENT, REGION, application, enable_tag
 from tests.support.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
 
@@ -21,8 +22,37 @@ PATIENCE = 30.0
 """Timeout of waits in seconds."""
 
 
+class Served:
+    """What callers of a control plane do."""
+
+    control_plane: ControlPlaneProcess
+
+    @property
+    def client(self) -> ApiClient:
+        return self.control_plane.client()
+
+    def try_to_start(self, headers: Mapping[str, str] | None = None, **body: object) -> Answer:
+        body = {"location": REGION, "image": APPLICATION, **body}
+        return self.client.request("POST", "/session", body=body, headers=headers, timeout=90)
+
+    def start(self, **body: object) -> dict[str, Any]:
+        made: dict[str, Any] = self.try_to_start(**body).expect(201).json()  # type: ignore[arg-type]
+        return made
+
+    def end(self, session_id: str) -> None:
+        self.client.delete_session(session_id).expect(204)
+
+    def status(self, session_id: str) -> str:
+        return str(self.client.get(f"/session/{session_id}").expect(200).json()["status"])
+
+    def make_game(self, name: str = APPLICATION, **changes: object) -> None:
+        """Create an application of the demo game, whose tag a host has pulled."""
+        self.client.post("/application", application(name, **changes)).expect(201)
+        enable_tag(self.client, name, "v1")
+
+
 @dataclass
-class Stack:
+class Stack(Served):
     """One host and its control plane."""
 
     agent: AgentProcess
@@ -30,38 +60,20 @@ class Stack:
     engine: docker.DockerClient
     image: Image
 
-    @property
-    def client(self) -> ApiClient:
-        return self.control_plane.client()
-
-    def start(self, **body: object) -> dict[str, Any]:
-        body = {"location": REGION, "image": APPLICATION, **body}
-        made: dict[str, Any] = self.client.post("/session", body).expect(201).json()
-        return made
-
-    def status(self, session_id: str) -> str:
-        described = self.client.get(f"/session/{session_id}").expect(200).json()
-        return str(described["status"])
-
     def containers(self) -> dict[str, Any]:
         """Containers of this agent by name."""
-        label = f"io.tiltyard.agent={self.agent_id}"
-        found = self.engine.containers.list(
-            all=True, filters={"label": label}, ignore_removed=True
-        )
-        return {str(container.name): container for container in found}
-
-    @property
-    def agent_id(self) -> str:
-        return (self.agent.state_dir / "agent_id").read_text().strip()
+        return {str(each.name): each for each in containers_of(self.agent, self.engine)}
 
     def pids(self) -> dict[str, int]:
         return {
             name: container.attrs["State"]["Pid"] for name, container in self.containers().items()
         }
 
-    def directories(self) -> set[str]:
-        return {path.name for path in (self.agent.state_dir / "sessions").iterdir()}
+    def restart_agent(self) -> None:
+        """Start the killed agent again, without failpoints."""
+        self.agent.kill()
+        self.agent.settings["failpoint"] = ""
+        self.agent.start()
 
     def record(self, session_id: str | None = None) -> dict[str, Any]:
         """The host's record of a session, by default its only one."""
@@ -96,8 +108,7 @@ def a_stack(
         ) as control_plane,
     ):
         stack = Stack(agent, control_plane, engine, image)
-        stack.client.post("/application", application()).expect(201)
-        enable_tag(stack.client, APPLICATION, image.tag)
+        stack.make_game()
         host = RealHost(agent, engine)
         try:
             yield stack
@@ -107,6 +118,17 @@ def a_stack(
             for container in stack.containers().values():
                 remove_container(container)
             engine.close()
+
+
+def udp_port_of(made: Mapping[str, Any]) -> int:
+    """The UDP port of a created session."""
+    [port] = [each["host"] for each in made["ports"] if each["container"] == UDP_PORT]
+    return int(port)
+
+
+def play_round(made: Mapping[str, Any]) -> None:
+    """Play a round of the demo game."""
+    udp_round_trip(made["host"], udp_port_of(made))
 
 
 def eventually(true: Callable[[], bool], what: str, *, patience: float = PATIENCE) -> None:

@@ -6,7 +6,6 @@ import gzip
 import io
 import random
 import socket
-import subprocess
 import tarfile
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -21,10 +20,10 @@ from agent.artifacts.spool_room import RoomLimits
 from agent.docker.engine import DockerEngine
 from agent.domain.errors import ArtifactTooLargeError, EngineTimeoutError, PathNotFoundError
 from agent.state.record import Records
-from tests.demo_game import Image
+from tests.demo_game import Image, compiled
+from tests.docker.stack import Stack, a_stack
 from tests.support.agent.tars import Entry, folder, read, tar_of
-from tests.support.deployment import APPLICATION, PATIENT, REGION, application, enable_tag
-from tests.support.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
+from tests.support.harness import Registry
 
 pytestmark = [pytest.mark.docker, pytest.mark.root]
 
@@ -40,15 +39,12 @@ MakeTree = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def image(
-    docker_engine: Path, tmp_path_factory: pytest.TempPathFactory
+    docker_engine: Path,
 ) -> Iterator[tuple[docker.DockerClient, str]]:
-    program = tmp_path_factory.mktemp("tree") / "make"
-    command = ["gcc", "-static", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(program)]
-    subprocess.run([*command, str(SOURCE)], check=True, timeout=60)
     context = tar_of(
         [
             Entry(b"Dockerfile", content=b'FROM scratch\nCOPY make /\nENTRYPOINT ["/make"]\n'),
-            Entry(b"make", content=program.read_bytes(), mode=0o755),
+            Entry(b"make", content=compiled(SOURCE).read_bytes(), mode=0o755),
         ]
     )
     client = docker.DockerClient(f"unix://{docker_engine}", timeout=60)
@@ -291,44 +287,24 @@ async def test_f10_an_archive_that_hangs_harms_only_its_container(
 
 
 @pytest.fixture
-def stack(
-    docker_engine: Path, registry: Registry, demo_image: Image
-) -> Iterator[tuple[AgentProcess, ControlPlaneProcess]]:
-    with (
-        AgentProcess(docker_engine, cpu=4, ram=1024, artifact_spool_bytes=101 * MEGABYTE) as agent,
-        ControlPlaneProcess(
-            [AgentSpec("host-1", agent.address)], {"local": registry.address}, **PATIENT
-        ) as control_plane,
-    ):
-        client = control_plane.client()
-        client.post("/application", application()).expect(201)
-        enable_tag(client, APPLICATION, demo_image.tag)
-        yield agent, control_plane
+def stack(docker_engine: Path, registry: Registry, demo_image: Image) -> Iterator[Stack]:
+    spool = 101 * MEGABYTE
+    with a_stack(docker_engine, registry, demo_image, artifact_spool_bytes=spool) as made:
+        yield made
 
 
 @pytest.fixture
-def ended(
-    stack: tuple[AgentProcess, ControlPlaneProcess], docker_engine: Path
-) -> Iterator[tuple[str, Any]]:
+def ended(stack: Stack) -> tuple[str, Any]:
     """The id of an ended session, and its container."""
-    agent, control_plane = stack
-    client = control_plane.client()
-    made = client.post("/session", {"location": REGION, "image": APPLICATION}).expect(201).json()
-    client.delete_session(made["id"]).expect(204)
-    engine = docker.DockerClient(f"unix://{docker_engine}", timeout=60)
-    agent_id = (agent.state_dir / "agent_id").read_text().strip()
-    label = f"io.tiltyard.agent={agent_id}"
-    [container] = engine.containers.list(all=True, filters={"label": label})
-    yield made["id"], container
-    container.remove(force=True)
-    engine.close()
+    session = stack.start()["id"]
+    stack.end(session)
+    [container] = stack.containers().values()
+    return session, container
 
 
 @pytest.mark.registry
-def test_error_answers(
-    stack: tuple[AgentProcess, ControlPlaneProcess], ended: tuple[str, Any]
-) -> None:
-    client, (session, container) = stack[1].client(), ended
+def test_error_answers(stack: Stack, ended: tuple[str, Any]) -> None:
+    client, (session, container) = stack.client, ended
     tree = [
         folder(b"tree"),
         Entry(b"tree/setuid", content=b"x", mode=0o4755),
@@ -355,10 +331,9 @@ def test_error_answers(
 @pytest.mark.registry
 @pytest.mark.slow
 def test_no_room_is_a_503_and_sigkill_leaves_no_spool(
-    stack: tuple[AgentProcess, ControlPlaneProcess], ended: tuple[str, Any]
+    stack: Stack, ended: tuple[str, Any]
 ) -> None:
-    agent, control_plane = stack
-    client, (session, container) = control_plane.client(), ended
+    agent, client, (session, container) = stack.agent, stack.client, ended
     assert container.put_archive("/data", tar_of([Entry(b"noise", content=NOISE)]))
     with client.stream("/artifacts", session=session, path="/data/noise", timeout=30):
         refused = client.get("/artifacts", session=session, path="/data/noise").expect(503)

@@ -23,8 +23,8 @@ from agent.domain import restarts
 from agent.domain.steps import STEPS
 from tests.demo_game import build_image
 from tests.docker.killed_agent import KilledAgent, or_else
-from tests.docker.machine import Machine
-from tests.docker.pool_agent import PoolAgent, reason, seen_by
+from tests.docker.machine import Machine, reason
+from tests.docker.pool_agent import PoolAgent, seen_by
 from tests.docker.stack import PATIENCE, eventually
 from tests.faults.plugin import Rounds
 from tests.support.agent.samples import an_id
@@ -221,10 +221,7 @@ def _spooled(agent: KilledAgent) -> int:
 def test_f03_an_agent_killed_while_it_removes_an_image_knows_which_there_are(
     machine: Machine, rounds: Rounds, chance: Random
 ) -> None:
-    with (
-        Registry(machine.engine.host_address) as registry,
-        beside_others(machine) as agent,
-    ):
+    with Registry(machine.engine.host_address) as registry, beside_others(machine) as agent:
         image = build_image(machine.engine.socket, registry.address, repository="pruned").reference
         for _ in range(rounds(3, 30)):
             agent.pull(image)

@@ -1,7 +1,6 @@
 """A session ends, and no other, if it exceeds its disk limit."""
 
 import asyncio
-import contextlib
 import io
 import os
 import tarfile
@@ -14,11 +13,11 @@ import pytest
 
 from agent.docker.engine import DockerEngine
 from tests.demo_game import Image
-from tests.docker.machine import Agent, Machine
+from tests.docker.machine import Agent, a_machine
 from tests.docker.stack import Stack, a_stack, eventually
 from tests.support.deployment import APPLICATION
 from tests.support.harness import Registry
-from tests.support.private_engine import PrivateEngine, btrfs_disk
+from tests.support.private_engine import btrfs_disk
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -48,8 +47,7 @@ def pid_of(stack: Stack, session_id: str) -> int:
 
 
 def report_of(stack: Stack, session_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = stack.client.get(f"/session/{session_id}/report").expect(200).json()
-    return found
+    return dict(stack.client.get(f"/session/{session_id}/report").expect(200).json())
 
 
 def test_session_beyond_its_disk_limit_ends_and_its_neighbour_continues(
@@ -72,7 +70,7 @@ def test_session_beyond_its_disk_limit_ends_and_its_neighbour_continues(
     assert [each["status"] for each in report["timeline"]][-2:] == ["shuttingdown", "exited"]
     assert stack.status(small) == "running"
     assert pid_of(stack, small) == before
-    stack.client.delete_session(small).expect(204)
+    stack.end(small)
 
 
 def test_writes_to_image_volumes_count(docker_engine: Path, demo_image: Image) -> None:
@@ -104,11 +102,10 @@ def test_writes_to_image_volumes_count(docker_engine: Path, demo_image: Image) -
 def test_sets_layer_quota_if_the_engine_supports_it(tmp_path: Path) -> None:
     with (
         btrfs_disk(tmp_path, 1024) as disk,
-        PrivateEngine({"storage-driver": "btrfs"}, data_root=disk) as engine,
+        a_machine(data_root=disk, storage_driver="btrfs") as machine,
+        Agent(machine, 5, session_disk=LIMIT) as agent,
     ):
-        machine = Machine(engine)
-        with contextlib.closing(machine.client), Agent(machine, 5, session_disk=LIMIT) as agent:
-            session = agent.session(agent.play())
-            write_as(session.pid, "/first", LIMIT * MEBIBYTE)
-            with pytest.raises(OSError, match="quota"):
-                write_as(session.pid, "/second", 2 * LIMIT * MEBIBYTE)
+        session = agent.session(agent.play())
+        write_as(session.pid, "/first", LIMIT * MEBIBYTE)
+        with pytest.raises(OSError, match="quota"):
+            write_as(session.pid, "/second", 2 * LIMIT * MEBIBYTE)

@@ -183,4 +183,4 @@ def test_a_game_finds_its_variables_under_every_prefix(stack: Stack) -> None:
     [port] = made["ports"]
     assert variables["OTHER_SESSION_ID"] == made["id"]
     assert variables["WHERE"] == f"{made['host']}:{port['host']}"
-    stack.client.delete_session(made["id"]).expect(204)
+    stack.end(made["id"])

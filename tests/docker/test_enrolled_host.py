@@ -8,12 +8,11 @@ from pathlib import Path
 import docker
 import pytest
 
-from tests.demo_game import UDP_PORT, Image
-from tests.demo_game.player import udp_round_trip
+from tests.demo_game import Image
 from tests.docker.operator_commands import Operator
-from tests.docker.stack import Stack, eventually
+from tests.docker.stack import Stack, eventually, play_round
 from tests.faults.real_host import remove_container
-from tests.support.deployment import APPLICATION, PATIENT, REGION, application, enable_tag
+from tests.support.deployment import PATIENT, REGION
 from tests.support.harness import AgentProcess, ControlPlaneProcess, Registry, free_port
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.slow]
@@ -69,16 +68,14 @@ def test_a_host_joins_plays_and_is_revoked(
     with an_enrolled_host(docker_engine, registry, demo_image, **PATIENT) as stack:
         assert "enrolled as host-1 in region local" in stack.enrol("--region", REGION)
         eventually(stack.is_ready, "the enrolled host is ready")
-        stack.client.post("/application", application()).expect(201)
-        enable_tag(stack.client, APPLICATION, demo_image.tag)
+        stack.make_game()
         made = stack.start(id="match")
-        [port] = [port["host"] for port in made["ports"] if port["container"] == UDP_PORT]
-        udp_round_trip(made["host"], port)
+        play_round(made)
 
         for program in (stack.control_plane, stack.agent):
             program.restart()
             eventually(stack.is_ready, "the host is ready again")
-        udp_round_trip(made["host"], port)
+        play_round(made)
         assert stack.status("match") == "running"
 
         assert "host-1" in stack.enrol("--agent", "host-1")
@@ -88,8 +85,7 @@ def test_a_host_joins_plays_and_is_revoked(
         stack.operate("agent", "revoke", "host-1", "--yes")
         assert stack.status("match") == "dead"
         assert "revoked" in stack.operate("agent", "list")
-        refused = stack.client.post("/session", {"location": REGION, "image": APPLICATION})
-        assert refused.status in {404, 420}
+        assert stack.try_to_start().status in {404, 420}
 
         for secret in (
             stack.agent.state_dir / "identity.pem",

@@ -11,12 +11,9 @@ from typing import Any
 import docker
 import pytest
 
-from tests.demo_game import UDP_PORT
-from tests.demo_game.player import udp_round_trip
-from tests.docker.stack import eventually
+from tests.docker.stack import Served, eventually, play_round
 from tests.faults.callers import assert_callers_served
 from tests.faults.real_host import RealHost
-from tests.support.api_client import ApiClient
 from tests.support.chaos_registry import ChaosRegistry
 from tests.support.deployment import PATIENT, REGION, application
 from tests.support.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
@@ -28,7 +25,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 
 
 @dataclass
-class Product:
+class Product(Served):
     """One host, with a disturbable engine and registry, and its control plane."""
 
     engine: PrivateEngine
@@ -36,14 +33,6 @@ class Product:
     chaos: ChaosRegistry
     agent: AgentProcess
     control_plane: ControlPlaneProcess
-
-    @property
-    def client(self) -> ApiClient:
-        return self.control_plane.client()
-
-    @property
-    def operator(self) -> ApiClient:
-        return ApiClient(self.control_plane.base_url, self.control_plane.operator_token)
 
     def push(self, name: str, tag: str, layer: bytes = b"") -> PushedImage:
         """Push an image with a unique layer."""
@@ -66,7 +55,7 @@ class Product:
 
     def pulls(self) -> dict[str, dict[str, Any]]:
         """The host's pulls in the operator API, by image."""
-        shown = self.operator.get("/operator/agent/local").expect(200).json()
+        shown = self.control_plane.operator.get("/operator/agent/local").expect(200).json()
         return {pull["image"]: pull for pull in shown["pulls"]}
 
     def until_failed(self, image: PushedImage, cause: str) -> None:
@@ -83,17 +72,16 @@ class Product:
     def obstacles(self, image: PushedImage) -> list[str]:
         """The obstacles to a session of an image on the host."""
         asked = {"image": image.repository, "location": REGION, "account": "default"}
-        [host] = self.operator.get("/operator/placement", **asked).expect(200).json()["hosts"]
+        answer = self.control_plane.operator.get("/operator/placement", **asked).expect(200)
+        [host] = answer.json()["hosts"]
         return [obstacle["kind"] for obstacle in host["obstacles"]]
 
-    def start(self, image: PushedImage, **body: object) -> str:
+    def play(self, image: PushedImage, **body: object) -> str:
         """Start a session, play a round and end it; return the tag that it ran."""
-        body = {"location": REGION, "image": image.repository, **body}
-        made = self.client.post("/session", body).expect(201).json()
-        [port] = [port["host"] for port in made["ports"] if port["container"] == UDP_PORT]
-        udp_round_trip(made["host"], port)
+        made = self.start(image=image.repository, **body)
+        play_round(made)
         described = self.client.get(f"/session/{made['id']}").expect(200).json()
-        self.client.delete_session(made["id"]).expect(204)
+        self.end(made["id"])
         return str(described["tag"])
 
 
@@ -133,19 +121,17 @@ def test_f43_starts_go_on_with_the_newest_tag_that_is_there(product: Product) ->
     product.enable(broken)
     product.until_failed(broken, "verification failed")
     assert not product.is_there(broken)
-    assert product.start(old) == "v1"
-    product.client.post("/session", {"location": REGION, "image": "game", "version": "v2"}).expect(
-        404
-    )
+    assert product.play(old) == "v1"
+    product.try_to_start(image="game", version="v2").expect(404)
 
     product.enable(new)
     product.until_there(new)
-    assert product.start(new) == "v3"
+    assert product.play(new) == "v3"
     assert list(product.pulls()) == [broken.reference]
 
     product.chaos.heal()
     product.until_there(broken)
-    assert product.start(broken, version="v2") == "v2"
+    assert product.play(broken, version="v2") == "v2"
     assert product.pulls() == {}
 
 
@@ -156,14 +142,12 @@ def test_f43_a_hundred_starts_of_an_image_that_comes_make_one_pull(product: Prod
     product.enable(image)
     product.chaos.wait_until_asked(image.layers[-1])
 
-    def start(_: int) -> int:
-        return product.client.post("/session", {"location": REGION, "image": "crowd"}).status
-
     with ThreadPoolExecutor(20) as callers:
-        assert set(callers.map(start, range(100))) == {404}
+        calls = [callers.submit(product.try_to_start, image="crowd") for _ in range(100)]
+    assert {call.result().status for call in calls} == {404}
     product.chaos.heal()
     product.until_there(image)
-    assert product.start(image) == "v1"
+    assert product.play(image) == "v1"
     assert product.chaos.asked(image.layers[-1]) == 1
 
 
@@ -182,7 +166,7 @@ def test_f43_a_full_disk_is_told_and_the_pull_goes_on_when_there_is_room(
     filler.unlink()
     product.until_there(image)
     eventually(lambda: not product.obstacles(image), "the host takes sessions again")
-    assert product.start(image) == "v1"
+    assert product.play(image) == "v1"
 
 
 def test_f43_a_pull_whose_engine_goes_away_is_tried_again(product: Product) -> None:
@@ -197,4 +181,4 @@ def test_f43_a_pull_whose_engine_goes_away_is_tried_again(product: Product) -> N
     product.engine.start()
     product.until_there(image)
     eventually(lambda: not product.obstacles(image), "the host takes sessions again")
-    assert product.start(image) == "v1"
+    assert product.play(image) == "v1"

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from agent.domain.engine import LABEL_SESSION
-from agent.state.record import decode_session
-from tests.docker.machine import Agent, Machine, Player, port_of
+from tests.docker.machine import Agent, Player, a_machine, port_of
 from tests.docker.stack import eventually
 from tests.faults.plugin import Rounds
-from tests.support.private_engine import PrivateEngine, small_disk
+from tests.faults.records import recorded_sessions
+from tests.support.private_engine import small_disk
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.contract import State
 
@@ -37,17 +37,6 @@ SILENT = ("--lines-per-second", "0")
 """Without output: an engine without space would lose it."""
 
 ENDED = {pb.STATE_EXITED, pb.STATE_DEAD}
-
-
-@contextmanager
-def a_machine_on(disk: Path) -> Iterator[Machine]:
-    """A machine with the engine's data root on this disk."""
-    with PrivateEngine(data_root=disk) as engine:
-        machine = Machine(engine)
-        try:
-            yield machine
-        finally:
-            machine.client.close()
 
 
 @contextmanager
@@ -105,14 +94,6 @@ def engine_misses_the_end_of(pid: int) -> Iterator[None]:
         os.kill(shim, signal.SIGCONT)
 
 
-def status(agent: Agent, session: pb.Session) -> str:
-    """The engine's status of a session's container."""
-    [found] = [
-        each for each in agent.containers() if each.labels[LABEL_SESSION] == session.internal_id
-    ]
-    return str(found.status)
-
-
 def starts_again(agent: Agent) -> pb.Session:
     """Start a session as soon as the agent notices free space."""
     eventually(lambda: not agent.warnings, "there is room again")
@@ -125,7 +106,7 @@ def test_f34_a_full_disk_of_the_engine_refuses_starts_and_hides_no_end(
 ) -> None:
     with (
         small_disk(tmp_path, ENGINE_MEBIBYTES) as disk,
-        a_machine_on(disk) as machine,
+        a_machine(data_root=disk) as machine,
         Agent(machine, PORTS) as agent,
     ):
         process = agent.process.pid
@@ -141,7 +122,7 @@ def test_f34_a_full_disk_of_the_engine_refuses_starts_and_hides_no_end(
                         "its end is seen by its process",
                         patience=LIE_SECONDS,
                     )
-                    assert status(agent, killed) == "running"
+                    assert containers(agent)[killed.internal_id] == "running"
                 assert agent.session(killed).detail.startswith("the engine calls it running")
                 agent.end(stopped)
                 eventually(
@@ -159,9 +140,9 @@ def test_f34_a_full_disk_of_the_engine_refuses_starts_and_hides_no_end(
         assert agent.process.pid == process
 
 
-def containers(agent: Agent) -> set[str]:
-    """Ids of sessions with a container."""
-    return {each.labels[LABEL_SESSION] for each in agent.containers()}
+def containers(agent: Agent) -> dict[str, str]:
+    """The engine's status of each session's container."""
+    return {each.labels[LABEL_SESSION]: each.status for each in agent.containers()}
 
 
 @pytest.mark.timeout(600)
@@ -171,7 +152,7 @@ def test_f35_a_state_directory_that_cannot_be_written_refuses_starts_and_disturb
     rounds: Rounds,
     fault: Callable[[Path], contextlib.AbstractContextManager[None]],
 ) -> None:
-    with small_disk(tmp_path, STATE_MEBIBYTES) as disk, a_machine_on(tmp_path) as machine:
+    with small_disk(tmp_path, STATE_MEBIBYTES) as disk, a_machine() as machine:
         agent = Agent(machine, PORTS)
         agent.state_dir = disk / "state"
         agent.settings["state_dir"] = str(agent.state_dir)
@@ -181,9 +162,9 @@ def test_f35_a_state_directory_that_cannot_be_written_refuses_starts_and_disturb
                 plays, stopped = agent.play(), agent.play()
                 due = agent.play(ttl=15)
                 with Player(machine, port_of(plays)) as player, fault(disk):
-                    before = containers(agent)
+                    before = set(containers(agent))
                     assert agent.refusal() == "DISK_FULL"
-                    assert containers(agent) == before
+                    assert set(containers(agent)) == before
                     agent.end(stopped)
                     assert agent.session(stopped).end_reason == pb.END_REASON_STOPPED
                     eventually(
@@ -195,7 +176,9 @@ def test_f35_a_state_directory_that_cannot_be_written_refuses_starts_and_disturb
                     player.seen_as(plays)
                 again = starts_again(agent)
                 eventually(
-                    lambda ended=(stopped, due): all(recorded(agent, each) for each in ended),  # type: ignore[misc]
+                    lambda ended=(stopped, due): (
+                        {each.internal_id for each in ended} <= sealed(agent)
+                    ),  # type: ignore[misc]
                     "what ended meanwhile is recorded and sealed",
                     patience=LIE_SECONDS,
                 )
@@ -204,8 +187,10 @@ def test_f35_a_state_directory_that_cannot_be_written_refuses_starts_and_disturb
             assert agent.process.pid == process
 
 
-def recorded(agent: Agent, session: pb.Session) -> bool:
-    """True if the record has the end and the sealed log."""
-    path = agent.state_dir / "sessions" / session.internal_id / "record.json"
-    found = decode_session(path.read_bytes())
-    return found.state is State.EXITED and found.log_sealed
+def sealed(agent: Agent) -> set[str]:
+    """The sessions whose records have the end and the sealed log."""
+    return {
+        each.internal_id
+        for each in recorded_sessions(agent.state_dir)
+        if each.state is State.EXITED and each.log_sealed
+    }

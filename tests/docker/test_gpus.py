@@ -11,7 +11,6 @@ import pytest
 
 from tests.docker.machine import Agent, Machine, a_machine
 from tests.docker.stack import eventually
-from tests.support.private_engine import PrivateEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 pytestmark = [
@@ -31,10 +30,8 @@ def with_driver(tmp_path: Path) -> Iterator[Machine]:
     hook = tmp_path / HOOK
     hook.write_text("#!/bin/sh\nexit 0\n")
     hook.chmod(0o755)
-    with PrivateEngine(programs=tmp_path) as engine:
-        machine = Machine(engine)
+    with a_machine(programs=tmp_path) as machine:
         yield machine
-        machine.client.close()
 
 
 def device_of(agent: Agent, session: pb.Session) -> str | None:

@@ -14,6 +14,7 @@ import pytest
 
 from agent.docker.container_config import PIDS_LIMIT
 from agent.docker.dockerd import grantable_nofile
+from tests.demo_game import compiled
 from tests.docker.killed_agent import KilledAgent
 from tests.docker.machine import FIRST, Machine, a_machine, ports_of
 from tests.docker.stack import PATIENCE, eventually
@@ -94,10 +95,7 @@ def machine() -> Iterator[Machine]:
 
 
 @pytest.fixture(scope="module")
-def build(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Build]:
-    program = tmp_path_factory.mktemp("inmate") / "inmate"
-    command = ["gcc", "-static", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(program)]
-    subprocess.run([*command, str(SOURCE)], check=True, timeout=60)
+def build(machine: Machine) -> Iterator[Build]:
     built: dict[str, str] = {}
     client = machine.client
 
@@ -108,7 +106,7 @@ def build(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             context = tar_of(
                 [
                     Entry(b"Dockerfile", content=dockerfile.encode()),
-                    Entry(b"inmate", content=program.read_bytes(), mode=0o755),
+                    Entry(b"inmate", content=compiled(SOURCE).read_bytes(), mode=0o755),
                     Entry(b"data/own", content=b"of the image"),
                 ]
             )

@@ -10,7 +10,6 @@ from tests.demo_game import Image
 from tests.docker.operator_commands import Operator
 from tests.docker.stack import a_stack, eventually
 from tests.faults.plugin import Rounds
-from tests.support.deployment import APPLICATION, REGION
 from tests.support.harness import Registry
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
@@ -45,10 +44,8 @@ def test_f38_a_start_whose_control_plane_is_killed_is_there_for_who_asks_again_o
             control_plane.settings["failpoint"] = ""
             control_plane.start()
             eventually(lambda: operator.is_ready("host-1"), "the host is ready again")
-            again = control_plane.client().post(
-                "/session", {"location": REGION, "image": APPLICATION, "id": session_id}
-            )
+            again = stack.try_to_start(id=session_id)
             assert again.status == (201 if step in BEFORE_THE_HOST else 409)
             assert stack.status(session_id) == "running"
             assert len(set(stack.containers()) - before) == 1
-            stack.client.delete_session(session_id).expect(204)
+            stack.end(session_id)

@@ -2,7 +2,6 @@
 
 import contextlib
 import http.client
-import json
 import threading
 from pathlib import Path
 
@@ -10,10 +9,10 @@ import pytest
 
 from agent.domain.engine import LOG_BYTES
 from agent.logs.sealed import DROPPED
-from tests.demo_game import UDP_PORT, Image
-from tests.demo_game.player import udp_round_trip
-from tests.docker.stack import Stack, a_stack, eventually
+from tests.demo_game import Image
+from tests.docker.stack import Stack, a_stack, eventually, play_round
 from tests.docker.test_sessions import numbered
+from tests.faults.records import recorded_sessions
 from tests.support.harness import Registry
 from tests.support.private_engine import small_disk
 
@@ -30,8 +29,7 @@ def log_answers(stack: Stack, session_id: str) -> bool:
 
 def sealed(stack: Stack) -> list[bool]:
     """Whether each session's log is sealed."""
-    paths = (stack.agent.state_dir / "sessions").glob("*/record.json")
-    return sorted(json.loads(path.read_text())["log_sealed"] for path in paths)
+    return sorted(each.log_sealed for each in recorded_sessions(stack.agent.state_dir))
 
 
 def written(pid: int) -> int:
@@ -58,7 +56,7 @@ def test_follower_is_cut_off_with_the_agent_and_can_read_all_again(stack: Stack)
         stack.agent.start()
         eventually(lambda: log_answers(stack, made["id"]), "it is adopted")
     with stack.client.stream("/logs", id=made["id"], follow="true") as log:
-        stack.client.delete_session(made["id"]).expect(204)
+        stack.end(made["id"])
         read_numbers = numbered(log.read())
     assert read_numbers == list(range(1, len(read_numbers) + 1))
     assert whole_log(stack, made["id"]) == read_numbers
@@ -77,11 +75,9 @@ def test_sigkill_of_the_agent_while_it_seals_a_log(
         for container in stack.containers().values():
             container.kill("SIGTERM")
         eventually(lambda: stack.agent.process.returncode == -9, f"killed at {step}")
-        stack.agent.kill()
         assert sealed(stack) == [False]
         assert len(stack.containers()) == 1
-        stack.agent.settings["failpoint"] = ""
-        stack.agent.start()
+        stack.restart_agent()
         eventually(lambda: sealed(stack) == [True], "it is sealed after all")
         for container in stack.containers().values():
             container.remove()
@@ -114,11 +110,10 @@ def test_f33_a_full_disk_disturbs_no_game_and_loses_no_log(
         eventually(lambda: stack.status(loud["id"]) == "exited", "it ends")
         agent_says = "cannot seal the log"
         eventually(lambda: agent_says in stack.agent.process.tail(), "there is no room")
-        ports = {port["container"]: port["host"] for port in other["ports"]}
-        udp_round_trip(other["host"], ports[UDP_PORT])
+        play_round(other)
         read_numbers = whole_log(stack, loud["id"])
         assert read_numbers == list(range(1, len(read_numbers) + 1))
-        stack.client.delete_session(other["id"]).expect(204)
+        stack.end(other["id"])
         filler.unlink()
         eventually(lambda: sealed(stack) == [True, True], "both are sealed")
         assert whole_log(stack, loud["id"]) == read_numbers
@@ -144,13 +139,13 @@ def test_f31_a_flood_leaves_the_agent_small_and_others_alone(stack: Stack) -> No
                 read_numbers += numbered(log.readline())
         assert read_numbers == list(range(1, len(read_numbers) + 1))
         status = Path(f"/proc/{stack.agent.process.pid}/status").read_text()
-        stack.client.delete_session(loud["id"]).expect(204)
+        stack.end(loud["id"])
         for reader in readers:
             reader.join()
     fields = dict(line.split(":\t", 1) for line in status.splitlines())
     assert int(fields["VmHWM"].split()[0]) < 300 * 1024
     assert int(fields["Threads"]) < 60
-    stack.client.delete_session(quiet["id"]).expect(204)
+    stack.end(quiet["id"])
     eventually(lambda: sealed(stack) == [True, True], "both are sealed")
     for container in stack.containers().values():
         container.remove()

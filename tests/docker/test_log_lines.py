@@ -61,7 +61,7 @@ def test_f31_a_line_of_a_gigabyte_harms_nobody(stack: Stack, rounds: Rounds) -> 
             received += numbered(log.readline())
             assert stack.status(loud["id"]) == "running"
         assert received == list(range(1, len(received) + 1))
-        stack.client.delete_session(loud["id"]).expect(204)
+        stack.end(loud["id"])
         follower.join()
     assert sum(markers) <= 1  # one marker per line
     for part in (stack.agent, stack.control_plane):

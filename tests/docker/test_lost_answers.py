@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-import docker
 import grpc
 import pytest
 
@@ -13,7 +12,6 @@ from tests.docker.killed_agent import KilledAgent
 from tests.docker.machine import Agent, Machine, Player, port_of
 from tests.docker.stack import a_stack, eventually
 from tests.support.chaos_registry import ChaosRegistry
-from tests.support.deployment import APPLICATION, REGION
 from tests.support.harness import Registry
 from tiltyard.agent.v1 import agent_pb2 as pb
 
@@ -129,25 +127,21 @@ def test_f15_an_image_that_vanishes_before_the_create_is_a_420_and_pulled_again_
         image = dataclasses.replace(demo_image, address=near.address)
         with a_stack(proxy.socket, near, image) as stack:  # type: ignore[arg-type]
             pulls = proxy.count("POST /images/create$")
-            proxy.before(CREATE, lambda _: _lose(machine.client, image))
-            answer = stack.client.post("/session", {"location": REGION, "image": APPLICATION})
-            answer.expect(420)
+            lose = machine.client.images.remove
+            proxy.before(CREATE, lambda _: lose(image.reference, force=True))
+            answer = stack.try_to_start().expect(420)
             assert int(answer.headers["retry-after"]) >= 1
-            assert (stack.containers(), stack.directories()) == ({}, set())
+            assert (stack.containers(), stack.agent.directories()) == ({}, set())
             eventually(lambda: proxy.count("POST /images/create$") > pulls, "it is pulled again")
 
             made: list[str] = []
 
             def starts() -> bool:
-                again = stack.client.post("/session", {"location": REGION, "image": APPLICATION})
+                again = stack.try_to_start()
                 made.extend([again.json()["id"]] if again.status == 201 else [])
                 return bool(made)
 
             eventually(starts, "it starts")
             assert proxy.count("POST /images/create$") == pulls + 1
             # Here, since the firewall that forwards to it is in another network namespace.
-            stack.client.delete_session(made[0]).expect(204)
-
-
-def _lose(engine: docker.DockerClient, image: Image) -> None:
-    engine.images.remove(image.reference, force=True)
+            stack.end(made[0])

@@ -9,13 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.demo_game import Image
-from tests.docker.operated_host import (
-    an_operated_host,
-    an_operators_shell,
-    assert_played,
-    make_game,
-    play,
-)
+from tests.docker.operated_host import an_operated_host, an_operators_shell, assert_played, play
 from tests.docker.procedures import Shell, commands
 from tests.docker.stack import eventually
 from tests.docker.test_enrolled_host import Enrolled
@@ -52,7 +46,7 @@ def test_database_is_restored_while_sessions_play(stack: Enrolled, shell: Shell)
     backup = shell.folder / "tiltyard.backup"
     assert backup.stat().st_mode & 0o777 == 0o600
     places |= play(stack, "since")
-    stack.client.delete_session("stopped").expect(204)
+    stack.end("stopped")
     del places["stopped"]
     pids = stack.pids()
 
@@ -67,7 +61,7 @@ def test_database_is_restored_while_sessions_play(stack: Enrolled, shell: Shell)
     assert stack.pids() == pids, "no session was touched"
     places |= play(stack, "after")
     for session_id in places:
-        stack.client.delete_session(session_id).expect(204)
+        stack.end(session_id)
 
 
 def test_lost_database_is_rebuilt_from_the_hosts(stack: Enrolled, shell: Shell) -> None:
@@ -80,9 +74,9 @@ def test_lost_database_is_rebuilt_from_the_hosts(stack: Enrolled, shell: Shell) 
     eventually(lambda: all(is_known(stack, one) for one in places), "its sessions are known")
     assert_played(places)
     assert stack.pids() == pids, "no session was touched"
-    make_game(stack)
+    stack.make_game()
     play(stack, "three")
-    stack.client.delete_session("one").expect(204)
+    stack.end("one")
 
 
 def test_sessions_without_a_database_continue_and_can_be_ended_by_hand(
@@ -100,7 +94,7 @@ def test_sessions_without_a_database_continue_and_can_be_ended_by_hand(
     assert "match-2" in sessions
     del places["match-1"]
     assert_played(places)
-    make_game(stack)
+    stack.make_game()
     play(stack, "match-1")
 
 

@@ -13,15 +13,13 @@ from tests.docker.remote_hosts import (
     SHORT_TIMEOUTS,
     TAG,
     Fleet,
+    Machines,
     RemoteHost,
     a_fleet,
-    remote_machines,
-    udp_port_of,
 )
-from tests.docker.stack import eventually
+from tests.docker.stack import eventually, udp_port_of
 from tests.support.api_client import Answer, ApiClient
 from tests.support.deployment import APPLICATION, REGION, application, enable_tag
-from tests.support.harness import Registry
 
 pytestmark = [
     pytest.mark.docker,
@@ -34,20 +32,12 @@ pytestmark = [
 STARTS = 4
 WAITING, LATE = 16, 3
 
-Machines = tuple[list[Machine], str]
-
-
-@pytest.fixture(scope="module")
-def machines(registry: Registry) -> Iterator[Machines]:
-    with remote_machines(registry, 2) as made:
-        yield made
-
 
 def explained(fleet: Fleet, **asked: Any) -> dict[str, Mapping[str, Any]]:
     """The explanation for each host, by name."""
     query = {"account": "default", "image": APPLICATION, "location": REGION, **asked}
-    answer = fleet.operator.api.get("/operator/placement", **query).expect(200).json()
-    return {host["agent"]: host for host in answer["hosts"]}
+    answer = fleet.control_plane.operator.get("/operator/placement", **query).expect(200)
+    return {host["agent"]: host for host in answer.json()["hosts"]}
 
 
 def firsts(fleet: Fleet) -> set[str]:
@@ -65,8 +55,8 @@ def test_sessions_are_placed_as_explained(
 ) -> None:
     # Without latency, which may change between explanation and placement.
     with a_fleet(*machines, latency_interval=0.0) as fleet:
-        pool = {"strategy": strategy}
-        fleet.operator.api.put("/operator/node-pool/default", pool).expect(204)
+        operator, pool = fleet.control_plane.operator, {"strategy": strategy}
+        operator.put("/operator/node-pool/default", pool).expect(204)
         taken: list[str] = []
         for _ in range(STARTS):
             expected = firsts(fleet)
@@ -139,15 +129,10 @@ def test_session_is_placed_on_the_host_with_the_free_port(machines: Machines) ->
 
 def test_hosts_are_not_overcommitted(machines: Machines) -> None:
     with a_fleet(*machines, agent={"cpu": 1}) as fleet:
-        half = application("half", reservation={"cpu": 0.5, "ram": 32})
-        fleet.client.post("/application", half).expect(201)
-        enable_tag(fleet.client, "half", TAG)
+        fleet.make_game("half", reservation={"cpu": 0.5, "ram": 32})
         with ThreadPoolExecutor(2 * STARTS) as callers:
-            asked = {"location": REGION, "image": "half"}
-            answers = list(
-                callers.map(lambda _: fleet.client.post("/session", asked), range(2 * STARTS))
-            )
-        assert sorted(answer.status for answer in answers) == [201] * 4 + [420] * 4
+            calls = [callers.submit(fleet.try_to_start, image="half") for _ in range(2 * STARTS)]
+        assert sorted(call.result().status for call in calls) == [201] * 4 + [420] * 4
         for host in fleet.hosts.values():
             assert obstacles(fleet, host.name, image="half") == {"cpu"}
             assert len(host.games()) == 2

@@ -6,17 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker.machine import (
-    FIRST,
-    Agent,
-    Machine,
-    Player,
-    a_machine,
-    port_of,
-    ports_of,
-)
+from tests.docker.machine import FIRST, Agent, Machine, Player, a_machine, port_of, ports_of
 from tests.docker.stack import eventually
-from tests.support.private_engine import PrivateEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
@@ -89,7 +80,7 @@ def test_f21_a_port_is_not_used_again_while_others_are_free(machine: Machine) ->
         others.append(agent.play())
         assert [port_of(other) for other in others] == [FIRST + 1, FIRST + 2]
         old.wait_for_more_datagrams()
-        assert not any(old.answers_from(other) for other in others)
+        assert not any(old.answers_from(other.internal_id) for other in others)
         last = agent.play()
         assert port_of(last) == FIRST
         assert old.seen_as(last) == old.address
@@ -135,10 +126,10 @@ def test_f19_a_port_that_the_engine_refuses_is_passed_over(machine: Machine) -> 
 def test_f20_no_port_left_is_a_refusal_that_leaves_nothing(machine: Machine) -> None:
     with Agent(machine, ports=3) as agent:
         three = [agent.play() for _ in range(3)]
-        before = sorted(path.name for path in (agent.state_dir / "sessions").iterdir())
+        before = agent.directories()
         assert agent.refusal() == "NO_FREE_PORT"
         assert len(agent.containers()) == 3
-        assert sorted(path.name for path in (agent.state_dir / "sessions").iterdir()) == before
+        assert agent.directories() == before
         agent.assert_ports_agree(*three)
         agent.end(three[1])
         again = agent.play()
@@ -187,10 +178,8 @@ def busy_machine(tmp_path: Path) -> Iterator[Machine]:
     iptables.chmod(0o755)
     for number in (1, 2):
         (tmp_path / f"failure-{number}").touch()
-    with PrivateEngine({"userland-proxy": False}, programs=tmp_path) as engine:
-        machine = Machine(engine)
+    with a_machine(userland_proxy=False, programs=tmp_path) as machine:
         yield machine
-        machine.client.close()
 
 
 def test_f23_a_start_waits_for_a_firewall_in_others_hands(busy_machine: Machine) -> None:

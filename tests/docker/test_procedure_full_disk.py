@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker.machine import Agent, Player, port_of
+from tests.docker.machine import Agent, Player, a_machine, port_of
 from tests.docker.procedures import Shell
 from tests.docker.stack import eventually
-from tests.docker.test_full_disks import ENGINE_MEBIBYTES, SILENT, a_machine_on, starts_again
+from tests.docker.test_full_disks import ENGINE_MEBIBYTES, SILENT, starts_again
 from tests.support.private_engine import small_disk
 
 pytestmark = [
@@ -30,7 +30,7 @@ LEFT_MEBIBYTES = 4
 def test_space_is_freed_by_removing_images(tmp_path: Path) -> None:
     with (
         small_disk(tmp_path, ENGINE_MEBIBYTES) as disk,
-        a_machine_on(disk) as machine,
+        a_machine(data_root=disk) as machine,
         Agent(machine, PORTS) as agent,
     ):
         plays = agent.play(*SILENT)
@@ -58,7 +58,7 @@ def test_space_is_freed_by_removing_images(tmp_path: Path) -> None:
 
 
 def test_the_files_of_an_agent_are_moved(tmp_path: Path) -> None:
-    with a_machine_on(tmp_path) as machine, Agent(machine, PORTS) as agent:
+    with a_machine(data_root=tmp_path) as machine, Agent(machine, PORTS) as agent:
         ended = agent.play()
         agent.end(ended)
         shell = a_shell(tmp_path, agent, tmp_path)

@@ -13,7 +13,7 @@ from tests.docker.procedures import Shell
 from tests.docker.remote_hosts import SHORT_TIMEOUTS
 from tests.docker.stack import eventually
 from tests.docker.test_enrolled_host import Enrolled
-from tests.support.deployment import APPLICATION, PATIENT, REGION
+from tests.support.deployment import PATIENT
 from tests.support.harness import Registry
 
 pytestmark = [
@@ -41,7 +41,7 @@ def shell(stack: Enrolled, tmp_path: Path) -> Shell:
 
 
 def takes_sessions(stack: Enrolled) -> bool:
-    answer = stack.client.post("/session", {"location": REGION, "image": APPLICATION})
+    answer = stack.try_to_start()
     assert answer.status in {201, 420}, answer.status
     return answer.status == 201
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import subprocess
 import urllib.request
 from collections.abc import Iterator
 from datetime import datetime
@@ -12,18 +11,15 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.domain.session import (
-    Port,
-    Process,
-)
+from agent.domain.session import Port, Process
 from agent.kernel.processes import live_process
 from agent.network.bindings import Bindings
 from agent.network.socket_diag import TooManySocketsError
-from tests.demo_game import TCP_PORT, UDP_PORT, Image
-from tests.demo_game.player import tcp_greeting, udp_round_trip
-from tests.docker.stack import Stack, a_stack, eventually
+from tests.demo_game import TCP_PORT, UDP_PORT, Image, compiled
+from tests.demo_game.player import tcp_greeting
+from tests.docker.stack import Stack, a_stack, eventually, play_round
 from tests.support.api_client import Answer
-from tests.support.deployment import APPLICATION, REGION, application, enable_tag
+from tests.support.deployment import APPLICATION
 from tests.support.harness import Registry, free_port
 from tests.support.pushed_image import push_image
 from tiltyard.contract import NetworkMode, Protocol
@@ -36,33 +32,19 @@ PORTS = [{"requested": UDP_PORT, "protocol": "udp", "tls": False}]
 
 
 @pytest.fixture(scope="module")
-def stack(
-    docker_engine: Path,
-    registry: Registry,
-    demo_image: Image,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Stack]:
+def stack(docker_engine: Path, registry: Registry, demo_image: Image) -> Iterator[Stack]:
     """A host with applications of the demo game and the binder, in both network modes."""
-    program = tmp_path_factory.mktemp("binder") / "binder"
-    command = ["gcc", "-static", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(program)]
-    subprocess.run([*command, str(SOURCE)], check=True, timeout=60)
-    push_image(registry.address, "binder", program=program.read_bytes())
+    push_image(registry.address, "binder", program=compiled(SOURCE).read_bytes())
     listen = f"127.0.0.1:{free_port()}"
     with a_stack(docker_engine, registry, demo_image, metrics_listen=listen) as made:
-        games = [(f"binder-{mode}", "binder", mode, PORTS) for mode in MODES]
-        both = application()["ports"]
-        games.append((f"{APPLICATION}-host", "demo-game", "host", both))  # type: ignore[arg-type]
-        for name, repository, mode, ports in games:
-            body = application(name, repository=repository, networkMode=mode, ports=ports)
-            made.client.post("/application", body).expect(201)
-            enable_tag(made.client, name, "v1")
+        for mode in MODES:
+            made.make_game(f"binder-{mode}", repository="binder", networkMode=mode, ports=PORTS)
+        made.make_game(f"{APPLICATION}-host", networkMode="host")
         yield made
 
 
-def post(stack: Stack, image: str = APPLICATION, prefer: str = "", **more: object) -> Answer:
-    body = {"location": REGION, "image": image, **more}
-    headers = {"Prefer": prefer} if prefer else {}
-    return stack.client.request("POST", "/session", body=body, headers=headers, timeout=90)
+def start_when_ready(stack: Stack, seconds: int, **body: object) -> Answer:
+    return stack.try_to_start({"Prefer": f"wait=ready; wait={seconds}"}, **body)
 
 
 def port_name(mode: str) -> str:
@@ -76,7 +58,7 @@ def container_of(stack: Stack, session_id: str) -> Any:
     return found
 
 
-def tell_to_bind(stack: Stack, session_id: str) -> None:
+def bind(stack: Stack, session_id: str) -> None:
     """Make the binder bind its sockets and wait for it."""
     container = container_of(stack, session_id)
     until_said(container, "waits")  # earlier, the signal would kill it
@@ -130,36 +112,34 @@ def test_ready_only_after_a_process_has_bound(
     stack: Stack, mode: str, address: str, before: tuple[str, ...]
 ) -> None:
     args = [*before, "udp", address, port_name(mode)]
-    made = post(stack, f"binder-{mode}", args=args).expect(201).json()
+    made = stack.start(image=f"binder-{mode}", args=args)
     assert not is_bound(stack, made["id"])
     assert ready_time(stack, made["id"]) is None
-    tell_to_bind(stack, made["id"])
+    bind(stack, made["id"])
     assert is_bound(stack, made["id"])
     eventually(lambda: ready_time(stack, made["id"]) is not None, "the agent has seen it")
-    udp_round_trip(made["host"], made["ports"][0]["host"])
-    stack.client.delete_session(made["id"]).expect(204)
+    play_round(made)
+    stack.end(made["id"])
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_binding_on_loopback_alone_is_not_ready(stack: Stack, mode: str) -> None:
     args = ["udp", "127.0.0.1", port_name(mode)]
-    made = post(stack, f"binder-{mode}", args=args).expect(201).json()
-    tell_to_bind(stack, made["id"])
-    assert not is_bound(stack, made["id"])
-    assert ready_time(stack, made["id"]) is None
-    stack.client.delete_session(made["id"]).expect(204)
+    session = stack.start(image=f"binder-{mode}", args=args)["id"]
+    bind(stack, session)
+    assert not is_bound(stack, session)
+    assert ready_time(stack, session) is None
+    stack.end(session)
 
 
 def test_in_the_hosts_network_only_its_own_processes_count(stack: Stack) -> None:
     args = ["udp", "0.0.0.0", port_name("host")]
-    first, second = (
-        post(stack, "binder-host", args=args).expect(201).json()["id"] for _ in range(2)
-    )
-    tell_to_bind(stack, first)
+    first, second = (stack.start(image="binder-host", args=args)["id"] for _ in range(2))
+    bind(stack, first)
     assert is_bound(stack, first)
     assert not is_bound(stack, first, of=second)
     for each in (first, second):
-        stack.client.delete_session(each).expect(204)
+        stack.end(each)
 
 
 def test_games_with_thousands_of_sockets_do_not_delay_neighbours(stack: Stack) -> None:
@@ -167,36 +147,35 @@ def test_games_with_thousands_of_sockets_do_not_delay_neighbours(stack: Stack) -
     ids = []
     for sockets in ("6000", "12000"):
         args = ["--many", sockets, "udp", "0.0.0.0", str(UDP_PORT)]
-        made = post(stack, "binder-bridge", args=args).expect(201).json()
-        ids.append(made["id"])
-        until_said(container_of(stack, made["id"]), "waits")
-    answer = post(stack, APPLICATION, "wait=ready; wait=30", id="neighbour").expect(201)
+        ids.append(stack.start(image="binder-bridge", args=args)["id"])
+        until_said(container_of(stack, ids[-1]), "waits")
+    answer = start_when_ready(stack, 30, id="neighbour").expect(201)
     assert answer.headers["preference-applied"] == "wait=ready"
     with pytest.raises(TooManySocketsError):
         is_bound(stack, ids[1])
     assert not is_bound(stack, ids[0])
-    tell_to_bind(stack, ids[0])
+    bind(stack, ids[0])
     eventually(lambda: ready_time(stack, ids[0]) is not None, "the agent has seen it")
     for each in (*ids, "neighbour"):
-        stack.client.delete_session(each).expect(204)
+        stack.end(each)
 
 
 @pytest.mark.parametrize("image", [APPLICATION, f"{APPLICATION}-host"])
 def test_player_reaches_ready_session(stack: Stack, image: str) -> None:
     """The first datagram is answered, without a resend."""
     args = ["--open-port-late", "0.7"] + (["--ports-from-env"] if image.endswith("host") else [])
-    answer = post(stack, image, "wait=ready; wait=60", args=args, id=image)
+    answer = start_when_ready(stack, 60, image=image, args=args, id=image)
     assert answer.status == 201, (answer.body, stack.client.get("/logs", id=image).body)
     assert answer.headers["preference-applied"] == "wait=ready"
     made = answer.json()
     ports = {port["container"]: port["host"] for port in made["ports"]}
     assert tcp_greeting(made["host"], ports[TCP_PORT]) == f"demo game {made['id']}"
-    udp_round_trip(made["host"], ports[UDP_PORT])
+    play_round(made)
     record = stack.record(made["id"])
     assert record["ready_time"] >= game_began(stack, image) + 0.6
     for phase in ("queue", "create", "start", "ready"):
         assert phase_count(stack, phase) >= 1, phase
-    stack.client.delete_session(made["id"]).expect(204)
+    stack.end(made["id"])
 
 
 def phase_count(stack: Stack, phase: str) -> float:
@@ -215,9 +194,7 @@ def phase_count(stack: Stack, phase: str) -> float:
 
 
 def test_session_that_is_not_ready_in_time_is_ended(stack: Stack) -> None:
-    answer = post(
-        stack, prefer="wait=ready; wait=1", args=["--open-port-late", "1000"], id="never"
-    )
+    answer = start_when_ready(stack, 1, args=["--open-port-late", "1000"], id="never")
     assert "not bound in time" in answer.expect(504).json()["details"]
     assert stack.status("never") == "exited"
     record = stack.record("never")
@@ -234,10 +211,9 @@ def record_pid(stack: Stack, session_id: str) -> int:
 @pytest.mark.parametrize("mode", MODES)
 def test_restarted_agent_sees_later_binding(stack: Stack, mode: str) -> None:
     args = ["udp", "::", port_name(mode)]
-    made = post(stack, f"binder-{mode}", args=args).expect(201).json()
-    stack.agent.kill()
-    stack.agent.start()
-    tell_to_bind(stack, made["id"])
-    eventually(lambda: ready_time(stack, made["id"]) is not None, "the agent has seen it")
-    eventually(lambda: stack.status(made["id"]) == "running", "the agent is back")
-    stack.client.delete_session(made["id"]).expect(204)
+    session = stack.start(image=f"binder-{mode}", args=args)["id"]
+    stack.restart_agent()
+    bind(stack, session)
+    eventually(lambda: ready_time(stack, session) is not None, "the agent has seen it")
+    eventually(lambda: stack.status(session) == "running", "the agent is back")
+    stack.end(session)

@@ -11,8 +11,8 @@ import pytest
 
 from tests.demo_game import TCP_PORT, UDP_PORT, build_image
 from tests.demo_game.player import tcp_greeting, udp_round_trip
-from tests.docker.stack import PATIENCE, Stack, eventually
-from tests.support.deployment import APPLICATION, REGION, application, enable_tag
+from tests.docker.stack import PATIENCE, Stack, eventually, play_round, udp_port_of
+from tests.support.deployment import APPLICATION, REGION
 from tests.support.harness import Registry
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
@@ -40,18 +40,14 @@ def test_a_player_reaches_the_game_and_its_log_and_files_can_be_read(stack: Stac
 
     with stack.client.stream("/logs", id=made["id"], follow="true", timeout=PATIENCE) as log:
         assert log.readline().startswith(b"000001 ")
-        stack.client.request(
-            "GET", "/artifacts", query={"session": made["id"], "path": "/data"}
-        ).expect(409)
-        stack.client.delete_session(made["id"]).expect(204)
+        stack.client.get("/artifacts", session=made["id"], path="/data").expect(409)
+        stack.end(made["id"])
         rest = log.read().splitlines()
     assert rest[-1].endswith(b"SIGTERM: saving")
     stack.client.delete_session(made["id"]).expect(409)
 
-    archive = stack.client.get("/artifacts", session=made["id"], path="/data/save.json").expect(
-        200
-    )
-    with tarfile.open(fileobj=io.BytesIO(archive.body), mode="r:gz") as tar:
+    answer = stack.client.get("/artifacts", session=made["id"], path="/data/save.json")
+    with tarfile.open(fileobj=io.BytesIO(answer.expect(200).body), mode="r:gz") as tar:
         member = tar.extractfile("save.json")
         assert member is not None
         assert json.load(member)["session"] == made["id"]
@@ -63,19 +59,15 @@ def test_a_player_reaches_the_game_and_its_log_and_files_can_be_read(stack: Stac
 def test_a_game_that_ends_by_itself_leaves_its_exit_code(stack: Stack) -> None:
     made = stack.start(args=["--exit-after", "0.2", "--exit-code", "7"])
     eventually(lambda: stack.status(made["id"]) == "exited", "it ended by itself")
-    [directory] = stack.directories()
-    record = json.loads(
-        (stack.agent.state_dir / "sessions" / directory / "record.json").read_text()
-    )
-    assert record["exit_code"] == 7
-    assert record["end_reason"] == "exited"
+    record = stack.record()
+    assert (record["exit_code"], record["end_reason"]) == (7, "exited")
 
 
 def test_f29_a_game_that_ignores_sigterm_is_killed(stack: Stack) -> None:
     made = stack.start(args=["--ignore-sigterm"], restart=True)
     with stack.client.stream("/logs", id=made["id"], follow="true", timeout=PATIENCE) as log:
         assert log.readline()  # from now on it ignores SIGTERM
-    stack.client.delete_session(made["id"]).expect(204)
+    stack.end(made["id"])
     assert stack.status(made["id"]) == "exited"
     stack.client.delete_session(made["id"]).expect(409)
     record = stack.record(made["id"])
@@ -91,7 +83,7 @@ def test_a_crash_loop_is_restarted_on_the_same_ports_until_it_is_stopped(stack: 
     eventually(lambda: stack.record()["restart_count"] >= 2, "it is restarted")
     described = stack.client.get(f"/session/{made['id']}").expect(200).json()
     assert sorted(described["port"].values()) == sorted(port["host"] for port in made["ports"])
-    stack.client.delete_session(made["id"]).expect(204)
+    stack.end(made["id"])
     count = stack.record()["restart_count"]
     stack.agent.restart()
     eventually(lambda: stack.status(made["id"]) == "exited", "it stays stopped")
@@ -101,17 +93,13 @@ def test_a_crash_loop_is_restarted_on_the_same_ports_until_it_is_stopped(stack: 
 def test_an_image_that_cannot_run_is_refused_and_leaves_nothing(
     stack: Stack, docker_engine: Path, registry: Registry
 ) -> None:
-    broken = build_image(
-        docker_engine, registry.address, repository="broken", tag="v1", entrypoint="/no/such"
-    )
-    stack.client.post("/application", application("broken", repository="broken")).expect(201)
-    enable_tag(stack.client, "broken", broken.tag)
-    answer = stack.client.post("/session", {"location": REGION, "image": "broken"})
+    build_image(docker_engine, registry.address, repository="broken", entrypoint="/no/such")
+    stack.make_game("broken", repository="broken")
+    answer = stack.try_to_start(image="broken")
     body = answer.expect(420).json()
     assert "retry-after" not in answer.headers
     assert "no/such" in body["details"]
-    assert stack.containers() == {}
-    assert stack.directories() == set()
+    assert (stack.containers(), stack.agent.directories()) == ({}, set())
     assert stack.client.get("/session", all="true").expect(200).json()["sessions"] == []
 
 
@@ -119,9 +107,8 @@ def test_port_of_a_host_process_is_skipped(stack: Stack) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 20000))
         made = stack.start()
-    ports = {port["container"]: port["host"] for port in made["ports"]}
-    assert ports[UDP_PORT] > 20000  # the next one, or another after an abandoned start
-    udp_round_trip(made["host"], ports[UDP_PORT])
+    assert udp_port_of(made) > 20000  # the next one, or another after an abandoned start
+    play_round(made)
     assert len(stack.containers()) == 1
 
 
@@ -130,17 +117,11 @@ def test_ports_all_taken_are_a_420_that_leaves_nothing(stack: Stack) -> None:
     stack.agent.restart()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 21000))
-        eventually(
-            lambda: stack.client.get(f"/tag/{REGION}/{APPLICATION}/{stack.image.tag}").json()[
-                "exists"
-            ],
-            "the host is back",
-        )
-        answer = stack.client.post("/session", {"location": REGION, "image": APPLICATION})
-        answer.expect(420)
+        tag = f"/tag/{REGION}/{APPLICATION}/{stack.image.tag}"
+        eventually(lambda: bool(stack.client.get(tag).json()["exists"]), "the host is back")
+        answer = stack.try_to_start().expect(420)
         assert int(answer.headers["retry-after"]) >= 1
-    assert stack.containers() == {}
-    assert stack.directories() == set()
+    assert (stack.containers(), stack.agent.directories()) == ({}, set())
 
 
 def numbered(log: bytes) -> list[int]:
@@ -159,27 +140,23 @@ def test_sigkill_of_the_agent_while_a_sixth_session_starts(stack: Stack) -> None
         stack.agent.settings["failpoint"] = f"{step}:kill"
         stack.agent.restart()
         eventually(lambda: refused_and_killed(stack), f"killed at {step}")
-        stack.agent.kill()
-        stack.agent.settings["failpoint"] = ""
-        stack.agent.start()
+        stack.restart_agent()
         eventually(lambda: set(stack.containers()) == set(before), f"no orphan after {step}")
         assert stack.pids() == before, step
     sessions = stack.client.get("/session").expect(200).json()["sessions"]
     assert {session["id"] for session in sessions} == {made["id"] for made in five}
     for made in five:
-        ports = {port["container"]: port["host"] for port in made["ports"]}
-        udp_round_trip(made["host"], ports[UDP_PORT])
+        play_round(made)
         with stack.client.stream("/logs", id=made["id"], follow="true", timeout=PATIENCE) as log:
-            stack.client.delete_session(made["id"]).expect(204)
+            stack.end(made["id"])
             numbers = numbered(log.read())
         assert numbers == list(range(1, len(numbers) + 1))
         sealed = numbered(stack.client.get("/logs", id=made["id"]).expect(200).body)
         assert sealed == numbers
-    assert len(stack.directories()) == 5
+    assert len(stack.agent.directories()) == 5
 
 
 def refused_and_killed(stack: Stack) -> bool:
     """Request a session until the agent kills itself at the failpoint."""
-    answer = stack.client.post("/session", {"location": REGION, "image": APPLICATION})
-    assert answer.status in {404, 420}  # 404 while no healthy host has the tag
+    assert stack.try_to_start().status in {404, 420}  # 404 while no healthy host has the tag
     return stack.agent.process.returncode == -9

@@ -7,19 +7,13 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
-from tests.docker.machine import Machine, a_machine
-from tests.docker.pool_agent import PoolAgent, reason, seen_by
+from tests.docker.machine import Machine, reason
+from tests.docker.pool_agent import PoolAgent, seen_by
 from tests.docker.stack import eventually
 from tests.faults.plugin import Rounds
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 pytestmark = [pytest.mark.docker, pytest.mark.root, pytest.mark.registry]
-
-
-@pytest.fixture(scope="module")
-def machine() -> Iterator[Machine]:
-    with a_machine(live_restore=True) as machine:
-        yield machine
 
 
 @pytest.fixture

@@ -4,10 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.demo_game import UDP_PORT
-from tests.demo_game.player import udp_round_trip
-from tests.docker.stack import eventually
-from tests.support.api_client import ApiClient
+from tests.docker.stack import eventually, play_round
 from tests.support.controlplane.secured_registry import (
     OTHER_PASSWORD,
     USER,
@@ -36,7 +33,7 @@ def test_a_session_runs_an_image_that_needs_a_login(registry: Registry, tmp_path
         ) as agent,
         ControlPlaneProcess([AgentSpec("local", agent.address)], {}, **PATIENT) as control_plane,
     ):
-        operator = ApiClient(control_plane.base_url, control_plane.operator_token)
+        operator = control_plane.operator
         login = {
             "address": secured.address,
             "private": True,
@@ -54,8 +51,7 @@ def test_a_session_runs_an_image_that_needs_a_login(registry: Registry, tmp_path
         tag = f"/tag/{REGION}/game/v1"
         eventually(lambda: bool(client.get(tag).expect(200).json()["exists"]), "it is pulled")
         made = client.post("/session", {"location": REGION, "image": "game"}).expect(201).json()
-        [port] = [each["host"] for each in made["ports"] if each["container"] == UDP_PORT]
-        udp_round_trip(made["host"], port)
+        play_round(made)
         client.delete_session(made["id"]).expect(204)
         agent.process.stop()  # its files do not change any more
         kept = [path for path in agent.folder.rglob("*") if path.is_file()]

@@ -14,7 +14,6 @@ from tests.demo_game import TCP_PORT, UDP_PORT, Image
 from tests.docker.stack import PATIENCE, Stack, a_stack, eventually
 from tests.support.agent.tls_players import HOST, issue, trusting
 from tests.support.certificates import Signer
-from tests.support.deployment import application, enable_tag
 from tests.support.harness import Registry
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
@@ -53,9 +52,7 @@ def tls_stack(
     files = issue(AUTHORITY, folder)
     named = {"tls_certificate": str(files.certificate), "tls_key": str(files.key)}
     with a_stack(docker_engine, registry, demo_image, **named) as stack:
-        made = application(GAME, ports=PORTS)
-        stack.client.post("/application", made).expect(201)
-        enable_tag(stack.client, GAME, demo_image.tag)
+        stack.make_game(GAME, ports=PORTS)
         yield TlsStack(stack, folder)
 
 
@@ -106,10 +103,8 @@ def has_ended(player: ssl.SSLSocket) -> bool:
 def test_tls_port_accepts_tls_alone(tls_stack: TlsStack) -> None:
     stack = tls_stack.stack
     session = tls_stack.start()
-    assert [(port["type"], port["container"]) for port in session["ports"]] == [
-        ("tcp", TCP_PORT),
-        ("udp", UDP_PORT),
-    ]
+    asked = [(port["type"], port["container"]) for port in session["ports"]]
+    assert asked == [("tcp", TCP_PORT), ("udp", UDP_PORT)]
     eventually(lambda: serves(session), "the game is reached by TLS")
     [container] = stack.containers().values()
     bindings = container.attrs["NetworkSettings"]["Ports"]
@@ -120,7 +115,7 @@ def test_tls_port_accepts_tls_alone(tls_stack: TlsStack) -> None:
         wire.sendall(b"in clear\n")
         assert b"demo game" not in wire.recv(1024)
     with playing(session) as player:
-        stack.client.delete_session(session["id"]).expect(204)
+        stack.end(session["id"])
         assert has_ended(player)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(address, PATIENCE)
@@ -137,7 +132,7 @@ def test_a_restarted_game_is_reached_at_the_same_port(tls_stack: TlsStack) -> No
         assert has_ended(player)
     eventually(lambda: serves(session), "the next run is reached")
     assert stack.record(session["id"])["restart_count"] == 1
-    stack.client.delete_session(session["id"]).expect(204)
+    stack.end(session["id"])
 
 
 def test_new_certificate_keeps_open_connections(tls_stack: TlsStack) -> None:
@@ -153,7 +148,7 @@ def test_new_certificate_keeps_open_connections(tls_stack: TlsStack) -> None:
         tls_stack.renew()
         eventually(lambda: served_with() != before, "new connections have the new one")
         assert echoes(player, b"still here")
-    tls_stack.stack.client.delete_session(session["id"]).expect(204)
+    tls_stack.stack.end(session["id"])
 
 
 @pytest.mark.slow
@@ -168,20 +163,18 @@ def test_an_agent_that_was_killed_serves_its_ports_again(tls_stack: TlsStack) ->
     stack.agent.start()
     eventually(lambda: serves(session), "it is reached again")
     assert stack.pids() == before
-    stack.client.delete_session(session["id"]).expect(204)
+    stack.end(session["id"])
 
 
 def test_in_host_network_the_game_binds_the_assigned_port(
     tls_stack: TlsStack,
 ) -> None:
     stack = tls_stack.stack
-    made = application("tls-host-game", ports=PORTS, networkMode="host")
-    stack.client.post("/application", made).expect(201)
-    enable_tag(stack.client, "tls-host-game", stack.image.tag)
+    stack.make_game("tls-host-game", ports=PORTS, networkMode="host")
     session = tls_stack.start(image="tls-host-game", args=["--ports-from-env"])
     eventually(lambda: serves(session), "the game is reached by TLS")
     [port, _] = stack.record(session["id"])["ports"]
     environment = stack.record(session["id"])["injected_env"]
     assert environment[f"TILTYARD_PORT_TCP_{TCP_PORT}"] == str(port["inner"])
     assert session["ports"][0]["host"] == port["host"] != port["inner"]
-    stack.client.delete_session(session["id"]).expect(204)
+    stack.end(session["id"])

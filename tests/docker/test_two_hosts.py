@@ -5,18 +5,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.docker.machine import Machine, Player
+from tests.docker.machine import Player
 from tests.docker.remote_hosts import (
     BOTH_WAYS,
     FROM_THE_HOST,
     RPC_PORT,
     SHORT_TIMEOUTS,
     TO_THE_HOST,
+    Machines,
     a_fleet,
-    udp_port_of,
 )
 from tests.docker.slow_link import SlowLink
-from tests.docker.stack import eventually
+from tests.docker.stack import eventually, udp_port_of
 from tests.support.api_client import Answer
 
 pytestmark = [
@@ -37,8 +37,6 @@ AT_ONCE = 5
 LOST = ("-p", "tcp", "-m", "statistic", "--mode", "random", "--probability", "0.2")
 MOST_TRIES = 10
 """Each try may fail if a packet is lost at the wrong moment."""
-
-Machines = tuple[list[Machine], str]
 
 
 @pytest.mark.parametrize(

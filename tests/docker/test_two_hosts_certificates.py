@@ -12,19 +12,19 @@ from cryptography import x509
 
 from agent.rpc.identity import FILE, Identity
 from tests.docker.long_streams import LongStreams
-from tests.docker.machine import Machine, Player
+from tests.docker.machine import Player
 from tests.docker.operator_commands import run
 from tests.docker.remote_hosts import (
     BOTH_WAYS,
     RPC_PORT,
     SHORT_TIMEOUTS,
     Fleet,
+    Machines,
     RemoteHost,
     a_fleet,
-    udp_port_of,
 )
 from tests.docker.short_lives import ShortLived
-from tests.docker.stack import PATIENCE, eventually
+from tests.docker.stack import PATIENCE, eventually, udp_port_of
 from tests.faults.plugin import Rounds
 from tests.support.certificates import CALLS, CONTROL_PLANE, Party, Signer
 from tiltyard.agent.v1 import agent_pb2 as pb
@@ -40,8 +40,6 @@ pytestmark = [
 
 GRACE = timedelta(seconds=10)
 BROKEN = "stream broke"
-
-Machines = tuple[list[Machine], str]
 
 
 def a_caller(fleet: Fleet, life: timedelta = timedelta(hours=1)) -> Party:

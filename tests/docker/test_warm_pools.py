@@ -1,17 +1,14 @@
 """Warm pools through the public API, on the real engine."""
 
-import contextlib
-import json
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from typing import Any
 
 import pytest
 
-from tests.demo_game import UDP_PORT
-from tests.demo_game.player import udp_round_trip
-from tests.docker.stack import Stack, eventually
+from tests.docker.stack import Stack, eventually, play_round
 from tests.faults.plugin import Rounds
+from tests.faults.records import recorded_sessions
 from tests.support.api_client import Answer
 from tests.support.deployment import APPLICATION, REGION
 
@@ -35,13 +32,11 @@ def ready(stack: Stack) -> int:
 
 def began_as_standbys(stack: Stack, *, claimed: bool) -> set[str]:
     """Internal ids of live sessions that began as standbys, by the host's records."""
-    found = set()
-    for path in (stack.agent.state_dir / "sessions").glob("*/record.json"):
-        with contextlib.suppress(FileNotFoundError):  # it has just been removed
-            record = json.loads(path.read_text("utf-8"))
-            if record["standby"] and bool(record["claim"]) == claimed and not record["end_time"]:
-                found.add(record["internal_id"])
-    return found
+    return {
+        each.internal_id
+        for each in recorded_sessions(stack.agent.state_dir)
+        if each.standby and bool(each.claim) == claimed and each.end_time is None
+    }
 
 
 def standbys(stack: Stack) -> set[str]:
@@ -50,11 +45,11 @@ def standbys(stack: Stack) -> set[str]:
 
 def at_once(stack: Stack, callers: int) -> list[Answer]:
     """The responses to `callers` concurrent starts."""
-    together, client = Barrier(callers), stack.client
+    together = Barrier(callers)
 
     def start() -> Answer:
         together.wait()
-        return client.request("POST", "/session", body=_body(), timeout=90)
+        return stack.try_to_start()
 
     with ThreadPoolExecutor(callers) as pool:
         return [call.result() for call in [pool.submit(start) for _ in range(callers)]]
@@ -72,8 +67,7 @@ def end_all(stack: Stack, sessions: list[dict[str, Any]]) -> None:
     """End these sessions and the pool; nothing may run then."""
     stack.client.request("DELETE", POOL).expect(204)
     with ThreadPoolExecutor(8) as callers:
-        for end in [callers.submit(stack.client.delete_session, each["id"]) for each in sessions]:
-            end.result().expect(204)
+        list(callers.map(stack.end, [each["id"] for each in sessions]))
     eventually(lambda: not standbys(stack), "no standby is left")
 
 
@@ -90,8 +84,7 @@ def test_f18_of_fifty_callers_one_gets_the_last_standby(stack: Stack, rounds: Ro
         addresses = [(session["host"], str(session["ports"])) for session in made]
         assert len(set(addresses)) == len(made)
         for session in made:
-            [port] = [port["host"] for port in session["ports"] if port["container"] == UDP_PORT]
-            udp_round_trip(session["host"], port)
+            play_round(session)
         eventually(lambda: ready(stack) == 1, "the pool is full again")
         end_all(stack, made)
 
@@ -101,7 +94,7 @@ def test_f18_of_fifty_callers_one_gets_the_last_standby(stack: Stack, rounds: Ro
 def test_pool_of_twenty_stays_full_while_a_caller_claims_all(stack: Stack) -> None:
     keep(stack, LARGE)
     assert len(standbys(stack)) == LARGE
-    made = made_of([stack.client.post("/session", _body()) for _ in range(LARGE)])
+    made = made_of([stack.try_to_start() for _ in range(LARGE)])
     assert len(made) == LARGE
     warm = began_as_standbys(stack, claimed=True)
     assert {session["id"] for session in made} == warm
@@ -112,7 +105,3 @@ def test_pool_of_twenty_stays_full_while_a_caller_claims_all(stack: Stack) -> No
     assert {session["id"] for session in more} == again
     eventually(lambda: ready(stack) == LARGE, "the pool is full again", patience=60)
     end_all(stack, made + more)
-
-
-def _body() -> dict[str, str]:
-    return {"location": REGION, "image": APPLICATION}

@@ -53,9 +53,8 @@ def _assert_unseen(client: ApiClient, ids: set[str]) -> None:
 
 
 def _assert_quotas_kept(control_plane: ControlPlaneProcess, sessions: Sequence[Session]) -> None:
-    operator = ApiClient(control_plane.base_url, control_plane.operator_token)
     most = {}
-    for account in operator.get("/operator/account").expect(200).json()["accounts"]:
+    for account in control_plane.operator.get("/operator/account").expect(200).json()["accounts"]:
         for resource, limit in account["quota"].items():
             used = account["usage"][resource]
             assert limit is None or used <= limit, f"I9: {account['name']} uses {used} {resource}"
@@ -69,8 +68,8 @@ def _assert_revoked_tokens_refused(control_plane: ControlPlaneProcess) -> None:
     token = control_plane.client().post("/token", asked).expect(201).json()["token"]
     bearer = ApiClient(control_plane.base_url, token)
     bearer.get("/session").expect(200)
-    operator = ApiClient(control_plane.base_url, control_plane.operator_token)
-    operator.request("DELETE", f"/operator/token/{token.split('_')[1]}").expect(200)
+    revoked = f"/operator/token/{token.split('_')[1]}"
+    control_plane.operator.request("DELETE", revoked).expect(200)
     status = bearer.get("/session").status
     assert status == 401, f"I10: a revoked token is answered with {status}"
 

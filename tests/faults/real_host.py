@@ -15,10 +15,7 @@ import docker
 import grpc
 
 from agent.domain.engine import LABEL_AGENT, LABEL_SESSION
-from agent.domain.session import (
-    Process,
-    Session,
-)
+from agent.domain.session import Process, Session
 from tests.faults.invariants import (
     Address,
     Observation,
@@ -147,10 +144,7 @@ class RealHost:
         return leftovers(self._before, now)
 
     def _containers(self) -> Sequence[Any]:
-        agent_id = (self._agent.state_dir / "agent_id").read_text().strip()
-        return self._engine.containers.list(
-            all=True, filters={"label": f"{LABEL_AGENT}={agent_id}"}, ignore_removed=True
-        )
+        return containers_of(self._agent, self._engine)
 
     def _lives(self, process: Process) -> bool:
         try:
@@ -176,6 +170,15 @@ class RealHost:
         ours = {container.id for container in self._containers()}
         there = self._engine.containers.list(ignore_removed=True)
         return {port for each in there if each.id not in ours for port in published(each)}
+
+
+def containers_of(agent: AgentProcess, engine: docker.DockerClient) -> list[Any]:
+    """All containers of an agent."""
+    label = f"{LABEL_AGENT}={agent.agent_id}"
+    found: list[Any] = engine.containers.list(
+        all=True, filters={"label": label}, ignore_removed=True
+    )
+    return found
 
 
 def published(container: Any) -> frozenset[Address]:

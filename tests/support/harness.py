@@ -328,6 +328,14 @@ class AgentProcess(_Part):
         """The address that a control plane dials."""
         return f"unix:{self.socket}"
 
+    @property
+    def agent_id(self) -> str:
+        return (self.state_dir / "agent_id").read_text().strip()
+
+    def directories(self) -> set[str]:
+        """Names of the sessions' directories."""
+        return {path.name for path in (self.state_dir / "sessions").iterdir()}
+
     def start(self) -> None:
         self.config.write_text(to_toml(self.settings))
         self.process.launch(
@@ -392,6 +400,11 @@ class ControlPlaneProcess(_Part):
     def client(self, account: str = "default") -> ApiClient:
         """Return a client of this account."""
         return ApiClient(self.base_url, self.tokens[account], made=self.made[account])
+
+    @property
+    def operator(self) -> ApiClient:
+        """A client of the operator."""
+        return ApiClient(self.base_url, self.operator_token)
 
     def start(self) -> None:
         self.config.write_text(to_toml(self.settings))

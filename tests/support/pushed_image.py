@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from tests.demo_game import Image, compile_game
+from tests.demo_game import Image, compiled
 
 _MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 _CONFIG = "application/vnd.docker.container.image.v1+json"
@@ -49,7 +49,7 @@ def push_image(
 
     Images share layers of equal content. `log_in` is a user name and a password.
     """
-    layers = [_tar({"game": program or compile_game().read_bytes()}, mode=0o755)]
+    layers = [_tar({"game": program or compiled().read_bytes()}, mode=0o755)]
     layers += [_tar({f"more-{number}": content}) for number, content in enumerate(more)]
     config = {
         "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),

@@ -12,7 +12,6 @@ pytest_plugins = [
     "tests.support.power_cut",
     "tests.support.real_parts_policy",
     "tests.faults.plugin",
-    "tests.support.time_limits",
 ]
 
 

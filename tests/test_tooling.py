@@ -219,7 +219,6 @@ def test_make_demo_is_the_first_command_after_a_clone(clone: Path) -> None:
 @pytest.mark.root
 @pytest.mark.docker
 @pytest.mark.registry
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_make_up_serves_until_a_signal_and_leaves_nothing(
     number: signal.Signals, clone: Path, docker_engine: Path

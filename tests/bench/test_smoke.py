@@ -18,7 +18,6 @@ pytestmark = [
     pytest.mark.registry,
     pytest.mark.root,
     pytest.mark.slow,
-    pytest.mark.timeout(300),
     pytest.mark.usefixtures("docker_engine"),  # serializes users of the same ports
 ]
 

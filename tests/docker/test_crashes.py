@@ -180,7 +180,6 @@ def test_f02_f03_an_agent_killed_at_any_step_finishes_or_undoes_it(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_f03_an_agent_killed_while_it_hands_out_an_artifact_leaves_an_empty_spool(
     machine: Machine, rounds: Rounds, chance: Random
 ) -> None:
@@ -217,7 +216,6 @@ def _spooled(agent: KilledAgent) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_f03_an_agent_killed_while_it_removes_an_image_knows_which_there_are(
     machine: Machine, rounds: Rounds, chance: Random
 ) -> None:

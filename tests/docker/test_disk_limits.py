@@ -19,7 +19,7 @@ from tests.support.deployment import APPLICATION
 from tests.support.harness import Registry
 from tests.support.private_engine import btrfs_disk
 
-pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 MEBIBYTE = 2**20
 LIMIT = 64

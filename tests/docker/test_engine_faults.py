@@ -38,7 +38,6 @@ def _parent(pid: int) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_f07_games_go_on_while_the_engine_is_killed_and_comes_back(
     machine: Machine, rounds: Rounds
 ) -> None:

@@ -13,7 +13,7 @@ from docker.errors import ImageLoadError
 
 from controlplane.registries.manifests import MAX_LAYERS
 
-pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 NAME = "tiltyard-layer-limit:test"
 

@@ -90,7 +90,6 @@ def test_sigkill_of_the_agent_while_it_seals_a_log(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 def test_f33_a_full_disk_disturbs_no_game_and_loses_no_log(
     docker_engine: Path, registry: Registry, demo_image: Image, tmp_path: Path
 ) -> None:
@@ -120,7 +119,6 @@ def test_f33_a_full_disk_disturbs_no_game_and_loses_no_log(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 def test_f31_a_flood_leaves_the_agent_small_and_others_alone(stack: Stack) -> None:
     """A game at full speed; some followers read nothing after the first line."""
     loud = stack.start(args=["--flood", "0", "--flood-with", "bytes"])

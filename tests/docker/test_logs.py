@@ -190,7 +190,6 @@ class Reader:
             self._more.set()
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.part_alone
 @pytest.mark.usefixtures("small_files")
 async def test_f32_each_line_once_and_in_order_while_the_engine_drops_files(
@@ -304,7 +303,6 @@ async def test_counts_log_bytes_like_the_engine(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 async def test_seals_too_long_log_with_a_line_that_says_so(
     engine: DockerEngine, demo_image: Image, tmp_path: Path
 ) -> None:

@@ -129,7 +129,6 @@ def longest_gap(lines: Iterable[LogLine]) -> float:
     return max((later - time).total_seconds() for time, later in itertools.pairwise(times))
 
 
-@pytest.mark.timeout(300)
 def test_f48_a_watchdog_starts_a_blocked_agent_again_and_no_session_notices(
     machine: Machine, rounds: Rounds
 ) -> None:

@@ -15,12 +15,7 @@ from tests.docker.stack import eventually
 from tests.docker.test_enrolled_host import Enrolled
 from tests.support.harness import Registry
 
-pytestmark = [
-    pytest.mark.docker,
-    pytest.mark.registry,
-    pytest.mark.slow,
-    pytest.mark.timeout(240),
-]
+pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.slow]
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ CALLERS = 20
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 def test_f44_twenty_starts_at_once_are_sessions_that_serve_or_a_420(stack: Stack) -> None:
     with ThreadPoolExecutor(CALLERS) as callers:
         starts = [callers.submit(stack.try_to_start) for _ in range(CALLERS)]

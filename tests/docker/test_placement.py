@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.registry,
     pytest.mark.root,
     pytest.mark.slow,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
 ]
 
 STARTS = 4

@@ -14,13 +14,7 @@ from tests.docker.stack import eventually
 from tests.docker.test_full_disks import ENGINE_MEBIBYTES, SILENT, starts_again
 from tests.support.private_engine import small_disk
 
-pytestmark = [
-    pytest.mark.docker,
-    pytest.mark.registry,
-    pytest.mark.root,
-    pytest.mark.slow,
-    pytest.mark.timeout(240),
-]
+pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root, pytest.mark.slow]
 
 PORTS = 5
 LEFT_MEBIBYTES = 4

@@ -16,12 +16,7 @@ from tests.docker.test_enrolled_host import Enrolled
 from tests.support.deployment import PATIENT
 from tests.support.harness import Registry
 
-pytestmark = [
-    pytest.mark.docker,
-    pytest.mark.registry,
-    pytest.mark.slow,
-    pytest.mark.timeout(240),
-]
+pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.slow]
 
 SOON_LOST = pytest.mark.parametrize("stack", [{"lost_after": 15.0}], indirect=True, ids=["lost"])
 

@@ -41,7 +41,6 @@ def test_report_of_failed_game_has_exit_code_log_and_usage(stack: Stack) -> None
     assert len(report["log"]) > 2**17 - 200
 
 
-@pytest.mark.timeout(180)
 def test_report_of_killed_game_says_out_of_memory(stack: Stack) -> None:
     small = {"cpu": 1, "ram": 24}
     stack.make_game("small", limits=small, reservation=small)

@@ -130,7 +130,6 @@ def numbered(log: bytes) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 def test_sigkill_of_the_agent_while_a_sixth_session_starts(stack: Stack) -> None:
     """Five sessions continue unchanged, and callers never see the sixth."""
     five = [stack.start(args=["--lines-per-second", "100"]) for _ in range(5)]

@@ -71,7 +71,6 @@ def test_crashing_pool_backs_off_and_reports_it(agent: PoolAgent) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 def test_newer_spec_replaces_the_older_while_the_pool_stays_full(
     agent: PoolAgent,
 ) -> None:
@@ -87,7 +86,6 @@ def test_newer_spec_replaces_the_older_while_the_pool_stays_full(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 def test_a_pool_is_kept_full_while_it_is_claimed_empty(agent: PoolAgent, rounds: Rounds) -> None:
     claimed: list[pb.Session] = []
     agent.keep(8)

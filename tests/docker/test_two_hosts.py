@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.registry,
     pytest.mark.root,
     pytest.mark.slow,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
 ]
 
 GIVEN_UP_AFTER = 15.0

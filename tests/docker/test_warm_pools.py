@@ -72,7 +72,6 @@ def end_all(stack: Stack, sessions: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_f18_of_fifty_callers_one_gets_the_last_standby(stack: Stack, rounds: Rounds) -> None:
     for _ in range(rounds(1, 5)):
         keep(stack, 1)
@@ -90,7 +89,6 @@ def test_f18_of_fifty_callers_one_gets_the_last_standby(stack: Stack, rounds: Ro
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_pool_of_twenty_stays_full_while_a_caller_claims_all(stack: Stack) -> None:
     keep(stack, LARGE)
     assert len(standbys(stack)) == LARGE

@@ -329,12 +329,10 @@ def _explore(examples: int, steps: int, *, derandomize: bool) -> None:
         logging.disable(logging.NOTSET)
 
 
-@pytest.mark.timeout(300)  # the same number of steps on a busy machine
 def test_every_session_is_reconciled() -> None:
     _explore(20, 15, derandomize=True)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_every_session_is_reconciled_over_many_runs() -> None:
     _explore(120, 30, derandomize=False)

@@ -37,7 +37,6 @@ class Host(FakeAgent):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 async def test_no_start_is_refused_while_a_host_has_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

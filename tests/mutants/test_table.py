@@ -37,7 +37,6 @@ FOUND = Mutant("max", "least.py", "min(", "max(", ("test_least.py::test_finds_it
 UNSEEN = replace(FOUND, tests=("test_least.py::TestMore::test_sees_nothing",))
 
 
-@pytest.mark.timeout(300)  # starts pytest three times
 def test_reports_the_tests_that_pass_in_spite_of_a_mutation(tree: Path) -> None:
     assert run_tests(tree, [*FOUND.tests, *UNSEEN.tests])[0] == 0
     assert survived(tree, FOUND) == []

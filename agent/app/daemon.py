@@ -128,7 +128,7 @@ class Daemon:
             stack.push_async_callback(self._tls_ports.stop)  # it never waits
             runtime = await self._make_runtime()
             await self._tls_ports.look()
-            sessions = SessionManager(runtime, self._reservations)
+            self.sessions = sessions = SessionManager(runtime, self._reservations)
             recovery = Recovery(runtime, self._reservations, sessions)
             await recovery.load()
             stack.push_async_callback(_bounded, "sessions", sessions.close)
@@ -157,28 +157,28 @@ class Daemon:
                 notify=self.feed.host_changed,
             )
             stack.push_async_callback(_bounded, "firewall", self._firewall.close)
-            await stack.enter_async_context(self._served(runtime, sessions))
+            await stack.enter_async_context(self._served(runtime))
             self.serving.set()
             self._notifier.ready()
             stack.callback(self._notifier.stopping)
             async with asyncio.TaskGroup() as loops:
-                for name, run in self._loops(runtime, sessions):
+                for name, run in self._loops(runtime):
                     loops.create_task(run(), name=name)
 
     def _loops(
-        self, runtime: Runtime, sessions: SessionManager
+        self, runtime: Runtime
     ) -> Iterator[tuple[str, Callable[[], Coroutine[None, None, None]]]]:
         yield "reconciler", self.reconciler.run
         yield "listener", self.reconciler.listen
         yield "warm-pools", self.warm_pools.run
         yield "usage", self._usage.run
-        yield "disk-limits", DiskLimits(runtime, self._reservations.disks, sessions).run
+        yield "disk-limits", DiskLimits(runtime, self._reservations.disks, self.sessions).run
         yield "tls-ports", self._tls_ports.run
         yield "watchdog", self._notifier.beat
-        yield "deadlines", sessions.keep_deadlines
+        yield "deadlines", self.sessions.keep_deadlines
         yield "loop-lag", partial(loop_lag.watch, self._metrics.loop_lag.observe)
         if self._config.metrics_listen:
-            yield "metrics", self._metrics_listener(runtime, sessions).run
+            yield "metrics", self._metrics_listener(runtime).run
         if self._config.rpc_listen:
             yield "tls-server", self.tls_server.run
         if self._config.firewall_bridges:
@@ -207,11 +207,11 @@ class Daemon:
         )
 
     @contextlib.asynccontextmanager
-    async def _served(self, runtime: Runtime, sessions: SessionManager) -> AsyncIterator[None]:
+    async def _served(self, runtime: Runtime) -> AsyncIterator[None]:
         server = new_server()
         identity = HostIdentity(self._config.state_dir, self._records.run, self._clock.time)
         service = AgentService(
-            sessions=sessions,
+            sessions=self.sessions,
             warm_pools=self.warm_pools,
             images=self.images,
             artifacts=Artifacts(
@@ -223,7 +223,7 @@ class Daemon:
             records=self._records,
             clock=self._clock,
             feed=self.feed,
-            describe_host=lambda: self._report(runtime, sessions),
+            describe_host=lambda: self._report(runtime),
             identity=identity,
             metrics=self._metrics,
         )
@@ -247,23 +247,23 @@ class Daemon:
             self.feed.end()
             await _bounded("server", lambda: server.stop(GRACE_SECONDS))
 
-    def _metrics_listener(self, runtime: Runtime, sessions: SessionManager) -> MetricsListener:
+    def _metrics_listener(self, runtime: Runtime) -> MetricsListener:
         firewall = self._firewall if self._config.firewall_bridges else None
         state = HostState(
             reservations=self._reservations,
             feed=self.feed,
-            sessions=sessions,
+            sessions=self.sessions,
             images=self.images,
             flush_failures=lambda: self.conntrack.failures,
             firewall_intact=(lambda: not firewall.warnings) if firewall else None,
-            report=lambda: self._report(runtime, sessions),
+            report=lambda: self._report(runtime),
         )
         self._metrics.registry.register(state)
         return MetricsListener(
             self._config.metrics_listen,
             self._metrics.registry,
             self._clock,
-            is_ready=lambda: sessions.reconciled,
+            is_ready=lambda: self.sessions.reconciled,
         )
 
     def _learn(self, info: EngineInfo) -> None:
@@ -285,7 +285,7 @@ class Daemon:
             memory = max(0, info.memory_bytes - KEPT_FOR_THE_HOST_BYTES)
         return Resources(nano_cpus=round(cpus * 10**9), memory_bytes=memory)
 
-    def _report(self, runtime: Runtime, sessions: SessionManager) -> HostReport:
+    def _report(self, runtime: Runtime) -> HostReport:
         config, info, held = self._config, self._info, self._reservations
         return HostReport(
             agent_id=runtime.settings.agent_id,
@@ -316,7 +316,7 @@ class Daemon:
             tls=self._tls_ports.available,
             disk_full=held.disks.short is not None,
             warm_pools=self.warm_pools.pools,
-            starting=sessions.starting(),
+            starting=self.sessions.starting(),
         )
 
 

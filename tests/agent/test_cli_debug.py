@@ -283,7 +283,7 @@ async def test_report_shows_how_a_session_ended(
     refused = await host.run("report", "m1")
     assert (refused.exit_code, "SESSION_LIVE" in refused.stderr) == (1, True)
     engine.end(container_name(FIRST), 137, oom=True)
-    await host.sessions.life(FIRST).wait_for(lambda session: session.failed_runs)
+    await host.sessions.life(FIRST).wait_for(lambda session: bool(session.failed_runs))
     await host.ok("stop", FIRST)
     lines = dict(cells(await host.ok("report", "m1")))
     assert (lines["signal"], lines["oom_killed"]) == ("9", "True")

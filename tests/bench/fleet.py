@@ -14,7 +14,6 @@ from tempfile import TemporaryDirectory
 from tests.bench import placement_growth, simulated_agents
 from tests.bench.process_use import cores_over, rss_mb
 from tests.bench.report import Result
-from tests.support.api_client import ApiClient
 from tests.support.deployment import Steps
 from tests.support.harness import ControlPlaneProcess, wait_until
 

@@ -12,10 +12,7 @@ from pathlib import Path
 
 from agent.docker.engine import DockerEngine
 from agent.domain.engine import Container, ContainerSpec, container_name
-from agent.domain.session import (
-    Port,
-    Process,
-)
+from agent.domain.session import Port, Process
 from tests.contract.images import PAYLOAD, SAVE
 from tests.support.agent.samples import a_container_spec
 from tests.support.fakes import FakeEngine

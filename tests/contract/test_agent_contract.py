@@ -12,13 +12,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from agent.domain.engine import container_name
-from tests.contract.test_agent_service import (
-    DEADLINE,
-    POOL,
-    pool_request,
-    refused,
-    start_request,
-)
+from tests.contract.test_agent_service import DEADLINE, POOL, pool_request, refused, start_request
 from tests.support.agent.samples import IMAGE, an_id
 from tests.support.agent.served import CLOCK, served
 from tests.support.controlplane.fake_agent import FakeAgent
@@ -33,7 +27,7 @@ _ENDED = {pb.STATE_EXITED, pb.STATE_DEAD}
 class Side:
     """One of the two agents, its client, and what a watcher knows of its sessions."""
 
-    stub: Any
+    stub: "agent_pb2_grpc.AgentServiceAsyncStub"  # only in the stubs of types
     binds: Callable[[bool], None]
     """Have what starts from now on bind its ports at once, or not before `bind`."""
     bind: Callable[[str], None]
@@ -77,17 +71,14 @@ class Side:
         return found()
 
     async def start(self, request: pb.StartSessionRequest) -> pb.Session:
-        session: pb.Session = (await self.stub.StartSession(request)).session
-        return session
+        return (await self.stub.StartSession(request)).session
 
     async def stop(self, internal_id: str, **fields: Any) -> pb.Session:
         request = pb.StopSessionRequest(internal_id=internal_id, **fields)
-        session: pb.Session = (await self.stub.StopSession(request)).session
-        return session
+        return (await self.stub.StopSession(request)).session
 
     async def claim(self, request: pb.ClaimSessionRequest) -> pb.Session:
-        session: pb.Session = (await self.stub.ClaimSession(request)).session
-        return session
+        return (await self.stub.ClaimSession(request)).session
 
     async def refuses(self, method: str, request: Any) -> str:
         """Return the reason for which a call is refused."""
@@ -130,7 +121,7 @@ async def _daemon(folder: Path) -> AsyncIterator[Side]:
         served(folder, engine, CLOCK) as agent,
         grpc.aio.insecure_channel(f"unix:{agent.config.socket}") as channel,
     ):
-        stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
+        stub = agent_pb2_grpc.AgentServiceStub(channel)
         yield Side(stub, binds, lambda internal_id: engine.bind(container_name(internal_id)))
 
 
@@ -228,10 +219,8 @@ async def test_a_session_is_not_claimed_by_another(agent: Side, other: str) -> N
     await agent.stub.SetWarmPool(pool_request(1))
     (standby,) = await agent.standbys(1)
     await agent.claim(claim_request(standby))
-    assert (
-        await agent.refuses("ClaimSession", claim_request(standby, **{other: "other"}))
-        == "STANDBY_NOT_CLAIMABLE"
-    )
+    claim = claim_request(standby, **{other: "other"})
+    assert await agent.refuses("ClaimSession", claim) == "STANDBY_NOT_CLAIMABLE"
 
 
 async def test_a_standby_is_claimed_once_it_is_ready(agent: Side) -> None:
@@ -261,16 +250,14 @@ async def test_a_pool_takes_no_older_order_and_ends(agent: Side) -> None:
     (kept,) = await agent.standbys(1)
     assert kept.warm_pool_revision == 3  # what it runs is the same since then
     assert await agent.refuses("SetWarmPool", pool_request(5, 3)) == "STALE_REVISION"
-    end = pb.SetWarmPoolRequest(pool_id=POOL, revision=5)
-    await agent.stub.SetWarmPool(end)
+    await agent.stub.SetWarmPool(pb.SetWarmPoolRequest(pool_id=POOL, revision=5))
     assert await agent.standbys(0) == []
 
 
 async def test_an_order_of_another_spec_replaces_the_standbys(agent: Side) -> None:
     await agent.stub.SetWarmPool(pool_request(1))
     (older,) = await agent.standbys(1)
-    changed = pool_request(1, 2, ttl=None, env={"MODE": "new"})
-    await agent.stub.SetWarmPool(changed)
+    await agent.stub.SetWarmPool(pool_request(1, 2, ttl=None, env={"MODE": "new"}))
     ended = await agent.becomes(older.internal_id, lambda s: s.state in _ENDED)
     assert ended.end_reason == pb.END_REASON_STOPPED
     (newer,) = await agent.standbys(1)

@@ -1,7 +1,5 @@
 """The agent over its unix socket, as a control plane and the debug commands see it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
@@ -31,15 +29,13 @@ def engine() -> FakeEngine:
 
 
 @pytest.fixture
-async def stub(
-    tmp_path: Path, engine: FakeEngine
-) -> AsyncIterator[agent_pb2_grpc.AgentServiceAsyncStub]:
+async def stub(tmp_path: Path, engine: FakeEngine) -> AsyncIterator[Any]:
     async with (
         served(tmp_path, engine, CLOCK) as agent,
         grpc.aio.insecure_channel(f"unix:{agent.config.socket}") as channel,
     ):
         stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
-        stub.watchers = agent.daemon.feed._subscriptions
+        stub.feed = agent.daemon.feed
         yield stub
 
 
@@ -145,8 +141,7 @@ async def test_a_session_from_start_to_end(stub: Any, engine: FakeEngine) -> Non
         {"ports": [pb.PortRequest(container_port=1, protocol=pb.PROTOCOL_UDP)] * 2},
         {
             "ports": [
-                pb.PortRequest(container_port=port, protocol=pb.PROTOCOL_UDP)
-                for port in range(1, 34)
+                pb.PortRequest(container_port=n, protocol=pb.PROTOCOL_UDP) for n in range(1, 34)
             ]
         },
         {"ports": [pb.PortRequest(container_port=1, protocol=pb.PROTOCOL_UDP, tls=True)]},
@@ -182,8 +177,7 @@ async def test_an_order_or_a_claim_that_does_not_fit_is_refused(stub: Any) -> No
         pool_request(1, env={"TILTYARD_HOST": "x"}),
         pool_request(1, image="game:latest"),
     ):
-        call = stub.SetWarmPool(order)
-        assert await refused(call) == "INVALID_ARGUMENT"
+        assert await refused(stub.SetWarmPool(order)) == "INVALID_ARGUMENT"
     identity = pb.Identity(account="acme", session_id="m1", application="game")
     for claim in (
         pb.ClaimSessionRequest(internal_id="x", identity=identity),
@@ -202,8 +196,7 @@ async def test_unknown_sessions_are_not_found(stub: Any) -> None:
         ("GetReport", pb.GetReportRequest(internal_id=an_id())),
         ("FetchArtifact", pb.FetchArtifactRequest(internal_id=an_id(), path="/x")),
     ):
-        call = getattr(stub, method)(request)
-        assert await refused(call) == "SESSION_NOT_FOUND", method
+        assert await refused(getattr(stub, method)(request)) == "SESSION_NOT_FOUND", method
 
 
 async def test_a_list_comes_in_pages(stub: Any) -> None:
@@ -220,10 +213,8 @@ async def test_a_list_comes_in_pages(stub: Any) -> None:
         if not token:
             break
     assert found == ids
-    assert (
-        await refused(stub.ListSessions(pb.ListSessionsRequest(page_token="x~")))
-        == "INVALID_ARGUMENT"
-    )
+    malformed = pb.ListSessionsRequest(page_token="x~")
+    assert await refused(stub.ListSessions(malformed)) == "INVALID_ARGUMENT"
 
 
 async def test_a_watcher_gets_a_snapshot_and_then_every_change(
@@ -250,9 +241,8 @@ async def test_a_watcher_gets_a_snapshot_and_then_every_change(
             break
     watch.cancel()
     # What was acknowledged is left out of the next snapshot of the same incarnation.
-    while not (
-        await stub.GetSession(pb.GetSessionRequest(internal_id=first.internal_id))
-    ).session.log_sealed:
+    get = pb.GetSessionRequest(internal_id=first.internal_id)
+    while not (await stub.GetSession(get)).session.log_sealed:
         await asyncio.sleep(0)
     host = await stub.GetHost(pb.GetHostRequest())
     for incarnation, expected in ((host.incarnation, 0), ("another", 1)):
@@ -272,13 +262,13 @@ async def test_a_watcher_or_follower_that_goes_away_leaves_nothing_open(
     engine.write_log(f"tiltyard-{started.internal_id}", b"hello\n")
     watch = stub.Watch(pb.WatchRequest())
     await watch.read()
-    assert len(stub.watchers) == 1
+    assert stub.feed.watchers == 1
     request = pb.StreamLogsRequest(internal_id=started.internal_id, follow=True)
     log = stub.StreamLogs(request)
     await log.read()
     watch.cancel()
     log.cancel()
-    while stub.watchers:
+    while stub.feed.watchers:
         await asyncio.sleep(0)
 
 

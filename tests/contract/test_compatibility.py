@@ -109,14 +109,8 @@ def _ttl(file: FileDescriptorProto) -> FieldDescriptorProto:
 
 
 BREAKS: list[tuple[Callable[[FileDescriptorProto], object], list[str]]] = [
-    (
-        lambda file: setattr(file, "package", "tiltyard.agent.v2"),
-        ["tiltyard/agent/v1/agent.proto"],
-    ),
-    (
-        lambda file: _drop(file.message_type, "Moment"),
-        ["Moment", "Moment 1", "Moment 2"],
-    ),
+    (_set(lambda file: file, package="tiltyard.agent.v2"), ["tiltyard/agent/v1/agent.proto"]),
+    (lambda file: _drop(file.message_type, "Moment"), ["Moment", "Moment 1", "Moment 2"]),
     (
         lambda file: _drop(_message(file, "Identity").nested_type, "LabelsEntry"),
         ["Identity.LabelsEntry", "Identity.LabelsEntry 1", "Identity.LabelsEntry 2"],
@@ -130,10 +124,7 @@ BREAKS: list[tuple[Callable[[FileDescriptorProto], object], list[str]]] = [
     (_set(_ttl, type=5), ["SessionSpec 7"]),
     (_set(_ttl, type_name=".google.protobuf.Timestamp"), ["SessionSpec 7"]),
     (_set(_ttl, label=FieldDescriptorProto.LABEL_REPEATED), ["SessionSpec 7"]),
-    (
-        _set(lambda file: _field(file, "Report", "exit_code"), proto3_optional=False),
-        ["Report 8"],
-    ),
+    (_set(lambda file: _field(file, "Report", "exit_code"), proto3_optional=False), ["Report 8"]),
     (_take_out_of_oneof, ["WatchResponse 7"]),
     (_drop_value, ["EndReason 4"]),
     (_swap_values, ["State 1", "State 2"]),
@@ -186,10 +177,7 @@ def test_what_breaks_nothing_is_let_through(change: Callable[[FileDescriptorProt
     ("given_up", "found"),
     [
         (_reserve_both, ["Host reserves tls", "Host reserves 14"]),
-        (
-            _reserve_value,
-            ["EndReason reserves END_REASON_OOM", "EndReason reserves 4"],
-        ),
+        (_reserve_value, ["EndReason reserves END_REASON_OOM", "EndReason reserves 4"]),
     ],
 )
 def test_what_was_given_up_is_not_used_again(

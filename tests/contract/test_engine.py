@@ -48,6 +48,12 @@ async def ended(stage: Stage, container: Container) -> Container:
     return found
 
 
+async def stopped(stage: Stage, container: Container) -> Container:
+    """The container after the end of its program."""
+    await stage.end(container)
+    return await ended(stage, container)
+
+
 async def log_of(stage: Stage, container: Container, **options: object) -> bytes:
     async with stage.engine.logs(container.container, **options) as answer:  # type: ignore[arg-type]  # names are checked
         return b"".join([piece.data async for pieces in answer for piece in pieces])
@@ -95,7 +101,6 @@ class TestLife:
         assert container.end_time is None
         assert container.exit_code is None
         assert await stage.engine.list(stage.agent_id) == [container]
-        assert await stage.engine.list(stage.agent_id) == [container]
 
     async def test_starting_what_runs_does_nothing(self, stage: Stage) -> None:
         container = await running(stage)
@@ -104,8 +109,7 @@ class TestLife:
 
     async def test_an_end_leaves_its_exit_code(self, stage: Stage) -> None:
         container = await running(stage)
-        await stage.end(container)
-        found = await ended(stage, container)
+        found = await stopped(stage, container)
         assert found.status is ContainerStatus.ENDED
         assert found.process is None
         assert found.exit_code == EXIT_CODE
@@ -118,8 +122,7 @@ class TestLife:
 
     async def test_an_ended_container_can_be_started_again(self, stage: Stage) -> None:
         first = await running(stage)
-        await stage.end(first)
-        assert (await ended(stage, first)).exit_code == EXIT_CODE
+        assert (await stopped(stage, first)).exit_code == EXIT_CODE
         assert await stage.engine.list(stage.agent_id)
         second = await stage.engine.start(first.container)
         assert await stage.engine.inspect(first.container) == second
@@ -180,8 +183,7 @@ class TestEnd:
         created = await stage.engine.create(spec(stage))
         await stage.engine.kill(created, "SIGTERM")
         container = await running(stage)
-        await stage.end(container)
-        await ended(stage, container)
+        await stopped(stage, container)
         await stage.engine.kill(container.container, "SIGKILL")
 
     async def test_removal_takes_a_running_container(self, stage: Stage) -> None:
@@ -310,8 +312,7 @@ class TestLogs:
                 if len(seen) >= len(written):
                     break
         assert bytes(seen) == written
-        await stage.end(container)
-        await ended(stage, container)
+        await stopped(stage, container)
         assert await log_of(stage, container) == written
 
     async def test_a_follower_stays_until_the_run_ends(self, stage: Stage) -> None:
@@ -334,14 +335,12 @@ class TestLogs:
         created = await stage.engine.inspect(await stage.engine.create(spec(stage)))
         assert await log_of(stage, created, follow=True) == b""
         container = await running(stage)
-        await stage.end(container)
-        await ended(stage, container)
+        await stopped(stage, container)
         assert await log_of(stage, container, follow=True) == b"ready\n"
 
     async def test_a_log_goes_on_over_runs(self, stage: Stage) -> None:
         container = await running(stage)
-        await stage.end(container)
-        await ended(stage, container)
+        await stopped(stage, container)
         await stage.engine.start(container.container)
         again = await stage.engine.inspect(container.container)
         await stage.ready(again, runs=2)
@@ -386,8 +385,7 @@ class TestArchives:
 
     async def test_a_file_and_a_folder(self, stage: Stage) -> None:
         container = await running(stage)
-        await stage.end(container)
-        await ended(stage, container)
+        await stopped(stage, container)
         file = await self.members(stage, container.name, "/data/save.json")
         assert file == {"save.json": SAVE}
         folder = await self.members(stage, container.name, "/data")

@@ -26,25 +26,20 @@ class TestImages:
         async with stage.engine.pull(image) as steps:
             progress = [step async for step in steps]
         assert progress[-1].layers_done == progress[-1].layers > 0
-        assert [step.received_bytes for step in progress] == sorted(
-            s.received_bytes for s in progress
-        )
+        received = [step.received_bytes for step in progress]
+        assert received == sorted(received)
         assert await stage.engine.images() == before | {image}
         sizes = await stage.engine.image_sizes()
         assert sizes.keys() == before | {image}
         assert sizes[image] > 0
-        async with stage.engine.pull(image) as steps:
-            async for _ in steps:
-                pass
+        await pulled(stage, image)
         await stage.engine.create(spec(stage, image=image))
 
     async def test_an_image_that_the_registry_does_not_have(self, stage: Stage) -> None:
         unknown = stage.images.unknown
         for image in (unknown, unknown.replace("@", "-none@")):
             with pytest.raises(ImageNotFoundError) as error:
-                async with stage.engine.pull(image) as steps:
-                    async for _ in steps:
-                        pass
+                await pulled(stage, image)
             assert error.value.image == image
 
     async def test_only_a_reference_by_digest_is_pulled(self, stage: Stage) -> None:

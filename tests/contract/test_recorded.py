@@ -25,14 +25,7 @@ from controlplane.domain.contract import (
 )
 from controlplane.domain.errors import AgentRefusedError
 from tests.contract.byte_proxy import SERVICE
-from tests.contract.exchanges import (
-    ASKED,
-    TIMEOUT,
-    Exchange,
-    Replay,
-    load,
-    read_by_control_plane,
-)
+from tests.contract.exchanges import ASKED, TIMEOUT, Exchange, Replay, load, read_by_control_plane
 from tests.contract.formats import EXCHANGES, FORMATS, NUMBERS, released, today
 from tests.contract.previous import Contract
 from tests.contract.recording import identify, record
@@ -177,7 +170,7 @@ async def test_todays_agent_does_what_that_of_then_did(
     await identify(host.config.state_dir / FILE)
     try:
         async with grpc.aio.insecure_channel(host.address) as channel:
-            await eventually(lambda: _is_reconciled(channel))
+            await eventually(lambda: host.daemon.sessions.reconciled)
             outcomes = []
             for each in exchanges:
                 if each.method == "GetReport" and not each.reason:
@@ -187,12 +180,6 @@ async def test_todays_agent_does_what_that_of_then_did(
     finally:
         await host.stop()
     assert outcomes == [(each.method, each.reason) for each in exchanges]
-
-
-async def _is_reconciled(channel: grpc.aio.Channel) -> bool:
-    stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
-    found = await stub.GetHost(agent_pb2.GetHostRequest(), timeout=TIMEOUT)
-    return bool(found.reconciled)
 
 
 async def _bring_to_an_end(host: WholeAgent, channel: grpc.aio.Channel, internal_id: str) -> None:

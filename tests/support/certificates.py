@@ -60,8 +60,9 @@ class Signer:
         uris: Sequence[str] = (),
         hosts: Sequence[str] = (),
         life: timedelta = timedelta(hours=1),
+        key: ec.EllipticCurvePrivateKey | None = None,
     ) -> Party:
-        key = a_key()
+        key = key or a_key()
         return Party(pem_of(key), self._signed(key.public_key(), use, uris, hosts, life))
 
     def answer(
@@ -112,7 +113,7 @@ def self_signed(
     key, subject = a_key(), _name("party")
     own = _builder(subject, subject, key.public_key(), timedelta(days=1))
     signer = Signer(key, own.sign(key, hashes.SHA256()))
-    return Party(pem_of(key), signer._signed(key.public_key(), use, uris, hosts, timedelta(1)))
+    return signer.sign(use, uris, hosts, timedelta(1), key)
 
 
 def a_request(

@@ -3,8 +3,8 @@
 import asyncio
 import heapq
 import itertools
-import sys
 from concurrent.futures import Future, ThreadPoolExecutor
+from sys import _current_frames
 from typing import Any
 
 from tiltyard.runtime.clock import SystemClock
@@ -59,7 +59,7 @@ def _threads_at_work() -> bool:
     """Return whether a thread pool has running or queued work."""
     if _unfinished:
         return True
-    for top in sys._current_frames().values():
+    for top in _current_frames().values():
         frame: Any = top
         while frame is not None and frame.f_code.co_name != "_worker":
             frame = frame.f_back

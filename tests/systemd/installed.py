@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.demo_game import UDP_PORT, build_image
-from tests.docker.stack import eventually
+from tests.demo_game import build_image
+from tests.docker.stack import Served, eventually, udp_port_of
 from tests.support.api_client import ApiClient
-from tests.support.deployment import APPLICATION, REGION, application, enable_tag
+from tests.support.deployment import REGION
 from tests.support.harness import ROOT, Registry, source_files, to_toml
 from tests.systemd.booted import Booted
 from tests.systemd.player import SteadyPlayer
@@ -30,7 +30,7 @@ _MAKE_TIMEOUT = 300.0
 
 
 @dataclass
-class Installed:
+class Installed(Served):
     """A system on which both programs run and the demo game can be started."""
 
     system: Booted
@@ -51,22 +51,10 @@ class Installed:
         done = self.system.run(CONTROL_PLANE, *arguments, "--token-file", TOKENS, "--json")
         return json.loads(done)
 
-    def start(self, session_id: str) -> dict[str, Any]:
+    def play(self, session_id: str) -> dict[str, Any]:
         """Start a session and wait until its game has opened its ports."""
-        made: dict[str, Any] = (
-            self.client.request(
-                "POST",
-                "/session",
-                body={"id": session_id, "location": REGION, "image": APPLICATION},
-                headers={"Prefer": "wait=ready"},
-            )
-            .expect(201)
-            .json()
-        )
-        return made
-
-    def status(self, session_id: str) -> str:
-        return str(self.client.get(f"/session/{session_id}").expect(200).json()["status"])
+        answer = self.try_to_start({"Prefer": "wait=ready"}, id=session_id)
+        return dict(answer.expect(201).json())
 
     def pid(self, unit: str) -> int:
         """Return the main process id of a unit."""
@@ -79,11 +67,8 @@ class Installed:
 
     def until_ready(self) -> None:
         """Wait until the host is ready."""
-
-        def ready() -> bool:
-            return bool(self.operate("agent", "show", HOST)["state"] == "ready")
-
-        eventually(ready, "the host is ready")
+        show = ("agent", "show", HOST)
+        eventually(lambda: bool(self.operate(*show)["state"] == "ready"), "the host is ready")
 
     @contextmanager
     def undisturbed(self, session_id: str) -> Iterator[SteadyPlayer]:
@@ -91,10 +76,9 @@ class Installed:
 
         It is stopped at the end; its log and its save must have no gap.
         """
-        made = self.start(session_id)
-        [port] = [each["host"] for each in made["ports"] if each["container"] == UDP_PORT]
+        made = self.play(session_id)
         [game] = self.games()
-        with SteadyPlayer(made["host"], port, session_id) as player:
+        with SteadyPlayer(made["host"], udp_port_of(made), session_id) as player:
             player.plays_on()
             yield player
             player.plays_on()
@@ -102,7 +86,7 @@ class Installed:
         assert self.games() == [game]
         assert self.status(session_id) == "running"
         assert not player.strangers
-        self.client.delete_session(session_id).expect(204)
+        self.end(session_id)
         assert self.games() == []
         saved = self._saved(session_id)
         assert saved["session"] == session_id
@@ -115,8 +99,7 @@ class Installed:
         with tarfile.open(fileobj=io.BytesIO(archive.body), mode="r:gz") as tar:
             member = tar.extractfile("data/save.json")
             assert member is not None
-            found: dict[str, Any] = json.load(member)
-            return found
+            return dict(json.load(member))
 
 
 def make(system: Booted, *arguments: str) -> str:
@@ -153,9 +136,8 @@ def installed() -> Iterator[Installed]:
         tokens = _serve(system, f"127.0.0.1:{registry_port}")
         host = Installed(system, registry, tokens)
         host.until_ready()
-        image = build_image(system.docker_socket, f"127.0.0.1:{registry_port}")
-        host.client.post("/application", application()).expect(201)
-        enable_tag(host.client, APPLICATION, image.tag)
+        build_image(system.docker_socket, f"127.0.0.1:{registry_port}")
+        host.make_game()
         yield host
 
 
@@ -185,8 +167,7 @@ def _serve(system: Booted, registry: str) -> dict[str, Any]:
         *("--name", HOST),
         given=token.encode(),
     )
-    tokens: dict[str, Any] = json.loads(shown)
-    return tokens
+    return dict(json.loads(shown))
 
 
 def _tar(folder: Path, names: list[str]) -> bytes:

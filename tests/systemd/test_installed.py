@@ -111,7 +111,7 @@ def test_plays_a_whole_session(host: Installed) -> None:
 
 
 def test_game_reads_its_session_file(host: Installed) -> None:
-    made = host.start("sent")
+    made = host.play("sent")
     [game] = host.games()
     host.system.run("kill", "-USR1", game.split()[0])
 
@@ -120,20 +120,20 @@ def test_game_reads_its_session_file(host: Installed) -> None:
         return re.search(r'SIGUSR1: \{.*"sent"', log) is not None
 
     eventually(has_read, "it has read session.json as another user than the agent's")
-    host.client.delete_session(made["id"]).expect(204)
+    host.end(made["id"])
 
 
 def test_agent_has_its_capabilities(host: Installed) -> None:
-    host.start("left-alone")
-    host.client.delete_session("left-alone").expect(204)
+    host.play("left-alone")
+    host.end("left-alone")
     status = host.system.run(AGENT, "status")  # shows missing permissions as warnings
     assert "serving" in status
     assert "cannot" not in status
-    made = host.start("past-the-engine")
+    made = host.play("past-the-engine")
     engine = str(host.pid("docker"))
     host.system.run("kill", "-STOP", engine)
     try:
-        host.client.delete_session(made["id"]).expect(204)
+        host.end(made["id"])
         eventually(lambda: host.games() == [], "the game has ended")
     finally:
         host.system.run("kill", "-CONT", engine)
@@ -236,10 +236,10 @@ def test_does_not_start_with_invalid_settings(host: Installed, unit: str) -> Non
 
 
 def test_does_not_remove_agent_with_sessions(host: Installed) -> None:
-    made = host.start("in-the-way")
+    made = host.play("in-the-way")
     with pytest.raises(AssertionError, match="sessions run here"):
         host.make("uninstall-agent")
-    host.client.delete_session(made["id"]).expect(204)
+    host.end(made["id"])
 
 
 def test_remove_keeps_data_for_reinstall(host: Installed) -> None:
@@ -253,8 +253,8 @@ def test_remove_keeps_data_for_reinstall(host: Installed) -> None:
     host.until_ready()
     assert host.system.run("cat", f"/var/lib/{AGENT}/agent_id") == agent_id
     assert host.status("in-the-way") == "exited"
-    made = host.start("once-more")
-    host.client.delete_session(made["id"]).expect(204)
+    made = host.play("once-more")
+    host.end(made["id"])
 
 
 def test_purge_leaves_nothing(host: Installed) -> None:

@@ -14,6 +14,7 @@ from agent.domain.clock import HostClock
 from agent.domain.session import Session
 from agent.kernel.clock import SystemHostClock
 from agent.network.tls_certificate import CertificateFiles
+from agent.sessions.manager import SessionManager
 from agent.settings.model import AgentConfig
 from tests.faults.invariants import Observation
 from tests.faults.memory_host import observed
@@ -117,8 +118,8 @@ class Served:
         self.engine = engine
 
     @property
-    def sessions(self) -> Any:
-        return self.daemon.reconciler._sessions
+    def sessions(self) -> SessionManager:
+        return self.daemon.sessions
 
     async def run(self, *arguments: str) -> Result:
         """Run a command to its end, one at a time because of the standard output."""
@@ -158,7 +159,7 @@ async def served(
     )
     try:
         await agent.start()
-        while not agent.daemon.reconciler._sessions.reconciled:
+        while not agent.daemon.sessions.reconciled:
             await asyncio.sleep(0)
         yield Served(agent.daemon, agent.config, engine)
     finally:

@@ -46,6 +46,11 @@ def refusing(reason: str, text: str = "as scripted") -> Script:
     return script
 
 
+async def _run(script: Script | None, request: Any, context: Any) -> None:
+    if script is not None:
+        await script(request, context)
+
+
 class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
     """Keeps sessions in memory; each call can be scripted to refuse, hang or lose its answer.
 
@@ -253,13 +258,11 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         try:
             self.started.append(request)
             await self._admit(request, context)
-            if self.before_start is not None:
-                await self.before_start(request, context)
+            await _run(self.before_start, request, context)
             if request.internal_id in self.tombstones:
                 await refuse(context, "SESSION_STOPPED")  # during the start
             session = self._make(request)
-            if self.after_start is not None:
-                await self.after_start(request, context)
+            await _run(self.after_start, request, context)
             return agent_pb2.StartSessionResponse(session=session, incarnation=self.incarnation)
         finally:
             self.starts_in_flight -= 1
@@ -267,8 +270,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
     async def StopSession(  # noqa: N802
         self, request: agent_pb2.StopSessionRequest, context: Any
     ) -> agent_pb2.StopSessionResponse:
-        if self.before_stop is not None:
-            await self.before_stop(request, context)
+        await _run(self.before_stop, request, context)
         self.stopped.append(request.internal_id)
         if request.internal_id not in self.sessions:
             self.tombstones.add(request.internal_id)
@@ -286,12 +288,10 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
     async def StreamLogs(  # noqa: N802
         self, request: agent_pb2.StreamLogsRequest, context: Any
     ) -> AsyncIterator[agent_pb2.StreamLogsResponse]:
-        if self.before_logs is not None:
-            await self.before_logs(request, context)
+        await _run(self.before_logs, request, context)
         for data in self.logs:
             yield agent_pb2.StreamLogsResponse(data=data)
-        if self.after_logs is not None:
-            await self.after_logs(request, context)
+        await _run(self.after_logs, request, context)
         if request.follow:
             try:
                 await self.log_follow.wait()
@@ -302,8 +302,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
     async def GetReport(  # noqa: N802
         self, request: agent_pb2.GetReportRequest, context: Any
     ) -> agent_pb2.GetReportResponse:
-        if self.before_report is not None:
-            await self.before_report(request, context)
+        await _run(self.before_report, request, context)
         if request.internal_id not in self.sessions:
             await refuse(context, "SESSION_NOT_FOUND")
         session = self.sessions[request.internal_id]
@@ -314,24 +313,21 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
     async def FetchArtifact(  # noqa: N802
         self, request: agent_pb2.FetchArtifactRequest, context: Any
     ) -> AsyncIterator[agent_pb2.FetchArtifactResponse]:
-        if self.before_artifact is not None:
-            await self.before_artifact(request, context)
+        await _run(self.before_artifact, request, context)
         yield agent_pb2.FetchArtifactResponse(data=b"tar of ")
         yield agent_pb2.FetchArtifactResponse(data=request.path.encode())
 
     async def PullImage(  # noqa: N802
         self, request: agent_pb2.PullImageRequest, context: Any
     ) -> AsyncIterator[agent_pb2.PullImageResponse]:
-        if self.before_pull is not None:
-            await self.before_pull(request, context)
+        await _run(self.before_pull, request, context)
         self.pulled.append(request.image)
         login = request.credentials
         self.logins.append((login.username, login.password) if login.username else None)
         yield agent_pb2.PullImageResponse(
             layers=2, layers_done=1, received_bytes=4096, waiting=self.pull_waits
         )
-        if self.during_pull is not None:
-            await self.during_pull(request, context)
+        await _run(self.during_pull, request, context)
         if request.image not in self.images:
             self.add_image(request.image)
         yield agent_pb2.PullImageResponse(layers=2, layers_done=2, done=True)
@@ -357,8 +353,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
     async def SetWarmPool(  # noqa: N802
         self, request: agent_pb2.SetWarmPoolRequest, context: Any
     ) -> agent_pb2.SetWarmPoolResponse:
-        if self.before_order is not None:
-            await self.before_order(request, context)
+        await _run(self.before_order, request, context)
         known = self.pools.get(request.pool_id)
         if known is not None and request.revision < known.revision:
             await refuse(context, "STALE_REVISION")
@@ -370,8 +365,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
     async def ClaimSession(  # noqa: N802
         self, request: agent_pb2.ClaimSessionRequest, context: Any
     ) -> agent_pb2.ClaimSessionResponse:
-        if self.before_claim is not None:
-            await self.before_claim(request, context)
+        await _run(self.before_claim, request, context)
         session = self.sessions.get(request.internal_id)
         if session is None or not _is_claimable(session, request):
             await refuse(context, "STANDBY_NOT_CLAIMABLE")
@@ -387,15 +381,13 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         answer = copy.deepcopy(session)
         if pool_id:
             self.fill(pool_id)
-        if self.after_claim is not None:
-            await self.after_claim(request, context)
+        await _run(self.after_claim, request, context)
         return agent_pb2.ClaimSessionResponse(session=answer, incarnation=self.incarnation)
 
     async def SetDrain(  # noqa: N802
         self, request: agent_pb2.SetDrainRequest, context: Any
     ) -> agent_pb2.SetDrainResponse:
-        if self.before_drain is not None:
-            await self.before_drain(request, context)
+        await _run(self.before_drain, request, context)
         if 0 < request.revision < self.host.drain_revision:
             await refuse(context, "STALE_REVISION")
         self.drains.append(request)

@@ -10,8 +10,15 @@ from agent.rpc.identity import FILE, Identity
 from controlplane.settings.model import Config
 from tests.support.agent.served import WholeAgent
 from tests.support.controlplane.enrolling import Tokens
-from tests.support.controlplane.system import eventually
 from tests.support.harness import free_port
+
+
+async def enrolled(host: WholeAgent, url: str, token: str, **more: str) -> Enrolled:
+    """Enrol a host with the control plane at a URL."""
+    wanted = {"name": host.name, "address": host.config.rpc_listen, **more}
+    made = await enrol(url, Token.parse(token), wanted, time.time())
+    await asyncio.to_thread(made.identity.save, host.config.state_dir / FILE)
+    return made
 
 
 class Enrolling(Tokens):
@@ -37,11 +44,7 @@ class Enrolling(Tokens):
 
     async def enrol(self, host: WholeAgent, token: str, **more: str) -> Enrolled:
         """Enrol as `tiltyard-agent enrol` does."""
-        url, wanted = self.control_plane.enrol_url, {"name": host.name}
-        wanted |= {"address": host.config.rpc_listen, **more}
-        enrolled = await enrol(url, Token.parse(token), wanted, time.time())
-        await asyncio.to_thread(enrolled.identity.save, host.config.state_dir / FILE)
-        return enrolled
+        return await enrolled(host, self.control_plane.enrol_url, token, **more)
 
     async def identity(self, host: WholeAgent) -> Identity:
         """Read the identity of a host."""
@@ -58,10 +61,7 @@ class Enrolling(Tokens):
         return host
 
     async def reaches(self, name: str, state: str) -> None:
-        async def holds() -> bool:
-            return str((await self.shown(name))["state"]) == state
-
-        await eventually(holds)
+        await self.until(f"/operator/agent/{name}", lambda agent: agent["state"] == state)
 
     async def make_game(self) -> str:
         """Make the application `game`, wait until every host has its tag, return the image."""

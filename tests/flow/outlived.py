@@ -1,15 +1,14 @@
 """A control plane in its own process, to be killed, and hosts that outlive it."""
 
 import asyncio
-import json
-import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, cast
 
-import aiohttp
 import grpc
 
 from agent.domain.engine import Container
@@ -20,15 +19,23 @@ from tests.faults.invariants import violations
 from tests.faults.ledger import ledger
 from tests.support.agent.served import CLOCK, WholeAgent
 from tests.support.controlplane.fake_registry import FakeRegistry
-from tests.support.controlplane.system import APPLICATION, eventually
+from tests.support.controlplane.system import (
+    APPLICATION,
+    PATIENCE,
+    Parts,
+    eventually,
+    eventually_none,
+)
 from tests.support.fakes import FakeEngine
 from tests.support.harness import AgentSpec, ControlPlaneProcess
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 
+NO_ANSWER = (OSError, HTTPException)
 Key = tuple[str, str]
 """An account, and a session id of the caller."""
-PATIENCE = 30.0
+_CALLERS = 20
+"""Maximum number of concurrent calls."""
 REPOSITORY = str(APPLICATION["repository"])
 
 
@@ -80,7 +87,7 @@ class _ControlPlane(ControlPlaneProcess):
     ACCOUNTS = ("default", "other", "third")
 
 
-class Outlived:
+class Outlived(Parts):
     """Successive control planes on one state, and the hosts that outlive them."""
 
     def __init__(
@@ -91,32 +98,13 @@ class Outlived:
         self.registry = FakeRegistry()
         self.hosts = [
             WholeAgent(
-                folder,
-                f"h{number}",
-                engine=_SeenEngine(self.witness),
-                max_sessions=sessions_each,
+                folder, f"h{n}", engine=_SeenEngine(self.witness), max_sessions=sessions_each
             )
-            for number in range(hosts)
+            for n in range(hosts)
         ]
+        super().__init__()
         self._settings = settings
-        self._stack = AsyncExitStack()
         self.process: ControlPlaneProcess
-        self.http: aiohttp.ClientSession
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self._start_parts()
-        except BaseException:
-            await self._stack.aclose()
-            raise
-        return self
-
-    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        try:
-            if error is None and ledger.wants_checks:
-                await self._assert_survived()
-        finally:
-            await self._stack.aclose()
 
     async def _start_parts(self) -> None:
         self._stack.push_async_callback(self.registry.stop)
@@ -129,10 +117,8 @@ class Outlived:
         self.process = _ControlPlane(agents, {"local": self.registry.address}, **self._settings)
         self._stack.push_async_callback(asyncio.to_thread, self.process.__exit__, None, None, None)
         await asyncio.to_thread(self.process.start)
-        self.http = aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True))
-        # Otherwise it resends a call after a lost answer, and returns only the second.
-        self.http._retry_connection = False
-        self._stack.push_async_callback(self.http.close)
+        self._callers = ThreadPoolExecutor(_CALLERS)
+        self._stack.push_async_callback(asyncio.to_thread, self._callers.shutdown)
 
     async def serve(self, failpoint: str = "") -> bool:
         """Start or replace the control plane; it kills itself at this step.
@@ -154,49 +140,45 @@ class Outlived:
         await eventually(lambda: self.process.process.returncode == -9)
 
     async def call(
-        self, method: str, path: str, *, account: str = "", **more: Any
+        self, method: str, path: str, *, account: str = "", body: object = None
     ) -> tuple[int, Any]:
         """Return the status and body of an answer to an account, or to the operator.
 
         Raises:
-            aiohttp.ClientError: There was no answer.
+            NO_ANSWER: The connection failed.
         """
-        token = self.process.tokens[account] if account else self.process.operator_token
-        headers = {"Authorization": f"Bearer {token}"}
-        url = self.process.base_url + path
-        async with self.http.request(method, url, headers=headers, **more) as response:
-            body = await response.read()
-            status = response.status
-        if (method, path, status) == ("POST", "/session", 201):
-            self.process.made[account].append(json.loads(body)["id"])
-        return status, json.loads(body) if body else None
+        client = self.process.client(account) if account else self.process.operator
+        ask = partial(client.request, method, path, body=body)
+        answer = await asyncio.get_running_loop().run_in_executor(self._callers, ask)
+        return answer.status, answer.json() if answer.body else None
 
     async def make_game(self, account: str) -> None:
         """Create the application `game` of an account, with a tag that every host has."""
         self.registry.push(REPOSITORY, "v1")
         small = {"reservation": {"cpu": 0.1, "ram": 64}, "limits": {"cpu": 1, "ram": 64}}
         body = APPLICATION | small
-        assert (await self.call("POST", "/application", account=account, json=body))[0] == 201
+        assert (await self.call("POST", "/application", account=account, body=body))[0] == 201
         await self.enable("v1", account)
 
     async def enable(self, tag: str, account: str) -> None:
         """Enable a tag of the application `game`, and wait until a host has it."""
         path = "/application/game/tags"
-        status, answer = await self.call("POST", path, account=account, json={"tag": tag})
+        status, answer = await self.call("POST", path, account=account, body={"tag": tag})
         assert status == 204, answer
-        await self.holds(lambda: self.is_pulled(tag, account))
+        await eventually(lambda: self.is_pulled(tag, account))
 
     async def is_pulled(self, tag: str, account: str) -> bool:
         """Return whether a host has a tag of the application `game`."""
         status, answer = await self.call("GET", f"/tag/local/game/{tag}", account=account)
         return status == 200 and bool(answer["exists"])
 
-    async def holds(self, condition: Callable[[], Awaitable[bool]]) -> None:
-        """Wait for a condition that callers see; the limit is for failures."""
-        deadline = time.monotonic() + PATIENCE
-        while not await condition():
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0.02)
+    async def until(self, path: str, holds: Callable[[Any], bool], account: str = "") -> None:
+        """Wait until the answer to GET `path` is so."""
+
+        async def now() -> bool:
+            return holds((await self.call("GET", path, account=account))[1])
+
+        await eventually(now)
 
     @property
     def sessions(self) -> list[Session]:
@@ -207,19 +189,15 @@ class Outlived:
         if not self.process.process.is_running:
             await self.serve()
         for host in self.hosts:
-            deadline, wrong = time.monotonic() + PATIENCE, ["not looked at"]
-            while wrong and time.monotonic() < deadline:
-                wrong = violations(host.observed(await _free_ports(host)))
-                await asyncio.sleep(0.02)
-            assert not wrong, wrong
+            await eventually_none(partial(_violations, host))
         assert not self.witness.doubled, self.witness.doubled
         assert not self.witness.beyond_quota, self.witness.beyond_quota
         await asyncio.to_thread(assert_callers_served, self.process, self.sessions)
         ledger.checked = True
 
 
-async def _free_ports(host: WholeAgent) -> int:
-    async with grpc.aio.insecure_channel(host.address) as channel:
+async def _violations(agent: WholeAgent) -> list[str]:
+    async with grpc.aio.insecure_channel(agent.address) as channel:
         stub = agent_pb2_grpc.AgentServiceStub(channel)
-        answer = await stub.GetHost(pb.GetHostRequest(), timeout=PATIENCE)
-    return int(answer.host.free_tcp_ports + answer.host.free_udp_ports)
+        host = (await stub.GetHost(pb.GetHostRequest(), timeout=PATIENCE)).host
+    return violations(agent.observed(host.free_tcp_ports + host.free_udp_ports))

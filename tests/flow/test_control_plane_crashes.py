@@ -8,21 +8,19 @@ docker/test_killed_control_plane.py has starts on a real engine.
 import asyncio
 import hashlib
 import ssl
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
-from agent.rpc.enrolment import Token, enrol
 from agent.rpc.identity import FILE, Identity
 from controlplane.domain.steps import AUTHORITY_STEPS, STEPS
-from tests.flow.outlived import REPOSITORY, Outlived
+from tests.flow.enrolled import enrolled
+from tests.flow.outlived import NO_ANSWER, REPOSITORY, Outlived
 from tests.support.agent.served import WholeAgent
-from tests.support.controlplane.system import APPLICATION
+from tests.support.controlplane.system import APPLICATION, eventually
 from tests.support.harness import free_port
 
 ACCOUNT = "default"
@@ -44,13 +42,13 @@ class Killed(Outlived):
     """A control plane that is killed once, at a fail point."""
 
     async def ask(self, method: str, path: str, body: Any, account: str = ACCOUNT) -> Any:
-        return await self.call(method, path, account=account, json=body)
+        return await self.call(method, path, account=account, body=body)
 
     async def is_killed_by(
         self, method: str, path: str, body: Any, account: str = ACCOUNT
     ) -> None:
         """Send a request, expect no answer, and restart until all hosts report."""
-        with pytest.raises(aiohttp.ClientError):
+        with pytest.raises(NO_ANSWER):
             await self.ask(method, path, body, account)
         await self.killed()
         await self.serve()
@@ -59,12 +57,10 @@ class Killed(Outlived):
 
     async def is_connected(self, name: str) -> None:
         """Wait until a host is ready; a control plane also serves without its hosts."""
+        await self.until(f"/operator/agent/{name}", lambda shown: shown["state"] == "ready")
 
-        async def is_ready() -> bool:
-            _, shown = await self.call("GET", f"/operator/agent/{name}")
-            return bool(shown["state"] == "ready")
-
-        await self.holds(is_ready)
+    async def becomes(self, status: str) -> None:
+        await self.until(f"/session/{ID}", lambda shown: shown["status"] == status, ACCOUNT)
 
     async def joined(self, name: str) -> WholeAgent:
         """Enrol one more host and wait until it is ready."""
@@ -72,11 +68,8 @@ class Killed(Outlived):
         host = WholeAgent(self.process.folder, name, rpc_listen=rpc_listen)
         self._stack.push_async_callback(host.stop)
         await host.start()
-        _, made = await self.call("POST", "/operator/enrolment-token", json={"region": "local"})
-        url, wanted = f"https://{self._settings['enrol_listen']}", {"name": name}
-        wanted["address"] = rpc_listen
-        enrolled = await enrol(url, Token.parse(made["token"]), wanted, time.time())
-        await asyncio.to_thread(enrolled.identity.save, host.config.state_dir / FILE)
+        _, made = await self.call("POST", "/operator/enrolment-token", body={"region": "local"})
+        await enrolled(host, f"https://{self._settings['enrol_listen']}", made["token"])
         await self.is_connected(name)
         return host
 
@@ -105,19 +98,14 @@ async def while_it_claims(killed: Killed, _step: str) -> None:
     await killed.make_game(ACCOUNT)
     assert (await killed.ask("PUT", "/warm-pool/game/local", {"size": 2}))[0] == 204
 
-    async def is_ready() -> bool:
-        [pool] = (await killed.call("GET", "/warm-pool", account=ACCOUNT))[1]["warmPools"]
-        return bool(pool["ready"] == 2)
+    def is_full(shown: Any) -> bool:
+        return bool(shown["warmPools"][0]["ready"] == 2)
 
-    await killed.holds(is_ready)
+    await killed.until("/warm-pool", is_full, ACCOUNT)
     await killed.is_killed_by(*START)
-
-    async def is_running() -> bool:
-        return str((await killed.described())["status"]) == "running"
-
-    await killed.holds(is_running)
+    await killed.becomes("running")
     assert (await killed.ask(*START))[0] == 409
-    await killed.holds(is_ready)
+    await killed.until("/warm-pool", is_full, ACCOUNT)
     _, answer = await killed.call("GET", "/session?all=1", account=ACCOUNT)
     assert [session["id"] for session in answer["sessions"]] == [ID]
     assert len(killed.witness.running) == 3
@@ -126,11 +114,7 @@ async def while_it_claims(killed: Killed, _step: str) -> None:
 async def while_it_stops(killed: Killed, _step: str) -> None:
     await killed.play()
     await killed.is_killed_by(*STOP)
-
-    async def has_ended() -> bool:
-        return str((await killed.described())["status"]) == "exited"
-
-    await killed.holds(has_ended)
+    await killed.becomes("exited")
     assert killed.witness.running == []
     assert (await killed.ask(*STOP))[0] == 409
     assert (await killed.ask(*START))[0] == 409
@@ -143,7 +127,7 @@ async def while_a_tag_is_enabled(killed: Killed, step: str) -> None:
     if step in NOTHING_CAME_OF_IT:
         assert not await killed.is_pulled("v1", ACCOUNT)
         assert (await killed.ask(*TAG))[0] == 204
-    await killed.holds(lambda: killed.is_pulled("v1", ACCOUNT))
+    await eventually(lambda: killed.is_pulled("v1", ACCOUNT))
     assert (await killed.ask(*TAG))[0] == 204
     assert (await killed.ask(*START))[0] == 201
 
@@ -187,27 +171,24 @@ async def while_players_leave(killed: Killed, _step: str) -> None:
 async def while_the_authority_is_replaced(killed: Killed, step: str) -> None:
     authority = "/operator/authority"
 
-    async def status() -> Any:
-        return (await killed.call("GET", authority))[1]
-
-    async def have_moved() -> bool:
-        return bool((await status())["moved"] == 1)
+    def has_moved(shown: Any) -> bool:
+        return bool(shown["moved"] == 1)
 
     host = await killed.joined("far")
-    before = await status()
+    _, before = await killed.call("GET", authority)
     if step == "authority.rotated":
         await killed.is_killed_by("POST", f"{authority}/rotate", {}, "")
     elif step == "authority.finished":
         assert (await killed.ask("POST", f"{authority}/rotate", {}, ""))[0] == 200
-        await killed.holds(have_moved)
+        await killed.until(authority, has_moved)
         await killed.is_killed_by("POST", f"{authority}/finish", {}, "")
     else:
-        with suppress(aiohttp.ClientError):  # the host may have moved before the answer
+        with suppress(*NO_ANSWER):  # the host may have moved before the answer
             assert (await killed.ask("POST", f"{authority}/rotate", {}, ""))[0] == 200
         await killed.killed()
         await killed.serve()
     # The rotation continues by itself from any step.
-    await killed.holds(have_moved)
+    await killed.until(authority, has_moved)
     status_code, answer = await killed.ask("POST", f"{authority}/finish", {}, "")
     assert (status_code, answer["former"], answer["waiting"]) == (200, None, [])
     assert answer["current"]["fingerprint"] != before["current"]["fingerprint"]
@@ -219,7 +200,7 @@ async def while_the_authority_is_replaced(killed: Killed, step: str) -> None:
 
 async def _tokens(killed: Killed) -> list[str]:
     """The ids of the valid tokens with the requested name."""
-    _, answer = await killed.call("GET", "/operator/token", params={"account": ACCOUNT})
+    _, answer = await killed.call("GET", f"/operator/token?account={ACCOUNT}")
     return [token["id"] for token in answer["tokens"] if token["name"] == "friend"]
 
 

@@ -24,13 +24,13 @@ class Relay:
 
     def __init__(self, target: Path) -> None:
         self._target = target
-        self._carriers: set[asyncio.Task[None]] = set()
+        self.carriers: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
         self.connections = 0
 
     def drop_data(self) -> None:
         """Drop all data of current connections; new ones are relayed."""
-        for carrier in self._carriers:
+        for carrier in self.carriers:
             carrier.cancel()
 
     async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -43,12 +43,12 @@ class Relay:
         for source, sink in ((reader, onward), (there, writer)):
             self._writers.add(sink)
             carrier = asyncio.create_task(_carry(source, sink), name="carrier")
-            self._carriers.add(carrier)
-            carrier.add_done_callback(self._carriers.discard)
+            self.carriers.add(carrier)
+            carrier.add_done_callback(self.carriers.discard)
 
     async def close(self) -> None:
         self.drop_data()
-        await asyncio.gather(*self._carriers, return_exceptions=True)
+        await asyncio.gather(*self.carriers, return_exceptions=True)
         for writer in self._writers:
             writer.close()
 
@@ -126,9 +126,9 @@ async def test_f41_an_agent_lets_go_of_a_control_plane_that_is_gone_without_a_wo
         ):
             stream = agent_pb2_grpc.AgentServiceStub(channel).Watch(agent_pb2.WatchRequest())
             await stream.read()
-            assert len(feed._subscriptions) == 1
+            assert feed.watchers == 1
             relay.drop_data()
-            await eventually(lambda: not feed._subscriptions)
+            await eventually(lambda: not feed.watchers)
             stream.cancel()
 
 
@@ -142,7 +142,7 @@ async def test_f41_a_call_on_a_dead_connection_ends_long_before_its_time(tmp_pat
     async with a_relay(path, Path(agent.address.removeprefix("unix:"))) as relay:
         client = AgentClient(f"unix:{path}")
         call = asyncio.create_task(client.stop_session("i", 3600.0, discard=False), name="call")
-        await eventually(lambda: relay.connections == 1 and bool(relay._carriers))
+        await eventually(lambda: relay.connections == 1 and bool(relay.carriers))
         relay.drop_data()
         with pytest.raises(AgentUnavailableError):
             await call

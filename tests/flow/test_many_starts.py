@@ -17,14 +17,14 @@ BURST = 50
 async def _end_all(whole: Whole, answers: list[Answer]) -> None:
     """Check that exactly the answered sessions run, and end them all."""
     started = {answer.json["id"] for answer in answers if answer.status == 201}
-
-    async def they_run_and_no_others() -> bool:  # releasing may take longer than a caller waits
-        sessions = (await whole.call("GET", "/session")).json["sessions"]
-        return {(each["id"], each["status"]) for each in sessions} == {
-            (one, "running") for one in started
-        }
-
-    await eventually(they_run_and_no_others)
+    running = sorted((one, "running") for one in started)
+    # Releasing may take longer than a caller waits.
+    await whole.until(
+        "/session",
+        lambda shown: (
+            sorted((each["id"], each["status"]) for each in shown["sessions"]) == running
+        ),
+    )
     ports = [port["host"] for a in answers if a.status == 201 for port in a.json["ports"]]
     await eventually(lambda: len(whole.host.live) == len(started))  # unknown starts are stopped
     assert max(Counter(ports).values()) <= 2  # tcp and udp are separate spaces

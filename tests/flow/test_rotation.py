@@ -24,6 +24,7 @@ from tests.support.agent.served import WholeAgent
 from tests.support.certificates import CALLS, CONTROL_PLANE, Party, Signer
 from tests.support.controlplane.system import assert_error, eventually
 from tests.support.fake_clock import AheadClock
+from tests.support.hold import Hold
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 
@@ -37,22 +38,19 @@ class Rotating(Enrolling):
         return dict((await self.operate("GET", "/authority")).json)
 
     async def rotate(self, **body: bool) -> dict[str, Any]:
-        answer = await self.operate("POST", "/authority/rotate", json=body)
-        assert answer.status == 200, answer.text
-        return dict(answer.json)
+        return await self._order("rotate", body)
 
     async def finish(self, **body: bool) -> dict[str, Any]:
-        answer = await self.operate("POST", "/authority/finish", json=body)
+        return await self._order("finish", body)
+
+    async def _order(self, what: str, body: dict[str, bool]) -> dict[str, Any]:
+        answer = await self.operate("POST", f"/authority/{what}", json=body)
         assert answer.status == 200, answer.text
         return dict(answer.json)
 
-    async def all_move(self, *, but: tuple[str, ...] = ()) -> None:
-        """Wait until all other hosts trust the current authority alone."""
-
-        async def moved() -> bool:
-            return [each["agent"] for each in (await self.status())["waiting"]] == [*but]
-
-        await eventually(moved)
+    async def all_move(self) -> None:
+        """Wait until all hosts trust the current authority alone."""
+        await self.until("/operator/authority", lambda authority: authority["waiting"] == [])
 
     def signer(self) -> Signer:
         """The current key in the hands of an attacker."""
@@ -67,10 +65,8 @@ class Rotating(Enrolling):
         """Open a new connection to a host with its current credentials."""
         identity = await self.identity(host)
         shown = grpc.ssl_channel_credentials(identity.authority, caller.key, caller.certificate)
-        options: list[tuple[str, Any]] = [
-            ("grpc.ssl_target_name_override", agent_host(identity.uri.split("/")[-1]))
-        ]
-        options.append(("grpc.use_local_subchannel_pool", 1))
+        name = agent_host(identity.uri.split("/")[-1])
+        options = [("grpc.ssl_target_name_override", name), ("grpc.use_local_subchannel_pool", 1)]
         return grpc.aio.secure_channel(host.config.rpc_listen, shown, options=options)
 
 
@@ -125,9 +121,8 @@ async def starting(system: Rotating) -> AsyncIterator[list[int]]:
 async def test_hosts_move_under_load_and_nothing_is_interrupted(
     system: Rotating, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(
-        "controlplane.fleet.host.watch.MESSAGE_TIMEOUT", 60.0
-    )  # also not by a slow machine
+    # Also not by a slow machine.
+    monkeypatch.setattr("controlplane.fleet.host.watch.MESSAGE_TIMEOUT", 60.0)
     hosts = [await system.joined(name) for name in ("host-1", "host-2")]
     await system.make_game()
     assert (await system.start(id="kept")).status == 201
@@ -175,11 +170,7 @@ async def test_a_host_that_was_away_moves_when_it_is_back(system: Rotating) -> N
     first = (await system.rotate())["former"]
     why = "it is unresponsive, and moves once it reports"
     left = {"agent": "host-2", "authority": first["fingerprint"], "why": why}
-
-    async def only_it_is_left() -> bool:
-        return bool((await system.status())["waiting"] == [left])
-
-    await eventually(only_it_is_left)
+    await system.until("/operator/authority", lambda shown: shown["waiting"] == [left])
     refused = await system.operate("POST", "/authority/finish", json={})
     assert_error(refused, 409)
     assert "host-2" in refused.json["details"]
@@ -219,12 +210,9 @@ async def test_older_agent_is_listed_and_stays_on_the_former_authority(
     await system.make_game()
     before = await system.identity(host)
     await system.rotate()
-
-    async def is_named() -> bool:
-        [left] = (await system.status())["waiting"]
-        return "older version: upgrade it" in left["why"]
-
-    await eventually(is_named)
+    await system.until(
+        "/operator/authority", lambda shown: "upgrade it" in shown["waiting"][0]["why"]
+    )
     assert (await system.start()).status == 201
     # Renewals meanwhile use the authority that it trusts.
     plane = system.control_plane
@@ -357,22 +345,21 @@ async def test_rotation_continues_when_its_caller_disconnects(
     await system.joined("host-1")
     rotation, issuer = system.control_plane.services.rotation, system.control_plane.issuer
     first, trust = issuer.authority, issuer.trust
-    begun, going_on = asyncio.Event(), asyncio.Event()
+    hold = Hold()
 
     async def trust_late(authorities: Authorities) -> None:
-        begun.set()
-        await going_on.wait()
+        await hold()
         await trust(authorities)
 
     monkeypatch.setattr(issuer, "trust", trust_late)
     system.control_plane.fleet.unreachable_after = 0.5
     operator = Caller("", "token", frozenset())
     asking = asyncio.create_task(rotation.rotate(operator, compromised=True), name="an operator")
-    await begun.wait()
+    await hold.reached.wait()
     asking.cancel()
     with suppress(asyncio.CancelledError):
         await asking
-    going_on.set()
+    hold.set()
     await system.reaches("host-1", "unreachable")
     assert issuer.authority is not first
 
@@ -383,19 +370,13 @@ async def test_no_certificate_is_issued_over_a_connection_of_a_compromised_autho
     """The peer may be a thief, which would replace the host."""
     host = await system.joined("host-1")
     before, issuer = await system.identity(host), system.control_plane.issuer
-    show, begun, going_on = issuer._show_listener, asyncio.Event(), asyncio.Event()
-
-    async def show_late(context: Any) -> None:
-        begun.set()
-        await going_on.wait()
-        await show(context)
-
-    monkeypatch.setattr(issuer, "_show_listener", show_late)
+    shown = Hold()
+    monkeypatch.setattr(issuer, "show_current", shown)
     rotating = asyncio.create_task(system.rotate(compromised=True))
-    await begun.wait()
+    await shown.reached.wait()
     assert issuer.authority.certificate != before.authority
     await system.control_plane.renewal.move()
-    going_on.set()
+    shown.set()
     await rotating
     assert (await system.identity(host)).certificate == before.certificate
 

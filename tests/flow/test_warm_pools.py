@@ -25,11 +25,7 @@ class Warm(Whole):
         await self.becomes_ready(size)
 
     async def becomes_ready(self, size: int) -> None:
-        async def holds() -> bool:
-            [pool] = (await self.call("GET", "/warm-pool")).json["warmPools"]
-            return bool(pool["ready"] == size)
-
-        await eventually(holds)
+        await self.until("/warm-pool", lambda shown: shown["warmPools"][0]["ready"] == size)
 
     @property
     def claimed(self) -> list[Session]:
@@ -100,7 +96,6 @@ async def test_f18_answers_that_are_lost_leave_nothing_claimed_that_nobody_owns(
     claim = link.client.claim_session
 
     async def lossy(*asked: object) -> object:
-
         if chance.random() < 0.3:
             raise AgentUnavailableError("the request was lost")
         answer = await claim(*asked)  # type: ignore[arg-type]

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from tests.faults.invariants import Observation, violations
+from tests.faults.invariants import violations
 from tests.faults.ledger import ledger
 from tests.support.agent.served import WholeAgent
-from tests.support.controlplane.system import System, eventually
+from tests.support.controlplane.system import System, eventually, eventually_none
 from tests.support.fakes import FakeEngine
 
 
@@ -17,14 +17,6 @@ class Whole(System):
         super().__init__(folder, agents=0, **more)
         self.host = WholeAgent(folder, "host-1", **(agent or {}))
         self.agents = [self.host]  # type: ignore[list-item]  # has all that System uses
-
-    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        try:
-            if error is None and ledger.wants_checks:
-                await self._no_violation_is_left()
-                ledger.checked = True
-        finally:
-            await super().__aexit__(kind, error, trace)
 
     @property
     def engine(self) -> FakeEngine:
@@ -58,20 +50,13 @@ class Whole(System):
 
         await eventually(as_new)
 
-    async def _no_violation_is_left(self) -> None:
-        found = ["not looked at"]
+    async def _assert_survived(self) -> None:
+        await eventually_none(self._violations)
+        ledger.checked = True
 
-        def none_is_left() -> bool:
-            found[:] = violations(self._observed())
-            return not found
-
-        try:
-            await eventually(none_is_left)
-        except TimeoutError:
-            raise AssertionError(found) from None
-
-    def _observed(self) -> Observation:
+    async def _violations(self) -> list[str]:
         link = self.control_plane.fleet.host(self.host.name)
         assert link is not None
         assert link.report is not None
-        return self.host.observed(link.report.free_tcp_ports + link.report.free_udp_ports)
+        free_ports = link.report.free_tcp_ports + link.report.free_udp_ports
+        return violations(self.host.observed(free_ports))

@@ -399,7 +399,7 @@ class ControlPlaneProcess(_Part):
 
     def client(self, account: str = "default") -> ApiClient:
         """Return a client of this account."""
-        return ApiClient(self.base_url, self.tokens[account], made=self.made[account])
+        return ApiClient(self.base_url, self.tokens[account], made=self.made.get(account))
 
     @property
     def operator(self) -> ApiClient:

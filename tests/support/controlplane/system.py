@@ -18,11 +18,12 @@ from controlplane.fleet.host.host import Host
 from controlplane.settings.model import AgentConfig, Config
 from controlplane.settings.registries import RegistryConfig
 from controlplane.storage.tables.fleet import AgentRow
+from tests.faults.ledger import ledger
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.fake_registry import FakeRegistry
 from tiltyard.runtime.clock import Clock, SystemClock
 
-PATIENCE = 20.0
+PATIENCE = 30.0
 APPLICATION: dict[str, Any] = {
     "name": "game",
     "registry": "local",
@@ -54,10 +55,54 @@ async def eventually(condition: Callable[[], Awaitable[bool] | bool]) -> None:
             await asyncio.sleep(max(0.005, loop.time() - began))
 
 
-class System:
+async def eventually_none(find: Callable[[], Awaitable[list[str]]]) -> None:
+    """Wait until nothing is found; AssertionError with what was found at last."""
+    found: list[str] = []
+
+    async def none() -> bool:
+        found[:] = await find()
+        return not found
+
+    try:
+        await eventually(none)
+    except TimeoutError:
+        raise AssertionError(found) from None
+
+
+class Parts:
+    """Parts that start together; all end with the context, or if one fails to start."""
+
+    def __init__(self) -> None:
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start_parts()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            if error is None and ledger.wants_checks:
+                await self._assert_survived()
+        finally:
+            await self._stack.aclose()
+
+    async def _start_parts(self) -> None:
+        """Start each, with its end in `_stack`."""
+        raise NotImplementedError
+
+    async def _assert_survived(self) -> None:
+        """Check the invariants after a fault, and note that in the ledger."""
+
+
+class System(Parts):
     """A control plane, its agents, its registry and a caller with tokens."""
 
     def __init__(self, folder: Path, *, agents: int = 1, **settings: Any) -> None:
+        super().__init__()
         self.folder = folder
         self.settings = settings
         self.clock: Clock = SystemClock()
@@ -69,7 +114,6 @@ class System:
         self.http: aiohttp.ClientSession
         self._serving: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
-        self._stack = AsyncExitStack()
 
     def prefer(self, *agents: FakeAgent) -> None:
         """Make packing try these hosts first, in this order. Call it before entering."""
@@ -102,17 +146,6 @@ class System:
                 **self.settings,
             },
         )
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self._start_parts()
-        except BaseException:
-            await self._stack.aclose()
-            raise
-        return self
-
-    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        await self._stack.aclose()
 
     async def _start_parts(self) -> None:
         self.http = await self._stack.enter_async_context(aiohttp.ClientSession())
@@ -236,6 +269,14 @@ class System:
         """Read a session's status; "" if there is no such session."""
         answer = await self.call("GET", f"/session/{session_id}")
         return str(answer.json["status"]) if answer.status == 200 else ""
+
+    async def until(self, path: str, holds: Callable[[Any], bool]) -> None:
+        """Wait until the answer to GET `path` is so."""
+
+        async def now() -> bool:
+            return holds((await self.call("GET", path)).json)
+
+        await eventually(now)
 
     async def becomes(self, session_id: str, status: str) -> None:
         """Wait until a session has a status."""

@@ -81,14 +81,13 @@ async def test_a_disconnect_does_not_cancel_the_start(system: System) -> None:
 
 
 async def test_reports_do_not_change_a_start_in_progress(system: System) -> None:
-    gate, link = Hold(), system.link()
-    system.agent.after_start = gate
+    gate = system.agent.after_start = Hold()
     start = asyncio.create_task(system.start(id="s"))
     await gate.reached.wait()
     system.agent.tell_snapshot()
     system.agent.change_host(free_sessions=7)
     # Messages are processed in order: the session's was processed before.
-    await eventually(lambda: link.report is not None and link.report.free_sessions == 6)
+    await system.has_reported("a0", free_sessions=6)
     assert await system.rows("SELECT state, confirmed FROM session") == [("created", 0)]
     gate.set()
     assert (await start).status == 201
@@ -112,8 +111,7 @@ async def test_a_snapshot_that_is_not_reconciled_ends_nothing(system: System) ->
     system.agent.reconciled = False
     system.agent.tell_snapshot()
     system.agent.change_host(free_sessions=7)
-    link = system.link()
-    await eventually(lambda: link.report is not None and link.report.free_sessions == 7)
+    await system.has_reported("a0", free_sessions=7)
     assert await system.status_of("s") == "running"
     system.agent.sessions[internal_id] = session
 

@@ -11,7 +11,7 @@ from yarl import URL
 
 from controlplane.sessions.attempt import REFUSED_BY_ADMISSION
 from tests.support.controlplane.fake_agent import refusing
-from tests.support.controlplane.system import System, assert_error, eventually
+from tests.support.controlplane.system import System, assert_error
 from tests.support.hold import Hold
 from tiltyard.agent.v1 import agent_pb2
 
@@ -152,8 +152,7 @@ async def test_a_duplicate_id_is_a_conflict_also_after_the_end(system: System) -
 
 async def test_lack_of_capacity_is_420_with_retry_after(system: System) -> None:
     system.agent.change_host(free_sessions=0)
-    link = system.link()
-    await eventually(lambda: link.report is not None and link.report.free_sessions == 0)
+    await system.has_reported("a0", free_sessions=0)
     answer = await system.start(id="full")
     assert_error(answer, 420)
     assert int(answer.headers["Retry-After"]) > 0

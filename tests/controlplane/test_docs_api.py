@@ -89,8 +89,7 @@ async def test_every_command_of_operators_answers_as_shown(tmp_path: Path) -> No
         for agent in ("retired", "stolen"):
             await system.add_agent(agent)
         await system.rows("UPDATE agent SET id=name WHERE name='stolen'")
-        link = system.control_plane.fleet.host("a0")
-        assert link is not None
+        link = system.link()
         link.latency.note("192.0.2.1", 4.21)
         for example in OPERATOR_API.calls:
             output = await run(system, example.command, tmp_path, system.operator_token)

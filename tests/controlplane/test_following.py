@@ -63,9 +63,7 @@ async def test_a_snapshot_during_a_start_does_not_end_it(system: System) -> None
     await eventually(lambda: bool(agent.started))
     agent.tell_snapshot()
     agent.change_host(version="after the snapshot")
-    link = system.control_plane.fleet.host(agent.name)
-    assert link is not None
-    await eventually(lambda: link.report is not None and link.report.version == agent.host.version)
+    await system.has_reported(agent.name, version=agent.host.version)
     gate.set()
     assert (await start).status == 201
     assert await system.status_of("s") == "running"

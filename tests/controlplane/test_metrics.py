@@ -17,7 +17,6 @@ from controlplane.storage.tables.sessions import reserve
 from tests.support.controlplane.enrolling import Enrolling
 from tests.support.controlplane.fake_agent import refusing
 from tests.support.controlplane.scrapes import PREFIX, PROCESS, Scraped
-from tests.support.controlplane.system import eventually
 from tests.support.controlplane.transactions import fail_once, intercept
 from tests.unit.controlplane.fleet.host.test_state import SESSION
 from tiltyard.agent.v1 import agent_pb2
@@ -245,9 +244,8 @@ async def test_the_wait_for_bound_ports_is_timed(system: Scraped) -> None:
 
 
 async def test_waiting_starts_are_counted(system: Scraped) -> None:
-    (link,) = system.control_plane.fleet.hosts
     system.agent.change_host(start_slots=1)
-    await eventually(lambda: link.report is not None and link.report.start_slots == 1)
+    await system.has_reported("a0", start_slots=1)
     system.agent.before_start = system.agent.hang
     starts = [asyncio.create_task(system.start()) for _ in range(3)]
     await system.shows(lambda s: s.sum("starts_waiting", region="local") == 2)

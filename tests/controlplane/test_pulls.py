@@ -100,9 +100,7 @@ async def test_startable_tag_is_preferred_to_a_newer_one_on_a_drained_host(syste
     (image,) = await _enable(system, "v2")
     await eventually(lambda: system.has(drained.name, image))
     drained.change_host(draining=True)
-    link = system.control_plane.fleet.host(drained.name)
-    assert link is not None
-    await eventually(lambda: link.report is not None and link.report.draining)
+    await system.has_reported(drained.name, draining=True)
     assert (await system.start(id="s")).status == 201
     assert (await system.call("GET", "/session/s")).json["tag"] == "v1"
     assert (await system.start(version="v2")).status == 420

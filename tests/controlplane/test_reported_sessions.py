@@ -67,8 +67,7 @@ async def test_session_without_valid_ticket_is_left_alone(
     assert len(logs) == 1
     system.agent.end(session.internal_id)
     system.agent.tell_snapshot()
-    link = system.control_plane.fleet.host(system.agent.name)
-    assert link is not None
+    link = system.link()
     await eventually(lambda: not link.unclaimed)
 
 
@@ -155,8 +154,7 @@ async def test_reported_session_survives_a_failed_start_of_its_id(pair: System) 
 
     async def after_it_was_found(request: Any, context: Any) -> None:
         await first.restart()
-        host = pair.control_plane.fleet.host(first.name)
-        assert host is not None
+        host = pair.link(first.name)
         await eventually(lambda: host.session(there.internal_id) is not None)
         reported_at = host.reported_at
         await eventually(lambda: host.reported_at != reported_at)  # the next message

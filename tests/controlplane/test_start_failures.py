@@ -10,7 +10,7 @@ from controlplane.domain.errors import AgentRefusedError
 from controlplane.domain.start_failures import FIRST_PAUSE, LONGEST_PAUSE, MOST, StartFailures
 from tests.support.controlplane.fake_agent import refusing
 from tests.support.controlplane.scrapes import Scraped
-from tests.support.controlplane.system import System, assert_error, eventually
+from tests.support.controlplane.system import System, assert_error
 from tiltyard.contract import ErrorReason
 
 CAUSE = "cannot start: bind source path does not exist"
@@ -110,9 +110,7 @@ async def test_a_host_that_is_avoided_is_used_where_no_other_has_room(system: Sy
     assert (await system.start()).status == 201
     broken.before_start = None
     whole.change_host(free_sessions=1)
-    link = system.control_plane.fleet.host(whole.name)
-    assert link is not None
-    await eventually(lambda: link.report is not None and link.report.free_sessions == 0)
+    await system.has_reported(whole.name, free_sessions=0)
     assert (await system.start()).status == 201
     assert len(broken.live) == 1
     assert (await ask(system, "agent/a0"))["startFailures"] == []

@@ -32,15 +32,8 @@ async def pair(tmp_path: Path) -> AsyncIterator[System]:
     async with System(tmp_path, agents=2) as system:
         await system.make_application()
         system.agents[1].change_host(start_slots=0)
-        await eventually(lambda: slots(system, 1) == 0)
+        await system.has_reported("a1", start_slots=0)
         yield system
-
-
-def slots(system: System, number: int) -> int:
-    link = system.control_plane.fleet.host(system.agents[number].name)
-    assert link is not None
-    assert link.report is not None
-    return link.report.start_slots
 
 
 async def stop_of_x(system: System) -> asyncio.Task[Answer]:
@@ -79,8 +72,7 @@ async def test_refused_attempt_leaves_the_row_while_the_start_waits(pair: System
 
     await eventually(waits)
     first.tell_snapshot()
-    link = pair.control_plane.fleet.host(first.name)
-    assert link is not None
+    link = pair.link(first.name)
     seen = link.sequence
     first.change_host(start_slots=7)
     await eventually(lambda: link.sequence > seen)
@@ -108,9 +100,9 @@ async def test_a_snapshot_does_not_free_the_id_of_a_start_between_two_hosts(
     await gate.reached.wait()
     first.tell_snapshot()
     first.change_host(start_slots=7)
-    await eventually(lambda: slots(pair, 0) == 7)
+    await pair.has_reported("a0", start_slots=7)
     second.change_host(start_slots=8)
-    await eventually(lambda: slots(pair, 1) == 8)
+    await pair.has_reported("a1", start_slots=8)
     gate.set()
     assert (await post).status == 201
     assert [session.identity.session_id for session in second.live] == ["x"]
@@ -145,7 +137,7 @@ async def test_session_of_attempt_is_stopped_when_the_database_fails(
 
     async def refuse_once_reported(request: Any, context: Any) -> None:
         system.agent.change_host(start_slots=7)
-        await eventually(lambda: slots(system, 0) == 7)  # the report was first
+        await system.has_reported("a0", start_slots=7)  # the report was first
         await refusing("ENGINE_TIMEOUT")(request, context)
 
     intercept(monkeypatch, end_attempt, failing)
@@ -251,14 +243,10 @@ async def test_unresponsive_host_comes_last_until_its_next_report(tmp_path: Path
     system.prefer(first)
     async with system:
         await system.make_application()
-        link = system.control_plane.fleet.host(first.name)
-        assert link is not None
 
         async def reports(free_sessions: int) -> None:
             first.change_host(free_sessions=free_sessions)
-            await eventually(
-                lambda: link.report is not None and link.report.free_sessions == free_sessions
-            )
+            await system.has_reported(first.name, free_sessions=free_sessions)
 
         async def dies(_: Any, context: Any) -> None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")

@@ -400,8 +400,7 @@ async def test_report_during_a_refused_claim_is_applied(system: System) -> None:
             return
         refused.append(request.internal_id)
         system.agent.change(standby.internal_id, detail="still there")
-        link = system.control_plane.fleet.host(system.agent.name)
-        assert link is not None
+        link = system.link()
         await eventually(lambda: bool((s := link.session(standby.internal_id)) and s.detail))
         await refusing("STANDBY_NOT_CLAIMABLE")(request, context)
 

@@ -97,8 +97,7 @@ async def test_f41_a_host_is_heard_again_though_its_connection_is_dead(
     system.agent.beat = 0.1
     socket = Path(system.agent.address.removeprefix("unix:"))
     async with a_relay(tmp_path / "relay.sock", socket) as relay, system:
-        link = system.control_plane.fleet.host(system.agent.name)
-        assert link is not None
+        link = system.link(system.agent.name)
         before = relay.connections
         # A closed channel keeps its connection until its calls are garbage-collected.
         uncollected = [

@@ -91,8 +91,7 @@ async def test_f18_answers_that_are_lost_leave_nothing_claimed_that_nobody_owns(
 ) -> None:
     chance = Random(18)
     await warm.keep(10)
-    link = warm.control_plane.fleet.host(warm.host.name)
-    assert link is not None
+    link = warm.link(warm.host.name)
     claim = link.client.claim_session
 
     async def lossy(*asked: object) -> object:

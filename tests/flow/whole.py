@@ -37,8 +37,7 @@ class Whole(System):
         """Wait until no row, reservation, attempt, container, directory or port is left."""
         await self.nothing_is_left()
         await eventually(lambda: not self.host.live and not self.host.directories)
-        link = self.control_plane.fleet.host(self.host.name)
-        assert link is not None
+        link = self.link(self.host.name)
 
         def as_new() -> bool:
             host, (first, last) = link.report, self.host.config.ports()
@@ -55,8 +54,7 @@ class Whole(System):
         ledger.checked = True
 
     async def _violations(self) -> list[str]:
-        link = self.control_plane.fleet.host(self.host.name)
-        assert link is not None
+        link = self.link(self.host.name)
         assert link.report is not None
         free_ports = link.report.free_tcp_ports + link.report.free_udp_ports
         return violations(self.host.observed(free_ports))

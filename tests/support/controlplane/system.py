@@ -235,6 +235,15 @@ class System(Parts):
         assert link is not None
         return link
 
+    async def has_reported(self, agent: str, **values: object) -> None:
+        """Wait until the newest report of an agent's host has these values."""
+
+        def holds() -> bool:
+            report = self.link(agent).report
+            return report is not None and all(getattr(report, n) == v for n, v in values.items())
+
+        await eventually(holds)
+
     def has(self, agent: str, image: str) -> bool:
         """Return whether the control plane knows that an agent has an image."""
         link = self.control_plane.fleet.host(agent)

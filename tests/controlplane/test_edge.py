@@ -15,15 +15,12 @@ from controlplane.app.control_plane import ControlPlane
 from controlplane.http.edge import Limits
 from controlplane.http.gate import Bounds, Gate
 from controlplane.settings.model import Config, load_config
+from tests.controlplane.test_served_certificate import Files, Tls
 from tests.support.controlplane import system as system_module
 from tests.support.controlplane.raw_http import RawAnswer, Wire, assert_documented
-from tests.support.controlplane.system import Answer, System, eventually
+from tests.support.controlplane.system import System, eventually
 from tiltyard.runtime.settings import SettingsError
 
-OPENSSL = (
-    "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 "
-    "-subj /CN=tiltyard -addext subjectAltName=IP:127.0.0.1"
-)
 SHORT = 0.15
 LONG = 15.0
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -41,28 +38,16 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> Any:
     return use
 
 
-class TlsSystem(System):
-    """A system whose caller trusts its certificate."""
-
-    def __init__(self, folder: Path, client: ssl.SSLContext, **settings: Any) -> None:
-        super().__init__(folder, **settings)
-        self.client = client
-
-    async def call(self, method: str, path: str, **more: Any) -> Answer:
-        return await super().call(method, path, **{"ssl": self.client, **more})
-
-
 @pytest.fixture
-def tls(tmp_path: Path) -> dict[str, str]:
+def tls(tmp_path: Path) -> dict[str, Any]:
     """Make a certificate; return the settings that name it."""
-    names = {name: str(tmp_path / f"{name}.pem") for name in ("tls_certificate", "tls_key")}
-    files = ["-out", names["tls_certificate"], "-keyout", names["tls_key"]]
-    subprocess.run([*OPENSSL.split(), *files], check=True, capture_output=True)
-    return names
+    files = Files(tmp_path)
+    files.make()
+    return files.settings
 
 
 @pytest.fixture
-def client(tls: dict[str, str]) -> ssl.SSLContext:
+def client(tls: dict[str, Any]) -> ssl.SSLContext:
     """A TLS client that trusts that certificate."""
     return ssl.create_default_context(cafile=tls["tls_certificate"])
 
@@ -186,12 +171,12 @@ class Flood:
 
 @pytest.mark.parametrize("encrypted", [False, True])
 async def test_a_stalled_reader_uses_little_memory_and_is_disconnected(
-    tmp_path: Path, limits: Any, tls: dict[str, str], client: ssl.SSLContext, *, encrypted: bool
+    tmp_path: Path, limits: Any, tls: dict[str, Any], client: ssl.SSLContext, *, encrypted: bool
 ) -> None:
     limits(stall=2 * SHORT)
     settings, trusting = (tls, client) if encrypted else ({}, None)
     async with (
-        TlsSystem(tmp_path, client, **settings) as system,
+        Tls(tmp_path, **settings) as system,
         Wire(port_of(system), trusting) as wire,
     ):
         await system.make_application()
@@ -267,11 +252,11 @@ async def test_caps_count_open_connections_and_close_further_ones(
 
 
 async def test_a_stalled_handshake_counts_and_times_out(
-    tmp_path: Path, limits: Any, tls: dict[str, str], client: ssl.SSLContext
+    tmp_path: Path, limits: Any, tls: dict[str, Any], client: ssl.SSLContext
 ) -> None:
     limits(header=3.0)
     caps = {"max_connections_per_address": 2}
-    async with TlsSystem(tmp_path, client, **tls, **caps) as system:
+    async with Tls(tmp_path, **tls, **caps) as system:
         async with Wire(port_of(system)) as quiet, Wire(port_of(system)) as plain:
             async with Wire(port_of(system)) as third:
                 assert await third.ends() == b""
@@ -291,10 +276,10 @@ async def openssl(command: str) -> str:
 
 
 async def test_tls_requires_version_1_2(
-    tmp_path: Path, limits: Any, tls: dict[str, str], client: ssl.SSLContext
+    tmp_path: Path, limits: Any, tls: dict[str, Any], client: ssl.SSLContext
 ) -> None:
     limits()
-    async with TlsSystem(tmp_path, client, **tls) as system:
+    async with Tls(tmp_path, **tls) as system:
         assert system.control_plane.base_url.startswith("https://127.0.0.1:")
         assert (await system.call("GET", "/session")).json == {"sessions": []}
         async with Wire(port_of(system), client) as wire:
@@ -307,7 +292,7 @@ async def test_tls_requires_version_1_2(
         assert "Cipher is ECDHE" in await openssl(old.replace("-tls1_1", "-tls1_2"))
 
 
-def test_an_unusable_certificate_is_named(tmp_path: Path, tls: dict[str, str]) -> None:
+def test_an_unusable_certificate_is_named(tmp_path: Path, tls: dict[str, Any]) -> None:
     settings = tmp_path / "controlplane.toml"
 
     def load(certificate: str, key: str) -> Config:

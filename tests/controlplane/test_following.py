@@ -46,16 +46,6 @@ class FailingReports:
         monkeypatch.setattr(Reports, "write", fail_once)
 
 
-async def status_at_the_end(system: System, session_id: str) -> str:
-    """Wait until a session has ended; return its status, `dead` if the cause is unknown."""
-
-    async def has_ended() -> bool:
-        return await system.status_of(session_id) in {"exited", "dead"}
-
-    await eventually(has_ended)
-    return await system.status_of(session_id)
-
-
 async def test_a_snapshot_during_a_start_does_not_end_it(system: System) -> None:
     agent, gate = system.agent, Hold()
     agent.before_start = gate
@@ -77,7 +67,7 @@ async def test_an_end_that_could_not_be_written_is_reported_again(
     reports = FailingReports(monkeypatch)
     (session,) = system.agent.live
     system.agent.end(session.internal_id, agent_pb2.END_REASON_OOM)
-    assert await status_at_the_end(system, "s") == "exited"
+    await system.becomes("s", "exited")
     assert reports.failed
 
 
@@ -92,7 +82,7 @@ async def test_reports_of_an_earlier_incarnation_are_not_acknowledged_to_the_nex
     agent.end(session.internal_id, agent_pb2.END_REASON_OOM)
     reports = FailingReports(monkeypatch)  # interrupts the first snapshot of the next process
     await agent.restart()
-    assert await status_at_the_end(system, "s") == "exited"
+    await system.becomes("s", "exited")
     assert reports.failed
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import ssl
-import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,8 @@ from click.testing import Result
 
 from controlplane.cli.api import Api, ApiError, is_in_clear
 from controlplane.domain import tokens
-from tests.controlplane.test_edge import OPENSSL
 from tests.controlplane.test_operator_cli import run
+from tests.controlplane.test_served_certificate import Files
 from tests.support.controlplane.stub_api import StubApi
 from tests.support.controlplane.system import System
 
@@ -309,10 +308,9 @@ async def test_accepts_the_token_file_of_the_first_start(api: Commands, tmp_path
 
 
 async def test_tls(api: Commands, tmp_path: Path) -> None:
-    names = {name: str(tmp_path / f"{name}.pem") for name in ("tls_certificate", "tls_key")}
-    files = ["-out", names["tls_certificate"], "-keyout", names["tls_key"]]
-    making = [*OPENSSL.split(), *files]
-    await asyncio.to_thread(subprocess.run, making, check=True, capture_output=True)
+    files = Files(tmp_path)
+    files.make()
+    names = files.settings
     async with System(tmp_path, agents=0, **names) as system:
         file = tmp_path / "token"
         file.write_text(system.operator_token)

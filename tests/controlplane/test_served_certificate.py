@@ -29,7 +29,7 @@ class Files:
 
     def make(self) -> bytes:
         """Make and return another certificate."""
-        made = self_signed(SERVES, hosts=("localhost",))
+        made = self_signed(SERVES, hosts=("localhost", "127.0.0.1"))
         Path(self.settings["tls_certificate"]).write_bytes(made.certificate)
         Path(self.settings["tls_key"]).write_bytes(made.key)
         return ssl.PEM_cert_to_DER_cert(made.certificate.decode())

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -86,7 +87,9 @@ class Signer:
         life: timedelta,
     ) -> bytes:
         names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(uri) for uri in uris]
-        names += [x509.DNSName(host) for host in hosts]
+        for host in hosts:
+            is_address = host[0].isdigit()
+            names.append(x509.IPAddress(ip_address(host)) if is_address else x509.DNSName(host))
         builder = _builder(_name("party"), self._certificate.subject, key, life)
         for extension in (
             x509.BasicConstraints(ca=False, path_length=None),

@@ -10,9 +10,9 @@ from agent.docker import sdk as docker_sdk
 from agent.docker.answers import references, warnings_of
 from agent.docker.calls import EngineCalls, Timeouts
 from agent.docker.container_config import container_config
+from agent.docker.engine_streams import DockerStreams
 from agent.docker.errors import Call
 from agent.docker.listing import Listing
-from agent.docker.streams import DockerStreams
 from agent.domain.engine import LABEL_AGENT, Container, ContainerSpec, EngineInfo, container_name
 from agent.domain.errors import AgentError, EngineError
 from agent.domain.session import Port, Process

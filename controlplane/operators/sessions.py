@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from controlplane.sessions.service import Sessions, ShownSession
+from controlplane.sessions.sessions import Sessions, ShownSession
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.session_lists import PageFilter, find_page

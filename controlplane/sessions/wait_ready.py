@@ -20,7 +20,7 @@ from controlplane.domain.errors import (
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
 from controlplane.metrics.starts import StartMetrics
-from controlplane.sessions.service import Sessions
+from controlplane.sessions.sessions import Sessions
 from controlplane.sessions.start import Starts
 from controlplane.sessions.start_request import StartRequest
 from controlplane.storage.engine.store import Store

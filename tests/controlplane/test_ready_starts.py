@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from controlplane.sessions import wait_ready
-from controlplane.sessions.service import STOP_WAIT
+from controlplane.sessions.sessions import STOP_WAIT
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tests.support.fakes import FakeClock
 from tiltyard.agent.v1 import agent_pb2

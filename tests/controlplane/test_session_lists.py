@@ -362,7 +362,7 @@ async def test_counts_are_right_whatever_happens_at_once(store: Store, seed: int
 async def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[System]:
     """Forty sessions of alice, every third of them ended, among as many of bob."""
     monkeypatch.setattr("controlplane.storage.tables.session_lists.PORTION", 7)
-    monkeypatch.setattr("controlplane.sessions.service.AT_ONCE", 3)
+    monkeypatch.setattr("controlplane.sessions.sessions.AT_ONCE", 3)
     async with System(tmp_path) as system:
         store = system.control_plane.store
         for number in range(40):

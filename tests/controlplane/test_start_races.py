@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from controlplane.domain.errors import StoreError
-from controlplane.sessions.service import STOP_WAIT
+from controlplane.sessions.sessions import STOP_WAIT
 from controlplane.storage.tables.reports import Reports
 from controlplane.storage.tables.sessions import end_attempt, free
 from tests.support.controlplane.fake_agent import refusing

@@ -24,7 +24,7 @@ from controlplane.fleet.standby_pools import StandbyPools
 from controlplane.operators.agents import Agents, ShownAgent
 from controlplane.pki.tickets import TicketKey
 from controlplane.sessions.claim import Claims
-from controlplane.sessions.service import Sessions
+from controlplane.sessions.sessions import Sessions
 from controlplane.sessions.start import Starts
 from controlplane.sessions.start_request import StartRequest
 from controlplane.settings.model import AgentConfig, Config

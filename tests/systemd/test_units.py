@@ -10,7 +10,7 @@ from agent.cli.serve import STOP_SECONDS
 from agent.settings.model import AgentConfig
 from controlplane.api.enrolling import BOUNDS
 from controlplane.http.listeners import STOP_TIMEOUT
-from controlplane.sessions.service import STOP_WAIT
+from controlplane.sessions.sessions import STOP_WAIT
 from controlplane.settings.model import Config
 from tests.support.harness import ROOT
 from tiltyard.runtime.settings import EXIT_CONFIG

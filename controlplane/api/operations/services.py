@@ -21,7 +21,7 @@ from controlplane.operators.fleet import FleetAdmin
 from controlplane.operators.placement import Explanations
 from controlplane.operators.rotation import Rotation
 from controlplane.operators.sessions import AllSessions
-from controlplane.sessions.service import Sessions
+from controlplane.sessions.sessions import Sessions
 from controlplane.sessions.start import Starts
 from controlplane.sessions.wait_ready import ReadyStarts
 from controlplane.storage.engine.store import Store

@@ -10,7 +10,7 @@ from controlplane.api.operations.queries import Flag, PageBefore, Query, UpTo100
 from controlplane.api.operations.services import caller_of, services_of
 from controlplane.api.resources.session_bodies import ListedSession, listed_session
 from controlplane.fleet.fleet import Fleet
-from controlplane.sessions.service import ShownSession
+from controlplane.sessions.sessions import ShownSession
 from controlplane.storage.tables.session_lists import PageFilter
 from tiltyard.runtime.clock import to_ms
 

@@ -119,7 +119,7 @@ async def test_log_of_a_stalled_reader_is_closed_in_time(
 async def test_batches_log_lines(
     script: ScriptedEngine, engine: DockerEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.docker.streams.GATHER_SECONDS", 1.0)
+    monkeypatch.setattr("agent.docker.engine_streams.GATHER_SECONDS", 1.0)
     script.answer("GET /containers/x/logs", streams(*[FIRST_PIECE["logs"]] * 100))
     async with engine.logs("x") as answer:
         assert [len(pieces) async for pieces in answer] == [100]

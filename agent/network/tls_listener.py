@@ -15,6 +15,7 @@ from agent.network.tls_gate import Gate, Limits
 from agent.network.tls_relay import Relay, TlsStream
 from tiltyard.contract import Protocol
 from tiltyard.runtime.logging.events import get_logger, task_context
+from tiltyard.runtime.tasks import TaskOwner
 
 log = get_logger(__name__)
 
@@ -87,7 +88,7 @@ class TlsListener:
         self._port: int = listener.getsockname()[1]
         self._shared = shared
         self._resume: asyncio.TimerHandle | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections = TaskOwner[None]()
         self.destination: Destination | None = None
         # Its connections belong to the session, not to the caller that started it.
         task_context("session").run(self._loop.add_reader, listener, self._accept)
@@ -99,7 +100,7 @@ class TlsListener:
             self._resume.cancel()
         self._loop.remove_reader(self._socket)
         self._socket.close()
-        return self._connections
+        return set(self._connections)
 
     def _accept(self) -> None:
         for _ in range(ACCEPTED_AT_ONCE):
@@ -126,9 +127,7 @@ class TlsListener:
             log.debug("connection refused", port=self._port, address=address, reason=refusal)
             connection.close()
             return
-        name = f"tls-{self._port}"
-        task = asyncio.create_task(self._serve(connection, context), name=name)
-        self._connections.add(task)
+        task = self._connections.start(self._serve(connection, context), f"tls-{self._port}")
         task.add_done_callback(lambda done: self._release(done, connection, address))
         if len(shared.handshakes) >= shared.limits.handshakes:
             oldest = next(iter(shared.handshakes))
@@ -138,11 +137,8 @@ class TlsListener:
 
     def _release(self, task: asyncio.Task[None], connection: socket.socket, address: str) -> None:
         connection.close()
-        self._connections.discard(task)
         self._shared.handshakes.pop(task, None)
         self._shared.gate.release(self._port, address)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a connection failed by a defect", port=self._port, exc_info=error)
 
     async def _serve(self, connection: socket.socket, context: ssl.SSLContext) -> None:
         limits = self._shared.limits

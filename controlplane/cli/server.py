@@ -23,6 +23,7 @@ from controlplane.state_dir.lock import serving, using
 from controlplane.state_dir.private_files import write_private
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.systemd import Notifier, read_supervision
+from tiltyard.runtime.tasks import TaskOwner
 
 log = get_logger(__name__)
 
@@ -118,13 +119,12 @@ async def _serve(config: Config) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     control_plane, notifier = ControlPlane(config), Notifier(read_supervision())
-    following = notifier.follow(control_plane.listening, stopping)
-    notifying = asyncio.create_task(following, name="service manager")
+    tasks = TaskOwner[None]()
+    tasks.start(notifier.follow(control_plane.listening, stopping), "service manager")
     try:
         await control_plane.serve(stopping)
     finally:
-        notifying.cancel()
-        await asyncio.gather(notifying, return_exceptions=True)
+        await tasks.close()
 
 
 def for_people(tokens: InitialTokens) -> str:

@@ -11,12 +11,7 @@ from pathlib import Path
 from random import Random
 
 from controlplane.agent_rpc.client import AgentClient
-from controlplane.domain.contract import (
-    HostReport,
-    HostReported,
-    ImagesReported,
-    WatchMessage,
-)
+from controlplane.domain.contract import HostReport, HostReported, ImagesReported, WatchMessage
 from controlplane.domain.placement import Wanted
 from controlplane.fleet.fleet import Fleet
 from controlplane.storage.engine.store import Store

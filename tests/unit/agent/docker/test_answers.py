@@ -15,10 +15,7 @@ from agent.docker.answers import (
     warnings_of,
 )
 from agent.docker.frames import Demultiplexer, PullSteps
-from agent.domain.engine import (
-    ContainerStatus,
-    LogPiece,
-)
+from agent.domain.engine import ContainerStatus, LogPiece
 from agent.domain.session import Process
 from agent.kernel.processes import live_process
 from tiltyard.contract import PullProgress

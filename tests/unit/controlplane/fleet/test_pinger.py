@@ -9,13 +9,11 @@ from dataclasses import replace
 from itertools import pairwise
 from random import Random
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
-from controlplane.agent_rpc.client import AgentClient
 from controlplane.domain.contract import HostReported, WatchMessage
-from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.latency import MAX_ADDRESSES, MAX_LOOKED_AT, MAX_MISSES, HostLatency
 from controlplane.fleet.host.state import HostState
 from controlplane.fleet.icmp import CannotPingError
@@ -90,52 +88,43 @@ def test_only_the_first_addresses_are_pinged() -> None:
     assert latency(*[""] * MAX_LOOKED_AT, NEAR).addresses == ()
 
 
-class Network:
-    """Replies to echoes as scripted; other addresses are unresponsive."""
+class Measured:
+    """A pinger on hosts that have reported, with a fake clock and scripted replies.
+
+    Addresses other than those of `answers` are unresponsive.
+    """
 
     def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.links: list[HostState] = []
+        self.unresponsive: set[str] = set()
         self.answers: dict[str, float] = {}
         self.asked: dict[str, int] = defaultdict(int)
-        self.hold: asyncio.Event | None = None
+        self.hold = asyncio.Event()
+        self.hold.set()
         self.under_way = self.most_under_way = 0
         self.refuses = ""
+        fleet: Any = SimpleNamespace(
+            hosts=self.links, is_responsive=lambda agent: agent not in self.unresponsive
+        )
+        self.pinger = Pinger(
+            fleet, interval=INTERVAL, clock=self.clock, random=Random(1), ping=self.ping
+        )
 
     async def ping(self, address: str, timeout: float) -> float | None:
         assert timeout == 1.0
         self.asked[address] += 1
+        if self.refuses:
+            raise CannotPingError(self.refuses)
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
-        try:
-            if self.refuses:
-                raise CannotPingError(self.refuses)
-            if self.hold is not None:
-                await self.hold.wait()
-            return self.answers.get(address)
-        finally:
-            self.under_way -= 1
-
-
-class Measured:
-    """A pinger on hosts that have reported, with a fake clock."""
-
-    def __init__(self, network: Network) -> None:
-        self.clock = FakeClock()
-        self.links: list[HostState] = []
-        self.unresponsive: set[str] = set()
-        fleet = SimpleNamespace(
-            hosts=self.links, is_responsive=lambda agent: agent not in self.unresponsive
-        )
-        self.pinger = Pinger(
-            cast("Fleet", fleet),
-            interval=INTERVAL,
-            clock=self.clock,
-            random=Random(1),
-            ping=network.ping,
-        )
+        await self.hold.wait()
+        self.under_way -= 1
+        return self.answers.get(address)
 
     def add(self, *addresses: str) -> HostState:
         row = AgentRow(f"a{len(self.links)}", "unix:/a", "local", "default")
-        link = HostState(row, cast("AgentClient", None))
+        link = HostState(row, cast("Any", None))
         self.links.append(link)
         self.report(link, *addresses)
         return link
@@ -150,13 +139,8 @@ class Measured:
 
 
 @pytest.fixture
-def network() -> Network:
-    return Network()
-
-
-@pytest.fixture
-async def measured(network: Network) -> AsyncIterator[Measured]:
-    made = Measured(network)
+async def measured() -> AsyncIterator[Measured]:
+    made = Measured()
     running = asyncio.create_task(made.pinger.run())
     yield made
     running.cancel()
@@ -164,93 +148,85 @@ async def measured(network: Network) -> AsyncIterator[Measured]:
         await running
 
 
-async def test_host_is_measured_at_its_report_and_once_per_interval(
-    measured: Measured, network: Network
-) -> None:
-    network.answers = {NEAR: 4.0}
+async def test_host_is_measured_at_its_report_and_once_per_interval(measured: Measured) -> None:
+    measured.answers = {NEAR: 4.0}
     link = measured.add(NEAR)
     await measured.looks()
     assert link.latency.ms == 4.0
     times = []
     for rounds in range(1, 5):
-        while network.asked[NEAR] < rounds:
+        while measured.asked[NEAR] < rounds:
             await measured.looks()
         times.append(measured.clock.monotonic())
     for before, after in pairwise(times[1:]):
         assert (1 - JITTER) * INTERVAL <= after - before <= (1 + JITTER) * INTERVAL + LOOK
 
 
-async def test_unresponsive_address_is_ignored_until_it_replies(
-    measured: Measured, network: Network
-) -> None:
-    network.answers = {NEAR: 4.0, FAR: 9.0}
+async def test_unresponsive_address_is_ignored_until_it_replies(measured: Measured) -> None:
+    measured.answers = {NEAR: 4.0, FAR: 9.0}
     link = measured.add(NEAR, FAR)
     await measured.looks()
-    assert network.asked == {NEAR: 1, FAR: 1}
-    del network.answers[NEAR]
+    assert measured.asked == {NEAR: 1, FAR: 1}
+    del measured.answers[NEAR]
     await measured.clock.advance(1.15 * INTERVAL)
     assert link.latency.unresponsive == (NEAR,)
-    assert network.asked[NEAR] == 1 + MAX_MISSES
+    assert measured.asked[NEAR] == 1 + MAX_MISSES
     assert link.latency.ms == 9.0
     await measured.clock.advance(1.15 * INTERVAL)
-    assert network.asked[FAR] == 3
-    assert network.asked[NEAR] == 2 + MAX_MISSES  # an unresponsive address costs one echo
-    network.answers[NEAR] = 3.0
+    assert measured.asked[FAR] == 3
+    assert measured.asked[NEAR] == 2 + MAX_MISSES  # an unresponsive address costs one echo
+    measured.answers[NEAR] = 3.0
     await measured.clock.advance(1.15 * INTERVAL)
     assert link.latency.answering == (NEAR, FAR)
     assert link.latency.ms == 3.0
 
 
-async def test_changing_addresses_cost_no_more_echoes(
-    measured: Measured, network: Network
-) -> None:
+async def test_changing_addresses_cost_no_more_echoes(measured: Measured) -> None:
     link = measured.add("198.51.100.1")
     for number in range(2, 22):  # within one interval
         measured.report(link, *(f"198.51.100.{number + more}" for more in range(20)))
         await measured.looks()
-    assert sum(network.asked.values()) <= MAX_ADDRESSES * MAX_MISSES
+    assert sum(measured.asked.values()) <= MAX_ADDRESSES * MAX_MISSES
 
 
-async def test_concurrent_echoes_are_limited(measured: Measured, network: Network) -> None:
-    network.hold = asyncio.Event()
+async def test_concurrent_echoes_are_limited(measured: Measured) -> None:
+    measured.hold.clear()
     for number in range(2 * AT_ONCE):
         address = f"198.51.100.{number}"
-        network.answers[address] = 1.0
+        measured.answers[address] = 1.0
         measured.add(address)
     await measured.looks()
-    assert network.under_way == AT_ONCE
-    network.hold.set()
+    assert measured.under_way == AT_ONCE
+    measured.hold.set()
     await measured.looks()
     assert all(link.latency.ms == 1.0 for link in measured.links)
-    assert network.most_under_way == AT_ONCE
+    assert measured.most_under_way == AT_ONCE
 
 
-async def test_unresponsive_host_is_not_pinged(measured: Measured, network: Network) -> None:
+async def test_unresponsive_host_is_not_pinged(measured: Measured) -> None:
     measured.unresponsive.add("a0")
     measured.add(NEAR)
     await measured.looks()
-    assert not network.asked
+    assert not measured.asked
     measured.unresponsive.clear()
     await measured.looks()
-    assert network.asked[NEAR] == MAX_MISSES
+    assert measured.asked[NEAR] == MAX_MISSES
 
 
 async def test_failure_to_ping_ignores_no_address_and_is_logged_once(
-    measured: Measured, network: Network, caplog: pytest.LogCaptureFixture
+    measured: Measured, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "controlplane.fleet.pinger")
-    network.answers = {NEAR: 4.0}
+    measured.answers = {NEAR: 4.0}
     link = measured.add(NEAR, FAR)
     await measured.looks()
     assert link.latency.unresponsive == (FAR,)
-    network.refuses = "nobody may"
+    measured.refuses = "nobody may"
     for _ in range(3):
         await measured.clock.advance(1.15 * INTERVAL)
     assert (link.latency.ms, link.latency.answering) == (None, (NEAR, FAR))
-    assert caplog.messages == [
-        f"{WHAT_FOLLOWS} error=cannot measure latency: nobody may",
-    ]
-    network.refuses = ""
+    assert caplog.messages == [f"{WHAT_FOLLOWS} error=cannot measure latency: nobody may"]
+    measured.refuses = ""
     await measured.clock.advance(1.15 * INTERVAL)
     assert link.latency.ms == 4.0
     assert caplog.messages[1:] == ["latency is measured again"]

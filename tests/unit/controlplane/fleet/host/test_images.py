@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Collection
+from collections.abc import AsyncGenerator, AsyncIterator
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -23,8 +23,8 @@ GOOD, BAD = "good.example/game@sha256:{}", "bad.example/game@sha256:{}"
 class _Host:
     """A host whose pulls of bad images hang until they fail, and its desired images."""
 
-    def __init__(self, wanted: Collection[str]) -> None:
-        self.wanted = set(wanted)
+    def __init__(self) -> None:
+        self.wanted: set[str] = set()
         self.reads = 0
         self.responsive = True
         self.tried: Counter[str] = Counter()
@@ -33,8 +33,22 @@ class _Host:
         self.row = SimpleNamespace(region="r", node_pool="p")
         self.report = SimpleNamespace(images=frozenset())
         self.client = self
-        self.kept: Images | None = None
         self.clock = FakeClock()
+        host: Any = self
+        self.kept = Images(
+            host,
+            host,
+            login_for=self.login_for,
+            is_responsive=lambda: self.responsive,
+            clock=self.clock,
+            random=Random(1),
+        )
+        self.tasks = TaskOwner[None]()
+
+    def begin(self, *wanted: str) -> None:
+        """Start to pull these images."""
+        self.wanted.update(wanted)
+        self.tasks.start(self.kept.run(), "images")
 
     async def look(self, *_: object) -> HostImages:
         self.reads += 1
@@ -47,7 +61,6 @@ class _Host:
             await self.fail.wait()
             raise AgentUnavailableError("it hangs")
         self.report.images |= {image}
-        assert self.kept is not None
         self.kept.on_change()
 
     async def login_for(self, _: str) -> None:
@@ -55,33 +68,16 @@ class _Host:
 
 
 @pytest.fixture
-async def make() -> AsyncIterator[Any]:
-    made: list[Images] = []
-    tasks = TaskOwner[None]()
-
-    def start(wanted: Collection[str]) -> _Host:
-        host: Any = _Host(wanted)
-        host.kept = Images(
-            host,
-            host,
-            login_for=host.login_for,
-            is_responsive=lambda: host.responsive,
-            clock=host.clock,
-            random=Random(1),
-        )
-        made.append(host.kept)
-        tasks.start(host.kept.run(), "images")
-        return host  # type: ignore[no-any-return]
-
-    yield start
-    await tasks.close()
-    for images in made:
-        await images.close()
+async def host() -> AsyncIterator[_Host]:
+    host = _Host()
+    yield host
+    await host.tasks.close()
+    await host.kept.close()
 
 
 @pytest.mark.part_alone
-async def test_f43_many_images_that_hang_do_not_hold_up_one_that_does_not(make: Any) -> None:
-    host = make([BAD.format(number) for number in range(40)])
+async def test_f43_many_images_that_hang_do_not_hold_up_one_that_does_not(host: _Host) -> None:
+    host.begin(*(BAD.format(number) for number in range(40)))
     await until_idle()
     assert len(host.tried) == MAX_PULLS
     host.fail.set()
@@ -98,9 +94,9 @@ async def test_f43_many_images_that_hang_do_not_hold_up_one_that_does_not(make: 
     assert host.tried.total() == tried + 1  # at once, despite one that hangs
 
 
-async def test_desired_images_are_read_once_for_all_images(make: Any) -> None:
+async def test_desired_images_are_read_once_for_all_images(host: _Host) -> None:
     images = [GOOD.format(number) for number in range(200)]
-    host = make(images)
+    host.begin(*images)
     await until_idle()
     while not host.kept.idle:
         await until_idle()
@@ -108,9 +104,8 @@ async def test_desired_images_are_read_once_for_all_images(make: Any) -> None:
     assert host.reads == 1
 
 
-async def test_queued_pull_of_an_unwanted_image_is_cancelled(make: Any) -> None:
-    images = [BAD.format(0), BAD.format(1), GOOD.format(0)]
-    host = make(images)
+async def test_queued_pull_of_an_unwanted_image_is_cancelled(host: _Host) -> None:
+    host.begin(BAD.format(0), BAD.format(1), GOOD.format(0))
     await until_idle()
     assert len(host.tried) == MAX_PULLS
     host.wanted.remove(GOOD.format(0))
@@ -122,10 +117,8 @@ async def test_queued_pull_of_an_unwanted_image_is_cancelled(make: Any) -> None:
     assert GOOD.format(0) not in host.tried
 
 
-async def test_unresponsive_host_gets_pulls_on_its_return(
-    make: Any,
-) -> None:
-    host = make([])
+async def test_unresponsive_host_gets_pulls_on_its_return(host: _Host) -> None:
+    host.begin()
     host.responsive = False
     host.wanted.add(GOOD.format(0))
     host.kept.look()
@@ -138,9 +131,9 @@ async def test_unresponsive_host_gets_pulls_on_its_return(
 
 
 async def test_repeated_cause_is_a_warning_once(
-    make: Any, caplog: pytest.LogCaptureFixture
+    host: _Host, caplog: pytest.LogCaptureFixture
 ) -> None:
-    host = make([BAD.format(0)])
+    host.begin(BAD.format(0))
     host.fail.set()
     with caplog.at_level(logging.INFO):
         await host.clock.advance(5 * LONGEST_WAIT)

@@ -10,13 +10,7 @@ from hypothesis import strategies as st
 
 from tests.support.log_lines import read
 from tests.support.read_back import FORMS, TOKEN, Pipe, failing, log, said
-from tiltyard.runtime.logging.line import (
-    CUT,
-    EXCEPTION,
-    MOST_CHARACTERS,
-    Form,
-    line,
-)
+from tiltyard.runtime.logging.line import CUT, EXCEPTION, MOST_CHARACTERS, Form, line
 from tiltyard.runtime.logging.output import LineFormatter, LineWriter
 
 HOSTILE = (

@@ -3,22 +3,18 @@
 Hosts of other regions must not slow a choice. Measured in memory, in this process.
 """
 
-import asyncio
 import statistics
 import time
 from dataclasses import replace
-from pathlib import Path
-from random import Random
 
-from controlplane.agent_rpc.client import AgentClient
 from controlplane.domain.contract import HostReport, HostReported, ImagesReported, WatchMessage
 from controlplane.domain.placement import Wanted
 from controlplane.fleet.fleet import Fleet
-from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.fleet import AgentRow
-from controlplane.storage.tables.reports import Reports
 from tests.bench.report import Result
+from tests.bench.turns import in_turn
 from tests.unit.controlplane.domain.test_placement import HOST
+from tests.unit.controlplane.fleet.test_fleet import a_fleet
 from tiltyard.contract import PortRequest, Protocol, Resources
 from tiltyard.runtime.clock import SystemClock
 
@@ -32,22 +28,16 @@ _WANTED = Wanted(_IMAGE, Resources(10**9, 2**30), (PortRequest(7777, Protocol.UD
 def measure(effort: int) -> list[Result]:
     """Measure alternately with few and many hosts."""
     hosts, rounds, choices = (max(10, effort * n // 100) for n in (HOSTS, ROUNDS, CHOICES))
-    return asyncio.run(_measure(hosts, rounds, choices))
-
-
-async def _measure(hosts: int, rounds: int, choices: int) -> list[Result]:
-    client = AgentClient("unix:/nobody")
-    try:
-        few = _a_fleet(client, IN_A_REGION, IN_A_REGION)
-        many = _a_fleet(client, hosts, IN_A_REGION)
-        together = _a_fleet(client, hosts, hosts)
-        times: dict[str, list[float]] = {"few": [], "many": [], "together": []}
-        for _ in range(rounds):
-            times["few"].append(_choice_us(few, 1, choices))
-            times["many"].append(_choice_us(many, hosts // IN_A_REGION, choices))
-            times["together"].append(_choice_us(together, 1, 1))
-    finally:
-        await client.close()
+    few, many = _a_fleet(IN_A_REGION, IN_A_REGION), _a_fleet(hosts, IN_A_REGION)
+    together = _a_fleet(hosts, hosts)
+    times = in_turn(
+        rounds,
+        {
+            "few": lambda: _choice_us(few, 1, choices),
+            "many": lambda: _choice_us(many, hosts // IN_A_REGION, choices),
+            "together": lambda: _choice_us(together, 1, 1),
+        },
+    )
     medians = {name: statistics.median(taken) for name, taken in times.items()}
     return [
         Result("fleet.placement.us", medians["few"], "us"),
@@ -67,20 +57,9 @@ def _choice_us(fleet: Fleet, regions: int, choices: int) -> float:
     return (time.perf_counter() - begin) / choices * 1e6
 
 
-def _a_fleet(client: AgentClient, hosts: int, in_a_region: int) -> Fleet:
-    """Create a fleet whose hosts have just reported, with a store that is never opened."""
-    store = Store(Path("/nowhere"))
-    fleet = Fleet(
-        store,
-        Reports(store, is_ours=lambda *_: True, keep_ended=0.0),
-        dial=lambda _: client,
-        login_for=_no_login,
-        unresponsive_after=60.0,
-        unreachable_after=60.0,
-        lost_after=3600.0,
-        clock=SystemClock(),
-        random=Random(1),
-    )
+def _a_fleet(hosts: int, in_a_region: int) -> Fleet:
+    """Create a fleet whose hosts have just reported."""
+    fleet = a_fleet(SystemClock())
     for number in range(hosts):
         name = f"host-{number}"
         fleet.add(AgentRow(name, "unix:/a", _region(number // in_a_region), _POOL))
@@ -91,10 +70,6 @@ def _a_fleet(client: AgentClient, hosts: int, in_a_region: int) -> Fleet:
             link.apply(WatchMessage("", 1, event), 0.0)
         link.reconciled = True
     return fleet
-
-
-async def _no_login(_: str) -> None:
-    return None
 
 
 def _region(number: int) -> str:

@@ -7,22 +7,11 @@ import pytest
 from controlplane.agent_rpc.client import AgentClient
 from controlplane.agent_rpc.wire import MAX_NANO_CPUS, session_in
 from controlplane.domain.errors import AgentUnavailableError
+from tests.support.agent.samples import a_spec
 from tests.support.controlplane.fake_agent import FakeAgent
 from tiltyard.agent.v1 import agent_pb2
-from tiltyard.contract import Identity, NetworkMode, Resources, SessionSpec
 
-SPEC = SessionSpec(
-    identity=Identity("alice", "match", "game", "1", "local", {}),
-    image="game@sha256:0",
-    args=(),
-    env={},
-    restart=False,
-    ttl=None,
-    network_mode=NetworkMode.BRIDGE,
-    reservation=Resources(),
-    limits=Resources(),
-    ports=(),
-)
+SPEC = a_spec()
 DEADLINE = 20.0
 
 

@@ -1,26 +1,35 @@
 """Every command of the pages on the API is run, in its order, and answers as the page shows."""
 
 import ast
+import asyncio
 import re
-from pathlib import Path
+import shlex
 
 import pytest
 
 from controlplane.api.routes import ROUTES
 from controlplane.domain.tokens import OPERATOR_SCOPES
-from tests.controlplane.doc_calls import Call, run
 from tests.support.controlplane.system import System, eventually
-from tests.support.doc_examples import examples
+from tests.support.doc_examples import ROOT, examples
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
 LOG = b"listening on 7777\n"
+
+
+def endpoint(command: str) -> tuple[str, str]:
+    """Return the method and the path, without its query, that curl calls."""
+    words = shlex.split(command)
+    url = next(word for word in words if word.startswith("$url"))
+    method = "POST" if "-d" in words else "GET"
+    if "-X" in words:
+        method = words[words.index("-X") + 1]
+    return method, url.removeprefix("$url").partition("?")[0]
 
 
 class Page:
     """A page, the routes that it describes, and its commands in their order."""
 
     def __init__(self, name: str, *, operators: bool) -> None:
-        self.text = (DOCS / name).read_text("utf-8")
+        self.text = (ROOT / "docs" / name).read_text("utf-8")
         self.routes = [r for r in ROUTES if (r.scope in OPERATOR_SCOPES) == operators]
         self.shown = [r for r in self.routes if r.path != "/docs/{file}"]  # for browsers alone
         self.examples = list(examples(self.text))
@@ -29,13 +38,14 @@ class Page:
 
 API = Page("api.md", operators=False)
 OPERATOR_API = Page("operator-api.md", operators=True)
+PORTING = Page("porting.md", operators=False)
 
 
 @pytest.mark.parametrize("page", [API, OPERATOR_API])
 def test_every_endpoint_has_an_example(page: Page) -> None:
     for route in page.shown:
         path = re.compile(re.sub(r"\{\w+\}", "[^/]+", route.path))
-        endpoints = [Call(example.command).endpoint for example in page.calls]
+        endpoints = [endpoint(example.command) for example in page.calls]
         assert any(m == route.method and path.fullmatch(p) for m, p in endpoints), route
 
 
@@ -48,7 +58,7 @@ def test_the_scopes_are_those_of_the_routes(page: Page) -> None:
     assert shown == {f"{r.method} {r.path}": r.scope for r in page.routes if r.scope is not None}
 
 
-@pytest.mark.parametrize("page", [API, OPERATOR_API])
+@pytest.mark.parametrize("page", [API, OPERATOR_API, PORTING])
 def test_only_calls_are_shown(page: Page) -> None:
     assert page.examples[0].command == 'auth="Authorization: Bearer $token"'
     assert page.examples[1:] == page.calls
@@ -57,7 +67,7 @@ def test_only_calls_are_shown(page: Page) -> None:
 def test_every_kind_of_the_audit_is_documented_and_no_other() -> None:
     written = {
         node.value
-        for path in (DOCS.parent / "controlplane").rglob("*.py")
+        for path in (ROOT / "controlplane").rglob("*.py")
         for call in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(call, ast.Call)
         and "record_event" in map(ast.unparse, (call.func, *call.args[:1]))
@@ -69,30 +79,43 @@ def test_every_kind_of_the_audit_is_documented_and_no_other() -> None:
     assert set(re.findall(r"`([a-z_]+\.[a-z_]+)`", table)) == written
 
 
-async def test_every_command_answers_as_shown(tmp_path: Path) -> None:
-    async with System(tmp_path) as system:
-        digest = system.registry.push("studio/game", "v1")
-        image = f"{system.registry.address}/studio/game@{digest}"
-        system.agent.logs = [LOG]
-        system.agent.log_follow.set()
-        for example in API.calls:
-            output = await run(system, example.command, tmp_path, system.tokens["alice"])
-            example.check(output)
-            if Call(example.command).endpoint == ("POST", "/application/game/tags"):
-                await eventually(lambda: system.has(system.agent.name, image))
+async def _run(system: System, command: str, token: str) -> str:
+    """Run a command with the variables that the pages use; return its output."""
+    process = await asyncio.create_subprocess_exec(
+        *("bash", "-euo", "pipefail", "-c", command),
+        stdout=asyncio.subprocess.PIPE,
+        cwd=system.folder,
+        env={
+            "PATH": "/usr/bin:/bin",
+            "url": system.control_plane.base_url,
+            "auth": f"Authorization: Bearer {token}",
+        },
+    )
+    output, _ = await process.communicate()
+    assert process.returncode == 0, command
+    return output.decode()
 
 
-async def test_every_command_of_operators_answers_as_shown(tmp_path: Path) -> None:
-    async with System(tmp_path) as system:
-        await system.make_application()
-        await system.start(id="match-1")
-        for agent in ("retired", "stolen"):
-            await system.add_agent(agent)
-        await system.rows("UPDATE agent SET id=name WHERE name='stolen'")
-        link = system.link()
-        link.latency.note("192.0.2.1", 4.21)
-        for example in OPERATOR_API.calls:
-            output = await run(system, example.command, tmp_path, system.operator_token)
-            example.check(output)
-            if Call(example.command).endpoint == ("POST", "/operator/token"):
-                await system.rows("UPDATE token SET id='0123456789abcdef' WHERE name='ci'")
+@pytest.mark.parametrize("page", [API, PORTING])
+async def test_every_command_answers_as_shown(system: System, page: Page) -> None:
+    digest = system.registry.push("studio/game", "v1")
+    image = f"{system.registry.address}/studio/game@{digest}"
+    system.agent.logs = [LOG]
+    system.agent.log_follow.set()
+    for example in page.calls:
+        example.check(await _run(system, example.command, system.tokens["alice"]))
+        if endpoint(example.command) == ("POST", "/application/game/tags"):
+            await eventually(lambda: system.has(system.agent.name, image))
+
+
+async def test_every_command_of_operators_answers_as_shown(system: System) -> None:
+    await system.make_application()
+    await system.start(id="match-1")
+    for agent in ("retired", "stolen"):
+        await system.add_agent(agent)
+    await system.rows("UPDATE agent SET id=name WHERE name='stolen'")
+    system.link().latency.note("192.0.2.1", 4.21)
+    for example in OPERATOR_API.calls:
+        example.check(await _run(system, example.command, system.operator_token))
+        if endpoint(example.command) == ("POST", "/operator/token"):
+            await system.rows("UPDATE token SET id='0123456789abcdef' WHERE name='ci'")

@@ -64,7 +64,7 @@ MODELS = list(EXAMPLES)
 
 
 def violations(model: type[Body], value: Any) -> list[str]:
-    """Give the fields that are refused in a body."""
+    """Return the fields that are refused in a body."""
     try:
         parse_body(value if isinstance(value, bytes) else json.dumps(value).encode(), model)
     except InvalidRequestError as error:

@@ -1,8 +1,7 @@
-"""Strings that would have a source of images be somewhere else, and where each may be written.
+"""Strings that try to move a source of images elsewhere, and the fields that accept each.
 
-A letter says which doors let a string in, for what it then is and no more: `r` as a repository of
-the registry that the operator configured, `t` as a tag, `a` as the address or an alias of a
-registry, which operators write.
+The letters are fields: `r` a repository of a configured registry, `t` a tag, `a` the address or
+an alias of a registry, which only operators set.
 """
 
 SHA = "sha256:" + "a" * 64
@@ -69,19 +68,19 @@ _BY_DOORS: dict[str, tuple[str, ...]] = {
 STRINGS = {text: doors for doors, texts in _BY_DOORS.items() for text in texts}
 
 ALIASES = ("ghcr.io", "mirror.example")
-"""Of the registry that is configured."""
+"""Aliases of the configured registry."""
 
 STRIPPED = {
     "ghcr.io/ghcr.io/x": "ghcr.io/x",
     "ghcr.io/mirror.example/x": "mirror.example/x",
 }
-"""What an alias is taken off, once."""
+"""Repositories from which an alias is removed, once."""
 
 NO_TEXT = frozenset("\0\ud800")
-"""A body with one of these is refused as a whole."""
+"""A body with one of these characters is refused as a whole."""
 
 PORTS = (80, 443, 5000)
-"""That are named above, or go without saying."""
+"""The ports that are named above, and the default ones."""
 
 ADDRESSES: dict[str, tuple[str, ...]] = {
     "localhost": ("127.0.0.1", "::1"),
@@ -100,10 +99,10 @@ ADDRESSES: dict[str, tuple[str, ...]] = {
     "half6.example": ("2606:4700::1111", "fd00:ec2::254"),
     "public.example": ("1.1.1.1",),
 }
-"""What our DNS says; of any other name that it is 10.0.0.1."""
+"""The answers of the DNS of the tests; any other name is 10.0.0.1."""
 
 REBOUND = "rebound.example"
-"""A name that DNS says is public when it is asked first, and 10.0.0.1 ever after."""
+"""A name with a public address in its first DNS answer, and 10.0.0.1 in later ones."""
 
 OPERATORS_CHOICE = {
     "127.0.0.1": ("127.0.0.1", 80),
@@ -116,4 +115,4 @@ OPERATORS_CHOICE = {
     "localhost": ("127.0.0.1", 80),
     "localhost:5000": ("127.0.0.1", 5000),
 }
-"""Where an operator who writes an IPv4 address, or the machine itself, has us go."""
+"""Where an IPv4 address or the name of the machine leads when an operator sets it."""

@@ -1,4 +1,4 @@
-"""What schemathesis has to know beyond the OpenAPI document; its own process imports this."""
+"""What schemathesis needs beyond the OpenAPI document; its own process imports this."""
 
 import itertools
 import json
@@ -20,7 +20,7 @@ WORDS: dict[str, dict[str, Any]] = {
         "regions": {"type": "array", "minItems": 1, "items": {"enum": ["local"]}},
     },
 }
-"""Names that mean something in this deployment: with others nothing would ever start."""
+"""Names that exist in this deployment: with others no session would ever start."""
 
 QUERY_WORDS = {"account": ["alice"], "image": ["game"], "location": ["local"], "version": ["v1"]}
 """The same for the query of `GET /operator/placement`."""
@@ -28,24 +28,24 @@ QUERY_WORDS = {"account": ["alice"], "image": ["game"], "location": ["local"], "
 STARTS = {"location": "local", "image": "game", "id": None}
 """The body of a start that works, for chains of calls to begin with."""
 
-UNSAYABLE = {
+NOT_IN_SCHEMA = {
     "the sum of two numbers in one text": r"must be at most 8760h",
     "a comparison of two fields": r"must not be (above limits|below reservation)",
     "uniqueness by a part of an item": r"a port and protocol may be declared once",
     "uniqueness whatever the case, and over two fields": r"the address and each alias .*",
-    "a number of digits that is a port, and a host to everybody": r"must be host\[:port\], .*",
-    "what engines call otherwise": r"must be registry-1\.docker\.io, .*",
-    "how long it is as JSON": r"must be at most \d+ bytes as JSON",
-    "how many have joined before": r"a session has at most .* players, .*",
-    "whose token it is": r"(an operator's|an account's) token cannot have .*",
-    "what the application has": r"the application declares no such port",
-    "what the operator made": r"unknown (registry|node pool|region)",
-    "what the operator allows": r"(the node pool|node pool \S+) does not allow the host's network",
-    "whose password it is": r"needs a username|must be given: none is kept for .*",
-    "what a certificate is": r"must be certificates as PEM text|holds a private key: .*",
-    "what the registry is called": r"is not an OCI repository name",
+    "a name of digits, which is a port": r"must be host\[:port\], .*",
+    "names that engines replace": r"must be registry-1\.docker\.io, .*",
+    "a length as JSON": r"must be at most \d+ bytes as JSON",
+    "players that have joined before": r"a session has at most .* players, .*",
+    "the owner of the token": r"(an operator's|an account's) token cannot have .*",
+    "ports of the application": r"the application declares no such port",
+    "objects of the operator": r"unknown (registry|node pool|region)",
+    "permissions": r"(the node pool|node pool \S+) does not allow the host's network",
+    "the user of a password": r"needs a username|must be given: none is kept for .*",
+    "the content of a certificate": r"must be certificates as PEM text|holds a private key: .*",
+    "the aliases of the registry": r"is not an OCI repository name",
 }
-"""Violations in a request that fits its schema, by what JSON Schema cannot say of it."""
+"""Violations in a request that fits its schema, by the rule that JSON Schema cannot express."""
 
 _OWN_TOKEN = os.environ["TILTYARD_TOKEN"].split("_")[1]
 _numbers = itertools.count()
@@ -53,7 +53,7 @@ _numbers = itertools.count()
 
 @schemathesis.hook
 def before_load_schema(_: HookContext, raw_schema: dict[str, Any]) -> None:
-    """Close the answers, so that none has what is not documented; put our words in."""
+    """Forbid undocumented properties in answers; insert the names of this deployment."""
     components = raw_schema["components"]["schemas"]
     for name, schema in components.items():
         if schema.get("type") == "object" and not name.endswith("Body"):
@@ -69,7 +69,7 @@ def before_load_schema(_: HookContext, raw_schema: dict[str, Any]) -> None:
 
 @schemathesis.hook
 def filter_case(_: HookContext, case: Case[Any]) -> bool:
-    """Leave out what would saw off the branch: the run's own token and its own application."""
+    """Skip calls that would end the run: of its own token and its own application."""
     named = set((case.path_parameters or {}).values())
     return not (
         (case.method == "DELETE" and case.path == "/operator/token/{id}" and _OWN_TOKEN in named)
@@ -79,9 +79,9 @@ def filter_case(_: HookContext, case: Case[Any]) -> bool:
 
 @schemathesis.hook
 def map_case(_: HookContext, case: Case[Any]) -> Case[Any]:
-    """Have what is made at the head of a chain of calls be new, else the chain ends there.
+    """Give objects made at the head of a chain of calls new names, else the chain ends there.
 
-    And every other report be asked for of the one session that has ended.
+    Every other report is that of the one session that has ended.
     """
     assert case.meta is not None
     if case.path == "/session/{id}/report" and case.meta.generation.mode.is_positive:
@@ -97,7 +97,7 @@ def map_case(_: HookContext, case: Case[Any]) -> Case[Any]:
 
 @schemathesis.hook
 def filter_failure(_: HookContext, failure: Failure, case: Case[Any], response: Response) -> bool:
-    """Drop the acceptance of a bad deep object that was not sent: an empty one has no text."""
+    """Ignore the acceptance of a bad deep object that was not sent: an empty one has no text."""
     return not (
         isinstance(failure, AcceptedNegativeData)
         and case.path == "/session"
@@ -108,14 +108,16 @@ def filter_failure(_: HookContext, failure: Failure, case: Case[Any], response: 
 
 
 @schemathesis.check
-def refused_for_what_no_schema_says(_: CheckContext, response: Response, case: Case[Any]) -> None:
-    """Of a request that fits the schema, let every violation be one of `UNSAYABLE`."""
+def refused_beyond_the_schema(_: CheckContext, response: Response, case: Case[Any]) -> None:
+    """Require that every violation in a request that fits the schema is in `NOT_IN_SCHEMA`."""
     assert case.meta is not None
     if not case.meta.generation.mode.is_positive or response.status_code not in {400, 422}:
         return
     found = [one["description"] for one in json.loads(response.content).get("violations", [])]
     unfounded = [
-        text for text in found if not any(re.fullmatch(one, text) for one in UNSAYABLE.values())
+        text
+        for text in found
+        if not any(re.fullmatch(one, text) for one in NOT_IN_SCHEMA.values())
     ]
     assert found, "a refusal without violations"
     assert not unfounded, f"the schema allows what is refused: {unfounded}"

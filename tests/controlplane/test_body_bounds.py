@@ -4,8 +4,6 @@ Counted are calls and bytes, which do not depend on the machine.
 """
 
 import sys
-from collections.abc import AsyncIterator
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -42,23 +40,14 @@ def test_reading_a_body_takes_a_bounded_number_of_calls(model: type[Body]) -> No
         assert calls <= MAX_CALLS, f"{calls} for {body[:200]!r}"
 
 
-@pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[System]:
-    async with System(tmp_path, agents=0) as running:
-        yield running
-
-
 async def test_a_refusal_lists_a_hundred_violations_and_counts_them(system: System) -> None:
     body = {"location": "local", "image": "game", "args": [1] * 500, "env": {"": "x"}, "x": 1}
     refused = await system.call("POST", "/session", json=body)
     assert_error(refused, 422)
     answer = refused.json
-    assert (
-        answer["message"] == "cannot accept the request: env.: a name must not be empty or hold ="
-    )
+    assert answer["message"].startswith("cannot accept the request: env.: a name must not")
     assert [one["field"] for one in answer["violations"][:2]] == ["env.", "args[0]"]
-    assert len(answer["violations"]) == MAX_VIOLATIONS
-    assert answer["violationCount"] == 502
+    assert (len(answer["violations"]), answer["violationCount"]) == (MAX_VIOLATIONS, 502)
     few = await system.call("POST", "/session", json=body | {"args": []})
     assert_error(few, 422, "env.", "x")
     assert "violationCount" not in few.json
@@ -74,9 +63,8 @@ async def test_properties_of_an_object_are_limited(
     assert len(refused.json["violations"]) == violations
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
+async def test_a_refusal_is_small(system: System) -> None:
+    for body in (
         *(
             b'{"location":"local","image":"game","args":' + text[:-50].rstrip(b",") + b"]}"
             for text in WHOLE.values()
@@ -84,10 +72,7 @@ async def test_properties_of_an_object_are_limited(
         ),
         b'{"' + b"x" * (MAX_BODY - 100) + b'":1}',
         b"{" + b",".join(b'"%s%d":1' % (b"\x7f" * 9000, n) for n in range(99)) + b"}",
-    ],
-    ids=[*(name for name, text in WHOLE.items() if len(text) > MAX_BODY - 100), "name", "names"],
-)
-async def test_a_refusal_is_small(system: System, body: bytes) -> None:
-    refused = await system.call("POST", "/session", data=body)
-    assert_error(refused, 422)
-    assert len(refused.body) <= MAX_ANSWER
+    ):
+        refused = await system.call("POST", "/session", data=body)
+        assert_error(refused, 422)
+        assert len(refused.body) <= MAX_ANSWER, body[:100]

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,6 @@ from controlplane.api.routes import ROUTES
 from tests.support.controlplane.system import System, assert_error
 
 DOCUMENT = openapi_document(ROUTES)
-
-
-@pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[System]:
-    async with System(tmp_path, agents=0) as running:
-        yield running
 
 
 def test_every_route_is_described_with_its_scope_and_errors() -> None:

@@ -75,13 +75,19 @@ def _plan(db: Database, query: Query) -> list[str]:
     return [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
 
 
+def _searches(db: Database, wanted: SessionFilter) -> Iterator[str]:
+    """Yield how the rows of the first, then of the next portion are found."""
+    for query in (list_query(wanted, 5, 9), portion_query(wanted, 5)):
+        (search,) = (step for step in _plan(db, query) if "session" in step)
+        yield search
+
+
 @pytest.mark.parametrize(("fields", "index"), FILTERS)
 def test_a_list_looks_at_no_rows_but_those_that_an_index_finds(
     db: Database, fields: dict[str, Any], index: str
 ) -> None:
     wanted = SessionFilter("alice", **fields)
-    for query in (list_query(wanted, 5, 9), portion_query(wanted, 5)):
-        (search,) = (step for step in _plan(db, query) if "session" in step)
+    for search in _searches(db, wanted):
         assert search.startswith("SEARCH session USING ")
         assert f"{index} AND rowid>?" in search
     assert len(_plan(db, list_query(wanted))) == 1
@@ -94,8 +100,7 @@ def test_a_list_of_ended_ones_too_looks_at_the_accounts_rows(
     db: Database, fields: dict[str, Any]
 ) -> None:
     wanted = SessionFilter("alice", ended_too=True, **fields)
-    for query in (list_query(wanted, 5, 9), portion_query(wanted, 5)):
-        (search,) = (step for step in _plan(db, query) if "session" in step)
+    for search in _searches(db, wanted):
         assert "session_by_account (account=? AND rowid>?" in search
     _, *rest = _plan(db, list_query(wanted))
     assert len(rest) == 2 * len(fields.get("labels", ()))  # a label is looked for in its row
@@ -191,8 +196,12 @@ def _belongs(wanted: SessionFilter, new: dict[str, Any], more: dict[str, Any]) -
     )
 
 
-def _check(db: Database, rows: list[_Row], wanted: SessionFilter) -> None:
-    """Compare what the database finds with what the model says."""
+@settings(max_examples=300, deadline=None)
+@given(_cases())
+def test_filters_are_as_a_plain_model_has_them(
+    db: Database, case: tuple[list[_Row], SessionFilter]
+) -> None:
+    rows, wanted = case
     db.execute("SAVEPOINT example")
     try:
         for number, (new, more) in enumerate(rows):
@@ -208,14 +217,6 @@ def _check(db: Database, rows: list[_Row], wanted: SessionFilter) -> None:
         db.execute("RELEASE example")
     expected = [str(n) for n, (new, more) in enumerate(rows) if _belongs(wanted, new, more)]
     assert sorted(found) == sorted(expected)
-
-
-@settings(max_examples=300, deadline=None)
-@given(_cases())
-def test_filters_are_as_a_plain_model_has_them(
-    db: Database, case: tuple[list[_Row], SessionFilter]
-) -> None:
-    _check(db, *case)
 
 
 async def test_the_labels_of_live_sessions_are_those_of_their_rows(store: Store) -> None:
@@ -259,8 +260,7 @@ async def test_the_labels_of_live_sessions_are_those_of_their_rows(store: Store)
     await found("a", "b", "c", "d")
 
     # Others end unreported, are freed, or never begin.
-    attempt = Attempt("i3", "h", "")
-    await store.run(sessions.begin_attempt, "alice", "b", attempt, 9)
+    await store.run(sessions.begin_attempt, "alice", "b", Attempt("i3", "h", ""), 9)
     started = Identity("alice", "b", "game", "v1", "local", {"mode": "duel"})
     running = replace(SESSION, internal_id="i3", identity=started)
     await reports.write("h", [running], 9)
@@ -323,16 +323,12 @@ async def test_counts_are_right_whatever_happens_at_once(store: Store, seed: int
         sql = "UPDATE session SET ended_ms=? WHERE id=?"
         await store.run(lambda db: db.execute(sql, (chance.randrange(9), session_id)))
 
-    async def add(session_id: str) -> None:
-        new = new_session(session_id, created=chance.randrange(9) / 1000)
-        await store.run(reserve, new)
-
     async def one() -> None:
         session_id, some = chance.choice(ids), chance.choices(names, k=chance.randint(1, 5))
         deeds: list[Callable[[], Awaitable[object]]] = [
             lambda: end(session_id),
             lambda: store.run_in_portions(remove_ended, chance.randrange(9) / 1000),
-            lambda: add(session_id),
+            lambda: store.run(reserve, new_session(session_id, chance.randrange(9) / 1000)),
             lambda: store.run(players.leave_all, "alice", some),
             lambda: store.run(players.leave, "alice", session_id, some),
             lambda: store.run(players.join, "alice", session_id, some),

@@ -1,4 +1,4 @@
-"""Bodies that cost as much to read, or to refuse, as any body may, for each model."""
+"""The bodies of each model that are the most expensive to read or to refuse."""
 
 import json
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ WHOLE = {
 
 
 def _values(good: Any) -> Iterator[Any]:
-    """Give the worst values for a property, by as many items as a body may hold and by more."""
+    """Yield the worst values of a property: as many items as a body may hold, and more."""
     for count in (1000, 4900):
         if isinstance(good, dict):
             yield {str(number): 1 for number in range(count)}
@@ -41,7 +41,7 @@ def _values(good: Any) -> Iterator[Any]:
 
 
 def worst_bodies(model: type[Body]) -> Iterator[bytes]:
-    """Give bodies that the model refuses, or some of them just accepts."""
+    """Yield bodies that the model refuses or just accepts."""
     bodies = [*WHOLE.values(), json.dumps(dict.fromkeys(map(str, range(99)), 1)).encode()]
     bodies += (
         json.dumps(EXAMPLES[model] | {name: value}, ensure_ascii=False).encode()

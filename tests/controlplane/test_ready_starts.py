@@ -4,7 +4,6 @@ import asyncio
 import time
 from typing import Any
 
-import aiohttp
 import pytest
 
 from controlplane.sessions import wait_ready
@@ -202,8 +201,6 @@ async def test_reads_several_prefer_headers(system: System) -> None:
         ("Prefer", "wait=ready"),
     ]
     url = f"{system.control_plane.base_url}/session"
-    async with (
-        aiohttp.ClientSession() as http,
-        http.post(url, json={"location": "local", "image": "game"}, headers=headers) as answer,
-    ):
+    body = {"location": "local", "image": "game"}
+    async with system.http.post(url, json=body, headers=headers) as answer:
         assert (answer.status, answer.headers[APPLIED]) == (201, "wait=ready")

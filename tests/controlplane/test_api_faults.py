@@ -84,7 +84,7 @@ async def test_reports_do_not_change_a_start_in_progress(system: System) -> None
     gate = system.agent.after_start = Hold()
     start = asyncio.create_task(system.start(id="s"))
     await gate.reached.wait()
-    system.agent.tell_snapshot()
+    system.agent.send_snapshot()
     system.agent.change_host(free_sessions=7)
     # Messages are processed in order: the session's was processed before.
     await system.has_reported("a0", free_sessions=6)
@@ -109,7 +109,7 @@ async def test_a_snapshot_that_is_not_reconciled_ends_nothing(system: System) ->
     (internal_id,) = system.agent.sessions
     session = system.agent.sessions.pop(internal_id)
     system.agent.reconciled = False
-    system.agent.tell_snapshot()
+    system.agent.send_snapshot()
     system.agent.change_host(free_sessions=7)
     await system.has_reported("a0", free_sessions=7)
     assert await system.status_of("s") == "running"
@@ -120,7 +120,7 @@ async def test_a_session_that_vanished_is_dead_and_returns_its_ports(system: Sys
     assert await can_start(system, "s")
     assert_error(await system.start(ports=PINS), 420)
     system.agent.lose(next(iter(system.agent.sessions)))
-    system.agent.tell_snapshot()
+    system.agent.send_snapshot()
     await system.becomes("s", "dead")
     assert await system.rows("SELECT end_reason FROM session") == [("engine_error",)]
     await system.nothing_is_left()
@@ -140,7 +140,7 @@ async def test_a_session_that_is_stored_as_ended_and_absent_returns_its_ports(
     assert await can_start(system, "s")
     await system.rows("UPDATE session SET state='exited', ended_ms=1")
     system.agent.lose(next(iter(system.agent.sessions)))
-    system.agent.tell_snapshot()
+    system.agent.send_snapshot()
     await eventually(lambda: can_start(system, "next"))
 
 
@@ -177,6 +177,6 @@ async def test_readiness_waits_for_a_reconciled_snapshot(system: System) -> None
     assert (await agent())["state"] == "connecting"
     assert_error(await system.call("GET", "/readyz"), 503)
     system.agent.reconciled = True
-    system.agent.tell_snapshot()
+    system.agent.send_snapshot()
     await serving
     assert (await system.call("GET", "/readyz")).status == 200

@@ -51,7 +51,7 @@ async def test_a_snapshot_during_a_start_does_not_end_it(system: System) -> None
     agent.before_start = gate
     start = asyncio.create_task(system.start(id="s"))
     await eventually(lambda: bool(agent.started))
-    agent.tell_snapshot()
+    agent.send_snapshot()
     agent.change_host(version="after the snapshot")
     await system.has_reported(agent.name, version=agent.host.version)
     gate.set()
@@ -119,7 +119,7 @@ async def test_a_host_that_reports_too_many_sessions_is_not_followed_until_it_ha
         ended.CopyFrom(session)
         ended.internal_id = f"ended-{number}"
         ended.state, ended.end_reason = agent_pb2.STATE_EXITED, agent_pb2.END_REASON_EXITED
-    agent.tell_snapshot()
+    agent.send_snapshot()
     error = "error=cannot follow the host: it reports over 3 sessions"
     await eventually(lambda: error in caplog.text)
     for number in range(4):

@@ -61,7 +61,7 @@ async def test_success_is_not_logged(
     end = output("info")
     for path in ("/session", "/application", "/healthz", "/readyz", "/region"):
         await system.call("GET", path)
-    system.agent.tell_snapshot()
+    system.agent.send_snapshot()
     await eventually(lambda: host.reported_at != reported_at)
     # The application is new: its image may still be on its way.
     assert [line for line in end() if line["event"] != "image pulled"] == []

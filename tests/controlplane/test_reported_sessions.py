@@ -66,7 +66,7 @@ async def test_session_without_valid_ticket_is_left_alone(
     logs = [r for r in caplog.records if "no valid ticket" in r.message]
     assert len(logs) == 1
     system.agent.end(session.internal_id)
-    system.agent.tell_snapshot()
+    system.agent.send_snapshot()
     link = system.link()
     await eventually(lambda: not link.unclaimed)
 

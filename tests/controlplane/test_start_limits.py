@@ -131,7 +131,7 @@ async def test_exited_or_lost_session_frees_its_quota(system: System) -> None:
     await system.becomes("ends", "exited")
     assert _statuses(await _race(system)) == {201: 1, 402: CALLERS - 1}
     system.agent.lose(by_id["lost"])
-    system.agent.tell_snapshot()
+    system.agent.send_snapshot()
     await system.becomes("lost", "dead")
     assert _statuses(await _race(system)) == {201: 1, 402: CALLERS - 1}
 

@@ -71,7 +71,7 @@ async def test_refused_attempt_leaves_the_row_while_the_start_waits(pair: System
         return len(first.started) == 1 and rows == [(None, None)]
 
     await eventually(waits)
-    first.tell_snapshot()
+    first.send_snapshot()
     link = pair.link(first.name)
     seen = link.sequence
     first.change_host(start_slots=7)
@@ -98,7 +98,7 @@ async def test_a_snapshot_does_not_free_the_id_of_a_start_between_two_hosts(
     intercept(monkeypatch, end_attempt, held)
     post = asyncio.create_task(pair.start(id="x"))
     await gate.reached.wait()
-    first.tell_snapshot()
+    first.send_snapshot()
     first.change_host(start_slots=7)
     await pair.has_reported("a0", start_slots=7)
     second.change_host(start_slots=8)

@@ -218,7 +218,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         for response in self._image_batches():
             self._send(response)
 
-    def tell_snapshot(self) -> None:
+    def send_snapshot(self) -> None:
         """Send a snapshot within the stream, as after a late reconcile."""
         self.sequence += 1
         for response in self._snapshot():

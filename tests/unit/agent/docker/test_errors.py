@@ -18,6 +18,7 @@ from agent.domain.errors import (
     EngineError,
     EngineTimeoutError,
     EngineUnavailableError,
+    FirewallFailedError,
     ImageCannotRunError,
     ImageMissingError,
     ImageNotFoundError,
@@ -43,6 +44,12 @@ SHIM = (
 NAME_TAKEN = 'Conflict. The container name "/tiltyard-x" is already in use by container "7c2".'
 NO_SOURCE = 'invalid mount config for type "bind": bind source path does not exist: /x'
 UDP_TAKEN = f"{EXTERNAL}listen udp4 0.0.0.0:30001: bind: address already in use"
+IPTABLES = (
+    f"{EXTERNAL} (iptables failed: iptables --wait -t nat -A DOCKER -p udp -d 0/0 --dport 20000 "
+    "-j DNAT --to-destination 172.17.0.2:7777 ! -i docker0: iptables: No chain/target/match by "
+    "that name.\n (exit status 1))"
+)
+LOCKED = "Another app is currently holding the xtables lock; waiting (1s) for it to exit"
 HOST_PORT = (
     "failed to bind host port for 0.0.0.0:30003:172.17.0.2:7777/udp: address already in use"
 )
@@ -77,6 +84,8 @@ NO_DIRECTORY = Call("archive", container="tiltyard-x", path="/not a directory")
         (START, 500, UDP_TAKEN, PortTakenError("udp", 30001)),
         (START, 500, HOST_PORT, PortTakenError("udp", 30003)),
         (START, 500, "address already in use", PortTakenError("", 0)),
+        (START, 500, IPTABLES, FirewallFailedError("start", "")),
+        (START, 500, LOCKED, FirewallFailedError("start", "")),
         (START, 400, NO_PROGRAM, ImageCannotRunError("game: executable file not found")),
         (START, 400, BAD_FORMAT, ImageCannotRunError("/game: exec format error")),
         (START, 400, NO_USER, ImageCannotRunError("unable to find user nobody")),

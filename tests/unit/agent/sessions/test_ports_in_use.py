@@ -5,7 +5,6 @@ import itertools
 
 import pytest
 
-from agent.docker.errors import Call, error_of_answer
 from agent.domain.engine import name_of
 from agent.domain.errors import (
     AgentError,
@@ -21,13 +20,6 @@ from tests.support.agent.samples import a_spec, an_id
 from tiltyard.contract import EndReason, NetworkMode, PortRequest, Protocol, State
 
 UDP = PortRequest(7777, Protocol.UDP)
-FIREWALL = (
-    "driver failed programming external connectivity on endpoint tiltyard-x (0a1b): "
-    " (iptables failed: iptables --wait -t nat -A DOCKER -p udp -d 0/0 --dport 20000 -j DNAT "
-    "--to-destination 172.17.0.2:7777 ! -i docker0: iptables: No chain/target/match by that "
-    "name.\n (exit status 1))"
-)
-LOCKED = "Another app is currently holding the xtables lock; waiting (1s) for it to exit"
 
 
 async def play(agent: Agent, *ports: PortRequest) -> Session:
@@ -183,15 +175,6 @@ async def test_f21_a_container_that_somebody_restarted_has_them_forgotten(
 
 
 # -- F23: other programs hold the firewall -----------------------------------------------------
-
-
-@pytest.mark.parametrize("text", [FIREWALL, LOCKED])
-def test_recognises_firewall_failures(text: str) -> None:
-    error = error_of_answer(Call("start", container="x", changes=True), 500, text)
-    assert type(error) is FirewallFailedError
-    assert error.reason.name == "ENGINE_ERROR"
-    other = error_of_answer(Call("start", container="x", changes=True), 500, "no bridge")
-    assert not isinstance(other, FirewallFailedError)
 
 
 async def test_f23_a_start_is_tried_again_after_growing_waits(agent: Agent) -> None:

@@ -171,18 +171,6 @@ async def test_f26_a_jump_of_the_wall_clock_neither_removes_nor_keeps_anything(
             await _goes_in_its_time(agent, internal_id)
 
 
-async def test_wall_clock_decides_after_a_reboot(host: Host) -> None:
-    async with host() as agent:
-        internal_id = (await agent.ended()).internal_id
-    await host.clock.advance(3 * HOUR)
-    host.clock.reboot()
-    async with host() as agent:
-        assert not agent.now(internal_id).container_removed
-        await host.clock.advance(HOUR)
-        await agent.pass_over()
-        assert agent.now(internal_id).container_removed
-
-
 async def _goes_in_its_time(agent: Agent, internal_id: str) -> None:
     own = agent.runtime.settings.agent_id
     await agent.clock.advance(4 * HOUR - 1)

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agent.app.daemon import Daemon
-from agent.settings.model import AgentConfig
 from tests.support.agent.hosts import all_ports_free, until
+from tests.support.agent.served import WholeAgent
 from tests.support.fakes import FakeClock, FakeEngine
 from tests.support.service_manager import a_manager
 from tiltyard.runtime.systemd import Supervision
@@ -14,13 +14,7 @@ from tiltyard.runtime.systemd import Supervision
 
 async def test_notifies_ready_watchdog_and_stopping(tmp_path: Path) -> None:
     states: list[str] = []
-    config = AgentConfig(
-        state_dir=tmp_path / "state",
-        socket=tmp_path / "run" / "agent.sock",
-        public_address="192.0.2.1",
-        metrics_listen="",
-        firewall_bridges=(),
-    )
+    config = WholeAgent(tmp_path, "agent").config
     with a_manager(str(tmp_path / "notify")) as manager:
 
         def has(state: str) -> Callable[[], bool]:

@@ -32,7 +32,7 @@ main.main(sys.argv[4:])
 
 
 @pytest.fixture
-def silent_engine(tmp_path: Path) -> Iterator[socket.socket]:
+def hung_engine(tmp_path: Path) -> Iterator[socket.socket]:
     """A socket that accepts calls and never answers, like dockerd after SIGSTOP."""
     path = tmp_path / "docker.sock"
     with socket.socket(socket.AF_UNIX) as server:
@@ -58,9 +58,9 @@ def call_under_way(engine: socket.socket) -> socket.socket:
         call.close()
 
 
-def test_shutdown_does_not_wait_for_hung_engine(silent_engine: socket.socket) -> None:
-    with AgentProcess(path_of(silent_engine)) as agent:
-        with call_under_way(silent_engine):
+def test_shutdown_does_not_wait_for_hung_engine(hung_engine: socket.socket) -> None:
+    with AgentProcess(path_of(hung_engine)) as agent:
+        with call_under_way(hung_engine):
             agent.process.stop()  # fails unless it exits with 0 in time
         output = agent.process.tail(100)
         assert "a part did not stop in time" in output
@@ -68,8 +68,8 @@ def test_shutdown_does_not_wait_for_hung_engine(silent_engine: socket.socket) ->
         assert "not waiting for threads" in output
 
 
-def test_slow_shutdown_dumps_stacks_and_exits(silent_engine: socket.socket) -> None:
-    agent = AgentProcess(path_of(silent_engine))
+def test_slow_shutdown_dumps_stacks_and_exits(hung_engine: socket.socket) -> None:
+    agent = AgentProcess(path_of(hung_engine))
     agent.wrapper = [sys.executable, "-c", HUNG]
     with pytest.raises(RuntimeError, match="ended with 1") as error, agent:
         pass

@@ -102,7 +102,7 @@ async def agent(tmp_path: Path, engine: FakeEngine) -> AsyncIterator[Listening]:
 
 
 STRANGERS: dict[str, Callable[[], Party | None]] = {
-    "nobody": lambda: None,
+    "a caller without a certificate": lambda: None,
     "an agent": lambda: OURS.sign(SERVES, [URI], [HOST]),
     "an agent that calls itself the control plane": lambda: OURS.sign(SERVES, [CONTROL_PLANE]),
     "an expired caller": lambda: OURS.sign(CALLS, [CONTROL_PLANE], life=timedelta(hours=-1)),

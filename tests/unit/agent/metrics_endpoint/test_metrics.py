@@ -216,7 +216,7 @@ async def test_counts_and_times_pulls(agent: Agent, scrape: Scraped, engine: Fak
     assert (await scrape())("image_pulls_in_progress", state="pulling") == 1
     engine.release("pull")
     await pull
-    engine.fail_next("pull", RegistryTimeoutError(IMAGE, "it is silent"))
+    engine.fail_next("pull", RegistryTimeoutError(IMAGE, "no answer"))
     with pytest.raises(RegistryTimeoutError):
         await pulled(agent.images, ABSENT.replace("b", "c"))
     now = await scrape()

@@ -12,7 +12,7 @@ from agent.sessions import life
 from tests.support.agent.hosts import Host, let_go
 from tests.support.agent.samples import a_spec, an_id
 from tiltyard.contract import EndReason
-from tiltyard.runtime.logging.events import Event, bind
+from tiltyard.runtime.logging.events import bind
 from tiltyard.runtime.logging.output import Limit
 
 
@@ -55,16 +55,10 @@ async def test_only_log_lines_of_a_start_have_its_request(
     async with host() as agent:
         internal_id = await asyncio.create_task(call(), name="call")
         await agent.sessions.stop(internal_id, EndReason.STOPPED)
-    lines = [each for each in caplog.records if each.name == life.__name__]
-    started, ended = map(fields, lines)
+    events: list[Any] = [each.msg for each in caplog.records if each.name == life.__name__]
+    started, ended = events
     assert started["event"] == "session started"
     assert (started["session"], started["request"], started["id"]) == (internal_id, "r", "a\nb")
     assert "agent" not in started
     assert (ended["event"], ended["session"]) == ("session ended", internal_id)
     assert (ended["reason"], ended.get("request")) == ("stopped", None)
-
-
-def fields(record: logging.LogRecord) -> dict[str, Any]:
-    """The fields of an event."""
-    assert isinstance(record.msg, Event)
-    return record.msg

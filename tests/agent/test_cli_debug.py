@@ -1,5 +1,3 @@
-"""The debug commands against a running agent."""
-
 import asyncio
 import contextlib
 import io

@@ -1,5 +1,3 @@
-"""Documentation and imports of the commands."""
-
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -47,15 +47,6 @@ def tool(*arguments: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=20).stdout
 
 
-def flow(protocol: str, source: str, to_port: int, *, from_port: int = 5000) -> None:
-    """Create a conntrack entry of a flow to this machine."""
-    to = "2001:db8::1" if ":" in source else "192.0.2.1"
-    ports = ("--sport", str(from_port), "--dport", str(to_port))
-    state = ("--state", "ESTABLISHED") if protocol == "tcp" else ()
-    ends = ("-s", source, "-d", to, *ports)
-    tool("-I", "-p", protocol, *ends, *state, "--timeout", "600")
-
-
 def flows() -> set[tuple[str, str, int, int]]:
     """Return protocol, source and both ports of all flows."""
     found = set()
@@ -81,7 +72,10 @@ OTHERS = {
 
 def know_flows() -> None:
     for protocol, source, from_port, to_port in STALE | OTHERS:
-        flow(protocol, source, to_port, from_port=from_port)
+        to = "2001:db8::1" if ":" in source else "192.0.2.1"
+        ports = ("--sport", str(from_port), "--dport", str(to_port))
+        state = ("--state", "ESTABLISHED") if protocol == "tcp" else ()
+        tool("-I", "-p", protocol, "-s", source, "-d", to, *ports, *state, "--timeout", "600")
     assert flows() == STALE | OTHERS
 
 

@@ -1,5 +1,3 @@
-"""Thousands of consecutive sessions leave nothing in the agent."""
-
 import asyncio
 import gc
 import os

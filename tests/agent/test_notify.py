@@ -1,5 +1,3 @@
-"""Notifications to the service manager."""
-
 import asyncio
 from collections.abc import Callable
 from pathlib import Path

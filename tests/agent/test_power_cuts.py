@@ -1,5 +1,3 @@
-"""Changes that an agent has acknowledged survive a power cut."""
-
 import asyncio
 import sys
 from collections.abc import Iterable, Sequence

@@ -1,5 +1,3 @@
-"""Shutdown while the engine or a component hangs."""
-
 import select
 import socket
 import sys

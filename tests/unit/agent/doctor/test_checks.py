@@ -1,5 +1,3 @@
-"""Findings of the doctor for a healthy host and for one problem at a time."""
-
 import dataclasses
 import re
 import stat

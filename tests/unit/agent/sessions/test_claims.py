@@ -1,5 +1,3 @@
-"""Claims of standbys, on an in-memory engine."""
-
 import asyncio
 import contextlib
 from collections.abc import Iterator

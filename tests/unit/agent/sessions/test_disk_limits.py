@@ -1,5 +1,3 @@
-"""Sessions that write more than their limit of disk end, and no others."""
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator

@@ -1,5 +1,3 @@
-"""Drained hosts: refused starts, session.json, and the deadline."""
-
 import asyncio
 import itertools
 from typing import Any

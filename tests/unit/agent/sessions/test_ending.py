@@ -1,5 +1,3 @@
-"""Stops, ends and restarts, also with failing engine, process or log."""
-
 import asyncio
 
 import pytest

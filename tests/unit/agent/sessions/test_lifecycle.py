@@ -1,5 +1,3 @@
-"""Start, stop and end of sessions, with in-memory engine and clock."""
-
 import asyncio
 import dataclasses
 
@@ -23,7 +21,7 @@ from agent.domain.steps import START_STEPS
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, let_go
 from tests.support.agent.pools import session_json
 from tests.support.agent.samples import MEBIBYTE, a_spec, an_id
-from tiltyard.contract import EndReason, PortRequest, Protocol, Resources, SessionSpec, State
+from tiltyard.contract import EndReason, PortRequest, Protocol, Resources, State
 
 UUID = "01234567-89ab-4def-8123-456789abcdef"
 
@@ -141,19 +139,14 @@ async def test_admission_is_atomic_under_fifty_callers(host: Host) -> None:
         assert agent.reservations.capacity.reserved.nano_cpus == 10**9
 
 
-def _expanding(variables: int, references: int) -> SessionSpec:
-    """A spec whose variables contain this many references to the 1024-byte session id."""
-    identity = dataclasses.replace(a_spec().identity, session_id="\U0001f3ae" * 256)
-    value = "$TILTYARD_SESSION_ID" * references
-    return a_spec(identity=identity, env={f"V{number}": value for number in range(variables)})
-
-
 @pytest.mark.parametrize(("variables", "references"), [(1, 128), (9, 120)])
 async def test_rejects_environment_too_large_when_expanded(
     agent: Agent, variables: int, references: int
 ) -> None:
+    identity = dataclasses.replace(a_spec().identity, session_id="\U0001f3ae" * 256)
+    env = {f"V{number}": "$TILTYARD_SESSION_ID" * references for number in range(variables)}
     with pytest.raises(InvalidArgumentError, match=r"^cannot accept env: "):
-        await agent.sessions.start(an_id(), _expanding(variables, references))
+        await agent.sessions.start(an_id(), a_spec(identity=identity, env=env))
     await assert_nothing_is_left(agent)
 
 

@@ -1,5 +1,3 @@
-"""Readiness of sessions, on an in-memory engine."""
-
 from unittest import mock
 
 import pytest

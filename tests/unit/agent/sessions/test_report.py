@@ -1,5 +1,3 @@
-"""Reports of ended sessions."""
-
 import asyncio
 import itertools
 from pathlib import Path

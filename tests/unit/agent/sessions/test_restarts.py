@@ -1,5 +1,3 @@
-"""Restarts of games: after a kill of the agent, after repeated failures, on a full disk."""
-
 import asyncio
 
 import pytest

@@ -1,5 +1,3 @@
-"""Start slots: limited, fair between accounts, and reserved for players."""
-
 import asyncio
 
 import pytest

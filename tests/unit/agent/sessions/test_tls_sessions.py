@@ -1,5 +1,3 @@
-"""Sessions with TLS ports: admission, and when the agent listens."""
-
 import socket
 import time
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Warm pools of a host, on an in-memory engine."""
-
 import asyncio
 import stat
 from typing import Any

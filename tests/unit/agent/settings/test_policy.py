@@ -1,5 +1,3 @@
-"""The host policy: requests beyond it are rejected, from any caller."""
-
 from dataclasses import replace
 from pathlib import Path
 

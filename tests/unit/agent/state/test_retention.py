@@ -1,5 +1,3 @@
-"""Retention of ended sessions: duration, number and clock."""
-
 from collections import Counter
 from dataclasses import replace
 from typing import Any

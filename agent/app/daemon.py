@@ -272,7 +272,7 @@ class Daemon:
         self._reservations.capacity.set_total(self._allocatable())
         self._reservations.disks.watch(info.data_root)
         for warning in info.warnings:
-            log.warning("the engine is not as it should be", error=warning)
+            log.warning("engine warning", error=warning)
         self.feed.host_changed()
 
     def _allocatable(self) -> Resources:
@@ -326,7 +326,7 @@ async def _bounded(name: str, close: Callable[[], Awaitable[object]]) -> None:
         async with asyncio.timeout(STAGE_SECONDS):
             await close()
     except TimeoutError:
-        log.warning("a part did not stop in time", part=name, seconds=STAGE_SECONDS)
+        log.warning("component did not stop in time", part=name, seconds=STAGE_SECONDS)
 
 
 def _prepare_socket(path: Path) -> None:

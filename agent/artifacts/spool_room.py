@@ -85,7 +85,7 @@ class SpoolRoom:
         if len(shares) >= limits.fetched:
             return f"{len(shares)} are being fetched from this host"
         if size + limits.largest_bytes > limits.total_bytes:
-            return "those being fetched fill the disk space that artifacts may take"
+            return "artifacts in transit fill artifact_spool_bytes"
         mine = [share for share in shares if share.account == account]
         packing_mine = sum(share.packing for share in mine)
         size_mine = sum(share.size for share in mine)
@@ -94,5 +94,5 @@ class SpoolRoom:
             or exceeds_share(len(mine), 1, len(shares), limits.fetched)
             or exceeds_share(size_mine, limits.largest_bytes, size, limits.total_bytes)
         )
-        cause = f"the account fetches {len(mine)}, the rest of the room is kept for others"
+        cause = f"the account fetches {len(mine)}, the rest is reserved for other accounts"
         return cause if has_its_share else ""

@@ -134,7 +134,7 @@ class TarFilter:
         header.name = self._named(header.name)
         parent, _, _ = header.name.rpartition(b"/")
         if header.name != self._root and self._kinds.get(hash(parent)) != FOLDER:
-            raise UnreadableTarError("an entry is in no folder of it")
+            raise UnreadableTarError("an entry has no parent directory in it")
         if hash(header.name) in self._kinds:
             raise UnreadableTarError("two entries have one name")
         kind = header.kind
@@ -142,7 +142,7 @@ class TarFilter:
             header.link = self._named(header.link)
             kind = self._kinds.get(hash(header.link), FOLDER)
             if kind == FOLDER:
-                raise UnreadableTarError("a hard link leads to no file of it")
+                raise UnreadableTarError("a hard link has no target in it")
         self._check(self._limits.name_bytes, len(header.link), "bytes in a link")
         self._kinds[hash(header.name)] = kind
         return kind not in tar_header.DEVICES
@@ -153,7 +153,7 @@ class TarFilter:
         if self._root == b".":
             name = b"./" + name.lstrip(b"/") if name else b"."
         self._check(self._limits.name_bytes, len(name), "bytes in a name")
-        self._check(self._limits.depth, name.count(b"/") + 1, "folders within one another")
+        self._check(self._limits.depth, name.count(b"/") + 1, "nested directories")
         _, _, last = name.rpartition(b"/")
         if not last or (last in {b".", b".."} and name != self._root):
             raise UnreadableTarError("an entry has no proper name")

@@ -57,7 +57,7 @@ def parse_header(block: bytes, attributes: dict[bytes, bytes]) -> Header:
     if attributes:
         _apply(header, attributes)
     if header.size and kind not in _WITH_CONTENT:
-        raise UnreadableTarError("an entry has content that is no file")
+        raise UnreadableTarError("an entry other than a file has content")
     return header
 
 
@@ -105,7 +105,7 @@ def render(header: Header, number: int) -> bytes:
 
 def _apply(header: Header, attributes: dict[bytes, bytes]) -> None:
     if any(b"\0" in attributes.get(key, b"") for key in (b"path", b"linkpath")):
-        raise UnreadableTarError("a name holds a NUL")
+        raise UnreadableTarError("a name contains NUL")
     header.name = attributes.get(b"path", header.name)
     header.link = attributes.get(b"linkpath", header.link)
     for key in (b"size", b"uid", b"gid"):

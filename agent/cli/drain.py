@@ -19,7 +19,7 @@ def _seconds(_: object, __: object, text: str | None) -> int | None:
         return None
     found = _SPAN.match(text)
     if not text or found is None:
-        raise click.BadParameter(f"{text!r} has not the form 1h30m")
+        raise click.BadParameter(f"{text!r} is not of the form 1h30m")
     seconds = int(found[1] or 0) * 3600 + int(found[2] or 0) * 60
     if seconds > LONGEST_TTL_SECONDS:
         raise click.BadParameter(f"{text!r} is longer than 8760 hours")

@@ -45,7 +45,7 @@ def enrol_host(
 
     config = read_config(path)
     if not config.rpc_listen:
-        problem = "rpc_listen must be set in the settings, such as 0.0.0.0:7444: there the host is"
+        problem = "rpc_listen must be set in the settings, such as 0.0.0.0:7444, where the host is"
         fail(f"{problem} called. Restart a running agent, and enrol again", EXIT_CONFIG)
     named = {"name": name or socket.gethostname(), "address": config.announced()}
     named |= {"region": region or "", "nodePool": node_pool or ""}
@@ -59,7 +59,7 @@ def enrol_host(
         enrolled.identity.save(config.state_dir / FILE)
     except DiskFullError as error:
         again = f"`tiltyard-controlplane agent token --agent {enrolled.name}`"
-        fail(f"{error}; the token is used up: {again} makes another")
+        fail(f"{error}; the token is used up: {again} creates another")
     click.echo(
         f"enrolled as {enrolled.name} in region {enrolled.region}, node pool"
         f" {enrolled.node_pool}; called at {config.announced()}"

@@ -116,7 +116,7 @@ class AgentClient:
                 " tiltyard-agent`), and are you root or in its group?"
             )
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-            return "the agent did not answer in time; what was asked may still be done"
+            return "the agent did not answer in time; the request may still be carried out"
         return f"{_reason(error) or code.name}: {details}"
 
 

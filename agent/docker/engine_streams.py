@@ -195,7 +195,7 @@ async def _pieces(
     if frames.complaint:
         raise EngineError(call.name, frames.complaint)
     if not frames.between_frames:
-        raise EngineUnavailableError("it broke off within a frame of the log")
+        raise EngineUnavailableError("it ended within a frame of the log")
 
 
 async def _soon(body: aiohttp.StreamReader) -> bytes:

@@ -79,7 +79,7 @@ def error_of_connection(call: Call, error: BaseException) -> AgentError:
     if timed_out(error) or (call.changes and not never_sent):
         return EngineTimeoutError(call.name)
     reasons = (cause.strerror for cause in causes if isinstance(cause, OSError) and cause.strerror)
-    return EngineUnavailableError(next(reasons, "it broke the connection off"))
+    return EngineUnavailableError(next(reasons, "it closed the connection"))
 
 
 def timed_out(error: BaseException) -> bool:

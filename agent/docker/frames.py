@@ -64,7 +64,7 @@ class Demultiplexer:
             else:
                 text = payload + _TIME_BYTES + 1
                 if text > end or data[text - 1] != _SPACE:
-                    raise ValueError("a frame bears no time")
+                    raise ValueError("a frame has no time")
                 piece = LogPiece(kind, data[payload : text - 1], data[text:end])
                 if data[end - 1] != _NEWLINE or kind in within_line:
                     piece = self._of_long_line(piece)

@@ -121,7 +121,7 @@ def exposure(docker_socket: Path) -> str:
         socket = None
     if socket is not None and is_world_accessible(socket):
         return (
-            f"{docker_socket} is open to everybody on this host, who are root by it: "
+            f"{docker_socket} is open to all users of this host, which makes them root: "
             f"chmod 0660 {docker_socket}"
         )
     try:

@@ -30,7 +30,7 @@ def docker_sock(socket: FileFacts | None) -> Finding:
         return bad("docker-sock", "there is none", hint)
     if is_world_accessible(socket):
         hint = "chmod 0660 it, and remove SocketMode=0666 from docker.socket if present"
-        return bad("docker-sock", f"{mode_of(socket)}: open to everybody", hint)
+        return bad("docker-sock", f"{mode_of(socket)}: open to all users", hint)
     if socket.uid != 0:
         hint = "chown root:docker it, unless Docker Engine is rootless"
         return warn("docker-sock", mode_of(socket), hint)

@@ -47,7 +47,7 @@ def check_environment(caller: Mapping[str, str], injected: Mapping[str, str]) ->
             size += longer[found[1] or found[2]] - len(found[0])
         if size > MAX_VARIABLE_BYTES:
             raise InvalidArgumentError(
-                "env", f"{name:.64} has more than {MAX_VARIABLE_BYTES} bytes once it is expanded"
+                "env", f"{name:.64} has more than {MAX_VARIABLE_BYTES} bytes after expansion"
             )
         total += size
     if total > MAX_ENVIRONMENT_BYTES:

@@ -50,7 +50,7 @@ def taken(order: WarmPool, before: WarmPool | None) -> WarmPool:
         raise InvalidArgumentError("spec.ports", "standbys of a pool cannot share a host port")
     if signal and (signal not in Signals.__members__ or signal in NO_SIGNALS):
         raise InvalidArgumentError(
-            "claim_signal", "it is not the name of a signal that can be taken"
+            "claim_signal", "it is not the name of a signal that can be handled"
         )
     # Id, ticket and TTL are set by the claim.
     spec = replace(spec, identity=replace(spec.identity, session_id="", ticket=""), ttl=None)

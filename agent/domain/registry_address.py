@@ -26,7 +26,7 @@ def why_refused(address: str) -> str | None:
         return "it is not host[:port], without scheme, user and path"
     host, port = found[1], found[2]
     if port is None and "." not in host and host != "localhost":
-        return f"it would be a user of Docker Hub: write {host}:443, or the port that it has"
+        return f"it would be a user of Docker Hub: write {host}:443, or its port"
     if _NUMBER.fullmatch(host.rpartition(".")[2]) and not _is_ipv4(host):
         return "it is a number and not an IPv4 address: write four decimal numbers"
     if address.lower() in _HUB_IN_SHORT:

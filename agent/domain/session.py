@@ -220,7 +220,7 @@ class Session:
     def with_changes(self, **changes: object) -> Session:
         """A copy with `changes`, in the same state."""
         if "state" in changes:
-            raise ValueError("a state changes by `to` alone")
+            raise ValueError("change the state with `to`")
         return replace(self, **changes)  # type: ignore[arg-type]  # names are checked
 
 

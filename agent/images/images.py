@@ -80,7 +80,7 @@ class Images:
         try:
             return await self._engine.image_sizes()
         except (EngineError, EngineTimeoutError, EngineUnavailableError) as error:
-            log.info("the sizes of images are not known", error=str(error))
+            log.info("cannot read the sizes of images", error=str(error))
             return {}
 
     async def refresh(self) -> None:
@@ -161,9 +161,9 @@ class Images:
                     async for progress in steps:
                         self._note(image, progress)
         except TimeoutError:
-            cause = f"it was given up after {self._pull_timeout:g} s"
+            cause = f"it timed out after {self._pull_timeout:g} s"
             raise RegistryTimeoutError(image, cause) from None
         await self.refresh()
         if image not in self.here:
-            raise EngineError("pull", f"{image} is not there after it")
+            raise EngineError("pull", f"{image} is missing after the pull")
         log.info("image pulled", image=image)

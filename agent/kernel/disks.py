@@ -125,14 +125,14 @@ class Disks:
             try:
                 disk = self._measure(path, self.reserve_bytes)
             except OSError as error:
-                log.debug("cannot look at a disk", path=str(path), error=str(error))
+                log.debug("cannot measure a disk", path=str(path), error=str(error))
                 continue
             # The systemd unit may make the engine's disk read-only for this process alone.
             own = path == self._state_dir
             seen[path] = replace(disk, is_read_only=disk.is_read_only and own)
         self._seen = seen
         for warning in set(self.warnings) - set(before):
-            log.warning("a disk lacks room", error=warning)
+            log.warning("disk warning", error=warning)
 
     @property
     def seen(self) -> tuple[Disk, ...]:
@@ -190,8 +190,8 @@ class Disks:
         if not (self._without_room and self.nothing_left):
             return short
         unsealed = (
-            f"the logs of {len(self._without_room)} ended sessions cannot be sealed: there is no "
-            f"room on the disk of {self._state_dir}, and nothing left that could go"
+            f"the logs of {len(self._without_room)} ended sessions cannot be sealed: no "
+            f"space on the disk of {self._state_dir}, and nothing left to remove"
         )
         return (*short, unsealed)
 

@@ -49,7 +49,7 @@ class LogReaders:
             raise ReadersBusyError(f"the host has {len(slots)} {what} already")
         if exceeds_share(mine, 1, len(slots), EACH_HOST):
             raise ReadersBusyError(
-                f"the account has {mine} {what} on the host, the others are kept for others"
+                f"the account has {mine} {what} on the host, the rest is reserved for others"
             )
         slots.append(session)
         try:

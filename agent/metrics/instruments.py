@@ -101,15 +101,13 @@ class Metrics:
         )
         streamed = counter("streamed_bytes_total", "Bytes sent to callers.", "stream")
         self.log_bytes, self.artifact_bytes = streamed.labels("log"), streamed.labels("artifact")
-        self.sealed_bytes = counter(
-            "log_sealed_bytes_total", "Bytes of logs taken into the host's keeping."
-        )
+        self.sealed_bytes = counter("log_sealed_bytes_total", "Bytes of logs sealed on the host.")
         self._engine_calls = counter(
             "engine_calls_total", "Calls of the container engine.", "call", "outcome"
         )
         self._engine_seconds = histogram(
             "engine_call_duration_seconds",
-            "Duration of engine calls, their queue included.",
+            "Duration of engine calls, including their queue.",
             _FAST,
             "call",
         )
@@ -119,11 +117,11 @@ class Metrics:
         )
         self._passes = histogram(
             "reconcile_duration_seconds",
-            "Duration of comparisons of records with the engine.",
+            "Duration of reconciliations of records with the engine.",
             _FAST,
         )
         self._failed_passes = counter(
-            "reconcile_failures_total", "Comparisons of records with the engine that failed."
+            "reconcile_failures_total", "Failed reconciliations of records with the engine."
         )
         self.loop_lag = histogram(
             "event_loop_lag_seconds", "How late the event loop woke a timer.", _FAST

@@ -20,17 +20,17 @@ from tiltyard.runtime.bounded_names import BoundedNames
 
 _PREFIX = "tiltyard_agent_"
 _CORE = 10**9
-_SESSIONS = "Sessions, ended ones that are kept included."
+_SESSIONS = "Sessions, including ended ones that are kept."
 _DISKS = {
-    "free_bytes": "Free bytes at the last look.",
+    "free_bytes": "Free bytes at the last check.",
     "reserve_bytes": "Reserved bytes: with fewer free ones no session is started.",
-    "free_inodes": "Free inodes at the last look.",
+    "free_inodes": "Free inodes at the last check.",
     "reserve_inodes": "Reserved inodes: with fewer free ones no session is started.",
 }
 _STANDBYS = {
     "wanted": "Desired standbys of the host's warm pools.",
     "ready": "Standbys that can be claimed.",
-    "unready": "Standbys that are not ready yet, or on their way out.",
+    "unready": "Standbys that are starting or being removed.",
 }
 
 
@@ -114,10 +114,10 @@ class HostState(Collector):
         yield _one("draining", "1 while no new sessions are taken.", report.drain.draining)
         yield _one("warnings", "Warnings of the host's report.", len(report.warnings))
         if self.firewall_intact is not None:
-            text = "1 while the firewall keeps sessions from the host."
+            text = "1 while the firewall rules are in place."
             yield _one("firewall_intact", text, self.firewall_intact())
         if (ends := self.reservations.tls_ports.expire_time) is not None:
-            text = "When the certificate of TLS ports ends, in Unix time."
+            text = "When the certificate of TLS ports expires, in Unix time."
             yield _one("tls_certificate_expiry_timestamp_seconds", text, ends)
         for name, text in _DISKS.items():
             family = _gauge(f"disk_{name}", text, ("path",))
@@ -134,14 +134,14 @@ class HostState(Collector):
         family.add_metric(("pulling",), len(pulls) - waiting)
         yield family
         slots, tls_ports = self.reservations.start_slots, self.reservations.tls_ports
-        yield _one("start_slots", "Starts that the host makes at once.", slots.slots)
+        yield _one("start_slots", "Start slots of the host.", slots.slots)
         yield _one("starts_in_progress", "Starts in progress.", slots.used)
         yield _one("starts_waiting", "Starts that wait for a slot.", len(slots.waiting))
         yield _one("watch_streams", "Control planes that watch.", self.feed.watchers)
         yield _one("tls_connections", "Open connections of TLS ports.", tls_ports.connections)
         yield CounterMetricFamily(
             f"{_PREFIX}conntrack_flush_failures",
-            "Times that old flows of UDP ports could not be forgotten.",
+            "Failed flushes of connection tracking entries of UDP ports.",
             value=self.flush_failures(),
         )
 

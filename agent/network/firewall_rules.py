@@ -132,7 +132,7 @@ def problems(table: Table, wanted: Mapping[str, Sequence[str]]) -> list[str]:
     ]
     for chain in wanted:
         found += [
-            f"{parent} does not ask {chain} first"
+            f"{parent} does not jump to {chain} first"
             for parent in _parents(table, chain)
             if not _jumps_first(table.get(parent, ()), chain)
         ]

@@ -55,9 +55,9 @@ class FirewallWatch:
         found = await self._threads.run(self._look, self._published())
         if found != self.warnings:
             for warning in found:
-                log.warning("the firewall is not as it should be", error=warning)
+                log.warning("firewall rules are incomplete", error=warning)
             if not found:
-                log.info("the firewall is as it should be")
+                log.info("firewall rules are complete")
             self.warnings = found
             self._notify()
 
@@ -69,7 +69,7 @@ class FirewallWatch:
         try:
             found = (self._reachable(), self._unreachable(published))
         except FirewallError as error:
-            return (f"cannot check whether the firewall keeps sessions from this host: {error}",)
+            return (f"cannot check whether the firewall rules are in place: {error}",)
         return tuple(filter(None, found))
 
     def _reachable(self) -> str:
@@ -95,7 +95,7 @@ class FirewallWatch:
         more = f" and {len(names) - PORTS_NAMED} more" if len(names) > PORTS_NAMED else ""
         return (
             f"no rule leads to ports of running sessions ({', '.join(names[:PORTS_NAMED])}{more}):"
-            " restart Docker Engine, which makes them again; with live-restore sessions run on"
+            " restart Docker Engine, which restores them; with live-restore sessions keep running"
         )
 
 

@@ -110,7 +110,7 @@ class TlsListener:
                 return
             except OSError as error:
                 if error.errno in _NO_FILES:
-                    log.warning("a TLS port rests", port=self._port, error=error.strerror)
+                    log.warning("TLS port paused", port=self._port, error=error.strerror)
                     self._loop.remove_reader(self._socket)
                     self._resume = self._loop.call_later(
                         PAUSE_SECONDS, self._loop.add_reader, self._socket, self._accept
@@ -121,7 +121,7 @@ class TlsListener:
 
     def _admit(self, connection: socket.socket, address: str) -> None:
         shared, context = self._shared, self._shared.context()
-        refusal = "" if self.destination and context else "nothing leads to the game"
+        refusal = "" if self.destination and context else "no route to the game"
         refusal = refusal or shared.gate.refusal(self._port, address)
         if refusal or context is None:
             log.debug("connection refused", port=self._port, address=address, reason=refusal)

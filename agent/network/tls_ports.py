@@ -183,9 +183,9 @@ class TlsPorts:
             )
         await asyncio.wait({self._looking}, timeout=LOAD_SECONDS)
         if not self._looking.done():
-            log.warning("the certificate for TLS ports is not read in time", seconds=LOAD_SECONDS)
+            log.warning("cannot read the certificate for TLS ports in time", seconds=LOAD_SECONDS)
         elif error := self._looking.exception():
-            log.error("the certificate for TLS ports is not read by a defect", exc_info=error)
+            log.error("cannot read the certificate for TLS ports: internal error", exc_info=error)
 
     def _context(self) -> ssl.SSLContext | None:
         pair = self._certificate.pair if self._certificate else None
@@ -203,7 +203,7 @@ class TlsPorts:
             return
         for warning in now[1]:
             if warning not in self._reported[1]:
-                log.warning("TLS ports are not as they should be", error=warning)
+                log.warning("TLS port warning", error=warning)
         self._reported = now
         self._notify()
 

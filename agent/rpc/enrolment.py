@@ -46,7 +46,7 @@ class Token:
         """Parse a token; raises NotEnrolledError if it is malformed."""
         found = _TOKEN.fullmatch(text.strip())
         if found is None:
-            raise NotEnrolledError("this is no enrolment token: `agent token` prints one")
+            raise NotEnrolledError("this is not an enrolment token: `agent token` prints one")
         return cls(found[1], found[2])
 
 
@@ -67,7 +67,7 @@ async def enrol(url: str, token: Token, wanted: dict[str, str], now: float) -> E
     except ValueError:
         parts = urlsplit("")
     if parts.scheme != "https" or not parts.hostname or parts.path.strip("/"):
-        raise NotEnrolledError(f"{url} has not the form https://HOST:7443")
+        raise NotEnrolledError(f"{url} is not of the form https://HOST:7443")
     address = f"https://{parts.netloc}/enrol"
     key, request = make_request()
     async with aiohttp.ClientSession(
@@ -86,7 +86,7 @@ async def enrol(url: str, token: Token, wanted: dict[str, str], now: float) -> E
         identity.check(now)
         return Enrolled(identity, answer["name"], answer["region"], answer["nodePool"])
     except (AttributeError, KeyError) as error:
-        raise NotEnrolledError(f"{address} answered something else") from error
+        raise NotEnrolledError(f"{address} sent an unexpected response") from error
     except UnfitIdentityError as error:
         raise NotEnrolledError(f"cannot use the certificate of {address}: {error}") from error
 
@@ -118,12 +118,12 @@ async def _ask(
             address, json=body, ssl=tls, server_hostname=ENROLMENT_HOST, allow_redirects=False
         ) as response:
             if not 0 < (response.content_length or 0) <= LARGEST_ANSWER:
-                raise NotEnrolledError(f"{address} answered something else")
+                raise NotEnrolledError(f"{address} sent an unexpected response")
             answer = _read(await response.read())
             if response.status >= 400:
                 text = answer.get("details") or response.reason
                 if response.status == HTTPStatus.UNAUTHORIZED:
-                    text = f"{text}: it was used, has expired, or is no longer good: make another"
+                    text = f"{text}: it was used, has expired, or was invalidated: create another"
                 raise NotEnrolledError(f"{address} refused: {response.status} {text}")
             if answer.get("format", 1) != FORMAT:
                 raise NotEnrolledError(

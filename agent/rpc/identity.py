@@ -81,9 +81,9 @@ class Identity:
             first, *others = x509.load_pem_x509_certificates(authorities)
             of_authority = [_is_authority(certificate) for certificate in (first, *others)]
         except _UNREADABLE as error:
-            raise UnfitIdentityError("the authorities are none") from error
+            raise UnfitIdentityError("there is no authority") from error
         if not all(of_authority) or len(others) > 1:
-            raise UnfitIdentityError("the authorities are none, or more than two")
+            raise UnfitIdentityError("expected one or two authorities")
         return replace(self, authority=_pem(first), trusted_too=b"".join(map(_pem, others)))
 
     def check(self, now: float) -> str:
@@ -102,7 +102,7 @@ class Identity:
             raise UnfitIdentityError("it is for another key")
         moment = datetime.fromtimestamp(now, UTC)
         if not leaf.not_valid_before_utc <= moment <= leaf.not_valid_after_utc:
-            raise UnfitIdentityError("it is not valid now: look at the clocks of both machines")
+            raise UnfitIdentityError("it is not valid now: check the clocks of both machines")
         return self.uri
 
     @property

@@ -88,7 +88,7 @@ async def _call(context: Context, method: str) -> AsyncGenerator[None]:
         log.debug("call refused", method=method, reason=error.reason.name, error=str(error))
         await abort(context, error)
     except Exception:
-        log.exception("a call failed by a defect", method=method)
+        log.exception("call failed: internal error", method=method)
         await abort(context, AgentError())
 
 

@@ -87,7 +87,7 @@ class Certificates:
         try:
             return self.load()
         except NotYetError as problem:
-            log.warning("the last certificate stays in use", error=str(problem))
+            log.warning("keeping the previous certificate", error=str(problem))
             return None
 
 

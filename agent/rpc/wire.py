@@ -66,7 +66,7 @@ def spec_from_proto(spec: pb.SessionSpec) -> SessionSpec:
     _refuse_nul("spec.args", spec.args)
     _refuse_nul("spec.env", [*spec.env.keys(), *spec.env.values()])
     if any(not name or "=" in name for name in spec.env):
-        raise InvalidArgumentError("spec.env", "a name is empty or holds '='")
+        raise InvalidArgumentError("spec.env", "a name is empty or contains '='")
     if spec.disk_bytes < 0:
         raise InvalidArgumentError("spec.disk_bytes", "it is negative")
     return SessionSpec(
@@ -310,10 +310,10 @@ def _timestamp(seconds: float | None) -> Timestamp | None:
 
 def _identity(identity: pb.Identity, field: str) -> Identity:
     if not 1 <= len(identity.session_id) <= LONGEST_ID:
-        raise InvalidArgumentError(f"{field}.session_id", f"it is not 1 to {LONGEST_ID} long")
+        raise InvalidArgumentError(f"{field}.session_id", f"its length is not 1 to {LONGEST_ID}")
     _refuse_nul(field, [identity.session_id, identity.account, identity.application])
     if not identity.account or not identity.application:
-        raise InvalidArgumentError(field, "account and application are needed")
+        raise InvalidArgumentError(field, "account and application are required")
     return Identity(
         account=identity.account,
         session_id=identity.session_id,
@@ -358,7 +358,7 @@ def _port_requests(ports: Sequence[pb.PortRequest]) -> tuple[PortRequest, ...]:
         )
         requests.append(request)
     if len({(request.container, request.protocol) for request in requests}) < len(requests):
-        raise InvalidArgumentError("spec.ports", "a port is there twice")
+        raise InvalidArgumentError("spec.ports", "a port is listed twice")
     return tuple(requests)
 
 
@@ -373,7 +373,7 @@ def _port_to_proto(port: Port) -> pb.Port:
 
 def _refuse_nul(field: str, texts: Iterable[str]) -> None:
     if any("\0" in text for text in texts):
-        raise InvalidArgumentError(field, "it holds a NUL character")
+        raise InvalidArgumentError(field, "it contains a NUL character")
 
 
 def _parts(images: Collection[str]) -> list[list[str]]:

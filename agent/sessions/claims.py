@@ -100,7 +100,7 @@ def checked_request(text: str) -> str:
 
 def _check_whose(identity: Identity, request: ClaimRequest) -> None:
     if not identity.names_the_same(request.identity):
-        raise StandbyNotClaimableError("it is another session's")
+        raise StandbyNotClaimableError("it belongs to another session")
 
 
 def _runs(life: Life) -> bool:
@@ -110,7 +110,7 @@ def _runs(life: Life) -> bool:
 def _check_claimable(life: Life, request: ClaimRequest) -> None:
     session = life.session
     if not _runs(life):
-        raise StandbyNotClaimableError("it does not run")
+        raise StandbyNotClaimableError("it is not running")
     if request.again:
         return
     if session.standby is not None and session.standby.in_doubt:

@@ -90,6 +90,6 @@ async def take_back(runtime: Runtime, disks: Disks, life: Life, container: str) 
     if session.log_sealed:
         await runtime.engine.remove(container)
         return
-    log.warning("its container turned up after all", session=session.internal_id)
+    log.warning("container of an ended session found", session=session.internal_id)
     await life.save(session.with_changes(container=container, container_removed=False))
     await seal(runtime, disks, life)

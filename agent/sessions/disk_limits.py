@@ -102,10 +102,10 @@ class DiskLimits:
         except ContainerGoneError:
             pass  # the session's task handles that
         except AgentError as error:  # a failed measurement ends no session
-            log.warning("what it wrote is not known", session=internal_id, error=str(error))
+            log.warning("cannot measure disk use", session=internal_id, error=str(error))
         limit = self._limit(session)
         if limit and written > limit:
-            log.warning("ended by its limit of disk", session=internal_id, written=written)
+            log.warning("disk limit exceeded", session=internal_id, written=written)
             life = self._sessions.find(internal_id)
             if life is not None and not life.session.state.ended:
                 self._sessions.end(life, EndReason.DISK)

@@ -26,7 +26,7 @@ async def end_process(runtime: Runtime, session: Session, process: Process) -> b
     await send_signal(runtime, session, process, "SIGTERM")
     if await _ends_within(runtime, process, runtime.settings.stop_grace):
         return True
-    log.info("still there after the grace period", session=session.internal_id)
+    log.info("still running after the grace period", session=session.internal_id)
     return await kill_process(runtime, session, process)
 
 
@@ -104,11 +104,11 @@ def ended(session: Session, container: Container | None, *, now: float) -> Sessi
     if container is None:
         detail = session.detail or "its container vanished"
     elif container.is_running:
-        detail = "the engine calls it running, but its process is gone"
+        detail = "the engine lists it as running, but its process has ended"
     else:
         detail = container.error
     if session.stop_reason is EndReason.DISK:
-        detail = detail or "its container wrote more than its limit of disk"
+        detail = detail or "it exceeded its disk limit"
     known = container is not None and not container.is_running
     end_time = container.end_time if container and container.end_time else now
     return session.to(

@@ -107,7 +107,7 @@ class Life:
         try:
             await self._runtime.records.save(session)
         except DiskFullError as error:
-            log.warning("a change is not recorded", session=session.internal_id, error=str(error))
+            log.warning("cannot write the record", session=session.internal_id, error=str(error))
             await self._runtime.records.mark_stop(session)
         self.apply(session)
 
@@ -177,7 +177,7 @@ def _log_change(before: Session, after: Session) -> None:
         log.info("session restarted", count=after.restart_count, session=after.internal_id)
     elif after.state is State.RESTARTING:
         log.info(
-            "session failed, and restarts",
+            "session failed, restarting",
             session=after.internal_id,
             exit_code=after.exit_code,
             seconds=after.restart_delay,

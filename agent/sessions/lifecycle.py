@@ -48,7 +48,7 @@ class Lifecycle:
         except AgentError as error:
             await self._undo(error)
         except Exception:
-            log.exception("start failed by a defect")
+            log.exception("start failed: internal error")
             await self._undo(AgentError())
         else:
             life.apply(session)
@@ -106,7 +106,7 @@ class Lifecycle:
                 if not (life.session.log_sealed or life.session.container_removed):
                     await cleanup.seal(self._runtime, self._reservations.disks, life)
             except Exception:
-                log.exception("a step failed by a defect")
+                log.exception("step failed: internal error")
                 await self._runtime.clock.sleep(RETRY_LONGEST_SECONDS)
             else:
                 return
@@ -265,11 +265,11 @@ class Lifecycle:
                 await self._runtime.records.delete(life.session.internal_id)
                 break
             except AgentError as failure:
-                log.warning("cannot undo yet", error=str(failure))
+                log.warning("cannot undo a start yet", error=str(failure))
                 life.finish_start(error)
                 await back_off.wait()
             except Exception:
-                log.exception("undoing met a defect")
+                log.exception("cannot undo a start: internal error")
                 life.finish_start(error)
                 await self._runtime.clock.sleep(RETRY_LONGEST_SECONDS)
         self._runtime.deadlines.clear(life.session.internal_id)

@@ -245,7 +245,7 @@ class SessionManager:
                 await asyncio.gather(*(owner.close() for owner in owners))
         except TimeoutError:
             for task in (task for owner in owners for task in owner):
-                log.warning("a task does not end", task=task.get_name())
+                log.warning("task did not end in time", task=task.get_name())
 
     # -- inside --------------------------------------------------------------------------------
 

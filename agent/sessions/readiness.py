@@ -39,7 +39,7 @@ async def _ready(runtime: Runtime, session: Session, process: Process) -> None:
         except AgentError as error:
             if str(error) != reported:
                 log.warning(
-                    "cannot see whether it is ready",
+                    "cannot check readiness",
                     session=session.internal_id,
                     error=str(error),
                 )

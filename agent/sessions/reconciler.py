@@ -75,7 +75,7 @@ class Reconciler:
                 self._set_available(available=False, why=str(error))
                 await back_off.wait()
             except Exception:
-                log.exception("a pass over records and engine failed by a defect")
+                log.exception("reconciliation failed: internal error")
                 await self._runtime.clock.sleep(RETRY_LONGEST_SECONDS)
             else:
                 back_off.reset()
@@ -98,7 +98,7 @@ class Reconciler:
             except AgentError as error:
                 log.debug("cannot read the engine's events", error=str(error))
             except Exception:
-                log.exception("the engine's events cannot be read by a defect")
+                log.exception("cannot read the engine's events: internal error")
             await back_off.wait()
 
     async def close(self) -> None:
@@ -150,7 +150,7 @@ class Reconciler:
             if not self._recovery.may_reap(found):
                 continue
             if now - self._orphans[found.container] >= ORPHAN_GRACE_SECONDS:
-                log.warning("removing what no session answers for", container=found.name)
+                log.warning("removing an orphaned container", container=found.name)
                 self._do(found.container, self._runtime.engine.remove(found.container))
 
     def _end_leftovers(self, containers: list[Container]) -> None:
@@ -161,7 +161,7 @@ class Reconciler:
             if life is None or not life.started or life.session.holds_reservation:
                 continue
             if found.process is not None:
-                log.warning("killing what has ended", container=found.name, session=internal_id)
+                log.warning("killing a leftover", container=found.name, session=internal_id)
                 self._do(found.container, self._runtime.engine.kill(found.container, "SIGKILL"))
             elif life.session.container_removed:
                 self._do(
@@ -202,7 +202,7 @@ class Reconciler:
         """Start a removal, and log it if it is early."""
         if self._do(internal_id, self._removal(internal_id, work)) and internal_id in due.early:
             what = "container" if internal_id in due.containers else "log"
-            log.warning("goes before its time, to make room", session=internal_id, part=what)
+            log.warning("removed early to free disk space", session=internal_id, part=what)
 
     async def _removal(
         self, internal_id: str, work: Callable[[], Coroutine[None, None, None]]
@@ -227,9 +227,9 @@ class Reconciler:
         try:
             await work
         except AgentError as error:
-            log.warning("a chore failed, and comes again", error=str(error))
+            log.warning("background task failed, retrying", error=str(error))
         except Exception:
-            log.exception("a chore failed by a defect")
+            log.exception("background task failed: internal error")
 
     def _set_available(self, *, available: bool, why: str = "") -> None:
         if available != self.engine_available:

@@ -147,7 +147,7 @@ async def start_again(runtime: Runtime, session: Session) -> Container | None:
     try:
         return await runtime.engine.inspect(name_of(session))
     except AgentError as error:
-        log.warning("restarted, how is not known", session=session.internal_id, error=str(error))
+        log.warning("restarted, state unknown", session=session.internal_id, error=str(error))
         return None
 
 

@@ -89,7 +89,7 @@ class WarmPools:
                     raise NotReconciledError from None
                 raise StandbyNotClaimableError("it is unknown") from None
             if life.session.standby is None:
-                raise StandbyNotClaimableError("it never was one")
+                raise StandbyNotClaimableError("it is not a standby")
             if life.session.is_standby and not reconciled:
                 raise NotReconciledError
             draining = self._reservations.drain.now.draining
@@ -120,7 +120,7 @@ class WarmPools:
             try:
                 self.look()
             except Exception:
-                log.exception("the warm pools cannot be kept full by a defect")
+                log.exception("cannot fill the warm pools: internal error")
                 await self._runtime.clock.sleep(PASS_SECONDS)
             took = self._runtime.clock.monotonic() - began
             await self._runtime.clock.sleep(rest_after(took, PASS_SECONDS))
@@ -283,9 +283,9 @@ class WarmPools:
             except SessionNotFoundError:
                 return
             except AgentError as error:
-                log.warning("standby cannot be removed yet", session=internal_id, error=str(error))
+                log.warning("cannot remove a standby yet", session=internal_id, error=str(error))
             except Exception:
-                log.exception("standby cannot be removed by a defect", session=internal_id)
+                log.exception("cannot remove a standby: internal error", session=internal_id)
             else:
                 return
             await back_off.wait()

@@ -332,7 +332,7 @@ class Records:
                     continue
             except FileNotFoundError:
                 continue
-            log.warning("removed what has no record that can be read", path=str(directory))
+            log.warning("removed a session without a readable record", path=str(directory))
             shutil.rmtree(directory, ignore_errors=True)
         return young
 

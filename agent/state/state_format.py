@@ -30,9 +30,9 @@ def check(root: Path) -> None:
         return
     if number > FORMAT:
         raise NewerStateError(
-            f"a newer version has run on {root}: it has format {number}, and this agent reads up"
-            f" to {FORMAT}. Start that version again, or one that is newer still. Nothing was"
-            " touched, and sessions run on"
+            f"a newer version has run on {root}: its format is {number}, this agent reads up to"
+            f" {FORMAT}. Start that version or a newer one. Nothing was changed, and sessions"
+            " keep running"
         )
 
 
@@ -55,6 +55,6 @@ def another_owner(state_dir: Path) -> str:
     except KeyError:
         name = f"the user {owner}"
     return (
-        f"{state_dir} belongs to {name}, who could not read what would be written there: be that"
-        " user, as by `systemctl start tiltyard-agent`"
+        f"{state_dir} belongs to {name}: run as that user, as with"
+        " `systemctl start tiltyard-agent`"
     )

@@ -242,7 +242,7 @@ class AgentClient:
         )
         asked = await self._call("RenewCertificate", request, ORDER_TIMEOUT, _asked)
         if authorities and not asked.takes_authorities:
-            raise AgentRefusedError(ErrorReason.UNIMPLEMENTED, "it takes no authorities")
+            raise AgentRefusedError(ErrorReason.UNIMPLEMENTED, "it cannot rotate its authority")
 
     async def remove_image(self, image: str) -> None:
         """Remove an image that nothing on the host uses. Idempotent. Raises as `watch`."""
@@ -332,7 +332,7 @@ def _answer(
     | agent_pb2.StopSessionResponse,
 ) -> Answer:
     if response.session.internal_id != internal_id:
-        raise ValueError("another session than it was asked for")
+        raise ValueError("it is about another session")
     return Answer(session_in(response.session), response.incarnation)
 
 

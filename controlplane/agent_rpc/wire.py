@@ -292,7 +292,7 @@ def _drain_in(host: agent_pb2.Host) -> Drain:
 
 def _revision_in(revision: int) -> int:
     if revision > MAX_REVISION:
-        raise ValueError("a revision that was never given")
+        raise ValueError("a revision that was never issued")
     return revision
 
 

@@ -30,7 +30,7 @@ _PATTERNS = {
 
 _HEADERS: dict[str, Any] = {
     "X-Request-Id": {
-        "description": "The request's UUID, which the server's log has, too.",
+        "description": "UUID of the request, also in the server's log.",
         "required": True,
         "schema": {"type": "string", "format": "uuid"},
     },
@@ -38,7 +38,7 @@ _HEADERS: dict[str, Any] = {
 }
 _RETRY_AFTER = {
     "Retry-After": {
-        "description": "Seconds; absent where trying again does not help, or the time is unknown.",
+        "description": "Seconds; absent if a retry does not help, or the time is unknown.",
         "schema": {"type": "integer", "minimum": 1},
     },
 }

@@ -46,4 +46,4 @@ class Upkeep:
             try:
                 await self._store.run_in_portions(remove, now - kept)
             except StoreError as error:
-                log.warning("cannot forget what is old yet", kind=what, error=str(error))
+                log.warning("cannot delete old data yet", kind=what, error=str(error))

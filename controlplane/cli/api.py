@@ -103,7 +103,7 @@ class Api:
             self.print(content, lambda content: [str(content["token"])])
         except OSError as error:
             lost = printable(self.read(content, lambda content: str(content["id"])))
-            text = f"cannot print the token: {error}; end it with `token revoke {lost}`"
+            text = f"cannot print the token: {error}; revoke it with `token revoke {lost}`"
             raise click.ClickException(text) from None
 
     async def _exchange(
@@ -148,7 +148,7 @@ def check_url(url: str) -> None:
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError("must begin with http:// or https:// and a host")
     if parts.username or parts.password or parts.query or parts.fragment:
-        raise ValueError("must hold neither a user nor a query")
+        raise ValueError("must contain neither a user nor a query")
     _ = parts.port
 
 

@@ -34,7 +34,7 @@ def rotate(api: Api, *, compromised: bool, yes: bool) -> None:
 
     With --compromised nothing is moved: every host must enrol again.
     """
-    confirmed("Hang up on every host, until it has enrolled again?", yes=yes or not compromised)
+    confirmed("Disconnect every host until it has enrolled again?", yes=yes or not compromised)
     body = {"compromised": compromised}
     api.print(api.call("POST", "operator", "authority", "rotate", body=body), _lines)
 
@@ -45,7 +45,7 @@ def rotate(api: Api, *, compromised: bool, yes: bool) -> None:
 @calls("finish the rotation")
 def finish(api: Api, *, force: bool, yes: bool) -> None:
     """Stop trusting the former authority, once all hosts have moved."""
-    confirmed("Hang up on the hosts that have not moved, for good?", yes=yes or not force)
+    confirmed("Disconnect hosts that have not moved until they enrol again?", yes=not force or yes)
     body = {"force": force}
     api.print(api.call("POST", "operator", "authority", "finish", body=body), _lines)
 

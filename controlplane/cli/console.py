@@ -48,7 +48,7 @@ def confirmed(question: str, *, yes: bool) -> None:
         with TERMINAL.open(encoding="utf-8", errors="replace") as terminal:
             answer = terminal.readline()
     except OSError:
-        text = "there is no terminal to ask at: --yes continues without"
+        text = "no terminal to ask for confirmation: use --yes"
         raise click.UsageError(text, click.get_current_context()) from None
     if answer.strip().lower() not in {"y", "yes"}:
         raise click.Abort

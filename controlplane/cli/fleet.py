@@ -156,7 +156,7 @@ def undrain(api: Api, name: str) -> None:
 @calls("revoke the agent")
 def revoke_agent(api: Api, name: str, *, yes: bool) -> None:
     """Revoke an agent whose host is compromised; its sessions are lost."""
-    confirmed(f"Revoke the agent {name} for ever, and end all of its sessions?", yes=yes)
+    confirmed(f"Revoke the agent {name} permanently and end all of its sessions?", yes=yes)
     api.call("POST", "operator", "agent", name, "revoke")
 
 
@@ -191,7 +191,7 @@ def _pairs(_: object, __: object, texts: tuple[str, ...]) -> dict[str, str]:
     for text in texts:
         key, separator, value = text.partition("=")
         if not key or not separator:
-            raise click.BadParameter(f"{text!r} has not the form KEY=VALUE")
+            raise click.BadParameter(f"{text!r} is not of the form KEY=VALUE")
         pairs[key] = value
     return pairs
 

@@ -25,7 +25,7 @@ def _limit(name: str, number: Callable[[str], Any], what: str) -> Any:
 
 
 _QUOTA = (
-    _limit("--sessions", click.IntRange(min=0), "Sessions at one time."),
+    _limit("--sessions", click.IntRange(min=0), "Concurrent sessions."),
     _limit("--cpu", click.FloatRange(min=0), "Cores."),
     _limit("--ram", click.FloatRange(min=0), "MiB."),
 )
@@ -84,7 +84,7 @@ removes(
     "delete",
     "account",
     "Delete an account with its tokens, applications and ended sessions.",
-    question="Delete the account {} with all that is its own?",
+    question="Delete the account {} and all that it owns?",
 )
 
 
@@ -107,7 +107,7 @@ def set_quota(api: Api, name: str, **limits: Any) -> None:
     named = _given(limits)
     if not named:
         options = ", ".join(f"--{key}" for key in limits)
-        raise click.UsageError(f"give what to change: {options}", click.get_current_context())
+        raise click.UsageError(f"give at least one of {options}", click.get_current_context())
     quotas = api.read(
         api.call("GET", "operator", "account"),
         lambda content: {row["name"]: dict(row["quota"]) for row in content["accounts"]},
@@ -149,7 +149,7 @@ def create_token(api: Api, **body: Any) -> None:
 @calls("revoke the token")
 def revoke_token(api: Api, token_id: str, *, yes: bool) -> None:
     """Revoke a token and all tokens created from it; print their ids."""
-    confirmed(f"Revoke the token {token_id} and all that were made from it?", yes=yes)
+    confirmed(f"Revoke the token {token_id} and all tokens created from it?", yes=yes)
     content = api.call("DELETE", "operator", "token", token_id)
     api.print(content, lambda content: [str(ended) for ended in content["revoked"]])
 

@@ -145,7 +145,7 @@ def _token(file: Path) -> str:
     except (KeyError, ValueError):
         text = ""
     if parse(text) is None:
-        raise ApiError(f"{file} (--token-file) holds no token")
+        raise ApiError(f"{file} (--token-file) contains no token")
     return text
 
 

@@ -53,7 +53,7 @@ def _pins(_: object, __: object, texts: tuple[str, ...]) -> dict[str, str]:
     for text in texts:
         found = _PORT.match(text)
         if found is None:
-            raise click.BadParameter(f"{text!r} has not the form 7777/udp=25000")
+            raise click.BadParameter(f"{text!r} is not of the form 7777/udp=25000")
         pins[f"ports[{found[1]}]"] = found[2]
     return pins
 

@@ -62,7 +62,7 @@ def set_registry(
 ) -> None:
     """Create or replace a registry."""
     if password_file == _STDIN == click.get_current_context().params["token_file"]:
-        raise _unusable("--password-file", "standard input has the token")
+        raise _unusable("--password-file", "standard input is used for the token")
     password = _read("--password-file", password_file, MAX_PASSWORD)
     body = {
         **more,

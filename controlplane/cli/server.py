@@ -87,7 +87,7 @@ def write_backup_of(config: Config, target: Path, *, force: bool) -> None:
         if target != _STREAM:
             back_up(config, target, now, replace=force)
         elif sys.stdout.isatty():
-            raise click.UsageError("a backup holds keys and is not text: use a pipe or a file")
+            raise click.UsageError("a backup contains keys and is not text: use a pipe or a file")
         else:
             with os.fdopen(os.dup(1), "wb") as stream:
                 write_backup(config, stream, now)
@@ -107,7 +107,7 @@ def restore_from(config: Config, source: Path, *, force: bool) -> None:
         raise click.ClickException(str(error)) from error
     click.echo(f"restored the backup of {restored.taken}")
     if restored.replaced is not None:
-        click.echo(f"the files that it replaced are in {restored.replaced}")
+        click.echo(f"replaced files are in {restored.replaced}")
     click.echo("create newer accounts again with `init --account NAME` before the next start")
 
 

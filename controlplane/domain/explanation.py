@@ -70,7 +70,7 @@ def describe(obstacle: Obstacle) -> str:
     text = f"{unit}: {wanted:g} wanted, {free:g} free"
     if not obstacle.held:
         return text
-    return f"{text}, {obstacle.held / scale:g} held by starts under way"
+    return f"{text}, {obstacle.held / scale:g} held by starts in progress"
 
 
 _SHORT_OF = {
@@ -83,15 +83,15 @@ _SHORT_OF = {
 }
 _TEXTS = {
     ObstacleKind.CONNECTING: "has not reported what runs there yet",
-    ObstacleKind.NEWER: "speaks a newer format than this control plane reads",
+    ObstacleKind.NEWER: "uses a newer format than this control plane reads",
     ObstacleKind.HOST_NETWORK: "the node pool does not allow the host's network",
     ObstacleKind.UNRESPONSIVE: "no report for {free:.1f} s, {wanted:g} s are allowed",
-    ObstacleKind.ENGINE_UNAVAILABLE: "its Docker Engine is away",
+    ObstacleKind.ENGINE_UNAVAILABLE: "its Docker Engine does not answer",
     ObstacleKind.DRAINING: "is drained: it takes no new sessions",
-    ObstacleKind.DISK_FULL: "a disk that sessions need lacks room",
+    ObstacleKind.DISK_FULL: "too little disk space",
     ObstacleKind.IMAGE_MISSING: "has not pulled the image",
     ObstacleKind.TLS_MISSING: "has no certificate for a TLS port",
     ObstacleKind.PORT_OUT_OF_RANGE: "{port.pinned}/{port.protocol} is outside its port range",
     ObstacleKind.PORT_TAKEN: "{port.pinned}/{port.protocol} is taken",
-    ObstacleKind.BUSY: "{free:g} starts are under way, {wanted:g} at a time: the next one waits",
+    ObstacleKind.BUSY: "{free:g} starts are in progress of at most {wanted:g}: the next one waits",
 }

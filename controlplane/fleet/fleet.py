@@ -273,7 +273,7 @@ class Fleet:
         *,
         reported_only: bool = False,
     ) -> set[tuple[Wanted, frozenset[str]]]:
-        """Return the requests for which no host has room, even after the starts under way.
+        """Return the requests for which no host has capacity, even after the starts under way.
 
         Each request has the agents that have refused it. A host that has not reported since this
         process started may have room, unless `reported_only`.

@@ -85,6 +85,6 @@ class Pinger:
             return
         self._logged = text
         if text:
-            log.warning("latency is not measured, and ranks no host", error=text)
+            log.warning("latency is not measured, hosts are not ranked by it", error=text)
         else:
             log.info("latency is measured again")

@@ -109,7 +109,7 @@ class HostQueue:
         if not ask.given.done():
             if self._fleet.hopeless(*ask.place, [(ask.wanted, ask.refused)], reported_only=True):
                 self._fleet.unreported.check([ask.place], taking=True)
-            why, cause = "the time for a start is over", NoCapacityCause.OUT_OF_TIME
+            why, cause = "the start timed out", NoCapacityCause.OUT_OF_TIME
             raise NoCapacityError(ask.place[0], why, RETRY_AFTER, cause)
         return ask.given.result()
 
@@ -160,5 +160,5 @@ class HostQueue:
 
 
 def _no_room(ask: Ask) -> NoCapacityError:
-    why, cause = "no host has room", NoCapacityCause.NO_ROOM
+    why, cause = "no host has capacity", NoCapacityCause.NO_ROOM
     return NoCapacityError(ask.place[0], why, RETRY_AFTER, cause)

@@ -147,7 +147,7 @@ class Renewal:
 
     def _warn_of_end(self) -> None:
         if self.issuer.authority.is_ending(self.clock.time()):
-            log.warning("the authority ends within a year: `authority rotate` replaces it")
+            log.warning("the authority expires within a year: `authority rotate` replaces it")
 
     def _is_due(self, host: Host) -> bool:
         row = host.row

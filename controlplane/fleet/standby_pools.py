@@ -131,7 +131,7 @@ class StandbyPools:
                 await self._round()
                 back_off.reset()
             except StoreError as error:
-                log.warning("cannot keep the warm pools", error=str(error))
+                log.warning("cannot plan the warm pools", error=str(error))
                 await back_off.wait()
             else:
                 rest = min(REST * (self._clock.monotonic() - began), MAX_BACK_OFF)

@@ -144,7 +144,7 @@ class Connection(web.RequestHandler):
         self._busy, self._body = True, body
         self._disarm()
         if not body.is_eof():
-            late = f"the body did not come within {self._limits.body:g} s"
+            late = f"the body was not received within {self._limits.body:g} s"
             self._deadline = self._loop.call_later(self._limits.body, self._break_body, late)
 
     async def finish_response(
@@ -291,7 +291,7 @@ class Edge:
         if request.version not in {HttpVersion10, HttpVersion11}:
             return _refuse(request, 400, "the version is neither HTTP/1.0 nor HTTP/1.1")
         if request.headers.get("Expect", "100-continue").lower() != "100-continue":
-            return _refuse(request, 400, "the only expectation that is known is 100-continue")
+            return _refuse(request, 400, "the only supported expectation is 100-continue")
         caller, wire = request.remote or "", request.transport
         peer = wire and str((wire.get_extra_info("peername") or ("",))[0])
         if not peer or caller == peer:

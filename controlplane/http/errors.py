@@ -137,13 +137,13 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
         log.exception("the database failed")
         return error_response(request, 503, "service unavailable", "the database failed")
     except Exception:  # the last resort of every request
-        log.exception("request failed by a defect")
+        log.exception("request failed: internal error")
         return error_response(request, 500, "internal error", "the server's log has the cause")
 
 
 def break_off(request: web.Request, what: str) -> None:
     """Abort the connection after an error, so that no reader takes a part for the whole."""
-    log.warning("answer broken off", part=what, exc_info=True)  # noqa: LOG014 - see above
+    log.warning("response aborted", part=what, exc_info=True)  # noqa: LOG014 - see above
     if request.transport is not None:
         request.transport.abort()
 

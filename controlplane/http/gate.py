@@ -131,7 +131,7 @@ class _Listener(socket.socket):
         sock, address = super().accept()
         if not self.gate.admit(address[0]):
             sock.close()
-            log.debug("connection over the cap, or of no proxy, closed", address=address[0])
+            log.debug("connection closed: over the limit, or not from a proxy", address=address[0])
             raise ConnectionAbortedError
         accepted = _Accepted(sock.family, sock.type, sock.proto, sock.detach())
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)

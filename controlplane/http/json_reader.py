@@ -38,7 +38,7 @@ def read_json(body: bytes, *, max_values: int = MAX_VALUES) -> Any:
             values.
     """
     if count_values(body) > max_values:
-        raise ValueError(f"holds more than {max_values} values")
+        raise ValueError(f"contains more than {max_values} values")
     try:
         value = _DECODER.decode(body.decode("utf-8"))
     except RecursionError:
@@ -58,7 +58,7 @@ def _check(value: Any) -> None:
         item, level = pending.pop()
         text = item if isinstance(item, str) else "".join(item) if isinstance(item, dict) else ""
         if _NOT_TEXT.search(text):
-            raise ValueError("holds NUL or a lone surrogate in a string")
+            raise ValueError("contains NUL or a lone surrogate in a string")
         if isinstance(item, dict | list):
             if level > MAX_NESTING:
                 raise ValueError(_TOO_DEEP)
@@ -75,14 +75,14 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _integer(text: str) -> int:
     if len(text.lstrip("-")) > _MAX_INTEGER_DIGITS or int(text) not in _INTEGERS:
-        raise ValueError("holds an integer beyond 64 bits")
+        raise ValueError("contains an integer beyond 64 bits")
     return int(text)
 
 
 def _float(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError("holds a number that is not finite")
+        raise ValueError("contains a number that is not finite")
     # 48.0 and 4.8e1 are the integer 48 in JSON Schema and JavaScript.
     return int(number) if number.is_integer() and abs(number) < _EXACT else number
 

@@ -28,7 +28,7 @@ class AgentCalls:
         )
         self._seconds = make.histogram(
             "agent_call_duration_seconds",
-            "Seconds that calls to agents took which have one answer, whatever it was.",
+            "Duration of calls to agents that do not stream, in seconds.",
             "method",
         )
 
@@ -71,17 +71,16 @@ class FleetMetrics:
         make = Maker(registry)
         self.snapshot_seconds = make.histogram(
             "watch_snapshot_duration_seconds",
-            "Seconds from the begin to the end of a snapshot; each is a host that was"
-            " synchronised again.",
+            "Duration of snapshots; each is a host that was synchronised again.",
         )
         self._breaks = make.counter(
-            "watch_breaks_total", "Streams of hosts that broke, by why.", "reason"
+            "watch_breaks_total", "Broken streams of hosts, by reason.", "reason"
         )
         for reason in _BREAKS.values():
             self._breaks.labels(reason)
         self.renewals = make.counter(
             "certificate_renewals_total",
-            "Tries to renew a certificate, of an agent or the control plane's own.",
+            "Attempts to renew a certificate of an agent or of the control plane.",
             *("certificate", "result"),
         )
         for certificate in ("agent", "controlplane"):

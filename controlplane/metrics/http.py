@@ -21,12 +21,12 @@ class HttpMetrics:
         )
         self._seconds = make.histogram(
             "http_request_duration_seconds",
-            "Seconds from the end of a request's header until its answer is made, or streamed.",
+            "Seconds from the end of a request's header until its response is ready, or streamed.",
             *("method", "route"),
         )
         self.in_progress = make.gauge("http_requests_in_progress", "Requests being answered.")
         self.authentication_failures = make.counter(
-            "authentication_failures_total", "Requests without a token that is known."
+            "authentication_failures_total", "Requests without a known token."
         )
         passed = make.counter(
             "streamed_bytes_total", "Bytes of logs and artifacts sent to callers.", "stream"
@@ -35,7 +35,7 @@ class HttpMetrics:
         self._connections = make.gauge("http_connections", "Open connections.", "listener")
         self._turned_away = make.counter(
             "http_connections_refused_total",
-            "Connections closed at once: one too many, or not of a trusted proxy.",
+            "Connections closed at once: over the limit, or not from a trusted proxy.",
             "listener",
         )
 

@@ -32,6 +32,6 @@ class Metrics:
         ProcessCollector(registry=registry)
         GCCollector(registry)
         build = Maker(registry).gauge(
-            "build_info", "Always 1: the version of Tiltyard and of Python.", "version", "python"
+            "build_info", "Always 1; the versions of Tiltyard and Python.", "version", "python"
         )
         build.labels(_VERSION, platform.python_version()).set(1)

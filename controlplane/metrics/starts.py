@@ -24,25 +24,24 @@ class StartMetrics:
         make = Maker(registry)
         self._seconds = make.histogram(
             "start_duration_seconds",
-            "Seconds that a start took; kind is warm where a standby was claimed, none where"
-            " nothing was started.",
+            "Duration of starts; kind is warm if a standby was claimed, none if nothing started.",
             *("kind", "result"),
             buckets=_SECONDS,
         )
         self._phases = make.histogram(
             "start_phase_duration_seconds",
-            "Seconds that a start which succeeded spent in each of its phases.",
+            "Duration of each phase of successful starts.",
             *("kind", "phase"),
             buckets=_SECONDS,
         )
         self._refusals = make.counter(
-            "start_refusals_total", "Starts that came to nothing, by why.", "reason"
+            "start_refusals_total", "Failed or rejected starts, by reason.", "reason"
         )
         for cause in NoCapacityCause:
             self._refusals.labels(cause.value)
         self._failures = make.counter(
             "start_failures_total",
-            "Starts that failed on a host for a reason other than room, for which it is avoided.",
+            "Starts that failed on a host for another reason than capacity, and made it avoided.",
             *("region", "node_pool", "reason"),
         )
         self.in_progress = make.gauge("starts_in_progress", "Starts in progress.")

@@ -16,12 +16,12 @@ class StoreMetrics:
         make = Maker(registry)
         self.transaction_seconds = make.histogram(
             "database_transaction_duration_seconds",
-            "Seconds from asking for a transaction to its commit, the wait for others included.",
+            "Seconds from the request for a transaction to its commit, including its queue.",
             buckets=_SECONDS,
         )
         self.commit_seconds = make.histogram(
             "database_commit_duration_seconds",
-            "Seconds of a commit with the transactions in it.",
+            "Duration of commits with their transactions.",
             buckets=_SECONDS,
         )
         self.commit_size = make.histogram(
@@ -30,16 +30,16 @@ class StoreMetrics:
             buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256),
         )
         self.commit_failures = make.counter(
-            "database_commit_failures_total", "Commits that failed and were undone."
+            "database_commit_failures_total", "Commits that failed and were rolled back."
         )
         self.look_seconds = make.histogram(
             "database_look_duration_seconds",
-            "Seconds of a read of a few rows beside the transactions, with the wait for others.",
+            "Duration of short reads outside transactions, including their queue.",
             buckets=_SECONDS,
         )
         self.read_seconds = make.histogram(
             "database_read_duration_seconds",
-            "Seconds of a long read beside the transactions.",
+            "Duration of long reads outside transactions.",
             buckets=_SECONDS,
         )
         self._waiting = make.gauge(

@@ -37,9 +37,9 @@ Place = tuple[str, str]
 PLACE = ("region", "node_pool")
 
 _USES = {
-    "capacity": "of the hosts in reach",
-    "reserved": "that sessions have reserved on the hosts in reach",
-    "free": "free on the hosts that take sessions now, without what starts under way hold",
+    "capacity": "of the responsive hosts",
+    "reserved": "that sessions have reserved on the responsive hosts",
+    "free": "free on the hosts that take sessions now, without those held by starts in progress",
 }
 _APPLICATION = ("region", "account", "application")
 _AGENT_STATES = tuple(s.value for s in AgentState if s is not AgentState.REVOKED)
@@ -111,7 +111,7 @@ class Room:
         )
         yield gauge(
             "free_session_slots",
-            "Sessions that the hosts which take some now may still have, by their own bound.",
+            "Sessions that fit under max_sessions of the hosts that take sessions now.",
             PLACE,
             self._free_sessions,
         )
@@ -219,7 +219,7 @@ class LiveCollector(Collector):
             place = (region, *self._names.label((account, application)))
             for each in _STATUSES:
                 shown[*place, each] += number if each == status else 0
-        text = "Sessions that live, by the status that callers see."
+        text = "Live sessions, by the status that callers see."
         return gauge("sessions", text, (*_APPLICATION, "state"), shown)
 
     def _standbys(self, pools: Iterable[tuple[WarmPool, int, int]]) -> Iterator[Metric]:
@@ -229,12 +229,12 @@ class LiveCollector(Collector):
             place = (pool.location, *self._names.label((pool.account, pool.application)))
             wanted[place] += size
             ready[place] += count
-        yield gauge("standbys_wanted", "Standbys that warm pools want.", _APPLICATION, wanted)
+        yield gauge("standbys_wanted", "Desired standbys of the warm pools.", _APPLICATION, wanted)
         yield gauge("standbys_ready", "Standbys that can be claimed now.", _APPLICATION, ready)
 
     async def _audited(self) -> Metric:
         """Return the number of audit events, empty if the database does not answer."""
-        events = CounterMetricFamily(f"{PREFIX}_audit_events", "Lines written to the audit, ever.")
+        events = CounterMetricFamily(f"{PREFIX}_audit_events", "Entries written to the audit log.")
         with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(DATABASE_WAIT):
                 events.add_metric([], await self._parts.store.read(written))
@@ -251,7 +251,7 @@ def _of_hosts(count: _Count) -> Iterator[Metric]:
     )
     yield gauge(
         "image_pulls",
-        "Pulls of images to hosts that are not over: waiting, made, or to be tried again.",
+        "Unfinished pulls of images to hosts: waiting, in progress, or to be retried.",
         (*PLACE, "state"),
         count.pulls,
     )

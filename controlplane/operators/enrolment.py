@@ -140,7 +140,7 @@ class Enrolment:
         if not is_name(wanted.name):
             violations.append(Violation("name", NAME_RULE))
         elif wanted.name in NOT_AGENTS:
-            violations.append(Violation("name", "is a name of the product itself: take another"))
+            violations.append(Violation("name", "is a reserved name: choose another"))
         if not wanted.address:
             violations.append(Violation("address", "must be given"))
         try:

@@ -24,7 +24,7 @@ from tiltyard.runtime.tasks import TaskOwner
 
 log = get_logger(__name__)
 
-ENROL_AGAIN = "its certificate is of an authority that is trusted no more: enrol it again"
+ENROL_AGAIN = "its certificate is from an authority that is no longer trusted: enrol it again"
 EXPIRED = "its certificate has expired: enrol it again"
 UNRESPONSIVE = "it is unresponsive, and moves once it reports"
 MOVING = "it is moving"
@@ -136,7 +136,7 @@ class Rotation:
 
     def _disconnect(self, hosts: list[Host]) -> None:
         if hosts:
-            log.warning("hosts are not trusted any more, and must enrol again", count=len(hosts))
+            log.warning("hosts disconnected, they must enrol again", count=len(hosts))
         for host in hosts:
             host.client.hang_up(self.dialler.credentials(host.row))
 

@@ -29,7 +29,7 @@ class Authorities:
         """
         begins = [found.start() for found in _BEGIN_OF_KEY.finditer(text)]
         if len(begins) > 2:
-            raise ValueError("it has more keys than two")
+            raise ValueError("it has more than two keys")
         if len(begins) < 2:
             return cls(Authority.from_pem(text))
         return cls(Authority.from_pem(text[: begins[1]]), Authority.from_pem(text[begins[1] :]))

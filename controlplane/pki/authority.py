@@ -211,13 +211,13 @@ def _requested_key(text: bytes) -> ec.EllipticCurvePublicKey:
         is_signed = request.is_signature_valid
         is_plain = not request.subject.rdns and not len(request.attributes)
     except (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion) as error:
-        raise UnfitRequestError("is no signing request in PEM") from error
+        raise UnfitRequestError("is not a signing request in PEM") from error
     if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name != _CURVE.name:
         raise UnfitRequestError("has a key other than one on P-256")
     if not is_signed:
         raise UnfitRequestError("is not signed with its own key")
     if not is_plain:
-        raise UnfitRequestError("asks for a name or for rights: a key is all that may stand there")
+        raise UnfitRequestError("requests a name or extensions: only a key is allowed")
     return key
 
 

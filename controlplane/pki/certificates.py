@@ -17,7 +17,7 @@ def check_authorities(pem: str) -> None:
     if len(pem) > MAX_CHARACTERS:
         raise ValueError(f"must be at most {MAX_CHARACTERS} characters")
     if "PRIVATE KEY-----" in pem:  # OpenSSL ignores it, and the API returns the text
-        raise ValueError("holds a private key: certificates are all that is needed")
+        raise ValueError("contains a private key: only certificates are needed")
     if not pem.isascii() or not pem.strip():  # for an empty text OpenSSL loads the system's CAs
         raise ValueError(_NOT_CERTIFICATES)
     try:

@@ -90,7 +90,7 @@ class Issuer:
                 await self._show_listener(self._tls)
         except OSError as error:  # retried by the next `renew_own`
             log.error(  # noqa: TRY400 - no traceback needed
-                "the enrolment listener shows its last certificate", error=str(error)
+                "enrolment listener keeps its previous certificate", error=str(error)
             )
 
     async def listener_tls(self, context: ssl.SSLContext) -> ssl.SSLContext:
@@ -109,7 +109,7 @@ class Issuer:
         now = self._clock.time()
         if self.authority.is_due(self.caller.expire, now):
             if self.authority.expire <= now:
-                raise ValueError("the authority has ended: `authority rotate` makes another")
+                raise ValueError("the authority has expired: `authority rotate` creates another")
             self._issue_own(now)
         elif self._tls is None or self._served is self._listener:
             return False
@@ -142,9 +142,9 @@ class Issuer:
     def _create(self, enrolled: int) -> bytes:
         if enrolled:
             raise StoreError(
-                f"cannot open {self._path}: it is gone, and {enrolled} agents were"
-                " enrolled with it: put a copy of it back, or run `init`, which makes another, and"
-                " enrol every host again"
+                f"cannot open {self._path}: it is missing, and {enrolled} agents were"
+                " enrolled with it: put a copy of it back, or create another with `init` and enrol"
+                " every host again"
             )
         return Authority.create(self._clock.time()).to_pem()
 

@@ -68,7 +68,7 @@ class TicketKey:
         if len(key) != KEY_BYTES:
             raise StoreError(
                 f"cannot use {self._path}: it is damaged: put a copy of it back, or remove"
-                " it, and another is made"
+                " it to create another"
             )
         return key
 

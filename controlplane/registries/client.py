@@ -113,7 +113,7 @@ class RegistryClient:
             return None
         named = reply.headers.get("Docker-Content-Digest")
         if named is not None and not is_named_by(named, reply.body):
-            raise UnusableError("its manifest is not what its digest says")
+            raise UnusableError("its manifest does not match its digest")
         return reply
 
     async def _read_tags(self, registry: Registry, repository: str) -> list[str]:
@@ -184,10 +184,10 @@ def _names(reply: Reply) -> list[str]:
     try:
         names = json.loads(reply.body)["tags"]
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise UnusableError("its list of tags is none") from None
+        raise UnusableError("its list of tags is malformed") from None
     names = [] if names is None else names  # empty repository
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise UnusableError("its list of tags is none")
+        raise UnusableError("its list of tags is malformed")
     if len(names) > PAGE_SIZE * MAX_PAGES:  # the registry ignores `n` and sends one page
         raise UnusableError("its list of tags is too long")
     return [name for name in names if TAG.match(name)]

@@ -56,7 +56,7 @@ def base_url(address: str) -> URL:
         )
         return URL(f"{'http' if loopback else 'https'}://{address}")
     except ValueError as error:
-        raise UnusableError("its address is none", f"its address is none: {error}") from error
+        raise UnusableError("address is invalid", f"address is invalid: {error}") from error
 
 
 def is_address(host: str) -> bool:

@@ -118,14 +118,14 @@ class RegistryHttp:
         if headers.get("Authorization", "").startswith("Bearer ") and reply.status in _DENIED:
             if endpoint.basic is not None and reply.status != 404:
                 log.warning(
-                    "a registry refused a token: may its user pull from there?",
+                    "a registry refused a token: check the permissions of its user",
                     registry=endpoint.address,
                     status=reply.status,
                     scope=scope,
                 )
             return replace(reply, status=404)
         if reply.status == 401:
-            raise UnusableError("it refused the log-in")
+            raise UnusableError("it denied access")
         return reply
 
     async def _log_in(self, endpoint: Endpoint, scope: str, refusal: Reply) -> str | None:
@@ -135,7 +135,7 @@ class RegistryHttp:
         if "bearer" in wanted:
             return await self._fetch_token(endpoint, scope, wanted["bearer"])
         if "basic" not in wanted or endpoint.basic is None:
-            raise UnusableError("it wants a log-in, and none is configured")
+            raise UnusableError("it requires credentials, and none are configured")
         return endpoint.basic
 
     async def _fetch_token(
@@ -155,7 +155,7 @@ class RegistryHttp:
             return None
         failure = f"its token service answered {reply.status}"
         if reply.status in {401, 403}:
-            raise UnusableError("it refused the log-in", f"it refused the log-in: {failure}")
+            raise UnusableError("it denied access", f"it denied access: {failure}")
         if reply.status != 200:
             raise UnusableError(failure)
         token, lifetime = read_token(reply.body)

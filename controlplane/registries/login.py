@@ -59,11 +59,11 @@ def checked_realm(endpoint: Endpoint, realm: str) -> URL:
         url = URL(realm)
         named = (url.scheme, url.host, url.port)
     except ValueError:
-        raise UnusableError("its realm is no URL") from None
+        raise UnusableError("its realm is not a URL") from None
     allowed = [base_url(host) for host in (endpoint.address, *endpoint.auth_hosts)]
     if named not in [(base.scheme, base.host, base.port) for base in allowed]:
         why = f"its realm {url.host!r} is neither its own host nor in auth_hosts"
-        raise UnusableError("it would send us elsewhere to log in", why)
+        raise UnusableError("it names another host for the log-in", why)
     return url.with_user(None).with_fragment(None)
 
 
@@ -78,7 +78,7 @@ def read_token(body: bytes) -> tuple[str, float]:
         token = answer.get("token") or answer["access_token"]
         lifetime = float(answer.get("expires_in") or TOKEN_LIFETIME)
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError, OverflowError):
-        raise UnusableError("its token service answered no token") from None
+        raise UnusableError("its token service returned no token") from None
     if not isinstance(token, str) or not _TOKEN.match(token) or not math.isfinite(lifetime):
-        raise UnusableError("its token service answered no token")
+        raise UnusableError("its token service returned no token")
     return token, min(lifetime, MAX_TOKEN_LIFETIME)

@@ -53,8 +53,8 @@ _OTHER_SYSTEMS = frozenset(
 """Case-sensitive: Docker might run another spelling as Linux. Attestations are `unknown`."""
 
 _NO_IMAGE = "is not a container image"
-_NESTED = "is a list that has a list in it"
-_EXTERNAL = "has a part that is kept outside the registry"
+_NESTED = "is a nested list of images"
+_EXTERNAL = "has a part outside the registry"
 """Docker may fetch it from a URL in the manifest, with credentials (CVE-2020-15157)."""
 
 _DIGEST = re.compile(r"(?:sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})\Z")
@@ -158,13 +158,13 @@ def _read(content: bytes, content_type: str) -> _Manifest:
     try:
         value = read_json(content, max_values=MAX_VALUES)
     except ValueError as error:
-        raise UnusableError("its manifest is no JSON", f"its manifest {error}") from None
+        raise UnusableError("its manifest is not JSON", f"its manifest {error}") from None
     try:
         manifest = _Manifest.model_validate(value)
     except ValidationError as error:
         raise ImageRefusedError(_describe_first(error)) from None
     if manifest.schema_version != 2 or manifest.fs_layers is not None:
-        raise ImageRefusedError("is of an old form, not schema 2: push it again")
+        raise ImageRefusedError("has a manifest older than schema 2: push it again")
     kind = content_type.partition(";")[0].strip()
     if manifest.media_type not in {None, kind}:
         raise UnusableError("its manifest is of another type than its header says")
@@ -202,7 +202,7 @@ def _linux_digests(manifests: list[_Descriptor]) -> tuple[str, ...]:
     if not digests:
         raise ImageRefusedError("has no image for Linux")
     if len(digests) > MAX_IMAGES:
-        raise ImageRefusedError(f"comes in {len(digests)} variants; at most {MAX_IMAGES} may be")
+        raise ImageRefusedError(f"has {len(digests)} variants; at most {MAX_IMAGES} are allowed")
     return digests
 
 

@@ -33,7 +33,7 @@ class Vault:
         try:
             self._key = self._read()
         except StoreError as error:
-            log.warning("no key for the passwords of registries", error=str(error))
+            log.warning("cannot use the key of the registry passwords", error=str(error))
 
     def seal(self, address: str, username: str, password: str) -> bytes:
         """Seal the password of a user at an address. Blocks.
@@ -61,7 +61,7 @@ class Vault:
         password = text.rpartition(_SEPARATOR)[2]
         if text != _plaintext(address, username, password):
             why = f"{self._path} is not the key of its password: set its password again"
-            raise UnusableError("its log-in cannot be used", f"its log-in cannot be used: {why}")
+            raise UnusableError("its password is unusable", f"its password is unusable: {why}")
         return password
 
     def _decrypt(self, sealed: bytes) -> str:

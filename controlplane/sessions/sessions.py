@@ -170,7 +170,7 @@ class Sessions:
         if session.internal_id is None:
             raise HostUnavailableError("the session is being started; the stop is remembered")
         if self.shown(session).status is SessionStatus.SERVER_UNREACHABLE:
-            raise HostUnavailableError("the host is out of reach; the stop is remembered")
+            raise HostUnavailableError("the host is unreachable; the stop is remembered")
         await self._stop_on_host(session, deadline)
 
     async def _stop_start(self, caller: Caller, start: Start, deadline: float) -> Session | None:
@@ -197,7 +197,7 @@ class Sessions:
             async with timeout(deadline - self._clock.monotonic(), self._clock):
                 await reached.wait()
         except TimeoutError as error:
-            why = "the session is still being started; what comes of it is stopped"
+            why = "the session is still starting; it is stopped once its outcome is known"
             raise HostUnavailableError(why) from error
 
     async def logs(
@@ -253,7 +253,7 @@ class Sessions:
         if not stop.done():
             await self._check_stopping(session)
         elif stop.cancelled() or not stop.result():
-            raise HostUnavailableError("the process does not end, not even by SIGKILL")
+            raise HostUnavailableError("its process survives SIGKILL")
         log.info(
             "session stopped",
             session=internal_id,
@@ -277,7 +277,7 @@ class Sessions:
         if host is None:
             raise NotFoundError(what, session.id)  # its host was removed
         if found.status is SessionStatus.SERVER_UNREACHABLE:
-            raise HostUnavailableError("the host is out of reach")
+            raise HostUnavailableError("the host is unreachable")
         return host, session.internal_id
 
     def shown(self, session: Session) -> ShownSession:
@@ -328,4 +328,4 @@ def _refusal(error: AgentRefusedError, session_id: str) -> TiltyardError:
             return ArtifactTooLargeError(error.text)
         case ErrorReason.NO_CAPACITY:
             return HostBusyError(error.text, retry_after=BUSY_RETRY_AFTER)
-    return HostUnavailableError(f"the host cannot: {error}")
+    return HostUnavailableError(f"the host rejected the request: {error}")

@@ -323,7 +323,7 @@ class Starts:
         except NoCapacityError as error:
             if failure is None:
                 raise
-            why = f"the hosts that were asked failed, the last one by {failure}"
+            why = f"the hosts failed, the last one with {failure}"
             raise start.no_capacity(NoCapacityCause.HOSTS_FAILED, why) from error
 
     async def _next_host(
@@ -333,7 +333,7 @@ class Starts:
             raise StoppedDuringStartError
         left = self._time_left(start) - MIN_CALL
         if left < 0:
-            why = "the time for a start is over"
+            why = "the start timed out"
             raise start.no_capacity(NoCapacityCause.OUT_OF_TIME, why)
         place = start.request.location, plan.application.node_pool
         start.ask = Ask(place, start.account, plan.wanted, internal_id, refused)

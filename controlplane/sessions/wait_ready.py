@@ -129,7 +129,7 @@ class ReadyStarts:
             if session is not None and session.is_ready:
                 return ""
             if self._stopping:
-                raise StoppingError("the session goes on, ready or not")
+                raise StoppingError("the session keeps running")
             left = deadline - self._clock.monotonic()
             if left <= 0:
                 return "its ports were not bound in time"

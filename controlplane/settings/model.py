@@ -169,7 +169,7 @@ class Config(Settings):
 
     def _agent_mistakes(self, agent: AgentConfig, here: Key) -> Iterator[Mistake]:
         if agent.name in NOT_AGENTS:
-            text = f"{agent.name!r} is a name of the product itself"
+            text = f"{agent.name!r} is a reserved name"
             yield Mistake((*here, "name"), text)
         if agent.region not in self.regions:
             yield Mistake((*here, "region"), f"unknown region {agent.region!r}")
@@ -233,4 +233,4 @@ def load_config(path: Path, env: Mapping[str, str] = os.environ) -> Config:
 
 def _duplicates(table: str, names: Sequence[str]) -> Iterator[Mistake]:
     for name in sorted({name for name in names if names.count(name) > 1}):
-        yield Mistake((table,), f"{name!r} is there twice")
+        yield Mistake((table,), f"{name!r} is listed twice")

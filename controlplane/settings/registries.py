@@ -52,9 +52,9 @@ def _read_password(value: object) -> str:
         with os.fdopen(handle, "rb") as file:
             mode = os.fstat(handle).st_mode
             if not stat.S_ISREG(mode):
-                raise ValueError(f"{path} is no file")
+                raise ValueError(f"{path} is not a file")
             if mode & 0o077:
-                raise ValueError(f"others may read or write {path}; run `chmod 600 {path}`")
+                raise ValueError(f"{path} is accessible to other users: run `chmod 600 {path}`")
             content = file.read(_MAX_PASSWORD_BYTES + 1)
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror}") from None
@@ -63,7 +63,7 @@ def _read_password(value: object) -> str:
     except UnicodeDecodeError:  # its message would contain the password
         raise ValueError(f"{path} is not UTF-8") from None
     if not is_password(password):
-        raise ValueError(f"what {path} holds {PASSWORD_RULE}")
+        raise ValueError(f"the password in {path} {PASSWORD_RULE}")
     return password
 
 
@@ -77,7 +77,7 @@ def _read_authorities(value: object) -> str:
     try:
         check_authorities(pem)
     except ValueError as error:
-        raise ValueError(f"what {path} holds {error}") from None
+        raise ValueError(f"the content of {path} {error}") from None
     return pem
 
 

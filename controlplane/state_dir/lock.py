@@ -24,7 +24,7 @@ def serving(state_dir: Path) -> Iterator[None]:
     Raises:
         StoreError: Another process serves, or a restore is running or was interrupted.
     """
-    with _locked(state_dir, "serve.lock", "a control plane serves from there, or `restore` runs"):
+    with _locked(state_dir, "serve.lock", "a control plane or `restore` is running there"):
         _check_complete(state_dir)
         yield
 
@@ -49,7 +49,7 @@ def replacing(state_dir: Path) -> Iterator[None]:
         StoreError: The directory is in use.
     """
     with (
-        _locked(state_dir, "serve.lock", "a control plane serves from there"),
+        _locked(state_dir, "serve.lock", "a control plane is running there"),
         _locked(state_dir, "state.lock", "`init`, `backup` or `restore` is running there"),
     ):
         yield

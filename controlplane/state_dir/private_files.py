@@ -20,7 +20,7 @@ def read_private(path: Path, max_bytes: int) -> bytes | None:
             if os.fstat(file.fileno()).st_mode & 0o077:
                 os.fchmod(file.fileno(), 0o600)
                 log.warning(
-                    "others could read or write a file: it has mode 0600 now", path=str(path)
+                    "a file was accessible to other users: set its mode to 0600", path=str(path)
                 )
             return file.read(max_bytes)
     except FileNotFoundError:
@@ -46,7 +46,7 @@ def read_or_create(path: Path, max_bytes: int, make: Callable[[], bytes], *, wha
         try:
             with writing_private(path, put=os.link) as file:
                 file.write(make())
-            log.info("made a key: keep a copy of it", kind=what, path=str(path))
+            log.info("created a key: keep a copy", kind=what, path=str(path))
         except FileExistsError:
             pass
         data = read_private(path, max_bytes) or b""

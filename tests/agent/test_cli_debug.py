@@ -270,7 +270,7 @@ async def test_reports_unresponsive_agent_in_one_line(
     engine.release("kill")
     assert refused.exit_code == 1
     assert refused.stderr == (
-        "tiltyard-agent: the agent did not answer in time; what was asked may still be done\n"
+        "tiltyard-agent: the agent did not answer in time; the request may still be carried out\n"
     )
 
 
@@ -314,4 +314,4 @@ async def test_drain_lists_remaining_sessions_and_deadline(host: Served) -> None
 async def test_rejects_malformed_or_long_duration(host: Served, text: str) -> None:
     result = await host.run("drain", "--deadline", text)
     assert result.exit_code == 2
-    assert ("is longer than" if text.startswith("8760h") else "not the form") in result.output
+    assert ("is longer than" if text.startswith("8760h") else "not of the form") in result.output

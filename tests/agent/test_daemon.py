@@ -130,7 +130,7 @@ async def test_hung_component_delays_shutdown_only_briefly(
     async with serving(tmp_path, engine) as (stub, agent):
         await _reconciled(stub)
         await agent.stop()
-    assert f"a part did not stop in time part={part} seconds=" in caplog.text
+    assert f"component did not stop in time part={part} seconds=" in caplog.text
     monkeypatch.undo()
     async with serving(tmp_path, engine) as (stub, _):  # all others stopped
         await _reconciled(stub)

@@ -244,7 +244,7 @@ def test_agent_does_not_start_with_world_accessible_docker_socket(open_folder: P
         (open_folder / "engine.sock").chmod(0o666)
         result = run(open_folder, "serve")
     assert result.exit_code == EXIT_CONFIG
-    assert "is open to everybody on this host, who are root by it: chmod 0660" in result.stderr
+    assert "is open to all users of this host, which makes them root: chmod 0660" in result.stderr
     assert not (open_folder / "state").exists()
 
 

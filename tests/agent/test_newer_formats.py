@@ -33,7 +33,9 @@ def _content(folder: Path) -> dict[Path, bytes]:
 
 async def test_agent_does_not_change_newer_state(newer: Path) -> None:
     before, records = _content(newer), Records(newer)
-    with pytest.raises(NewerStateError, match=r"a newer version has run on .* sessions run on"):
+    with pytest.raises(
+        NewerStateError, match=r"a newer version has run on .* sessions keep running"
+    ):
         await records.open()
     await records.close()
     assert _content(newer) == before
@@ -73,7 +75,7 @@ def test_does_not_start_in_folder_of_another_user(tmp_path: Path, user: int, nam
     os.chown(state, user, user)
     refused = run(tmp_path, "serve")
     assert refused.exit_code == EXIT_CONFIG
-    assert f"it does not start: {state} belongs to {name}, who could not read" in refused.stderr
+    assert f"it does not start: {state} belongs to {name}: run as" in refused.stderr
     assert list(state.iterdir()) == []
 
 

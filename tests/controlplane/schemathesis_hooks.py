@@ -42,7 +42,7 @@ NOT_IN_SCHEMA = {
     "objects of the operator": r"unknown (registry|node pool|region)",
     "permissions": r"(the node pool|node pool \S+) does not allow the host's network",
     "the user of a password": r"needs a username|must be given: none is kept for .*",
-    "the content of a certificate": r"must be certificates as PEM text|holds a private key: .*",
+    "the content of a certificate": r"must be certificates as PEM text|contains a private key: .*",
     "the aliases of the registry": r"is not an OCI repository name",
 }
 """Violations in a request that fits its schema, by the rule that JSON Schema cannot express."""

@@ -303,5 +303,5 @@ async def test_upkeep_continues_after_a_failure(
     no = "BEGIN SELECT RAISE(ABORT, 'no'); END"
     await system.rows(f"CREATE TRIGGER keep BEFORE DELETE ON token {no}")
     await system.control_plane.upkeep.forget()
-    assert "cannot forget what is old yet kind=ended tokens" in caplog.text
+    assert "cannot delete old data yet kind=ended tokens" in caplog.text
     assert await system.rows("SELECT 1 FROM event WHERE kind='old.x'") == []

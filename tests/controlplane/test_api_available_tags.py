@@ -122,7 +122,7 @@ async def test_an_invalid_list_is_a_failure_of_the_registry(system: System) -> N
 
 
 async def test_a_registry_that_fails_is_named_in_the_answer(system: System) -> None:
-    failures = {302: "302", 401: "log-in", 403: "403", 429: "429", 500: "500"}
+    failures = {302: "302", 401: "credentials", 403: "403", 429: "429", 500: "500"}
     for system.registry.status, text in failures.items():
         answer = await system.call("GET", PATH)
         assert_error(answer, 503)

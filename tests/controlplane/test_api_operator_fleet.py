@@ -246,7 +246,7 @@ async def test_a_file_that_claims_an_address_set_by_the_api_is_refused(system: O
         RegistryConfig(name="new", address="new.example", aliases=("alias.example",)),
     ):
         config = before.model_copy(update={"registries": (*before.registries, entry)})
-        with pytest.raises(StoreError, match="'new': 'own', which was made by the API"):
+        with pytest.raises(StoreError, match="'new': 'own', created through the API"):
             await ControlPlane(config).serve(asyncio.Event())
     await system.serve()
     assert "new" not in await system.listed("registry")

@@ -110,12 +110,12 @@ async def test_all_obstacles_of_a_host_are_shown(system: Explained) -> None:
         **PIN,
     )
     assert [o["details"] for o in (await system.hosts(**PIN))["a0"]["obstacles"]] == [
-        "its Docker Engine is away",
+        "its Docker Engine does not answer",
         "is drained: it takes no new sessions",
         "sessions: 1 wanted, 0 free",
         "cores: 1 wanted, 0 free",
         "MiB of memory: 256 wanted, 0 free",
-        "0 starts are under way, 0 at a time: the next one waits",
+        "0 starts are in progress of at most 0: the next one waits",
     ]
     assert_error(await system.start(ports=PINNED), 420)
 

@@ -59,7 +59,7 @@ async def test_valid_tokens_of_an_account_are_limited(
     for number in range(3):
         await system.make_token(name=f"u{number}", scopes=[])
     for path, owner in (("/token", {}), ("/operator/token", {"account": "alice"})):
-        for name, why in (("more", "which is the most"), ("u0", "of that name")):
+        for name, why in (("more", "the maximum"), ("u0", "of that name")):
             body = {"name": name, "scopes": [], **owner}
             refused = await system.call("POST", path, json=body)
             assert_error(refused, 409)
@@ -79,7 +79,7 @@ async def test_applications_of_an_account_are_limited(
     await system.make_application(tag=None, name="second")
     refused = await system.call("POST", "/application", json=APPLICATION | {"name": "third"})
     assert_error(refused, 409)
-    assert "which is the most" in refused.json["details"]
+    assert "the maximum" in refused.json["details"]
     assert "owner" not in refused.text
     taken = await system.call("POST", "/application", json=APPLICATION)
     assert_error(taken, 409)
@@ -111,7 +111,7 @@ async def test_enabled_tags_are_limited_over_all_applications_of_an_account(
         assert (await enable(application, tag)).status == 204
     refused = await enable("game", "v3")
     assert_error(refused, 409)
-    assert "3 enabled tags, which is the most" in refused.json["details"]
+    assert "3 enabled tags, the maximum" in refused.json["details"]
     rows = await system.rows("SELECT name FROM tag WHERE application='game' AND enabled")
     assert sorted(name for (name,) in rows) == ["v1", "v2"]
     # Replacing a tag or enabling it again does not count.

@@ -68,14 +68,14 @@ def test_everything_can_be_set(tmp_path: Path) -> None:
         (REGISTRY + 'aliases = ["h/x"]', "registries[0].aliases"),
         (
             'regions = ["eu"]\n' + AGENT.replace('"a"', '"init"'),
-            "agents[0].name: 'init' is a name",
+            "agents[0].name: 'init' is a reserved name",
         ),
-        ('regions = ["eu", "us", "eu"]', "regions: 'eu' is there twice"),
+        ('regions = ["eu", "us", "eu"]', "regions: 'eu' is listed twice"),
         ('host_network_pools = ["a"]', "host_network_pools: unknown node pool 'a'"),
-        (REGISTRY + REGISTRY.replace("h:1", "g:1"), "registries: 'r' is there twice"),
+        (REGISTRY + REGISTRY.replace("h:1", "g:1"), "registries: 'r' is listed twice"),
         (
             REGISTRY + REGISTRY.replace('"r"', '"s"').replace('"h:1"', '"g:1"\naliases = ["H:1"]'),
-            "registries: 'h:1' is there twice",
+            "registries: 'h:1' is listed twice",
         ),
     ],
 )

@@ -119,7 +119,7 @@ async def test_a_body_has_a_deadline(tmp_path: Path, limits: Any, framing: str) 
         while not answer.done():
             wire.send(b"1\r\n \r\n"[: 1 if "Length" in framing else 6])
             await asyncio.wait({answer}, timeout=0.02)
-        assert "did not come" in refused(answer.result(), 400, "/session")["details"]
+        assert "was not received" in refused(answer.result(), 400, "/session")["details"]
         wire.writer.write_eof()
         await wire.ends()
 

@@ -158,7 +158,7 @@ async def test_unfit_signing_request_is_refused_and_the_token_stays_valid(
     token = await system.token()
     request = a_request(subject="host-2").decode()
     await refused(system, await system.enrol(token, request=request), 422, "request")
-    assert "asks for a name or for rights" in caplog.text
+    assert "requests a name or extensions" in caplog.text
     assert (await system.enrol(token)).status == 201
 
 

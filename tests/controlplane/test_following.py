@@ -120,7 +120,7 @@ async def test_a_host_that_reports_too_many_sessions_is_not_followed_until_it_ha
         ended.internal_id = f"ended-{number}"
         ended.state, ended.end_reason = agent_pb2.STATE_EXITED, agent_pb2.END_REASON_EXITED
     agent.send_snapshot()
-    error = "error=cannot follow the host: it reports over 3 sessions"
+    error = "error=cannot follow the host: it reports more than 3 sessions"
     await eventually(lambda: error in caplog.text)
     for number in range(4):
         agent.lose(f"ended-{number}")

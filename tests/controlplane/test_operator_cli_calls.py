@@ -274,12 +274,12 @@ async def test_url_may_have_a_path_prefix(api: Commands) -> None:
     ("content", "reported"),
     [
         pytest.param(None, "No such file", id="none"),
-        ("", "holds no token"),
-        pytest.param(2 * f"{tokens.mint().text}\n", "holds no token", id="two"),
-        pytest.param(tokens.mint().text[:-1], "holds no token", id="cut"),
-        ("\udcff", "holds no token"),
-        ("{}", "holds no token"),
-        ('{"operator_token": "x"}', "holds no token"),
+        ("", "contains no token"),
+        pytest.param(2 * f"{tokens.mint().text}\n", "contains no token", id="two"),
+        pytest.param(tokens.mint().text[:-1], "contains no token", id="cut"),
+        ("\udcff", "contains no token"),
+        ("{}", "contains no token"),
+        ('{"operator_token": "x"}', "contains no token"),
     ],
 )
 async def test_rejects_a_file_without_a_token(

@@ -93,7 +93,7 @@ async def test_deletion_asks_for_confirmation(api: StubApi, tmp_path: Path) -> N
         status, seen, _ = await at_a_terminal(api, tmp_path, command, keys)
         assert (status == 0) == confirmed
         assert len(api.requests) == confirmed, number
-        assert "Delete the account studio with all that is its own? [y/N]" in seen
+        assert "Delete the account studio and all that it owns? [y/N]" in seen
 
 
 @pytest.mark.parametrize(("keys", "code"), [("n\n", 1), ("y\n", 0)])

@@ -170,7 +170,7 @@ async def test_shutdown_ends_the_wait_and_keeps_the_session(system: System) -> N
     await system.stop_serving()
     answer = await starting
     assert_error(answer, 503)
-    assert "goes on" in answer.json["details"]
+    assert "keeps running" in answer.json["details"]
     await system.serve()
     await system.becomes("match", "running")
     assert system.agent.stopped == []

@@ -87,4 +87,4 @@ async def test_rejects_two_secrets_on_standard_input(api: StubApi) -> None:
     command = "registry set own r.example --token-file - --username robot --password-file -"
     status, output, errors = await shell(api.url, command, stdin=api.token.encode())
     assert (status, output) == (2, b"")
-    assert b"Invalid value for '--password-file': standard input has the token" in errors
+    assert b"Invalid value for '--password-file': standard input is used for the token" in errors

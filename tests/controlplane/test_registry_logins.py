@@ -185,7 +185,7 @@ async def test_registry_is_unusable_without_the_key_until_its_password_is_set(
     caplog.set_level(logging.WARNING)
     refused = await system.call("POST", "/application/game/tags", json={"tag": "v1"})
     assert_error(refused, 503)
-    why = "cannot ask registry 'own': its log-in cannot be used"
+    why = "cannot ask registry 'own': its password is unusable"
     assert refused.json["details"] == why
     assert f"{system.key} is not the key of its password: set its password again" in caplog.text
     with pytest.raises(StoreError, match=r"'own': .*: set its password again"):

@@ -112,8 +112,8 @@ async def test_enables_a_tag_with_the_configured_login(system: Configured) -> No
 @pytest.mark.parametrize(
     ("change", "reported"),
     [
-        ({"password": OTHER_PASSWORD}, "it refused the log-in"),
-        ({"username": None, "password": None}, "it wants a log-in, and none is configured"),
+        ({"password": OTHER_PASSWORD}, "it denied access"),
+        ({"username": None, "password": None}, "it requires credentials, and none are configured"),
         ({"ca": None}, "its TLS cannot be trusted"),
         ({"private": False}, "it cannot be reached"),
     ],

@@ -98,7 +98,7 @@ def test_replaces_a_database_only_with_force_and_while_stopped(config: Config, m
     before = files(config.state_dir)
     with pytest.raises(StoreError, match="it has a database: --force"):
         restored_from(config, made.backup, replace=False)
-    with serving(config.state_dir), pytest.raises(StoreError, match="a control plane serves"):
+    with serving(config.state_dir), pytest.raises(StoreError, match="a control plane is running"):
         restored_from(config, made.backup)
     assert files(config.state_dir) == before
 
@@ -279,6 +279,6 @@ def test_command_reports_the_restored_backup(config: Config, made: Made, tmp_pat
     done = command(config, "restore", "--force", str(path))
     assert done.exit_code == 0, done.output
     assert "restored the backup of 2026-05-04T10:30:00Z" in done.stdout
-    assert f"the files that it replaced are in {config.state_dir}/replaced-" in done.stdout
+    assert f"replaced files are in {config.state_dir}/replaced-" in done.stdout
     nothing = command(config, "restore", "--force", f"{path}.gone")
     assert (nothing.exit_code, nothing.stderr.count("\n")) == (1, 1)

@@ -68,7 +68,7 @@ async def test_a_start_that_every_host_fails_names_the_reason(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("reason", "details"),
-    [("NOT_ALLOWED", "this host's policy forbids it"), ("NO_CAPACITY", "no host has room")],
+    [("NOT_ALLOWED", "this host's policy forbids it"), ("NO_CAPACITY", "no host has capacity")],
 )
 async def test_a_refusal_is_named_and_avoids_no_host(
     system: System, reason: str, details: str

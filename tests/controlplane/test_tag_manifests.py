@@ -83,7 +83,7 @@ async def test_too_large_image_is_422(system: System) -> None:
 async def test_list_with_an_image_that_may_not_be_pulled_is_422(system: System) -> None:
     good, bad = (push_listed(system.registry, one) for one in (image(), FOREIGN))
     system.registry.push_manifest("studio/game", "v1", index(good, bad))
-    await assert_refused(system, 422, "kept outside the registry")
+    await assert_refused(system, 422, "outside the registry")
 
 
 async def test_a_tag_that_was_good_stays_as_it_was_enabled(system: System) -> None:
@@ -97,7 +97,7 @@ async def test_a_tag_that_was_good_stays_as_it_was_enabled(system: System) -> No
 
 async def test_an_answer_that_is_no_manifest_is_503(system: System) -> None:
     system.registry.push_manifest("studio/game", "v1", b"<html>Log in</html>", "text/html")
-    await assert_refused(system, 503, "its manifest is no JSON")
+    await assert_refused(system, 503, "its manifest is not JSON")
     system.registry.push_manifest("studio/game", "v1", b" " * (4 * 1024 * 1024 + 1), IMAGE)
     await assert_refused(system, 503, "its answer is larger than 4194304 bytes")
 
@@ -105,7 +105,7 @@ async def test_an_answer_that_is_no_manifest_is_503(system: System) -> None:
 async def test_a_manifest_that_its_digest_does_not_name_is_503(system: System) -> None:
     system.registry.push("studio/game", "v1")
     system.registry.header_digest = "sha256:" + "0" * 64
-    await assert_refused(system, 503, "its manifest is not what its digest says")
+    await assert_refused(system, 503, "its manifest does not match its digest")
 
 
 async def test_an_image_that_is_not_what_its_list_names_is_503(system: System) -> None:

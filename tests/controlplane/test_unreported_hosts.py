@@ -158,7 +158,7 @@ async def test_a_host_without_room_that_reports_ends_the_wait_with_420(pair: Sys
     await restart_without(pair, pair.agents[1])
     (answer,) = await after_return(pair.agents[1], pair.start())
     assert_error(answer, 420)
-    assert "no host has room" in answer.json["details"]
+    assert "no host has capacity" in answer.json["details"]
 
 
 async def test_a_host_that_is_removed_is_not_waited_for(system: System) -> None:

@@ -338,7 +338,7 @@ def test_no_room_is_a_503_and_sigkill_leaves_no_spool(
     with client.stream("/artifacts", session=session, path="/data/noise", timeout=30):
         refused = client.get("/artifacts", session=session, path="/data/noise").expect(503)
         assert refused.headers["retry-after"] == "10"
-        assert "fill the disk space" in refused.json()["details"]
+        assert "fill artifact_spool_bytes" in refused.json()["details"]
         agent.kill()
         assert list((agent.state_dir / "spool").iterdir()) == []
     agent.start()

@@ -62,7 +62,7 @@ def test_session_beyond_its_disk_limit_ends_and_its_neighbour_continues(
     eventually(lambda: stack.status(large) == "exited", "it is ended", patience=PATIENCE)
     report = report_of(stack, large)
     assert report["end_reason"] == "disk"
-    assert "limit of disk" in report["detail"]
+    assert "disk limit" in report["detail"]
     archive = stack.client.get("/artifacts", session=large, path="/score").expect(200).body
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
         assert files.getmember("score").size == MEBIBYTE

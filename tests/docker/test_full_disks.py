@@ -118,7 +118,7 @@ def test_f34_a_full_disk_of_the_engine_refuses_starts_and_hides_no_end(
                         patience=LIE_SECONDS,
                     )
                     assert containers(agent)[killed.internal_id] == "running"
-                assert agent.session(killed).detail.startswith("the engine calls it running")
+                assert agent.session(killed).detail.startswith("the engine lists it as running")
                 agent.end(stopped)
                 eventually(
                     lambda killed=killed: killed.internal_id not in containers(agent),  # type: ignore[misc]

@@ -108,7 +108,7 @@ def test_f33_a_full_disk_disturbs_no_game_and_loses_no_log(
         container.kill("SIGTERM")
         eventually(lambda: stack.status(loud["id"]) == "exited", "it ends")
         agent_says = "cannot seal the log"
-        eventually(lambda: agent_says in stack.agent.process.tail(), "there is no room")
+        eventually(lambda: agent_says in stack.agent.process.tail(), "no space on the disk")
         play_round(other)
         read_numbers = whole_log(stack, loud["id"])
         assert read_numbers == list(range(1, len(read_numbers) + 1))

@@ -79,11 +79,11 @@ async def test_failed_enrolment_prints_its_cause(system: Enrolling, machine: Mac
     url, token = system.control_plane.enrol_url, await system.token()
     text, _, fingerprint = token.partition(".")
     for reason, asked, shown, *options in (
-        ("no enrolment token", url, "nothing"),
-        ("no enrolment token", url, text),
-        ("has not the form https://HOST:7443", url.replace("https", "http"), token),
-        ("has not the form https://HOST:7443", f"{url}/session", token),
-        ("has not the form https://HOST:7443", "https://[::1:7443", token),
+        ("not an enrolment token", url, "nothing"),
+        ("not an enrolment token", url, text),
+        ("is not of the form https://HOST:7443", url.replace("https", "http"), token),
+        ("is not of the form https://HOST:7443", f"{url}/session", token),
+        ("is not of the form https://HOST:7443", "https://[::1:7443", token),
         ("1:1/enrol: Connection refused\n", "https://127.0.0.1:1", token),
         ("cannot reach", "https://a..b:1", token),
         ("nothing was sent", url, f"{text}.{fingerprint[::-1]}"),
@@ -199,7 +199,7 @@ async def test_a_certificate_for_another_key_is_not_kept(
     answers: list[tuple[str, dict[str, str]]] = [
         ("for another key", {"certificate": another, **complete}),
         ("", {"certificate": another, "name": "host-1"}),
-        ("something else", {}),
+        ("an unexpected response", {}),
     ]
     for cause, answer in answers:
 

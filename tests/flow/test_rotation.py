@@ -302,7 +302,7 @@ async def test_an_authority_that_is_ending_is_logged(
     assert "authority rotate" not in caplog.text
     monkeypatch.setattr("controlplane.pki.authority.ENDING", 2 * AUTHORITY_LIFE)
     await renewal.renew()
-    assert "the authority ends within a year: `authority rotate` replaces it" in caplog.text
+    assert "the authority expires within a year: `authority rotate` replaces it" in caplog.text
 
 
 async def test_slow_host_keeps_the_certificate_of_the_pending_call(

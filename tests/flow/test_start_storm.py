@@ -67,7 +67,7 @@ async def test_no_start_is_refused_while_a_host_has_room(
         assert started.total() == HOSTS * ROOM
         assert min(started[account] for account in ACCOUNTS) >= HOSTS * ROOM // 3
         assert {each.status for each in refused} == {420}
-        assert all("no host has room" in each.json["details"] for each in refused)
+        assert all("no host has capacity" in each.json["details"] for each in refused)
         assert min(int(each.headers["Retry-After"]) for each in refused) >= 1
         assert {len(host.live) for host in hosts} == {ROOM}
         assert max(host.most_starts_in_flight for host in hosts) <= SLOTS

@@ -91,7 +91,7 @@ class TaskOwner(Generic[T]):
     def _report(self, task: asyncio.Task[T]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, self._expected):
-            log.error("a task failed by a defect", task=task.get_name(), exc_info=error)
+            log.error("task failed: internal error", task=task.get_name(), exc_info=error)
 
 
 class Threads:

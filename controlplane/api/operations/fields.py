@@ -23,7 +23,7 @@ _RESERVED = re.compile(r"TILTYARD_(?:SESSION_ID|CONTAINER|HOST|IP|PORT_(?:TCP|UD
 
 def _environment_name(name: str) -> str:
     if not name or "=" in name:
-        raise ValueError("a name must not be empty or hold =")
+        raise ValueError("a name must not be empty or contain =")
     if _RESERVED.match(name):
         raise ValueError("this name is reserved")
     return name

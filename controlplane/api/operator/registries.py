@@ -51,7 +51,7 @@ class RegistryBody(Body):
     def _each_once(cls, aliases: list[str] | None, info: ValidationInfo) -> list[str] | None:
         names = [str(info.data.get("address", "")), *(aliases or ())]
         if len({name.lower() for name in names}) != len(names):
-            raise ValueError("the address and each alias may stand once")
+            raise ValueError("the address and each alias may be listed once")
         return aliases
 
     @field_validator("password")

@@ -23,8 +23,8 @@ from controlplane.storage.tables.session_lists import SessionFilter
 @operation(
     201,
     headers={"Location": "The path of the session."},
-    at_times={APPLIED: f"`{WAIT_READY}` when the answer waited for the session to be ready."},
-    reads={PREFER: f"`{WAIT_READY}; wait=60` has the answer wait until the ports are bound."},
+    at_times={APPLIED: f"`{WAIT_READY}` if the response waited until the session was ready."},
+    reads={PREFER: f"`{WAIT_READY}; wait=60` waits until the ports are bound."},
 )
 async def start_session(request: web.Request, body: StartBody) -> Answer[StartedSession]:
     """Run a session of an application in a region.

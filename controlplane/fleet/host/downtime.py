@@ -57,7 +57,7 @@ class Downtime:
             try:
                 await self._write_end(now)
             except StoreError as error:
-                log.warning("cannot write that it reports", error=str(error))
+                log.warning("cannot store the last report of a host", error=str(error))
 
     async def missed(self) -> None:
         """Count the time since the last report or failed try."""
@@ -73,7 +73,7 @@ class Downtime:
                 await self.store.run(note_downtime, self.host.name, self._seconds)
                 self._stored = self._seconds
         except StoreError as error:
-            log.warning("cannot write its downtime", error=str(error))
+            log.warning("cannot store the downtime of a host", error=str(error))
 
     async def _write_end(self, now: float) -> None:
         self._written_at = now
@@ -84,4 +84,4 @@ class Downtime:
         now = self.clock.time()
         await self.store.run(lose, self.host.name, self.host.under_way, now)
         self.host.lose(now)
-        log.warning("lost, and its sessions with it", seconds=self.lost_after)
+        log.warning("host lost, its sessions are dead", seconds=self.lost_after)

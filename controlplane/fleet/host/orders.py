@@ -103,7 +103,7 @@ class DrainOrders:
         learned = self.host.drain
         if learned != self._stored:
             await self.store.run(learn_drain, self.host.name, learned)
-            log.info("learned of its drain", draining=learned.draining)
+            log.info("host reported its drain", draining=learned.draining)
             if self._stored.revision <= learned.revision:  # else a newer order was given meanwhile
                 self._stored = learned
         if self.host.drain_pending:

@@ -229,7 +229,7 @@ class HostState:
         if count > bound:
             self._partial_images.clear()
             self._forget_sessions()
-            raise AgentExcessError(f"cannot follow the host: it reports over {bound} {what}")
+            raise AgentExcessError(f"cannot follow the host: it reports more than {bound} {what}")
 
     def order_drain(self, drain: Drain) -> None:
         """Note a pending drain order, which holds from now on."""

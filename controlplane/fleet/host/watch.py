@@ -86,7 +86,7 @@ class Watch:
                 await self._follow(back_off)
             except TimeoutError as error:
                 self.metrics.broke(error)
-                why = f"nothing came for {MESSAGE_TIMEOUT:g} s"
+                why = f"no message for {MESSAGE_TIMEOUT:g} s"
                 host.client.redial()  # the connection may be dead, which takes long to detect
             except (AgentRefusedError, AgentUnavailableError, StoreError) as error:
                 self.metrics.broke(error)
@@ -175,9 +175,7 @@ class Watch:
 
     def _note_unclaimed(self, internal_id: str) -> None:
         if not self.host.unclaimed:
-            log.warning(
-                "no valid ticket or account: nobody's, it is left alone", session=internal_id
-            )
+            log.warning("unclaimed session: no valid ticket or account", session=internal_id)
         self.host.unclaimed.add(internal_id)
 
     async def _end_snapshot(self, event: SnapshotEnd) -> None:

@@ -297,7 +297,7 @@ def _run_in_savepoint(db: Database, job: _Job) -> None:
             raise
         db.execute("ROLLBACK TO job")
         if not isinstance(error, TiltyardError):  # it has a caller
-            log.debug("a transaction failed and was undone", exc_info=True)
+            log.debug("transaction failed and was rolled back", exc_info=True)
     db.execute("RELEASE job")
 
 

@@ -156,7 +156,7 @@ def remove(db: Database, name: str, actor: Actor, now: float) -> list[str]:
     # A start under way holds a row, so that it is counted, too.
     live = "SELECT 1 FROM session WHERE account=? AND ended_ms IS NULL LIMIT 1"
     if db.execute(live, (name,)).fetchone():
-        raise ConflictError("a session of the account lives")
+        raise ConflictError("the account has live sessions")
     values = {"name": name, "now": to_ms(now)}
     ended = db.execute(
         f"UPDATE token SET revoked_ms=:now WHERE account=:name AND {GOOD} RETURNING id",  # noqa: S608

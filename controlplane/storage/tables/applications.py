@@ -78,7 +78,7 @@ def create(
         raise ConflictError(f"an application named {name} exists already")
     sql = "SELECT count(*) FROM application WHERE account=?"
     if db.execute(sql, (account,)).fetchone()[0] >= MAX_APPLICATIONS:
-        text = f"the account has {MAX_APPLICATIONS} applications, which is the most"
+        text = f"the account has {MAX_APPLICATIONS} applications, the maximum"
         raise ConflictError(text)
     db.execute(
         f"INSERT INTO application({_COLUMNS}, created_ms) VALUES ({_VALUES}, :now)",  # noqa: S608

@@ -15,7 +15,7 @@ from controlplane.storage.tables.fleet import AGENT_COLUMNS, AgentRow, agent_of,
 from controlplane.storage.tables.session_rows import drop_starts, lose_sessions
 from tiltyard.runtime.clock import from_ms, to_ms
 
-_NAME_TAKEN = "there is an agent of this name: give another one, or a token for this one"
+_NAME_TAKEN = "there is an agent of this name: choose another, or use a token for this agent"
 
 TOKENS_KEPT = 24 * 3600
 """Seconds that an ended token is kept, so that the log can name its fault."""
@@ -262,7 +262,7 @@ def _check_name(db: Database, place: Place, newcomer: Newcomer) -> None:
         if found is not None:
             raise ConflictError(_NAME_TAKEN)
     elif found is None or found[0] is None or found[1] is not None:
-        why = "its agent was removed or revoked, or is declared by now"
+        why = "its agent was removed or revoked, or is declared in the settings file"
         raise BadEnrolmentTokenError(why)
 
 

@@ -15,7 +15,7 @@ from controlplane.domain.errors import (
 from controlplane.settings.registries import RegistryConfig
 from controlplane.storage.engine.store import Actor, Database, record_event
 
-_NOT_KEPT = "must be given: none is kept for this username, address, authHosts, private and ca"
+_NOT_KEPT = "must be given: none is stored for this username, address, authHosts, private and ca"
 _COLUMNS = "name, address, aliases, username, sealed_password, auth_hosts, private, ca"
 _ALL = f"SELECT {_COLUMNS} FROM registry"  # noqa: S608  # a constant
 
@@ -103,7 +103,7 @@ def put(db: Database, wanted: Registry, actor: Actor, now: float) -> None:
     current = found.pop(wanted.name, None)
     claimed = _find_claim(wanted, found.values())
     if claimed is not None:
-        raise ConflictError(f"registry {claimed[1]!r} claims {claimed[0]} already")
+        raise ConflictError(f"registry {claimed[1]!r} has {claimed[0]} already")
     given = bool(wanted.sealed)
     if wanted.username and not given:
         if current is None or not current.may_pass_on_password(wanted):
@@ -169,7 +169,7 @@ def declare(db: Database, entries: Iterable[RegistryConfig], sealed: Mapping[str
     """Write the registries of the settings file.
 
     Raises:
-        StoreError: One claims the address of a registry that was made by the API.
+        StoreError: One has the address of a registry created through the API.
     """
     declared = {
         entry.name: Registry(**entry.model_dump(), ca=entry.ca, sealed=sealed.get(entry.name, b""))
@@ -181,9 +181,9 @@ def declare(db: Database, entries: Iterable[RegistryConfig], sealed: Mapping[str
         claimed = _find_claim(registry, made)
         if claimed is not None:
             raise StoreError(
-                f"cannot declare registry {registry.name!r}: {claimed[1]!r}, which was"
-                f" made by the API, claims {claimed[0]}: take the one out of the settings"
-                " file, or start without it and change or remove the other by the API"
+                f"cannot declare registry {registry.name!r}: {claimed[1]!r}, created through the"
+                f" API, has {claimed[0]}: remove the one from the settings file, or start without"
+                " it and change or remove the other"
             )
 
 

@@ -65,7 +65,7 @@ def enable_tag(db: Database, key: tuple[str, str], tag: Tag, actor: Actor, now: 
     withdraw_old_tags(db, key, application[0], actor, now)
     sql = "SELECT count(*) FROM tag WHERE account=? AND enabled"
     if db.execute(sql, (key[0],)).fetchone()[0] > MAX_ENABLED_TAGS:
-        text = f"the account has {MAX_ENABLED_TAGS} enabled tags, which is the most"
+        text = f"the account has {MAX_ENABLED_TAGS} enabled tags, the maximum"
         raise ConflictError(text)
     return True
 

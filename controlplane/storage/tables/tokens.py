@@ -196,7 +196,7 @@ def _insert(
         raise ConflictError("a token of that name exists already")
     count = db.execute(f"SELECT count(*) {good}", values).fetchone()
     if count[0] >= MAX_GOOD_TOKENS:
-        text = f"there are {MAX_GOOD_TOKENS} good tokens already, which is the most"
+        text = f"there are {MAX_GOOD_TOKENS} valid tokens already, the maximum"
         raise ConflictError(text)
     insert_token(
         db,

@@ -71,7 +71,7 @@ def put(db: Database, pool: WarmPool, actor: Actor, now: float) -> None:
         )
         sql = "SELECT count(*) FROM warm_pool WHERE account=?"
         if db.execute(sql, (pool.account,)).fetchone()[0] > MAX_POOLS:
-            raise ConflictError(f"the account has {MAX_POOLS} warm pools, which is the most")
+            raise ConflictError(f"the account has {MAX_POOLS} warm pools, the maximum")
     if written.rowcount > 0:
         place = f"{pool.application}/{pool.location}"
         data = {"size": pool.size, "enabled": pool.enabled}

@@ -81,15 +81,15 @@ async def test_account_takes_at_most_as_much_as_it_leaves(
             for number in range(most):
                 await take(f"{account}-{number}", account)
             if account != "fourth":
-                refusal = f"the account fetches {most}, the rest of the room is kept for others"
+                refusal = f"the account fetches {most}, the rest is reserved for other accounts"
                 assert await busy(rooms, "one more", account) == refusal
-        assert "kept for others" not in await busy(rooms, "one more", "fifth")
+        assert "for other accounts" not in await busy(rooms, "one more", "fifth")
 
 
 async def test_reserves_largest_size_until_packed() -> None:
     rooms = room(total_bytes=2 * LARGEST)
     async with rooms.taken("a", "a") as one, rooms.taken("b", "b") as other:
-        full = "those being fetched fill the disk space that artifacts may take"
+        full = "artifacts in transit fill artifact_spool_bytes"
         assert await busy(rooms, "c") == full
         rooms.packed(one, LARGEST // 2)
         assert await busy(rooms, "c") == full

@@ -158,7 +158,7 @@ REFUSED: dict[str, bytes] = {
     "empty component": tar_of([TOP, Entry(b"data//x")]),
     "another root": tar_of([Entry(b"other")]),
     "beside the root": tar_of([TOP, Entry(b"database")]),
-    "no folder": tar_of([TOP, Entry(b"data/none/x")]),
+    "no parent directory": tar_of([TOP, Entry(b"data/none/x")]),
     "below a file": tar_of([TOP, Entry(b"data/x"), Entry(b"data/x/y")]),
     "below a link": tar_of([TOP, soft(b"data/x", b"/etc"), Entry(b"data/x/passwd")]),
     "twice": tar_of([TOP, soft(b"data/x", b"/etc"), Entry(b"data/x")]),
@@ -234,7 +234,7 @@ def big(size: int) -> bytes:
         ),
         (
             tar_of([TOP, folder(b"data/a"), folder(b"data/a/b"), Entry(b"data/a/b/c")]),
-            "folders within one another",
+            "nested directories",
         ),
         (tar_of([TOP, Entry(b"data/" + b"n" * 296)]), "bytes in a name"),
         (tar_of([soft(b"data", b"n" * 301)]), "bytes in a link"),

@@ -117,7 +117,7 @@ HTTP = "WARNING: API is accessible on http://0.0.0.0:2375 without encryption.\n 
     ("path", "value", "check", "level", "text"),
     [
         ("docker_socket", None, "docker-sock", FAIL, "there is none"),
-        ("docker_socket.mode", 0o666, "docker-sock", FAIL, "open to everybody"),
+        ("docker_socket.mode", 0o666, "docker-sock", FAIL, "open to all users"),
         ("docker_socket", OUT_OF_REACH, "docker-sock", OK, "0666"),
         ("docker_socket.mode", 0o664, "docker-sock", OK, "0664"),
         ("docker_socket.uid", 1000, "docker-sock", WARN, "owner 1000"),

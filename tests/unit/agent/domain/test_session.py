@@ -25,7 +25,7 @@ def test_only_transitions_of_the_table_are_allowed(before: State, after: State) 
 
 
 def test_with_changes_rejects_a_state() -> None:
-    with pytest.raises(ValueError, match="by `to` alone"):
+    with pytest.raises(ValueError, match="with `to`"):
         a_session().with_changes(state=State.RUNNING)
 
 

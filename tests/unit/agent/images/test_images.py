@@ -120,7 +120,7 @@ async def test_a_pull_that_ends_without_its_image_is_a_failure(
     await engine.held("images")
     await engine.remove_image(reference("a"))  # outside of the agent
     engine.release("images")
-    with pytest.raises(EngineError, match="is not there after it"):
+    with pytest.raises(EngineError, match="is missing after the pull"):
         await caller
     await pulled(images, reference("a"))
 
@@ -129,7 +129,7 @@ async def test_timeout_of_a_pull_frees_its_slot(engine: FakeEngine) -> None:
     images = Images(engine, Feed(), pull_timeout=0.01)
     engine.hold("pull")
     for digit in "abc":
-        with pytest.raises(RegistryTimeoutError, match=r"given up after 0\.01 s"):
+        with pytest.raises(RegistryTimeoutError, match=r"timed out after 0\.01 s"):
             await pulled(images, reference(digit))
     await images.close()
 

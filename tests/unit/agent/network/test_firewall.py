@@ -163,7 +163,7 @@ def test_adds_rules_without_engine_chain() -> None:
     made = restored({"INPUT": [], "FORWARD": []}, to_apply({}, wanted))
     assert made["FORWARD"] == [f"-j {FORWARD_CHAIN}"]
     made |= {"DOCKER-USER": ["-j RETURN"], "FORWARD": ["-j DOCKER-USER", *made["FORWARD"]]}
-    assert problems(made, wanted) == [f"DOCKER-USER does not ask {FORWARD_CHAIN} first"]
+    assert problems(made, wanted) == [f"DOCKER-USER does not jump to {FORWARD_CHAIN} first"]
     later = restored(made, to_apply(made, wanted))
     assert later["FORWARD"] == ["-j DOCKER-USER"]
     assert problems(later, wanted) == []
@@ -180,11 +180,14 @@ def put_in_front(chain: str, rule: str) -> Callable[[Filters], None]:
 @pytest.mark.parametrize(
     ("happens", "named"),
     [
-        (flushed("DOCKER-USER"), f"DOCKER-USER does not ask {FORWARD_CHAIN} first"),
-        (flushed("FORWARD"), f"FORWARD does not ask {FORWARD_CHAIN} first"),
+        (flushed("DOCKER-USER"), f"DOCKER-USER does not jump to {FORWARD_CHAIN} first"),
+        (flushed("FORWARD"), f"FORWARD does not jump to {FORWARD_CHAIN} first"),
         (flushed(INPUT_CHAIN), f"{INPUT_CHAIN} has other rules"),
-        (put_in_front("INPUT", "-j ACCEPT"), f"INPUT does not ask {INPUT_CHAIN} first"),
-        (put_in_front("INPUT", f"-j {INPUT_CHAIN}"), f"INPUT does not ask {INPUT_CHAIN} first"),
+        (put_in_front("INPUT", "-j ACCEPT"), f"INPUT does not jump to {INPUT_CHAIN} first"),
+        (
+            put_in_front("INPUT", f"-j {INPUT_CHAIN}"),
+            f"INPUT does not jump to {INPUT_CHAIN} first",
+        ),
         (put_in_front("INPUT", "-p tcp -j f2b-sshd"), None),
         (lambda table: table[INPUT_CHAIN].reverse(), f"{INPUT_CHAIN} has other rules"),
         (lambda table: table.pop(FORWARD_CHAIN), f"{FORWARD_CHAIN} is missing"),

@@ -147,9 +147,9 @@ async def test_replaces_authority_in_two_steps(host: HostIdentity) -> None:
 WRONG: dict[str, tuple[bytes, str]] = {
     "not the signer first": (authorities(OURS, THEIRS), "another authority"),
     "without the signer": (authorities(OURS), "another authority"),
-    "three": (authorities(THEIRS, OURS, Signer.new()), "more than two"),
-    "a host's": (OURS.sign(SERVES, [URI], [HOST]).certificate, "authorities are none"),
-    "no certificate": (b"authority", "authorities are none"),
+    "three": (authorities(THEIRS, OURS, Signer.new()), "one or two authorities"),
+    "a host's": (OURS.sign(SERVES, [URI], [HOST]).certificate, "no authority|one or two"),
+    "no certificate": (b"authority", "no authority|one or two"),
 }
 
 

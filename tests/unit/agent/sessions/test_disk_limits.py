@@ -62,7 +62,7 @@ async def test_session_over_its_limit_ends_and_others_do_not(agent: Agent) -> No
         ended = agent.now(internal_id)
         assert (ended.state, ended.end_reason) == (State.EXITED, EndReason.DISK)
         assert ended.restart_count == 0
-        assert "limit of disk" in ended.detail
+        assert "disk limit" in ended.detail
     assert {agent.now(each).state for each in spared} == {State.RUNNING}
 
 

@@ -231,7 +231,7 @@ async def test_low_state_disk_removes_oldest_logs_first(
     with agent.records.kept(ended[0]):  # it is being read
         await agent.pass_over()
         assert _logs(agent) == {ended[0], ended[3], with_container}
-    assert f"goes before its time, to make room session={ended[1]} part=log" in caplog.text
+    assert f"removed early to free disk space session={ended[1]} part=log" in caplog.text
     await agent.pass_over()
     assert _logs(agent) == {with_container}
     await agent.pass_over()

@@ -18,7 +18,7 @@ def test_every_obstacle_is_described_with_its_figures() -> None:
         (Obstacle(Kind.CPU, 2 * 10**9, 5 * 10**8), "cores: 2 wanted, 0.5 free"),
         (
             Obstacle(Kind.RAM, 2**30, -1, 2**28),
-            "MiB of memory: 1024 wanted, 0 free, 256 held by starts under way",
+            "MiB of memory: 1024 wanted, 0 free, 256 held by starts in progress",
         ),
         (Obstacle(Kind.PORT_TAKEN, port=PIN), "25000/udp is taken"),
     ):

@@ -24,7 +24,7 @@ from tests.unit.controlplane.domain.test_placement import HOST
 
 NEAR, FAR = "192.0.2.1", "192.0.2.2"
 INTERVAL = 30.0
-WHAT_FOLLOWS = "latency is not measured, and ranks no host"
+WHAT_FOLLOWS = "latency is not measured, hosts are not ranked by it"
 
 
 def latency(*addresses: str) -> HostLatency:

@@ -221,7 +221,7 @@ async def test_concurrent_creation_yields_one_authority(tmp_path: Path) -> None:
 
 async def test_lost_authority_is_reported_and_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "authority.pem"
-    with pytest.raises(StoreError, match="is gone, and 3 agents were enrolled"):
+    with pytest.raises(StoreError, match="is missing, and 3 agents were enrolled"):
         await opened(path, enrolled=3)
     assert not path.exists()
 

@@ -64,7 +64,7 @@ def test_lost_key_invalidates_only_old_passwords(path: Path) -> None:
     old = loaded(path).seal(*WHOSE, PASSWORD)
     path.unlink()
     vault = loaded(path)
-    with pytest.raises(UnusableError, match=r"^its log-in cannot be used$") as raised:
+    with pytest.raises(UnusableError, match=r"^its password is unusable$") as raised:
         vault.unseal(*WHOSE, old)
     assert LOST in raised.value.detail
     new = vault.seal(*WHOSE, PASSWORD)

@@ -56,7 +56,7 @@ def test_settings_are_shown_without_secrets(path: Path, mode: int) -> None:
         assert '"username": "robot"' in shown["registries"]
     else:
         assert result.exit_code == EXIT_CONFIG
-        assert "registries[0].password_file: others may read or write" in result.stderr
+        assert "run `chmod 600" in result.stderr
 
 
 @pytest.mark.parametrize("key", Config.model_fields)

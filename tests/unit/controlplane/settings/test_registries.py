@@ -70,11 +70,11 @@ def test_rejects_a_password_that_cannot_be_sent(
 
 def test_password_file_must_be_private_and_regular(settings: Settings) -> None:
     settings.password.chmod(0o640)
-    assert settings.refused(settings.login).startswith("password_file: others may ")
+    assert "is accessible to other users" in settings.refused(settings.login)
     settings.password.unlink()
     assert settings.refused(settings.login).startswith("password_file: cannot read ")
     os.mkfifo(settings.password, 0o600)  # a blocking open would wait for a writer
-    assert f"{settings.password} is no file" in settings.refused(settings.login)
+    assert f"{settings.password} is not a file" in settings.refused(settings.login)
 
 
 @pytest.mark.parametrize(
@@ -83,14 +83,17 @@ def test_password_file_must_be_private_and_regular(settings: Settings) -> None:
         ("", "must be certificates as PEM text"),
         ("é" + AUTHORITY, "must be certificates as PEM text"),
         (AUTHORITY[:300], "must be certificates as PEM text"),
-        (AUTHORITY + "-----BEGIN EC PRIVATE KEY-----", "holds a private key: certificates"),
+        (
+            AUTHORITY + "-----BEGIN EC PRIVATE KEY-----",
+            "contains a private key: only certificates",
+        ),
         (AUTHORITY + 65536 * "\n", "must be at most 65536 characters"),
     ],
 )
 def test_rejects_invalid_ca_files(settings: Settings, content: str, problem: str) -> None:
     settings.ca.write_text(content)
     refusal = settings.refused(f'ca_file = "{settings.ca}"')
-    assert refusal.startswith(f"ca_file: what {settings.ca} holds {problem}")
+    assert refusal.startswith(f"ca_file: the content of {settings.ca} {problem}")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ async def test_logs_a_failure_without_a_waiter(caplog: pytest.LogCaptureFixture)
     begin.set()
     await until_idle()
     assert len(tasks) == 0
-    assert caplog.messages == ["a task failed by a defect task=odd one"]
+    assert caplog.messages == ["task failed: internal error task=odd one"]
 
 
 async def test_waiter_gets_the_failure(caplog: pytest.LogCaptureFixture) -> None:
@@ -43,7 +43,7 @@ async def test_work_outlives_a_cancelled_caller(caplog: pytest.LogCaptureFixture
     begin.set()
     await tasks.wait()
     await until_idle()
-    assert caplog.messages == ["a task failed by a defect task=odd one"]
+    assert caplog.messages == ["task failed: internal error task=odd one"]
 
 
 async def test_second_task_of_a_key_replaces_the_first() -> None:

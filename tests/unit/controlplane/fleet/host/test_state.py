@@ -93,7 +93,7 @@ def test_excessive_report_is_an_error_and_forgotten(
         link.apply(WatchMessage("life", 9, event), 1.0)
 
     for _ in range(2):  # the bound applies again from 0
-        with pytest.raises(AgentExcessError, match="cannot follow the host: it reports over"):
+        with pytest.raises(AgentExcessError, match="cannot follow the host: it reports more than"):
             for number in range(4):
                 report(number)
         assert link.live_sessions == 0

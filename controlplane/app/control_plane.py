@@ -91,7 +91,7 @@ class ControlPlane:
         reports = Reports(store, is_ours=self._ticket_key.is_ours, keep_ended=keep_ended)
         self._logins = Logins(store, Vault(config.state_dir / "registry.key"))
         self._registry = RegistryClient(
-            self._logins.endpoint_of, max_image_bytes=config.max_image_bytes
+            self._logins.endpoint_of, clock, max_image_bytes=config.max_image_bytes
         )
         streams = OpenStreams(store, clock)
         self._accounts = Accounts(store, clock, metrics.http)

@@ -20,6 +20,7 @@ from controlplane.registries.manifests import (
 )
 from controlplane.registries.tag_lists import TagLists
 from controlplane.storage.tables.registries import Registry
+from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -54,11 +55,11 @@ class RegistryClient:
     """Resolves and lists tags of the configured registries."""
 
     def __init__(
-        self, endpoint_of: Callable[[Registry], Endpoint], *, max_image_bytes: int
+        self, endpoint_of: Callable[[Registry], Endpoint], clock: Clock, *, max_image_bytes: int
     ) -> None:
         self._endpoint_of = endpoint_of
         self._max_image_bytes = max_image_bytes
-        self._http = RegistryHttp()
+        self._http = RegistryHttp(clock)
         self._lists = TagLists(self._read_tags)
 
     async def start(self) -> None:

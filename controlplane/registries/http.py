@@ -25,6 +25,7 @@ from controlplane.http.request_slots import release_slot
 from controlplane.outbound.resolver import LookUps, Resolver
 from controlplane.registries.endpoint import Endpoint, UnusableError, base_url, is_address
 from controlplane.registries.login import checked_realm, read_challenges, read_token
+from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -61,7 +62,8 @@ class Reply:
 class RegistryHttp:
     """Owns the connections to registries and the cached tokens."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._any: aiohttp.ClientSession | None = None
         self._public: aiohttp.ClientSession | None = None
         self._look_ups = LookUps()
@@ -164,10 +166,10 @@ class RegistryHttp:
 
     def _cached_token(self, endpoint: Endpoint, scope: str) -> str | None:
         header, until = self._tokens.get((endpoint, scope), (None, 0.0))
-        return header if asyncio.get_running_loop().time() < until else None
+        return header if self._clock.monotonic() < until else None
 
     def _cache_token(self, endpoint: Endpoint, scope: str, header: str, lifetime: float) -> None:
-        now = asyncio.get_running_loop().time()
+        now = self._clock.monotonic()
         self._tokens[endpoint, scope] = header, now + lifetime - TOKEN_MARGIN
         if len(self._tokens) > MAX_TOKENS:
             self._tokens = {key: each for key, each in self._tokens.items() if each[1] > now}

@@ -15,6 +15,7 @@ from controlplane.registries.endpoint import Endpoint
 from controlplane.registries.manifests import digest_of
 from controlplane.storage.tables.registries import Registry as RegistryRow
 from tests.support.controlplane.fake_registry import CONFIG, IMAGE, INDEX, LAYER
+from tests.support.fake_clock import FakeClock
 from tests.support.harness import Registry
 
 pytestmark = pytest.mark.registry
@@ -25,7 +26,7 @@ LINUX = {"os": "linux", "architecture": "amd64"}
 
 @pytest.fixture
 async def client() -> AsyncIterator[RegistryClient]:
-    client = RegistryClient(lambda row: Endpoint(row.address), max_image_bytes=1000)
+    client = RegistryClient(lambda row: Endpoint(row.address), FakeClock(), max_image_bytes=1000)
     await client.start()
     yield client
     await client.stop()

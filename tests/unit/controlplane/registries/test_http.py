@@ -14,6 +14,7 @@ from controlplane.registries import http as registry_http
 from controlplane.registries.endpoint import Endpoint, UnusableError
 from controlplane.registries.http import RegistryHttp, Reply
 from controlplane.registries.login import checked_realm
+from tests.support.fake_clock import FakeClock
 
 SCOPE = "repository:studio/game:pull"
 BASIC = "Basic " + base64.b64encode(b"robot:s3cret").decode()
@@ -82,7 +83,7 @@ async def server(stack: AsyncExitStack) -> Server:
 
 @pytest.fixture
 async def http(stack: AsyncExitStack) -> RegistryHttp:
-    client = RegistryHttp()
+    client = RegistryHttp(FakeClock())
     await client.start()
     stack.push_async_callback(client.stop)
     return client
@@ -349,7 +350,7 @@ async def test_hanging_registry_does_not_block_another(
     server: Server, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry_http, "TIMEOUT", ClientTimeout(total=None))
-    http = RegistryHttp()
+    http = RegistryHttp(FakeClock())
     await http.start()
     stack.push_async_callback(http.stop)
     connections, all_taken = 0, asyncio.Event()

@@ -55,7 +55,7 @@ class HostView:
     starting: int = 0
     in_flight: int = 0
     used_ports: Callable[[], Collection[tuple[Protocol, int]]] = frozenset
-    latency_ms: float | None = None
+    latency: float | None = None
     in_doubt: bool = False
     failure: StartFailure | None = None
 
@@ -136,7 +136,7 @@ def rank_key(view: HostView, strategy: Strategy) -> tuple[bool, bool, float, flo
     milliseconds, unknown last.
     """
     full = fullness(view)
-    latency = float("inf") if view.latency_ms is None else round(view.latency_ms)
+    latency = float("inf") if view.latency is None else round(view.latency * 1000)
     filled = -full if strategy is Strategy.PACKED else full
     return (view.in_doubt, view.failure is not None, filled, latency)
 

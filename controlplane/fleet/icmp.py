@@ -11,7 +11,7 @@ class CannotPingError(Exception):
 
 
 async def ping(address: str, timeout: float) -> float | None:
-    """Send one echo and return its round trip in milliseconds; None without a reply in time.
+    """Send one echo and return its round trip in seconds; None without a reply in time.
 
     `timeout` in seconds. A reply from another address does not count.
 
@@ -30,7 +30,7 @@ async def ping(address: str, timeout: float) -> float | None:
                 reply.raise_for_status()
         except (ICMPLibError, OSError):  # unreachable, refused by a firewall, or late
             return None
-        return (asyncio.get_running_loop().time() - sent_at) * 1000
+        return asyncio.get_running_loop().time() - sent_at
 
 
 def _socket() -> ICMPv4Socket:

@@ -62,7 +62,7 @@ class ShownAgent:
     pulls: list[Pull]
     warm_pools: list[KeptOnHost]
     """The pools that have, or should have, standbys on its host."""
-    latency_ms: float | None = None
+    latency: float | None = None
     unresponsive_addresses: list[str] = field(default_factory=list)
     """Latency addresses that do not reply."""
     unclaimed: list[str] = field(default_factory=list)
@@ -175,7 +175,7 @@ class Agents:
             lost=host.lost,
             pulls=host.images.pulls,
             warm_pools=self.standbys.kept_on(host),
-            latency_ms=host.latency.ms,
+            latency=host.latency.seconds,
             unresponsive_addresses=list(host.latency.unresponsive),
             unclaimed=sorted(host.unclaimed),
             start_failures=host.failures.known(self.fleet.now()),

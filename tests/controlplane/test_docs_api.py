@@ -114,7 +114,7 @@ async def test_every_command_of_operators_answers_as_shown(system: System) -> No
     for agent in ("retired", "stolen"):
         await system.add_agent(agent)
     await system.rows("UPDATE agent SET id=name WHERE name='stolen'")
-    system.link().latency.note("192.0.2.1", 4.21)
+    system.link().latency.note("192.0.2.1", 0.00421)
     for example in OPERATOR_API.calls:
         example.check(await _run(system, example.command, system.operator_token))
         if endpoint(example.command) == ("POST", "/operator/token"):

@@ -14,6 +14,8 @@ Cores = Annotated[float, BeforeValidator(lambda nano_cpus: nano_cpus / NANO)]
 Mebibytes = Annotated[float, BeforeValidator(lambda size: size / MEBI)]
 Millis = Annotated[int, BeforeValidator(to_ms)]
 """Milliseconds, from seconds."""
+RoundTrip = Annotated[float, BeforeValidator(lambda seconds: round(seconds * 1000, 3))]
+"""Milliseconds with fractions, from seconds."""
 Rounded = Annotated[float, BeforeValidator(lambda number: round(number, 3))]
 Count = Annotated[int, BeforeValidator(len)]
 Maybe = Annotated[str | None, BeforeValidator(lambda text: text or None)]

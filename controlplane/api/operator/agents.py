@@ -16,7 +16,7 @@ from controlplane.api.operations.shown import (
     Maybe,
     Mebibytes,
     Millis,
-    Rounded,
+    RoundTrip,
     Shown,
     at,
 )
@@ -131,7 +131,7 @@ class ListedAgent(Shown):
     public_address: str | None = at("host.public_address", None)
     latency_addresses: list[str] | None = at("host.latency_addresses", None)
     unresponsive_addresses: list[str] | None
-    latency: Rounded | None = at("latency_ms")
+    latency: RoundTrip | None
     engine_available: bool | None = at("host.engine_available", None)
     engine_version: Maybe = at("host.engine_version", None)
     runc_version: Maybe = at("host.runc_version", None)

@@ -11,7 +11,7 @@ from controlplane.api.operations.fields import Text
 from controlplane.api.operations.operation import Listing, operation
 from controlplane.api.operations.queries import MAX_KEYS, HostPort, Query
 from controlplane.api.operations.services import services_of
-from controlplane.api.operations.shown import Rounded, Shown, at
+from controlplane.api.operations.shown import Rounded, RoundTrip, Shown, at
 from controlplane.api.operator.agents import HostResources, ListedPull, ListedStartFailure
 from controlplane.domain.explanation import Candidate, describe
 from controlplane.domain.placement import Obstacle, ObstacleKind, Strategy, fullness
@@ -63,7 +63,7 @@ class ExplainedHost(Shown):
     pull: ListedPull | None = None
     failure: ListedStartFailure | None = at("view.failure", None)
     fullness: float | None = None
-    latency: Rounded | None = at("view.latency_ms", None)
+    latency: RoundTrip | None = at("view.latency", None)
     report_age: Rounded | None = at("view.report_age", None)
     free: HostResources | None = None
     held: HostResources | None = at("view.held", None)

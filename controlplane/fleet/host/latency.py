@@ -22,17 +22,18 @@ SMOOTHING = 0.25
 
 @dataclass(slots=True)
 class _Address:
-    ms: float | None = None
+    seconds: float | None = None
     misses: int = 0
 
-    def note(self, ms: float | None) -> None:
-        if ms is None:
+    def note(self, seconds: float | None) -> None:
+        if seconds is None:
             self.misses = min(self.misses + 1, MAX_MISSES)
             if self.misses == MAX_MISSES:
-                self.ms = None
+                self.seconds = None
             return
         self.misses = 0
-        self.ms = ms if self.ms is None else self.ms + SMOOTHING * (ms - self.ms)
+        before = seconds if self.seconds is None else self.seconds
+        self.seconds = before + SMOOTHING * (seconds - before)
 
 
 class HostLatency:
@@ -42,8 +43,8 @@ class HostLatency:
     """
 
     def __init__(self) -> None:
-        self.ms: float | None = None
-        """The smoothed round trip to the nearest address, in milliseconds."""
+        self.seconds: float | None = None
+        """The smoothed round trip to the nearest address, in seconds."""
         self.due = float("-inf")
         """Time of the next measurement, in seconds of the monotonic clock."""
         self._announced: tuple[str, ...] = ()
@@ -74,23 +75,23 @@ class HostLatency:
         self._addresses = {a: known.get(a, _Address()) for a in _pingable(announced)}
         self._update_nearest()
 
-    def note(self, address: str, ms: float | None) -> bool:
+    def note(self, address: str, seconds: float | None) -> bool:
         """Note one echo, None for no reply; return False if the next one is due at once."""
         found = self._addresses.get(address)
         if found is None:  # the host has announced others meanwhile
             return True
-        found.note(ms)
+        found.note(seconds)
         self._update_nearest()
         return found.misses in {0, MAX_MISSES}
 
     def forget(self) -> None:
         """Forget all measurements."""
         self._addresses = {address: _Address() for address in self._addresses}
-        self.ms = None
+        self.seconds = None
 
     def _update_nearest(self) -> None:
-        measured = (found.ms for found in self._addresses.values())
-        self.ms = min((ms for ms in measured if ms is not None), default=None)
+        measured = (found.seconds for found in self._addresses.values())
+        self.seconds = min((each for each in measured if each is not None), default=None)
 
 
 def _pingable(announced: Iterable[str]) -> tuple[str, ...]:

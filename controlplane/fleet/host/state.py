@@ -167,7 +167,7 @@ class HostState:
             starting=len(self.starting),
             in_flight=len(starts),
             used_ports=cache(self._used_ports),
-            latency_ms=self.latency.ms,
+            latency=self.latency.seconds,
             in_doubt=self.in_doubt,
             failure=self.failures.avoided(owner, now),
         )

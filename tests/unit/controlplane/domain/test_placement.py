@@ -171,7 +171,7 @@ def test_starts_in_flight_count_as_used() -> None:
 
 
 def test_equal_hosts_are_sorted_by_latency_then_randomly() -> None:
-    views = [replace(VIEW, agent=str(ms), latency_ms=ms) for ms in (30.0, 10.0, 20.0)]
+    views = [replace(VIEW, agent=str(ms), latency=ms / 1000) for ms in (30.0, 10.0, 20.0)]
     views.append(replace(VIEW, agent="unknown"))
     assert rank(views) == ["10.0", "20.0", "30.0", "unknown"]
     equals = [replace(VIEW, agent=name) for name in "abc"]
@@ -180,5 +180,5 @@ def test_equal_hosts_are_sorted_by_latency_then_randomly() -> None:
 
 
 def test_latencies_are_compared_in_whole_milliseconds() -> None:
-    views = [replace(VIEW, agent="a", latency_ms=0.9), replace(VIEW, agent="b", latency_ms=1.2)]
+    views = [replace(VIEW, agent="a", latency=0.0009), replace(VIEW, agent="b", latency=0.0012)]
     assert {rank(views, seed=seed)[0] for seed in range(50)} == {"a", "b"}

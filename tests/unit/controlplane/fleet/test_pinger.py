@@ -35,7 +35,7 @@ def latency(*addresses: str) -> HostLatency:
 
 def test_address_counts_as_responsive_until_three_misses() -> None:
     made = latency(NEAR, FAR)
-    assert (made.ms, made.answering, made.unresponsive) == (None, (NEAR, FAR), ())
+    assert (made.seconds, made.answering, made.unresponsive) == (None, (NEAR, FAR), ())
     for _ in range(MAX_MISSES - 1):
         assert not made.note(FAR, None)
         assert made.answering == (NEAR, FAR)
@@ -43,7 +43,7 @@ def test_address_counts_as_responsive_until_three_misses() -> None:
     assert (made.answering, made.unresponsive) == ((NEAR,), (FAR,))
     assert made.note(FAR, None)  # a single miss is enough
     assert made.note(FAR, 5.0)
-    assert (made.ms, made.answering, made.unresponsive) == (5.0, (NEAR, FAR), ())
+    assert (made.seconds, made.answering, made.unresponsive) == (5.0, (NEAR, FAR), ())
     for _ in range(MAX_MISSES - 1):  # the reply has reset the misses
         assert not made.note(FAR, None)
 
@@ -53,12 +53,12 @@ def test_latency_is_of_the_nearest_address_without_outliers() -> None:
     for ms in (8.0, 8.0, 80.0):
         made.note(NEAR, ms)
     made.note(FAR, 90.0)
-    assert made.ms == 8.0 + (80.0 - 8.0) / 4
+    assert made.seconds == 8.0 + (80.0 - 8.0) / 4
     for _ in range(MAX_MISSES):
         made.note(NEAR, None)
-    assert made.ms == 90.0
+    assert made.seconds == 90.0
     made.note(NEAR, 3.0)
-    assert made.ms == 3.0  # measurements before its failure are forgotten
+    assert made.seconds == 3.0  # measurements before its failure are forgotten
 
 
 def test_unchanged_address_keeps_its_measurements() -> None:
@@ -66,9 +66,9 @@ def test_unchanged_address_keeps_its_measurements() -> None:
     made.note(NEAR, 4.0)
     made.note(FAR, 2.0)
     made.announce((NEAR, "192.0.2.3"))
-    assert (made.ms, made.addresses) == (4.0, (NEAR, "192.0.2.3"))
+    assert (made.seconds, made.addresses) == (4.0, (NEAR, "192.0.2.3"))
     assert made.note(FAR, 1.0)  # a late reply
-    assert made.ms == 4.0
+    assert made.seconds == 4.0
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ async def test_host_is_measured_at_its_report_and_once_per_interval(measured: Me
     measured.answers = {NEAR: 4.0}
     link = measured.add(NEAR)
     await measured.looks()
-    assert link.latency.ms == 4.0
+    assert link.latency.seconds == 4.0
     times = []
     for rounds in range(1, 5):
         while measured.asked[NEAR] < rounds:
@@ -171,14 +171,14 @@ async def test_unresponsive_address_is_ignored_until_it_replies(measured: Measur
     await measured.clock.advance(1.15 * INTERVAL)
     assert link.latency.unresponsive == (NEAR,)
     assert measured.asked[NEAR] == 1 + MAX_MISSES
-    assert link.latency.ms == 9.0
+    assert link.latency.seconds == 9.0
     await measured.clock.advance(1.15 * INTERVAL)
     assert measured.asked[FAR] == 3
     assert measured.asked[NEAR] == 2 + MAX_MISSES  # an unresponsive address costs one echo
     measured.answers[NEAR] = 3.0
     await measured.clock.advance(1.15 * INTERVAL)
     assert link.latency.answering == (NEAR, FAR)
-    assert link.latency.ms == 3.0
+    assert link.latency.seconds == 3.0
 
 
 async def test_changing_addresses_cost_no_more_echoes(measured: Measured) -> None:
@@ -199,7 +199,7 @@ async def test_concurrent_echoes_are_limited(measured: Measured) -> None:
     assert measured.under_way == AT_ONCE
     measured.hold.set()
     await measured.looks()
-    assert all(link.latency.ms == 1.0 for link in measured.links)
+    assert all(link.latency.seconds == 1.0 for link in measured.links)
     assert measured.most_under_way == AT_ONCE
 
 
@@ -224,9 +224,9 @@ async def test_failure_to_ping_ignores_no_address_and_is_logged_once(
     measured.refuses = "nobody may"
     for _ in range(3):
         await measured.clock.advance(1.15 * INTERVAL)
-    assert (link.latency.ms, link.latency.answering) == (None, (NEAR, FAR))
+    assert (link.latency.seconds, link.latency.answering) == (None, (NEAR, FAR))
     assert caplog.messages == [f"{WHAT_FOLLOWS} error=cannot measure latency: nobody may"]
     measured.refuses = ""
     await measured.clock.advance(1.15 * INTERVAL)
-    assert link.latency.ms == 4.0
+    assert link.latency.seconds == 4.0
     assert caplog.messages[1:] == ["latency is measured again"]

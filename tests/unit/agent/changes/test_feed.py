@@ -1,5 +1,3 @@
-"""The feed: pending changes of a slow watcher are bounded."""
-
 from contextlib import aclosing
 from types import SimpleNamespace
 from typing import Any

@@ -1,5 +1,3 @@
-"""Agent and control plane accept the same addresses, except short names of Docker Hub."""
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,5 +1,3 @@
-"""Rules of `plan`: standbys to start and stop."""
-
 from typing import Any
 
 import pytest

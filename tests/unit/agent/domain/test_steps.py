@@ -1,5 +1,3 @@
-"""The list of failpoints is complete."""
-
 import asyncio
 import re
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Counters of both versions of control groups, and when they are read."""
-
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""A position in a log survives all changes of the log between two answers."""
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -1,5 +1,3 @@
-"""Logs within and beyond the bound of a sealed log."""
-
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path

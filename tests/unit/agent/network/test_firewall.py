@@ -1,5 +1,3 @@
-"""The firewall rules, and how they are added, checked and removed."""
-
 import dataclasses
 import subprocess
 from collections.abc import Callable

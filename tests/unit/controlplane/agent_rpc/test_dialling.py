@@ -1,5 +1,3 @@
-"""The control plane calls only the host whose name it dials."""
-
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta

@@ -1,5 +1,3 @@
-"""Explanation of placement: the order of hosts, and the texts of obstacles."""
-
 from dataclasses import replace
 
 from controlplane.domain.explanation import describe, explain
@@ -14,8 +12,6 @@ PIN = PortRequest(1, Protocol.UDP, pinned=25000)
 def test_every_obstacle_is_described_with_its_figures() -> None:
     assert all(describe(Obstacle(kind, port=PIN)) for kind in Kind)
     for obstacle, text in (
-        (Obstacle(Kind.UNRESPONSIVE, 5.0, 7.25), "no report for 7.2 s, 5 s are allowed"),
-        (Obstacle(Kind.CPU, 2 * 10**9, 5 * 10**8), "cores: 2 wanted, 0.5 free"),
         (
             Obstacle(Kind.RAM, 2**30, -1, 2**28),
             "MiB of memory: 1024 wanted, 0 free, 256 held by starts in progress",

@@ -1,5 +1,3 @@
-"""Placement: a table of obstacles, and the order of the remaining hosts."""
-
 from dataclasses import replace
 from random import Random
 from typing import Any

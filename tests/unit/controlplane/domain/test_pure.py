@@ -1,5 +1,3 @@
-"""Durations, JSON, status, quotas, start rate, tokens, pins: tables of cases."""
-
 import json
 from weakref import WeakSet
 

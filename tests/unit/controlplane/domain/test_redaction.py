@@ -1,5 +1,3 @@
-"""Redaction of minted tokens in the log, and of secrets in others' answers."""
-
 import logging
 
 import pytest

@@ -1,5 +1,3 @@
-"""How the standbys of a pool are spread over hosts."""
-
 from dataclasses import replace
 
 import pytest

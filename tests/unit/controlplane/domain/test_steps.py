@@ -1,5 +1,3 @@
-"""Failpoints: all of them are listed, and no other can be set."""
-
 import re
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""The fleet in memory."""
-
 from random import Random
 from typing import Any, cast
 

@@ -1,5 +1,3 @@
-"""Latency: the measurements of a host's addresses, and when they are pinged."""
-
 import asyncio
 import contextlib
 import logging

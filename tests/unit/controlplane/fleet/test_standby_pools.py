@@ -1,5 +1,3 @@
-"""Planning of many warm pools does not delay other tasks."""
-
 import asyncio
 import uuid
 from random import Random

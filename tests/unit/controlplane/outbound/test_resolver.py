@@ -1,5 +1,3 @@
-"""Name resolution for registries: public addresses, and lookups on separate threads."""
-
 import asyncio
 import socket
 import threading

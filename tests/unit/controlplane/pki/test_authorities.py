@@ -1,5 +1,3 @@
-"""Rotation with two authorities: parsing, signing, trust and persistence."""
-
 import asyncio
 import shutil
 from collections.abc import AsyncIterator

@@ -1,5 +1,3 @@
-"""What the authority signs, and what it refuses to sign."""
-
 import asyncio
 import contextlib
 import ssl

@@ -1,5 +1,3 @@
-"""Tickets are specific to a session and host; their key is stable."""
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""`config check` of the control plane: prints all mistakes or the settings, without secrets."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""Registry logins in the settings file, and their password and CA files."""
-
 import os
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Which names get their own labels."""
-
 from tiltyard.runtime.bounded_names import OTHER, BoundedNames
 
 

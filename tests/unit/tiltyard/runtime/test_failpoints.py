@@ -1,5 +1,3 @@
-"""Failpoints act only at the configured step."""
-
 import asyncio
 import re
 import signal

@@ -1,5 +1,3 @@
-"""A queue that is fair between accounts."""
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,5 +1,3 @@
-"""Lag of a blocked event loop."""
-
 import asyncio
 import time
 

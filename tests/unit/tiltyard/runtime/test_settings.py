@@ -1,5 +1,3 @@
-"""Settings are read from a file and the environment, and every mistake is reported."""
-
 from pathlib import Path
 from typing import Annotated
 

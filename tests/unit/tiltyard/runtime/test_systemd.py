@@ -1,5 +1,3 @@
-"""Notifications of the service manager."""
-
 import asyncio
 import os
 import socket

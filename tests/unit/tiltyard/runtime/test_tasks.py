@@ -1,5 +1,3 @@
-"""Tasks end with their owner, and their failures are logged."""
-
 import asyncio
 
 import pytest

@@ -1,5 +1,3 @@
-"""Work on threads completes even if its caller is cancelled."""
-
 import asyncio
 import threading
 

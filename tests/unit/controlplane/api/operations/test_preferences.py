@@ -1,5 +1,3 @@
-"""The `Prefer` header: what is understood, and that nothing else is refused."""
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

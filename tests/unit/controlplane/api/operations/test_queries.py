@@ -1,5 +1,3 @@
-"""Queries of any kind are read as a plain model has it, or every bad parameter is named."""
-
 import re
 from collections import Counter
 from typing import Any, cast

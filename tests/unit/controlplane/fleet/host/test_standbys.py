@@ -1,5 +1,3 @@
-"""The queues of ready standbys."""
-
 import uuid
 from dataclasses import replace
 from typing import Any

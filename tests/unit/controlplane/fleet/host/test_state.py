@@ -1,5 +1,3 @@
-"""A host in memory: when a start releases what it holds, and when a session is gone."""
-
 from dataclasses import replace
 from typing import cast
 

@@ -1,5 +1,3 @@
-"""Claims in the database: availability of standbys, and repeated claims."""
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

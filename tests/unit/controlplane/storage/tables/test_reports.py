@@ -1,5 +1,3 @@
-"""Evaluation of reported sessions: ownership of rows, and what to stop."""
-
 import json
 from dataclasses import replace
 from typing import Any

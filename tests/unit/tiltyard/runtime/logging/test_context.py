@@ -1,5 +1,3 @@
-"""Log fields of a task's context."""
-
 import asyncio
 
 from tiltyard.runtime.logging.events import bind, bound, task_context, unbind

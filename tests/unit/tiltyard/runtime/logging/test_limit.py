@@ -1,5 +1,3 @@
-"""Rate limiting of log events."""
-
 import logging
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Each event is one line, whatever its values."""
-
 import logging
 import os
 from pathlib import Path

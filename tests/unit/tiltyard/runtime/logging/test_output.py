@@ -1,5 +1,3 @@
-"""Log output: levels, times and slow readers."""
-
 import logging
 import os
 import socket

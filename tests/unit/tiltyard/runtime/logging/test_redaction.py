@@ -1,5 +1,3 @@
-"""Redaction of secrets in the log."""
-
 import pytest
 
 from tests.support.read_back import FORMS, TOKEN, log, said

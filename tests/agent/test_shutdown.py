@@ -41,10 +41,6 @@ def hung_engine(tmp_path: Path) -> Iterator[socket.socket]:
         yield server
 
 
-def path_of(engine: socket.socket) -> Path:
-    return Path(engine.getsockname())
-
-
 def call_under_way(engine: socket.socket) -> socket.socket:
     """Accept a pending call; skip the one that the agent abandons before it serves."""
     while True:
@@ -57,7 +53,7 @@ def call_under_way(engine: socket.socket) -> socket.socket:
 
 
 def test_shutdown_does_not_wait_for_hung_engine(hung_engine: socket.socket) -> None:
-    with AgentProcess(path_of(hung_engine)) as agent:
+    with AgentProcess(Path(hung_engine.getsockname())) as agent:
         with call_under_way(hung_engine):
             agent.process.stop()  # fails unless it exits with 0 in time
         output = agent.process.tail(100)
@@ -67,7 +63,7 @@ def test_shutdown_does_not_wait_for_hung_engine(hung_engine: socket.socket) -> N
 
 
 def test_slow_shutdown_dumps_stacks_and_exits(hung_engine: socket.socket) -> None:
-    agent = AgentProcess(path_of(hung_engine))
+    agent = AgentProcess(Path(hung_engine.getsockname()))
     agent.wrapper = [sys.executable, "-c", HUNG]
     with pytest.raises(RuntimeError, match="ended with 1") as error, agent:
         pass

@@ -259,17 +259,6 @@ async def test_log_is_sealed_whole_after_one_read_error(agent: Agent) -> None:
     assert agent.records.log_path(session.internal_id).read_bytes() == b"one\ntwo\n"
 
 
-async def test_log_that_cannot_be_opened_is_sealed_as_lost(agent: Agent) -> None:
-    session = await agent.sessions.start(an_id(), a_spec())
-    for _ in range(SEAL_TRIES + 1):
-        agent.engine.fail_next("logs", EngineError("logs", "failed to get its reader"))
-    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-    await agent.clock.advance(RETRY_FIRST_SECONDS * 2**SEAL_TRIES)
-    await until_sealed(agent, session.internal_id)
-    sealed = agent.records.log_path(session.internal_id).read_bytes()
-    assert sealed == UNREADABLE % b"cannot logs: failed to get its reader"
-
-
 async def test_discard_completes_after_the_caller_disconnects(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     agent.engine.hold("remove")

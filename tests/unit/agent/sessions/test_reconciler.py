@@ -36,10 +36,6 @@ from tiltyard.contract import EndReason, State
 WEEK = 7 * 86400
 
 
-def _name(session: Session) -> str:
-    return f"tiltyard-{session.internal_id}"
-
-
 @contextlib.asynccontextmanager
 async def _looked_after(agent: Agent) -> AsyncIterator[None]:
     """Run the reconciler in the background, as the daemon does."""
@@ -54,7 +50,7 @@ async def _looked_after(agent: Agent) -> AsyncIterator[None]:
 
 async def _runs(agent: Agent, session: Session) -> bool:
     found = await agent.engine.list(agent.runtime.settings.agent_id)
-    return any(each.name == _name(session) and each.process for each in found)
+    return any(each.container == session.container and each.process for each in found)
 
 
 async def test_f46_an_ended_session_that_somebody_starts_again_is_killed_at_once(
@@ -63,7 +59,7 @@ async def test_f46_an_ended_session_that_somebody_starts_again_is_killed_at_once
     session = await agent.ended()
     async with _looked_after(agent):
         await until(lambda: ("events", "") in agent.engine.calls)
-        await agent.engine.start(_name(session))
+        await agent.engine.start(session.container)
         await agent.clock.advance(1)  # less than the ten seconds between two passes
         await until(lambda: ("kill", session.container) in agent.engine.calls)
         await agent.reconciler.until_idle()
@@ -78,7 +74,7 @@ async def test_f12_what_no_event_tells_of_is_found_by_the_next_pass(agent: Agent
     async with _looked_after(agent):
         await agent.engine.held("events")
         await until(lambda: agent.engine.count("list") == 2)
-        await agent.engine.start(_name(session))
+        await agent.engine.start(session.container)
         await agent.clock.advance(1)
         await agent.clock.advance(8)
         assert await _runs(agent, session)
@@ -96,7 +92,7 @@ async def test_f13_what_happens_between_a_list_and_the_subscription_is_not_misse
     async with _looked_after(agent):
         await agent.engine.held("events")
         await until(lambda: agent.engine.count("list") == 2)
-        await agent.engine.start(_name(session))  # listed before, not subscribed yet
+        await agent.engine.start(session.container)  # listed before, not subscribed yet
         agent.engine.release("events")
         await agent.clock.advance(1)
         await until(lambda: ("kill", session.container) in agent.engine.calls)
@@ -134,7 +130,7 @@ async def test_events_of_live_sessions_trigger_no_pass(agent: Agent) -> None:
 async def test_f46_a_renamed_container_is_still_the_session(host: Host) -> None:
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
-        host.engine.rename(_name(session), "mine-now")
+        host.engine.rename(session.container, "mine-now")
         host.engine.end("mine-now", 1)
         life = await agent.reached(session.internal_id, State.RESTARTING)
         await host.clock.advance(1)
@@ -147,7 +143,7 @@ async def test_f46_a_renamed_container_is_still_the_session(host: Host) -> None:
 
 async def test_f46_a_container_that_somebody_removes_is_a_dead_session(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
-    await agent.engine.remove(_name(session))
+    await agent.engine.remove(session.container)
     life = await agent.reached(session.internal_id)
     assert (life.session.state, life.session.detail) == (State.DEAD, "its container vanished")
     await agent.pass_over()
@@ -173,7 +169,7 @@ async def test_f10_an_orphan_that_hangs_the_engine_holds_up_nothing_else(host: H
         host.engine.release("remove")
         await agent.reconciler.until_idle()
         found = await host.engine.list(agent.runtime.settings.agent_id)
-        assert [each.name for each in found] == [_name(kept)]
+        assert [each.container for each in found] == [kept.container]
 
 
 async def test_failed_chore_is_retried_by_a_later_pass(
@@ -214,7 +210,7 @@ async def test_f03_a_kill_during_a_restart_neither_doubles_nor_forgets_it(
         await agent.fail(session)
         await host.clock.advance(1)
         await agent.steps.reached(step)
-        process = (await host.engine.inspect(_name(session))).process
+        process = (await host.engine.inspect(session.container)).process
     async with host() as agent:
         await host.clock.advance(1)
         life = await agent.reached(session.internal_id, State.RUNNING)
@@ -341,7 +337,7 @@ async def test_stop_interrupts_a_restart_that_waits_for_a_slot(host: Host) -> No
 
 async def test_f11_a_restart_that_the_engine_only_imagines_ends_dead(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
-    agent.engine.lose_process(_name(session))
+    agent.engine.lose_process(session.container)
     life = agent.sessions.life(session.internal_id)
     while not life.session.state.ended:
         await agent.clock.advance(5)
@@ -375,7 +371,7 @@ async def test_running_container_with_an_invalid_label_is_kept(
             await host.clock.advance(61)
             await agent.pass_over()
         assert await _runs(agent, session)
-        host.engine.end(_name(session), 0)
+        host.engine.end(session.container, 0)
         await agent.pass_over()
         await host.clock.advance(61)
         await agent.pass_over()

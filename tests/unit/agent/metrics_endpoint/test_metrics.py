@@ -114,7 +114,7 @@ async def test_counts_sessions_by_state_and_ends_by_reason(
     assert now("sessions", application="game", state="running") == 2
     assert now("sessions", application="game", state="exited") == 0
     await agent.sessions.stop(sessions[0].internal_id, EndReason.STOPPED)
-    engine.end(f"tiltyard-{sessions[1].internal_id}", 1)
+    engine.end(sessions[1].container, 1)
     await agent.reached(sessions[1].internal_id)
     now = await scrape()
     assert now("sessions", application="game", state="running") == 0
@@ -381,9 +381,8 @@ async def test_serves_metrics_and_counts_rpcs(
         aiohttp.ClientSession() as client,
     ):
         session = await agent.sessions.start(an_id(), a_spec())
-        name = f"tiltyard-{session.internal_id}"
-        engine.write_log(name, b"hello\n")
-        engine.put_file(name, "/save", b"x" * 100)
+        engine.write_log(session.container, b"hello\n")
+        engine.put_file(session.container, "/save", b"x" * 100)
         await agent.ok("logs", session.internal_id)
         await agent.ok("stop", session.internal_id)
         archive = await agent.run("artifact", session.internal_id, "/save")

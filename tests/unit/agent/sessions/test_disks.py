@@ -152,7 +152,7 @@ async def test_f35_a_disk_that_fails_refuses_starts_and_disturbs_no_session(
             await agent.sessions.start(an_id(), a_spec())
         assert "create" not in {call for call, _ in agent.engine.calls}
         assert agent.directories() == before
-        agent.engine.end(f"tiltyard-{crashed.internal_id}", 1)
+        agent.engine.end(crashed.container, 1)
         await agent.sessions.stop(stopped.internal_id, EndReason.STOPPED)
         await agent.clock.advance(61)
         agent.sessions.end_due()
@@ -352,7 +352,7 @@ async def test_logs_without_space_are_retried_one_at_a_time(
     monkeypatch.setattr(logs, "seal", counted)
     _full_while(monkeypatch, lambda: True)
     for session in sessions:
-        agent.engine.end(f"tiltyard-{session.internal_id}", 0)
+        agent.engine.end(session.container, 0)
     await agent.clock.advance(0.3)
     assert most == 3
     most = 0

@@ -121,19 +121,18 @@ async def test_stop_ends_the_game_after_a_restart_of_unknown_outcome(
     agent: Agent, lost: str
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
-    name = f"tiltyard-{session.internal_id}"
     if lost == "start":
         agent.engine.answer_lost_next("start")
     life = await agent.fail(session)
     if lost == "inspect":
         agent.engine.fail_next("inspect", EngineError("inspect", "unreadable"))
     await agent.clock.advance(1)
-    while (await agent.engine.inspect(name)).process is None:
+    while (await agent.engine.inspect(session.container)).process is None:
         await asyncio.sleep(0)
     assert not life.session.state.ended
     ended = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     assert ended.state is State.EXITED
-    assert (await agent.engine.inspect(name)).process is None
+    assert (await agent.engine.inspect(session.container)).process is None
     assert agent.nothing_is_held()
 
 
@@ -236,10 +235,9 @@ async def test_unkillable_process_keeps_its_reservation(host: Host) -> None:
 
 async def test_unreadable_rest_of_a_log_is_lost(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
-    name = f"tiltyard-{session.internal_id}"
-    agent.engine.write_log(name, b"one\ntwo\nthree\n")
+    agent.engine.write_log(session.container, b"one\ntwo\nthree\n")
     broken = EngineError("logs", "invalid header")
-    agent.engine.break_log(name, 2, broken, times=SEAL_TRIES + 1)
+    agent.engine.break_log(session.container, 2, broken, times=SEAL_TRIES + 1)
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     await agent.clock.advance(RETRY_FIRST_SECONDS)
     assert not agent.now(session.internal_id).log_sealed
@@ -250,9 +248,8 @@ async def test_unreadable_rest_of_a_log_is_lost(agent: Agent) -> None:
 
 async def test_log_is_sealed_whole_after_one_read_error(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
-    name = f"tiltyard-{session.internal_id}"
-    agent.engine.write_log(name, b"one\ntwo\n")
-    agent.engine.break_log(name, 1, EngineError("logs", "unexpected number of bytes"))
+    agent.engine.write_log(session.container, b"one\ntwo\n")
+    agent.engine.break_log(session.container, 1, EngineError("logs", "unexpected number of bytes"))
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     await agent.clock.advance(RETRY_FIRST_SECONDS)
     await until_sealed(agent, session.internal_id)

@@ -79,7 +79,7 @@ async def left(request: pytest.FixtureRequest, host: Host) -> tuple[str, EndReas
         session = await agent.sessions.start(an_id(), a_spec(restart=True, ttl=ttl))
         if reason is EndReason.DRAIN:
             await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=LIFETIME))
-    host.engine.end(f"tiltyard-{session.internal_id}", 137)
+    host.engine.end(session.container, 137)
     host.clock.reboot(UP)
     return session.internal_id, reason
 

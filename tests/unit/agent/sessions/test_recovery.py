@@ -58,7 +58,7 @@ async def test_agent_killed_during_a_start_leaves_all_or_nothing(host: Host, ste
 async def test_agent_killed_during_a_stop_completes_it_later(host: Host, step: str) -> None:
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
-        host.engine.write_log(f"tiltyard-{session.internal_id}", b"last words\n")
+        host.engine.write_log(session.container, b"last words\n")
         agent.steps.hold(step)
         stopper = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))
         await agent.steps.reached(step)
@@ -76,9 +76,9 @@ async def test_end_while_the_agent_was_down_is_found(host: Host) -> None:
         ended = await agent.sessions.start(an_id(), a_spec())
         failed = await agent.sessions.start(an_id(), a_spec(restart=True))
         vanished = await agent.sessions.start(an_id(), a_spec())
-    host.engine.end(f"tiltyard-{ended.internal_id}", 4)
-    host.engine.end(f"tiltyard-{failed.internal_id}", 4)
-    await host.engine.remove(f"tiltyard-{vanished.internal_id}")
+    host.engine.end(ended.container, 4)
+    host.engine.end(failed.container, 4)
+    await host.engine.remove(vanished.container)
     async with host() as agent:
         await agent.reached(failed.internal_id, State.RESTARTING)
         life = await agent.reached(ended.internal_id, State.EXITED)
@@ -96,8 +96,8 @@ async def test_f45_after_a_reboot_what_asks_for_restarts_starts_again_and_the_re
         ended = await agent.sessions.start(an_id(), a_spec())
         vanished = await agent.sessions.start(an_id(), a_spec())
     for session in (restarted, ended):
-        host.engine.end(f"tiltyard-{session.internal_id}", exit_code)
-    await host.engine.remove(f"tiltyard-{vanished.internal_id}")
+        host.engine.end(session.container, exit_code)
+    await host.engine.remove(vanished.container)
     await host.clock.advance(60)
     host.clock.reboot()
     async with host() as agent:
@@ -163,7 +163,7 @@ async def test_f06_a_lost_or_damaged_record_is_rebuilt_from_the_container(
                     path.write_bytes(b"")
                 case _:
                     path.write_bytes(path.read_bytes().replace(b'"internal_id"', b'"x"'))
-    host.engine.end(f"tiltyard-{ended.internal_id}", 7)
+    host.engine.end(ended.container, 7)
     async with host() as agent:
         life = await agent.reached(lost.internal_id, State.RUNNING)
         assert life.session.ports == lost.ports

@@ -120,7 +120,7 @@ async def test_kernel_reports_oom_kills_that_the_engine_missed(
     session = await agent.sessions.start(an_id(), a_spec())
     if counted:
         agent.cgroups.kill_out_of_memory(session.process)
-    agent.engine.end(f"tiltyard-{session.internal_id}", exit_code, oom=False)
+    agent.engine.end(session.container, exit_code, oom=False)
     found = await sealed(agent, session.internal_id)
     assert found.end_reason is EndReason(reason)
     assert found.oom_killed is (reason == "oom")
@@ -133,7 +133,7 @@ async def test_usage_without_a_cgroup_is_the_last_sample(agent: Agent) -> None:
     await agent.clock.advance(5)
     await agent.clock.advance(0)
     agent.cgroups.remove(session.process)
-    agent.engine.end(f"tiltyard-{session.internal_id}", 0)
+    agent.engine.end(session.container, 0)
     assert (await sealed(agent, session.internal_id)).run_usage == Usage(7, 9)
     await let_go(sampling)
 
@@ -154,7 +154,7 @@ async def test_usage_at_a_stop_survives_a_kill_of_the_agent(host: Host) -> None:
 
 async def test_report_waits_for_the_log_to_be_sealed(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
-    agent.engine.write_log(f"tiltyard-{session.internal_id}", b"bye\n")
+    agent.engine.write_log(session.container, b"bye\n")
     agent.steps.hold("log.copied")
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     late = asyncio.create_task(read(agent, session.internal_id))

@@ -3,7 +3,6 @@ import asyncio
 import pytest
 
 from agent.domain import restarts
-from agent.domain.engine import container_name
 from agent.domain.errors import DiskFullError, EngineTimeoutError
 from agent.domain.session import Process, Session
 from tests.faults.memory_host import assert_survived
@@ -65,10 +64,9 @@ async def test_f03_a_restart_that_nobody_recorded_is_counted_and_not_done_again(
         agent.steps.hold("restart.started")
         await host.clock.advance(2)
         await agent.steps.reached("restart.started")
-    name = container_name(session.internal_id)
-    process = (await host.engine.inspect(name)).process
+    process = (await host.engine.inspect(session.container)).process
     if fails_meanwhile:
-        host.engine.end(name, 1)
+        host.engine.end(session.container, 1)
     async with host() as agent:
         life = agent.sessions.life(session.internal_id)
         await life.wait_for(lambda now: now.restart_count == 2)
@@ -84,7 +82,7 @@ async def test_agent_downtime_does_not_count_as_run_time(host: Host) -> None:
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
         await _fail_and_restart(agent, session)
-    host.engine.end(container_name(session.internal_id), 1)
+    host.engine.end(session.container, 1)
     await host.clock.advance(2 * restarts.STEADY_SECONDS)
     async with host() as agent:
         life = await agent.reached(session.internal_id, State.RESTARTING)
@@ -95,10 +93,9 @@ async def test_external_restart_is_not_counted(host: Host) -> None:
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
         await host.clock.advance(5)
-        name = container_name(session.internal_id)
         life = agent.sessions.life(session.internal_id)
-        host.engine.end(name, 0)
-        await host.engine.start(name)
+        host.engine.end(session.container, 0)
+        await host.engine.start(session.container)
         await life.wait_for(lambda now: now.process not in {None, session.process})
         await agent.fail(session)
     async with host() as agent:
@@ -109,16 +106,15 @@ async def test_external_restart_is_not_counted(host: Host) -> None:
 
 async def test_game_that_fails_right_after_its_restart_is_restarted(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
-    name = container_name(session.internal_id)
     agent.steps.hold("restart.started")
     life = await agent.fail(session)
     await agent.clock.advance(1)
     await agent.steps.reached("restart.started")
-    agent.engine.lose_process(name)
+    agent.engine.lose_process(session.container)
     agent.steps.release("restart.started")
     await agent.clock.advance(0.1)
     assert life.session.state is State.RESTARTING
-    agent.engine.end(name, 1)
+    agent.engine.end(session.container, 1)
     await agent.clock.advance(1)
     await life.wait_for(lambda now: len(now.failed_runs) == 2)
     await agent.clock.advance(2)

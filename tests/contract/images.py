@@ -3,6 +3,7 @@
 import io
 import tarfile
 import uuid
+from contextlib import closing
 from pathlib import Path
 
 import docker
@@ -23,10 +24,9 @@ def build(socket: Path, address: str, name: str, line: str = "") -> str:
     The engine keeps it until the registry's traces are removed. It is like none of another run
     that was killed and left its own.
     """
-    client = docker.APIClient(f"unix://{socket}", version="1.41", timeout=60)
     repository = f"{address}/{name}"
     dockerfile = f"{_DOCKERFILE}{line}\nMAINTAINER {uuid.uuid4()}\n"
-    try:
+    with _client(socket) as client:
         steps = client.build(
             fileobj=io.BytesIO(_context(dockerfile, name)),
             custom_context=True,
@@ -43,18 +43,17 @@ def build(socket: Path, address: str, name: str, line: str = "") -> str:
             for reference in image["RepoDigests"] or ()
             if reference.startswith(f"{repository}@")
         ]
-    finally:
-        client.close()
     return str(digest)
 
 
 def forget(socket: Path, reference: str) -> None:
     """Remove an image from the engine; the registry keeps it."""
-    client = docker.APIClient(f"unix://{socket}", version="1.41", timeout=60)
-    try:
+    with _client(socket) as client:
         client.remove_image(f"{reference.partition('@')[0]}:v1", force=True)
-    finally:
-        client.close()
+
+
+def _client(socket: Path) -> "closing[docker.APIClient]":
+    return closing(docker.APIClient(f"unix://{socket}", version="1.41", timeout=60))
 
 
 def _context(dockerfile: str, name: str) -> bytes:

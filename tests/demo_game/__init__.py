@@ -7,6 +7,7 @@ import os
 import subprocess
 import tarfile
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,8 +73,7 @@ def build_image(
     image that cannot run. The engine keeps no copy under a name of this registry.
     """
     name = f"{address}/{repository}:{tag}"
-    client = docker.DockerClient(base_url=f"unix://{socket}", timeout=_ENGINE_TIMEOUT)
-    try:
+    with closing(docker.DockerClient(f"unix://{socket}", timeout=_ENGINE_TIMEOUT)) as client:
         client.images.build(
             fileobj=io.BytesIO(_context(entrypoint, args)),
             custom_context=True,
@@ -86,8 +86,6 @@ def build_image(
         finally:
             # The agent must pull: an image that is already there would hide a broken pull.
             client.images.remove(name, force=True)
-    finally:
-        client.close()
     return Image(repository, tag, digest, address)
 
 

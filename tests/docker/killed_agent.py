@@ -126,10 +126,3 @@ class KilledAgent(Agent):
     def images(self) -> set[str]:
         parts = self._stub.ListImages(pb.ListImagesRequest(), timeout=PATIENCE)
         return {image.image for part in parts for image in part.images}
-
-    def container_of(self, session: pb.Session) -> Any:
-        """The only container of a session."""
-        [found] = self.machine.client.containers.list(
-            all=True, filters={"label": f"io.tiltyard.session={session.internal_id}"}
-        )
-        return found

@@ -28,6 +28,7 @@ from tests.faults.real_host import (
 from tests.support.agent.samples import an_id
 from tests.support.harness import AgentProcess, Registry
 from tests.support.private_engine import PrivateEngine, cgroups
+from tests.support.private_network import run
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 
@@ -60,10 +61,7 @@ class Machine:
 
     def run(self, *command: str) -> str:
         """Run a command in the engine's network namespace; return its output."""
-        done = subprocess.run(
-            self.engine.inside(*command), check=True, capture_output=True, text=True, timeout=30
-        )
-        return done.stdout
+        return run(*self.engine.inside(*command))
 
     def watched(self, agent: AgentProcess) -> RealHost:
         """The host of an agent on this engine."""
@@ -233,6 +231,19 @@ class Agent(AgentProcess):
 
     def containers(self) -> list[Any]:
         return containers_of(self, self.machine.client)
+
+    def container_of(self, session: pb.Session) -> Any:
+        """The only container of a session."""
+        [found] = [one for one in self.containers() if session.internal_id in one.name]
+        return found
+
+    def assert_undisturbed(self, before: dict[str, int], *sessions: pb.Session) -> None:
+        """These sessions still have the processes of `before`, and no others have ports."""
+        assert self.processes() == before
+        for session in sessions:
+            found = self.session(session)
+            assert (found.state, found.restart_count) == (pb.STATE_RUNNING, 0)
+        self.assert_ports_agree(*sessions)
 
     def assert_ports_agree(self, *sessions: pb.Session) -> None:
         """Only these sessions have ports: held, published and forwarded to containers."""

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.docker.operator_commands import run
 from tests.support.doc_examples import examples
 from tests.support.harness import ROOT, AgentProcess, ControlPlaneProcess
 
 PAGE = (ROOT / "docs" / "operations.md").read_text("utf-8")
-_TIMEOUT = 60.0
-"""Timeout of a command in seconds."""
-
 _UNITS = {"tiltyard-controlplane", "tiltyard-agent"}
-_MAY_FIND_FAULTS = ("tiltyard-agent doctor",)
-"""Commands that may exit with 1 to report problems."""
+_MAY_FIND_FAULTS = "tiltyard-agent doctor"
+"""The command that may exit with 1 to report problems."""
 
 
 def commands(heading: str) -> list[str]:
@@ -48,10 +45,7 @@ class Shell:
     """
 
     def __init__(
-        self,
-        folder: Path,
-        agent: AgentProcess,
-        plane: ControlPlaneProcess | None = None,
+        self, folder: Path, agent: AgentProcess, plane: ControlPlaneProcess | None = None
     ) -> None:
         self.folder = folder
         self._agent = agent
@@ -69,8 +63,18 @@ class Shell:
             "TILTYARD_AGENT_SOCKET": str(agent.socket),
         }
         self._install("tiltyard-agent", *agent.wrapper, sys.executable, "-m", "agent")
-        if plane is not None:
-            self._know(plane)
+        if plane is None:
+            return
+        token = folder / "operator.token"
+        token.write_text(plane.operator_token)
+        self._shown |= {
+            "/etc/tiltyard/controlplane.toml": str(plane.config),
+            "/var/lib/tiltyard-controlplane": str(plane.state_dir),
+            "/var/backups": str(folder),
+            "/root/tokens.json": str(folder / "tokens.json"),
+        }
+        self.set(TILTYARD_URL=plane.base_url, TILTYARD_TOKEN_FILE=str(token))
+        self._install("tiltyard-controlplane", sys.executable, "-m", "controlplane")
 
     def say(self, shown: Mapping[str, str]) -> None:
         """Add replacements for texts of the page."""
@@ -92,20 +96,6 @@ class Shell:
         yield procedure
         assert procedure.left == []
 
-    def _know(self, plane: ControlPlaneProcess) -> None:
-        token = self.folder / "operator.token"
-        token.write_text(plane.operator_token)
-        self.say(
-            {
-                "/etc/tiltyard/controlplane.toml": str(plane.config),
-                "/var/lib/tiltyard-controlplane": str(plane.state_dir),
-                "/var/backups": str(self.folder),
-                "/root/tokens.json": str(self.folder / "tokens.json"),
-            }
-        )
-        self.set(TILTYARD_URL=plane.base_url, TILTYARD_TOKEN_FILE=str(token))
-        self._install("tiltyard-controlplane", sys.executable, "-m", "controlplane")
-
     def _install(self, name: str, *command: str) -> None:
         program = self.folder / "bin" / name
         program.parent.mkdir(exist_ok=True)
@@ -119,18 +109,9 @@ class Shell:
             return ""
         for shown, here in self._shown.items():
             line = line.replace(shown, here)
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", line],
-            cwd=self.folder,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT,
-            check=False,
-        )
-        good = {0, 1} if line.startswith(_MAY_FIND_FAULTS) else {0}
-        assert done.returncode in good, f"{line}: {done.stderr}"
-        return done.stdout
+        codes = {0, 1} if line.startswith(_MAY_FIND_FAULTS) else {0}
+        command = ["bash", "-euo", "pipefail", "-c", line]
+        return run(command, folder=self.folder, environment=self._environment, codes=codes)
 
     def _systemctl(self, verb: str, unit: str) -> None:
         assert unit in _UNITS, unit

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,14 +48,12 @@ class Puller:
 
     def run(self, image: PushedImage) -> None:
         """Run an image, and remove the container."""
-        client = docker.DockerClient(base_url=f"unix://{self.engine.socket}", timeout=PATIENCE)
-        try:
+        url = f"unix://{self.engine.socket}"
+        with closing(docker.DockerClient(url, timeout=PATIENCE)) as client:
             made = client.containers.create(image.reference, ["--exit-after", "0.1"])
             made.start()
             assert made.wait(timeout=PATIENCE)["StatusCode"] == 0
             made.remove()
-        finally:
-            client.close()
 
 
 @asynccontextmanager

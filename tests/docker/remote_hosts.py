@@ -202,10 +202,7 @@ def a_fleet(
         ]
         control_plane = stack.enter_context(
             plane(
-                [],
-                {"local": registry},
-                enrol_listen=f":{enrol_port}",
-                **{**PATIENT, **settings},
+                [], {"local": registry}, enrol_listen=f":{enrol_port}", **{**PATIENT, **settings}
             )
         )
         near = machines[0].engine.host_address  # all of them reach it

@@ -38,9 +38,7 @@ MakeTree = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def image(
-    docker_engine: Path,
-) -> Iterator[tuple[docker.DockerClient, str]]:
+def image(docker_engine: Path) -> Iterator[tuple[docker.DockerClient, str]]:
     context = tar_of(
         [
             Entry(b"Dockerfile", content=b'FROM scratch\nCOPY make /\nENTRYPOINT ["/make"]\n'),

@@ -7,8 +7,6 @@ After its restart the step has been finished or undone, without an effect on oth
 import contextlib
 import io
 import itertools
-import os
-import select
 import signal
 import tarfile
 import time
@@ -29,6 +27,7 @@ from tests.docker.stack import PATIENCE, eventually
 from tests.faults.plugin import Rounds
 from tests.support.agent.samples import an_id
 from tests.support.harness import Registry
+from tests.support.real_engine import ends
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
@@ -49,11 +48,7 @@ def beside_others(machine: Machine, *, stop_grace: float = 10) -> Iterator[PoolA
         others = [agent.play(), agent.play(restart=True)]
         before = agent.processes()
         yield agent
-        assert agent.processes() == before
-        for other in others:
-            found = agent.session(other)
-            assert (found.state, found.restart_count) == (pb.STATE_RUNNING, 0)
-        agent.assert_ports_agree(*others)
+        agent.assert_undisturbed(before, *others)
         assert agent.directories() == {other.internal_id for other in others}
 
 
@@ -283,8 +278,8 @@ def _delays() -> Iterator[float]:
 
 
 def _restarts_within(seconds: float) -> int:
-    ends = itertools.accumulate(_delays())
-    return sum(1 for _ in itertools.takewhile(lambda end: end <= seconds, ends))
+    times = itertools.accumulate(_delays())
+    return sum(1 for _ in itertools.takewhile(lambda time: time <= seconds, times))
 
 
 @pytest.mark.slow
@@ -298,13 +293,7 @@ def test_f05_an_agent_told_to_end_answers_what_is_under_way_and_leaves_its_games
         stopping = agent.stopping(session)
         while b"SIGTERM ignored" not in output:
             output += next(following).data
-        end = os.pidfd_open(agent.process.pid)
-        try:
-            signal.pidfd_send_signal(end, signal.SIGTERM)
-            ended, _, _ = select.select([end], [], [], LONGEST_STOP)
-        finally:
-            os.close(end)
-        assert ended, "it has not ended in time"
+        assert ends(agent.process.pid, signal.SIGTERM, LONGEST_STOP)
         assert agent.process.returncode == 0
         answer = stopping.result(PATIENCE).session
         assert (answer.state, answer.exit_code) == (pb.STATE_EXITED, 137)

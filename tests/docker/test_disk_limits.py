@@ -50,9 +50,7 @@ def report_of(stack: Stack, session_id: str) -> dict[str, Any]:
     return dict(stack.client.get(f"/session/{session_id}/report").expect(200).json())
 
 
-def test_session_beyond_its_disk_limit_ends_and_its_neighbour_continues(
-    stack: Stack,
-) -> None:
+def test_session_beyond_its_disk_limit_ends_and_its_neighbour_continues(stack: Stack) -> None:
     large = stack.start(id="large", restart=True)["id"]
     small = stack.start(id="small", restart=True)["id"]
     before = pid_of(stack, small)

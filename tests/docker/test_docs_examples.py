@@ -89,7 +89,8 @@ def released(stack: Stack, shell: Shell) -> str:
     """Release a game, so that it can be started; return the output."""
     ports = [{"requested": UDP_PORT, "protocol": "udp", "tls": False}]
     stack.client.post("/application", application(GAME, repository=GAME, ports=ports)).expect(201)
-    shell.run(["gcc", "-static", "-O2", "-o", *_in("docs/examples/my-game", "game", "game.c")])
+    game = "docs/examples/my-game/game"
+    shell.run(["gcc", "-static", "-O2", "-o", game, f"{game}.c"])
     return shell.example("release.sh", "docs/examples/my-game", GAME, "v1")
 
 
@@ -100,10 +101,6 @@ def say(text: str, host: str, port: int) -> str:
         player.connect((host, port))
         player.send(text.encode())
         return player.recv(1024).decode()
-
-
-def _in(folder: str, *names: str) -> list[str]:
-    return [f"{folder}/{name}" for name in names]
 
 
 def test_a_newcomer_hosts_a_game_by_the_readme(stack: Stack, shell: Shell) -> None:

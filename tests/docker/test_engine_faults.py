@@ -1,7 +1,6 @@
 """Games while their engine is killed, hangs or is rebooted."""
 
 import contextlib
-import os
 import signal
 import uuid
 from pathlib import Path
@@ -9,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.docker.machine import Agent, Machine, Player, a_machine, port_of
-from tests.docker.stack import eventually
+from tests.docker.stack import PATIENCE, eventually
 from tests.faults.plugin import Rounds
+from tests.support.real_engine import ends
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
@@ -19,11 +19,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 def _kill(pid: int) -> None:
     """Kill a process of the private engine, unless it is gone, and wait for its end."""
     with contextlib.suppress(ProcessLookupError):
-        end = os.pidfd_open(pid)
-        try:
-            signal.pidfd_send_signal(end, signal.SIGKILL)
-        finally:
-            os.close(end)
+        assert ends(pid, signal.SIGKILL, PATIENCE)
     eventually(lambda: not _lives(pid), f"process {pid} is gone")
 
 
@@ -53,11 +49,7 @@ def test_f07_games_go_on_while_the_engine_is_killed_and_comes_back(
                 machine.engine.start()
                 eventually(lambda: agent.engine_available, "it is noticed that it is back")
                 assert player.seen_as(sessions[0]) == player.address
-        assert agent.processes() == before
-        for session in sessions:
-            found = agent.session(session)
-            assert (found.state, found.restart_count) == (pb.STATE_RUNNING, 0)
-        agent.assert_ports_agree(*sessions)
+        agent.assert_undisturbed(before, *sessions)
         third = agent.play()  # and new ones can be started
         for session in (*sessions, third):
             agent.end(session)
@@ -140,7 +132,8 @@ def test_f45_after_a_reboot_what_asks_for_restarts_runs_again_and_the_rest_has_e
             _kill(shim)
         machine.engine.start()
         bind = 'mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"'
-        agent.wrapper = [*machine.engine.inside(), *_mounted(bind, boot_id)]
+        mounted = ("unshare", "--mount", "sh", "-c", bind, str(boot_id))
+        agent.wrapper = machine.engine.inside(*mounted)
         agent.start()
         eventually(lambda: agent.session(ended).state == pb.STATE_EXITED, "it has ended")
         assert agent.session(ended).end_reason == pb.END_REASON_HOST_RESTART
@@ -152,8 +145,3 @@ def test_f45_after_a_reboot_what_asks_for_restarts_runs_again_and_the_rest_has_e
             assert player.seen_as(restarted) == player.address
         agent.end(restarted)
         agent.assert_ports_agree()
-
-
-def _mounted(script: str, path: Path) -> list[str]:
-    """A command prefix that adds a private mount."""
-    return ["unshare", "--mount", "sh", "-c", script, str(path)]

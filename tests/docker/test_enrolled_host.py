@@ -30,7 +30,7 @@ class Enrolled(Stack):
         return self.operator.enrol(self.agent, "host-1", *options)
 
     def is_ready(self) -> bool:
-        return "STATE              ready" in self.operate("agent", "show", "host-1")
+        return self.operator.is_ready("host-1")
 
 
 @contextmanager
@@ -42,11 +42,7 @@ def an_enrolled_host(
     engine = docker.DockerClient(f"unix://{docker_engine}")
     with (
         AgentProcess(
-            docker_engine,
-            cpu=16,
-            ram=8192,
-            stop_grace=1,
-            rpc_listen=f"127.0.0.1:{free_port()}",
+            docker_engine, cpu=16, ram=8192, stop_grace=1, rpc_listen=f"127.0.0.1:{free_port()}"
         ) as agent,
         ControlPlaneProcess(
             [], {"local": registry.address}, enrol_listen=listen, **settings

@@ -22,15 +22,7 @@ from agent.domain.errors import (
     RegistryUnavailableError,
 )
 from agent.images.images import CONCURRENT_PULLS
-from tests.docker.puller import (
-    PATIENCE,
-    Puller,
-    eventually,
-    pull,
-    pull_until_done,
-    puller,
-    pushed,
-)
+from tests.docker.puller import PATIENCE, Puller, eventually, pull, pull_until_done, puller, pushed
 from tests.support.chaos_registry import BLOBS, MANIFESTS, ChaosRegistry
 from tests.support.controlplane.secured_registry import USER, SecuredRegistry
 from tests.support.harness import Registry

@@ -151,9 +151,7 @@ def test_f43_a_hundred_starts_of_an_image_that_comes_make_one_pull(product: Prod
     assert product.chaos.asked(image.layers[-1]) == 1
 
 
-def test_f43_a_full_disk_is_told_and_the_pull_goes_on_when_there_is_room(
-    product: Product,
-) -> None:
+def test_f43_a_full_disk_is_told_and_the_pull_goes_on_when_there_is_room(product: Product) -> None:
     image = product.push("big", "v1", os.urandom(12_000_000))
     product.make_application("big")
     # A try may still write far less than the reserve that prevents sessions.

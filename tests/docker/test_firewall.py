@@ -187,20 +187,13 @@ def both(addresses: Iterable[str]) -> list[Target]:
 
 def reached(command: list[str], targets: list[Target], source: str = "") -> set[Target]:
     """The targets that answer from a namespace, at one of its addresses."""
-    done = subprocess.run(
-        [*command, sys.executable, "-c", KNOCK, source, json.dumps(targets)],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
-    answers = json.loads(done.stdout)
+    answers = json.loads(run(*command, sys.executable, "-c", KNOCK, source, json.dumps(targets)))
     return {target for target, answer in zip(targets, answers, strict=True) if answer == "open"}
 
 
 def inside(agent: Agent, session: pb.Session) -> tuple[list[str], dict[str, Any]]:
     """A command prefix for a session's network, and the engine's description of it."""
-    [container] = [one for one in agent.containers() if session.internal_id in one.name]
+    container = agent.container_of(session)
     [network] = container.attrs["NetworkSettings"]["Networks"].values()
     return ["nsenter", f"--net=/proc/{container.attrs['State']['Pid']}/ns/net"], network
 

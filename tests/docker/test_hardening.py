@@ -58,17 +58,13 @@ class Prison:
         self.machine.image = image or self.build("")
         return self.agent.play(*orders, **asked)
 
-    def container(self, session: pb.Session) -> Any:
-        [found] = [one for one in self.agent.containers() if session.internal_id in one.name]
-        return found
-
     def observed(self, session: pb.Session) -> dict[str, list[str]]:
         """Wait for all orders; return the output lines of each."""
         said = ""
 
         def done() -> bool:
             nonlocal said
-            said = str(self.container(session).logs(stderr=False), "utf-8")
+            said = str(self.agent.container_of(session).logs(stderr=False), "utf-8")
             return said.endswith("#### end \n")
 
         eventually(done, "its orders are carried out")
@@ -77,7 +73,7 @@ class Prison:
 
     def cgroup(self, session: pb.Session, old: str, new: str) -> Path:
         """A file of a session's cgroup: `controller/name` in v1, `name` in v2."""
-        process = self.container(session).attrs["State"]["Pid"]
+        process = self.agent.container_of(session).attrs["State"]["Pid"]
         paths = dict(
             line.split(":", 2)[1:] for line in Path(f"/proc/{process}/cgroup").read_text().split()
         )
@@ -263,7 +259,7 @@ def test_settings_of_an_image_do_not_weaken_isolation(prison: Prison) -> None:
     assert variables["TILTYARD_PORT_UDP_7777"] == str(port)
     assert variables["OTHER"] == "kept"
     assert "Uid:\t12345\t12345\t12345\t12345" in seen["show /proc/self/status"]
-    container = prison.container(session)
+    container = prison.agent.container_of(session)
     assert container.labels["io.tiltyard.session"] == session.internal_id
     assert container.labels["io.tiltyard.agent"] == prison.agent.agent_id
     assert json.loads(container.labels["io.tiltyard.record"])
@@ -279,9 +275,7 @@ def test_settings_of_an_image_do_not_weaken_isolation(prison: Prison) -> None:
 VOLUME = 'VOLUME ["/data"]'
 
 
-def test_image_volume_is_removed_with_its_container(
-    prison: Prison,
-) -> None:
+def test_image_volume_is_removed_with_its_container(prison: Prison) -> None:
     volumes = prison.machine.client.volumes
     assert volumes.list() == []
     session = prison.held(
@@ -291,7 +285,9 @@ def test_image_volume_is_removed_with_its_container(
     )
     eventually(lambda: prison.agent.session(session).restart_count == 1, "it is restarted")
     found = b"100644 mark\n"
-    eventually(lambda: found in prison.container(session).logs(), "it finds what it wrote")
+    eventually(
+        lambda: found in prison.agent.container_of(session).logs(), "it finds what it wrote"
+    )
     assert len(volumes.list()) == 1
     prison.agent.end(session)
     packed = b"".join(piece.data for piece in prison.agent.fetch(session, "/data"))

@@ -15,10 +15,7 @@ from agent.docker import container_config
 from agent.docker.engine import DockerEngine
 from agent.domain.engine import LOG_BYTES, LogPiece
 from agent.domain.errors import EngineError, LogGoneError
-from agent.domain.session import (
-    Process,
-    Session,
-)
+from agent.domain.session import Process, Session
 from agent.kernel.clock import SystemHostClock
 from agent.logs import follower as log_follower
 from agent.logs import reading as logs

@@ -59,11 +59,7 @@ def test_f01_an_agent_killed_again_and_again_disturbs_no_session(
             for session in sessions:
                 udp_round_trip(machine.engine.engine_address, port_of(session))
             agent.come_back()
-            assert agent.processes() == before
-            for session in sessions:
-                found = agent.session(session)
-                assert (found.state, found.restart_count) == (pb.STATE_RUNNING, 0)
-            agent.assert_ports_agree(*sessions)
+            agent.assert_undisturbed(before, *sessions)
         for session in sessions:
             agent.end(session)
             agent.until_sealed(session)
@@ -143,10 +139,7 @@ def test_f48_a_watchdog_starts_a_blocked_agent_again_and_no_session_notices(
                 eventually(lambda bites=bites: supervisor.restarts == bites, "it serves again")  # type: ignore[misc]
                 eventually(lambda: agent.processes() == before, "nothing is left of the third")
         assert supervisor.notifications[:2] == ["READY=1", "WATCHDOG=1"]
-        for session in sessions:
-            found = agent.session(session)
-            assert (found.state, found.restart_count) == (pb.STATE_RUNNING, 0)
-        agent.assert_ports_agree(*sessions)
+        agent.assert_undisturbed(before, *sessions)
 
 
 @pytest.mark.timeout(1800)

@@ -1,6 +1,5 @@
 """A private engine is separate from the machine's and leaves no trace."""
 
-import subprocess
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from tests.demo_game import UDP_PORT
 from tests.demo_game.player import udp_round_trip
 from tests.docker.machine import Machine
 from tests.support.private_engine import PrivateEngine, cgroups
+from tests.support.private_network import run
 from tests.support.real_engine import accepts
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
@@ -25,19 +25,15 @@ def traces(engine: PrivateEngine) -> list[str]:
             continue  # it ended
         if engine.folder.name.encode() in words:
             left.append(words.replace(b"\0", b" ").decode(errors="replace"))
-    for listing in (Path("/proc/mounts").read_text(), command("ip", "link")):
+    for listing in (Path("/proc/mounts").read_text(), run("ip", "link")):
         left += [
             line
             for line in listing.splitlines()
             if engine.folder.name in line or engine.namespace in line
         ]
     left += map(str, cgroups(engine.folder.name))
-    left += [name for name in command("ip", "netns").splitlines() if engine.namespace in name]
+    left += [name for name in run("ip", "netns").splitlines() if engine.namespace in name]
     return left
-
-
-def command(*words: str) -> str:
-    return subprocess.run(words, check=True, capture_output=True, text=True, timeout=10).stdout
 
 
 def shim_sockets(engine: PrivateEngine) -> list[Path]:

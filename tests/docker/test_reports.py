@@ -80,9 +80,7 @@ def test_report_of_crash_loop_has_each_run_and_total_usage(stack: Stack) -> None
 
 
 @pytest.mark.slow
-def test_report_survives_its_container_and_a_kill_of_the_agent_while_sealing(
-    stack: Stack,
-) -> None:
+def test_report_survives_its_container_and_a_kill_of_the_agent_while_sealing(stack: Stack) -> None:
     made = stack.start()
     stack.agent.settings |= {"failpoint": "log.sealed:kill", "container_retention_hours": 0}
     stack.agent.restart()

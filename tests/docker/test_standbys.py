@@ -22,9 +22,7 @@ def agent(machine: Machine) -> Iterator[PoolAgent]:
         yield agent
 
 
-def test_claimed_game_reads_its_session_and_the_pool_is_refilled(
-    agent: PoolAgent,
-) -> None:
+def test_claimed_game_reads_its_session_and_the_pool_is_refilled(agent: PoolAgent) -> None:
     agent.keep(2, claim_signal="SIGUSR1")
     standby = agent.until_ready(2)[0]
     before = seen_by(standby)
@@ -71,9 +69,7 @@ def test_crashing_pool_backs_off_and_reports_it(agent: PoolAgent) -> None:
 
 
 @pytest.mark.slow
-def test_newer_spec_replaces_the_older_while_the_pool_stays_full(
-    agent: PoolAgent,
-) -> None:
+def test_newer_spec_replaces_the_older_while_the_pool_stays_full(agent: PoolAgent) -> None:
     agent.keep(4)
     agent.until_ready(4)
     agent.keep(4, "--lines-per-second", "5")
@@ -101,9 +97,7 @@ def test_a_pool_is_kept_full_while_it_is_claimed_empty(agent: PoolAgent, rounds:
 
 
 @pytest.mark.slow
-def test_claimed_standby_is_never_reused_after_its_directory_was_deleted(
-    agent: PoolAgent,
-) -> None:
+def test_claimed_standby_is_never_reused_after_its_directory_was_deleted(agent: PoolAgent) -> None:
     agent.keep(1)
     session = agent.claim(agent.until_ready(1)[0], "m1")
     agent.until_ready(1)

@@ -61,8 +61,7 @@ def test_f24_a_lifetime_that_ends_while_the_agent_is_down_ends_the_session_on_it
 
 
 @pytest.mark.parametrize(
-    "offset",
-    [DAY, *(pytest.param(back, marks=pytest.mark.slow) for back in (-DAY, -DECADE))],
+    "offset", [DAY, *(pytest.param(back, marks=pytest.mark.slow) for back in (-DAY, -DECADE))]
 )
 def test_f26_a_wall_clock_that_jumps_ends_nothing_early_and_nothing_late(
     stack: Stack, wall_clock: Path, offset: int

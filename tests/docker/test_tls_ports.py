@@ -4,7 +4,6 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,34 +25,21 @@ PORTS = [
 ]
 
 
-@dataclass
-class TlsStack:
-    """A stack whose host has a certificate."""
-
-    stack: Stack
-    folder: Path
-
-    def start(self, **body: object) -> dict[str, Any]:
-        return self.stack.start(**{"image": GAME, **body})
-
-    def renew(self) -> None:
-        """Replace the certificate, which the agent checks every 10 s."""
-        issue(AUTHORITY, self.folder)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the host's certificate, which the agent checks every 10 s."""
+    return tmp_path_factory.mktemp("certificate")
 
 
 @pytest.fixture(scope="module")
-def tls_stack(
-    docker_engine: Path,
-    registry: Registry,
-    demo_image: Image,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[TlsStack]:
-    folder = tmp_path_factory.mktemp("certificate")
+def stack(
+    docker_engine: Path, registry: Registry, demo_image: Image, folder: Path
+) -> Iterator[Stack]:
     files = issue(AUTHORITY, folder)
     named = {"tls_certificate": str(files.certificate), "tls_key": str(files.key)}
     with a_stack(docker_engine, registry, demo_image, **named) as stack:
         stack.make_game(GAME, ports=PORTS)
-        yield TlsStack(stack, folder)
+        yield stack
 
 
 @contextlib.contextmanager
@@ -100,9 +86,8 @@ def has_ended(player: ssl.SSLSocket) -> bool:
         return True
 
 
-def test_tls_port_accepts_tls_alone(tls_stack: TlsStack) -> None:
-    stack = tls_stack.stack
-    session = tls_stack.start()
+def test_tls_port_accepts_tls_alone(stack: Stack) -> None:
+    session = stack.start(image=GAME)
     asked = [(port["type"], port["container"]) for port in session["ports"]]
     assert asked == [("tcp", TCP_PORT), ("udp", UDP_PORT)]
     eventually(lambda: serves(session), "the game is reached by TLS")
@@ -122,9 +107,8 @@ def test_tls_port_accepts_tls_alone(tls_stack: TlsStack) -> None:
 
 
 @pytest.mark.slow
-def test_a_restarted_game_is_reached_at_the_same_port(tls_stack: TlsStack) -> None:
-    stack = tls_stack.stack
-    session = tls_stack.start(restart=True)
+def test_a_restarted_game_is_reached_at_the_same_port(stack: Stack) -> None:
+    session = stack.start(image=GAME, restart=True)
     eventually(lambda: serves(session), "the game is reached")
     with playing(session) as player:
         [container] = [each for each in stack.containers().values() if each.status == "running"]
@@ -135,8 +119,8 @@ def test_a_restarted_game_is_reached_at_the_same_port(tls_stack: TlsStack) -> No
     stack.end(session["id"])
 
 
-def test_new_certificate_keeps_open_connections(tls_stack: TlsStack) -> None:
-    session = tls_stack.start()
+def test_new_certificate_keeps_open_connections(stack: Stack, folder: Path) -> None:
+    session = stack.start(image=GAME)
     eventually(lambda: serves(session), "the game is reached")
 
     def served_with() -> str:
@@ -145,16 +129,15 @@ def test_new_certificate_keeps_open_connections(tls_stack: TlsStack) -> None:
 
     with playing(session) as player:
         before = serial(player)
-        tls_stack.renew()
+        issue(AUTHORITY, folder)
         eventually(lambda: served_with() != before, "new connections have the new one")
         assert echoes(player, b"still here")
-    tls_stack.stack.end(session["id"])
+    stack.end(session["id"])
 
 
 @pytest.mark.slow
-def test_an_agent_that_was_killed_serves_its_ports_again(tls_stack: TlsStack) -> None:
-    stack = tls_stack.stack
-    session = tls_stack.start()
+def test_an_agent_that_was_killed_serves_its_ports_again(stack: Stack) -> None:
+    session = stack.start(image=GAME)
     eventually(lambda: serves(session), "the game is reached")
     before = stack.pids()
     with playing(session) as player:
@@ -166,12 +149,9 @@ def test_an_agent_that_was_killed_serves_its_ports_again(tls_stack: TlsStack) ->
     stack.end(session["id"])
 
 
-def test_in_host_network_the_game_binds_the_assigned_port(
-    tls_stack: TlsStack,
-) -> None:
-    stack = tls_stack.stack
+def test_in_host_network_the_game_binds_the_assigned_port(stack: Stack) -> None:
     stack.make_game("tls-host-game", ports=PORTS, networkMode="host")
-    session = tls_stack.start(image="tls-host-game", args=["--ports-from-env"])
+    session = stack.start(image="tls-host-game", args=["--ports-from-env"])
     eventually(lambda: serves(session), "the game is reached by TLS")
     [port, _] = stack.record(session["id"])["ports"]
     environment = stack.record(session["id"])["injected_env"]

@@ -3,6 +3,8 @@
 import itertools
 import ssl
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPResponse
 
@@ -94,37 +96,46 @@ def read_beyond(log: HTTPResponse, moment: datetime) -> None:
             return
 
 
+@contextmanager
+def undisturbed(fleet: Fleet) -> Iterator[tuple[RemoteHost, HTTPResponse]]:
+    """Play and follow a session meanwhile, on this host; nothing that is open may end."""
+    kept = fleet.start(id="kept")
+    far = fleet.host_of(kept)
+    before, broken = far.games(), fleet.logged(BROKEN)
+    pids = [host.process.pid for host in fleet.hosts.values()]
+    with (
+        Player(far.machine, udp_port_of(kept)) as player,
+        fleet.client.stream("/logs", id="kept", follow="true", timeout=PATIENCE) as log,
+    ):
+        yield far, log
+        player.wait_for_more_answers("kept")
+    assert fleet.logged(BROKEN) == broken
+    assert [host.process.pid for host in fleet.hosts.values()] == pids
+    assert far.games() == before
+    far.restart()  # so that the control plane presents its current certificate
+    fleet.until_reported(far)
+    fleet.everything_runs_once()
+
+
 def test_f42_certificates_are_renewed_and_nothing_that_is_open_ends(
     machines: Machines, rounds: Rounds
 ) -> None:
-    with a_fleet(*machines, plane=ShortLived, **SHORT_TIMEOUTS) as fleet:
-        kept = fleet.start(id="kept")
-        far = fleet.host_of(kept)
-        before, broken = far.games(), fleet.logged(BROKEN)
-        pids = [host.process.pid for host in fleet.hosts.values()]
+    with (
+        a_fleet(*machines, plane=ShortLived, **SHORT_TIMEOUTS) as fleet,
+        undisturbed(fleet) as (far, log),
+    ):
         first, caller = shown_by(far), a_caller(fleet, GRACE)
         assert admits(far, caller)
-        with (
-            Player(far.machine, udp_port_of(kept)) as player,
-            fleet.client.stream("/logs", id="kept", follow="true", timeout=PATIENCE) as log,
-        ):
-            shown = [first]
-            for _ in range(rounds(2, 20)):
-                eventually(lambda: shown_by(far) not in shown, "a new connection sees another")
-                shown.append(shown_by(far))
-                assert shown[-1] == identity_of(far).certificate.decode()
-                fleet.client.delete_session(fleet.start()["id"]).expect(204)
-            eventually(lambda: has_expired(first), "the first one has expired")
-            eventually(lambda: not admits(far, caller), "an old caller is refused")
-            assert admits(far, a_caller(fleet))
-            player.wait_for_more_answers("kept")
-            read_beyond(log, expire_time(first))
-        assert fleet.logged(BROKEN) == broken
-        assert [host.process.pid for host in fleet.hosts.values()] == pids
-        assert far.games() == before
-        far.restart()  # so that the control plane presents its current certificate
-        fleet.until_reported(far)
-        fleet.everything_runs_once()
+        shown = [first]
+        for _ in range(rounds(2, 20)):
+            eventually(lambda: shown_by(far) not in shown, "a new connection sees another")
+            shown.append(shown_by(far))
+            assert shown[-1] == identity_of(far).certificate.decode()
+            fleet.end(fleet.start()["id"])
+        eventually(lambda: has_expired(first), "the first one has expired")
+        eventually(lambda: not admits(far, caller), "an old caller is refused")
+        assert admits(far, a_caller(fleet))
+        read_beyond(log, expire_time(first))
 
 
 def test_f42_a_host_whose_certificate_has_expired_is_refused_until_it_enrols_again(
@@ -155,19 +166,12 @@ def test_f42_a_host_whose_certificate_has_expired_is_refused_until_it_enrols_aga
 
 def test_f42_the_authority_is_rotated_and_nothing_that_is_open_ends(machines: Machines) -> None:
     with a_fleet(*machines, plane=LongStreams, **SHORT_TIMEOUTS) as fleet:
-        kept = fleet.start(id="kept")
-        far = fleet.host_of(kept)
-        before, broken = far.games(), fleet.logged(BROKEN)
-        pids = [host.process.pid for host in fleet.hosts.values()]
         former = a_caller(fleet)
-        with (
-            Player(far.machine, udp_port_of(kept)) as player,
-            fleet.client.stream("/logs", id="kept", follow="true", timeout=PATIENCE) as log,
-        ):
+        with undisturbed(fleet) as (_, log):
             fleet.operator.run("authority", "rotate")
 
             def have_moved() -> bool:
-                fleet.client.delete_session(fleet.start()["id"]).expect(204)
+                fleet.end(fleet.start()["id"])
                 return "HOSTS    2 of 2" in fleet.operator.run("authority", "status")
 
             eventually(have_moved, "both hosts have moved, and took every start meanwhile")
@@ -175,14 +179,7 @@ def test_f42_the_authority_is_rotated_and_nothing_that_is_open_ends(machines: Ma
             for host in fleet.hosts.values():
                 assert not admits(host, former)
                 assert admits(host, a_caller(fleet))
-            player.wait_for_more_answers("kept")
             read_beyond(log, datetime.now(UTC))
-        assert fleet.logged(BROKEN) == broken
-        assert [host.process.pid for host in fleet.hosts.values()] == pids
-        assert far.games() == before
-        far.restart()
-        fleet.until_reported(far)
-        fleet.everything_runs_once()
 
 
 def test_f42_the_authority_is_replaced_while_games_are_played(machines: Machines) -> None:

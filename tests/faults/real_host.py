@@ -3,7 +3,6 @@
 import itertools
 import json
 import re
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from tests.faults.invariants import (
 from tests.faults.ledger import ledger
 from tests.faults.records import recorded_sessions
 from tests.support.harness import AgentProcess
+from tests.support.private_network import run
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 from tiltyard.agent.wire import STATES
@@ -192,14 +192,8 @@ def published(container: Any) -> frozenset[Address]:
 
 def led_to_containers(inside: Callable[..., list[str]]) -> frozenset[Address]:
     """The host ports that the firewall leads to containers; `inside` runs a command there."""
-    done = subprocess.run(
-        inside("iptables", "-w", "-t", "nat", "-S", "DOCKER"),
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
-    return frozenset((protocol, int(port)) for protocol, port in _DNAT.findall(done.stdout))
+    rules = run(*inside("iptables", "-w", "-t", "nat", "-S", "DOCKER"))
+    return frozenset((protocol, int(port)) for protocol, port in _DNAT.findall(rules))
 
 
 def remove_container(container: Any, *, volumes: bool = False) -> None:

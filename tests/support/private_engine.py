@@ -8,7 +8,6 @@ import contextlib
 import json
 import os
 import re
-import select
 import shutil
 import signal
 import tempfile
@@ -19,7 +18,7 @@ from typing import Self
 
 from tests.support.harness import Process
 from tests.support.private_network import ADDRESSES, PrivateNetwork, run
-from tests.support.real_engine import UnavailableError, engine_answers
+from tests.support.real_engine import UnavailableError, ends, engine_answers
 
 _SETTINGS = {
     "live-restore": True,
@@ -247,15 +246,8 @@ def _end(pids: Iterable[int]) -> None:
     """Send SIGKILL to processes and wait for their end."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
-            end = os.pidfd_open(pid)
-            try:
-                signal.pidfd_send_signal(end, signal.SIGKILL)
-                poll = select.poll()
-                poll.register(end, select.POLLIN)
-                if not poll.poll(_END_TIMEOUT * 1000):
-                    raise RuntimeError(f"process {pid} does not end")
-            finally:
-                os.close(end)
+            if not ends(pid, signal.SIGKILL, _END_TIMEOUT):
+                raise RuntimeError(f"process {pid} does not end")
 
 
 def _mounts_below(*folders: Path) -> list[str]:

@@ -1,6 +1,5 @@
 """The machine's Docker Engine: the running one, else a temporary one."""
 
-import contextlib
 import fcntl
 import json
 import os
@@ -10,6 +9,7 @@ import signal
 import socket
 import subprocess
 import time
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import IO, Any, Self
 
@@ -52,7 +52,7 @@ def engine_answers(socket: Path) -> bool:
         return False  # the SDK leaves a socket to the garbage collector, which warns
     try:
         client = docker.DockerClient(base_url=f"unix://{socket}", timeout=_ANSWER_TIMEOUT)
-        with contextlib.closing(client):
+        with closing(client):
             client.info()
     except (docker.errors.DockerException, requests.exceptions.RequestException):
         return False
@@ -166,17 +166,20 @@ class DockerEngine:
         pid = note["pid"]
         if _started(pid) != note["started"]:
             return  # it has ended, and its pid may have been reused
-        end = os.pidfd_open(pid)
-        try:
-            signal.pidfd_send_signal(end, signal.SIGTERM)
-            poll = select.poll()
-            poll.register(end, select.POLLIN)
-            if not poll.poll(_STOP_TIMEOUT * 1000):
-                raise RuntimeError(f"dockerd (pid {pid}) did not end:\n{_tail()}")
-        finally:
-            os.close(end)
+        if not ends(pid, signal.SIGTERM, _STOP_TIMEOUT):
+            raise RuntimeError(f"dockerd (pid {pid}) did not end:\n{_tail()}")
         if self._daemon is not None:
             self._daemon.wait()
+
+
+def ends(pid: int, number: signal.Signals, timeout: float) -> bool:
+    """Send a signal to a process; return whether it ends in time."""
+    process = os.pidfd_open(pid)
+    try:
+        signal.pidfd_send_signal(process, number)
+        return bool(select.select([process], [], [], timeout)[0])
+    finally:
+        os.close(process)
 
 
 def remove_traces(docker_socket: Path, registry_address: str) -> list[str]:
@@ -184,9 +187,8 @@ def remove_traces(docker_socket: Path, registry_address: str) -> list[str]:
 
     Each run's registry has its own address, so that other containers are not touched.
     """
-    client = docker.DockerClient(base_url=f"unix://{docker_socket}", timeout=60)
     prefix = f"{registry_address}/"
-    try:
+    with closing(docker.DockerClient(f"unix://{docker_socket}", timeout=60)) as client:
         images = {}
         for image in client.api.images():
             names = (image.get("RepoTags") or []) + (image.get("RepoDigests") or [])
@@ -200,15 +202,9 @@ def remove_traces(docker_socket: Path, registry_address: str) -> list[str]:
                 removed.append(container["Names"][0].removeprefix("/"))
         for names in images.values():
             for name in names:
-                _remove_image(client, name)
+                with suppress(docker.errors.ImageNotFound):  # its digests go with the last tag
+                    client.api.remove_image(name, force=True)
         return removed
-    finally:
-        client.close()
-
-
-def _remove_image(client: docker.DockerClient, name: str) -> None:
-    with contextlib.suppress(docker.errors.ImageNotFound):  # its digests go with the last tag
-        client.api.remove_image(name, force=True)
 
 
 def _try_lock(lock: IO[str], kind: int) -> bool:

@@ -254,10 +254,7 @@ def test_make_up_serves_until_a_signal_and_leaves_nothing(
 def use(shown: dict[str, Any]) -> None:
     """Use a `make up` as a script would, and leave a session running."""
     assert sorted(shown) == sorted(
-        [
-            *("base_url", "token", "operator_token", "other_token", "location", "image"),
-            "registry",
-        ]
+        [*("base_url", "token", "operator_token", "other_token", "location", "image"), "registry"]
     )
     assert sorted(shown["registry"]) == ["address", "name"]
     client = ApiClient(shown["base_url"], shown["token"])

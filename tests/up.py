@@ -78,11 +78,7 @@ def main() -> int:
     exit_on_signals(0)
     steps = Steps()
     try:
-        with (
-            alone(),
-            Deployment(steps) as deployment,
-            announced(dev_json(deployment)),
-        ):
+        with alone(), Deployment(steps) as deployment, announced(dev_json(deployment)):
             steps.done(f"ready; {DEV_JSON.relative_to(ROOT)} says how to call it; Ctrl-C ends it")
             with steps.step("serving"):
                 serve(deployment)

@@ -24,15 +24,7 @@ from agent.domain.errors import (
 )
 from agent.domain.session import Process
 from tests.contract.images import PAYLOAD, SAVE
-from tests.contract.stages import (
-    EXIT_CODE,
-    MEBIBYTE,
-    FakeStage,
-    Stage,
-    port,
-    running,
-    spec,
-)
+from tests.contract.stages import EXIT_CODE, MEBIBYTE, FakeStage, Stage, port, running, spec
 from tiltyard.contract import NetworkMode, Protocol
 
 NOBODY = "tiltyard-nonesuch"

@@ -53,7 +53,5 @@ FAULTS: Mapping[int, str] = {
     48: "the agent's event loop is blocked, or the agent is stopped",
 }
 
-NOT_YET: Mapping[int, str] = {
-    37: "SQLite is the only store",
-}
+NOT_YET: Mapping[int, str] = {37: "SQLite is the only store"}
 """Why a fault has no test of its number."""

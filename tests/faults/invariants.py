@@ -10,10 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agent.domain.session import (
-    Process,
-    Session,
-)
+from agent.domain.session import Process, Session
 from tiltyard.contract import EndReason, NetworkMode, State
 
 Address = tuple[str, int]

@@ -6,12 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.domain.session import (
-    Deadline,
-    Port,
-    Process,
-    Session,
-)
+from agent.domain.session import Deadline, Port, Process, Session
 from tests.faults.invariants import (
     Observation,
     SeenContainer,

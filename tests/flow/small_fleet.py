@@ -5,7 +5,7 @@ Each program can be killed at any step.
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from controlplane.domain.start_rate import StartRate
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.queue import HostQueue
 from controlplane.fleet.standby_pools import StandbyPools
-from controlplane.operators.agents import Agents, ShownAgent
+from controlplane.operators.agents import Agents
 from controlplane.pki.tickets import TicketKey
 from controlplane.sessions.claim import Claims
 from controlplane.sessions.sessions import Sessions
@@ -182,10 +182,6 @@ class _Tags:
         return tags[0], None
 
 
-def _nobody(_: str) -> None:
-    """Ignore given-up attempts."""
-
-
 class Control:
     """The part of a control plane that starts, stops and reconciles sessions."""
 
@@ -194,7 +190,7 @@ class Control:
         loop: VirtualLoop,
         state: Path,
         boxes: list[Box],
-        given_up: Callable[[str], object] = _nobody,
+        given_up: Callable[[str], object] = lambda _: None,
         lost_after: float = 24 * 3600.0,
     ) -> None:
         self._loop = loop
@@ -240,12 +236,7 @@ class Control:
             declared=frozenset(lines),
             clock=clock,
         )
-        self._stops = Sessions(
-            store=store,
-            fleet=self.fleet,
-            starts=self.starts,
-            clock=clock,
-        )
+        self._stops = Sessions(store=store, fleet=self.fleet, starts=self.starts, clock=clock)
 
     async def open(self) -> None:
         await self._loop.spawn(self, self._open(), "open")
@@ -271,14 +262,6 @@ class Control:
         """DELETE /session; return whether the status is 204."""
         work = self._answered(self._stops.stop(_caller(account), session_id))
         return self._loop.spawn(self, work, "DELETE")
-
-    def drain(self, host: str, seconds: int | None = None) -> asyncio.Task[ShownAgent]:
-        """POST /operator/agent/{agent}/drain."""
-        return self._loop.spawn(self, self.agents.drain(_caller(""), host, seconds), "drain")
-
-    def undrain(self, host: str) -> asyncio.Task[ShownAgent]:
-        """DELETE /operator/agent/{agent}/drain."""
-        return self._loop.spawn(self, self.agents.undrain(_caller(""), host), "undrain")
 
     async def status(self, account: str, session_id: str) -> str:
         """Return the status in GET /session/{id}."""
@@ -332,22 +315,19 @@ class OneHost:
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Read or write the database."""
-        found: list[tuple[Any, ...]] = self.run(
-            self.control.store.run(lambda db: db.execute(sql).fetchall())
-        )
-        return found
+        return list(self.run(self.control.store.run(lambda db: db.execute(sql).fetchall())))
 
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+    def run(self, work: Awaitable[Any]) -> Any:
         return self.loop.run_until_complete(work)
 
     def wait(self, seconds: float) -> None:
         self.run(asyncio.sleep(seconds))
 
     def starts(self, session_id: str) -> bool:
-        return bool(self.loop.run_until_complete(self.control.start("alice", session_id)))
+        return bool(self.run(self.control.start("alice", session_id)))
 
     def stops(self, session_id: str) -> bool:
-        return bool(self.loop.run_until_complete(self.control.stop("alice", session_id)))
+        return bool(self.run(self.control.stop("alice", session_id)))
 
     def crash(self) -> None:
         self.run(self.control.crash())

@@ -106,9 +106,7 @@ async def test_a_restart_of_the_agent_does_not_end_the_wait_for_ports(whole: Who
     assert (await starting).status == 201
 
 
-async def test_a_host_with_very_many_images_is_followed_and_takes_sessions(
-    tmp_path: Path,
-) -> None:
+async def test_a_host_with_very_many_images_is_followed_and_takes_sessions(tmp_path: Path) -> None:
     """Their names take two gRPC messages."""
     many = [f"registry.example/{'r' * 60}/{n}@sha256:{n:064x}" for n in range(40_000)]
     async with Whole(tmp_path) as system:

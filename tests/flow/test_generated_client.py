@@ -4,6 +4,7 @@ import asyncio
 import io
 import os
 import pkgutil
+import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator, Mapping
@@ -21,36 +22,28 @@ post_hooks: []   # they would run ruff on the generated code
 content_type_overrides:
   application/x-tar: application/octet-stream   # those that it can parse
 """
+GENERATOR = Path(sys.executable).with_name("openapi-python-client")
 PACKAGE = "generated_tiltyard"
 
 
-async def generate(document: bytes, folder: Path) -> None:
+def generate(document: bytes, folder: Path) -> None:
     """Generate the package in `folder` offline; a warning is a failure."""
     config, described = folder / "generator.yml", folder / "openapi.json"
     config.write_text(CONFIG)
     described.write_bytes(document)
     nowhere = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:9")
-    process = await asyncio.create_subprocess_exec(
-        Path(sys.executable).with_name("openapi-python-client"),
-        "generate",
-        "--fail-on-warning",
-        "--meta=none",
-        f"--path={described}",
-        f"--config={config}",
-        f"--output-path={folder / PACKAGE}",
+    files = (f"--path={described}", f"--config={config}", f"--output-path={folder / PACKAGE}")
+    done = subprocess.run(
+        [GENERATOR, "generate", "--fail-on-warning", "--meta=none", *files],
         env={**os.environ, **nowhere},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
     )
-    try:
-        output, _ = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    assert process.returncode == 0, output.decode(errors="replace")
-    assert b"WARNING" not in output, output.decode(errors="replace")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "WARNING" not in done.stdout + done.stderr, done.stdout + done.stderr
 
 
 @dataclass(frozen=True)
@@ -83,7 +76,8 @@ async def test_a_session_is_played_with_a_generated_client(tmp_path: Path) -> No
     async with Whole(tmp_path) as whole:
         whole.have_every_image()
         whole.registry.push("studio/game", "v1")
-        await generate((await whole.call("GET", "/openapi.json")).body, tmp_path)
+        document = (await whole.call("GET", "/openapi.json")).body
+        await asyncio.to_thread(generate, document, tmp_path)
         with imported(tmp_path) as api:
             async with api.package.AuthenticatedClient(
                 base_url=whole.control_plane.base_url,

@@ -29,9 +29,7 @@ def live(fleet: OneHost) -> list[str]:
     return [session_id for (session_id,) in found]
 
 
-def test_sessions_of_a_lost_host_are_dead_and_free_their_quota(
-    fleet: OneHost,
-) -> None:
+def test_sessions_of_a_lost_host_are_dead_and_free_their_quota(fleet: OneHost) -> None:
     fleet.disconnect("cut")
     fleet.wait(HOUR - 2 * TRY)
     assert fleet.status == "server_unreachable"
@@ -73,9 +71,7 @@ def test_returning_host_stops_lost_sessions_and_gets_new_ones(
     assert len(fleet.box.running) == 1
 
 
-def test_lost_session_is_stopped_even_without_its_row(
-    fleet: OneHost,
-) -> None:
+def test_lost_session_is_stopped_even_without_its_row(fleet: OneHost) -> None:
     fleet.disconnect("cut")
     fleet.wait(HOUR + TRY)
     later_ms = int((fleet.loop.time() + 10**10) * 1000)

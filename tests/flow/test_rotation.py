@@ -403,9 +403,7 @@ async def test_control_plane_starts_with_expired_authorities(system: Rotating) -
     assert status["current"]["expires"] > after * 1000
 
 
-async def test_host_that_enrols_again_disconnects_a_thief(
-    system: Rotating,
-) -> None:
+async def test_host_that_enrols_again_disconnects_a_thief(system: Rotating) -> None:
     host = await system.joined("host-1")
     async with await system.connection(host, a_caller(system.signer())) as thief:
         assert await answers(thief)
@@ -421,9 +419,7 @@ async def test_host_that_enrols_again_disconnects_a_thief(
     await system.reaches("host-1", "ready")
 
 
-async def test_expired_host_is_listed_with_the_need_to_enrol_again(
-    system: Rotating,
-) -> None:
+async def test_expired_host_is_listed_with_the_need_to_enrol_again(system: Rotating) -> None:
     host = await system.joined("host-1")
     await host.stop()
     system.control_plane.fleet.unreachable_after = 0.5

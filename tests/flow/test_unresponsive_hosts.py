@@ -1,13 +1,14 @@
 """A host that is unresponsive and returns, or is drained, in virtual time."""
 
-import json
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from controlplane.storage.tables.accounts import Caller
 from tests.flow.small_fleet import OneHost
+from tests.support.agent.pools import session_json
 from tiltyard.runtime.clock import to_ms
 
 HOUR = 3600
@@ -86,20 +87,19 @@ def test_drained_host_notifies_its_games_and_stops_them_at_the_deadline(
         agent = fleet.box.agent
         fleet.loop.spawn(fleet.box, agent.sessions.keep_deadlines(), "deadlines")
         [session] = fleet.box.live
-        shown = fleet.loop.run_until_complete(fleet.control.drain("h0", 2 * HOUR))
+        agents, operator = fleet.control.agents, Caller("", "token", frozenset())
+        shown = fleet.run(agents.drain(operator, "h0", 2 * HOUR))
         assert (shown.draining, shown.drain_pending) == (True, False)
         assert shown.drain.deadline is not None
-        game_reads = json.loads(
-            (agent.records.public_dir(session.internal_id) / "session.json").read_text()
-        )
+        game_reads = session_json(agent, session)
         assert game_reads["draining"]
         assert game_reads["drain_time"] == to_ms(shown.drain.deadline + skew)
         fleet.wait(2 * HOUR - 60)
-        assert fleet.run(fleet.control.agents.get("h0")).drain == shown.drain
+        assert fleet.run(agents.get("h0")).drain == shown.drain
         assert fleet.status == "draining"
         assert not fleet.starts("y")
         fleet.wait(120)
         assert fleet.status == "exited"
         assert fleet.rows("SELECT end_reason FROM session WHERE id='x'") == [("drain",)]
-        fleet.loop.run_until_complete(fleet.control.undrain("h0"))
+        fleet.run(agents.undrain(operator, "h0"))
         assert fleet.starts("y")

@@ -41,12 +41,7 @@ class ApiClient:
     """Calls with one token. Thread-safe: every call has its own connection."""
 
     def __init__(
-        self,
-        base_url: str,
-        token: str,
-        *,
-        timeout: float = 30.0,
-        made: list[str] | None = None,
+        self, base_url: str, token: str, *, timeout: float = 30.0, made: list[str] | None = None
     ) -> None:
         """Add the id of each started session to `made`."""
         self.base_url = base_url

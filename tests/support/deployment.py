@@ -189,7 +189,4 @@ def exit_on_signals(code: int) -> None:
 
 def _overcommitted() -> Mapping[str, object]:
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return {
-        "cpu": (os.cpu_count() or 1) * _CORES_PER_CORE,
-        "ram": memory // 2**20,
-    }
+    return {"cpu": (os.cpu_count() or 1) * _CORES_PER_CORE, "ram": memory // 2**20}

@@ -40,10 +40,7 @@ from agent.domain.errors import (
     PathNotFoundError,
     PortTakenError,
 )
-from agent.domain.session import (
-    Port,
-    Process,
-)
+from agent.domain.session import Port, Process
 from tests.support.fake_clock import FakeClock
 from tiltyard.contract import NetworkMode, PullProgress
 
@@ -244,7 +241,7 @@ class FakeEngine:
         held.poke()
         if process is not None:
             self._ends.pop(process).set()
-        self._tell(held)
+        self._notify(held)
 
     def write_files(self, container: str, size: int) -> None:
         """Set the number of bytes that the program has written."""
@@ -321,7 +318,7 @@ class FakeEngine:
             held = _Held(spec, f"{next(self._numbers):064x}")
             self._containers[held.id] = held
             self._ids[name] = held.id
-            self._tell(held)
+            self._notify(held)
             return held.id
 
     async def start(self, container: str) -> Container:
@@ -338,7 +335,7 @@ class FakeEngine:
             held.oom_killed, held.error = False, ""
             held.bound = self.binds_at_once
             self._ends[held.process] = asyncio.Event()
-            self._tell(held)
+            self._notify(held)
             return held.described()
 
     async def inspect(self, container: str) -> Container:
@@ -363,7 +360,7 @@ class FakeEngine:
                 del self._containers[held.id], self._ids[held.name]
                 held.removed = True
                 held.poke()
-                self._tell(held)
+                self._notify(held)
 
     async def signal_process(self, process: Process, signal: str) -> None:
         for held in self.all:
@@ -495,7 +492,7 @@ class FakeEngine:
             if self._published.get((port.protocol.value, port.host)) == held.id:
                 del self._published[port.protocol.value, port.host]
 
-    def _tell(self, held: _Held) -> None:
+    def _notify(self, held: _Held) -> None:
         for queue, agent_id in self._watchers.items():
             if agent_id == held.spec.agent_id:
                 queue.put_nowait(held.spec.internal_id)

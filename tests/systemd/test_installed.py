@@ -87,19 +87,9 @@ def test_file_owners_match_documentation(host: Installed) -> None:
     assert dict(line.split(" ", 1) for line in shown.splitlines()) == MODES
     assert "docker" in host.system.run("id", "-nG", AGENT).split()
     assert host.system.run("id", "-nG", CONTROL_PLANE).split() == [CONTROL_PLANE]
-    keys = host.system.run(
-        "find",
-        "/var/lib/tiltyard-agent",
-        "/var/lib/tiltyard-controlplane",
-        "-type",
-        "f",
-        "-perm",
-        "/077",
-        "-not",
-        "-path",
-        "*/public/*",
-    )
-    assert keys == ""
+    folders = [f"/var/lib/{unit}" for unit in UNITS]
+    open_files = ["-type", "f", "-perm", "/077", "-not", "-path", "*/public/*"]
+    assert host.system.run("find", *folders, *open_files) == ""
 
 
 def test_doctor_finds_no_failures(host: Installed) -> None:
@@ -152,9 +142,7 @@ except PermissionError:
 """
 
 
-def test_agent_can_read_but_not_set_the_clock(
-    host: Installed,
-) -> None:
+def test_agent_can_read_but_not_set_the_clock(host: Installed) -> None:
     unit = host.system.run("systemctl", "cat", AGENT)
     bounds = (
         r"^((?:Ambient|Capability|NoNew|Protect|Private|Restrict|SystemCall|Lock|Memory)\w+=.*)$"

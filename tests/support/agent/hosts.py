@@ -295,11 +295,8 @@ async def an_agent(
             flows_forgotten=flows_forgotten,
         )
     finally:
-        await reconciler.close()
-        await warm_pools.close()
-        await sessions.close()
-        await images.close()
-        await usage.close()
+        for part in (reconciler, warm_pools, sessions, images, usage):
+            await part.close()
         await tls_ports.stop()
         await records.close()
 

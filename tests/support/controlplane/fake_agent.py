@@ -183,7 +183,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         session = self.sessions[internal_id]
         for name, value in fields.items():
             setattr(session, name, value)
-        self._tell(session)
+        self._notify(session)
 
     def end(self, internal_id: str, reason: int = agent_pb2.END_REASON_EXITED) -> None:
         """End a session and notify the watchers."""
@@ -377,7 +377,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
             session.expire_time.FromNanoseconds(time.time_ns() + request.ttl.ToNanoseconds())
         session.injected_env["TILTYARD_SESSION_ID"] = request.identity.session_id
         session.warm_pool, session.in_doubt = "", False
-        self._tell(session)
+        self._notify(session)
         answer = copy.deepcopy(session)
         if pool_id:
             self.fill(pool_id)
@@ -414,7 +414,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
             session.end_reason = agent_pb2.END_REASON_STOPPED
         room = min(self.host.free_sessions, MOST_SESSIONS) - len(self._all_live)
         new = [self._standby(order) for _ in range(min(order.size - len(kept), room))]
-        self._tell(*gone, *new)
+        self._notify(*gone, *new)
         for session in gone:
             self.lose(session.internal_id)
 
@@ -443,7 +443,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         """Start a session, or join a running start of the same id."""
         if request.internal_id not in self.sessions:
             self._specs[request.internal_id] = copy.deepcopy(request.spec)
-            self._tell(self._new(request))
+            self._notify(self._new(request))
         return copy.deepcopy(self.sessions[request.internal_id])
 
     def _new(self, request: agent_pb2.StartSessionRequest) -> agent_pb2.Session:
@@ -477,7 +477,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         self.sessions[request.internal_id] = session
         return session
 
-    def _tell(self, *sessions: agent_pb2.Session) -> None:
+    def _notify(self, *sessions: agent_pb2.Session) -> None:
         reached = self.sequence
         for session in sessions:
             self._stamp(session)

@@ -215,11 +215,7 @@ class System(Parts):
         return await self.enable(tag, body["name"], body["repository"], account) if tag else ""
 
     async def enable(
-        self,
-        tag: str,
-        name: str = "game",
-        repository: str = "studio/game",
-        account: str = "alice",
+        self, tag: str, name: str = "game", repository: str = "studio/game", account: str = "alice"
     ) -> str:
         """Push and enable a tag, and wait until every running agent has pulled it."""
         image = f"{self.registry.address}/{repository}@{self.registry.push(repository, tag)}"

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tests.support.controlplane.fake_agent import refusing
-from tests.support.controlplane.fake_registry import FakeRegistry
 from tests.support.controlplane.system import System, eventually
 from tiltyard.runtime.clock import to_ms
 
@@ -107,18 +106,12 @@ async def test_startable_tag_is_preferred_to_a_newer_one_on_a_drained_host(syste
 
 
 async def test_hosts_receive_the_login_of_the_registry_of_an_image(system: System) -> None:
-    private = FakeRegistry()
-    await private.start()
-    try:
-        body = {"address": private.address, "username": "robot", "password": "s3cret"}
-        answer = await system.call("PUT", "/operator/registry/private", json=body)
-        assert answer.status == 204
-        await system.make_application()
-        await system.make_application(name="secret", registry="private", tag=None)
-        private.push("studio/game", "v1")
-        enabled = await system.call("POST", "/application/secret/tags", json={"tag": "v1"})
-        assert enabled.status == 204, enabled.text
-        await eventually(lambda: len(system.agent.logins) == 2)
-        assert system.agent.logins == [None, ("robot", "s3cret")]
-    finally:
-        await private.stop()
+    address = system.registry.address.replace("127.0.0.1", "localhost")
+    body = {"address": address, "username": "robot", "password": "s3cret"}
+    assert (await system.call("PUT", "/operator/registry/private", json=body)).status == 204
+    await system.make_application()
+    await system.make_application(name="secret", registry="private", tag=None)
+    enabled = await system.call("POST", "/application/secret/tags", json={"tag": "v1"})
+    assert enabled.status == 204, enabled.text
+    await eventually(lambda: len(system.agent.logins) == 2)
+    assert system.agent.logins == [None, ("robot", "s3cret")]

@@ -45,8 +45,7 @@ class Configured(System):
         return self.config.state_dir / "registry.key"
 
     async def put(self, **body: Any) -> Answer:
-        path, token = "/operator/registry/own", self.operator_token
-        return await self.call("PUT", path, token=token, json=body)
+        return await self.call("PUT", "/operator/registry/own", json=body)
 
     async def listed(self, name: str = "own") -> dict[str, Any]:
         answer = await self.call("GET", "/operator/registry")

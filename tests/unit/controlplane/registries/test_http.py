@@ -89,13 +89,12 @@ async def http(stack: AsyncExitStack) -> RegistryHttp:
     return client
 
 
-async def ask(http: RegistryHttp, server: Server, scope: str = SCOPE, **more: Any) -> Reply:
-    endpoint = Endpoint(server.address, **more)
-    return await http.ask(endpoint, "/v2/x", scope=scope, max_bytes=100)
+async def ask(http: RegistryHttp, address: str, scope: str = SCOPE, **more: Any) -> Reply:
+    return await http.ask(Endpoint(address, **more), "/v2/x", scope=scope, max_bytes=100)
 
 
 async def test_fetches_an_anonymous_token(http: RegistryHttp, server: Server) -> None:
-    assert (await ask(http, server)).body == b"here"
+    assert (await ask(http, server.address)).body == b"here"
     assert server.asked == [
         ("/v2/x", {}, ""),
         ("/token", {"service": "the registry", "scope": SCOPE}, ""),
@@ -109,20 +108,22 @@ async def test_fetches_a_token_with_credentials_and_reuses_it(
     server.token = {"access_token": "t2", "token": None}
     server.given.add("Bearer t2")
     for _ in range(3):
-        assert (await ask(http, server, username="robot", password="s3cret")).status == 200
+        assert (await ask(http, server.address, username="robot", password="s3cret")).status == 200
     assert server.paths == ["/v2/x", "/token", "/v2/x", "/v2/x", "/v2/x"]
     assert server.asked[1][2] == BASIC
     assert {header for _, _, header in server.asked[2:]} == {"Bearer t2"}
     # Tokens are per repository and credentials.
-    await ask(http, server, scope="repository:other:pull", username="robot", password="s3cret")
-    await ask(http, server)
+    await ask(
+        http, server.address, scope="repository:other:pull", username="robot", password="s3cret"
+    )
+    await ask(http, server.address)
     assert server.paths.count("/token") == 3
 
 
 async def test_replaces_an_expired_token(http: RegistryHttp, server: Server) -> None:
     server.token = {"token": "t1", "expires_in": 1}
     for _ in range(2):
-        await ask(http, server)
+        await ask(http, server.address)
     assert server.paths.count("/token") == 2
 
 
@@ -132,48 +133,48 @@ async def test_evicts_expired_tokens_first(
     monkeypatch.setattr(registry_http, "MAX_TOKENS", 2)
     for scope, lifetime in (("first", 300), ("expired", 1), ("third", 300)):
         server.token = {"token": scope, "expires_in": lifetime}
-        await ask(http, server, scope)
+        await ask(http, server.address, scope)
     assert server.paths.count("/token") == 3
-    await ask(http, server, "first")
+    await ask(http, server.address, "first")
     assert server.paths.count("/token") == 3
 
 
 async def test_replaces_a_rejected_token_once(http: RegistryHttp, server: Server) -> None:
-    await ask(http, server)
+    await ask(http, server.address)
     server.given.clear()
     server.token = {"token": "t9", "expires_in": 300}
-    assert (await ask(http, server)).status == 200
+    assert (await ask(http, server.address)).status == 200
     server.accepts = lambda _: False
-    await ask(http, server)
+    await ask(http, server.address)
     assert server.paths.count("/token") == 3
 
 
 async def test_supports_basic_authentication(http: RegistryHttp, server: Server) -> None:
     server.challenge, server.accepts = 'Basic realm="x"', lambda header: header == BASIC
     with pytest.raises(UnusableError, match="credentials"):
-        await ask(http, server)
-    assert (await ask(http, server, username="robot", password="s3cret")).status == 200
+        await ask(http, server.address)
+    assert (await ask(http, server.address, username="robot", password="s3cret")).status == 200
     with pytest.raises(UnusableError, match="denied access"):
-        await ask(http, server, username="robot", password="wrong")
+        await ask(http, server.address, username="robot", password="wrong")
 
 
 async def test_limits_the_size_of_a_token_response(http: RegistryHttp, server: Server) -> None:
     server.token = {"token": "t" * 70000}
     with pytest.raises(UnusableError, match="larger than 65536 bytes"):
-        await ask(http, server)
+        await ask(http, server.address)
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
 async def test_refused_token_is_404(http: RegistryHttp, server: Server, status: int) -> None:
     server.refusal, server.accepts = status, lambda _: False
     for more in ({}, {"username": "robot", "password": "s3cret"}):
-        assert (await ask(http, server, **more)).status == 404
-        assert (await ask(http, server, **more)).status == 404  # with the cached token
+        assert (await ask(http, server.address, **more)).status == 404
+        assert (await ask(http, server.address, **more)).status == 404  # with the cached token
 
 
 async def test_refused_anonymous_token_is_404(http: RegistryHttp, server: Server) -> None:
     server.token_status = 401
-    assert (await ask(http, server)).status == 404
+    assert (await ask(http, server.address)).status == 404
 
 
 @pytest.mark.parametrize(
@@ -185,13 +186,13 @@ async def test_refused_login_is_an_error(
 ) -> None:
     server.token_status = status
     with pytest.raises(UnusableError, match=reported) as raised:
-        await ask(http, server, username="robot", password="s3cret")
+        await ask(http, server.address, username="robot", password="s3cret")
     assert raised.value.detail.endswith(f"its token service answered {status}")
 
 
 async def test_prefers_bearer_if_a_header_offers_both(http: RegistryHttp, server: Server) -> None:
     server.challenge = f'Basic realm="a registry", {server.challenge}'
-    assert (await ask(http, server)).status == 200
+    assert (await ask(http, server.address)).status == 200
     assert server.asked[1][1] == {"service": "the registry", "scope": SCOPE}
 
 
@@ -209,11 +210,12 @@ async def listen(
     return f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
-async def raw(stack: AsyncExitStack, answer: Callable[[bytes], bytes]) -> str:
+async def raw(stack: AsyncExitStack, answer: bytes) -> str:
     """Answer every request with this, then close; return the address."""
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(answer(await reader.readuntil(b"\r\n\r\n")))
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
         writer.close()
 
     return await listen(stack, accept)
@@ -246,9 +248,9 @@ async def test_uses_a_realm_in_auth_hosts(
     server.given = service.given
     server.challenge = f'Bearer realm="http://{service.address}/token"'
     with pytest.raises(UnusableError):
-        await ask(http, server, username="robot", password="s3cret")
+        await ask(http, server.address, username="robot", password="s3cret")
     assert (service.asked, server.paths) == ([], ["/v2/x"])
-    assert (await ask(http, server, auth_hosts=(service.address,))).status == 200
+    assert (await ask(http, server.address, auth_hosts=(service.address,))).status == 200
     assert service.asked == [("/token", {"scope": SCOPE}, "")]
 
 
@@ -277,8 +279,7 @@ async def test_does_not_follow_redirects(
     http: RegistryHttp, stack: AsyncExitStack, canary: Canary
 ) -> None:
     redirect = f"HTTP/1.1 307 x\r\nLocation: http://{canary.address}/\r\nContent-Length: 0\r\n\r\n"
-    endpoint = Endpoint(await raw(stack, lambda _: redirect.encode()))
-    assert (await http.ask(endpoint, "/v2/x", scope=SCOPE, max_bytes=100)).status == 307
+    assert (await ask(http, await raw(stack, redirect.encode()))).status == 307
     assert canary.connections == 0
 
 
@@ -293,15 +294,13 @@ async def test_does_not_connect_to_a_name_with_a_private_address(
 
     monkeypatch.setattr("controlplane.outbound.resolver.look_up", look_up)
     for name in names:
-        endpoint = Endpoint(f"{name}:{port}")
         with pytest.raises(UnusableError, match=r"^it cannot be reached$") as raised:
-            await http.ask(endpoint, "/v2/x", scope=SCOPE, max_bytes=100)
+            await ask(http, f"{name}:{port}")
         assert "127.0.0.1, which is not public" in raised.value.detail
     assert canary.connections == 0
     # Operators may declare a registry private.
-    endpoint = Endpoint(f"inner.example:{port}", private=True)
     with pytest.raises(UnusableError):
-        await http.ask(endpoint, "/v2/x", scope=SCOPE, max_bytes=100)
+        await ask(http, f"inner.example:{port}", private=True)
     assert canary.connections == 1
 
 
@@ -314,36 +313,16 @@ async def test_does_not_connect_to_a_name_with_a_private_address(
 async def test_only_the_log_contains_details_of_a_failure(
     http: RegistryHttp, stack: AsyncExitStack, answer: bytes
 ) -> None:
-    endpoint = Endpoint(await raw(stack, lambda _: answer))
+    address = await raw(stack, answer)
     with pytest.raises(UnusableError, match=r"^it cannot be reached$") as raised:
-        await http.ask(endpoint, "/v2/x", scope=SCOPE, max_bytes=100)
+        await ask(http, address)
     assert ("banner" in raised.value.detail) is (b"SSH" in answer)
-
-
-@pytest.mark.parametrize("begin", [b"", b"x" * 60])
-async def test_reports_no_secret_even_if_the_registry_echoes_it(
-    http: RegistryHttp, stack: AsyncExitStack, begin: bytes
-) -> None:
-    def echo(request: bytes) -> bytes:
-        if b"Authorization" not in request:
-            challenge = b'HTTP/1.1 401 x\r\nWWW-Authenticate: Basic realm="x"\r\n'
-            return challenge + b"Content-Length: 0\r\n\r\n"
-        header = request.split(b"Authorization: Basic ")[1].split(b"\r\n")[0]
-        return begin + header + b" " + base64.b64decode(header) + b"\r\n"
-
-    endpoint = Endpoint(await raw(stack, echo), "robot", "s3cret-and-long" * 2)
-    with pytest.raises(UnusableError, match=r"^it cannot be reached$") as raised:
-        await http.ask(endpoint, "/v2/x", scope=SCOPE, max_bytes=100)
-    assert endpoint.basic is not None
-    for secret in (endpoint.basic[6:], "s3cret"):
-        assert secret[:9] not in raised.value.detail
-    assert "[redacted]" in raised.value.detail
 
 
 @pytest.mark.parametrize("address", ["a" * 64 + ".example.com", "xn--a.example.com", "a:99999"])
 async def test_rejects_an_invalid_address(http: RegistryHttp, address: str) -> None:
     with pytest.raises(UnusableError):
-        await http.ask(Endpoint(address, private=True), "/v2/x", scope=SCOPE, max_bytes=100)
+        await ask(http, address, private=True)
 
 
 async def test_hanging_registry_does_not_block_another(
@@ -363,13 +342,10 @@ async def test_hanging_registry_does_not_block_another(
         await reader.read()
         writer.close()
 
-    endpoint = Endpoint(await listen(stack, hang))
-    asking = [
-        asyncio.create_task(http.ask(endpoint, "/v2/x", scope=SCOPE, max_bytes=100))
-        for _ in range(200)
-    ]
+    address = await listen(stack, hang)
+    asking = [asyncio.create_task(ask(http, address)) for _ in range(200)]
     await all_taken.wait()
-    assert (await ask(http, server)).status == 200
+    assert (await ask(http, server.address)).status == 200
     assert connections == registry_http.MAX_CONNECTIONS
     for task in asking:
         task.cancel()

@@ -138,9 +138,4 @@ async def test_tags_and_locations_are_shown(system: System) -> None:
     assert_error(await system.call("GET", "/available-location/none"), 404)
     for agent in system.agents:
         agent.change_host(free_sessions=0)
-
-    async def full() -> bool:
-        answer = await system.call("GET", "/available-location/game")
-        return bool(answer.json == {"locations": []})
-
-    await eventually(full)
+    await system.until("/available-location/game", lambda found: found == {"locations": []})

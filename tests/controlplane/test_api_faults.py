@@ -161,20 +161,15 @@ async def test_an_unresponsive_host_is_unreachable_and_its_stop_remembered(tmp_p
 
 
 async def test_readiness_waits_for_a_reconciled_snapshot(system: System) -> None:
-    async def agent() -> dict[str, object]:
-        return dict((await system.call("GET", "/operator/agent/a0")).json)
-
-    async def has_reported() -> bool:
-        return (await agent())["publicAddress"] is not None
-
     await system.stop_serving()
     system.agent.reconciled = False
     stopped = system.control_plane
     serving = asyncio.create_task(system.serve())
     await eventually(lambda: system.control_plane is not stopped)
     await system.control_plane.listening.wait()
-    await eventually(has_reported)
-    assert (await agent())["state"] == "connecting"
+    await system.until("/operator/agent/a0", lambda shown: shown["publicAddress"] is not None)
+    shown = await system.call("GET", "/operator/agent/a0")
+    assert shown.json["state"] == "connecting"
     assert_error(await system.call("GET", "/readyz"), 503)
     system.agent.reconciled = True
     system.agent.send_snapshot()

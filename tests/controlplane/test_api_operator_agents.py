@@ -51,10 +51,7 @@ class Operated(System):
         await eventually(lambda: link.report is not None and link.report.reserved.nano_cpus > 0)
 
     async def reaches(self, name: str, state: str) -> None:
-        async def holds() -> bool:
-            return str((await self.agents_by_name())[name]["state"]) == state
-
-        await eventually(holds)
+        await self.until(f"/operator/agent/{name}", lambda shown: shown["state"] == state)
 
 
 @pytest.fixture
@@ -74,11 +71,7 @@ async def test_an_agent_is_shown_with_its_host(system: Operated) -> None:
     assert started.status == 201
     busy, idle = sorted(system.agents, key=lambda agent: not agent.live)
     busy.change_host(draining=True, version="1.2.3", engine_available=False)
-
-    async def reported() -> bool:
-        return bool((await system.agents_by_name())[busy.name]["draining"])
-
-    await eventually(reported)
+    await system.until(f"/operator/agent/{busy.name}", lambda shown: shown["draining"])
     before = to_ms(system.clock.time()) - 60_000
     shown = (await system.ask("GET", f"/{busy.name}")).json
     assert before < shown.pop("heard") <= to_ms(system.clock.time())
@@ -212,11 +205,7 @@ async def test_readiness_waits_for_the_agents_of_the_start(system: Operated) -> 
     restarting = asyncio.create_task(system.restart(), name="restart")
     await eventually(lambda: system.control_plane is not before)
     await system.control_plane.listening.wait()
-
-    async def has_reported() -> bool:
-        return (await system.agents_by_name())["a1"]["publicAddress"] is not None
-
-    await eventually(has_reported)
+    await system.until("/operator/agent/a1", lambda shown: shown["publicAddress"] is not None)
     assert_error(await system.call("GET", "/readyz"), 503)
     assert (await system.ask("DELETE", "/a1")).status == 204
     await restarting

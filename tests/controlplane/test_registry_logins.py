@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from controlplane.registries.logins import Logins
 from controlplane.registries.vault import Vault
 from controlplane.settings.model import Config
 from controlplane.settings.registries import RegistryConfig
-from controlplane.storage.engine.store import Store
 from controlplane.storage.tables import registries
 from tests.support.authority import AUTHORITY
 from tests.support.controlplane.system import Answer, System, assert_error
@@ -53,33 +51,21 @@ class Configured(System):
         rows: dict[str, dict[str, Any]] = {r["name"]: r for r in answer.json["registries"]}
         return rows[name]
 
-    @asynccontextmanager
-    async def logins(self) -> AsyncIterator[tuple[Store, Logins]]:
-        """Open the state in parallel to the control plane."""
-        store = Store(self.config.database)
-        await store.open()
-        logins = Logins(store, Vault(self.key))
-        try:
-            await logins.start(())
-            yield store, logins
-        finally:
-            await logins.close()
-            await store.close()
+    async def logins(self) -> Logins:
+        """Read the key from its file."""
+        logins = Logins(self.control_plane.store, Vault(self.key))
+        await logins.start(())
+        await logins.close()
+        return logins
 
     async def endpoint(self, name: str = "own") -> Endpoint:
-        async with self.logins() as (store, logins):
-            row = await store.run(registries.get, name)
-            assert row is not None
-            assert PASSWORD not in repr(row)
-            return logins.endpoint_of(row)
+        row = await self.control_plane.store.run(registries.get, name)
+        assert row is not None
+        assert PASSWORD not in repr(row)
+        return (await self.logins()).endpoint_of(row)
 
     async def login(self, image: str = IMAGE) -> RegistryLogin | None:
-        async with self.logins() as (_, logins):
-            return await logins.login_for(image)
-
-    async def events(self) -> list[str]:
-        sql = "SELECT data FROM event WHERE kind='registry.set' ORDER BY sequence"
-        return [data for (data,) in await self.rows(sql)]
+        return await (await self.logins()).login_for(image)
 
 
 @pytest.fixture
@@ -152,7 +138,8 @@ async def test_password_is_kept_if_no_destination_is_added(system: Configured) -
 async def test_audit_records_that_a_password_was_given(system: Configured) -> None:
     for body in (LOGIN, KEPT, {**KEPT, "aliases": ["a.example"]}, LOGIN, {"address": "r.example"}):
         assert (await system.put(**body)).status == 204
-    events = await system.events()
+    sql = "SELECT data FROM event WHERE kind='registry.set' ORDER BY sequence"
+    events = [data for (data,) in await system.rows(sql)]
     assert ['"passwordGiven": true' in data for data in events] == [True, False, True, False]
     assert not any("s3cret" in data for data in events)
 

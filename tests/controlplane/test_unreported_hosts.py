@@ -9,7 +9,6 @@ import pytest
 
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
-from tiltyard.agent.v1 import agent_pb2
 
 TAG = "/tag/local/game/v1"
 LOCATIONS = "/available-location/game"
@@ -178,10 +177,7 @@ async def test_a_ready_standby_serves_while_the_tag_is_on_an_unreported_host(pai
     first, newer = sorted(pair.agents, key=lambda agent: not agent.standbys)
     newest = await add_newer_tag(pair, newer)
     await restart_without(pair, newer)
-    fleet = pair.control_plane.fleet
-    standby = first.standbys[0]
+    (standby,) = first.standbys
     assert standby.image != newest
-    assert standby.state == agent_pb2.STATE_RUNNING
-    assert fleet.session(first.name, standby.internal_id) is not None
     assert (await pair.start()).status == 201
     assert [claim.internal_id for claim in first.claimed] == [standby.internal_id]

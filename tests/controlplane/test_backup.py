@@ -12,18 +12,22 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from click.testing import CliRunner, Result
 
 from controlplane.backups import backup
 from controlplane.backups.backup import KEYS, PARTS, back_up
-from controlplane.cli.main import main
 from controlplane.domain.errors import StoreError
 from controlplane.settings.model import Config
 from controlplane.state_dir.lock import replacing, serving, using
 from controlplane.storage.engine.database_copy import copy_database
-from tests.support.controlplane.kept_states import NOW, a_state, contents, files, rows
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.controlplane.kept_states import (
+    NOW,
+    a_state,
+    command,
+    contents,
+    files,
+    rows,
+    settings_of,
+)
 
 
 @pytest.fixture
@@ -41,16 +45,6 @@ def backed_up(config: Config, target: Path, *, replace: bool = False) -> list[st
     back_up(config, target, NOW, replace=replace)
     with tarfile.open(target) as archive:
         return archive.getnames()
-
-
-def settings_of(config: Config) -> str:
-    path = config.state_dir.with_suffix(".toml")
-    path.write_text(f'state_dir = "{config.state_dir}"\n')
-    return str(path)
-
-
-def command(config: Config, name: str, *arguments: str) -> Result:
-    return CliRunner().invoke(main, [name, "--config", settings_of(config), *arguments])
 
 
 def test_backup_is_a_tar_archive_of_plain_files(
@@ -215,21 +209,24 @@ def test_command_reports_on_standard_error(config: Config, target: Path) -> None
     assert "No such file or directory" in gone.stderr
 
 
-def run(config: Config, name: str, *arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "controlplane", name, "--config", settings_of(config), *arguments],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stderr=subprocess.PIPE,
-        **streams,
-    )
-
-
 def test_backup_uses_a_pipe_but_never_a_terminal(config: Config, tmp_path: Path) -> None:
+    def run(config: Config, name: str, **streams: Any) -> subprocess.Popen[bytes]:
+        command = (
+            sys.executable,
+            "-m",
+            "controlplane",
+            name,
+            "--config",
+            settings_of(config),
+            "-",
+        )
+        environment = {**os.environ, "PYTHONPATH": "."}
+        return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, **streams)
+
     new = Config(state_dir=tmp_path / "new")
     with (
-        run(config, "backup", "-", stdout=subprocess.PIPE) as writing,
-        run(new, "restore", "-", stdin=writing.stdout, stdout=subprocess.DEVNULL) as reading,
+        run(config, "backup", stdout=subprocess.PIPE) as writing,
+        run(new, "restore", stdin=writing.stdout, stdout=subprocess.DEVNULL) as reading,
     ):
         assert writing.stdout is not None
         writing.stdout.close()
@@ -238,7 +235,7 @@ def test_backup_uses_a_pipe_but_never_a_terminal(config: Config, tmp_path: Path)
     ours, theirs = os.openpty()
     try:
         for name in ("backup", "restore"):
-            with run(config, name, "-", stdin=theirs, stdout=theirs) as shown:
+            with run(config, name, stdin=theirs, stdout=theirs) as shown:
                 assert shown.wait() == 2
     finally:
         os.close(theirs)

@@ -1,4 +1,4 @@
-"""`init`: tokens are printed once they are stored, and are not lost when they cannot be."""
+"""`init` and the first start: they store tokens once, then print them or write them to a file."""
 
 import asyncio
 import json
@@ -9,77 +9,67 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-from sqlite_utils import Database
 
-from controlplane.cli.main import main
+from controlplane.app.control_plane import ControlPlane
+from controlplane.cli.server import first_start
+from controlplane.domain.errors import StoreError
+from controlplane.settings.model import Config
+from tests.support.controlplane.kept_states import command, rows, settings_of
 from tests.support.controlplane.system import System, assert_error
 
 # Without a buffer nothing would be left to fail at Python's end.
 ENVIRONMENT = {**os.environ, "PYTHONPATH": ".", "PYTHONUNBUFFERED": ""}
+FILE = "initial-tokens.json"
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Path:
-    path = tmp_path / "controlplane.toml"
-    path.write_text(f'state_dir = "{tmp_path / "state"}"\n')
-    return path
+def config(tmp_path: Path) -> Config:
+    return Config(state_dir=tmp_path / "state")
 
 
-def init(settings: Path, *more: str) -> Result:
-    return CliRunner().invoke(main, ["init", "--config", str(settings), *more])
-
-
-def made(settings: Path, *more: str) -> Any:
-    result = init(settings, "--json", *more)
+def made(config: Config, *more: str) -> Any:
+    """Run `init`; return what it prints as JSON."""
+    result = command(config, "init", "--json", *more)
     assert result.exit_code == 0, result.output
     return json.loads(result.output)
-
-
-def stored(settings: Path) -> dict[str, tuple[Any, ...]]:
-    db = Database(str(settings.parent / "state" / "controlplane.db"))
-    rows = db.execute("SELECT id, account, name, parent, expire_ms FROM token").fetchall()
-    db.close()
-    return {row[0]: row[1:] for row in rows}
 
 
 def id_of(token: str) -> str:
     return token.split("_")[1]
 
 
-def test_one_more_operators_token_is_nobodys_child(settings: Path) -> None:
-    first = made(settings)
-    second = made(settings, "--new-operator-token")
-    third = made(settings, "--new-operator-token", "--account", "studio")
+def test_another_operator_token_has_no_parent(config: Config) -> None:
+    first = made(config)
+    second = made(config, "--new-operator-token")
+    third = made(config, "--new-operator-token", "--account", "studio")
     assert second["accounts"] == {}
     assert set(third["accounts"]) == {"studio"}
     operators = [id_of(one["operator_token"]) for one in (first, second, third)]
-    found = stored(settings)
+    stored = rows(config, "SELECT id, account, name, parent, expire_ms FROM token")
+    found = {row[0]: row[1:] for row in stored}
     assert [found[one] for one in operators] == [
         (None, "initial", None, None),
         *((None, f"init-{one}", None, None) for one in operators[1:]),
     ]
-    assert made(settings, "--account", "studio") == {"accounts": {}, "operator_token": None}
+    assert made(config, "--account", "studio") == {"accounts": {}, "operator_token": None}
 
 
-def test_the_first_operators_token_is_one_even_if_one_more_is_asked_for(settings: Path) -> None:
-    tokens = made(settings, "--new-operator-token")
-    assert set(stored(settings)) == {id_of(tokens["operator_token"])}
+def test_the_first_init_makes_one_operator_token(config: Config) -> None:
+    tokens = made(config, "--new-operator-token")
+    assert rows(config, "SELECT id FROM token") == [(id_of(tokens["operator_token"]),)]
 
 
-@pytest.mark.parametrize("name", ["", "..", "a b", "a/b"])
-def test_an_account_must_have_a_name(settings: Path, name: str) -> None:
-    result = init(settings, "--account", name)
+@pytest.mark.parametrize("name", ["", "a/b"])
+def test_an_account_must_have_a_name(config: Config, name: str) -> None:
+    result = command(config, "init", "--account", name)
     assert result.exit_code == 2
     assert "--account" in result.output
-    assert not (settings.parent / "state").exists()
+    assert not config.state_dir.exists()
 
 
 async def test_it_works_while_the_control_plane_serves(tmp_path: Path) -> None:
     async with System(tmp_path, agents=0) as system:
-        path = tmp_path / "controlplane.toml"
-        path.write_text(f'state_dir = "{system.config.state_dir}"\n')
-        tokens = await asyncio.to_thread(made, path, "--new-operator-token")
+        tokens = await asyncio.to_thread(made, system.config, "--new-operator-token")
         another, old = tokens["operator_token"], system.operator_token
         answer = await system.call("DELETE", f"/operator/token/{id_of(old)}", token=another)
         assert answer.json == {"revoked": [id_of(old)]}
@@ -90,12 +80,46 @@ async def test_it_works_while_the_control_plane_serves(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("redirection", [">/dev/full", ">&-"])
-def test_tokens_that_cannot_be_printed_are_an_error(settings: Path, redirection: str) -> None:
-    command = f"exec '{sys.executable}' -m controlplane init --config '{settings}' {redirection}"
+def test_tokens_that_cannot_be_printed_are_an_error(config: Config, redirection: str) -> None:
+    line = (
+        f"'{sys.executable}' -m controlplane init --config '{settings_of(config)}' {redirection}"
+    )
     done = subprocess.run(
-        ["bash", "-c", command], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, check=False
+        ["bash", "-c", f"exec {line}"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+        check=False,
     )
     assert done.returncode == 1
     assert "cannot print the tokens: " in done.stderr
     assert "Exception ignored" not in done.stderr
     assert "ty_" not in done.stderr
+
+
+def test_the_first_start_writes_its_tokens_to_a_file(config: Config) -> None:
+    kept = config.state_dir / FILE
+    config.state_dir.mkdir()
+    kept.write_text("of an earlier state")
+    first_start(config)
+    before = kept.read_bytes()
+    found = json.loads(before)
+    texts = (*found["accounts"].values(), found["operator_token"])
+    ids = {(id_of(text),) for text in texts}
+    assert len(ids) == 2
+    assert set(rows(config, "SELECT id FROM token")) == ids
+    assert kept.stat().st_mode & 0o777 == 0o600
+    first_start(config)
+    assert kept.read_bytes() == before
+
+
+def test_a_start_after_init_makes_no_tokens(config: Config) -> None:
+    asyncio.run(ControlPlane(config).initialise(("alice",)))
+    first_start(config)
+    assert not (config.state_dir / FILE).exists()
+
+
+def test_a_file_that_cannot_be_written_ends_the_start(config: Config) -> None:
+    (config.state_dir / FILE).mkdir(parents=True)
+    with pytest.raises(StoreError, match=r"cannot write .*initial-tokens\.json"):
+        first_start(config)

@@ -15,18 +15,24 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from controlplane.backups.backup import KEYS, back_up
 from controlplane.backups.restore import Restored, restore
-from controlplane.cli.main import main
 from controlplane.domain.errors import StoreError
 from controlplane.settings.model import Config
 from controlplane.state_dir.lock import serving
 from controlplane.storage.engine import database_copy
 from controlplane.storage.engine.database_copy import NEWEST_SCHEMA
 from controlplane.storage.engine.migrations import MIGRATIONS, migrate
-from tests.support.controlplane.kept_states import NOW, a_backup, a_state, contents, files, rows
+from tests.support.controlplane.kept_states import (
+    NOW,
+    a_backup,
+    a_state,
+    command,
+    contents,
+    files,
+    rows,
+)
 
 
 @dataclass(frozen=True)
@@ -262,12 +268,6 @@ def test_interrupted_restore_leaves_the_old_state_or_must_be_repeated(
 
 
 # The command.
-
-
-def command(config: Config, name: str, *arguments: str) -> Result:
-    path = config.state_dir.with_suffix(".toml")
-    path.write_text(f'state_dir = "{config.state_dir}"\n')
-    return CliRunner().invoke(main, [name, "--config", str(path), *arguments])
 
 
 def test_command_reports_the_restored_backup(config: Config, made: Made, tmp_path: Path) -> None:

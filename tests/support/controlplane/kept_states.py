@@ -8,10 +8,12 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
+from click.testing import CliRunner, Result
 from cryptography.fernet import Fernet
 from sqlite_utils import Database
 
 from controlplane.backups.backup import AUTHORITY, KEYS, REGISTRY_KEY, TICKET_KEY, back_up
+from controlplane.cli.main import main
 from controlplane.pki.authority import Authority
 from controlplane.settings.model import Config
 from controlplane.state_dir.private_files import write_private
@@ -42,6 +44,18 @@ def a_state(folder: Path, account: str, *, registry: bool = True) -> Config:
     for path, content in left.items():
         write_private(path, content)
     return config
+
+
+def settings_of(config: Config) -> str:
+    """Write a settings file that names a state directory; return its path."""
+    path = config.state_dir.with_suffix(".toml")
+    path.write_text(f'state_dir = "{config.state_dir}"\n')
+    return str(path)
+
+
+def command(config: Config, name: str, *arguments: str) -> Result:
+    """Run a command on a state directory."""
+    return CliRunner().invoke(main, [name, "--config", settings_of(config), *arguments])
 
 
 def rows(config: Config, sql: str) -> list[tuple[object, ...]]:

@@ -211,17 +211,9 @@ def test_command_reports_on_standard_error(config: Config, target: Path) -> None
 
 def test_backup_uses_a_pipe_but_never_a_terminal(config: Config, tmp_path: Path) -> None:
     def run(config: Config, name: str, **streams: Any) -> subprocess.Popen[bytes]:
-        command = (
-            sys.executable,
-            "-m",
-            "controlplane",
-            name,
-            "--config",
-            settings_of(config),
-            "-",
-        )
-        environment = {**os.environ, "PYTHONPATH": "."}
-        return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, **streams)
+        program = [sys.executable, "-m", "controlplane", name, "--config", settings_of(config)]
+        streams |= {"stderr": subprocess.PIPE, "env": {**os.environ, "PYTHONPATH": "."}}
+        return subprocess.Popen([*program, "-"], **streams)
 
     new = Config(state_dir=tmp_path / "new")
     with (

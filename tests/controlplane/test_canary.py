@@ -1,8 +1,7 @@
-"""Known secrets through every route, rightly and wrongly: where they may be found afterwards.
+"""Where known secrets are found after valid and invalid requests to every route.
 
-A token's secret is shown once, to its maker; the database has a hash of it and nothing else has
-anything. A session's own variables go to its host and nowhere else, and the password of a registry
-to that registry.
+A token's secret is shown once, to its maker; the database has its hash, and no other place any of
+it. A session's own variables go to its host alone, and a registry's password to that registry.
 """
 
 import asyncio
@@ -35,9 +34,9 @@ from tiltyard.runtime.logging.output import LineFormatter
 ENV = "env-canary-7c1d9a40b2"
 """The value of a session's own variable."""
 FILE_PASSWORD = "pw-91b3d2aa-settings-canary"
-"""The password that the settings file names, for the registry `quoting`."""
+"""The password in the settings file, of the registry `quoting`."""
 STRAY = token_format.mint().text
-"""A token that is no account's, for wherever a token does not belong."""
+"""A token of no account, sent where no token belongs."""
 KEPT = "initial-tokens.json"
 PARAMETERS = {
     "id": "s-1",
@@ -61,7 +60,7 @@ QUERIES = {
 
 
 class Secret:
-    """A token, and all by which a trace of its secret is known."""
+    """A token, and what reveals its secret."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -77,27 +76,23 @@ class Secret:
 
 
 def _other_traces() -> Iterator[bytes]:
-    """Give what else may be nowhere: a session's variables, and how to log in to registries."""
+    """Yield the beginnings of other secrets: variables of sessions, logins of registries."""
     yield ENV.encode()
     for password in (REGISTRY_PASSWORD, FILE_PASSWORD):
-        # Begins, since what quotes them may break off.
         yield from (password[:11].encode(), base64.b64encode(f"robot:{password}".encode())[:16])
 
 
-def _everything(value: Any) -> Any:
-    """Put a token for every string of a body."""
-    match value:
-        case str():
-            return STRAY
-        case dict():
-            return {key: _everything(item) for key, item in value.items()}
-        case list():
-            return [_everything(item) for item in value]
-    return value
+def _with_tokens(value: Any) -> Any:
+    """Replace every string of a body by a token."""
+    if isinstance(value, dict):
+        return {key: _with_tokens(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_tokens(item) for item in value]
+    return STRAY if isinstance(value, str) else value
 
 
 class Tour:
-    """Sends everything and keeps what was answered."""
+    """Sends all requests and keeps the answers."""
 
     def __init__(self, base_url: str, alice: str, operator: str) -> None:
         self._port = int(base_url.rpartition(":")[2])
@@ -105,7 +100,7 @@ class Tour:
         self.answers: list[tuple[bytes, RawAnswer]] = []
 
     async def go(self) -> None:
-        """Make what the requests are about, then send those of every route."""
+        """Create objects, then send the requests of every route."""
         await self._fill()
         for route in ROUTES:
             await self._try(route)
@@ -122,7 +117,7 @@ class Tour:
         bearer: str | None = None,
         version: str = "1.1",
     ) -> RawAnswer:
-        """Send a body, as JSON if it is no text."""
+        """Send a body, as JSON unless it is text."""
         own = self._operator if "/operator/" in target else self._alice
         lines = [f"{method} {target} HTTP/{version}", "Host: a", *headers]
         lines.append(f"Authorization: {bearer or f'Bearer {own}'}")
@@ -152,12 +147,12 @@ class Tour:
             await self.ask("POST", "/session", body | more)
 
     async def _try(self, route: Route) -> None:
-        """Call a route as it should be, then with tokens where none belongs."""
+        """Call a route correctly, then with tokens where none belongs."""
         method, path = route.method, route.path.format_map(PARAMETERS)
         query = QUERIES.get(route.path, "")
         body = None if route.handler.body is None else EXAMPLES[route.handler.body]
         answer = await self.ask(method, f"{path}?{query}", body)
-        # What an operator would act on may be gone or be another's name.
+        # The object may be gone, or another may have its name.
         assert answer.status in {route.handler.status, 404, 409}, answer.body
         parent = path.rpartition("/")[0]
         names = [pair.partition("=")[0] for pair in query.split("&")]
@@ -170,7 +165,7 @@ class Tour:
             await self.ask(method, target, body)
         if body is not None:
             wrong_places = {STRAY: 1, "labels": {STRAY: 1}, "env": {STRAY: [1]}}
-            for wrong in (_everything(body), body | wrong_places, STRAY, f'"{STRAY}'):
+            for wrong in (_with_tokens(body), body | wrong_places, STRAY, f'"{STRAY}'):
                 await self.ask(method, path, wrong)
         for name in ("Cookie", "X-Token", "Expect", STRAY, f"X {STRAY}", "X-Forwarded-For"):
             await self.ask(method, path, body, f"{name}: {STRAY}")
@@ -200,12 +195,12 @@ class Tour:
 
     @property
     def secrets(self) -> list[Secret]:
-        """The tokens that somebody holds, and those that were made on the way."""
+        """The tokens of the callers, and those that were created."""
         made = [answer.json["token"] for _, answer in self.answers if _has_token(answer)]
         return [Secret(text) for text in {self._alice, self._operator, *made}]
 
     def check_answers(self) -> None:
-        """An answer may repeat what its caller put into path, query or body, and no more."""
+        """Check that answers repeat at most what the caller put into path, query or body."""
         secrets, others = self.secrets, (*Secret(STRAY).made_of_it, *_other_traces())
         for sent, answer in self.answers:
             shown = repr(answer.headers).encode() + answer.body
@@ -224,7 +219,7 @@ def check_nothing_in(data: bytes, secrets: list[Secret], where: object) -> None:
 
 
 def check_state(database: Path, secrets: list[Secret]) -> None:
-    """Check every row, and every byte of every file; of a token there is the hash, as bytes."""
+    """Check every row and every byte of every file; the database has the hashes of tokens."""
     db = sqlite3.connect(database)
     for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'").fetchall():
         for row in db.execute(f"SELECT * FROM {table}"):
@@ -234,8 +229,9 @@ def check_state(database: Path, secrets: list[Secret]) -> None:
     assert set(kept.values()) == {"blob"}
     assert kept.keys() <= {secret.hash for secret in secrets}
     assert len(kept) > 3
-    paths = (path for path in database.parent.rglob("*") if path.is_file())
-    check_files(secrets, *(path for path in paths if path.name != KEPT))
+    check_files(
+        secrets, *(p for p in database.parent.rglob("*") if p.is_file() and p.name != KEPT)
+    )
 
 
 def check_files(secrets: list[Secret], *paths: Path) -> None:
@@ -244,7 +240,7 @@ def check_files(secrets: list[Secret], *paths: Path) -> None:
 
 
 class Records(logging.Handler):
-    """Keeps what every logger says: as it is, and as the program writes it."""
+    """Keeps each record, before and after it is redacted."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -288,9 +284,7 @@ class Quoted(System):
 
 
 @pytest.mark.timeout(120)
-async def test_secrets_are_where_they_are_meant_to_be_and_nowhere_else(
-    tmp_path: Path, records: Records
-) -> None:
+async def test_secrets_are_nowhere_else(tmp_path: Path, records: Records) -> None:
     async with QuotingRegistry() as quoting, Quoted(tmp_path, quoting) as system:
         system.registry.push("studio/game", "v1")
         alice, operator = system.tokens["alice"], system.operator_token
@@ -322,7 +316,7 @@ class FirstStart(ControlPlaneProcess):
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-async def test_neither_does_the_process_show_them(tmp_path: Path) -> None:
+async def test_process_shows_no_secrets(tmp_path: Path) -> None:
     registry, agent, file = FakeRegistry(), FakeAgent(tmp_path, "a0"), tmp_path / "password"
     file.touch(mode=0o600)
     file.write_text(FILE_PASSWORD)

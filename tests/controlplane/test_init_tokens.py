@@ -81,16 +81,9 @@ async def test_it_works_while_the_control_plane_serves(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("redirection", [">/dev/full", ">&-"])
 def test_tokens_that_cannot_be_printed_are_an_error(config: Config, redirection: str) -> None:
-    line = (
-        f"'{sys.executable}' -m controlplane init --config '{settings_of(config)}' {redirection}"
-    )
-    done = subprocess.run(
-        ["bash", "-c", f"exec {line}"],
-        stderr=subprocess.PIPE,
-        text=True,
-        env=ENVIRONMENT,
-        check=False,
-    )
+    command = f"exec '{sys.executable}' -m controlplane init --config '{settings_of(config)}'"
+    line = ["bash", "-c", f"{command} {redirection}"]
+    done = subprocess.run(line, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, check=False)
     assert done.returncode == 1
     assert "cannot print the tokens: " in done.stderr
     assert "Exception ignored" not in done.stderr

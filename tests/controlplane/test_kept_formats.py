@@ -120,7 +120,7 @@ def test_a_migrated_database_equals_a_new_one(schema: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
-async def test_callers_continue(schema: str, tmp_path: Path) -> None:
+async def test_callers_and_operators_continue(schema: str, tmp_path: Path) -> None:
     async with Kept(tmp_path, schema) as system:
         live = (await system.call("GET", "/session/match ü")).json
         assert (live["image"], live["location"], live["host"]) == ("game", "local", "192.0.2.1")
@@ -139,11 +139,6 @@ async def test_callers_continue(schema: str, tmp_path: Path) -> None:
         assert tags == [("v1", 1), ("v2", 1)]
         owed = await system.rows("SELECT agent FROM unanswered WHERE stopped_ms IS NULL")
         assert owed == [("a0",)]
-
-
-@pytest.mark.parametrize("schema", SCHEMAS)
-async def test_operators_continue(schema: str, tmp_path: Path) -> None:
-    async with Kept(tmp_path, schema) as system:
 
         async def read(path: str) -> Any:
             answer = await system.call("GET", f"/operator/{path}")

@@ -59,22 +59,13 @@ async def at_a_terminal(
 ) -> tuple[int | None, str, str]:
     """Run a command whose terminal is not its input; return exit code, terminal and errors."""
     ours, theirs = os.openpty()
-    try:
-        try:
-            os.write(ours, keys.encode())
-            start = [sys.executable, "-c", AT_A_TERMINAL, str(theirs), *MODULE]
-            status, _, errors = await finished(
-                *start,
-                *command.split(),
-                typed=stdin,
-                pass_fds=(theirs,),
-                env=environment(api, folder),
-            )
-        finally:
-            os.close(theirs)
+    with os.fdopen(ours, "rb+", buffering=0) as terminal, os.fdopen(theirs) as other_end:
+        terminal.write(keys.encode())
+        start = [sys.executable, "-c", AT_A_TERMINAL, str(theirs), *MODULE]
+        more = {"pass_fds": (theirs,), "env": environment(api, folder)}
+        status, _, errors = await finished(*start, *command.split(), typed=stdin, **more)
+        other_end.close()
         return status, await asyncio.to_thread(_seen, ours), errors
-    finally:
-        os.close(ours)
 
 
 def _seen(terminal: int) -> str:

@@ -7,6 +7,7 @@ in the same step of the event loop, so that no later start takes it.
 import asyncio
 import math
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from controlplane.domain.errors import RETRY_AFTER, NoCapacityCause, NoCapacityError
@@ -14,7 +15,7 @@ from controlplane.domain.placement import Wanted
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
 from controlplane.http.request_slots import release_slot
-from tiltyard.runtime.clock import Clock
+from tiltyard.runtime.clock import Clock, timeout
 from tiltyard.runtime.fair_queue import FairQueue
 
 RECHECK = 0.5
@@ -100,7 +101,9 @@ class HostQueue:
         queue.put(ask)
         self._watch(queue)
         try:
-            await asyncio.wait({ask.given}, timeout=seconds)
+            with suppress(TimeoutError):
+                async with timeout(seconds, self._clock):
+                    await asyncio.wait({ask.given})
         except asyncio.CancelledError:
             self._give_back(ask)
             raise

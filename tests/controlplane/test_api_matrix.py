@@ -21,7 +21,7 @@ from controlplane.storage.tables.tokens import insert_token
 from tests.support.controlplane.system import APPLICATION, Answer, System, assert_error, token_id
 
 ACCOUNTS = ("alice", "bob")
-UNKNOWN = "nobodys"
+UNKNOWN = "unknown"
 _numbers = itertools.count()
 
 

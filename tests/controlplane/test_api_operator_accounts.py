@@ -134,8 +134,8 @@ async def test_invalid_requests_for_accounts_are_refused(system: System) -> None
     assert_error(await ask(system, "PUT", "alice"), 422, "quota")
     assert_error(await ask(system, "PUT", "alice", quota=None), 422, "quota")
     assert_error(await ask(system, "PUT", "alice", quota={"cpu": -1}), 422, "quota.cpu")
-    assert_error(await ask(system, "PUT", "nobody", quota={}), 404)
-    assert_error(await ask(system, "DELETE", "nobody"), 404)
+    assert_error(await ask(system, "PUT", "unknown", quota={}), 404)
+    assert_error(await ask(system, "DELETE", "unknown"), 404)
     assert await listed(system, "alice") == before
     assert await events(system, "account.changed") == []
 

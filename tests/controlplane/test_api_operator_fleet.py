@@ -125,9 +125,9 @@ async def test_a_registry_is_changed_and_removed(system: Operated) -> None:
     assert (await system.put("registry", "hub", hub)).status == 204
     assert (await system.put("registry", "hub", hub)).status == 204
     listed = await system.listed("registry")
-    nobody: dict[str, Any] = {"username": None, "authHosts": [], "private": False, "ca": None}
+    no_login: dict[str, Any] = {"username": None, "authHosts": [], "private": False, "ca": None}
     used = {"declared": False, "applications": 0}
-    assert listed["hub"] == {"name": "hub", **hub, **nobody, **used}
+    assert listed["hub"] == {"name": "hub", **hub, **no_login, **used}
     assert listed["local"]["declared"] is True
     await system.make_application(tag=None, registry="hub", repository="docker.io/redis")
     shown = (await system.call("GET", "/application")).json["applications"][0]

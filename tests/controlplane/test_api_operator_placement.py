@@ -214,7 +214,7 @@ async def test_hosts_of_other_regions_and_node_pools_are_omitted(system: Explain
 async def test_unknown_names_are_404_as_for_a_start(system: Explained) -> None:
     for query, kind in (
         ({"account": "bob"}, "application"),
-        ({"account": "nobody"}, "application"),
+        ({"account": "unknown"}, "application"),
         ({"image": "none"}, "application"),
         ({"location": "elsewhere"}, "region"),
         ({"version": "v9"}, "tag"),

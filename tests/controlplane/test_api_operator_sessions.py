@@ -55,7 +55,7 @@ async def test_filters(system: System) -> None:
         await start(system, account, str(number))
     assert await ids(system) == ["2", "1", "0"]
     assert await ids(system, "account=alice") == ["2", "0"]
-    assert await ids(system, "account=nobody") == []
+    assert await ids(system, "account=unknown") == []
     assert await ids(system, "agent=a0&location=local&image=game") == ["2", "1", "0"]
     for query in ("agent=a1", "location=elsewhere", "image=other"):
         assert await ids(system, query) == []
@@ -90,7 +90,7 @@ async def test_a_stop_works_as_the_accounts_and_names_the_operator(system: Syste
     assert (await stop(system, "alice", name)).status == 204
     assert_error(await stop(system, "alice", name), 409)
     assert_error(await stop(system, "alice", "none"), 404)
-    assert_error(await stop(system, "nobody", name), 404)
+    assert_error(await stop(system, "unknown", name), 404)
     assert await ids(system) == [name]
     assert len(system.agent.live) == 1
     sql = "SELECT account, object, actor, address FROM event WHERE kind='session.stop'"

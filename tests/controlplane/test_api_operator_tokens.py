@@ -93,7 +93,7 @@ async def test_the_list_has_valid_tokens_unless_all_are_requested(system: System
     assert {t["account"] for t in await listed(system)} == {"alice", "bob", None}
     (operators,) = await listed(system, "?account=")
     assert operators["id"] == system.operator_id
-    assert await listed(system, "?account=nobody") == []
+    assert await listed(system, "?account=unknown") == []
     bad = await system.call("GET", "/operator/token?all=x")
     assert_error(bad, 422, "all")
 
@@ -132,7 +132,7 @@ async def test_an_invalid_body_is_400(system: System) -> None:
         ({"account": "", "more": 1}, ("account", "more")),
         ({"scopes": ["session:read", "operator:read"]}, ("scopes",)),
         ({"account": None}, ("scopes",)),
-        ({"account": "nobody", "scopes": ["operator:read"]}, ("scopes",)),
+        ({"account": "unknown", "scopes": ["operator:read"]}, ("scopes",)),
     ]
     for changes, fields in cases:
         body = {"account": "alice", "name": "x", "scopes": ["session:read"]} | changes
@@ -142,7 +142,7 @@ async def test_an_invalid_body_is_400(system: System) -> None:
 
 async def test_other_refusals(system: System) -> None:
     body: dict[str, Any] = {"account": "alice", "name": "x", "scopes": []}
-    assert_error(await make(system, body | {"account": "nobody"}), 404)
+    assert_error(await make(system, body | {"account": "unknown"}), 404)
     assert_error(await make(system, body | {"name": "initial"}), 409)
     assert_error(await make(system, {"name": "initial", "scopes": []}), 409)
     await made(system, **body)

@@ -166,7 +166,7 @@ async def _answers(world: World, route: Route) -> AsyncIterator[Answer]:
     """Call with permission: a success, and each error due to a token or a name."""
     make = CASES[route.method, route.path].make
     own = await make(world, "alice") if make else ""
-    for name, token in ((own, None), (own, "none"), ("nobodys/none", None)):
+    for name, token in ((own, None), (own, "none"), ("unknown/none", None)):
         yield await ask(world, route, name, token)
     if route.handler.body is not None:
         yield await ask(world, route, own, None, json={"colour": 1})

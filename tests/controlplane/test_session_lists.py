@@ -325,7 +325,7 @@ async def test_counts_are_right_whatever_happens_at_once(store: Store, seed: int
 
     async def one() -> None:
         session_id, some = chance.choice(ids), chance.choices(names, k=chance.randint(1, 5))
-        deeds: list[Callable[[], Awaitable[object]]] = [
+        actions: list[Callable[[], Awaitable[object]]] = [
             lambda: end(session_id),
             lambda: store.run_in_portions(remove_ended, chance.randrange(9) / 1000),
             lambda: store.run(reserve, new_session(session_id, chance.randrange(9) / 1000)),
@@ -334,7 +334,7 @@ async def test_counts_are_right_whatever_happens_at_once(store: Store, seed: int
             lambda: store.run(players.join, "alice", session_id, some),
         ]
         with suppress(ConflictError, NotFoundError):
-            await chance.choices(deeds, weights=(1, 1, 2, 1, 3, 4))[0]()
+            await chance.choices(actions, weights=(1, 1, 2, 1, 3, 4))[0]()
 
     for session_id in ids:
         await store.run(reserve, new_session(session_id))

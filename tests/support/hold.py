@@ -2,6 +2,9 @@
 
 import asyncio
 
+LIMIT = 60.0
+"""Seconds after which a blocked call fails, so that a failing test ends."""
+
 
 class Hold(asyncio.Event):
     """Blocks every call until it is set."""
@@ -13,4 +16,5 @@ class Hold(asyncio.Event):
 
     async def __call__(self, *_: object) -> None:
         self.reached.set()
-        await self.wait()
+        async with asyncio.timeout(LIMIT):
+            await self.wait()

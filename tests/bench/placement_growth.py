@@ -12,6 +12,7 @@ from controlplane.domain.placement import Wanted
 from controlplane.fleet.fleet import Fleet
 from controlplane.storage.tables.fleet import AgentRow
 from tests.bench.report import Result
+from tests.bench.simulated_agents import IMAGE
 from tests.bench.turns import in_turn
 from tests.unit.controlplane.domain.test_placement import HOST
 from tests.unit.controlplane.fleet.test_fleet import a_fleet
@@ -21,8 +22,7 @@ from tiltyard.runtime.clock import SystemClock
 IN_A_REGION = 10
 HOSTS, ROUNDS, CHOICES = 10_000, 30, 1000
 _POOL = "default"
-_IMAGE = f"registry.example.net/arena@sha256:{'0' * 64}"
-_WANTED = Wanted(_IMAGE, Resources(10**9, 2**30), (PortRequest(7777, Protocol.UDP),))
+_WANTED = Wanted(IMAGE, Resources(10**9, 2**30), (PortRequest(7777, Protocol.UDP),))
 
 
 def measure(effort: int) -> list[Result]:
@@ -65,7 +65,7 @@ def _a_fleet(hosts: int, in_a_region: int) -> Fleet:
         fleet.add(AgentRow(name, "unix:/a", _region(number // in_a_region), _POOL))
         link = fleet.host(name)
         assert link is not None
-        images = ImagesReported((_IMAGE,), first=True, last=True)
+        images = ImagesReported((IMAGE,), first=True, last=True)
         for event in (images, HostReported(_host(name, number % IN_A_REGION))):
             link.apply(WatchMessage("", 1, event), 0.0)
         link.reconciled = True

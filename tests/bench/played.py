@@ -20,8 +20,8 @@ class Played:
 
     def wait_for_line(self, end: str) -> None:
         """Wait until the newest line of its log ends with `end`."""
-        said = f"the game did not write {end!r}"
-        wait_until(lambda: self._newest_line().endswith(end), said, _TIMEOUT, poll=0.05)
+        missing = f"the game did not write {end!r}"
+        wait_until(lambda: self._newest_line().endswith(end), missing, _TIMEOUT, poll=0.05)
 
     def _newest_line(self) -> str:
         command = ["docker", "logs", "--tail", "1", self.container]

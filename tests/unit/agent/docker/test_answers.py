@@ -1,3 +1,4 @@
+import itertools
 import os
 import subprocess
 from typing import Any
@@ -108,8 +109,8 @@ def test_warnings_name_the_problem_and_the_fix() -> None:
     [warning] = warnings_of(fine, {}, own_network=True)
     assert "icc" in warning
     assert len(warnings_of({}, {}, own_network=True)) == 7
-    said = ["WARNING: API is accessible on http://0.0.0.0:2375 without encryption.\n  Access"]
-    [warning] = warnings_of(fine | {"Warnings": said}, {}, own_network=False)
+    exposed = ["WARNING: API is accessible on http://0.0.0.0:2375 without encryption.\n  Access"]
+    [warning] = warnings_of(fine | {"Warnings": exposed}, {}, own_network=False)
     assert "TCP port is root on this host: take the tcp:// address out of" in warning
     assert warnings_of(fine | {"Warnings": ["WARNING: bridge"]}, {}, own_network=False) == ()
     [warning] = warnings_of(fine, {"hosts": ["tcp://0.0.0.0:2375"]}, own_network=False)
@@ -132,11 +133,11 @@ def test_splits_frames_that_arrive_in_any_pieces(
     frames: list[tuple[int, bytes]], sizes: list[int]
 ) -> None:
     stream = b"".join(frame(kind, payload) for kind, payload in frames)
-    demultiplexer, seen, at, turn = Demultiplexer(), [], 0, 0
-    while at < len(stream):
-        size = sizes[turn % len(sizes)]
-        seen += demultiplexer.feed(stream[at : at + size])
-        at, turn = at + size, turn + 1
+    demultiplexer, seen, lengths = Demultiplexer(), [], itertools.cycle(sizes)
+    while stream:
+        size = next(lengths)
+        seen += demultiplexer.feed(stream[:size])
+        stream = stream[size:]
     assert seen == [LogPiece(kind, TIME, payload) for kind, payload in frames]
     assert demultiplexer.between_frames
 

@@ -37,7 +37,7 @@ def _request(pairs: list[tuple[str, str]]) -> web.Request:
 
 
 def _bad(pairs: list[tuple[str, str]]) -> set[str]:
-    """Tell which parameters must be refused, from the rules of the interface alone."""
+    """Return the parameters that must be refused, from the rules of the interface alone."""
     times = Counter(key for key, _ in pairs)
     bad = set()
     for key, value in pairs:

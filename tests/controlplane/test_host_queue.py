@@ -136,20 +136,17 @@ async def test_waiting_start_fails_when_the_room_is_gone(system: System) -> None
     assert (await first).status == 201
 
 
-async def test_the_time_for_a_start_bounds_its_wait(tmp_path: Path) -> None:
-    async with System(tmp_path, start_timeout=60.0) as system:
-        await system.make_application()
-        system.agent.change_host(start_slots=1)
-        await eventually(lambda: _link(system).report.start_slots == 1)
-        gate = Gate(system.agent)
-        first = await _begin(system, gate)
-        system.control_plane.starts.start_timeout = 4.0
-        second = await _join(system, "second")
-        assert_error(await second, 420)
-        gate.open()
-        await first
-        assert gate.begun == ["first"]
-        await eventually(lambda: not _waiting(system))
+async def test_the_time_for_a_start_bounds_its_wait(system: System) -> None:
+    gate = Gate(system.agent)
+    system.control_plane.starts.start_timeout = 60.0
+    first = await _begin(system, gate)
+    system.control_plane.starts.start_timeout = 4.0
+    second = await _join(system, "second")
+    assert_error(await second, 420)
+    gate.open()
+    await first
+    assert gate.begun == ["first"]
+    await eventually(lambda: not _waiting(system))
 
 
 async def test_slot_is_not_offered_to_starts_refused_by_its_host(tmp_path: Path) -> None:

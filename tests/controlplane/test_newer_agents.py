@@ -26,6 +26,12 @@ async def _becomes(system: System, state: str) -> None:
     await eventually(holds)
 
 
+async def _upgrade(system: System) -> None:
+    system.agent.host.format = FORMAT + 1
+    system.agent.drop_watch()
+    await _becomes(system, "newer")
+
+
 async def test_newer_agent_is_listed_and_keeps_its_sessions_but_gets_none(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -34,9 +40,7 @@ async def test_newer_agent_is_listed_and_keeps_its_sessions_but_gets_none(
         await system.make_application()
         session = (await system.start()).json["id"]
         system.control_plane.fleet.unreachable_after = 0.05
-        system.agent.host.format = FORMAT + 1
-        system.agent.drop_watch()
-        await _becomes(system, "newer")
+        await _upgrade(system)
         [link] = system.control_plane.fleet.hosts
         reported_at = link.reported_at
         assert "its host has format 2, and this control plane reads up to 1" in caplog.text
@@ -86,9 +90,7 @@ async def test_newer_agent_is_never_given_up_as_lost(
     note("reported")
     note("missed")
     async with System(tmp_path) as system:
-        system.agent.host.format = FORMAT + 1
-        system.agent.drop_watch()
-        await _becomes(system, "newer")
+        await _upgrade(system)
         calls.clear()
         await eventually(lambda: calls.count("missed") > 5)
         assert "missed missed" not in " ".join(calls)
@@ -97,9 +99,7 @@ async def test_newer_agent_is_never_given_up_as_lost(
 async def test_stopped_newer_agent_is_unreachable(tmp_path: Path) -> None:
     async with System(tmp_path) as system:
         system.control_plane.fleet.unreachable_after = 0.05
-        system.agent.host.format = FORMAT + 1
-        system.agent.drop_watch()
-        await _becomes(system, "newer")
+        await _upgrade(system)
         await system.agent.stop()
         await _becomes(system, "unreachable")
 

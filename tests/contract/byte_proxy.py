@@ -36,7 +36,7 @@ class ByteProxy(grpc.GenericRpcHandler):
         """Learn of an error that is handed on."""
 
     def service(self, details: grpc.HandlerCallDetails) -> Any:
-        """gRPC asks for who handles a call; nobody is UNIMPLEMENTED."""
+        """The handler of a call; None is answered with UNIMPLEMENTED."""
         service, method = details.method.removeprefix("/").split("/")
         if service != SERVICE or not self.knows(method):
             return None

@@ -41,7 +41,7 @@ def test_sigterm_saves_and_ends_with_zero_with_or_without_a_reader(
 
                 # Of the pages of a full pipe one may have been read in part.
                 almost = fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ) * 7 // 8
-                eventually(lambda: unread() > almost, "nobody reads")
+                eventually(lambda: unread() > almost, "the pipe is full")
             game.terminate()
             assert game.wait(PATIENCE) == 0
         finally:

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,13 @@ from tests.faults.callers import assert_callers_served
 from tests.faults.real_host import RealHost, containers_of, remove_container
 from tests.support.api_client import Answer, ApiClient
 from tests.support.deployment import APPLICATION, PATIENT, REGION, application, enable_tag
-from tests.support.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
+from tests.support.harness import (
+    AgentProcess,
+    AgentSpec,
+    ControlPlaneProcess,
+    Registry,
+    wait_until,
+)
 
 PATIENCE = 30.0
 """Timeout of waits in seconds."""
@@ -132,8 +137,5 @@ def play_round(made: Mapping[str, Any]) -> None:
 
 
 def eventually(true: Callable[[], bool], what: str, *, patience: float = PATIENCE) -> None:
-    """Wait for a condition; fail after a timeout."""
-    deadline = time.monotonic() + patience
-    while not true():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
+    """Wait for a condition; TimeoutError after this number of seconds."""
+    wait_until(true, what, patience)

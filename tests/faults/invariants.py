@@ -43,7 +43,7 @@ class Observation:
 
     `living` are those of the sessions' recorded processes that are alive. `reported` has the
     states that the agent reports, by id, and `free_ports` is what it counts. `rules` are the
-    ports that the firewall leads to containers, None where nobody can look.
+    ports that the firewall leads to containers, None where that is unknown.
     """
 
     now: float

@@ -166,7 +166,7 @@ class RealHost:
         return frozenset(each for each in found - self._others() if first <= each[1] <= last)
 
     def _others(self) -> set[Address]:
-        """Host ports of containers that are another agent's, or nobody's."""
+        """Host ports of containers of another agent or of none."""
         ours = {container.id for container in self._containers()}
         there = self._engine.containers.list(ignore_removed=True)
         return {port for each in there if each.id not in ours for port in published(each)}

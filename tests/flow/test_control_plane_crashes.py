@@ -135,7 +135,7 @@ async def while_a_tag_is_enabled(killed: Killed, step: str) -> None:
 async def while_a_token_is_made(killed: Killed, _step: str) -> None:
     await killed.is_killed_by(*TOKEN)
     status, _ = await killed.ask(*TOKEN)
-    assert status == 409, "nobody knows the text of the token that has this name"
+    assert status == 409, "the text of the token with this name is lost"
     [lost] = await _tokens(killed)
     assert (await killed.call("DELETE", f"/operator/token/{lost}"))[0] == 200
     assert (await killed.ask(*TOKEN))[0] == 201

@@ -9,16 +9,10 @@ import pytest
 
 from tests.faults.plugin import Rounds
 from tests.flow.whole import Whole
-from tests.support.controlplane.system import Answer
 
 CALLERS = 50
 ACCOUNTS = ("alice", "bob")
 QUICKLY: dict[str, Any] = {"start_rate": 1e6, "start_burst": 10**6}
-
-
-async def start(whole: Whole, session_id: str, account: str) -> Answer:
-    body = {"location": "local", "image": "game", "id": session_id}
-    return await whole.call("POST", "/session", account=account, json=body)
 
 
 async def stop(whole: Whole, session_id: str, account: str) -> None:
@@ -36,7 +30,9 @@ async def test_f16_of_all_who_start_one_id_one_has_it_in_each_account(
         for number in range(rounds(2, 200)):
             session_id = f"match-{number}"
             callers = [account for _ in range(CALLERS) for account in ACCOUNTS]
-            answers = await asyncio.gather(*(start(whole, session_id, a) for a in callers))
+            answers = await asyncio.gather(
+                *(whole.start(id=session_id, account=a) for a in callers)
+            )
             for account in ACCOUNTS:
                 mine = zip(callers, answers, strict=True)
                 statuses = Counter(answer.status for caller, answer in mine if caller == account)
@@ -60,7 +56,7 @@ async def test_f17_of_all_who_want_the_last_of_a_quota_one_has_it(
         assert answer.status == 204, answer.text
         held = [f"held-{number}" for number in range(quota - 1)]
         for session_id in held:
-            assert (await start(whole, session_id, "alice")).status == 201
+            assert (await whole.start(id=session_id)).status == 201
         for _ in range(rounds(2, 200)):
             answers = await asyncio.gather(*(whole.start() for _ in range(CALLERS)))
             assert Counter(each.status for each in answers) == {201: 1, 402: CALLERS - 1}

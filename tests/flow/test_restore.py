@@ -41,9 +41,8 @@ class Kept(Enrolling):
             restore, self.config, io.BytesIO(content), datetime.now(UTC), replace=True
         )
 
-    async def started(self, session_id: str, account: str = "alice") -> None:
-        body = {"location": "local", "image": "game", "id": session_id}
-        answer = await self.call("POST", "/session", account=account, json=body)
+    async def started(self, session_id: str) -> None:
+        answer = await self.start(id=session_id)
         assert answer.status == 201, answer.text
 
     async def stopped(self, session_id: str) -> None:

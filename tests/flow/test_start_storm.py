@@ -51,12 +51,7 @@ async def test_no_start_is_refused_while_a_host_has_room(
     async with storm, aiohttp.ClientSession(connector=everybody) as storm.http:
         for account in ACCOUNTS:
             await storm.make_application(account=account, reservation={"cpu": 0.1, "ram": 1})
-        body = {"location": "local", "image": "game"}
-        calls = [
-            storm.call("POST", "/session", account=account, json=body)
-            for _ in range(CALLERS // 2)
-            for account in ACCOUNTS
-        ]
+        calls = [storm.start(account=each) for _ in range(CALLERS // 2) for each in ACCOUNTS]
         answers = await asyncio.gather(*calls)
         started = Counter(
             account

@@ -29,11 +29,11 @@ class Pipe:
         return text.split("\n")[:-1]
 
 
-def said(tell: Callable[[], object], form: Form = "logfmt", **how: Any) -> list[dict[str, Any]]:
+def said(write: Callable[[], object], form: Form = "logfmt", **how: Any) -> list[dict[str, Any]]:
     """Return the lines that a function logs."""
     pipe = Pipe()
     with written("info", form, descriptor=pipe.theirs, **how):
-        tell()
+        write()
     os.close(pipe.theirs)
     return [read(one, form) for one in pipe.lines()]
 

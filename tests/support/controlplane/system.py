@@ -258,10 +258,10 @@ class System(Parts):
         )
         self.control_plane.fleet.add(row)
 
-    async def start(self, **fields: Any) -> Answer:
+    async def start(self, *, account: Any = "alice", **fields: Any) -> Answer:
         """POST /session of the application `game`."""
         body = {"location": "local", "image": "game"} | fields
-        return await self.call("POST", "/session", json=body)
+        return await self.call("POST", "/session", account=account, json=body)
 
     async def make_token(self, token: str | None = None, **fields: Any) -> str:
         """POST /token; return the new token."""

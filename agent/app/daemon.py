@@ -66,7 +66,7 @@ SOCKET_MODE = 0o660
 
 
 class Daemon:
-    """One agent. `run` serves until it is cancelled; containers run on after that."""
+    """One agent. `run` serves until it is cancelled; containers keep running."""
 
     def __init__(
         self,

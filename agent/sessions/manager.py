@@ -40,7 +40,7 @@ LONGEST_SLEEP_SECONDS = 1.0
 """New deadlines are at least a minute away; a suspended machine wakes late."""
 
 CLOSE_SECONDS = 5.0
-"""Shutdown timeout of the session tasks; their containers run on."""
+"""Shutdown timeout of the session tasks; their containers keep running."""
 
 
 def checked_id(text: str, field: str = "internal_id") -> str:
@@ -238,7 +238,7 @@ class SessionManager:
                 await self._runtime.records.delete(internal_id)
 
     async def close(self) -> None:
-        """Stop all session tasks; containers run on."""
+        """Stop all session tasks; containers keep running."""
         owners = (self._tasks, self._discards, self._drains)
         try:
             async with asyncio.timeout(CLOSE_SECONDS):

@@ -151,7 +151,7 @@ class WarmPools:
             self._runtime.feed.host_changed()
 
     async def close(self) -> None:
-        """Cancel work in progress; standbys run on."""
+        """Cancel work in progress; standbys keep running."""
         await asyncio.gather(self._ends.close(), self._orders.close())
 
     # -- inside --------------------------------------------------------------------------------

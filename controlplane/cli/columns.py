@@ -14,7 +14,7 @@ Column = str | tuple[str, str | Callable[[Row], str]]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMES = frozenset(
-    {"certificateExpires", "created", "drainDeadline", "expires", "heard", "lastUsed", "lost"}
+    {"certificateExpires", "created", "drainDeadline", "expires", "lastReport", "lastUsed", "lost"}
     | {"revoked", "time"}
 )
 

@@ -41,7 +41,7 @@ AGENTS: tuple[Column, ...] = (
     ("DRAINING", _draining),
     ("CERTIFICATE UNTIL", "certificateExpires"),
     ("AUTHORITY", lambda row: short(row["authority"])),
-    *("latency", "heard"),
+    *("latency", "lastReport"),
 )
 AGENT: tuple[Column, ...] = (
     *AGENTS,

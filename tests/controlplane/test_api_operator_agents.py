@@ -74,7 +74,7 @@ async def test_an_agent_is_shown_with_its_host(system: Operated) -> None:
     await system.until(f"/operator/agent/{busy.name}", lambda shown: shown["draining"])
     before = to_ms(system.clock.time()) - 60_000
     shown = (await system.ask("GET", f"/{busy.name}")).json
-    assert before < shown.pop("heard") <= to_ms(system.clock.time())
+    assert before < shown.pop("lastReport") <= to_ms(system.clock.time())
     assert shown == {
         "name": busy.name,
         "address": busy.address,
@@ -146,7 +146,7 @@ async def test_an_agent_without_a_report_since_the_start_is_connecting(
     for name in ("a0", "never"):
         shown = (await system.agents_by_name())[name]
         assert shown | UNKNOWN_YET == shown
-        assert (shown["state"], shown["heard"] is None) == ("connecting", name == "never")
+        assert (shown["state"], shown["lastReport"] is None) == ("connecting", name == "never")
     await system.reaches("a1", "ready")
 
 
@@ -390,7 +390,7 @@ async def test_an_agent_that_is_lost_can_be_removed(tmp_path: Path) -> None:
         await gone.stop()
         await system.reaches(gone.name, "lost")
         shown = (await system.ask("GET", f"/{gone.name}")).json
-        assert shown["heard"] < shown["lost"] <= to_ms(system.clock.time())
+        assert shown["lastReport"] < shown["lost"] <= to_ms(system.clock.time())
         assert shown["sessions"] == 0
         assert_error(await system.call("DELETE", "/session/x"), 409)
         assert (await system.ask("DELETE", f"/{gone.name}")).status == 204

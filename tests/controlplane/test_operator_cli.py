@@ -150,7 +150,7 @@ async def test_agents(system: Operated) -> None:
         *("a0", "ready", "local", "default", "0", "0", "0 of 64", "0 MiB of 64 GiB")
     ]
     assert (first["IMAGES"], first["DRAINING"], first["CERTIFICATE UNTIL"]) == ("1", "no", "-")
-    assert re.fullmatch(TIME, first["HEARD"])
+    assert re.fullmatch(TIME, first["LAST REPORT"])
     assert list(retired.values())[:4] == ["retired", "connecting", "local", "default"]
     assert retired.pop("DRAINING") == "no"
     assert set(list(retired.values())[4:]) == {"-"}

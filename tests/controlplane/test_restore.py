@@ -126,13 +126,15 @@ def test_records_the_restore_and_expires_outdated_state(tmp_path: Path) -> None:
             "INSERT INTO enrolment_token(id, secret_hash, region, node_pool, expire_ms)"
             " VALUES ('t', x'00', 'eu', 'default', 9000000000000)"
         )
-        db.execute("INSERT INTO agent(name, address, silent_ms) VALUES ('h', 'h:1', 86000000)")
+        db.execute("INSERT INTO agent(name, address, downtime_ms) VALUES ('h', 'h:1', 86000000)")
     back_up(made, tmp_path / "backup", NOW, replace=False)
     config = Config(state_dir=tmp_path / "new")
     restored_from(config, (tmp_path / "backup").read_bytes())
     now_ms = int(NOW.timestamp() * 1000)
     assert rows(config, "SELECT expire_ms FROM enrolment_token") == [(now_ms,)]
-    assert rows(config, "SELECT silent_ms FROM agent") == [(0,)], "no session is given up at once"
+    assert rows(config, "SELECT downtime_ms FROM agent") == [(0,)], (
+        "no session is given up at once"
+    )
     assert rows(config, "SELECT kind, actor, data FROM event") == [
         ("database.restored", "controlplane", '{"of": "2026-05-04T10:30:00Z"}')
     ]

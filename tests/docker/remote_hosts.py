@@ -128,7 +128,7 @@ class Fleet(Served):
         now_ms = time.time() * 1000
 
         def seen_again() -> bool:
-            return (self.operator.shown(host.name)["heard"] or 0) > now_ms
+            return (self.operator.shown(host.name)["lastReport"] or 0) > now_ms
 
         eventually(seen_again, f"{host.name} is connected again")
 

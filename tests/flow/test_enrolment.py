@@ -139,7 +139,7 @@ async def test_an_agent_past_its_expiry_enrols_again_and_keeps_its_sessions(
     assert (await system.shown("host-1"))["state"] == "connecting"
 
 
-async def test_a_revoked_agent_is_hung_up_on_at_once_and_the_others_play_on(
+async def test_a_revoked_agent_is_disconnected_at_once_and_the_others_play_on(
     system: Enrolling,
 ) -> None:
     first = await system.joined("host-1")

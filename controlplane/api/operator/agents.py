@@ -88,8 +88,8 @@ class ListedStartFailure(Shown):
 class ListedAgent(Shown):
     """An agent and its host; what the host reports is null before its first report.
 
-    `declared`: by the settings file. `address`: where the control plane connects to. `heard`: time
-    of its last report, exact to a minute if before this control plane started, null for never.
+    `declared`: by the settings file. `address`: where the control plane connects to. `lastReport`:
+    when it last reported, exact to a minute if before this control plane started, null for never.
     `authority`: fingerprint of its certificate's issuer; null, like `certificateExpires`, if it
     was not enrolled. `revoked` is null if it is trusted, `lost` unless its sessions were given up
     for lack of reports. Times are milliseconds since the epoch.
@@ -111,7 +111,7 @@ class ListedAgent(Shown):
     node_pool: str = at("row.node_pool")
     declared: bool
     state: AgentState
-    heard: Millis | None = at("last_report")
+    last_report: Millis | None
     certificate_expires: Millis | None = at("row.certificate_expire")
     authority: str | None = at("row.authority")
     revoked: Millis | None

@@ -58,7 +58,7 @@ def make_ready(copy: Path, taken: str, now: float) -> None:
             db.execute(
                 "UPDATE enrolment_token SET expire_ms=min(expire_ms, :now)", {"now": to_ms(now)}
             )
-            db.execute("UPDATE agent SET silent_ms=0")
+            db.execute("UPDATE agent SET downtime_ms=0")
             record_event(db, now, "database.restored", "", ITSELF, "", of=taken)
             db.execute("COMMIT")
             _leave_wal(connection)

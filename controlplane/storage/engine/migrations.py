@@ -121,8 +121,8 @@ CREATE TABLE agent (
     drain_revision INTEGER NOT NULL DEFAULT 0,
     draining INTEGER NOT NULL DEFAULT 0,
     drain_deadline_ms INTEGER,
-    heard_ms INTEGER,
-    silent_ms INTEGER NOT NULL DEFAULT 0,
+    last_report_ms INTEGER,
+    downtime_ms INTEGER NOT NULL DEFAULT 0,
     lost_ms INTEGER
 ) STRICT;
 CREATE UNIQUE INDEX agent_by_id ON agent(id) WHERE id IS NOT NULL;

@@ -73,7 +73,7 @@ class NodePool:
 
 AGENT_COLUMNS = (
     "name, address, region, node_pool, id, certificate_expire_ms, drain_revision, draining,"
-    " drain_deadline_ms, heard_ms, silent_ms, lost_ms, authority, trusts_former"
+    " drain_deadline_ms, last_report_ms, downtime_ms, lost_ms, authority, trusts_former"
 )
 _AGENT_FIELDS = tuple(field.name for field in fields(AgentRow))
 
@@ -207,7 +207,8 @@ def remove_agent(db: Database, name: str, actor: Actor, now: float) -> None:
     db.execute(
         "UPDATE agent SET removed_ms=:now, region=NULL, node_pool=NULL, id=NULL, revoked_ms=NULL,"
         " certificate_serial=NULL, certificate_expire_ms=NULL, drain_revision=0, draining=0,"
-        " drain_deadline_ms=NULL, heard_ms=NULL, silent_ms=0, lost_ms=NULL WHERE name=:name",
+        " drain_deadline_ms=NULL, last_report_ms=NULL, downtime_ms=0, lost_ms=NULL"
+        " WHERE name=:name",
         {"name": name, "now": to_ms(now)},
     )
     void_tokens(db, name, now)
@@ -274,14 +275,14 @@ def learn_drain(db: Database, agent: str, drain: Drain) -> None:
 def note_report(db: Database, agent: str, now: float) -> None:
     """Write that a host has reported."""
     db.execute(
-        "UPDATE agent SET heard_ms=:now, silent_ms=0, lost_ms=NULL WHERE name=:agent",
+        "UPDATE agent SET last_report_ms=:now, downtime_ms=0, lost_ms=NULL WHERE name=:agent",
         {"agent": agent, "now": to_ms(now)},
     )
 
 
 def note_downtime(db: Database, agent: str, seconds: float) -> None:
     """Write a host's downtime."""
-    sql = "UPDATE agent SET silent_ms=:downtime WHERE name=:agent"
+    sql = "UPDATE agent SET downtime_ms=:downtime WHERE name=:agent"
     db.execute(sql, {"agent": agent, "downtime": to_ms(seconds)})
 
 

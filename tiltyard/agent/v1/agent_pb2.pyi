@@ -199,7 +199,7 @@ class _StateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_State.ValueType
     STATE_RESTARTING: _State.ValueType  # 3
     """Its process failed and will be started again."""
     STATE_SHUTTINGDOWN: _State.ValueType  # 4
-    """It was told to end."""
+    """It was ordered to end."""
     STATE_EXITED: _State.ValueType  # 5
     """Its process ended."""
     STATE_DEAD: _State.ValueType  # 6
@@ -222,7 +222,7 @@ STATE_RUNNING: State.ValueType  # 2
 STATE_RESTARTING: State.ValueType  # 3
 """Its process failed and will be started again."""
 STATE_SHUTTINGDOWN: State.ValueType  # 4
-"""It was told to end."""
+"""It was ordered to end."""
 STATE_EXITED: State.ValueType  # 5
 """Its process ended."""
 STATE_DEAD: State.ValueType  # 6
@@ -763,7 +763,7 @@ Global___Session: _TypeAlias = Session  # noqa: Y015
 
 @_typing.final
 class WarmPool(_message.Message):
-    """WarmPool is a pool as the host was told of it and keeps it on disk."""
+    """WarmPool is a pool as ordered by the control plane and stored by the host."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -856,9 +856,9 @@ class Host(_message.Message):
     drain_revision: _builtins.int
     """Revision of the newest SetDrain; 0 when there was none."""
     runc_version: _builtins.str
-    """The version of runc, which starts containers for the engine; empty when it was never told."""
+    """The version of runc, which starts containers for the engine; empty if unknown."""
     kernel_version: _builtins.str
-    """The release of the host's kernel; empty when it was never told."""
+    """The release of the host's kernel; empty if unknown."""
     disk_full: _builtins.bool
     """True when a disk that sessions need lacks room: none is started until there is some again."""
     @_builtins.property
@@ -885,14 +885,14 @@ class Host(_message.Message):
 
     @_builtins.property
     def warm_pools(self) -> _containers.RepeatedCompositeFieldContainer[Global___WarmPool]:
-        """The pools that it was told of, by id; of those of size 0 the newest 50, so that an order that
-        comes late is refused.
+        """The pools ordered from it, by id; of those of size 0 the newest 50, so that a delayed order
+        is rejected.
         """
 
     @_builtins.property
     def starting(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Internal ids that `reserved` and `free_sessions` include although no earlier message of the
-        stream told of them: of starts under way, and of the sessions in the messages that follow.
+        stream reported them: of starts in progress, and of the sessions in the messages that follow.
         """
 
     def __init__(

@@ -32,8 +32,8 @@ CREATE TABLE agent (
     drain_revision INTEGER NOT NULL DEFAULT 0,
     draining INTEGER NOT NULL DEFAULT 0,
     drain_deadline_ms INTEGER,
-    heard_ms INTEGER,
-    silent_ms INTEGER NOT NULL DEFAULT 0,
+    last_report_ms INTEGER,
+    downtime_ms INTEGER NOT NULL DEFAULT 0,
     lost_ms INTEGER
 ) STRICT;
 INSERT INTO "agent" VALUES('a0','unix:/tmp/tmp8vlvxj3j/a0.sock','local','default',NULL,NULL,NULL,NULL,NULL,0,NULL,0,0,NULL,1795415911407,0,NULL);

@@ -104,7 +104,7 @@ def test_healthy_host_has_no_problems() -> None:
 
 
 OK, WARN, FAIL = Level.OK, Level.WARN, Level.FAIL
-OUT_OF_REACH = FileFacts(stat.S_IFSOCK | 0o666, 0, open_way=False)
+UNREACHABLE = FileFacts(stat.S_IFSOCK | 0o666, 0, open_way=False)
 OPEN_HOSTS = {"hosts": ["fd://", "tcp://0.0.0.0:2375"]}
 SECCOMP = ["name=apparmor", "name=userns"]
 UNCONFINED = ["name=seccomp,profile=unconfined"]
@@ -118,7 +118,7 @@ HTTP = "WARNING: API is accessible on http://0.0.0.0:2375 without encryption.\n 
     [
         ("docker_socket", None, "docker-sock", FAIL, "there is none"),
         ("docker_socket.mode", 0o666, "docker-sock", FAIL, "open to all users"),
-        ("docker_socket", OUT_OF_REACH, "docker-sock", OK, "0666"),
+        ("docker_socket", UNREACHABLE, "docker-sock", OK, "0666"),
         ("docker_socket.mode", 0o664, "docker-sock", OK, "0664"),
         ("docker_socket.uid", 1000, "docker-sock", WARN, "owner 1000"),
         ("engine", Unknown("connection refused"), "docker", FAIL, "connection refused"),

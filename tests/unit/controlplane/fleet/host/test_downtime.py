@@ -23,9 +23,9 @@ class Written:
 
     async def run(self, transaction: Callable[..., None], _: str, *args: Any) -> None:
         if transaction is note_downtime:
-            self.asked.append(f"silent {int(args[0])}")
+            self.asked.append(f"downtime {int(args[0])}")
         else:
-            self.asked.append("heard" if transaction is note_report else "lost")
+            self.asked.append("report" if transaction is note_report else "lost")
         if self.fails:
             raise StoreError("the disk is full")
 
@@ -53,7 +53,7 @@ async def test_host_is_served_when_its_report_cannot_be_stored() -> None:
     for _ in range(4):
         await host.downtime.reported()
         host.clock.stall(WRITE_INTERVAL / 2)
-    assert host.store.asked == ["heard", "heard"]
+    assert host.store.asked == ["report", "report"]
 
 
 @pytest.mark.parametrize("known", [{"downtime": 60}, {"downtime": 60, "lost": 1}])
@@ -71,7 +71,7 @@ async def test_host_is_served_only_after_the_end_of_its_downtime_is_stored(
     await host.downtime.reported()
     assert host.host.lost is None
     await host.downtime.reported()
-    assert host.store.asked == ["heard"] * 3
+    assert host.store.asked == ["report"] * 3
 
 
 async def test_downtime_is_stored_once_a_minute_and_its_end_once() -> None:
@@ -79,7 +79,7 @@ async def test_downtime_is_stored_once_a_minute_and_its_end_once() -> None:
     await host.downtime.reported()
     await host.miss(LOST_AFTER)
     spans = range(int(WRITE_INTERVAL), int(LOST_AFTER), int(WRITE_INTERVAL))
-    assert host.store.asked == ["heard", *(f"silent {span}" for span in spans), "lost"]
+    assert host.store.asked == ["report", *(f"downtime {span}" for span in spans), "lost"]
     assert host.host.lost == host.clock.time()
     await host.miss(LOST_AFTER)
     assert host.store.asked[-1] == "lost"

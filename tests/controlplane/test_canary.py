@@ -298,11 +298,11 @@ async def test_secrets_are_nowhere_else(tmp_path: Path, records: Records) -> Non
         await system.stop_serving()
         check_state(system.config.database, secrets)
         assert set(quoting.received.values()) == {FILE_PASSWORD, REGISTRY_PASSWORD}
-    said = "\n".join(records.plain).encode()
-    check_nothing_in(said, secrets, "the log, before it is redacted")
+    unredacted = "\n".join(records.plain).encode()
+    check_nothing_in(unredacted, secrets, "the log, before it is redacted")
     written = "\n".join(records.written).encode()
     check_nothing_in(written, [*secrets, Secret(STRAY)], "the log")
-    assert Secret(STRAY).is_in(said), "no record quotes what is sent: the log proves nothing"
+    assert Secret(STRAY).is_in(unredacted), "no record quotes what is sent: the log proves nothing"
     assert b"[redacted]" in written
     assert {logfmt(line)["level"] for line in records.written} >= {"debug", "info"}
 

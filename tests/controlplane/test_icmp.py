@@ -86,7 +86,7 @@ async def test_an_answer_from_another_address_is_none(
         (False, "1 0", "cannot True"),
     ],
 )
-def test_who_may_send_echoes(
+def test_echoes_need_a_socket_that_is_permitted(
     network: PrivateNetwork, privileged: bool, groups: str, printed: str
 ) -> None:
     setting = f"echo {groups} > /proc/sys/net/ipv4/ping_group_range"

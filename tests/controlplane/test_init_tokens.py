@@ -67,7 +67,7 @@ def test_an_account_must_have_a_name(config: Config, name: str) -> None:
     assert not config.state_dir.exists()
 
 
-async def test_it_works_while_the_control_plane_serves(tmp_path: Path) -> None:
+async def test_init_works_while_the_control_plane_serves(tmp_path: Path) -> None:
     async with System(tmp_path, agents=0) as system:
         tokens = await asyncio.to_thread(made, system.config, "--new-operator-token")
         another, old = tokens["operator_token"], system.operator_token

@@ -169,7 +169,7 @@ async def test_callers_and_operators_continue(schema: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
-def test_what_was_signed_and_sealed_is_still_good(schema: str, tmp_path: Path) -> None:
+def test_tickets_passwords_and_certificates_stay_valid(schema: str, tmp_path: Path) -> None:
     state, known = tmp_path / "state", known_of(schema)
     path = put_back(schema, state)
     key, kept = TicketKey(state / "ticket.key", SystemClock()), known["ticket"]

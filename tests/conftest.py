@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.harness import DockerEngine, Image, Registry, build_image, remove_traces
+from tests.demo_game import Image, build_image
+from tests.support.harness import Registry
+from tests.support.real_engine import DockerEngine, remove_traces
 
 pytest_plugins = [
     "tests.support.leaks",

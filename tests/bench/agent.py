@@ -14,7 +14,8 @@ from tests.bench.process_use import cores_over, rss_mb
 from tests.bench.report import Result
 from tests.demo_game import build_image
 from tests.support.deployment import Steps
-from tests.support.harness import AgentProcess, DockerEngine, Registry, remove_traces
+from tests.support.harness import AgentProcess, Registry
+from tests.support.real_engine import DockerEngine, remove_traces
 
 REAL, FAKE = 100, 1000
 IDLE_SECONDS = 30.0

@@ -9,7 +9,8 @@ import pytest
 from agent.docker.engine import DockerEngine
 from tests.contract.images import build
 from tests.contract.stages import DockerStage, FakeStage, Images, Stage, cleared
-from tests.support.harness import Registry, remove_traces
+from tests.support.harness import Registry
+from tests.support.real_engine import remove_traces
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.support import real_engine
-from tests.support.harness import ROOT, DockerEngine
-from tests.support.real_engine import engine_answers
+from tests.support.harness import ROOT
+from tests.support.real_engine import DockerEngine, engine_answers
 
 pytestmark = [pytest.mark.docker, pytest.mark.root]
 

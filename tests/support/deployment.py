@@ -18,11 +18,10 @@ from tests.support.harness import (
     AgentProcess,
     AgentSpec,
     ControlPlaneProcess,
-    DockerEngine,
     Registry,
-    remove_traces,
     wait_until,
 )
+from tests.support.real_engine import DockerEngine, remove_traces
 
 REGION = "local"
 APPLICATION = "demo-game"

@@ -20,33 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from tests.demo_game import Image, build_image
 from tests.support.api_client import ApiClient
-from tests.support.real_engine import (
-    DockerEngine,
-    UnavailableError,
-    accepts,
-    engine_unavailable,
-    remove_traces,
-)
-
-__all__ = [
-    "AgentProcess",
-    "AgentSpec",
-    "ControlPlaneProcess",
-    "DockerEngine",
-    "Image",
-    "Process",
-    "Registry",
-    "UnavailableError",
-    "build_image",
-    "engine_unavailable",
-    "free_port",
-    "registry_unavailable",
-    "remove_traces",
-    "to_toml",
-    "wait_until",
-]
+from tests.support.real_engine import UnavailableError, accepts
 
 ROOT = Path(__file__).resolve().parents[2]
 

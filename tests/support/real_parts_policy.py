@@ -10,7 +10,8 @@ from collections.abc import Generator
 
 import pytest
 
-from tests.support.harness import engine_unavailable, registry_unavailable
+from tests.support.harness import registry_unavailable
+from tests.support.real_engine import engine_unavailable
 
 MARKERS = ("docker", "registry", "root")
 

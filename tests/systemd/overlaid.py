@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 FOLDERS = ("etc", "opt", "usr/local", "var/lib")
 """Folders that an installation writes to."""
@@ -65,14 +65,9 @@ class Overlaid:
         )
         return done.returncode, done.stdout
 
-    def run(
-        self,
-        *command: str | Path,
-        cwd: Path | None = None,
-        environment: Mapping[str, str] | None = None,
-    ) -> str:
-        """Run a command that must succeed and return its output."""
-        code, output = self.attempt(*command, cwd=cwd, environment=environment)
+    def run(self, *command: str | Path, **options: Any) -> str:
+        """Attempt a command that must succeed and return its output."""
+        code, output = self.attempt(*command, **options)
         assert code == 0, output
         return output
 

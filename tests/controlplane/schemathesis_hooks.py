@@ -41,7 +41,7 @@ NOT_IN_SCHEMA = {
     "ports of the application": r"the application declares no such port",
     "objects of the operator": r"unknown (registry|node pool|region)",
     "permissions": r"(the node pool|node pool \S+) does not allow the host's network",
-    "the user of a password": r"needs a username|must be given: none is kept for .*",
+    "the user of a password": r"needs a username|must be given: none is stored for .*",
     "the content of a certificate": r"must be certificates as PEM text|contains a private key: .*",
     "the aliases of the registry": r"is not an OCI repository name",
 }

@@ -3,7 +3,7 @@
 A standby has at most one claim in progress. The session's task executes it, as the only writer of
 the record:
 
-    claim.begun      → record.json has the new identity, deadline and request
+    claim.begun      → the journal has the record with the new identity, deadline and request
     claim.recorded   → session.json is replaced
     claim.published  → the process gets the pool's signal
     claim.signalled  → the caller gets its response
@@ -49,16 +49,13 @@ async def claim(life: Life, request: ClaimRequest) -> None:
 
 
 async def take(runtime: Runtime, life: Life) -> None:
-    """Record the pending claim, if any, unless a stop was requested."""
-    if life.stop_asked.is_set():
-        return
-    life.claim_or_stop.clear()
+    """Record the pending claim, if any."""
     if life.pending_claim is None or not life.session.is_standby:
         return
     await runtime.failpoint("claim.begun")
     session = _claimed(runtime, life.session, life.pending_claim.request)
     try:
-        await runtime.records.save(session)
+        await runtime.records.save_claim(session)
     except DiskFullError as error:
         life.answer_claim(error)
         return

@@ -51,8 +51,8 @@ class Life:
         self.stop_reason = session.stop_reason
         self.stop_asked = asyncio.Event()
         self.pending_claim: PendingClaim | None = None
-        self.claim_or_stop = asyncio.Event()
-        """Set on a claim or a stop request."""
+        self.wake = asyncio.Event()
+        """Wakes the session's task: a claim, a stop request, or its process has ended."""
         if self.stop_reason is not None:
             self.stop_asked.set()
         self.removed = asyncio.Event()
@@ -85,13 +85,13 @@ class Life:
         if self.stop_reason is None:
             self.stop_reason = reason
             self.stop_asked.set()
-            self.claim_or_stop.set()
+            self.wake.set()
 
     def begin_claim(self, request: ClaimRequest) -> PendingClaim:
         """Hand a claim to the session's task."""
         answer = asyncio.get_running_loop().create_future()
         self.pending_claim = PendingClaim(request, answer)
-        self.claim_or_stop.set()
+        self.wake.set()
         return self.pending_claim
 
     def answer_claim(self, error: AgentError | None) -> None:

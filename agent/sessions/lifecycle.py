@@ -4,6 +4,7 @@ Every step is durable before the next begins, and is a failpoint for tests. Afte
 the outcome is unknown and is read again, never assumed.
 """
 
+import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
@@ -131,14 +132,11 @@ class Lifecycle:
             await self._restart()
 
     async def _run(self) -> None:
-        """Wait for the process to end, then restart or finish; return early on a claim or stop."""
+        """Wait for the process to end, then restart or finish; return early on a stop."""
         life, runtime, process = self._life, self._runtime, self._life.session.process
         if process is not None:
             await readiness.watch(runtime, life, process)
-            await claims.take(runtime, life)
-            await claims.notify_game(runtime, life)
-            ends, asked = ending.end_of(runtime, process), life.claim_or_stop.wait()
-            if not await first_completed(ends, asked, f"wait-{life.session.internal_id}"):
+            if not await self._ends_unless_stopped(process):
                 return
             await self._measure(process, last=True)
         session = life.session
@@ -159,6 +157,23 @@ class Lifecycle:
             await life.save(ending.failed(session, container, delay=delay, now=now))
         else:
             await self._finish(container)
+
+    async def _ends_unless_stopped(self, process: Process) -> bool:
+        """Wait for the end of the process (True) or a request to stop; meanwhile do claims."""
+        life = self._life
+        name = f"wait-{life.session.internal_id}"
+        ends = asyncio.create_task(ending.end_of(self._runtime, process), name=name)
+        ends.add_done_callback(lambda _: life.wake.set())
+        try:
+            while not (ends.done() or life.stop_asked.is_set()):
+                life.wake.clear()
+                await claims.take(self._runtime, life)
+                await claims.notify_game(self._runtime, life)
+                await life.wake.wait()
+            return ends.done() and ends.result() is None
+        finally:
+            ends.cancel()
+            await asyncio.wait({ends})
 
     async def _restart(self) -> None:
         """Wait the delay and restart the container; finish if it cannot run."""

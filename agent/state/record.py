@@ -4,6 +4,7 @@
       agent_id                   created once
       format                     version of the whole directory, see `state_format`
       drain.json                 the latest drain order
+      claims                     claimed sessions, newer than their record, see `claims_journal`
       lock                       held while an agent runs on this directory
       sessions/<internal id>/    0700
         record.json              the session
@@ -38,8 +39,10 @@ from agent.domain.errors import DiskFullError
 from agent.domain.pools import WarmPool
 from agent.domain.session import Deadline, Drain, Session
 from agent.state import state_format
+from agent.state.claims_journal import ClaimsJournal
 from tiltyard.contract import EndReason
 from tiltyard.runtime.atomic_file import flush_folder, write
+from tiltyard.runtime.batches import Batches
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import Threads
 
@@ -53,6 +56,8 @@ THREADS = 4
 """Enough that one slow fsync does not block the others; more do not help a disk."""
 PUBLIC_FORMAT = 1
 """Format of session.json. Games are rarely rebuilt: incremented only with a major version."""
+CLAIMS = "claims"
+"""File name of the journal of claims."""
 STOPPED = "stopped-"
 """Prefix of a file name that ends in a stop reason."""
 
@@ -109,6 +114,21 @@ def _expire_ms(deadline: Deadline | None) -> int | None:
     return None if deadline is None else round(deadline.expire_time * 1000)
 
 
+def decode_claims(journal: bytes) -> dict[str, Session]:
+    """Parse the journal of claims: claimed sessions by internal id."""
+    claimed = {}
+    for line in journal.split(b"\n"):
+        with contextlib.suppress(ValueError):  # cut off by a power failure
+            session = decode_session(line)
+            claimed[session.internal_id] = session
+    return claimed
+
+
+def newest(record: Session | None, claimed: Session | None) -> Session | None:
+    """Return a session's record, or its claim from the journal unless the record is newer."""
+    return record if record is not None and record.claim is not None else claimed or record
+
+
 @contextlib.contextmanager
 def disk(path: Path) -> Iterator[None]:
     """Translate OSError to DiskFullError."""
@@ -134,6 +154,8 @@ class Records:
         self.pools_dir = state_dir / "pools"
         self.spool_dir = state_dir / "spool"
         self._threads = Threads(THREADS, "records")
+        self._claims = ClaimsJournal(state_dir / CLAIMS, self._threads.run)
+        self._published = Batches(self._publish_all, "session.json")
         self._readers: Counter[str] = Counter()
         self.unrecorded: set[str] = set()
         """Internal ids of sessions whose newest change could not be written."""
@@ -208,6 +230,12 @@ class Records:
         path = self.directory(session.internal_id) / "record.json"
         await self.write(path, encode_session(session))
         self.unrecorded.discard(session.internal_id)
+        self._claims.drop(session.internal_id)
+
+    async def save_claim(self, session: Session) -> None:
+        """Record a claim durably; the next `save` replaces the session's record."""
+        with disk(self._root / CLAIMS):
+            await self._claims.append(session.internal_id, encode_session(session))
 
     async def mark_stop(self, session: Session) -> None:
         """Mark a session as stopped, if it was, by an empty file, which fits on a full disk."""
@@ -218,7 +246,9 @@ class Records:
 
     async def publish(self, session: Session, drain: Drain) -> None:
         """Replace session.json."""
-        await self.run(self._publish, session, drain)
+        error = await self._published.add((session, drain))
+        if error is not None:
+            raise error
 
     async def drop_log(self, internal_id: str) -> None:
         """Remove a sealed log, if any."""
@@ -229,6 +259,7 @@ class Records:
     async def delete(self, internal_id: str) -> None:
         """Remove a session's directory, ignoring errors."""
         self.unrecorded.discard(internal_id)
+        self._claims.drop(internal_id)
         await self.run(shutil.rmtree, self.directory(internal_id), ignore_errors=True)
 
     async def delete_old(self, internal_ids: list[str], before: float) -> list[str]:
@@ -261,6 +292,8 @@ class Records:
 
     async def close(self) -> None:
         """Finish writes in progress and release the lock."""
+        await self._claims.finish()
+        await self._published.finish()
         await self._threads.finish()
         if self._locked is not None:
             await self.run(self._locked.close)
@@ -301,25 +334,41 @@ class Records:
             write(directory / "record.json", encode_session(session), 0o600)
             flush_folder(directory.parent)
 
-    def _publish(self, session: Session, drain: Drain) -> None:
+    async def _publish_all(self, batch: list[tuple[Session, Drain]]) -> list[DiskFullError | None]:
+        return await self.run(self._publish, batch)
+
+    def _publish(self, batch: list[tuple[Session, Drain]]) -> list[DiskFullError | None]:
+        return [self._publish_one(session, drain) for session, drain in batch]
+
+    def _publish_one(self, session: Session, drain: Drain) -> DiskFullError | None:
         path = self.public_dir(session.internal_id) / "session.json"
-        with disk(path):
-            write(path, public_view(session, drain), 0o644, durable=False)
+        try:
+            with disk(path):
+                write(path, public_view(session, drain), 0o644, durable=False)
+        except DiskFullError as error:
+            return error
+        return None
 
     def _load(self) -> tuple[list[Session], list[str]]:
         sessions: list[Session] = []
         damaged: list[str] = []
+        claimed = decode_claims(self._claims.read())
+        counting: dict[str, bytes] = {}
         for directory in (self._root / "sessions").iterdir():
             # Temporary files of a killed agent.
             _remove([*directory.glob(".*.new"), *directory.glob("public/.*.new")])
-            session = _read(directory / "record.json", SESSIONS)
+            record = _read(directory / "record.json", SESSIONS)
+            session = newest(record, claimed.get(directory.name))
             if session is None:
                 damaged.append(directory.name)
                 continue
+            if session is claimed.get(directory.name):
+                counting[directory.name] = encode_session(session)
             for path in directory.glob(f"{STOPPED}*"):
                 reason = EndReason(path.name.removeprefix(STOPPED))
                 session = session.with_changes(stop_reason=session.stop_reason or reason)
             sessions.append(session)
+        self._claims.rewrite(counting)
         return sorted(sessions, key=lambda session: session.create_time), damaged
 
     def _delete_old(self, internal_ids: list[str], before: float) -> list[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from agent.kernel.clock import SystemHostClock
 from agent.state.drain import DrainOrder
+from tests.support.agent.pools import a_claim, a_pool, ready
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.agent.served import served
 from tests.support.fakes import FakeClock, FakeEngine
@@ -46,6 +47,15 @@ async def serve(folder: Path) -> None:
             say("started", session.internal_id)
             await host.sessions.set_drain(DrainOrder(number, draining=False))
             say("drained", number)
+        await host.daemon.warm_pools.set(a_pool(STARTS))
+        while len(ready(host)) < STARTS:
+            await asyncio.sleep(0)
+        claims = [
+            host.daemon.warm_pools.claim(each.internal_id, a_claim(each.internal_id))
+            for each in ready(host)
+        ]
+        for claim in asyncio.as_completed(claims):
+            say("claimed", (await claim).internal_id)
         await host.sessions.stop(session.internal_id, EndReason.STOPPED)
         say("stopped", session.internal_id)
 

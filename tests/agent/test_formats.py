@@ -1,8 +1,8 @@
 """This agent reads the state of released agents, and what `writing` writes today.
 
 `formats/<n>` is the state directory of an agent of format n, with sessions that are running,
-restarting, ended, and marked to stop while the disk was full; and the label of the first one's
-container. These files are never rewritten.
+restarting, ended, claimed, and marked to stop while the disk was full; and the label of the first
+one's container. These files are never rewritten.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ import pytest
 
 from agent.domain.engine import container_name
 from agent.domain.errors import SessionStoppedError
-from agent.domain.session import Deadline, Drain
+from agent.domain.session import Claim, Deadline, Drain
 from agent.rpc.identity import FILE, Identity
 from agent.state.drain import DrainOrder
 from agent.state.record import decode_session, encode_session
-from tests.agent.writing import BURIED, ENDED, MARKED, RESTARTING, RUNNING, WRITTEN, write
+from tests.agent.writing import BURIED, CLAIMED, ENDED, MARKED, RESTARTING, RUNNING, WRITTEN, write
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import an_agent, until_sealed
 from tests.support.agent.samples import a_container_spec, a_spec
@@ -137,6 +137,10 @@ async def test_f05_an_agent_goes_on_where_one_of_an_older_version_ended(
 
         marked = await agent.reached(MARKED)
         assert marked.session.end_reason is EndReason.TTL
+
+        claimed = await agent.reached(CLAIMED, State.RUNNING)
+        assert claimed.session.spec.identity.session_id == "match/6 ü"
+        assert claimed.session.claim == Claim('{"map":"ü"}')
 
         ended = agent.sessions.life(ENDED).session
         assert (ended.state, ended.end_reason) == (State.EXITED, EndReason.STOPPED)

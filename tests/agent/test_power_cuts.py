@@ -44,6 +44,8 @@ async def _missing(acknowledged: list[str], state: Path) -> list[str]:
         match what:
             case "started":
                 return which in sessions and sessions[which].state is not State.CREATED
+            case "claimed":
+                return which in sessions and sessions[which].claim is not None
             case "stopped":
                 return which in sessions and sessions[which].end_reason is EndReason.STOPPED
             case _:
@@ -59,7 +61,7 @@ def test_answered_changes_survive_a_power_cut(
 ) -> None:
     deeds = _logged(disk_log, tmp_path / "run")
     acknowledged, _ = next(power_cut.cuts([*deeds, deeds[0]], [len(deeds)], power_cut.everything))
-    assert len(acknowledged) == 2 * STARTS + 1
+    assert len(acknowledged) == 3 * STARTS + 1
     at = chance.sample(range(len(deeds)), min(len(deeds), rounds(40, 400)))
     # Most is at risk immediately after each acknowledgement.
     at += [number + 1 for number, deed in enumerate(deeds) if deed.name == power_cut.ACKNOWLEDGED]

@@ -13,6 +13,7 @@ from typing import Any
 
 from agent.domain.engine import LABEL_RECORD, container_name
 from agent.domain.errors import SessionNotFoundError
+from agent.domain.session import Claim
 from agent.rpc.identity import FILE, Identity, make_request
 from agent.state.drain import DrainOrder
 from controlplane.pki.authority import Authority
@@ -24,8 +25,8 @@ from tiltyard.contract import EndReason, SessionSpec, State
 BEGUN = 1_800_000_000.0
 WRITTEN = BEGUN + 11
 """Time when that agent ended."""
-RUNNING, RESTARTING, ENDED, MARKED, BURIED = (
-    f"{number:08d}-0000-4000-8000-000000000000" for number in range(1, 6)
+RUNNING, RESTARTING, ENDED, MARKED, BURIED, CLAIMED = (
+    f"{number:08d}-0000-4000-8000-000000000000" for number in range(1, 7)
 )
 LABEL = "label.json"
 DAY = 86_400.0
@@ -51,6 +52,9 @@ async def _play(agent: Agent) -> None:
     await sessions.start(RESTARTING, _spec(2, restart=True))
     await sessions.start(ENDED, _spec(3))
     await sessions.start(MARKED, _spec(4))
+    claimed = await sessions.start(CLAIMED, _spec(5))
+    claim = Claim('{"map":"ü"}')
+    await agent.records.save_claim(claimed.with_changes(spec=_spec(6), claim=claim))
     engine.write_log(container_name(ENDED), b"one\ntwo\n")
     await clock.advance(5)
     await _fail(agent, delay=1.0)

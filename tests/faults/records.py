@@ -4,13 +4,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from agent.domain.session import Session
-from agent.state.record import decode_session
+from agent.state.record import CLAIMS, decode_claims, decode_session, newest
 
 
 def recorded_sessions(state_dir: Path) -> list[Session]:
     """Every session that is recorded now; one may go while this looks."""
     found = []
+    claimed = decode_claims((state_dir / CLAIMS).read_bytes())
     for path in sorted((state_dir / "sessions").glob("*/record.json")):
         with suppress(FileNotFoundError):
-            found.append(decode_session(path.read_bytes()))
+            record = decode_session(path.read_bytes())
+            found.append(newest(record, claimed.get(record.internal_id)) or record)
     return found

@@ -32,8 +32,9 @@ from agent.sessions.runtime import HostSettings, Runtime
 from agent.sessions.warm_pools import WarmPools
 from agent.settings.policy import Policy
 from agent.state.drain import HostDrain
-from agent.state.record import Records, decode_session
+from agent.state.record import Records
 from agent.state.retention import Rules
+from tests.faults.records import recorded_sessions
 from tests.support.agent.cgroups import FakeCgroups
 from tests.support.agent.samples import IMAGE, MEBIBYTE, a_spec, an_id
 from tests.support.fakes import FakeClock, FakeEngine
@@ -130,7 +131,8 @@ class Agent:
 
     def recorded(self, internal_id: str) -> Session:
         """Return the record of a session."""
-        return decode_session((self.records.directory(internal_id) / "record.json").read_bytes())
+        found = recorded_sessions(self.records.directory(internal_id).parents[1])
+        return next(each for each in found if each.internal_id == internal_id)
 
     async def reached(self, internal_id: str, state: State | None = None) -> Life:
         """Wait until a session has reached a state, or has ended."""

@@ -62,7 +62,7 @@ def standbys(agent: Agent | Served, pool: str = POOL) -> list[Session]:
     ]
 
 
-def ready(agent: Agent, pool: str = POOL) -> list[Session]:
+def ready(agent: Agent | Served, pool: str = POOL) -> list[Session]:
     return [each for each in standbys(agent, pool) if each.ready_time is not None]
 
 

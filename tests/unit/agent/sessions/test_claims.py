@@ -105,9 +105,8 @@ async def test_one_of_fifty_concurrent_claims_succeeds(agent: Agent) -> None:
     refused = [each for each in answers if isinstance(each, StandbyNotClaimableError)]
     assert len(refused) == 49
     found = agent.now(standby.internal_id)
-    assert (
-        found.spec.identity == agent.recorded(found.internal_id).spec.identity == won.spec.identity
-    )
+    recorded = agent.recorded(found.internal_id)
+    assert found.spec.identity == recorded.spec.identity == won.spec.identity
     assert session_json(agent, found)["id"] == won.spec.identity.session_id
 
 
@@ -168,7 +167,7 @@ async def test_unrecorded_claim_fails(agent: Agent, monkeypatch: pytest.MonkeyPa
         raise DiskFullError("record.json", "no space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Records, "save", full)
+        patched.setattr(Records, "save_claim", full)
         with pytest.raises(DiskFullError):
             await agent.warm_pools.claim(standby.internal_id, a_claim())
     assert ready(agent)[0] == standby

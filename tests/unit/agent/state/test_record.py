@@ -1,14 +1,18 @@
+import asyncio
 import errno
 import json
 import os
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from agent.domain.session import Deadline, Drain, Port, Process
-from agent.state.record import Records, decode_session, encode_label, encode_session
+from agent.domain.errors import DiskFullError
+from agent.domain.session import Claim, Deadline, Drain, Port, Process, Session
+from agent.state import claims_journal
+from agent.state.record import CLAIMS, Records, decode_session, encode_label, encode_session
 from tests.support.agent.samples import a_session, a_spec, an_id
 from tiltyard.contract import EndReason, Protocol, State
 
@@ -133,3 +137,91 @@ async def test_reads_in_progress_are_tracked(records: Records) -> None:
             assert records.is_read("one")
         assert records.is_read("one")
     assert not records.is_read("one")
+
+
+async def claimed(records: Records, *, count: int = 1, at: float = 0) -> list[Session]:
+    """Record sessions, then their claims at once."""
+    sessions = [a_session(create_time=at + number) for number in range(count)]
+    for session in sessions:
+        await records.create(session, Drain())
+    sessions = [session.with_changes(claim=Claim("null")) for session in sessions]
+    await asyncio.gather(*map(records.save_claim, sessions))
+    return sessions
+
+
+@pytest.fixture
+def flushes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A list that gets an item for each flush of the journal."""
+    found, flush = [], os.fdatasync
+
+    def counted(descriptor: int) -> None:
+        found.append(descriptor)
+        flush(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", counted)
+    return found
+
+
+async def test_claims_that_wait_are_flushed_together(records: Records, flushes: list[int]) -> None:
+    sessions = await claimed(records, count=50)
+    assert len(flushes) <= 2
+    for _ in range(2):  # a run of the agent keeps what it has read
+        assert await records.load() == (sessions, [])
+
+
+async def test_newer_record_counts_and_ends_its_line(records: Records) -> None:
+    [session, other] = await claimed(records, count=2)
+    ended = session.to(State.RUNNING, at=2.0)
+    await records.save(ended)
+    assert await records.load() == ([ended, other], [])
+    await records.delete(session.internal_id)
+    assert await records.load() == ([other], [])
+    journal = (records.directory(other.internal_id).parents[1] / CLAIMS).read_bytes()
+    assert journal.strip() == encode_session(other)
+
+
+@pytest.mark.parametrize("torn", [b"\n{", b"\0" * 600, b"\n\xff\n\n"])
+async def test_torn_journal_keeps_what_was_flushed(
+    records: Records, monkeypatch: pytest.MonkeyPatch, torn: bytes
+) -> None:
+    [session] = await claimed(records)
+    path = records.directory(session.internal_id).parents[1] / CLAIMS
+    path.write_bytes(path.read_bytes() + torn)
+    with monkeypatch.context() as patched:  # the disk is full: nothing is dropped
+        patched.setattr(claims_journal, "write", Mock(side_effect=OSError))
+        assert await records.load() == ([session], [])
+    [later] = await claimed(records, at=1)
+    assert await records.load() == ([session, later], [])
+
+
+@pytest.mark.parametrize("call", ["fdopen", "fdatasync"])
+async def test_claim_that_cannot_be_written_leaves_the_standby(
+    records: Records, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    [kept] = await claimed(records)
+    standby = a_session(create_time=5.0)
+    await records.create(standby, Drain())
+    error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    claim = standby.with_changes(claim=Claim("null"))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, call, Mock(side_effect=error))
+        with pytest.raises(DiskFullError, match="No space"):
+            await records.save_claim(claim)
+    assert await records.load() == ([kept, standby], [])
+    await records.save_claim(claim)
+    assert await records.load() == ([kept, claim], [])
+
+
+async def test_journal_is_rewritten_once_most_of_it_does_not_count(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims_journal, "LEAST_REWRITTEN_BYTES", 0)
+    [kept] = await claimed(records)
+    path = records.directory(kept.internal_id).parents[1] / CLAIMS
+    largest = 0
+    for _ in range(20):
+        [session] = await claimed(records)
+        await records.delete(session.internal_id)
+        largest = max(largest, path.stat().st_size)
+    assert largest < 5 * len(encode_session(kept))
+    assert await records.load() == ([kept], [])

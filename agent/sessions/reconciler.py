@@ -130,11 +130,6 @@ class Reconciler:
         if image_error is not None:
             raise image_error
 
-    async def until_idle(self) -> None:
-        """Wait until no chore is in progress."""
-        while self._chores:
-            await self._chores.wait()
-
     def _reap(self, containers: list[Container]) -> None:
         """Remove orphaned containers after ORPHAN_GRACE_SECONDS."""
         now = self._runtime.clock.monotonic()

@@ -154,14 +154,14 @@ def _guarded(route: Route, slots: RequestSlots) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         if scope is None:
             return await route.handler.run(request, await route.handler.read(request))
-        slot = await _take_slot(request, slots)
+        slot = await _admit(request, slots)
         try:
             _check_scope(request, scope)
             if not request.content.is_eof():
                 # A body may be slow: free the slot, and check the token again afterwards.
                 slot.release()
                 await route.handler.receive(request)
-                slot = await _take_slot(request, slots)
+                slot = await _admit(request, slots)
                 _check_scope(request, scope)
             taken = await route.handler.read(request)
             return await route.handler.run(request, taken)
@@ -171,7 +171,7 @@ def _guarded(route: Route, slots: RequestSlots) -> Handler:
     return handle
 
 
-async def _take_slot(request: web.Request, slots: RequestSlots) -> RequestSlot:
+async def _admit(request: web.Request, slots: RequestSlots) -> RequestSlot:
     """Authenticate the caller, and wait for a request slot of its account."""
     token, address = _bearer(request), request.remote or ""
     caller = await services_of(request).accounts.authenticate(token, address)

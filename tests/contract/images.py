@@ -37,12 +37,8 @@ def build(socket: Path, address: str, name: str, line: str = "") -> str:
         )
         _last(steps)
         _last(client.push(repository, tag="v1", stream=True, decode=True))
-        [digest] = [
-            reference
-            for image in client.images()
-            for reference in image["RepoDigests"] or ()
-            if reference.startswith(f"{repository}@")
-        ]
+        digests = client.inspect_image(f"{repository}:v1")["RepoDigests"]
+        [digest] = [found for found in digests if found.startswith(f"{repository}@")]
     return str(digest)
 
 

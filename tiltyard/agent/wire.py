@@ -5,7 +5,6 @@ from google.protobuf.duration_pb2 import Duration
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.contract import (
     EndReason,
-    ErrorReason,
     Identity,
     NetworkMode,
     Protocol,
@@ -15,9 +14,6 @@ from tiltyard.contract import (
 
 STATES = {state: pb.State.Value(f"STATE_{state.name}") for state in State}
 END_REASONS = {reason: pb.EndReason.Value(f"END_REASON_{reason.name}") for reason in EndReason}
-ERROR_REASONS = {
-    reason: pb.ErrorReason.Value(f"ERROR_REASON_{reason.name}") for reason in ErrorReason
-}
 PROTOCOLS = {protocol: pb.Protocol.Value(f"PROTOCOL_{protocol.name}") for protocol in Protocol}
 NETWORK_MODES = {mode: pb.NetworkMode.Value(f"NETWORK_MODE_{mode.name}") for mode in NetworkMode}
 

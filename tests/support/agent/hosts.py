@@ -37,6 +37,7 @@ from agent.state.retention import Rules
 from tests.faults.records import recorded_sessions
 from tests.support.agent.cgroups import FakeCgroups
 from tests.support.agent.samples import IMAGE, MEBIBYTE, a_spec, an_id
+from tests.support.fake_clock import until_idle
 from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import EndReason, Protocol, Resources, State
 
@@ -178,7 +179,7 @@ class Agent:
     async def pass_over(self) -> None:
         """Reconcile records with the engine once, and wait for the resulting work."""
         await self.reconciler.pass_once()
-        await self.reconciler.until_idle()
+        await until_idle()
 
     def nothing_is_held(self) -> bool:
         """Return whether no capacity, port or deadline is in use."""

@@ -211,7 +211,7 @@ async def test_unsaved_record_is_not_rewritten_during_sealing(
     agent.steps.release("log.sealed")
     await until_sealed(agent, session.internal_id)
     go_on.set()
-    await agent.reconciler.until_idle()
+    await until_idle()
     assert agent.now(session.internal_id).log_sealed
     assert agent.recorded(session.internal_id).log_sealed
 

@@ -62,7 +62,7 @@ async def test_f46_an_ended_session_that_somebody_starts_again_is_killed_at_once
         await agent.engine.start(session.container)
         await agent.clock.advance(1)  # less than the ten seconds between two passes
         await until(lambda: ("kill", session.container) in agent.engine.calls)
-        await agent.reconciler.until_idle()
+        await until_idle()
     assert not await _runs(agent, session)
     assert agent.now(session.internal_id) == session
     assert agent.nothing_is_held()
@@ -80,7 +80,7 @@ async def test_f12_what_no_event_tells_of_is_found_by_the_next_pass(agent: Agent
         assert await _runs(agent, session)
         await agent.clock.advance(1)
         await until(lambda: ("kill", session.container) in agent.engine.calls)
-        await agent.reconciler.until_idle()
+        await until_idle()
     assert not await _runs(agent, session)
 
 
@@ -96,7 +96,7 @@ async def test_f13_what_happens_between_a_list_and_the_subscription_is_not_misse
         agent.engine.release("events")
         await agent.clock.advance(1)
         await until(lambda: ("kill", session.container) in agent.engine.calls)
-        await agent.reconciler.until_idle()
+        await until_idle()
     assert not await _runs(agent, session)
 
 
@@ -167,7 +167,7 @@ async def test_f10_an_orphan_that_hangs_the_engine_holds_up_nothing_else(host: H
         removals = [each for each in host.engine.calls if each == ("remove", orphan.container)]
         assert len(removals) == 1  # one at a time per container
         host.engine.release("remove")
-        await agent.reconciler.until_idle()
+        await until_idle()
         found = await host.engine.list(agent.runtime.settings.agent_id)
         assert [each.container for each in found] == [kept.container]
 
@@ -403,7 +403,7 @@ async def test_removals_leave_the_engine_free_for_starts(agent: Agent) -> None:
     await until_idle()
     assert agent.engine.count("remove") == REMOVED_AT_ONCE
     agent.engine.release("remove")
-    await agent.reconciler.until_idle()
+    await until_idle()
     assert await agent.engine.list(agent.runtime.settings.agent_id) == []
     await assert_survived(agent)
 

@@ -9,7 +9,7 @@ from agent.domain.session import Session
 from agent.sessions.manager import SessionManager
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
-from agent.state.record import decode_label
+from agent.state.encoding import decode_label
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)

@@ -25,7 +25,7 @@ from agent.domain.session import Deadline, Session
 from agent.metrics.instruments import Phase, start_of
 from agent.sessions.reservations import Reservations, StartSlots
 from agent.sessions.runtime import HostSettings, Runtime
-from agent.state.record import encode_label
+from agent.state.encoding import encode_label
 from tiltyard.contract import SessionSpec, State
 from tiltyard.runtime.logging.events import get_logger
 

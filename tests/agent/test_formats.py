@@ -19,7 +19,7 @@ from agent.domain.errors import SessionStoppedError
 from agent.domain.session import Claim, Deadline, Drain
 from agent.rpc.identity import FILE, Identity
 from agent.state.drain import DrainOrder
-from agent.state.record import decode_session, encode_session
+from agent.state.encoding import decode_session, encode_session
 from tests.agent.writing import BURIED, CLAIMED, ENDED, MARKED, RESTARTING, RUNNING, WRITTEN, write
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import an_agent, until_sealed

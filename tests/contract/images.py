@@ -37,8 +37,8 @@ def build(socket: Path, address: str, name: str, line: str = "") -> str:
         )
         _last(steps)
         _last(client.push(repository, tag="v1", stream=True, decode=True))
-        digests = client.inspect_image(f"{repository}:v1")["RepoDigests"]
-        [digest] = [found for found in digests if found.startswith(f"{repository}@")]
+        image = client.inspect_image(f"{repository}:v1")  # type: ignore[no-untyped-call]
+        [digest] = [found for found in image["RepoDigests"] if found.startswith(f"{repository}@")]
     return str(digest)
 
 

@@ -4,7 +4,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from agent.domain.session import Session
-from agent.state.record import CLAIMS, decode_claims, decode_session, newest
+from agent.state.encoding import decode_claims, decode_session, newest
+from agent.state.record import CLAIMS
 
 
 def recorded_sessions(state_dir: Path) -> list[Session]:

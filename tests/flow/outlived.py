@@ -13,7 +13,7 @@ import grpc
 
 from agent.domain.engine import Container
 from agent.domain.session import Session
-from agent.state.record import decode_label
+from agent.state.encoding import decode_label
 from tests.faults.callers import assert_callers_served
 from tests.faults.invariants import violations
 from tests.faults.ledger import ledger

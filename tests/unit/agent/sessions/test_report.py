@@ -10,7 +10,7 @@ from agent.domain.history import RUNS_KEPT, Run, Usage, signal_of, with_run
 from agent.domain.session import TRANSITIONS, Moment, Session
 from agent.logs import report
 from agent.logs.report import SEAL_WAIT_SECONDS, TAIL_BYTES, Tail, read_tail
-from agent.state.record import encode_session
+from agent.state.encoding import encode_session
 from tests.support.agent.hosts import Agent, Host, let_go
 from tests.support.agent.samples import a_session, a_spec, an_id
 from tiltyard.contract import EndReason, State

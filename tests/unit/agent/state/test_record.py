@@ -12,7 +12,8 @@ import pytest
 from agent.domain.errors import DiskFullError
 from agent.domain.session import Claim, Deadline, Drain, Port, Process, Session
 from agent.state import claims_journal
-from agent.state.record import CLAIMS, Records, decode_session, encode_label, encode_session
+from agent.state.encoding import decode_session, encode_label, encode_session
+from agent.state.record import CLAIMS, Records
 from tests.support.agent.samples import a_session, a_spec, an_id
 from tiltyard.contract import EndReason, Protocol, State
 

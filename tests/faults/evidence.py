@@ -19,10 +19,11 @@ from tests.support.harness import ROOT
 _PAGE = """\
 # Evidence
 
-Results of `make test-faults`, which writes this page. Each row is from the latest run of its test,
-at the given commit; `PYTEST_ARGS="-k f24"` updates those of F24. The [invariants](#invariants) are
-checked after each test, except for those marked with †, which test one component without a host.
-Random choices derive from the seed: running the test with `--seed` repeats them.
+This page has the results of `make test-faults`, which writes it. Each row is from the latest run
+of its test, at the given commit; `PYTEST_ARGS="-k f24"` updates the rows of F24. The
+[invariants](#invariants) are checked after each test, except for tests marked with †, which test
+one component without a host. Random choices derive from the seed: running the test with `--seed`
+repeats them.
 
 {about}
 
@@ -34,14 +35,14 @@ Random choices derive from the seed: running the test with `--seed` repeats them
 
 | | |
 |---|---|
-| I1 | every container of the agent has one record, every record the objects that it lists |
-| I2 | ports: reserved, published and forwarded ones are the same, none twice |
+| I1 | every container of the agent has one record, every record has the objects that it lists |
+| I2 | the same ports are reserved, published and forwarded, and none twice |
 | I3 | a running session has its process, an ended one has none |
 | I4 | no lifetime ends early, or more than 10 s late |
 | I5 | a stopped session does not start again; the number of restarts never decreases |
 | I6 | every session that a caller got a response for is visible |
 | I7 | an id has one session at a time |
-| I8 | the game's numbered lines: none lost, none duplicated, in order, once the log is sealed |
+| I8 | a sealed log has every numbered line of the game once and in order |
 | I9 | no account uses more than its quota |
 | I10 | no account sees another's sessions; a revoked token is rejected |
 | I11 | nothing is left at the end: containers, links, firewall rules, mounts, cgroups, spool |
@@ -49,10 +50,11 @@ Random choices derive from the seed: running the test with `--seed` repeats them
 ## What is not covered
 
 The table states why a fault has no test. All tests ran on one machine, with cgroups of
-{cgroups}, and iptables by {iptables}; systemd did not run. Storage quotas and AppArmor are not in
-its kernel. A power cut is emulated for the control plane's database and for the state directory
-of an agent, by removing everything that was not synced from the files. Elsewhere processes are
-killed, and disks are filled, made read-only and removed, but no completed write is undone.
+{cgroups}, and iptables by {iptables}; systemd did not run. The machine's
+kernel has neither storage quotas nor AppArmor. A power cut is emulated for the control plane's
+database and for the state directory of an agent, by removing everything from their files that was
+not synced. In other tests, processes are killed, and disks are filled, made read-only and removed,
+but no completed write is undone.
 """
 
 

@@ -138,17 +138,18 @@ async def test_f35_a_disk_that_is_read_only_refuses_starts_where_the_agent_write
     assert "nothing can be written" in agent.reservations.disks.warnings[0]
 
 
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO])
 async def test_f35_a_disk_that_fails_refuses_starts_and_disturbs_no_session(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
+    agent: Agent, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     due = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
     stopped = await agent.sessions.start(an_id(), a_spec())
     crashed = await agent.sessions.start(an_id(), a_spec(restart=True))
     before = agent.directories()
     with monkeypatch.context() as broken:
-        broken.setattr(Path, "replace", mock.Mock(side_effect=OSError(errno.EROFS, "read-only")))
+        broken.setattr(Path, "replace", mock.Mock(side_effect=OSError(number, "it fails")))
         agent.engine.calls.clear()
-        with pytest.raises(DiskFullError, match="read-only"):
+        with pytest.raises(DiskFullError, match="it fails"):
             await agent.sessions.start(an_id(), a_spec())
         assert "create" not in {call for call, _ in agent.engine.calls}
         assert agent.directories() == before

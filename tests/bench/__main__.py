@@ -43,17 +43,23 @@ WHOLE = 100
     help="Where the figures go.",
 )
 def main(only: str | None, effort: int, results: Path) -> None:
-    """Measure on this machine; write bench/results.json and, with all effort, the page."""
+    """Measure on this machine; write bench/results.json and, with all effort, the page.
+
+    A part that fails does not keep the others from being measured.
+    """
     exit_on_signals(130)
     steps = Steps()
     found: list[Result] = []
-    try:
-        for name in [only] if only else PARTS:
+    failed = []
+    for name in [only] if only else PARTS:
+        try:
             found += PARTS[name](effort, steps)
-    except StepFailedError:
-        sys.exit(1)
+        except StepFailedError:
+            failed.append(name)
     report.write(found, results, report.PAGE if effort == WHOLE else None)
     click.echo(f"\n{report.table(found)}\n\n{results}")
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

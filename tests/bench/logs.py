@@ -10,6 +10,7 @@ import subprocess
 import sys
 from functools import partial
 
+from agent.logs.reading import EACH_SESSION
 from tests.bench.played import Played, download, play, to_nowhere
 from tests.bench.report import Result
 from tests.bench.turns import in_turn, seconds
@@ -17,7 +18,7 @@ from tests.support.deployment import PATIENT, Deployment, Steps
 from tests.support.harness import ROOT, wait_until
 
 LOG_BYTES = 60_000_000
-FOLLOWERS = 100
+FOLLOWERS = EACH_SESSION
 LINES_PER_SECOND = 10
 SECONDS = 60
 

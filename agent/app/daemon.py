@@ -18,7 +18,6 @@ from agent.domain.deadlines import Deadlines
 from agent.domain.engine import Engine, EngineInfo
 from agent.domain.host_report import HostReport
 from agent.domain.ports import PortPool
-from agent.domain.session import MEBIBYTE
 from agent.domain.steps import STEPS
 from agent.images.images import Images
 from agent.kernel.disks import Disks
@@ -48,7 +47,7 @@ from agent.state.drain import HostDrain
 from agent.state.record import Records
 from agent.state.retention import Rules
 from tiltyard.agent.v1 import agent_pb2_grpc
-from tiltyard.contract import Protocol, Resources
+from tiltyard.contract import MEBI, NANO, Protocol, Resources
 from tiltyard.runtime import loop_lag
 from tiltyard.runtime.failpoints import failpoint
 from tiltyard.runtime.logging.events import get_logger
@@ -57,7 +56,7 @@ from tiltyard.runtime.systemd import Notifier, Supervision
 log = get_logger(__name__)
 
 VERSION = metadata.version("tiltyard")
-KEPT_FOR_THE_HOST_BYTES = 512 * MEBIBYTE
+KEPT_FOR_THE_HOST_BYTES = 512 * MEBI
 """Memory reserved for the engine, the agent and the kernel when `ram` is not set."""
 STAGE_SECONDS = 5.0
 """Shutdown timeout per component: ten of them take 50 s, the unit allows 60 s."""
@@ -109,7 +108,7 @@ class Daemon:
             tls_ports=self._tls_ports,
             start_slots=StartSlots(config.start_slots),
             drain=HostDrain(self._records, self._deadlines, self.feed, clock),
-            disks=Disks(config.disk_reserve * MEBIBYTE, config.state_dir),
+            disks=Disks(config.disk_reserve * MEBI, config.state_dir),
             policy=self._policy,
             feed=self.feed,
         )
@@ -193,7 +192,7 @@ class Daemon:
                 bind_address=config.bind_address,
                 env_prefixes=config.env_prefixes,
                 stop_grace=config.stop_grace,
-                session_disk_bytes=config.session_disk * MEBIBYTE,
+                session_disk_bytes=config.session_disk * MEBI,
             ),
             engine=self._engine,
             records=self._records,
@@ -278,12 +277,12 @@ class Daemon:
     def _allocatable(self) -> Resources:
         """Allocatable resources: settings, else the engine's, else zero."""
         config, info = self._config, self._info
-        cpus, memory = config.cpu, (config.ram or 0) * MEBIBYTE
+        cpus, memory = config.cpu, (config.ram or 0) * MEBI
         if cpus is None:
             cpus = info.cpus if info else 0
         if config.ram is None and info:
             memory = max(0, info.memory_bytes - KEPT_FOR_THE_HOST_BYTES)
-        return Resources(nano_cpus=round(cpus * 10**9), memory_bytes=memory)
+        return Resources(nano_cpus=round(cpus * NANO), memory_bytes=memory)
 
     def _report(self, runtime: Runtime) -> HostReport:
         config, info, held = self._config, self._info, self._reservations

@@ -6,8 +6,7 @@ A reservation is all or nothing, in one step of the event loop, so control plane
 from collections.abc import Iterable
 
 from agent.domain.errors import NoCapacityError
-from agent.domain.session import MEBIBYTE
-from tiltyard.contract import Resources
+from tiltyard.contract import MEBI, NANO, Resources
 
 
 class Capacity:
@@ -57,11 +56,10 @@ class Capacity:
     def reserve(self, internal_id: str, wanted: Resources) -> tuple[str, ...]:
         """Reserve `wanted` for a session and return its GPUs' ids; raises NoCapacityError."""
         total, reserved = self.total, self.reserved
-        core = 10**9
         checks = (
             ("sessions", 1, self.free_sessions, 1),
-            ("cores", wanted.nano_cpus, total.nano_cpus - reserved.nano_cpus, core),
-            ("MiB", wanted.memory_bytes, total.memory_bytes - reserved.memory_bytes, MEBIBYTE),
+            ("cores", wanted.nano_cpus, total.nano_cpus - reserved.nano_cpus, NANO),
+            ("MiB", wanted.memory_bytes, total.memory_bytes - reserved.memory_bytes, MEBI),
             ("GPUs", wanted.gpus, total.gpus - reserved.gpus, 1),
         )
         for resource, amount, free, unit in checks:

@@ -28,7 +28,6 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
 }
 
 
-MEBIBYTE = 1024**2
 LONGEST_TTL_SECONDS = 8760 * 3600
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent.domain.errors import DiskFullError
-from agent.domain.session import MEBIBYTE
+from tiltyard.contract import MEBI
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -60,7 +60,7 @@ class Disk:
             return "nothing can be written"
         if self._has_less_than(1) and self.free_bytes >= self.reserve_bytes:
             return f"{self.free_inodes} inodes are free, {self.reserve_inodes} are reserved"
-        free, reserve = self.free_bytes // MEBIBYTE, self.reserve_bytes // MEBIBYTE
+        free, reserve = self.free_bytes // MEBI, self.reserve_bytes // MEBI
         return f"{free} MiB are free, {reserve} MiB are reserved"
 
 

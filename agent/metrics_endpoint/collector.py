@@ -15,11 +15,10 @@ from agent.domain.session import Session
 from agent.images.images import Images
 from agent.sessions.manager import SessionManager
 from agent.sessions.reservations import Reservations
-from tiltyard.contract import Protocol, State
+from tiltyard.contract import NANO, Protocol, State
 from tiltyard.runtime.bounded_names import BoundedNames
 
 _PREFIX = "tiltyard_agent_"
-_CORE = 10**9
 _SESSIONS = "Sessions, including ended ones that are kept."
 _DISKS = {
     "free_bytes": "Free bytes at the last check.",
@@ -92,8 +91,8 @@ class HostState(Collector):
     def _capacity(self, report: HostReport) -> Iterator[Metric]:
         total, reserved = report.capacity, report.reserved
         capacity = self.reservations.capacity
-        yield _one("capacity_cores", "Allocatable cores.", total.nano_cpus / _CORE)
-        yield _one("reserved_cores", "Cores that are reserved.", reserved.nano_cpus / _CORE)
+        yield _one("capacity_cores", "Allocatable cores.", total.nano_cpus / NANO)
+        yield _one("reserved_cores", "Cores that are reserved.", reserved.nano_cpus / NANO)
         yield _one("capacity_memory_bytes", "Allocatable memory.", total.memory_bytes)
         yield _one("reserved_memory_bytes", "Memory that is reserved.", reserved.memory_bytes)
         yield _one("capacity_gpus", "Allocatable GPUs.", total.gpus)

@@ -13,8 +13,7 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from agent.domain.errors import NotAllowedError
 from agent.domain.registry_address import why_refused
-from agent.domain.session import MEBIBYTE
-from tiltyard.contract import NetworkMode, SessionSpec
+from tiltyard.contract import MEBI, NANO, NetworkMode, SessionSpec
 from tiltyard.runtime.settings import (
     Mistake,
     Settings,
@@ -70,10 +69,10 @@ class Policy(Settings):
         if spec.network_mode is NetworkMode.HOST and not self.host_network:
             raise NotAllowedError("use the host's network", "does not have host_network = true")
         asked = (
-            ("max_cpu", self.max_cpu, spec.limits.nano_cpus / 10**9),
-            ("max_ram", self.max_ram, spec.limits.memory_bytes / MEBIBYTE),
+            ("max_cpu", self.max_cpu, spec.limits.nano_cpus / NANO),
+            ("max_ram", self.max_ram, spec.limits.memory_bytes / MEBI),
             ("max_gpus", self.max_gpus, max(spec.limits.gpus, spec.reservation.gpus)),
-            ("max_disk", self.max_disk, spec.disk_bytes / MEBIBYTE),
+            ("max_disk", self.max_disk, spec.disk_bytes / MEBI),
         )
         for key, most, amount in asked:
             if most is not None and amount > most:

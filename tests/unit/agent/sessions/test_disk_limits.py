@@ -6,11 +6,10 @@ from pathlib import Path
 
 from agent.domain.engine import container_name
 from agent.domain.errors import EngineTimeoutError
-from agent.domain.session import MEBIBYTE
 from agent.kernel.disks import Disk, Disks
 from agent.sessions.disk_limits import LOOK_LONGEST_SECONDS, LOOK_SECONDS, DiskLimits
 from tests.support.agent.hosts import Agent, Host, let_go
-from tests.support.agent.samples import a_spec, an_id
+from tests.support.agent.samples import MEBIBYTE, a_spec, an_id
 from tests.support.fake_clock import until_idle
 from tiltyard.contract import EndReason, State
 

@@ -38,7 +38,10 @@ class ClaimsJournal:
         return self._path.read_bytes() if self._path.exists() else b""
 
     def rewrite(self, records: Mapping[str, bytes]) -> None:
-        """Keep the records that count, by internal id; a full disk keeps all. Blocks."""
+        """Keep the records that count, by internal id; a full disk keeps all. Blocks.
+
+        This flushes also what a killed agent has written and not flushed: it counts from now on.
+        """
         self._lines = {internal_id: b"%b\n" % record for internal_id, record in records.items()}
         try:
             self._replace(list(self._lines.values()))

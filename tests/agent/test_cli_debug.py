@@ -134,6 +134,7 @@ async def test_lists_sessions_by_creation(host: Served, clock: FakeClock) -> Non
 async def test_lists_ended_sessions_on_request(host: Served, engine: FakeEngine) -> None:
     await host.sessions.start(FIRST, named("m1"))
     engine.end(container_name(FIRST), 137, oom=True)
+    await host.sessions.life(FIRST).wait_for(lambda session: session.state.ended)
     lines = cells(await host.ok("stop", FIRST))
     assert ["end_reason", "oom"] in lines
     assert ["exit_code", "137"] in lines

@@ -10,10 +10,12 @@ from controlplane.domain.errors import (
     Violation,
 )
 from controlplane.registries.client import DOCKER_HUB
+from controlplane.storage.engine.memo import Memo
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables import applications, registries
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.applications import Application
+from controlplane.storage.tables.hot import HOT
 from controlplane.storage.tables.registries import Registry
 from controlplane.storage.tables.tags import Tag
 from tiltyard.contract import NetworkMode, PortRequest, Resources
@@ -24,6 +26,9 @@ _COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _REPOSITORY = re.compile(rf"{_COMPONENT}(?:/{_COMPONENT})*\Z", re.ASCII)
 MAX_PORTS = 32
 """Per application: the engine publishes them one by one, under a lock."""
+
+MAX_REMEMBERED = 1000
+"""Applications kept in memory with their tags."""
 
 MAX_REGIONS = 256
 """Per application."""
@@ -81,31 +86,32 @@ class ApplicationEdit:
         return merged
 
 
-@dataclass(frozen=True, slots=True)
 class Applications:
-    """Use cases on applications.
+    """Use cases on applications."""
 
-    `changed` is called when hosts may need other images or standbys.
-    """
-
-    store: Store
-    allows: AllowsNetwork
-    changed: Callable[[], None]
-    clock: Clock
+    def __init__(
+        self, store: Store, allows: AllowsNetwork, changed: Callable[[], None], clock: Clock
+    ) -> None:
+        """`changed` is called when hosts may need other images or standbys."""
+        self._store = store
+        self._allows = allows
+        self._changed = changed
+        self._clock = clock
+        self._tagged = Memo(store, applications.tagged, most=MAX_REMEMBERED, without=HOT)
 
     async def create(self, caller: Caller, application: Application) -> None:
         """Create an application of the caller's account."""
         wrong = []
-        if not self.allows(application.node_pool, application.network_mode):
+        if not self._allows(application.node_pool, application.network_mode):
             wrong.append(_NO_HOST_NETWORK)
-        registry = await self.store.look(registries.get, application.registry)
+        registry = await self._store.look(registries.get, application.registry)
         if registry is not None:
             repository = local_repository(registry, application.repository)
             if repository is None:
                 wrong.append(_NOT_A_REPOSITORY)
             application = replace(application, repository=repository or application.repository)
-        now = self.clock.time()
-        await self.store.run(applications.create, application, caller.actor, now, wrong)
+        now = self._clock.time()
+        await self._store.run(applications.create, application, caller.actor, now, wrong)
 
     async def edit(self, caller: Caller, name: str, edit: ApplicationEdit) -> None:
         """Change an application of the caller's account.
@@ -114,14 +120,14 @@ class Applications:
         registry and repository that they were enabled with; hosts of added regions or a new node
         pool begin to pull them at once. The warm pool of a removed region is removed, too.
         """
-        known = await self.store.look(registries.find)
-        await self.store.run_then(
-            lambda _: self.changed(),
+        known = await self._store.look(registries.find)
+        await self._store.run_then(
+            lambda _: self._changed(),
             applications.edit,
             (caller.account, name),
-            lambda current: edit.applied_to(current, known, self.allows),
+            lambda current: edit.applied_to(current, known, self._allows),
             caller.actor,
-            self.clock.time(),
+            self._clock.time(),
         )
 
     async def get(self, caller: Caller, name: str) -> Application:
@@ -130,7 +136,7 @@ class Applications:
         Raises:
             NotFoundError: The account has none of that name.
         """
-        application = await self.store.look(applications.get, caller.account, name)
+        application = await self._store.look(applications.get, caller.account, name)
         if application is None:
             raise NotFoundError("application", name)
         return application
@@ -141,7 +147,7 @@ class Applications:
         Raises:
             NotFoundError: The account has none of that name.
         """
-        found = await self.store.look(applications.tagged, caller.account, name)
+        found = await self._tagged.get((caller.account, name))
         if found is None:
             raise NotFoundError("application", name)
         return found
@@ -153,14 +159,14 @@ class Applications:
             InvalidRequestError: Its node pool does not allow the host's network.
         """
         application, tags = await self.tagged(caller, name)
-        if not self.allows(application.node_pool, application.network_mode):
+        if not self._allows(application.node_pool, application.network_mode):
             text = f"node pool {application.node_pool} does not allow the host's network"
             raise InvalidRequestError((Violation("image", text),))
         return application, tags
 
     def all_of(self, caller: Caller) -> AsyncGenerator[list[Application], None]:
         """Read all applications of the caller's account by name, in portions."""
-        return applications.all_of(self.store, caller.account)
+        return applications.all_of(self._store, caller.account)
 
 
 def local_repository(registry: Registry, repository: str) -> str | None:

@@ -2,16 +2,24 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from controlplane.domain.errors import UnauthorizedError
-from controlplane.domain.tokens import mint, parse
+from controlplane.domain.tokens import PresentedToken, matches, mint, parse
 from controlplane.metrics.http import HttpMetrics
+from controlplane.storage.engine.memo import Memo
 from controlplane.storage.engine.store import Store, queue_as
 from controlplane.storage.tables import accounts
 from controlplane.storage.tables.accounts import Caller
+from controlplane.storage.tables.hot import HOT
 from controlplane.storage.tables.tokens import INITIALISER
 from tiltyard.runtime.clock import Clock
+
+LAST_USED_STEP = 60.0
+"""Minimum seconds between writes of a token's last use."""
+
+MAX_TOKENS = 10_000
+"""Kept in memory."""
 
 
 @dataclass(slots=True)
@@ -26,13 +34,14 @@ class InitialTokens:
         return json.dumps({"accounts": self.accounts, "operator_token": self.operator_token})
 
 
-@dataclass(frozen=True, slots=True)
 class Accounts:
     """Use cases on accounts."""
 
-    store: Store
-    clock: Clock
-    metrics: HttpMetrics
+    def __init__(self, store: Store, clock: Clock, metrics: HttpMetrics) -> None:
+        self._store = store
+        self._clock = clock
+        self._metrics = metrics
+        self._tokens = Memo(store, accounts.find_token, most=MAX_TOKENS, without=HOT)
 
     async def authenticate(self, token: str, address: str = "") -> Caller:
         """Return the caller of a token; this task's later database work queues under its account.
@@ -43,25 +52,36 @@ class Accounts:
         presented, caller = parse(token), None
         if presented is not None:
             queue_as(f"token {presented.token_id}")
-            now = self.clock.time()
-            caller = await accounts.find_caller(self.store, presented, address, now)
+            caller = await self._caller(presented, address)
         if caller is None:
-            self.metrics.authentication_failures.inc()
+            self._metrics.authentication_failures.inc()
             raise UnauthorizedError
         queue_as(caller.account)
+        return caller
+
+    async def _caller(self, presented: PresentedToken, address: str) -> Caller | None:
+        stored, now = await self._tokens.get(presented.token_id), self._clock.time()
+        is_right = matches(presented, None if stored is None else stored.secret_hash)
+        if stored is None or not is_right or not stored.is_good(now):
+            return None
+        caller = replace(stored.caller, address=address)
+        if stored.last_used is None or stored.last_used + LAST_USED_STEP <= now:
+            await self._store.run(accounts.note_use, caller, now)
+            used = replace(stored, last_used=now)
+            self._tokens.amend(presented.token_id, stored, used)
         return caller
 
     async def initialise(
         self, names: Iterable[str], *, new_operator_token: bool = False
     ) -> InitialTokens:
         """Create missing accounts and operator token; `new_operator_token` forces a new one."""
-        made, now = InitialTokens(), self.clock.time()
+        made, now = InitialTokens(), self._clock.time()
         for name in names:
             token = mint()
-            if await self.store.run(accounts.create_account, name, token, INITIALISER, now):
+            if await self._store.run(accounts.create_account, name, token, INITIALISER, now):
                 made.accounts[name] = token.text
         operator, another = mint(), new_operator_token
         create = accounts.create_operator_token
-        if await self.store.run(create, operator, now, another=another):
+        if await self._store.run(create, operator, now, another=another):
             made.operator_token = operator.text
         return made

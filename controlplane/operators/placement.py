@@ -55,7 +55,7 @@ class Explanations:
                 or the tag is not enabled.
             InvalidRequestError: A pin does not fit the application.
         """
-        found = await self.store.look(tagged, account, name)
+        found = await self.store.look(tagged, (account, name))
         if found is None:
             raise NotFoundError("application", name)
         application, tags = found

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from controlplane.catalog.accounts import LAST_USED_STEP
 from controlplane.domain.tokens import ACCOUNT_SCOPES
-from controlplane.storage.tables.accounts import LAST_USED_STEP
 from tests.support.controlplane.system import Answer, System, assert_error, token_id
 from tiltyard.runtime.clock import to_ms
 

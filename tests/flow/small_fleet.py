@@ -78,7 +78,7 @@ class LoopStore(Store):
         if self._db is None:
             raise asyncio.CancelledError
         future: Any = asyncio.get_running_loop().create_future()
-        job = _Job(lambda db: transaction(db, *args, **kwargs), future)
+        job = _Job(lambda db: transaction(db, *args, **kwargs), future, transaction)
         _commit(self._db, [job], metrics=self._metrics)
         job.resolve()
         if future.exception() is None:

@@ -13,7 +13,7 @@ import os
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -64,6 +64,8 @@ def queue_as(account: str) -> None:
 class _Job:
     function: Callable[[Database], Any]
     future: "asyncio.Future[Any]"
+    transaction: Callable[..., Any]
+    """What `function` calls with its arguments."""
     outcome: Any = None
     failure: BaseException | None = None
 
@@ -96,6 +98,8 @@ class _Thread:
         self._loop: asyncio.AbstractEventLoop
         self._closed: asyncio.Future[None]
         self._thread: threading.Thread | None = None
+        self.listeners: list[Callable[[Collection[Callable[..., Any]]], None]] = []
+        """Called with the transactions of each batch, before any of them resolves."""
 
     def waiting(self) -> int:
         """Count the jobs that have not begun."""
@@ -126,12 +130,15 @@ class _Thread:
         await asyncio.shield(self._closed)
         thread.join()  # at once: that was its last step
 
-    def send(self, function: Callable[[Database], _T]) -> "asyncio.Future[_T]":
+    def send(
+        self, transaction: Transaction[_P, _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> "asyncio.Future[_T]":
         """Queue a function; its future must not be cancelled."""
         if self._thread is None:
             raise StoreError("the database is not open")
         future: asyncio.Future[_T] = self._loop.create_future()
-        self._sent.put((_account.get(), _Job(function, future)))
+        job = _Job(lambda db: transaction(db, *args, **kwargs), future, transaction)
+        self._sent.put((_account.get(), job))
         return future
 
     def _serve(
@@ -150,10 +157,17 @@ class _Thread:
             while batch := self._next_batch():
                 do(db, batch)
                 # One wake-up of the loop per batch.
-                self._loop.call_soon_threadsafe(_resolve, batch)
+                self._loop.call_soon_threadsafe(self._resolve, batch)
         finally:
             db.close()
             self._loop.call_soon_threadsafe(self._closed.set_result, None)
+
+    def _resolve(self, batch: list[_Job]) -> None:
+        transactions = {job.transaction for job in batch}
+        for listener in self.listeners:
+            listener(transactions)
+        for job in batch:
+            job.resolve()
 
     def _next_batch(self) -> list[_Job]:
         """Wait for the next jobs; empty when closed and drained."""
@@ -176,6 +190,10 @@ class Store:
         self._looker = _Thread("store looks", MAX_BATCH)
         self._reader = _Thread("store reader", 1)
         self._metrics.follow(path, self._writer.waiting)
+
+    def listen(self, listener: Callable[[Collection[Callable[..., Any]]], None]) -> None:
+        """Call with the transactions of each commit, before the tasks that sent them go on."""
+        self._writer.listeners.append(listener)
 
     async def open(self) -> None:
         """Open, check and migrate the database; create it if missing.
@@ -217,7 +235,7 @@ class Store:
         **kwargs: _P.kwargs,
     ) -> _T:
         """As `run`; `then` gets the result, even if the calling task is cancelled."""
-        committed = self._writer.send(lambda db: transaction(db, *args, **kwargs))
+        committed = self._writer.send(transaction, *args, **kwargs)
         committed.add_done_callback(partial(_notify, then))
         with self._metrics.transaction_seconds.time():
             return await asyncio.shield(committed)
@@ -238,22 +256,17 @@ class Store:
             StoreError: The database failed, or is not open.
         """
         with self._metrics.look_seconds.time():
-            return await asyncio.shield(self._looker.send(lambda db: at(db, *args, **kwargs)))
+            return await asyncio.shield(self._looker.send(at, *args, **kwargs))
 
     async def read(self, at: Transaction[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Run long SELECTs as `look` does, delaying neither transactions nor looks."""
         with self._metrics.read_seconds.time():
-            return await asyncio.shield(self._reader.send(lambda db: at(db, *args, **kwargs)))
+            return await asyncio.shield(self._reader.send(at, *args, **kwargs))
 
 
 def _notify(then: Callable[[_T], object], committed: "asyncio.Future[_T]") -> None:
     if not committed.cancelled() and committed.exception() is None:
         then(committed.result())
-
-
-def _resolve(batch: list[_Job]) -> None:
-    for job in batch:
-        job.resolve()
 
 
 def _look(db: Database, batch: list[_Job]) -> None:

@@ -1,7 +1,7 @@
 """Accounts and their callers in the database."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from controlplane.domain.errors import ConflictError, NotFoundError
@@ -10,11 +10,9 @@ from controlplane.domain.tokens import (
     ACCOUNT_SCOPES,
     OPERATOR_SCOPES,
     NewToken,
-    PresentedToken,
     Scope,
-    matches,
 )
-from controlplane.storage.engine.store import Actor, Database, Store, record_event
+from controlplane.storage.engine.store import Actor, Database, record_event
 from controlplane.storage.tables.quota_use import POOLS, has_account
 from controlplane.storage.tables.session_rows import PORTION, remove_sessions
 from controlplane.storage.tables.tokens import (
@@ -23,9 +21,6 @@ from controlplane.storage.tables.tokens import (
     remove_tokens,
 )
 from tiltyard.runtime.clock import from_ms, to_ms
-
-LAST_USED_STEP = 60.0
-"""Minimum seconds between writes of a token's last use."""
 
 _OF_AN_ACCOUNT = {
     "session": "number",
@@ -57,6 +52,21 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredToken:
+    """A token in the database; `caller` is without an address."""
+
+    secret_hash: bytes = field(repr=False)
+    caller: Caller
+    is_revoked: bool
+    last_used: float | None
+
+    def is_good(self, now: float) -> bool:
+        """Return whether it is neither revoked nor expired."""
+        expire = self.caller.expire
+        return not self.is_revoked and (expire is None or expire > now)
+
+
+@dataclass(frozen=True, slots=True)
 class Account:
     """An account with its quota and usage."""
 
@@ -64,19 +74,6 @@ class Account:
     created: float
     quota: Quota
     usage: Usage
-
-
-async def find_caller(
-    store: Store, presented: PresentedToken, address: str, now: float
-) -> Caller | None:
-    """Find a token's caller and record its use; None for any invalid token."""
-    found = await store.look(_caller_of, presented, address, now)
-    if found is None:
-        return None
-    caller, last_used = found
-    if last_used is None or last_used + LAST_USED_STEP <= now:
-        await store.run(_note_use, caller, now)
-    return caller
 
 
 def create_operator_token(db: Database, token: NewToken, now: float, *, another: bool) -> bool:
@@ -191,24 +188,23 @@ def remove_left(db: Database, before: float) -> int:
     return 1
 
 
-def _caller_of(
-    db: Database, presented: PresentedToken, address: str, now: float
-) -> tuple[Caller, float | None] | None:
-    """Read the caller of a good token, and its last use."""
+def find_token(db: Database, token_id: str) -> StoredToken | None:
+    """Read a token by its id."""
     row = db.execute(
-        "SELECT secret_hash, account, scopes, expire_ms, last_used_ms"  # noqa: S608
-        f" FROM token WHERE id=:id AND {GOOD}",
-        {"id": presented.token_id, "now": to_ms(now)},
+        "SELECT secret_hash, account, scopes, expire_ms, revoked_ms, last_used_ms"
+        " FROM token WHERE id=?",
+        (token_id,),
     ).fetchone()
-    if not matches(presented, row and row[0]):
+    if row is None:
         return None
-    _, account, scopes, expire_ms, last_used_ms = row
+    secret_hash, account, scopes, expire_ms, revoked_ms, last_used_ms = row
     held = frozenset(Scope(scope) for scope in json.loads(scopes))
-    caller = Caller(account or "", presented.token_id, held, address, from_ms(expire_ms))
-    return caller, from_ms(last_used_ms)
+    caller = Caller(account or "", token_id, held, expire=from_ms(expire_ms))
+    return StoredToken(secret_hash, caller, revoked_ms is not None, from_ms(last_used_ms))
 
 
-def _note_use(db: Database, caller: Caller, now: float) -> None:
+def note_use(db: Database, caller: Caller, now: float) -> None:
+    """Note the last use of a token."""
     db.execute(
         "UPDATE token SET last_used_ms=:now, last_used_address=:address WHERE id=:id",
         {"now": to_ms(now), "address": caller.address, "id": caller.token_id},

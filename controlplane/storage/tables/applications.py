@@ -94,10 +94,10 @@ def get(db: Database, account: str, name: str) -> Application | None:
     return _application(row) if row else None
 
 
-def tagged(db: Database, account: str, name: str) -> tuple[Application, tuple[Tag, ...]] | None:
-    """Read one application of an account, and its enabled tags, highest priority first."""
-    application = get(db, account, name)
-    return None if application is None else (application, enabled_tags(db, account, name))
+def tagged(db: Database, key: tuple[str, str]) -> tuple[Application, tuple[Tag, ...]] | None:
+    """Read the application of an account and name, and its enabled tags, by priority."""
+    application = get(db, *key)
+    return None if application is None else (application, enabled_tags(db, *key))
 
 
 def edit(

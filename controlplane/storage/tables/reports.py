@@ -104,10 +104,11 @@ class Reports:
         """Write and evaluate reported sessions, except those of attempts in `starting`."""
         reported = [s for s in sessions if s.internal_id not in starting]
         by = _Reporter(agent, self._is_ours, now, self._keep_ended)
-        return await self._store.run(_write_all, by, reported)
+        return await self._store.run(write_all, by, reported)
 
 
-def _write_all(db: Database, by: _Reporter, sessions: Iterable[HostSession]) -> Evaluation:
+def write_all(db: Database, by: _Reporter, sessions: Iterable[HostSession]) -> Evaluation:
+    """Write and evaluate reported sessions."""
     into = Evaluation()
     for session in sessions:
         into.verdicts[session.internal_id] = _evaluate(db, by, session, into)

@@ -1,0 +1,57 @@
+"""Results of looks, kept in memory until a transaction may have changed them."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from typing import Any, Generic, TypeVar
+
+from controlplane.storage.engine.store import Store, Transaction
+
+_K = TypeVar("_K")
+_T = TypeVar("_T")
+
+
+class Memo(Generic[_K, _T]):
+    """The results of one look by its argument; what does not exist is looked up each time.
+
+    Every transaction clears it, except those in `without`, which do not write what it reads.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        at: Transaction[[_K], _T | None],
+        *,
+        most: int,
+        without: Collection[Callable[..., Any]],
+    ) -> None:
+        """Keep up to `most` results, the last used ones."""
+        self._store = store
+        self._at = at
+        self._most = most
+        self._without = frozenset(without)
+        self._known: OrderedDict[_K, _T] = OrderedDict()
+        self._generation = 0
+        store.listen(self._committed)
+
+    async def get(self, key: _K) -> _T | None:
+        """Return the result as of the transactions that resolved before this call, or later."""
+        if key in self._known:
+            self._known.move_to_end(key)
+            return self._known[key]
+        generation = self._generation
+        found = await self._store.look(self._at, key)
+        if found is not None and generation == self._generation:
+            self._known[key] = found
+            if len(self._known) > self._most:
+                self._known.popitem(last=False)
+        return found
+
+    def amend(self, key: _K, known: _T, changed: _T) -> None:
+        """Note what a transaction in `without` has changed, unless the result was dropped."""
+        if self._known.get(key) is known:
+            self._known[key] = changed
+
+    def _committed(self, transactions: Collection[Callable[..., Any]]) -> None:
+        if not self._without.issuperset(transactions):
+            self._generation += 1
+            self._known.clear()

@@ -17,6 +17,8 @@ class Capacity:
         self._cpu_and_memory = total
         self.max_sessions = max_sessions
         self._held: dict[str, tuple[Resources, tuple[str, ...]]] = {}
+        self.reserved = Resources()
+        """The sum of all reservations; above `total` if the host became smaller."""
 
     @property
     def total(self) -> Resources:
@@ -25,24 +27,9 @@ class Capacity:
         return Resources(amount.nano_cpus, amount.memory_bytes, len(self._gpu_ids))
 
     @property
-    def reserved(self) -> Resources:
-        """The sum of all reservations; above `total` if the host became smaller."""
-        held = [amount for amount, _ in self._held.values()]
-        return Resources(
-            sum(amount.nano_cpus for amount in held),
-            sum(amount.memory_bytes for amount in held),
-            sum(amount.gpus for amount in held),
-        )
-
-    @property
     def sessions(self) -> int:
         """The number of sessions with a reservation."""
         return len(self._held)
-
-    @property
-    def holders(self) -> Iterable[str]:
-        """Internal ids of sessions with a reservation."""
-        return self._held.keys()
 
     @property
     def free_sessions(self) -> int:
@@ -67,13 +54,16 @@ class Capacity:
                 raise NoCapacityError(resource, amount / unit, max(0, free) / unit)
         taken = {gpu for _, gpus in self._held.values() for gpu in gpus}
         gpus = tuple(gpu for gpu in self._gpu_ids if gpu not in taken)[: wanted.gpus]
-        self._held[internal_id] = (wanted, gpus)
+        self.adopt(internal_id, wanted, gpus)
         return gpus
 
     def adopt(self, internal_id: str, held: Resources, gpu_ids: tuple[str, ...]) -> None:
         """Reserve what a running session holds, even beyond the total."""
+        self.release(internal_id)
         self._held[internal_id] = (held, gpu_ids)
+        self.reserved += held
 
     def release(self, internal_id: str) -> None:
         """Release a session's reservation, if any."""
-        self._held.pop(internal_id, None)
+        if internal_id in self._held:
+            self.reserved -= self._held.pop(internal_id)[0]

@@ -57,6 +57,8 @@ class SessionManager:
         self._runtime = runtime
         self._reservations = reservations
         self._lives: dict[str, Life] = {}
+        self._starting: dict[str, Life] = {}
+        """Those that were starting when they were last read, and newer ones."""
         self._tasks = TaskOwner[None]()
         self._discards = TaskOwner[None](AgentError)
         self.tombstones = Tombstones(runtime.records, runtime.clock)
@@ -141,8 +143,12 @@ class SessionManager:
 
     def starting(self) -> tuple[str, ...]:
         """Internal ids of the sessions that are starting."""
-        held = self._reservations.capacity.holders  # fewer than all, of which many have ended
-        return tuple(i for i in held if i in self._lives and not self._lives[i].started)
+        self._starting = {
+            internal_id: life
+            for internal_id, life in self._starting.items()
+            if not life.started and not life.removed.is_set()
+        }
+        return tuple(self._starting)
 
     # -- for the daemon ------------------------------------------------------------------------
 
@@ -156,7 +162,7 @@ class SessionManager:
         runtime = self._runtime
         session = session.with_changes(sequence=runtime.feed.stamp())
         life = Life(runtime, self._reservations, session)
-        self._lives[session.internal_id] = life
+        self._lives[session.internal_id] = self._starting[session.internal_id] = life
         if not session.state.ended:
             life.arm()  # deadlines hold whether or not the engine answers
         if session.holds_reservation:
@@ -258,7 +264,7 @@ class SessionManager:
         now = self._runtime.clock.time()
         session = self._reservations.take(Session(internal_id, spec, now, standby=standby))
         life = Life(self._runtime, self._reservations, session)
-        self._lives[internal_id] = life
+        self._lives[internal_id] = self._starting[internal_id] = life
         self._own(life, Lifecycle(self._runtime, self._reservations, life).run_new)
         self._runtime.feed.host_changed()
         return life

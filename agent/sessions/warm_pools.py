@@ -39,6 +39,8 @@ log = get_logger(__name__)
 
 PASS_SECONDS = 10.0
 """Longest pause between two passes; a change of the host triggers one earlier."""
+REST_FACTOR = 5.0
+"""Passes take a fifth of what other work over all sessions may: callers wait for claims."""
 REMOVED_KEPT = 50
 """Removed pools that are remembered, to reject late orders."""
 
@@ -123,7 +125,8 @@ class WarmPools:
                 log.exception("cannot fill the warm pools: internal error")
                 await self._runtime.clock.sleep(PASS_SECONDS)
             took = self._runtime.clock.monotonic() - began
-            await self._runtime.clock.sleep(rest_after(took, PASS_SECONDS))
+            # A pass looks at every standby, and each claim causes one.
+            await self._runtime.clock.sleep(rest_after(REST_FACTOR * took, PASS_SECONDS))
             now = self._runtime.clock.monotonic()
             due = [each.until - now for each in self._setbacks.values() if each.until > now]
             wait = self._runtime.clock.sleep(min([PASS_SECONDS, *due]))
@@ -294,6 +297,8 @@ class WarmPools:
         recent = self._runtime.clock.monotonic() - restarts.STEADY_SECONDS
         causes = {pool: each.cause for pool, each in self._setbacks.items() if each.until > recent}
         causes |= self._refusals
+        if not causes:
+            return ()
         ready = Counter(
             _pool_of(life) for life in self._live() if life.session.ready_time is not None
         )

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agent.domain.errors import EngineError, InvalidArgumentError, StaleRevisionError
-from agent.sessions.warm_pools import PASS_SECONDS, REMOVED_KEPT
+from agent.sessions.warm_pools import PASS_SECONDS, REMOVED_KEPT, REST_FACTOR
 from agent.settings.policy import Policy
 from agent.state.drain import DrainOrder
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left
@@ -261,7 +261,9 @@ async def test_failed_removal_of_a_standby_is_retried(agent: Agent) -> None:
 
 
 @pytest.mark.parametrize(
-    ("took", "rest"), [(1.0, DUTY_CYCLE), (30.0, PASS_SECONDS)], ids=["long", "stood-still"]
+    ("took", "rest"),
+    [(0.125, 0.125 * REST_FACTOR * DUTY_CYCLE), (30.0, PASS_SECONDS)],
+    ids=["long", "stood-still"],
 )
 async def test_slow_passes_leave_the_event_loop_free(
     agent: Agent, monkeypatch: pytest.MonkeyPatch, took: float, rest: float

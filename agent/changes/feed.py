@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from agent.domain.session import Session
@@ -63,6 +63,7 @@ class Feed:
         self.incarnation = str(uuid.uuid4())
         self.sequence = 0
         self._subscriptions: set[Subscription] = set()
+        self._ends: set[Callable[[], None]] = set()
         self.next_change = asyncio.Event()
         """Set on the next change; waiters then re-read the state."""
 
@@ -98,8 +99,19 @@ class Feed:
         self._note(snapshot=True)
 
     def end(self) -> None:
-        """End all watches: the agent is shutting down."""
+        """End all streams: the agent is shutting down."""
         self._note(end=True)
+        for end in tuple(self._ends):
+            end()
+
+    @contextlib.contextmanager
+    def ended_by(self, end: Callable[[], None]) -> Iterator[None]:
+        """Have `end` called when all streams end."""
+        self._ends.add(end)
+        try:
+            yield
+        finally:
+            self._ends.discard(end)
 
     @contextlib.contextmanager
     def subscribe(self) -> Iterator[Subscription]:

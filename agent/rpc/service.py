@@ -1,6 +1,6 @@
 """The handlers of AgentService; decorators of `statuses.py` convert errors to gRPC statuses."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +21,7 @@ from agent.logs import reading as logs
 from agent.logs import report
 from agent.metrics.instruments import Metrics
 from agent.rpc import wire
+from agent.rpc.claim_stream import ClaimStream
 from agent.rpc.identity import HostIdentity
 from agent.rpc.statuses import Context, answers, streams
 from agent.sessions.manager import SessionManager
@@ -203,15 +204,18 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
                 yield wire.progress_to_proto(progress)
         yield pb.PullImageResponse(done=True)
 
-    @answers
-    async def ClaimSession(
-        self, request: pb.ClaimSessionRequest, context: Context
-    ) -> pb.ClaimSessionResponse:
-        """Claim a standby."""
-        session = await self.warm_pools.claim(request.internal_id, wire.claim_from_proto(request))
-        return pb.ClaimSessionResponse(
-            session=wire.session_to_proto(session), incarnation=self.feed.incarnation
-        )
+    @streams
+    async def ClaimSessions(
+        self, requests: AsyncIterator[pb.ClaimSessionsRequest], context: Context
+    ) -> AsyncGenerator[pb.ClaimSessionsResponse]:
+        """Claim standbys, each in a task of its own."""
+        stream = ClaimStream(self.warm_pools, self.metrics, self.clock)
+        with self.feed.ended_by(stream.end):
+            async with aclosing(stream.results(requests)) as found:
+                async for results in found:
+                    yield pb.ClaimSessionsResponse(
+                        results=results, incarnation=self.feed.incarnation
+                    )
 
     @streams
     async def ListImages(

@@ -76,11 +76,16 @@ async def _admit(context: Context) -> None:
         await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only the control plane may call")
 
 
+def bind_request(sent: str | bytes) -> None:
+    """Add the id of the caller's request to the log lines of this task, if it is one."""
+    if isinstance(sent, str) and _UUID.fullmatch(sent):
+        bind(request=sent)
+
+
 @asynccontextmanager
 async def _call(context: Context, method: str) -> AsyncGenerator[None]:
     """Convert errors of a handler to statuses; unexpected ones are logged, not revealed."""
-    sent = dict(context.invocation_metadata() or ()).get(REQUEST_KEY, "")
-    bind(**({"request": sent} if isinstance(sent, str) and _UUID.fullmatch(sent) else {}))
+    bind_request(dict(context.invocation_metadata() or ()).get(REQUEST_KEY, ""))
     await _admit(context)
     try:
         yield

@@ -101,7 +101,7 @@ def pool_from_proto(request: pb.SetWarmPoolRequest) -> WarmPool:
     )
 
 
-def claim_from_proto(request: pb.ClaimSessionRequest) -> ClaimRequest:
+def claim_from_proto(request: pb.Claim) -> ClaimRequest:
     """Read a claim; raises InvalidArgumentError with the invalid field."""
     return ClaimRequest(
         identity=_identity(request.identity, "identity"),
@@ -332,7 +332,7 @@ def _resources(resources: pb.Resources, field: str) -> Resources:
     return Resources(resources.nano_cpus, resources.memory_bytes, resources.gpus)
 
 
-def _ttl(message: pb.SessionSpec | pb.ClaimSessionRequest, field: str) -> float | None:
+def _ttl(message: pb.SessionSpec | pb.Claim, field: str) -> float | None:
     if not message.HasField("ttl"):
         return None
     seconds = message.ttl.seconds + message.ttl.nanos / 1e9

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import grpc
 from google.protobuf.message import Message
 
+from controlplane.agent_rpc.claim_stream import ClaimStream
 from controlplane.agent_rpc.wire import (
     NewerFormatError,
     claim_out,
@@ -133,6 +134,7 @@ class AgentClient:
         self._left: set[grpc.aio.Channel] = set()
         """Former channels; each is closed after its last call."""
         self._closing = TaskOwner[None]()
+        self._streams = TaskOwner[None]()
         self._dial(credentials)
 
     @property
@@ -157,6 +159,7 @@ class AgentClient:
         for channel in self._take_channels():
             await channel.close()
         await self._closing.wait()
+        await self._streams.close()
 
     def watch(self, incarnation: str, acked_sequence: int) -> AsyncGenerator[WatchMessage, None]:
         """Follow the host until an error, a cancellation or FOLLOW_TIMEOUT.
@@ -173,14 +176,15 @@ class AgentClient:
         """Start a session. Idempotent on the internal id. Raises as `watch`."""
         spec = replace(spec, identity=self._with_ticket(internal_id, spec.identity))
         request = agent_pb2.StartSessionRequest(internal_id=internal_id, spec=spec_out(spec))
-        return await self._call("StartSession", request, timeout, partial(_answer, internal_id))
+        return await self._call("StartSession", request, timeout, partial(_answered, internal_id))
 
     async def claim_session(self, claim: Claim, timeout: float) -> Answer:
         """Turn a standby into a session. Idempotent on its internal id. Raises as `watch`."""
         identity = self._with_ticket(claim.internal_id, claim.identity)
         request = claim_out(replace(claim, identity=identity))
-        read = partial(_answer, claim.internal_id)
-        return await self._call("ClaimSession", request, timeout, read)
+        with self._calling("ClaimSession"):
+            session, incarnation = await self._claims.claim(request, timeout)
+            return _answer(claim.internal_id, session, incarnation)
 
     async def stop_session(self, internal_id: str, timeout: float, *, discard: bool) -> Answer:
         """Stop a session and wait for its end, at most `timeout` seconds. Raises as `watch`.
@@ -190,7 +194,7 @@ class AgentClient:
         request = agent_pb2.StopSessionRequest(
             internal_id=internal_id, reason=agent_pb2.END_REASON_STOPPED, discard=discard
         )
-        return await self._call("StopSession", request, timeout, partial(_answer, internal_id))
+        return await self._call("StopSession", request, timeout, partial(_answered, internal_id))
 
     def stream_logs(self, internal_id: str, *, follow: bool) -> AsyncGenerator[bytes, None]:
         """Read a log from its beginning. Closing cancels the call. Raises as `watch`."""
@@ -317,6 +321,7 @@ class AgentClient:
         self._credentials = credentials
         self._channel = _open_channel(self._address, credentials)
         self._stub = agent_pb2_grpc.AgentServiceStub(self._channel)
+        self._claims = ClaimStream(self._stub, self._streams)
 
 
 def _metadata() -> tuple[tuple[str, str], ...]:
@@ -325,15 +330,16 @@ def _metadata() -> tuple[tuple[str, str], ...]:
     return ((REQUEST_KEY, request),) if request else ()
 
 
-def _answer(
-    internal_id: str,
-    response: agent_pb2.StartSessionResponse
-    | agent_pb2.ClaimSessionResponse
-    | agent_pb2.StopSessionResponse,
+def _answer(internal_id: str, session: agent_pb2.Session, incarnation: str) -> Answer:
+    if session.internal_id != internal_id:
+        raise ValueError("another session than it was asked for")
+    return Answer(session_in(session), incarnation)
+
+
+def _answered(
+    internal_id: str, response: agent_pb2.StartSessionResponse | agent_pb2.StopSessionResponse
 ) -> Answer:
-    if response.session.internal_id != internal_id:
-        raise ValueError("it is about another session")
-    return Answer(session_in(response.session), response.incarnation)
+    return _answer(internal_id, response.session, response.incarnation)
 
 
 def _asked(response: agent_pb2.RenewCertificateResponse) -> Asked:

@@ -93,9 +93,9 @@ def spec_out(spec: SessionSpec) -> agent_pb2.SessionSpec:
     )
 
 
-def claim_out(claim: Claim) -> agent_pb2.ClaimSessionRequest:
+def claim_out(claim: Claim) -> agent_pb2.Claim:
     """Convert a claim."""
-    return agent_pb2.ClaimSessionRequest(
+    return agent_pb2.Claim(
         internal_id=claim.internal_id,
         identity=identity_to_proto(claim.identity),
         ttl=duration_to_proto(claim.ttl),

@@ -13,6 +13,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from agent.domain.engine import container_name
 from tests.contract.test_agent_service import DEADLINE, POOL, pool_request, refused, start_request
+from tests.support.agent.claiming import claimed, reason_of
 from tests.support.agent.samples import IMAGE, an_id
 from tests.support.agent.served import CLOCK, served
 from tests.support.controlplane.fake_agent import FakeAgent
@@ -77,8 +78,12 @@ class Side:
         request = pb.StopSessionRequest(internal_id=internal_id, **fields)
         return (await self.stub.StopSession(request)).session
 
-    async def claim(self, request: pb.ClaimSessionRequest) -> pb.Session:
-        return (await self.stub.ClaimSession(request)).session
+    async def claim(self, claim: pb.Claim) -> pb.Session:
+        return (await claimed(self.stub, claim)).session
+
+    async def refuses_claim(self, claim: pb.Claim) -> str:
+        """Return the reason for which a claim is refused."""
+        return reason_of(await claimed(self.stub, claim))
 
     async def refuses(self, method: str, request: Any) -> str:
         """Return the reason for which a call is refused."""
@@ -125,11 +130,9 @@ async def _daemon(folder: Path) -> AsyncIterator[Side]:
         yield Side(stub, binds, lambda internal_id: engine.bind(container_name(internal_id)))
 
 
-def claim_request(standby: pb.Session, **identity: str) -> pb.ClaimSessionRequest:
+def claim_request(standby: pb.Session, **identity: str) -> pb.Claim:
     named: dict[str, Any] = {"account": "acme", "session_id": "m1", "application": "game"}
-    return pb.ClaimSessionRequest(
-        internal_id=standby.internal_id, identity=pb.Identity(**named | identity)
-    )
+    return pb.Claim(internal_id=standby.internal_id, identity=pb.Identity(**named | identity))
 
 
 async def test_a_start_of_a_known_id_joins_it_or_conflicts(agent: Side) -> None:
@@ -220,7 +223,7 @@ async def test_a_session_is_not_claimed_by_another(agent: Side, other: str) -> N
     (standby,) = await agent.standbys(1)
     await agent.claim(claim_request(standby))
     claim = claim_request(standby, **{other: "other"})
-    assert await agent.refuses("ClaimSession", claim) == "STANDBY_NOT_CLAIMABLE"
+    assert await agent.refuses_claim(claim) == "STANDBY_NOT_CLAIMABLE"
 
 
 async def test_a_standby_is_claimed_once_it_is_ready(agent: Side) -> None:
@@ -228,7 +231,7 @@ async def test_a_standby_is_claimed_once_it_is_ready(agent: Side) -> None:
     await agent.stub.SetWarmPool(pool_request(1))
     (standby,) = await agent.standbys(1, is_ready=False)
     claim = claim_request(standby)
-    assert await agent.refuses("ClaimSession", claim) == "STANDBY_NOT_CLAIMABLE"
+    assert await agent.refuses_claim(claim) == "STANDBY_NOT_CLAIMABLE"
     agent.bind(standby.internal_id)
     await agent.standbys(1)
     assert (await agent.claim(claim)).identity == claim.identity
@@ -240,7 +243,7 @@ async def test_what_has_ended_or_is_unknown_is_not_claimed(agent: Side) -> None:
     await agent.stop(standby.internal_id)
     for internal_id in (standby.internal_id, an_id()):
         claim = claim_request(pb.Session(internal_id=internal_id))
-        assert await agent.refuses("ClaimSession", claim) == "STANDBY_NOT_CLAIMABLE"
+        assert await agent.refuses_claim(claim) == "STANDBY_NOT_CLAIMABLE"
 
 
 async def test_a_pool_takes_no_older_order_and_ends(agent: Side) -> None:

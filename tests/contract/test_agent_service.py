@@ -11,6 +11,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from agent.rpc.statuses import GRPC_CODES
+from tests.support.agent.claiming import claimed, reason_of
 from tests.support.agent.samples import IMAGE, an_id
 from tests.support.agent.served import CLOCK, served
 from tests.support.fakes import FakeEngine
@@ -81,7 +82,7 @@ async def test_every_method_is_offered(stub: Any) -> None:
     refusals = set()
     for method in methods:
         request = getattr(pb, f"{method}Request")()
-        call = getattr(stub, method)(request)
+        call = getattr(stub, method)(iter([request]) if method == "ClaimSessions" else request)
         if method == "Watch":
             await call.read()
             call.cancel()
@@ -180,12 +181,12 @@ async def test_an_order_or_a_claim_that_does_not_fit_is_refused(stub: Any) -> No
         assert await refused(stub.SetWarmPool(order)) == "INVALID_ARGUMENT"
     identity = pb.Identity(account="acme", session_id="m1", application="game")
     for claim in (
-        pb.ClaimSessionRequest(internal_id="x", identity=identity),
-        pb.ClaimSessionRequest(internal_id=an_id()),
-        pb.ClaimSessionRequest(internal_id=an_id(), identity=identity, ttl=Duration()),
-        pb.ClaimSessionRequest(internal_id=an_id(), identity=identity, request_json="{"),
+        pb.Claim(internal_id="x", identity=identity),
+        pb.Claim(internal_id=an_id()),
+        pb.Claim(internal_id=an_id(), identity=identity, ttl=Duration()),
+        pb.Claim(internal_id=an_id(), identity=identity, request_json="{"),
     ):
-        assert await refused(stub.ClaimSession(claim)) == "INVALID_ARGUMENT"
+        assert reason_of(await claimed(stub, claim)) == "INVALID_ARGUMENT"
 
 
 async def test_unknown_sessions_are_not_found(stub: Any) -> None:

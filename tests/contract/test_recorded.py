@@ -55,7 +55,7 @@ def exchanges(number: str) -> list[Exchange]:
 
 def assert_complete(exchanges: list[Exchange], contract: Contract) -> None:
     """Every method is there, every kind of event, and refusals of many kinds."""
-    unserved = {"ClaimSession", "SetWarmPool"}
+    unserved = {"ClaimSessions", "SetWarmPool"}
     assert {each.method for each in exchanges} == set(contract.methods) - unserved
     assert {each.reason for each in exchanges} >= {
         *("", "SESSION_NOT_FOUND", "SESSION_LIVE", "SESSION_STOPPED", "SPEC_CONFLICT"),

@@ -1,6 +1,7 @@
 """An agent with a warm pool and an intermittent control plane."""
 
 import json
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ from tests.docker.killed_agent import KilledAgent
 from tests.docker.machine import identity
 from tests.docker.stack import PATIENCE, eventually
 from tiltyard.agent.v1 import agent_pb2 as pb
+
+_THREADS = ThreadPoolExecutor(50)
 
 POOL = "aaaaaaaa-0000-4000-8000-000000000000"
 
@@ -46,18 +49,23 @@ class PoolAgent(KilledAgent):
 
     def claim(self, standby: pb.Session, session_id: str, *, again: bool = False) -> pb.Session:
         """Claim a standby as a session."""
-        found: pb.Session = self.claiming(standby, session_id, again=again).result().session
-        return found
+        result: pb.ClaimResult = self.claiming(standby, session_id, again=again).result()
+        assert result.HasField("session"), result
+        return result.session
 
-    def claiming(self, standby: pb.Session, session_id: str, *, again: bool = False) -> Any:
-        """A call in progress that claims a standby."""
-        request = pb.ClaimSessionRequest(
+    def claiming(
+        self, standby: pb.Session, session_id: str, *, again: bool = False
+    ) -> "Future[pb.ClaimResult]":
+        """A claim in progress."""
+        claim = pb.Claim(
             internal_id=standby.internal_id,
             identity=identity(session_id),
             request_json=json.dumps({"args": ["--ignored"], "labels": {"who": session_id}}),
             again=again,
         )
-        return self._stub.ClaimSession.future(request, timeout=PATIENCE)
+        requests = iter([pb.ClaimSessionsRequest(claims=[claim])])
+        results = self._stub.ClaimSessions(requests, timeout=PATIENCE)
+        return _THREADS.submit(lambda: next(results).results[0])
 
     def claim_lines(self, session: pb.Session) -> list[str]:
         """Wait for the game's log line about its claim."""

@@ -11,6 +11,7 @@ from tests.docker.machine import Machine, reason
 from tests.docker.pool_agent import PoolAgent, seen_by
 from tests.docker.stack import eventually
 from tests.faults.plugin import Rounds
+from tests.support.agent.claiming import reason_of
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 pytestmark = [pytest.mark.docker, pytest.mark.root, pytest.mark.registry]
@@ -107,7 +108,7 @@ def test_claimed_standby_is_never_reused_after_its_directory_was_deleted(agent: 
     found = agent.session(session)
     assert (found.in_doubt, found.pid) == (True, session.pid)
     calls = [agent.claiming(session, f"n{number}") for number in range(50)]
-    refusals = {reason(call.exception()) for call in calls}
+    refusals = {reason_of(call.result()) for call in calls}
     assert refusals == {"STANDBY_NOT_CLAIMABLE"}
     again = agent.claim(session, "m1", again=True)
     assert (again.pid, again.identity.session_id, again.in_doubt) == (session.pid, "m1", False)

@@ -1,10 +1,15 @@
 """Conversions between the contract's values and agent.proto, for both programs."""
 
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
 
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.contract import (
     EndReason,
+    ErrorReason,
     Identity,
     NetworkMode,
     Protocol,
@@ -12,8 +17,16 @@ from tiltyard.contract import (
     State,
 )
 
+M = TypeVar("M", bound=Message)
+
+PORTION_BYTES = 1024 * 1024
+"""Of messages within one: a quarter of what either side receives."""
+
 STATES = {state: pb.State.Value(f"STATE_{state.name}") for state in State}
 END_REASONS = {reason: pb.EndReason.Value(f"END_REASON_{reason.name}") for reason in EndReason}
+ERROR_REASONS = {
+    reason: pb.ErrorReason.Value(f"ERROR_REASON_{reason.name}") for reason in ErrorReason
+}
 PROTOCOLS = {protocol: pb.Protocol.Value(f"PROTOCOL_{protocol.name}") for protocol in Protocol}
 NETWORK_MODES = {mode: pb.NetworkMode.Value(f"NETWORK_MODE_{mode.name}") for mode in NetworkMode}
 
@@ -48,3 +61,17 @@ def duration_to_proto(seconds: float | None) -> Duration | None:
     span = Duration()
     span.FromNanoseconds(round(seconds * 1e9))
     return span
+
+
+def portions(messages: Iterable[M]) -> Iterator[list[M]]:
+    """Split messages into lists of at most PORTION_BYTES, unless one alone is larger."""
+    portion: list[M] = []
+    size = 0
+    for message in messages:
+        size += message.ByteSize()
+        if portion and size > PORTION_BYTES:
+            yield portion
+            portion, size = [], message.ByteSize()
+        portion.append(message)
+    if portion:
+        yield portion

@@ -28,6 +28,7 @@ _LIVE = {
     agent_pb2.STATE_SHUTTINGDOWN,
 }
 
+_Results = asyncio.Queue[agent_pb2.ClaimResult | None]
 Script = Callable[[Any, "grpc.aio.ServicerContext[Any, Any]"], Awaitable[None]]
 
 
@@ -49,6 +50,28 @@ def refusing(reason: str, text: str = "as scripted") -> Script:
 async def _run(script: Script | None, request: Any, context: Any) -> None:
     if script is not None:
         await script(request, context)
+
+
+class _RefusedError(Exception):
+    """A scripted refusal of one claim of a stream."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        self.reason = agent_pb2.ErrorReason.Value(f"ERROR_REASON_{reason}")
+        self.text = text
+
+
+class _ClaimContext:
+    """What scripts see of a claim: a refusal ends it, a status without a reason the stream."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def abort(self, code: Any, text: str = "", trailing_metadata: Any = ()) -> NoReturn:
+        reason = dict(trailing_metadata).get(ERROR_REASON_KEY)
+        if reason is not None:
+            raise _RefusedError(reason, text)
+        await self._stream.abort(code, text)
+        raise AssertionError("abort raises")
 
 
 class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
@@ -92,7 +115,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         self.before_claim: Script | None = None
         self.after_claim: Script | None = None
         self.before_order: Script | None = None
-        self.claimed: list[agent_pb2.ClaimSessionRequest] = []
+        self.claimed: list[agent_pb2.Claim] = []
         self.orders: list[agent_pb2.SetWarmPoolRequest] = []
         self.pools: dict[str, agent_pb2.SetWarmPoolRequest] = {}
         """The newest order of each pool."""
@@ -362,10 +385,43 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         self.fill(request.pool_id)
         return agent_pb2.SetWarmPoolResponse()
 
-    async def ClaimSession(  # noqa: N802
-        self, request: agent_pb2.ClaimSessionRequest, context: Any
-    ) -> agent_pb2.ClaimSessionResponse:
-        await _run(self.before_claim, request, context)
+    async def ClaimSessions(  # noqa: N802
+        self, requests: AsyncIterator[agent_pb2.ClaimSessionsRequest], context: Any
+    ) -> AsyncIterator[agent_pb2.ClaimSessionsResponse]:
+        results: _Results = asyncio.Queue()
+
+        async def carry_out() -> None:
+            async with asyncio.TaskGroup() as group:
+                async for request in requests:
+                    for claim in request.claims:
+                        group.create_task(self._claim_into(results, claim, context))
+
+        working = asyncio.create_task(carry_out())
+        working.add_done_callback(lambda _: results.put_nowait(None))
+        try:
+            while (result := await results.get()) is not None:
+                yield agent_pb2.ClaimSessionsResponse(
+                    results=[result], incarnation=self.incarnation
+                )
+        finally:
+            working.cancel()
+
+    async def _claim_into(
+        self,
+        results: "asyncio.Queue[agent_pb2.ClaimResult | None]",
+        claim: agent_pb2.Claim,
+        context: Any,
+    ) -> None:
+        result = agent_pb2.ClaimResult(number=claim.number)
+        try:
+            result.session.CopyFrom(await self._claim(claim, _ClaimContext(context)))
+        except _RefusedError as error:
+            result.reason, result.error = error.reason, error.text
+        results.put_nowait(result)
+
+    async def _claim(self, request: agent_pb2.Claim, context: Any) -> agent_pb2.Session:
+        if self.before_claim is not None:
+            await self.before_claim(request, context)
         session = self.sessions.get(request.internal_id)
         if session is None or not _is_claimable(session, request):
             await refuse(context, "STANDBY_NOT_CLAIMABLE")
@@ -381,8 +437,9 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         answer = copy.deepcopy(session)
         if pool_id:
             self.fill(pool_id)
-        await _run(self.after_claim, request, context)
-        return agent_pb2.ClaimSessionResponse(session=answer, incarnation=self.incarnation)
+        if self.after_claim is not None:
+            await self.after_claim(request, context)
+        return answer
 
     async def SetDrain(  # noqa: N802
         self, request: agent_pb2.SetDrainRequest, context: Any
@@ -529,7 +586,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         return stamped
 
 
-def _is_claimable(session: agent_pb2.Session, request: agent_pb2.ClaimSessionRequest) -> bool:
+def _is_claimable(session: agent_pb2.Session, request: agent_pb2.Claim) -> bool:
     """Return whether a standby is ready, or already claimed by this request."""
     if session.state not in _LIVE:
         return False

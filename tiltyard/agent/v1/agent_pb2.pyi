@@ -1253,16 +1253,44 @@ class StartSessionResponse(_message.Message):
 Global___StartSessionResponse: _TypeAlias = StartSessionResponse  # noqa: Y015
 
 @_typing.final
-class ClaimSessionRequest(_message.Message):
-    """ClaimSessionRequest claims a standby."""
+class ClaimSessionsRequest(_message.Message):
+    """ClaimSessionsRequest has claims to begin."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    CLAIMS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def claims(self) -> _containers.RepeatedCompositeFieldContainer[Global___Claim]:
+        """The claims."""
+
+    def __init__(
+        self,
+        *,
+        claims: _abc.Iterable[Global___Claim] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claims", b"claims"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClaimSessionsRequest: _TypeAlias = ClaimSessionsRequest  # noqa: Y015
+
+@_typing.final
+class Claim(_message.Message):
+    """Claim is one claim of a standby."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
     INTERNAL_ID_FIELD_NUMBER: _builtins.int
     IDENTITY_FIELD_NUMBER: _builtins.int
     TTL_FIELD_NUMBER: _builtins.int
     REQUEST_JSON_FIELD_NUMBER: _builtins.int
     AGAIN_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """Chosen by the caller, once on the stream."""
     internal_id: _builtins.str
     """The standby's internal id, which becomes the session's."""
     request_json: _builtins.str
@@ -1271,6 +1299,8 @@ class ClaimSessionRequest(_message.Message):
     """True to repeat a claim that the caller's own store holds already. Only such a claim may take a
     standby that is in doubt.
     """
+    request_id: _builtins.str
+    """A UUID of the request that made the claim, for the agent's log; may be empty."""
     @_builtins.property
     def identity(self) -> Global___Identity:
         """Whose it becomes."""
@@ -1282,47 +1312,85 @@ class ClaimSessionRequest(_message.Message):
     def __init__(
         self,
         *,
+        number: _builtins.int = ...,
         internal_id: _builtins.str = ...,
         identity: Global___Identity | None = ...,
         ttl: _duration_pb2.Duration | None = ...,
         request_json: _builtins.str = ...,
         again: _builtins.bool = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "ttl", b"ttl"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["again", b"again", "identity", b"identity", "internal_id", b"internal_id", "request_json", b"request_json", "ttl", b"ttl"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["again", b"again", "identity", b"identity", "internal_id", b"internal_id", "number", b"number", "request_id", b"request_id", "request_json", b"request_json", "ttl", b"ttl"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ClaimSessionRequest: _TypeAlias = ClaimSessionRequest  # noqa: Y015
+Global___Claim: _TypeAlias = Claim  # noqa: Y015
 
 @_typing.final
-class ClaimSessionResponse(_message.Message):
-    """ClaimSessionResponse tells what was claimed."""
+class ClaimSessionsResponse(_message.Message):
+    """ClaimSessionsResponse has the results of claims."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    SESSION_FIELD_NUMBER: _builtins.int
+    RESULTS_FIELD_NUMBER: _builtins.int
     INCARNATION_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     """The agent's incarnation."""
     @_builtins.property
-    def session(self) -> Global___Session:
-        """The session."""
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClaimResult]:
+        """The results."""
 
     def __init__(
         self,
         *,
-        session: Global___Session | None = ...,
+        results: _abc.Iterable[Global___ClaimResult] | None = ...,
         incarnation: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["session", b"session"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "session", b"session"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "results", b"results"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ClaimSessionResponse: _TypeAlias = ClaimSessionResponse  # noqa: Y015
+Global___ClaimSessionsResponse: _TypeAlias = ClaimSessionsResponse  # noqa: Y015
+
+@_typing.final
+class ClaimResult(_message.Message):
+    """ClaimResult is the result of one claim."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    SESSION_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """The number of the claim."""
+    reason: Global___ErrorReason.ValueType
+    """Why it failed."""
+    error: _builtins.str
+    """The failure as text."""
+    @_builtins.property
+    def session(self) -> Global___Session:
+        """What was claimed; absent if the claim failed."""
+
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        session: Global___Session | None = ...,
+        reason: Global___ErrorReason.ValueType = ...,
+        error: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["session", b"session"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "number", b"number", "reason", b"reason", "session", b"session"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClaimResult: _TypeAlias = ClaimResult  # noqa: Y015
 
 @_typing.final
 class StopSessionRequest(_message.Message):

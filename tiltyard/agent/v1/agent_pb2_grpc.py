@@ -51,10 +51,10 @@ class AgentServiceStub:
                 request_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.StartSessionRequest.SerializeToString,
                 response_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.StartSessionResponse.FromString,
                 _registered_method=True)
-        self.ClaimSession = channel.unary_unary(
-                '/tiltyard.agent.v1.AgentService/ClaimSession',
-                request_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.ClaimSessionRequest.SerializeToString,
-                response_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.ClaimSessionResponse.FromString,
+        self.ClaimSessions = channel.stream_stream(
+                '/tiltyard.agent.v1.AgentService/ClaimSessions',
+                request_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.ClaimSessionsRequest.SerializeToString,
+                response_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.ClaimSessionsResponse.FromString,
                 _registered_method=True)
         self.StopSession = channel.unary_unary(
                 '/tiltyard.agent.v1.AgentService/StopSession',
@@ -154,12 +154,14 @@ class AgentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ClaimSession(self, request, context):
-        """ClaimSession turns a ready standby into a session. Idempotent on `internal_id`: a repeat of
-        the claim (one of the same account, session id and application) answers the session, another
-        claim fails with STANDBY_NOT_CLAIMABLE, as does a claim of a standby that is unknown, not
-        ready, in doubt (without `again`) or ending. Fails also with NOT_RECONCILED, DRAINING (without
-        `again`), and DISK_FULL when the claim cannot be recorded: nothing was claimed then.
+    def ClaimSessions(self, request_iterator, context):
+        """ClaimSessions turns ready standbys into sessions, any number over one stream. Each result has
+        the number of its claim; results come as soon as they are known, in any order. The end of the
+        stream ends the waits, not the claims. Idempotent on `internal_id`: a repeat of the claim (one
+        of the same account, session id and application) answers the session, another claim fails with
+        STANDBY_NOT_CLAIMABLE, as does a claim of a standby that is unknown, not ready, in doubt
+        (without `again`) or ending. Fails also with NOT_RECONCILED, DRAINING (without `again`), and
+        DISK_FULL when the claim cannot be recorded: nothing was claimed then.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -292,10 +294,10 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     request_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.StartSessionRequest.FromString,
                     response_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.StartSessionResponse.SerializeToString,
             ),
-            'ClaimSession': grpc.unary_unary_rpc_method_handler(
-                    servicer.ClaimSession,
-                    request_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.ClaimSessionRequest.FromString,
-                    response_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.ClaimSessionResponse.SerializeToString,
+            'ClaimSessions': grpc.stream_stream_rpc_method_handler(
+                    servicer.ClaimSessions,
+                    request_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.ClaimSessionsRequest.FromString,
+                    response_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.ClaimSessionsResponse.SerializeToString,
             ),
             'StopSession': grpc.unary_unary_rpc_method_handler(
                     servicer.StopSession,
@@ -452,7 +454,7 @@ class AgentService:
             _registered_method=True)
 
     @staticmethod
-    def ClaimSession(request,
+    def ClaimSessions(request_iterator,
             target,
             options=(),
             channel_credentials=None,
@@ -462,12 +464,12 @@ class AgentService:
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
+        return grpc.experimental.stream_stream(
+            request_iterator,
             target,
-            '/tiltyard.agent.v1.AgentService/ClaimSession',
-            tiltyard_dot_agent_dot_v1_dot_agent__pb2.ClaimSessionRequest.SerializeToString,
-            tiltyard_dot_agent_dot_v1_dot_agent__pb2.ClaimSessionResponse.FromString,
+            '/tiltyard.agent.v1.AgentService/ClaimSessions',
+            tiltyard_dot_agent_dot_v1_dot_agent__pb2.ClaimSessionsRequest.SerializeToString,
+            tiltyard_dot_agent_dot_v1_dot_agent__pb2.ClaimSessionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -68,12 +68,14 @@ class AgentServiceStub:
     PORT_OUT_OF_RANGE, IMAGE_MISSING, IMAGE_CANNOT_RUN, ENGINE_UNAVAILABLE, ENGINE_TIMEOUT,
     ENGINE_ERROR, DISK_FULL, DRAINING, NOT_ALLOWED.
     """
-    ClaimSession: _grpc.UnaryUnaryMultiCallable[_agent_pb2.ClaimSessionRequest, _agent_pb2.ClaimSessionResponse]
-    """ClaimSession turns a ready standby into a session. Idempotent on `internal_id`: a repeat of
-    the claim (one of the same account, session id and application) answers the session, another
-    claim fails with STANDBY_NOT_CLAIMABLE, as does a claim of a standby that is unknown, not
-    ready, in doubt (without `again`) or ending. Fails also with NOT_RECONCILED, DRAINING (without
-    `again`), and DISK_FULL when the claim cannot be recorded: nothing was claimed then.
+    ClaimSessions: _grpc.StreamStreamMultiCallable[_agent_pb2.ClaimSessionsRequest, _agent_pb2.ClaimSessionsResponse]
+    """ClaimSessions turns ready standbys into sessions, any number over one stream. Each result has
+    the number of its claim; results come as soon as they are known, in any order. The end of the
+    stream ends the waits, not the claims. Idempotent on `internal_id`: a repeat of the claim (one
+    of the same account, session id and application) answers the session, another claim fails with
+    STANDBY_NOT_CLAIMABLE, as does a claim of a standby that is unknown, not ready, in doubt
+    (without `again`) or ending. Fails also with NOT_RECONCILED, DRAINING (without `again`), and
+    DISK_FULL when the claim cannot be recorded: nothing was claimed then.
     """
     StopSession: _grpc.UnaryUnaryMultiCallable[_agent_pb2.StopSessionRequest, _agent_pb2.StopSessionResponse]
     """StopSession sends SIGTERM, SIGKILL after the host's grace period, and answers when the
@@ -161,12 +163,14 @@ class AgentServiceAsyncStub(AgentServiceStub):
     PORT_OUT_OF_RANGE, IMAGE_MISSING, IMAGE_CANNOT_RUN, ENGINE_UNAVAILABLE, ENGINE_TIMEOUT,
     ENGINE_ERROR, DISK_FULL, DRAINING, NOT_ALLOWED.
     """
-    ClaimSession: _aio.UnaryUnaryMultiCallable[_agent_pb2.ClaimSessionRequest, _agent_pb2.ClaimSessionResponse]  # type: ignore[assignment]
-    """ClaimSession turns a ready standby into a session. Idempotent on `internal_id`: a repeat of
-    the claim (one of the same account, session id and application) answers the session, another
-    claim fails with STANDBY_NOT_CLAIMABLE, as does a claim of a standby that is unknown, not
-    ready, in doubt (without `again`) or ending. Fails also with NOT_RECONCILED, DRAINING (without
-    `again`), and DISK_FULL when the claim cannot be recorded: nothing was claimed then.
+    ClaimSessions: _aio.StreamStreamMultiCallable[_agent_pb2.ClaimSessionsRequest, _agent_pb2.ClaimSessionsResponse]  # type: ignore[assignment]
+    """ClaimSessions turns ready standbys into sessions, any number over one stream. Each result has
+    the number of its claim; results come as soon as they are known, in any order. The end of the
+    stream ends the waits, not the claims. Idempotent on `internal_id`: a repeat of the claim (one
+    of the same account, session id and application) answers the session, another claim fails with
+    STANDBY_NOT_CLAIMABLE, as does a claim of a standby that is unknown, not ready, in doubt
+    (without `again`) or ending. Fails also with NOT_RECONCILED, DRAINING (without `again`), and
+    DISK_FULL when the claim cannot be recorded: nothing was claimed then.
     """
     StopSession: _aio.UnaryUnaryMultiCallable[_agent_pb2.StopSessionRequest, _agent_pb2.StopSessionResponse]  # type: ignore[assignment]
     """StopSession sends SIGTERM, SIGKILL after the host's grace period, and answers when the
@@ -271,16 +275,18 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
-    def ClaimSession(
+    def ClaimSessions(
         self,
-        request: _agent_pb2.ClaimSessionRequest,
+        request_iterator: _MaybeAsyncIterator[_agent_pb2.ClaimSessionsRequest],
         context: _ServicerContext,
-    ) -> _typing.Union[_agent_pb2.ClaimSessionResponse, _abc.Awaitable[_agent_pb2.ClaimSessionResponse]]:
-        """ClaimSession turns a ready standby into a session. Idempotent on `internal_id`: a repeat of
-        the claim (one of the same account, session id and application) answers the session, another
-        claim fails with STANDBY_NOT_CLAIMABLE, as does a claim of a standby that is unknown, not
-        ready, in doubt (without `again`) or ending. Fails also with NOT_RECONCILED, DRAINING (without
-        `again`), and DISK_FULL when the claim cannot be recorded: nothing was claimed then.
+    ) -> _typing.Union[_abc.Iterator[_agent_pb2.ClaimSessionsResponse], _abc.AsyncIterator[_agent_pb2.ClaimSessionsResponse]]:
+        """ClaimSessions turns ready standbys into sessions, any number over one stream. Each result has
+        the number of its claim; results come as soon as they are known, in any order. The end of the
+        stream ends the waits, not the claims. Idempotent on `internal_id`: a repeat of the claim (one
+        of the same account, session id and application) answers the session, another claim fails with
+        STANDBY_NOT_CLAIMABLE, as does a claim of a standby that is unknown, not ready, in doubt
+        (without `again`) or ending. Fails also with NOT_RECONCILED, DRAINING (without `again`), and
+        DISK_FULL when the claim cannot be recorded: nothing was claimed then.
         """
 
     @_abc_1.abstractmethod

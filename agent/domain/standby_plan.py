@@ -72,11 +72,11 @@ def plan(pools: Iterable[WarmPool], has: Holding) -> Plan:
         if pool.pool not in has.held_back:
             first, count = len(newest), _missing(pool, newest, older)
             starts += [((first + each) / pool.size, pool.pool) for each in range(count)]
-        replaced = max(0, pool.size - sum(map(_is_ready, newest)))
+        older_kept = max(0, pool.size - sum(map(_is_ready, newest)))
         cramped = pool.pool in has.cramped and not has.leaving.get(pool.pool)
         if cramped and all(map(_is_ready, newest)):
-            replaced = min(replaced, len(older) - 1)
-        stops += _surplus(newest, pool.size) + _surplus(older, max(0, replaced))
+            older_kept = min(older_kept, len(older) - 1)
+        stops += _surplus(newest, pool.size) + _surplus(older, max(0, older_kept))
     for unknown in by_pool.values():
         stops += unknown
     starts.sort()

@@ -27,13 +27,13 @@ Place = tuple[str, str]
 
 @dataclass(slots=True, eq=False)
 class Ask:
-    """The request of one attempt; `refused` are the agents that have refused it."""
+    """The request of one attempt; `tried` are the agents that were asked before."""
 
     place: Place
     account: str
     wanted: Wanted
     internal_id: str
-    refused: frozenset[str] = frozenset()
+    tried: frozenset[str] = frozenset()
     given: "asyncio.Future[Host | None]" = field(init=False)
     """The chosen host; None if the wait was called off."""
 
@@ -55,7 +55,7 @@ class _Queue:
         return self.waiting.remove(ask.account, ask) and self._forget(ask)
 
     def pop(self, host: str, fitting: set[Wanted]) -> Ask | None:
-        ask = self.waiting.pop(lambda each: each.wanted in fitting and host not in each.refused)
+        ask = self.waiting.pop(lambda each: each.wanted in fitting and host not in each.tried)
         if ask is not None:
             self._forget(ask)
         return ask
@@ -87,10 +87,10 @@ class HostQueue:
             HostsNotReportedError: Only hosts that have not reported yet may have room.
         """
         release_slot()
-        host = self._fleet.take_host(*ask.place, ask.wanted, ask.internal_id, ask.refused)
+        host = self._fleet.take_host(*ask.place, ask.wanted, ask.internal_id, ask.tried)
         if host is not None:
             return host
-        if self._fleet.hopeless(*ask.place, [(ask.wanted, ask.refused)]):
+        if self._fleet.hopeless(*ask.place, [(ask.wanted, ask.tried)]):
             raise _no_room(ask)
         queue = self._queues.setdefault(ask.place, _Queue(ask.place))
         if len(queue.waiting) >= self._max_waiting:
@@ -110,7 +110,7 @@ class HostQueue:
         finally:
             queue.remove(ask)
         if not ask.given.done():
-            if self._fleet.hopeless(*ask.place, [(ask.wanted, ask.refused)], reported_only=True):
+            if self._fleet.hopeless(*ask.place, [(ask.wanted, ask.tried)], reported_only=True):
                 self._fleet.unreported.check([ask.place], taking=True)
             why, cause = "the start timed out", NoCapacityCause.OUT_OF_TIME
             raise NoCapacityError(ask.place[0], why, RETRY_AFTER, cause)
@@ -142,10 +142,10 @@ class HostQueue:
         queue.is_watched = False
         waiting = list(queue.waiting)
         hopeless = self._fleet.hopeless(
-            *queue.place, {(ask.wanted, ask.refused) for ask in waiting}
+            *queue.place, {(ask.wanted, ask.tried) for ask in waiting}
         )
         for ask in waiting if hopeless else ():
-            if (ask.wanted, ask.refused) in hopeless:
+            if (ask.wanted, ask.tried) in hopeless:
                 queue.remove(ask)
                 ask.given.set_exception(_no_room(ask))
         if queue.waiting:

@@ -117,7 +117,10 @@ class Attempts:
         return confirmed
 
     async def claim(self, start: Start, host: Host, claim: Claim, timeout: float) -> Outcome:
-        """Claim a standby on its host."""
+        """Claim a standby on its host.
+
+        The row has all that the host can answer: it is confirmed later, with others.
+        """
         try:
             answer = await host.client.claim_session(claim, timeout)
         except (AgentRefusedError, AgentUnavailableError) as error:
@@ -131,22 +134,31 @@ class Attempts:
                 return _refused(error, NOTHING_CLAIMED)
             return Unknown(error)
         await self._reach("claim.answered")
-        confirmed = await self._confirm(start, host, answer, claim.identity)
-        await self._reach("claim.confirmed")
-        return confirmed
+        session = self._answered(start, host, answer, claim.identity)
+        host.write_soon(session)
+        return Confirmed(session, is_to_stop=False)
 
     async def _confirm(
         self, start: Start, host: Host, answer: Answer, identity: Identity
     ) -> Confirmed:
         """Write the host's answer to the row; stop a session that must not run."""
-        internal_id, agent = answer.session.internal_id, host.name
-        session = host.answered(internal_id, answer)
-        host.notify()  # wakes starts that wait for its slot
+        session = self._answered(start, host, answer, identity)
+        internal_id, agent = session.internal_id, host.name
         reports = self._fleet.reports
         evaluation = await reports.write(agent, (session,), self._clock.time())
         verdict = evaluation.verdicts[internal_id]
         if verdict in {Verdict.STOP, Verdict.STOP_REQUESTED}:
             self._fleet.stop_session(agent, internal_id)
+        if session.state.ended:
+            host.forget(session)
+        return Confirmed(session, verdict is Verdict.STOP_REQUESTED)
+
+    def _answered(
+        self, start: Start, host: Host, answer: Answer, identity: Identity
+    ) -> HostSession:
+        internal_id, agent = answer.session.internal_id, host.name
+        session = host.answered(internal_id, answer)
+        host.notify()  # wakes starts that wait for its slot
         log.info(
             "session started",
             session=internal_id,
@@ -158,9 +170,7 @@ class Attempts:
             seconds=start.timing.total(),
             warm=bool(session.warm_pool_revision),
         )
-        if session.state.ended:
-            host.forget(session)
-        return Confirmed(session, verdict is Verdict.STOP_REQUESTED)
+        return session
 
     def _note_refusal(
         self, host: Host, owner: Owner, session_id: str, error: AgentRefusedError

@@ -111,4 +111,9 @@ def claim_of(plan: Plan, held: HeldStandby, actor: Actor) -> NewClaim:
     )
     claim = Claim(standby.internal_id, identity, request.ttl, ignored_of_a_claim(request))
     attempt = Attempt(standby.internal_id, held.host.name, address)
-    return NewClaim(attempt, standby.ports, claim, actor)
+    # The host sets the same variables, with the session's id for the standby's.
+    env = {
+        name: identity.session_id if value == standby.identity.session_id else value
+        for name, value in standby.injected_env.items()
+    }
+    return NewClaim(attempt, standby.ports, env, claim, actor)

@@ -10,7 +10,8 @@ the row of a session during its start:
 | created, names no host         | when no standby is left, and when | nothing: its id is freed   |
 |                                | an attempt has failed             | by the next process        |
 | created, names an attempt      | before its host is called         | what the host reports      |
-| confirmed                      | when the host has answered        | the session                |
+| confirmed                      | when the host has answered; of a  | the session                |
+|                                | claim, soon after                 |                            |
 
 A call has one of three outcomes (`attempt.py`). `Confirmed` ends the start. After `NothingStarted`
 and `Unknown`, one commit replaces the row of a claim by the next one; an attempt is removed from
@@ -305,12 +306,12 @@ class Starts:
         return await self._try_hosts(start, plan, spec)
 
     async def _try_hosts(self, start: Start, plan: Plan, spec: SessionSpec) -> Confirmed:
-        refused: frozenset[str] = frozenset()
+        tried: frozenset[str] = frozenset()
         unanswered, failure = 0, None
         try:
             while unanswered < MAX_UNANSWERED:
                 internal_id = str(uuid.uuid4())
-                host = await self._next_host(start, plan, internal_id, refused)
+                host = await self._next_host(start, plan, internal_id, tried)
                 outcome = await self._try_host(start, host, internal_id, spec)
                 if isinstance(outcome, Confirmed):
                     return outcome
@@ -318,7 +319,7 @@ class Starts:
                 error = outcome.error
                 if isinstance(error, AgentRefusedError) and error.agent_reason not in LACK_OF_ROOM:
                     failure = error
-                refused |= {host.name}
+                tried |= {host.name}
             raise start.no_capacity(NoCapacityCause.HOSTS_UNRESPONSIVE, "the hosts do not answer")
         except NoCapacityError as error:
             if failure is None:
@@ -327,7 +328,7 @@ class Starts:
             raise start.no_capacity(NoCapacityCause.HOSTS_FAILED, why) from error
 
     async def _next_host(
-        self, start: Start, plan: Plan, internal_id: str, refused: frozenset[str]
+        self, start: Start, plan: Plan, internal_id: str, tried: frozenset[str]
     ) -> Host:
         if start.stop_wanted:
             raise StoppedDuringStartError
@@ -336,7 +337,7 @@ class Starts:
             why = "the start timed out"
             raise start.no_capacity(NoCapacityCause.OUT_OF_TIME, why)
         place = start.request.location, plan.application.node_pool
-        start.ask = Ask(place, start.account, plan.wanted, internal_id, refused)
+        start.ask = Ask(place, start.account, plan.wanted, internal_id, tried)
         with start.timing.phase(Phase.QUEUE):
             host = await self.queue.take_host(start.ask, left)
         if host is None:

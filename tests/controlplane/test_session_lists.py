@@ -236,7 +236,7 @@ async def test_the_labels_of_live_sessions_are_those_of_their_rows(store: Store)
     # A claim has the labels of the pool; what takes its place has those of the caller.
     standby = Attempt("standby", "h", "")
     taken = Identity("alice", "x", "game", "v1", "local", {"pool": "1", "é": ""})
-    claim = NewClaim(standby, (), Claim("standby", taken, None, "{}"), Actor("x"))
+    claim = NewClaim(standby, (), {}, Claim("standby", taken, None, "{}"), Actor("x"))
     await store.run(reserve, replace(new_session("x", labels=taken.labels), claim=claim))
     await found("a", "b", "c", "d", "x")
     failed = FailedClaim("x", standby, unanswered=False)

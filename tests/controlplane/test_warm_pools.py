@@ -570,7 +570,7 @@ async def test_claim_of_a_dead_control_plane_is_replayed(system: System) -> None
     identity = Identity("alice", "match", "game", "v1", "local", labels, "lobby")
     asked = Claim(internal_id, identity, 7200, '{"version": "v0"}')
     attempt = Attempt(internal_id, system.agent.name, "192.0.2.1")
-    claim = NewClaim(attempt, (), asked, Actor("x"))
+    claim = NewClaim(attempt, (), {}, asked, Actor("x"))
     await store.run(reserve, NewSession(identity, mebi, 1, claim))
     await store.close()
     await system.serve()

@@ -7,7 +7,7 @@ from functools import partial
 from random import Random
 
 from controlplane.agent_rpc.client import AgentClient
-from controlplane.domain.contract import RegistryLogin
+from controlplane.domain.contract import HostSession, RegistryLogin
 from controlplane.fleet.host.delivery import Deliveries
 from controlplane.fleet.host.downtime import Downtime
 from controlplane.fleet.host.images import Images
@@ -87,11 +87,16 @@ class Host(HostState):
             for what, part in (("watch", self._watch), ("images of", self.images))
         ]
 
+    def write_soon(self, session: HostSession) -> None:
+        """Write a claimed session, with others of the next moment."""
+        self._watch.write_soon(session)
+
     async def stop(self) -> None:
         """Cancel all tasks and close the connection."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._watch.close()
         await self._deliveries.close()
         await self.images.close()
         await self.client.close()

@@ -33,6 +33,7 @@ from controlplane.storage.tables.session_rows import end_all_missing, live_on, t
 from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.tasks import TaskOwner
 
 log = get_logger(__name__)
 
@@ -44,6 +45,9 @@ PAUSES: dict[type[Exception], float] = {AgentNewerError: 5.0, AgentExcessError: 
 
 MAX_DIAL_BACK_OFF = 0.5
 """With the time gRPC takes to connect, a host reports within 2 s of its return."""
+
+GATHER_SECONDS = 0.02
+"""Wait for more claims to write together."""
 
 CLAIM_INTERVAL = 10.0
 """Seconds between two evaluations of unclaimed sessions."""
@@ -72,6 +76,9 @@ class Watch:
     _snapshot_began: float = field(init=False, default=0.0)
     _waiting: dict[str, HostSession] = field(init=False, default_factory=dict)
     """Sessions whose start has no outcome yet: evaluated with every message."""
+    _answered: dict[str, HostSession] = field(init=False, default_factory=dict)
+    """Claimed sessions that are not written yet."""
+    _writing: TaskOwner[None] = field(init=False, default_factory=lambda: TaskOwner(StoreError))
     _claims_at: float = field(init=False, default=0.0)
     _acked: int = field(init=False, default=0)
 
@@ -102,6 +109,27 @@ class Watch:
                 await self.clock.sleep(pause)
             else:
                 await back_off.wait()
+
+    def write_soon(self, session: HostSession) -> None:
+        """Write a claimed session as its host answered, with others of the next moment."""
+        if not self._answered:
+            self._writing.start(self._write_answered(), f"claims of {self.host.name}")
+        self._answered[session.internal_id] = session
+
+    async def close(self) -> None:
+        """Leave what is not written to the next snapshot."""
+        await self._writing.close()
+
+    async def _write_answered(self) -> None:
+        await self.clock.sleep(GATHER_SECONDS)
+        sessions = list(self._answered.values())
+        self._answered.clear()
+        try:
+            await self._write(sessions)
+        except StoreError:
+            self._waiting |= {session.internal_id: session for session in sessions}
+            raise
+        await self.stops.reach("claim.confirmed")
 
     async def _follow(self, back_off: BackOff) -> None:
         self._snapshot = None
@@ -152,6 +180,7 @@ class Watch:
             internal_id = session.internal_id
             verdict = evaluation.verdicts.get(internal_id)
             self._waiting.pop(internal_id, None)
+            self._answered.pop(internal_id, None)
             if verdict is Verdict.KEEP:  # its account may have become known
                 self.host.unclaimed.discard(internal_id)
             if verdict is Verdict.WAIT:

@@ -5,6 +5,7 @@ know of it, as after a crash of either program.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from controlplane.domain.contract import Claim, Port
@@ -24,6 +25,7 @@ class NewClaim:
 
     attempt: Attempt
     ports: tuple[Port, ...]
+    injected_env: Mapping[str, str]
     claim: Claim
     actor: Actor
 

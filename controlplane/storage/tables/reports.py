@@ -26,6 +26,7 @@ from controlplane.storage.engine.store import Actor, Database, Store, record_eve
 from controlplane.storage.tables.session_rows import (
     add_labels,
     end_missing,
+    env_json,
     is_unanswered,
     lose_sessions,
     note_unanswered,
@@ -260,8 +261,7 @@ def _write(db: Database, by: _Reporter, session: HostSession, before: list[objec
         "state": session.state,
         "host": session.host,
         "ports": ports_json(session.ports),
-        # Sorted: the order of a protobuf map differs between processes.
-        "injected_env": json.dumps(dict(session.injected_env), sort_keys=True),
+        "injected_env": env_json(session.injected_env),
         "started_ms": to_ms(session.create_time),
         "end_reason": session.end_reason,
         "exit_code": session.exit_code,

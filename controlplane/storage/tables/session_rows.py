@@ -48,6 +48,11 @@ def ports_json(ports: Iterable[Port]) -> str:
     return json.dumps([asdict(port) for port in ports])
 
 
+def env_json(env: Mapping[str, str]) -> str:
+    """Serialize injected variables; sorted, since the order of a protobuf map varies."""
+    return json.dumps(dict(env), sort_keys=True)
+
+
 def add_labels(db: Database, account: str, session_id: str, labels: Mapping[str, str]) -> None:
     """Index the labels of a session that has none yet.
 

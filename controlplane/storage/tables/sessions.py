@@ -18,6 +18,7 @@ from controlplane.storage.tables.quota_use import passed_limit, quota_of
 from controlplane.storage.tables.session_rows import (
     Attempt,
     add_labels,
+    env_json,
     find_session,
     id_of,
     note_unanswered,
@@ -233,15 +234,16 @@ def _row(new: NewSession) -> dict[str, Any]:
     """Return the columns of a new row; they replace all of a failed claim's."""
     identity, claim = new.identity, new.claim
     names: dict[str, str | None] = {"internal_id": None, "agent": None, "host": ""}
-    asked = None
+    asked, env = None, "{}"
     if claim is not None:
-        names = asdict(claim.attempt)
+        names, env = asdict(claim.attempt), env_json(claim.injected_env)
         asked = json.dumps({"ttl": claim.claim.ttl, "request": claim.claim.request})
     return {
         "account": identity.account,
         "id": identity.session_id,
         **names,
         "ports": ports_json(() if claim is None else claim.ports),
+        "injected_env": env,
         "state": State.CREATED if claim is None else State.RUNNING,
         "application": identity.application,
         "tag": identity.tag,

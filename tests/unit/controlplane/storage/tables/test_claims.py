@@ -31,7 +31,7 @@ def warm(session_id: str, standby: Attempt = STANDBY) -> NewSession:
     """Return a new session that claims a standby."""
     new = cold(session_id)
     claim = Claim(standby.internal_id, new.identity, None, "{}")
-    return replace(new, claim=NewClaim(standby, (), claim, ACTOR))
+    return replace(new, claim=NewClaim(standby, (), {}, claim, ACTOR))
 
 
 async def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:

@@ -508,6 +508,21 @@ async def test_two_hosts_that_do_not_answer_a_claim_make_a_cold_start(tmp_path: 
 # ---- ids
 
 
+async def test_a_claimed_session_is_described_alike_before_its_host_is_confirmed(
+    system: System,
+) -> None:
+    await keep(system, size=1)
+    assert (await system.start(id="x")).status == 201
+    shown = (await system.call("GET", "/session/x")).json
+    assert json.loads(shown["labels"]["env"])["TILTYARD_SESSION_ID"] == "x"
+
+    async def is_confirmed() -> bool:
+        return await system.rows("SELECT confirmed FROM session WHERE id='x'") == [(1,)]
+
+    await eventually(is_confirmed)
+    assert (await system.call("GET", "/session/x")).json == shown
+
+
 async def test_an_internal_id_is_accepted_wherever_an_id_is(system: System) -> None:
     assert (await system.start(id="match")).status == 201
     (internal_id,) = system.agent.sessions

@@ -75,6 +75,7 @@ class Host(HostState):
             random=random,
             stop_elsewhere=shared.stop_session,
             metrics=shared.metrics,
+            reach=shared.reach,
         )
         self._tasks: list[asyncio.Task[None]] = []
         self.listeners += (self.images.on_change, partial(changed, self))

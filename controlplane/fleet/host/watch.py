@@ -32,6 +32,7 @@ from controlplane.storage.tables.reports import Reports, Verdict
 from controlplane.storage.tables.session_rows import end_all_missing, live_on, to_stop
 from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import Clock
+from tiltyard.runtime.failpoints import Reach
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import TaskOwner
 
@@ -72,6 +73,7 @@ class Watch:
     stop_elsewhere: Callable[[str, str], object]
     """Stops a session on any host, by its agent and internal id."""
     metrics: FleetMetrics
+    reach: Reach
     _snapshot: set[str] | None = field(init=False, default=None)
     _snapshot_began: float = field(init=False, default=0.0)
     _waiting: dict[str, HostSession] = field(init=False, default_factory=dict)
@@ -129,7 +131,7 @@ class Watch:
         except StoreError:
             self._waiting |= {session.internal_id: session for session in sessions}
             raise
-        await self.stops.reach("claim.confirmed")
+        await self.reach("claim.confirmed")
 
     async def _follow(self, back_off: BackOff) -> None:
         self._snapshot = None

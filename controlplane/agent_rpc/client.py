@@ -36,11 +36,7 @@ from controlplane.domain.contract import (
     StandbyOrder,
     WatchMessage,
 )
-from controlplane.domain.errors import (
-    AgentNewerError,
-    AgentRefusedError,
-    AgentUnavailableError,
-)
+from controlplane.domain.errors import AgentNewerError, AgentRefusedError, AgentUnavailableError
 from controlplane.http.request_slots import release_slot
 from controlplane.metrics.agents import AgentCalls
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc

@@ -141,9 +141,7 @@ class HostQueue:
     def _recheck(self, queue: _Queue) -> None:
         queue.is_watched = False
         waiting = list(queue.waiting)
-        hopeless = self._fleet.hopeless(
-            *queue.place, {(ask.wanted, ask.tried) for ask in waiting}
-        )
+        hopeless = self._fleet.hopeless(*queue.place, {(ask.wanted, ask.tried) for ask in waiting})
         for ask in waiting if hopeless else ():
             if (ask.wanted, ask.tried) in hopeless:
                 queue.remove(ask)

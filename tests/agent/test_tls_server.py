@@ -132,7 +132,9 @@ async def test_rejects_caller_with_another_name_on_every_method(agent: Listening
     methods = pb.DESCRIPTOR.services_by_name["AgentService"].methods_by_name
     async with agent.called_by(NAMELESS["an agent with the use of a caller"]) as stub:
         for method in methods:
-            call = getattr(stub, method)(getattr(pb, f"{method}Request")(), timeout=DEADLINE)
+            request = getattr(pb, f"{method}Request")()
+            sent = iter([request]) if methods[method].client_streaming else request
+            call = getattr(stub, method)(sent, timeout=DEADLINE)
             assert await call.code() is grpc.StatusCode.PERMISSION_DENIED, method
             assert "control plane" in await call.details()
 

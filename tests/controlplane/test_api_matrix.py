@@ -18,7 +18,14 @@ from controlplane.api.routes import ROUTES
 from controlplane.domain import tokens
 from controlplane.domain.tokens import OPERATOR_SCOPES, Scope, grants
 from controlplane.storage.tables.tokens import insert_token
-from tests.support.controlplane.system import APPLICATION, Answer, System, assert_error, token_id
+from tests.support.controlplane.system import (
+    APPLICATION,
+    Answer,
+    System,
+    assert_error,
+    eventually,
+    token_id,
+)
 
 ACCOUNTS = ("alice", "bob")
 UNKNOWN = "unknown"
@@ -64,6 +71,7 @@ class World(System):
         body = {"location": "local", "image": f"{account}s-game", "id": name}
         started = await self.call("POST", "/session", account=account, json=body)
         assert started.status == 201, started.text
+        await eventually(lambda: self.is_confirmed(name))
         return name
 
     async def ended_session(self, account: str) -> str:

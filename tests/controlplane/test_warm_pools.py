@@ -16,6 +16,7 @@ from controlplane.fleet import standby_pools
 from controlplane.sessions.start import MAX_CLAIMS
 from controlplane.storage.engine.store import Actor, Store
 from controlplane.storage.tables.claims import NewClaim
+from controlplane.storage.tables.reports import Evaluation, Reports
 from controlplane.storage.tables.session_rows import Attempt
 from controlplane.storage.tables.sessions import NewSession, reserve
 from tests.support.controlplane.fake_agent import refusing
@@ -516,11 +517,32 @@ async def test_a_claimed_session_is_described_alike_before_its_host_is_confirmed
     shown = (await system.call("GET", "/session/x")).json
     assert json.loads(shown["labels"]["env"])["TILTYARD_SESSION_ID"] == "x"
 
-    async def is_confirmed() -> bool:
-        return await system.rows("SELECT confirmed FROM session WHERE id='x'") == [(1,)]
-
-    await eventually(is_confirmed)
+    await eventually(lambda: system.is_confirmed("x"))
     assert (await system.call("GET", "/session/x")).json == shown
+
+
+async def test_claim_is_confirmed_despite_a_report_while_it_was_under_way(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await keep(system, size=1)
+    reported, answered = asyncio.Event(), asyncio.Event()
+    write = Reports.write
+
+    async def late(reports: Reports, agent: str, sessions: Any, *args: Any) -> Evaluation:
+        found = await write(reports, agent, sessions, *args)
+        if not reported.is_set() and any(each.identity.session_id == "x" for each in sessions):
+            reported.set()
+            await answered.wait()
+        return found
+
+    async def wait_for_report(*_: object) -> None:
+        await reported.wait()
+
+    monkeypatch.setattr(Reports, "write", late)
+    system.agent.after_claim = wait_for_report
+    assert (await system.start(id="x")).status == 201
+    answered.set()
+    await eventually(lambda: system.is_confirmed("x"))
 
 
 async def test_an_internal_id_is_accepted_wherever_an_id_is(system: System) -> None:

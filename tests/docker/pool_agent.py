@@ -1,7 +1,7 @@
 """An agent with a warm pool and an intermittent control plane."""
 
 import json
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +9,6 @@ from tests.docker.killed_agent import KilledAgent
 from tests.docker.machine import identity
 from tests.docker.stack import PATIENCE, eventually
 from tiltyard.agent.v1 import agent_pb2 as pb
-
-_THREADS = ThreadPoolExecutor(50)
 
 POOL = "aaaaaaaa-0000-4000-8000-000000000000"
 
@@ -49,14 +47,14 @@ class PoolAgent(KilledAgent):
 
     def claim(self, standby: pb.Session, session_id: str, *, again: bool = False) -> pb.Session:
         """Claim a standby as a session."""
-        result: pb.ClaimResult = self.claiming(standby, session_id, again=again).result()
+        result = next(self.claiming(standby, session_id, again=again))
         assert result.HasField("session"), result
         return result.session
 
     def claiming(
         self, standby: pb.Session, session_id: str, *, again: bool = False
-    ) -> "Future[pb.ClaimResult]":
-        """A claim in progress."""
+    ) -> Iterator[pb.ClaimResult]:
+        """The result of a claim, which is sent at once."""
         claim = pb.Claim(
             internal_id=standby.internal_id,
             identity=identity(session_id),
@@ -64,8 +62,8 @@ class PoolAgent(KilledAgent):
             again=again,
         )
         requests = iter([pb.ClaimSessionsRequest(claims=[claim])])
-        results = self._stub.ClaimSessions(requests, timeout=PATIENCE)
-        return _THREADS.submit(lambda: next(results).results[0])
+        responses = self._stub.ClaimSessions(requests, timeout=PATIENCE)
+        return (response.results[0] for response in responses)
 
     def claim_lines(self, session: pb.Session) -> list[str]:
         """Wait for the game's log line about its claim."""

@@ -21,10 +21,11 @@ from agent.domain import restarts
 from agent.domain.steps import STEPS
 from tests.demo_game import build_image
 from tests.docker.killed_agent import KilledAgent, or_else
-from tests.docker.machine import Machine, reason
+from tests.docker.machine import Machine
 from tests.docker.pool_agent import PoolAgent, seen_by
 from tests.docker.stack import PATIENCE, eventually
 from tests.faults.plugin import Rounds
+from tests.support.agent.claiming import reason_of
 from tests.support.agent.samples import an_id
 from tests.support.harness import Registry
 from tests.support.real_engine import ends
@@ -138,9 +139,8 @@ def while_it_is_claimed(agent: KilledAgent, step: str) -> None:
     again = agent.claim(standby, "m1", again=True)
     assert (again.pid, again.identity.session_id) == (standby.pid, "m1")
     assert seen_by(again)["id"] == "m1"
-    with pytest.raises(grpc.RpcError) as refused:
-        agent.claim(standby, "m2", again=True)
-    assert reason(refused.value) == "STANDBY_NOT_CLAIMABLE"
+    refused = next(agent.claiming(standby, "m2", again=True))
+    assert reason_of(refused) == "STANDBY_NOT_CLAIMABLE"
     assert 1 <= len(agent.claim_lines(again)) <= 2
     agent.keep(0)
     agent.discard(last)

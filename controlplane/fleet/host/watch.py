@@ -171,9 +171,6 @@ class Watch:
             self._snapshot.update(session.internal_id for session in sessions)
             self.host.check_sessions(len(self._snapshot))
         await self._write(sessions)
-        for session in sessions:
-            if session.state.ended:
-                self.host.forget(session)
 
     async def _write(self, sessions: Sequence[HostSession]) -> None:
         name, now = self.host.name, self.clock.time()
@@ -182,7 +179,10 @@ class Watch:
             internal_id = session.internal_id
             verdict = evaluation.verdicts.get(internal_id)
             self._waiting.pop(internal_id, None)
-            self._answered.pop(internal_id, None)
+            if verdict is not None:  # it was written: its start was not under way
+                self._answered.pop(internal_id, None)
+                if session.state.ended:
+                    self.host.forget(session)
             if verdict is Verdict.KEEP:  # its account may have become known
                 self.host.unclaimed.discard(internal_id)
             if verdict is Verdict.WAIT:

@@ -291,6 +291,10 @@ class System(Parts):
 
         await eventually(holds)
 
+    async def is_confirmed(self, session_id: str) -> bool:
+        """Return whether the host's answer to the start of a session is written."""
+        return await self.rows("SELECT confirmed FROM session WHERE id=?", session_id) == [(1,)]
+
     async def rows(self, sql: str, *values: Any, **named: Any) -> list[tuple[Any, ...]]:
         """Query the database through the store."""
 

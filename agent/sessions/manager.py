@@ -162,7 +162,7 @@ class SessionManager:
         runtime = self._runtime
         session = session.with_changes(sequence=runtime.feed.stamp())
         life = Life(runtime, self._reservations, session)
-        self._lives[session.internal_id] = self._starting[session.internal_id] = life
+        self._add(life)
         if not session.state.ended:
             life.arm()  # deadlines hold whether or not the engine answers
         if session.holds_reservation:
@@ -259,12 +259,17 @@ class SessionManager:
         life = self._lives.get(checked_id(internal_id))
         return None if life is None or life.removed.is_set() else life
 
+    def _add(self, life: Life) -> None:
+        self.starting()  # drops those that have started
+        internal_id = life.session.internal_id
+        self._lives[internal_id] = self._starting[internal_id] = life
+
     def _begin(self, internal_id: str, spec: SessionSpec, standby: Standby | None = None) -> Life:
         starting.check_spec(self._runtime.settings, spec)
         now = self._runtime.clock.time()
         session = self._reservations.take(Session(internal_id, spec, now, standby=standby))
         life = Life(self._runtime, self._reservations, session)
-        self._lives[internal_id] = self._starting[internal_id] = life
+        self._add(life)
         self._own(life, Lifecycle(self._runtime, self._reservations, life).run_new)
         self._runtime.feed.host_changed()
         return life

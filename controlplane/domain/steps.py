@@ -1,7 +1,13 @@
 """Failpoints of the control plane (`tiltyard.runtime.failpoints`)."""
 
 START_STEPS = ("start.reserved", "start.attempted", "start.answered", "start.confirmed")
-CLAIM_STEPS = ("claim.attempted", "claim.answered", "claim.confirmed")
+CLAIM_STEPS = (
+    "claim.taken",
+    "claim.attempted",
+    "claim.answered",
+    "claim.unconfirmed",
+    "claim.confirmed",
+)
 STOP_STEPS = ("stop.requested", "stop.answered", "stop.written")
 TAG_STEPS = ("tag.resolved", "tag.enabled")
 TOKEN_STEPS = ("token.made", "token.revoked")
@@ -17,4 +23,4 @@ STEPS = (
     *(*START_STEPS, *CLAIM_STEPS, *STOP_STEPS, *TAG_STEPS, *TOKEN_STEPS, *PLAYER_STEPS),
     *AUTHORITY_STEPS,
 )
-"""All failpoints; each follows a commit or an answer."""
+"""All failpoints; each follows a commit or an answer, `claim.taken` a choice in memory."""

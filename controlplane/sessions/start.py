@@ -266,6 +266,7 @@ class Starts:
         """Claim one standby; None if not available. The row still names a failed one."""
         new = claim_of(plan, held, start.actor)
         try:
+            await self._reach("claim.taken")
             await self._reserve(start, plan, new.claim.identity, new)
         except StandbyTakenError:
             self._claims.keep(held)

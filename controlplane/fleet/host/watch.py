@@ -124,6 +124,7 @@ class Watch:
 
     async def _write_answered(self) -> None:
         await self.clock.sleep(GATHER_SECONDS)
+        await self.reach("claim.unconfirmed")
         sessions = list(self._answered.values())
         self._answered.clear()
         try:

@@ -45,10 +45,10 @@ def measure(effort: int, steps: Steps) -> list[Result]:
         growth = placement_growth.measure(effort)
     return [
         Result("fleet.rss_mb", rss, "MB", most=600),
-        Result("fleet.small.rss_mb", small_rss, "MB"),
+        Result("fleet.small.rss_mb", small_rss, "MB", most=80),
         Result("fleet.idle_core", core, "cores", most=0.15),
         Result("fleet.small.idle_core", small_core, "cores"),
-        Result("fleet.converge_s", statistics.median(converged), "s", most=10),
+        Result("fleet.converge_s", statistics.median(converged), "s", most=5),
         Result("fleet.adopt_s", large.adopted_s, "s"),
         *growth,
     ]

@@ -2,8 +2,11 @@
 
 import os
 import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
+T = TypeVar("T")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -22,6 +25,27 @@ def cpu_seconds(pid: int) -> float:
     # The program's name may contain anything; it ends at the last parenthesis.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
+
+
+class CpuMeter:
+    """The CPU time of programs, each of one or more processes, per piece of work."""
+
+    def __init__(self, programs: Mapping[str, Sequence[int]]) -> None:
+        """`programs` are the pids of each program by its name."""
+        self._programs = programs
+        self.ms: dict[str, list[float]] = {name: [] for name in programs}
+        """Milliseconds per piece of each measured work."""
+
+    def measure(self, work: Callable[[], T], pieces: int) -> T:
+        """Do work in this number of pieces."""
+        before = self._used()
+        result = work()
+        for name, used in self._used().items():
+            self.ms[name].append((used - before[name]) * 1000 / pieces)
+        return result
+
+    def _used(self) -> dict[str, float]:
+        return {name: sum(map(cpu_seconds, pids)) for name, pids in self._programs.items()}
 
 
 def cores_over(pid: int, seconds: float) -> float:

@@ -7,12 +7,13 @@ claims for CPU.
 
 import json
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from tests.bench import baseline
 from tests.bench.load import Ask, Load, percentile, rate, run_load
 from tests.bench.memory_host import MemoryHost
+from tests.bench.process_use import CpuMeter
 from tests.bench.report import Result
 from tests.bench.turns import in_turn
 from tests.demo_game import UDP_PORT
@@ -32,8 +33,7 @@ HOSTS, POOL = 2, 1000
 CALLERS, ROUNDS, ROUNDS_OF_ONE = 32, 20, 3
 ON_DOCKER = 20
 ENDS = 3
-"""First and last rounds to compare, each relative to the baseline, since the machine's speed may
-change."""
+"""First and last rounds to compare."""
 _POOL = f"/warm-pool/{APPLICATION}/{REGION}"
 _CLAIM = Ask("POST", "/session", 201, json.dumps({"location": REGION, "image": APPLICATION}))
 _TIMEOUT = 300.0
@@ -57,18 +57,21 @@ def measure(effort: int, steps: Steps) -> list[Result]:
                 ones = fleet.rounds(1, least, alone)
             with steps.step(f"warm, {CALLERS} callers, {rounds} x {size} claims"):
                 many = fleet.rounds(CALLERS, least, rounds)
+                cpu = fleet.cpu.ms
+    per_claim = [sum(each) for each in zip(*cpu.values(), strict=True)]
     return [
-        Result("warm.one.p50_ms", _median(ones["claim"], 50), "ms", most=5),
-        Result("warm.one.p99_ms", _median(ones["claim"], 99), "ms", most=20),
+        Result("warm.one.p50_ms", _median(ones["claim"], 50), "ms", most=4),
+        Result("warm.one.p99_ms", _median(ones["claim"], 99), "ms", most=15),
         Result("warm.one.chain_p50_ms", _median(ones["chain"], 50), "ms"),
         Result("warm.many.p50_ms", _median(many["claim"], 50), "ms"),
         Result("warm.many.p99_ms", _median(many["claim"], 99), "ms"),
-        Result("warm.claims_per_s", rate(many["claim"]), "/s"),
+        Result("warm.claims_per_s", rate(many["claim"]), "/s", least=1000),
         Result("warm.chains_per_s", rate(many["chain"]), "/s"),
-        Result("warm.chain.ratio", _part(many, slice(None)), "x", least=0.6),
+        Result("warm.chain.ratio", rate(many["claim"]) / rate(many["chain"]), "x", least=0.4),
+        *(Result(f"warm.{name}.cpu_ms", statistics.median(ms), "ms") for name, ms in cpu.items()),
         Result(
             "warm.flatness",
-            _part(many, slice(-ENDS, None)) / _part(many, slice(ENDS)),
+            statistics.median(per_claim[:ENDS]) / statistics.median(per_claim[-ENDS:]),
             "x",
             least=0.9,
         ),
@@ -79,15 +82,24 @@ def measure(effort: int, steps: Steps) -> list[Result]:
 class _Fleet:
     """A control plane with one pool, whose standbys are all claimed."""
 
-    def __init__(self, control_plane: ControlPlaneProcess, size: int) -> None:
+    def __init__(
+        self, control_plane: ControlPlaneProcess, hosts: Sequence[MemoryHost], size: int
+    ) -> None:
         self._token, self._url = control_plane.tokens["default"], control_plane.base_url
         self._client = control_plane.client()
+        self._pids = {
+            "controlplane": [control_plane.process.pid],
+            "hosts": [host.process.pid for host in hosts],
+        }
         self.size = size
+        self.cpu = CpuMeter(self._pids)
+        """Of the claims of the last `rounds`."""
 
     def rounds(self, callers: int, least: str, rounds: int) -> dict[str, list[Load]]:
         """Claim the whole pool, alternating with as many requests to the baseline."""
         ask = Ask("POST", baseline.CHAIN, 201, json.dumps({"image": APPLICATION}))
         chain = [ask] * self.size
+        self.cpu = CpuMeter(self._pids)
         return in_turn(
             rounds,
             {
@@ -100,7 +112,9 @@ class _Fleet:
     def _claim_all(self, callers: int) -> Load:
         """Claim the whole pool, then stop the sessions."""
         claims = [_CLAIM] * self.size
-        load = run_load(self._url, claims, callers=callers, token=self._token)
+        load = self.cpu.measure(
+            lambda: run_load(self._url, claims, callers=callers, token=self._token), self.size
+        )
         ids = [json.loads(each)["id"] for each in load.bodies]
         stops = [Ask("DELETE", f"/session/{each}", 204) for each in ids]
         run_load(self._url, stops, callers=CALLERS, token=self._token)
@@ -122,7 +136,7 @@ def _a_fleet(deployment: Deployment, size: int) -> Iterator[_Fleet]:
         one_port = [{"requested": UDP_PORT, "protocol": "udp", "tls": False}]
         client.post("/application", application(ports=one_port)).expect(201)
         enable_tag(client, APPLICATION, deployment.image.tag)
-        fleet = _Fleet(control_plane, size // HOSTS * HOSTS)
+        fleet = _Fleet(control_plane, hosts, size // HOSTS * HOSTS)
         _keep(client, fleet.size)
         yield fleet
 
@@ -155,11 +169,6 @@ def _until_ready(client: ApiClient, size: int) -> None:
         _TIMEOUT,
         poll=0.1,
     )
-
-
-def _part(loads: Mapping[str, Sequence[Load]], rounds: slice) -> float:
-    """Return the throughput of claims relative to the baseline's."""
-    return rate(loads["claim"][rounds]) / rate(loads["chain"][rounds])
 
 
 def _median(loads: Sequence[Load], per_cent: int) -> float:

@@ -24,10 +24,10 @@ def asked(kernel: socket.socket, kind: int, flags: int, body: bytes) -> Iterator
     header = _MESSAGE.pack(_MESSAGE.size + len(body), kind, REQUEST | flags, 0, 0)
     kernel.send(header + body)
     while True:
-        data = kernel.recv(_BUFFER)
-        while data:
-            length, kind, *_ = _MESSAGE.unpack_from(data)
-            body, data = data[_MESSAGE.size : length], data[_aligned(length) :]
+        data, at = kernel.recv(_BUFFER), 0
+        while at < len(data):
+            length, kind, *_ = _MESSAGE.unpack_from(data, at)
+            body, at = data[at + _MESSAGE.size : at + length], at + _aligned(length)
             if kind in {_ERROR, _DONE}:
                 code = -_ERRNO.unpack_from(body)[0]
                 if code:

@@ -1,5 +1,6 @@
 """Flows in a network namespace of the test, created and listed by conntrack(8)."""
 
+import asyncio
 import ctypes
 import errno
 import logging
@@ -17,7 +18,7 @@ import pytest
 
 from agent.domain.session import Port
 from agent.network import conntrack
-from agent.network.conntrack import Conntrack, forget_flows, forget_udp_flows
+from agent.network.conntrack import Conntrack, forget_flows, forget_udp_flows, udp_to
 from tiltyard.contract import Protocol
 
 CLONE_NEWNET = 0x40000000
@@ -93,15 +94,22 @@ class OlderKernel:
 
 @pytest.mark.root
 @pytest.mark.parametrize("lists_all", [False, True])
-def test_deletes_only_udp_flows_to_the_port(apart: Work, *, lists_all: bool) -> None:
+@pytest.mark.parametrize("few", [-1, 5000])
+def test_deletes_only_udp_flows_to_the_ports(
+    apart: Work, monkeypatch: pytest.MonkeyPatch, few: int, *, lists_all: bool
+) -> None:
+    monkeypatch.setattr(conntrack, "FEW_FLOWS", few)
+
     def work() -> None:
         know_flows()
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as kernel:
             asked: Any = OlderKernel(kernel) if lists_all else kernel
-            forget_flows(asked, socket.AF_INET, PORT)
+            forget_flows(asked, socket.AF_INET, [PORT], udp_to(PORT))
             assert flows() == OTHERS | {one for one in STALE if ":" in one[1]}
         forget_udp_flows([PORT - 1, PORT])
         assert flows() == OTHERS
+        forget_udp_flows([PORT, PORT + 1])
+        assert flows() == {flow for flow in OTHERS if flow[0] == "tcp" or flow[2] == PORT}
 
     apart(work)
 
@@ -118,7 +126,7 @@ def test_ignores_flow_that_is_already_gone(apart: Work) -> None:
                 kernel.send(data)
 
             asked: Any = SimpleNamespace(send=send, recv=kernel.recv)
-            forget_flows(asked, socket.AF_INET, PORT)
+            forget_flows(asked, socket.AF_UNSPEC, [PORT])
         assert flows() == set()
 
     apart(work)
@@ -154,6 +162,16 @@ async def test_flushes_only_udp_ports(
     await flushing.forget([])
     await flushing.forget([TCP, UDP, Port(1, Protocol.UDP, 20002), Port(2, Protocol.UDP, 20002)])
     assert asked == [[PORT, 20002]]
+
+
+async def test_starts_that_wait_share_one_list(
+    flushing: Conntrack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[int]] = []
+    monkeypatch.setattr(conntrack, "forget_udp_flows", asked.append)
+    ports = [Port(1, Protocol.UDP, number) for number in (20003, PORT, 20002)]
+    await asyncio.gather(*(flushing.forget([port]) for port in ports))
+    assert asked == [[PORT, 20002, 20003]]
 
 
 async def test_failures_are_counted_and_logged_once(

@@ -30,7 +30,7 @@ from tests.support.deployment import (
 from tests.support.harness import AgentSpec, ControlPlaneProcess, wait_until
 
 HOSTS, POOL = 2, 1000
-CALLERS, ROUNDS, ROUNDS_OF_ONE = 32, 20, 3
+CALLERS, ROUNDS, ROUNDS_OF_ONE = 32, 8, 2
 ON_DOCKER = 20
 ENDS = 3
 """First and last rounds to compare."""

@@ -27,6 +27,7 @@ from tiltyard.agent.wire import (
     STATES,
     duration_to_proto,
     identity_to_proto,
+    portions,
     resources_to_proto,
 )
 from tiltyard.contract import (
@@ -261,17 +262,8 @@ def host_to_proto(report: HostReport) -> pb.Host:
 
 def batches(sessions: Iterable[Session], *, limit: int) -> Iterator[pb.SessionBatch]:
     """Split sessions into messages of at most `limit` bytes, or of a single larger session."""
-    batch, size = pb.SessionBatch(), 0
-    for session in sessions:
-        message = session_to_proto(session)
-        cost = message.ByteSize() + 8
-        if batch.sessions and size + cost > limit:
-            yield batch
-            batch, size = pb.SessionBatch(), 0
-        batch.sessions.append(message)
-        size += cost
-    if batch.sessions:
-        yield batch
+    for portion in portions(map(session_to_proto, sessions), limit):
+        yield pb.SessionBatch(sessions=portion)
 
 
 def page_to_token(last: Session) -> str:

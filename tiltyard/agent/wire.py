@@ -63,15 +63,16 @@ def duration_to_proto(seconds: float | None) -> Duration | None:
     return span
 
 
-def portions(messages: Iterable[M]) -> Iterator[list[M]]:
-    """Split messages into lists of at most PORTION_BYTES, unless one alone is larger."""
+def portions(messages: Iterable[M], limit: int = PORTION_BYTES) -> Iterator[list[M]]:
+    """Split messages into lists of at most `limit` bytes, or of a single larger message."""
     portion: list[M] = []
     size = 0
     for message in messages:
-        size += message.ByteSize()
-        if portion and size > PORTION_BYTES:
+        cost = message.ByteSize() + 8  # with its tag and length
+        if portion and size + cost > limit:
             yield portion
-            portion, size = [], message.ByteSize()
+            portion, size = [], 0
         portion.append(message)
+        size += cost
     if portion:
         yield portion

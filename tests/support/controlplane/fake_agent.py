@@ -420,8 +420,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         results.put_nowait(result)
 
     async def _claim(self, request: agent_pb2.Claim, context: Any) -> agent_pb2.Session:
-        if self.before_claim is not None:
-            await self.before_claim(request, context)
+        await _run(self.before_claim, request, context)
         session = self.sessions.get(request.internal_id)
         if session is None or not _is_claimable(session, request):
             await refuse(context, "STANDBY_NOT_CLAIMABLE")
@@ -437,8 +436,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         answer = copy.deepcopy(session)
         if pool_id:
             self.fill(pool_id)
-        if self.after_claim is not None:
-            await self.after_claim(request, context)
+        await _run(self.after_claim, request, context)
         return answer
 
     async def SetDrain(  # noqa: N802

@@ -36,7 +36,6 @@ from controlplane.operators.enrolment import Enrolment
 from controlplane.operators.fleet import Declared, FleetAdmin
 from controlplane.operators.placement import Explanations
 from controlplane.operators.rotation import Rotation
-from controlplane.operators.sessions import AllSessions
 from controlplane.pki.issuer import Issuer
 from controlplane.pki.tickets import TicketKey
 from controlplane.registries.client import RegistryClient
@@ -182,7 +181,6 @@ class ControlPlane:
             starts=self.starts,
             ready_starts=self.ready_starts,
             sessions=self.sessions,
-            all_sessions=AllSessions(store, self.sessions),
             fleet=self.fleet,
             store=store,
             fleet_admin=FleetAdmin(
@@ -278,8 +276,6 @@ class ControlPlane:
         await self.store.run(sessions.drop_unattempted)
         await self.store.run(enrolment.drop_starts_on_revoked, self.clock.time())
         await self.issuer.open(enrolled=await self.store.run(enrolment.enrolled))
-        first = self.issuer.first.fingerprint
-        await self.store.run(enrolment.note_first_authority, first)
         await self._ticket_key.open()
         await self.fleet.load()
         await self._registry.start()

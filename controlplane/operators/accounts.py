@@ -9,7 +9,7 @@ from controlplane.domain.quotas import Quota
 from controlplane.domain.tokens import NewToken, mint
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables import accounts
-from controlplane.storage.tables.accounts import Account, Caller
+from controlplane.storage.tables.accounts import Caller
 from tiltyard.runtime.clock import Clock
 
 
@@ -25,10 +25,6 @@ class AccountAdmin:
     clock: Clock
     _: KW_ONLY
     removed: Callable[[], object]
-
-    async def all(self) -> list[Account]:
-        """Read all accounts with their quotas and usage."""
-        return await self.store.read(accounts.find)
 
     async def create(self, caller: Caller, name: str, quota: Quota) -> NewToken:
         """Create an account and return its first token, whose text is not stored.

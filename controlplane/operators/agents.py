@@ -14,7 +14,7 @@ from controlplane.fleet.standby_pools import KeptOnHost, StandbyPools
 from controlplane.operators.fleet import check_undeclared
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.enrolment import RevokedAgent, revoked
+from controlplane.storage.tables.enrolment import revoked
 from controlplane.storage.tables.fleet import AgentRow, DrainOrder, order_drain, remove_agent
 from tiltyard.runtime.clock import Clock
 
@@ -70,7 +70,6 @@ class ShownAgent:
     start_failures: list[StartFailure] = field(default_factory=list)
     """Failed starts without a later success, by application, newest first."""
     lost: float | None = None
-    revoked: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ class Agents:
     async def all(self) -> list[ShownAgent]:
         """Return all agents by name, including revoked ones."""
         gone = await self.store.read(revoked)
-        shown = {agent.row.name: self._revoked(agent) for agent in gone}
+        shown = {row.name: _revoked(row) for row in gone}
         shown |= {host.name: self._shown(host) for host in self.fleet.hosts}
         return [shown[name] for name in sorted(shown)]
 
@@ -100,9 +99,9 @@ class Agents:
         host = self.fleet.host(name)
         if host is not None:
             return self._shown(host)
-        for agent in await self.store.read(revoked):
-            if agent.row.name == name:
-                return self._revoked(agent)
+        for row in await self.store.read(revoked):
+            if row.name == name:
+                return _revoked(row)
         raise NotFoundError("agent", name)
 
     async def drain(self, caller: Caller, name: str, seconds: int | None) -> ShownAgent:
@@ -181,21 +180,21 @@ class Agents:
             start_failures=host.failures.known(self.fleet.now()),
         )
 
-    def _revoked(self, agent: RevokedAgent) -> ShownAgent:
-        return ShownAgent(
-            row=agent.row,
-            declared=False,
-            state=AgentState.REVOKED,
-            host=None,
-            live_sessions=0,
-            last_report=agent.row.last_report,
-            drain=agent.row.drain,
-            draining=agent.row.drain.draining,
-            drain_pending=False,
-            pulls=[],
-            warm_pools=[],
-            revoked=agent.revoked,
-        )
+
+def _revoked(row: AgentRow) -> ShownAgent:
+    return ShownAgent(
+        row=row,
+        declared=False,
+        state=AgentState.REVOKED,
+        host=None,
+        live_sessions=0,
+        last_report=row.last_report,
+        drain=row.drain,
+        draining=row.drain.draining,
+        drain_pending=False,
+        pulls=[],
+        warm_pools=[],
+    )
 
 
 def state_of(fleet: Fleet, host: Host) -> AgentState:

@@ -16,8 +16,7 @@ from controlplane.storage.engine.store import Store
 from controlplane.storage.tables import fleet as rows
 from controlplane.storage.tables import registries
 from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.fleet import NodePool, Region
-from controlplane.storage.tables.registries import CountedRegistry, Registry
+from controlplane.storage.tables.registries import Registry
 from tiltyard.runtime.clock import Clock
 
 
@@ -52,10 +51,6 @@ class FleetAdmin:
     declared: Declared
     clock: Clock
 
-    async def regions(self) -> list[Region]:
-        """Read all regions by name."""
-        return await self.store.read(rows.counted_regions)
-
     async def create_region(self, caller: Caller, name: str) -> None:
         """Create a region. Idempotent.
 
@@ -75,10 +70,6 @@ class FleetAdmin:
         check_undeclared("region", name, self.declared.regions)
         now = self.clock.time()
         await self.store.run(rows.remove_region, name, caller.actor, now)
-
-    async def node_pools(self) -> list[NodePool]:
-        """Read all node pools by name."""
-        return await self.store.read(rows.node_pools)
 
     async def set_node_pool(self, caller: Caller, name: str, rules: NodePoolRules) -> None:
         """Create a node pool, or change its rules from the next start on. Idempotent.
@@ -115,10 +106,6 @@ class FleetAdmin:
             caller.actor,
             now,
         )
-
-    async def registries(self) -> list[CountedRegistry]:
-        """Read all registries by name."""
-        return await self.store.read(registries.counted)
 
     async def set_registry(self, caller: Caller, wanted: Registry, password: str | None) -> None:
         """Create or replace a registry. Idempotent.

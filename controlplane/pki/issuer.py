@@ -40,11 +40,6 @@ class Issuer:
         """The signing authority."""
         return self.authorities.current
 
-    @property
-    def first(self) -> Authority:
-        """The former authority during a rotation, else the current one."""
-        return self.authorities.former or self.authorities.current
-
     async def open(self, *, enrolled: int = 0) -> None:
         """Read the authorities. A missing file is created if no agents are `enrolled`.
 

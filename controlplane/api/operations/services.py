@@ -20,7 +20,6 @@ from controlplane.operators.enrolment import Enrolment
 from controlplane.operators.fleet import FleetAdmin
 from controlplane.operators.placement import Explanations
 from controlplane.operators.rotation import Rotation
-from controlplane.operators.sessions import AllSessions
 from controlplane.sessions.sessions import Sessions
 from controlplane.sessions.start import Starts
 from controlplane.sessions.wait_ready import ReadyStarts
@@ -46,7 +45,6 @@ class Services:
     starts: Starts
     ready_starts: ReadyStarts
     sessions: Sessions
-    all_sessions: AllSessions
     fleet: Fleet
     store: Store
     fleet_admin: FleetAdmin

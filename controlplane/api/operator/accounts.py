@@ -12,6 +12,7 @@ from controlplane.api.operations.services import caller_of, services_of
 from controlplane.api.operations.shown import Cores, Mebibytes, Millis, Shown, at
 from controlplane.domain.names import MAX_NAME, NAME_PATTERN
 from controlplane.domain.quotas import UNLIMITED, Quota
+from controlplane.storage.tables.accounts import find
 from tiltyard.contract import MEBI, NANO
 
 
@@ -80,8 +81,7 @@ class ListedAccount(Shown):
 @operation(key="accounts")
 async def list_accounts(request: web.Request) -> Listing[ListedAccount]:
     """List all accounts with their quotas and usage."""
-    accounts = await services_of(request).account_admin.all()
-    return Listing(accounts, ListedAccount.show)
+    return Listing(await services_of(request).store.read(find), ListedAccount.show)
 
 
 @operation(201)

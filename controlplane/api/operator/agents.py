@@ -114,7 +114,7 @@ class ListedAgent(Shown):
     last_report: Millis | None
     certificate_expires: Millis | None = at("row.certificate_expire")
     authority: str | None = at("row.authority")
-    revoked: Millis | None
+    revoked: Millis | None = at("row.revoked")
     lost: Millis | None
     draining: bool
     drain_deadline: Millis | None = at("drain.deadline")

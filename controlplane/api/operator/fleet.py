@@ -10,7 +10,7 @@ from controlplane.api.operations.operation import Listing, operation
 from controlplane.api.operations.services import caller_of, services_of
 from controlplane.api.operations.shown import Shown, at
 from controlplane.domain.placement import NodePoolRules, Strategy
-from controlplane.storage.tables.fleet import NodePool
+from controlplane.storage.tables.fleet import NodePool, counted_regions, node_pools
 from tiltyard.contract import NetworkMode
 
 
@@ -50,10 +50,10 @@ class ListedNodePool(Shown):
 @operation(key="regions")
 async def describe_regions(request: web.Request) -> Listing[ListedRegion]:
     """List the regions and their usage."""
-    admin = services_of(request).fleet_admin
-    declared = admin.declared.regions
+    services = services_of(request)
+    declared, found = services.fleet_admin.declared, await services.store.read(counted_regions)
     return Listing(
-        await admin.regions(), lambda one: ListedRegion.show(one, declared=one.name in declared)
+        found, lambda one: ListedRegion.show(one, declared=one.name in declared.regions)
     )
 
 
@@ -75,14 +75,13 @@ async def remove_region(request: web.Request) -> None:
 async def list_node_pools(request: web.Request) -> Listing[ListedNodePool]:
     """List the node pools and their usage."""
     services = services_of(request)
-    admin, rules = services.fleet_admin, services.fleet.node_pools
+    declared, rules = services.fleet_admin.declared.node_pools, services.fleet.node_pools
 
     def show(pool: NodePool) -> ListedNodePool:
         host_network = rules.allows(pool.name, NetworkMode.HOST)
-        declared = pool.name in admin.declared.node_pools
-        return ListedNodePool.show(pool, host_network=host_network, declared=declared)
+        return ListedNodePool.show(pool, host_network=host_network, declared=pool.name in declared)
 
-    return Listing(await admin.node_pools(), show)
+    return Listing(await services.store.read(node_pools), show)
 
 
 @operation()

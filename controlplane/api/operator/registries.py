@@ -13,7 +13,7 @@ from controlplane.api.operations.shown import Maybe, Shown, at
 from controlplane.domain.names import MAX_ALIASES, MAX_AUTH_HOSTS, MAX_PASSWORD, MAX_USERNAME
 from controlplane.pki.certificates import MAX_CHARACTERS
 from controlplane.settings.registries import Address, OwnAddress
-from controlplane.storage.tables.registries import Registry
+from controlplane.storage.tables.registries import Registry, counted
 
 _Username = Annotated[
     str,
@@ -82,10 +82,10 @@ class ListedRegistry(Shown):
 @operation(key="registries")
 async def list_registries(request: web.Request) -> Listing[ListedRegistry]:
     """List the registries and their usage."""
-    admin = services_of(request).fleet_admin
-    declared = admin.declared.registries
+    services = services_of(request)
+    declared = services.fleet_admin.declared.registries
     return Listing(
-        await admin.registries(),
+        await services.store.read(counted),
         lambda one: ListedRegistry.show(one, declared=one.registry.name in declared),
     )
 

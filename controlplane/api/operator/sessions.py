@@ -1,5 +1,6 @@
 """Sessions of all accounts, for operators."""
 
+from dataclasses import replace
 from functools import partial
 
 from aiohttp import web
@@ -11,7 +12,7 @@ from controlplane.api.operations.services import caller_of, services_of
 from controlplane.api.resources.session_bodies import ListedSession, listed_session
 from controlplane.fleet.fleet import Fleet
 from controlplane.sessions.sessions import ShownSession
-from controlplane.storage.tables.session_lists import PageFilter
+from controlplane.storage.tables.session_lists import PageFilter, find_page
 from tiltyard.runtime.clock import to_ms
 
 
@@ -46,9 +47,9 @@ async def list_all_sessions(
     services = services_of(request)
     same = query.model_dump(exclude={"all", "image"})
     wanted = PageFilter(ended_too=query.all, application=query.image, **same)
-    page = await services.all_sessions.page(wanted)
+    found, before = await services.store.read(find_page, wanted)
     show = partial(_listed, fleet=services.fleet)
-    return Listing(page.sessions, show, {"before": page.next_before})
+    return Listing(list(map(services.sessions.shown, found)), show, {"before": before})
 
 
 @operation()
@@ -58,7 +59,8 @@ async def stop_any_session(request: web.Request) -> None:
     The answer comes when the container has ended, within 12 s.
     """
     account, session_id = (request.match_info[key] for key in ("account", "id"))
-    await services_of(request).all_sessions.stop(caller_of(request), account, session_id)
+    caller = replace(caller_of(request), account=account)  # the audit names the operator
+    await services_of(request).sessions.stop(caller, session_id)
 
 
 def _listed(shown: ShownSession, fleet: Fleet) -> AccountsSession:

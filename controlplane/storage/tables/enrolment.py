@@ -13,7 +13,7 @@ from controlplane.domain.tokens import NewToken, PresentedToken, matches
 from controlplane.storage.engine.store import ITSELF, Actor, Database, record_event
 from controlplane.storage.tables.fleet import AGENT_COLUMNS, AgentRow, agent_of, void_tokens
 from controlplane.storage.tables.session_rows import drop_starts, lose_sessions
-from tiltyard.runtime.clock import from_ms, to_ms
+from tiltyard.runtime.clock import to_ms
 
 _NAME_TAKEN = "there is an agent of this name: choose another, or use a token for this agent"
 
@@ -54,14 +54,6 @@ class BadEnrolmentTokenError(UnauthorizedError):
 
     def __str__(self) -> str:
         return self.why
-
-
-@dataclass(frozen=True, slots=True)
-class RevokedAgent:
-    """An agent that was revoked and not yet removed."""
-
-    row: AgentRow
-    revoked: float
 
 
 def enrolled(db: Database) -> int:
@@ -187,26 +179,20 @@ def revoke(db: Database, name: str, actor: Actor, now: float) -> None:
         record_event(db, now, "agent.revoked", "", actor, name)
 
 
-def revoked(db: Database) -> list[RevokedAgent]:
+def revoked(db: Database) -> list[AgentRow]:
     """Read the agents that were revoked and not removed, by name."""
     rows = db.execute(
-        f"SELECT {AGENT_COLUMNS}, revoked_ms FROM agent WHERE revoked_ms IS NOT NULL"  # noqa: S608
+        f"SELECT {AGENT_COLUMNS} FROM agent WHERE revoked_ms IS NOT NULL"  # noqa: S608
         " AND removed_ms IS NULL ORDER BY name"
     )
-    return [RevokedAgent(agent_of(row[:-1]), from_ms(row[-1])) for row in rows]
+    return [agent_of(row) for row in rows]
 
 
 def drop_starts_on_revoked(db: Database, now: float) -> None:
     """End starts of a previous process on revoked hosts."""
     for agent in revoked(db):
-        drop_starts(db, agent.row.name, now)
-        lose_sessions(db, agent.row.name, now)
-
-
-def note_first_authority(db: Database, authority: str) -> None:
-    """Record the signer of certificates that have none recorded."""
-    sql = "UPDATE agent SET authority=? WHERE id IS NOT NULL AND authority IS NULL"
-    db.execute(sql, (authority,))
+        drop_starts(db, agent.name, now)
+        lose_sessions(db, agent.name, now)
 
 
 def trusts_one_authority(db: Database, agent_id: str) -> None:

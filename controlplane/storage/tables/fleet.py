@@ -45,6 +45,7 @@ class AgentRow:
     lost: float | None = None
     authority: str | None = None
     trusts_former: int = 0
+    revoked: float | None = None
 
     @property
     def drain(self) -> Drain:
@@ -73,7 +74,8 @@ class NodePool:
 
 AGENT_COLUMNS = (
     "name, address, region, node_pool, id, certificate_expire_ms, drain_revision, draining,"
-    " drain_deadline_ms, last_report_ms, downtime_ms, lost_ms, authority, trusts_former"
+    " drain_deadline_ms, last_report_ms, downtime_ms, lost_ms, authority, trusts_former,"
+    " revoked_ms"
 )
 _AGENT_FIELDS = tuple(field.name for field in fields(AgentRow))
 
@@ -114,8 +116,9 @@ def agents(db: Database) -> list[AgentRow]:
 def agent_of(row: tuple[Any, ...]) -> AgentRow:
     """Convert a row of `AGENT_COLUMNS`."""
     values = dict(zip(_AGENT_FIELDS, row, strict=True))
-    for name in ("certificate_expire", "drain_deadline", "last_report", "downtime", "lost"):
-        values[name] = from_ms(values[name])
+    for column, name in zip(AGENT_COLUMNS.split(", "), _AGENT_FIELDS, strict=True):
+        if column.endswith("_ms"):
+            values[name] = from_ms(values[name])
     return AgentRow(**values)
 
 

@@ -69,7 +69,7 @@ async def test_calls_and_renews_each_host_with_its_own_authority(issuer: Issuer)
     assert is_signed_by(issuer.caller_of(former.fingerprint).certificate, former)
     await issuer.trust(issuer.authorities.rotated(NOW))
     current = issuer.authority
-    assert issuer.first is former
+    assert issuer.authorities.former is former
     for known, signer in ((former.fingerprint, former), (current.fingerprint, current)):
         assert is_signed_by(issuer.caller_of(known).certificate, signer)
         issued = issuer.sign_agent(a_request(), ID, known)
@@ -78,7 +78,8 @@ async def test_calls_and_renews_each_host_with_its_own_authority(issuer: Issuer)
     assert issuer.sign_agent(a_request(), ID).authority == current.fingerprint
     await issuer.trust(issuer.authorities.finished())
     assert issuer.caller_of(former.fingerprint) == issuer.caller
-    assert issuer.first is current
+    assert issuer.authority is current
+    assert issuer.authorities.former is None
 
 
 async def test_enrolment_listener_serves_the_current_authority_after_a_full_disk(

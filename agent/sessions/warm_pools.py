@@ -1,11 +1,12 @@
 """The warm pools of a host, kept full also without a control plane.
 
 `domain/standby_plan.py` decides what to start and stop; this module executes the plan. A standby
-starts like any session, but only while `StartSlots.has_spare`.
+starts like any session, but only while `StartSlots.has_spare`; each that has started is followed
+by the next of the plan, without another pass.
 """
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterable
 
 from agent.domain import restarts
@@ -57,9 +58,11 @@ class WarmPools:
         self._pools: dict[str, WarmPool] = {}
         """Includes the newest REMOVED_KEPT removed pools."""
         self._ordering = asyncio.Lock()
-        self._orders = TaskOwner[None](AgentError)
+        self._tasks = TaskOwner[None](AgentError)
         self._standbys: dict[str, Life] = {}
         """Standbys not in doubt, until claimed or removed."""
+        self._due = deque[str]()
+        """The pools of the standbys that the last pass planned and that are not started yet."""
         self._found = False
         """True once `_standbys` includes those of earlier runs of the agent."""
         self._ends = TaskOwner[None]()
@@ -78,7 +81,7 @@ class WarmPools:
         if order.spec is not None:
             check_spec(self._runtime.settings, order.spec)
         # It completes also if the caller disconnects.
-        await self._orders.finish(self._set(order), f"warm-pool-{order.pool}")
+        await self._tasks.finish(self._set(order), f"warm-pool-{order.pool}")
 
     async def claim(self, internal_id: str, request: ClaimRequest) -> Session:
         """Claim a standby, and return the session once its game was notified."""
@@ -145,7 +148,8 @@ class WarmPools:
         self._update_standbys()
         wanted = self._plan(cramped=())
         self._stop(wanted)
-        cramped = self._start(wanted)
+        self._due = deque(wanted.start)
+        cramped = self._start()
         if cramped:
             self._stop(self._plan(cramped))
         warnings = self._warnings()
@@ -155,7 +159,7 @@ class WarmPools:
 
     async def close(self) -> None:
         """Cancel work in progress; standbys keep running."""
-        await asyncio.gather(self._ends.close(), self._orders.close())
+        await asyncio.gather(self._ends.close(), self._tasks.close())
 
     # -- inside --------------------------------------------------------------------------------
 
@@ -169,6 +173,7 @@ class WarmPools:
             after = taken(order, before)
             await self._runtime.records.save_pool(after)
             self._pools[order.pool] = after
+            self._due.clear()  # planned for the pool as it was
             removed = [each for each in self._pools.values() if not each.size]
             removed.sort(key=lambda each: each.revision)
             for each in removed[:-REMOVED_KEPT]:
@@ -239,20 +244,18 @@ class WarmPools:
         self._setbacks[pool] = set_back(self._setbacks.get(pool), cause, now)
         log.warning("standby failed", pool=pool, session=life.session.internal_id, error=cause)
 
-    def _start(self, wanted: Plan) -> Collection[str]:
+    def _start(self) -> Collection[str]:
         """Start while slots are spare; returns the pools whose next standby does not fit."""
-        by_id = {pool.pool: pool for pool in self.pools}
-        refused: Counter[str] = Counter()
+        refused: set[str] = set()
         cramped: list[str] = []
-        for pool in wanted.start:
-            if not self._reservations.start_slots.has_spare:
-                break
+        while self._due and self._reservations.start_slots.has_spare:
+            pool = self._due.popleft()
             if pool in refused:
                 continue
             try:
-                life = self._sessions.start_standby(by_id[pool])
+                life = self._sessions.start_standby(self._pools[pool])
             except AgentError as error:
-                refused[pool] += 1
+                refused.add(pool)
                 self._refusals[pool] = str(error)
                 if isinstance(error, NoCapacityError | NoFreePortError):
                     cramped.append(pool)
@@ -260,7 +263,18 @@ class WarmPools:
                 self._reservations.start_slots.take()
                 self._standbys[life.session.internal_id] = life
                 self._refusals.pop(pool, None)
+                following = self._start_following(life)
+                self._tasks.start(following, f"following-{life.session.internal_id}")
         return cramped
+
+    async def _start_following(self, life: Life) -> None:
+        """Continue the plan once a standby has started; only a pass does after a failure."""
+        try:
+            await life.wait_started()
+        except AgentError:
+            self._due.clear()
+        else:
+            self._start()
 
     def _stop(self, wanted: Plan) -> None:
         draining = self._reservations.drain.now.draining

@@ -11,11 +11,7 @@ from typing import Any
 
 import docker
 import docker.errors
-from docker.transport.unixconn import (
-    UnixHTTPAdapter,
-    UnixHTTPConnection,
-    UnixHTTPConnectionPool,
-)
+from docker.transport.unixconn import UnixHTTPAdapter, UnixHTTPConnection, UnixHTTPConnectionPool
 
 from agent.docker.answers import container_of, pid_of
 from agent.docker.container_config import has_layer_quota, why_refused

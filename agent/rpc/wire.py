@@ -9,11 +9,7 @@ from agent.domain.errors import InvalidArgumentError
 from agent.domain.history import Run, signal_of
 from agent.domain.host_report import HostReport
 from agent.domain.pools import WarmPool
-from agent.domain.session import (
-    LONGEST_TTL_SECONDS,
-    Port,
-    Session,
-)
+from agent.domain.session import LONGEST_TTL_SECONDS, Port, Session
 from agent.images.images import checked_reference
 from agent.logs.report import Tail
 from agent.sessions.claims import checked_request

@@ -37,12 +37,7 @@ from tiltyard.agent.wire import (
     identity_to_proto,
     resources_to_proto,
 )
-from tiltyard.contract import (
-    FORMAT,
-    Identity,
-    Resources,
-    SessionSpec,
-)
+from tiltyard.contract import FORMAT, Identity, Resources, SessionSpec
 from tiltyard.runtime.clock import from_ms, to_ms
 
 MAX_NANO_CPUS, MAX_MEMORY_BYTES = 2**46, 2**50

@@ -4,11 +4,7 @@ import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, fields, replace
 
-from controlplane.domain.errors import (
-    InvalidRequestError,
-    NotFoundError,
-    Violation,
-)
+from controlplane.domain.errors import InvalidRequestError, NotFoundError, Violation
 from controlplane.registries.client import DOCKER_HUB
 from controlplane.storage.engine.memo import Memo
 from controlplane.storage.engine.store import Store

@@ -3,10 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from controlplane.domain.contract import (
-    Claim,
-    HostSession,
-)
+from controlplane.domain.contract import Claim, HostSession
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
 from controlplane.fleet.host.standbys import Taken

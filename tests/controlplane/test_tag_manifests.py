@@ -8,14 +8,7 @@ import pytest
 from aiohttp import ClientTimeout
 
 from controlplane.registries.client import RegistryClient
-from tests.support.controlplane.fake_registry import (
-    IMAGE,
-    LAYER,
-    FakeRegistry,
-    blob,
-    image,
-    index,
-)
+from tests.support.controlplane.fake_registry import IMAGE, LAYER, FakeRegistry, blob, image, index
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
 
 LINUX = {"os": "linux", "architecture": "amd64"}

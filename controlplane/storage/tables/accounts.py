@@ -6,20 +6,11 @@ from typing import Any
 
 from controlplane.domain.errors import ConflictError, NotFoundError
 from controlplane.domain.quotas import UNLIMITED, Quota, Usage
-from controlplane.domain.tokens import (
-    ACCOUNT_SCOPES,
-    OPERATOR_SCOPES,
-    NewToken,
-    Scope,
-)
+from controlplane.domain.tokens import ACCOUNT_SCOPES, OPERATOR_SCOPES, NewToken, Scope
 from controlplane.storage.engine.store import Actor, Database, record_event
 from controlplane.storage.tables.quota_use import POOLS, has_account
 from controlplane.storage.tables.session_rows import PORTION, remove_sessions
-from controlplane.storage.tables.tokens import (
-    GOOD,
-    insert_token,
-    remove_tokens,
-)
+from controlplane.storage.tables.tokens import GOOD, insert_token, remove_tokens
 from tiltyard.runtime.clock import from_ms, to_ms
 
 _OF_AN_ACCOUNT = {

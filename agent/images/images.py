@@ -15,10 +15,10 @@ from agent.domain.errors import (
     InvalidArgumentError,
     RegistryTimeoutError,
 )
-from agent.domain.registry_address import LONGEST_HOST, LONGEST_PORT, why_refused
 from agent.metrics.instruments import Metrics
 from agent.settings.policy import Policy
 from tiltyard.contract import PullProgress
+from tiltyard.registry_address import LONGEST_ADDRESS, why_refused
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import TaskOwner
 
@@ -36,7 +36,7 @@ LONGEST_REPOSITORY = 255
 _REPOSITORY = re.compile(
     r"(?:/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)+@sha256:[0-9a-f]{64}", re.ASCII
 )
-LONGEST_REFERENCE = LONGEST_HOST + LONGEST_PORT + 1 + LONGEST_REPOSITORY + len("@sha256:") + 64
+LONGEST_REFERENCE = LONGEST_ADDRESS + 1 + LONGEST_REPOSITORY + len("@sha256:") + 64
 """Characters: 253 + 6 + 1 + 255 + 72 = 587, the longest that a control plane can enable."""
 
 

@@ -12,8 +12,8 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, ValidationError
 
 from agent.domain.errors import NotAllowedError
-from agent.domain.registry_address import why_refused
 from tiltyard.contract import MEBI, NANO, NetworkMode, SessionSpec
+from tiltyard.registry_address import why_refused
 from tiltyard.runtime.settings import (
     Mistake,
     Settings,

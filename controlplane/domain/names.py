@@ -1,6 +1,5 @@
-"""Rules for names, and for addresses and credentials of registries. Pure."""
+"""Rules for names, and for credentials of registries. Pure."""
 
-import ipaddress
 import re
 import unicodedata
 
@@ -16,14 +15,6 @@ FAMILIAR_RULE = (
     "must be registry-1.docker.io, with the aliases docker.io and index.docker.io: engines list"
     " images of those under other names"
 )
-_FAMILIAR = frozenset({"docker.io", "index.docker.io"})
-_LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-ADDRESS_PATTERN = rf"{_LABEL}(?:\.{_LABEL})*(?::[1-9][0-9]{{0,4}})?"
-"""A DNS name or an IPv4 address, and a port: the part of an image's name before the `/`."""
-
-MAX_HOST = 253
-MAX_PORT = 65535
-MAX_ADDRESS = MAX_HOST + len(":65535")
 
 MAX_USERNAME, MAX_PASSWORD = 256, 4096
 """Characters; cloud tokens used as passwords have some 3,000."""
@@ -34,45 +25,11 @@ USERNAME_RULE = f"must be 1 to {MAX_USERNAME} characters, none of them ':' or a 
 
 PASSWORD_RULE = f"must be 1 to {MAX_PASSWORD} characters, none of them a control character"
 _NAME = re.compile(rf"{NAME_PATTERN}\Z", re.ASCII)
-_ADDRESS = re.compile(rf"{ADDRESS_PATTERN}\Z", re.ASCII)
-_NUMBER = re.compile(r"(?:[0-9]+|0[xX][0-9A-Fa-f]*)\Z")
 
 
 def is_name(text: str) -> bool:
     """Return whether this can name an account, region, node pool, registry or agent."""
     return _NAME.match(text) is not None
-
-
-def is_registry_address(text: str) -> bool:
-    """Return whether this is `host[:port]`: no scheme, no user, no path.
-
-    A name without a dot or port would be a repository at Docker Hub; one that ends in a number is
-    an IPv4 address in an old notation (WHATWG URL standard, "ends in a number").
-    """
-    host, _, port = text.partition(":")
-    return (
-        _ADDRESS.match(text) is not None
-        and len(host) <= MAX_HOST
-        and int(port or MAX_PORT) <= MAX_PORT
-        and (bool(port) or "." in host or host == "localhost")
-        and (_NUMBER.match(host.rpartition(".")[2]) is None or _is_ipv4(host))
-    )
-
-
-def is_familiar(address: str) -> bool:
-    """Return whether engines omit this address from the image names that they list.
-
-    It can be an alias of a registry, but not the address that hosts are given.
-    """
-    return address.lower() in _FAMILIAR
-
-
-def _is_ipv4(host: str) -> bool:
-    try:
-        ipaddress.IPv4Address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def is_username(text: str) -> bool:

@@ -64,10 +64,6 @@ class TagLists:
         found = await self._read(*key)
         loop = asyncio.get_running_loop()
         tags = await loop.run_in_executor(self._sorting, _newest_first, found)
-        self._cache(key, tags)
-        return tags
-
-    def _cache(self, key: _Key, tags: tuple[str, ...]) -> None:
         now = self._now()
         self._cached.pop(key, None)
         self._cached[key] = (tags, now + KEPT_SECONDS)
@@ -75,6 +71,7 @@ class TagLists:
         for old, (_, until) in oldest_first:
             if until <= now or len(self._cached) > MAX_KEPT:
                 del self._cached[old]
+        return tags
 
 
 def _newest_first(tags: Iterable[str]) -> tuple[str, ...]:

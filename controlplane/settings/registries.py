@@ -9,20 +9,17 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool
 
 from controlplane.domain.names import (
-    ADDRESS_PATTERN,
     ADDRESS_RULE,
     FAMILIAR_RULE,
-    MAX_ADDRESS,
     MAX_AUTH_HOSTS,
     MAX_PASSWORD,
     PASSWORD_RULE,
     USERNAME_RULE,
-    is_familiar,
     is_password,
-    is_registry_address,
     is_username,
 )
 from controlplane.pki.certificates import MAX_CHARACTERS, check_authorities
+from tiltyard.registry_address import LONGEST_ADDRESS, PATTERN, is_familiar, why_refused
 from tiltyard.runtime.settings import Settings
 
 _MAX_PASSWORD_BYTES = 4 * MAX_PASSWORD + 2
@@ -83,8 +80,8 @@ def _read_authorities(value: object) -> str:
 
 Address = Annotated[
     str,
-    _rule(is_registry_address, ADDRESS_RULE),
-    Field(json_schema_extra={"maxLength": MAX_ADDRESS, "pattern": f"^{ADDRESS_PATTERN}$"}),
+    _rule(lambda address: is_familiar(address) or why_refused(address) is None, ADDRESS_RULE),
+    Field(json_schema_extra={"maxLength": LONGEST_ADDRESS, "pattern": f"^{PATTERN}$"}),
 ]
 OwnAddress = Annotated[Address, _rule(lambda name: not is_familiar(name), FAMILIAR_RULE)]
 

@@ -170,13 +170,8 @@ def _unknown(db: Database, application: Application) -> list[tuple[str, str, str
         ("nodePool", "node pool", application.node_pool),
         *((f"regions[{n}]", "region", name) for n, name in enumerate(application.regions)),
     ]
-    return [each for each in named if not _is_known(db, *each[1:])]
-
-
-def _is_known(db: Database, kind: str, name: str) -> bool:
-    table = kind.replace(" ", "_")
-    sql = f"SELECT 1 FROM {table} WHERE name=?"  # noqa: S608  # one of three constants
-    return db.execute(sql, (name,)).fetchone() is not None
+    sql = {kind: f"SELECT 1 FROM {kind.replace(' ', '_')} WHERE name=?" for _, kind, _ in named}  # noqa: S608
+    return [each for each in named if not db.execute(sql[each[1]], each[2:]).fetchone()]
 
 
 def _row(application: Application) -> dict[str, Any]:

@@ -4,7 +4,6 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from controlplane.storage.engine.store import Database, Store
 from controlplane.storage.tables.applications import Application, all_applications
@@ -59,7 +58,10 @@ def _wanted(db: Database) -> list[WantedPool]:
         " FROM warm_pool WHERE account IN (SELECT name FROM account WHERE removed_ms IS NULL)"
         " ORDER BY account, application, location"
     )
-    pools = [(_bare(row[:-1]), row[-1]) for row in rows]
+    pools = [
+        (WarmPool(account, name, place, size, bool(on), claim_signal=signal, id=pool), revision)
+        for account, name, place, size, on, signal, pool, revision in rows
+    ]
     names = {(pool.account, pool.application) for pool, _ in pools}
     applications = all_applications(db, names)
     tags = _tags_of(db, names)
@@ -73,12 +75,6 @@ def _wanted(db: Database) -> list[WantedPool]:
 def _pool(db: Database, pool_id: str) -> WarmPool | None:
     row = db.execute(f"{ALL_POOLS} WHERE id=?", (pool_id,)).fetchone()
     return pool_of(row) if row else None
-
-
-def _bare(row: tuple[Any, ...]) -> WarmPool:
-    account, application, location, size, enabled, claim_signal, pool_id = row
-    place = (account, application, location)
-    return WarmPool(*place, size, bool(enabled), claim_signal=claim_signal, id=pool_id)
 
 
 def _tags_of(

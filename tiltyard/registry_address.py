@@ -1,16 +1,21 @@
-"""Validation of registry addresses, `host[:port]`. Pure."""
+"""Validation of registry addresses, `host[:port]`, the same in both programs. Pure."""
 
 import ipaddress
 import re
 
-LONGEST_HOST, LONGEST_PORT = 253, len(":65535")
-"""Characters of a DNS name (RFC 1035), and of a port with its colon."""
+LONGEST_HOST = 253
+"""Characters of a DNS name (RFC 1035)."""
+
+LONGEST_ADDRESS = LONGEST_HOST + len(":65535")
 
 _LAST_PORT = 65535
 _HUB = "registry-1.docker.io"
-_HUB_IN_SHORT = frozenset({"docker.io", "index.docker.io"})
+_FAMILIAR = frozenset({"docker.io", "index.docker.io"})
 _LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-_ADDRESS = re.compile(rf"({_LABEL}(?:\.{_LABEL})*)(?::([1-9][0-9]{{0,4}}))?", re.ASCII)
+PATTERN = rf"{_LABEL}(?:\.{_LABEL})*(?::[1-9][0-9]{{0,4}})?"
+"""A DNS name or an IPv4 address, and a port: the part of an image's name before the `/`."""
+
+_ADDRESS = re.compile(PATTERN, re.ASCII)
 _NUMBER = re.compile("[0-9]+|0[xX][0-9A-Fa-f]*", re.ASCII)
 
 
@@ -21,17 +26,21 @@ def why_refused(address: str) -> str | None:
     list images of `docker.io` without that host, so they would never be found. A name that ends
     in a number is an IPv4 address in a legacy notation (WHATWG URL standard).
     """
-    found = _ADDRESS.fullmatch(address)
-    if found is None or len(found[1]) > LONGEST_HOST or int(found[2] or 1) > _LAST_PORT:
+    host, _, port = address.partition(":")
+    if not _ADDRESS.fullmatch(address) or len(host) > LONGEST_HOST or int(port or 1) > _LAST_PORT:
         return "it is not host[:port], without scheme, user and path"
-    host, port = found[1], found[2]
-    if port is None and "." not in host and host != "localhost":
+    if not port and "." not in host and host != "localhost":
         return f"it would be a user of Docker Hub: write {host}:443, or its port"
     if _NUMBER.fullmatch(host.rpartition(".")[2]) and not _is_ipv4(host):
         return "it is a number and not an IPv4 address: write four decimal numbers"
-    if address.lower() in _HUB_IN_SHORT:
+    if is_familiar(address):
         return f"the engine lists images of Docker Hub without it: write {_HUB}"
     return None
+
+
+def is_familiar(address: str) -> bool:
+    """Return whether engines omit this address from the image names that they list."""
+    return address.lower() in _FAMILIAR
 
 
 def _is_ipv4(host: str) -> bool:

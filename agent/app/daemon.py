@@ -31,7 +31,7 @@ from agent.network.firewall_watch import FirewallWatch, published_ports
 from agent.network.port_probe import PortProbe
 from agent.network.tls_gate import Limits
 from agent.network.tls_ports import TlsPorts
-from agent.rpc.identity import HostIdentity
+from agent.rpc.renewal import HostIdentity
 from agent.rpc.service import AgentService
 from agent.rpc.tls_server import GRACE_SECONDS, TlsServer, new_server
 from agent.sessions.disk_limits import DiskLimits

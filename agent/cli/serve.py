@@ -11,7 +11,7 @@ import threading
 from agent.app.daemon import Daemon
 from agent.cli.options import EXIT_FAILED, fail
 from agent.docker.engine import DockerEngine
-from agent.doctor.gather import exposure
+from agent.doctor.exposure import exposure
 from agent.kernel.clock import SystemHostClock
 from agent.metrics.instruments import Metrics
 from agent.settings.model import AgentConfig

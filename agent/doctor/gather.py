@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 from agent.client.agent_client import AgentClient, ClientError
 from agent.docker import sdk as docker_sdk
-from agent.docker.answers import OPEN_LISTENER, open_listeners
-from agent.docker.dockerd import daemon_pid, known_settings, peer_pid
+from agent.docker.dockerd import peer_pid
 from agent.docker.errors import Call
 from agent.doctor.facts import (
     AgentFacts,
@@ -22,7 +21,6 @@ from agent.doctor.facts import (
     ProcessFacts,
     Unknown,
 )
-from agent.doctor.host_checks import is_world_accessible
 from agent.doctor.host_facts import (
     disk_facts,
     dockerd_facts,
@@ -35,6 +33,7 @@ from agent.domain.errors import AgentError, EngineTimeoutError
 from agent.network.firewall import Firewall, FirewallError
 from agent.network.tls_certificate import CertificateFiles, UnfitCertificateError, beginning
 from agent.rpc.identity import FILE, Identity
+from agent.rpc.signing import expire_time
 from agent.settings.model import AgentConfig
 from agent.settings.policy import PolicyError, load_policy
 from agent.state import state_format
@@ -42,8 +41,6 @@ from tiltyard.contract import Protocol
 
 ANSWER_SECONDS = 5.0
 """Timeout of each engine call; all are cheap."""
-EXPOSURE_SECONDS = 3.0
-"""Timeout of each engine call at the agent's start."""
 GATHER_SECONDS = 20.0
 """Timeout of everything; the slowest fact takes four engine calls, or two runs of a tool."""
 
@@ -109,31 +106,6 @@ def engine_facts(socket: Path, seconds: float) -> EngineFacts:
         clients.close()
 
 
-def exposure(docker_socket: Path) -> str:
-    """Describe how any user could start containers, and so become root; "" if none. Blocks.
-
-    The agent does not start then, since its policy and limits could be bypassed. If the engine
-    does not answer, only its settings are checked.
-    """
-    try:
-        socket = file_facts(docker_socket)
-    except OSError:
-        socket = None
-    if socket is not None and is_world_accessible(socket):
-        return (
-            f"{docker_socket} is open to all users of this host, which makes them root: "
-            f"chmod 0660 {docker_socket}"
-        )
-    try:
-        info = engine_facts(docker_socket, EXPOSURE_SECONDS).info
-    except AgentError:
-        info = {}
-    addresses = open_listeners(info, known_settings(daemon_pid(str(docker_socket))))
-    if not addresses:
-        return ""
-    return f"Docker Engine serves anyone on {', '.join(addresses)}; {OPEN_LISTENER}"
-
-
 def agent_facts(socket: Path) -> AgentFacts:
     """Query the agent, and the kernel about its process; raises ClientError."""
     with AgentClient(socket) as agent:
@@ -179,7 +151,7 @@ def _identity_facts(path: Path) -> CertificateFacts | None:
     identity = Identity.read(path)
     if identity is None:
         return None
-    return CertificateFacts(identity.uri, identity.expire_time - time.time())
+    return CertificateFacts(identity.uri, expire_time(identity) - time.time())
 
 
 def tls_facts(files: CertificateFiles | None) -> CertificateFacts | None:

@@ -5,9 +5,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-
 from tiltyard.runtime.atomic_file import Signature, signature
 
 MAX_BYTES = 1 << 20
@@ -47,6 +44,9 @@ class CertificateFiles:
 
     def load(self) -> Pair:
         """Load both files; raises UnfitCertificateError. Blocks."""
+        from cryptography import x509
+        from cryptography.exceptions import UnsupportedAlgorithm
+
         try:
             found = self.signature()  # first, so that later changes are noticed
             with self.certificate.open("rb") as file:

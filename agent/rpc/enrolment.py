@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from agent.rpc.identity import Identity, UnfitIdentityError, make_request
+from agent.rpc.identity import Identity, UnfitIdentityError
+from agent.rpc.signing import check, make_request
 from tiltyard.runtime.unreachable import why
 
 ENROLMENT_HOST = "enrolment.tiltyard.internal"
@@ -83,7 +84,7 @@ async def enrol(url: str, token: Token, wanted: dict[str, str], now: float) -> E
         answer = await _ask(http, address, body, ssl.create_default_context(cadata=authority))
     try:
         identity = Identity(key, answer["certificate"].encode(), authority.encode())
-        identity.check(now)
+        check(identity, now)
         return Enrolled(identity, answer["name"], answer["region"], answer["nodePool"])
     except (AttributeError, KeyError) as error:
         raise NotEnrolledError(f"{address} sent an unexpected response") from error

@@ -22,7 +22,7 @@ from agent.logs import report
 from agent.metrics.instruments import Metrics
 from agent.rpc import wire
 from agent.rpc.claim_stream import ClaimStream
-from agent.rpc.identity import HostIdentity
+from agent.rpc.renewal import HostIdentity
 from agent.rpc.statuses import Context, answers, streams
 from agent.sessions.manager import SessionManager
 from agent.sessions.warm_pools import WarmPools

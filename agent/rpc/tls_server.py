@@ -6,7 +6,8 @@ from pathlib import Path
 
 import grpc
 
-from agent.rpc.identity import HostIdentity, Identity, UnfitIdentityError
+from agent.rpc.identity import Identity, UnfitIdentityError
+from agent.rpc.renewal import HostIdentity
 from tiltyard.runtime.atomic_file import Signature, signature
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger

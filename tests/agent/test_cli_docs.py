@@ -1,12 +1,14 @@
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
 import pytest
 
 from agent.cli.main import main
+from agent.rpc.identity import FILE
+from tests.agent.test_tls_server import an_identity
 
 OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 
@@ -37,19 +39,36 @@ HEAVY = ("pydantic", "docker", "requests", "aiohttp", "cryptography", "agent.rpc
 )
 def test_commands_on_the_socket_import_only_what_they_need(words: list[str]) -> None:
     code = (
+        "from agent.cli.main import main\ntry:\n    main(sys.argv[2:])\nfinally:\n    report()\n"
+    )
+    assert imported(code, HEAVY, *words) == []
+
+
+def test_enrolled_agent_serves_without_cryptography(tmp_path: Path) -> None:
+    an_identity().save(tmp_path / FILE)
+    code = (
+        "import agent.cli.main, agent.cli.serve, agent.rpc.identity, pathlib\n"
+        "assert agent.rpc.identity.Identity.read(pathlib.Path(sys.argv[2])).uri\n"
+        "report()\n"
+    )
+    assert imported(code, ("aiohttp", "cryptography"), str(tmp_path / FILE)) == ["aiohttp"]
+
+
+def imported(code: str, watched: Sequence[str], *words: str) -> list[str]:
+    """Run `code` in a process; return which of the watched modules it had imported at `report`."""
+    report = (
         "import sys\n"
-        "from agent.cli.main import main\n"
-        "try:\n"
-        "    main(sys.argv[2:])\n"
-        "finally:\n"
+        "def report():\n"
         "    print('imported:', *sys.modules.keys() & set(sys.argv[1].split()))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, " ".join(HEAVY), *words],
+        [sys.executable, "-c", report + code, " ".join(watched), *words],
         cwd=OPERATIONS.parents[1],
         capture_output=True,
         text=True,
         timeout=50,
         check=False,
     )
-    assert done.stdout.splitlines()[-1] == "imported:", done
+    label, *names = done.stdout.splitlines()[-1].split()
+    assert label == "imported:", done
+    return names

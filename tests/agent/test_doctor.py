@@ -22,6 +22,7 @@ from click.testing import CliRunner, Result
 from agent.cli.main import main
 from agent.doctor import gather as gathering
 from agent.doctor.diagnosis import diagnose
+from agent.doctor.exposure import exposure
 from agent.doctor.facts import (
     AgentFacts,
     DiskFacts,
@@ -32,7 +33,7 @@ from agent.doctor.facts import (
     Unknown,
     warn,
 )
-from agent.doctor.gather import exposure, gather
+from agent.doctor.gather import gather
 from agent.doctor.host_facts import disk_facts, file_facts, kernel_facts, port_list
 from agent.settings.model import AgentConfig
 from tests.support.agent.samples import a_spec, an_id
@@ -252,7 +253,7 @@ async def test_agent_starts_without_engine(
     tmp_path: Path, engine_socket: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert await asyncio.to_thread(exposure, tmp_path / "none.sock") == ""
-    monkeypatch.setattr("agent.doctor.gather.EXPOSURE_SECONDS", 0.1)
+    monkeypatch.setattr("agent.doctor.exposure.ENGINE_SECONDS", 0.1)
     engine_socket.answer("GET /version", engine_socket.hang)
     assert await asyncio.to_thread(exposure, engine_socket.socket) == ""
     engine_socket.let_go()

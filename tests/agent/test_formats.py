@@ -18,6 +18,7 @@ from agent.domain.engine import container_name
 from agent.domain.errors import SessionStoppedError
 from agent.domain.session import Claim, Deadline, Drain
 from agent.rpc.identity import FILE, Identity
+from agent.rpc.signing import check
 from agent.state.drain import DrainOrder
 from agent.state.encoding import decode_session, encode_session
 from tests.agent.writing import BURIED, CLAIMED, ENDED, MARKED, RESTARTING, RUNNING, WRITTEN, write
@@ -59,7 +60,7 @@ async def test_every_kind_of_file_has_an_example(tmp_path: Path) -> None:
 async def test_host_keeps_its_identity(written: Path) -> None:
     identity = await asyncio.to_thread(Identity.read, written / "state" / FILE)
     assert identity is not None
-    assert identity.check(WRITTEN) == "tiltyard://agent/host-1"
+    assert check(identity, WRITTEN) == "tiltyard://agent/host-1"
 
 
 @pytest.fixture

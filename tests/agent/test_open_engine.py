@@ -17,7 +17,7 @@ import pytest
 
 from agent.docker.answers import open_listeners
 from agent.docker.dockerd import open_hosts, settings_of
-from agent.doctor.gather import exposure
+from agent.doctor.exposure import exposure
 from tests.agent.test_doctor import run
 from tests.support.agent.scripted_engine import ScriptedEngine, says
 from tiltyard.runtime.settings import EXIT_CONFIG
@@ -80,7 +80,7 @@ def hung_daemon(socket: Path, *options: str) -> Iterator[None]:
 def test_checks_daemon_settings_if_engine_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, by_file: bool
 ) -> None:
-    monkeypatch.setattr("agent.doctor.gather.EXPOSURE_SECONDS", 0.1)
+    monkeypatch.setattr("agent.doctor.exposure.ENGINE_SECONDS", 0.1)
     file, socket = tmp_path / "daemon.json", tmp_path / "engine.sock"
     hosts = ["fd://", "tcp://0.0.0.0:2375"]
     file.write_text(json.dumps({"hosts": hosts} if by_file else {}))

@@ -14,6 +14,7 @@ import grpc
 import pytest
 
 from agent.rpc.identity import FILE, Identity
+from agent.rpc.signing import check
 from agent.rpc.tls_server import MAX_CONNECTIONS, NETWORK_OPTIONS, Certificates
 from tests.support.agent.hosts import until
 from tests.support.agent.served import WholeAgent
@@ -262,7 +263,7 @@ def test_identity_is_readable_by_owner_only(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
     assert Identity.read(path) == identity
-    assert identity.check(time.time()) == URI
+    assert check(identity, time.time()) == URI
     assert "PRIVATE" not in repr(identity)
 
 

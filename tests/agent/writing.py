@@ -14,7 +14,8 @@ from typing import Any
 from agent.domain.engine import LABEL_RECORD, container_name
 from agent.domain.errors import SessionNotFoundError
 from agent.domain.session import Claim
-from agent.rpc.identity import FILE, Identity, make_request
+from agent.rpc.identity import FILE, Identity
+from agent.rpc.signing import make_request
 from agent.state.drain import DrainOrder
 from controlplane.pki.authority import Authority
 from tests.support.agent.hosts import Agent, an_agent, until_sealed

@@ -16,7 +16,8 @@ from typing import Any
 import grpc
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-from agent.rpc.identity import FILE, Identity, make_request
+from agent.rpc.identity import FILE, Identity
+from agent.rpc.signing import make_request
 from controlplane.pki.authority import Authority
 from tests.contract.exchanges import Exchange, save
 from tests.contract.formats import DESCRIPTORS, EXCHANGES, today

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.rpc.signing import expire_time
 from controlplane.backups.backup import back_up
 from controlplane.backups.restore import restore
 from controlplane.pki import authority
@@ -140,16 +141,16 @@ async def test_certificate_renewed_since_the_backup_is_accepted_and_shown(
     system.clock = AheadClock(wall_ahead=moved)
     before = await system.identity(host)
     await system.restart()
-    await eventually_renewed(system, host, before.expire_time)
+    await eventually_renewed(system, host, expire_time(before))
     renewed = await system.identity(host)
 
     await system.put_back()
     sql = "SELECT certificate_expire_ms FROM agent"
     [(shown,)] = await asyncio.to_thread(rows, system.config, sql)
-    assert shown == int(before.expire_time * 1000)
+    assert shown == int(expire_time(before) * 1000)
     await system.serve()
     await system.reaches("host-1", "ready")
-    await eventually_renewed(system, host, renewed.expire_time - 1)
+    await eventually_renewed(system, host, expire_time(renewed) - 1)
     assert await system.status_of("match") == "running"
 
 
@@ -157,9 +158,9 @@ async def eventually_renewed(system: Kept, host: WholeAgent, since: float) -> No
     """Wait until a host has a later certificate, and operators see its expiry."""
 
     async def holds() -> bool:
-        expire_time = (await system.identity(host)).expire_time
+        expires = expire_time(await system.identity(host))
         shown = (await system.shown(host.name))["certificateExpires"]
-        return expire_time > since and bool(shown == int(expire_time * 1000))
+        return expires > since and bool(shown == int(expires * 1000))
 
     await eventually(holds)
 

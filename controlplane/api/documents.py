@@ -9,9 +9,10 @@ from typing import Literal
 from aiohttp import web
 from typing_extensions import TypedDict
 
-from controlplane.api.operations.operation import JSON, Answer, operation
+from controlplane.api.operations.operation import Answer, operation
 from controlplane.api.operations.services import services_of
 from controlplane.domain.errors import NotFoundError, NotReadyError
+from controlplane.http.messages import JSON
 
 OPENAPI = web.AppKey("openapi", bytes)
 OPENAPI_30 = web.AppKey("openapi_30", bytes)

@@ -13,9 +13,10 @@ from aiohttp import web
 from pydantic import AfterValidator, Field
 
 from controlplane.api.operations.bodies import Body, read_body
-from controlplane.http.application import make_application
+from controlplane.http.application import Application
 from controlplane.http.errors import Handler
 from controlplane.http.gate import Bounds
+from controlplane.http.messages import Request
 from controlplane.metrics.http import HttpMetrics
 from controlplane.operators.enrolment import Enrolment, EnrolmentRequest
 from controlplane.pki.authority import MAX_REQUEST_BYTES
@@ -66,10 +67,10 @@ class _Handshake(ssl.SSLObject):
             raise
 
 
-def make_enrolling_app(enrolment: Enrolment, metrics: HttpMetrics) -> web.Application:
+def make_enrolling_app(enrolment: Enrolment, metrics: HttpMetrics) -> Application:
     """Build the application of the listener."""
-    app = make_application(metrics, MAX_ENROL_BODY)
-    app.router.add_post("/enrol", _enrolling(enrolment))
+    app = Application(metrics)
+    app.add_route("POST", "/enrol", _enrolling(enrolment))
     return app
 
 
@@ -83,7 +84,7 @@ def enrolling_tls() -> ssl.SSLContext:
 
 
 def _enrolling(enrolment: Enrolment) -> Handler:
-    async def enrol(request: web.Request) -> web.StreamResponse:
+    async def enrol(request: Request) -> web.StreamResponse:
         body = await read_body(request, EnrolBody)
         authority = enrolment.authority.decode()
         if body.token is None:

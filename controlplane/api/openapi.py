@@ -11,9 +11,10 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaV
 from pydantic_core import core_schema
 
 from controlplane.api.operations.fields import json_pattern
-from controlplane.api.operations.operation import ANYWHERE, JSON, Operation, Route
+from controlplane.api.operations.operation import ANYWHERE, Operation, Route
 from controlplane.domain.names import NAME_PATTERN
 from controlplane.http.errors import CODES, ErrorResponse
+from controlplane.http.messages import JSON
 from controlplane.registries.client import TAG
 
 _VERSION = version("tiltyard")

@@ -2,7 +2,6 @@
 
 import functools
 import json
-import re
 
 from aiohttp import hdrs, web
 
@@ -10,9 +9,8 @@ from controlplane.api import documents
 from controlplane.api.openapi import openapi_document
 from controlplane.api.openapi_30 import openapi_30
 from controlplane.api.operations import streams
-from controlplane.api.operations.bodies import MAX_BODY
 from controlplane.api.operations.operation import Route
-from controlplane.api.operations.services import CALLER, SERVICES, Services, services_of
+from controlplane.api.operations.services import CALLER, SERVICES, Services
 from controlplane.api.operator import (
     accounts,
     agents,
@@ -35,9 +33,10 @@ from controlplane.api.resources import (
 )
 from controlplane.domain.errors import ForbiddenError
 from controlplane.domain.tokens import Scope, grants
-from controlplane.http.application import make_application
+from controlplane.http.application import Application
 from controlplane.http.errors import Handler
-from controlplane.http.request_slots import RequestSlot, RequestSlots
+from controlplane.http.messages import Request
+from controlplane.http.request_slots import RequestSlot
 from tiltyard.runtime.logging.events import bind
 
 READ, WRITE = Scope.OPERATOR_READ, Scope.OPERATOR_WRITE
@@ -116,22 +115,17 @@ ROUTES: tuple[Route, ...] = (
 )
 # fmt: on
 
-_PARAMETER = re.compile(r"\{(\w+)\}")
 
-
-def make_web_app(services: Services) -> web.Application:
+def make_web_app(services: Services) -> Application:
     """Build the application."""
-    app = make_application(services.http, MAX_BODY)
-    app[SERVICES] = services
-    app[documents.OPENAPI], app[documents.OPENAPI_30] = _documents()
-    app.on_startup.append(documents.read_files)
-    app.on_shutdown.append(streams.end_streams)
-    app.on_shutdown.append(sessions.end_waits)
+    app = Application(services.http)
+    app.web[SERVICES] = services
+    app.web[documents.OPENAPI], app.web[documents.OPENAPI_30] = _documents()
+    app.web.on_startup.append(documents.read_files)
+    app.web.on_shutdown.append(streams.end_streams)
+    app.web.on_shutdown.append(sessions.end_waits)
     for route in ROUTES:
-        # Unlike `add_get`, this adds no HEAD, which the interface does not have: 405.
-        app.router.add_route(
-            route.method, _pattern(route.path), _guarded(route, services.request_slots)
-        )
+        app.add_route(route.method, route.path, _guarded(route, services))
     return app
 
 
@@ -142,51 +136,40 @@ def _documents() -> tuple[bytes, bytes]:
     return json.dumps(document).encode(), json.dumps(openapi_30(document)).encode()
 
 
-def _pattern(path: str) -> str:
-    """Match any text, with encoded slashes and, unlike aiohttp by default, braces."""
-    return _PARAMETER.sub(r"{\1:[^/]+}", path)
-
-
-def _guarded(route: Route, slots: RequestSlots) -> Handler:
+def _guarded(route: Route, services: Services) -> Handler:
     """Wrap a handler: authenticate, wait for a request slot, check the scope."""
-    scope = route.scope
+    scope, operation = route.scope, route.handler
+    authenticate, slots = services.accounts.authenticate, services.request_slots
 
-    async def handle(request: web.Request) -> web.StreamResponse:
+    async def admit(request: Request, scope: Scope) -> RequestSlot:
+        caller = await authenticate(_bearer(request), request.remote or "")
+        request[CALLER] = caller
+        if caller.account:
+            bind(account=caller.account)
+        slot = await slots.take(caller.account)
+        if not grants(caller.scopes, scope):
+            slot.release()
+            raise ForbiddenError(scope)
+        return slot
+
+    async def handle(request: Request) -> web.StreamResponse:
         if scope is None:
-            return await route.handler.run(request, await route.handler.read(request))
-        slot = await _admit(request, slots)
+            return await operation.run(request)
+        slot = await admit(request, scope)
         try:
-            _check_scope(request, scope)
             if not request.content.is_eof():
                 # A body may be slow: free the slot, and check the token again afterwards.
                 slot.release()
-                await route.handler.receive(request)
-                slot = await _admit(request, slots)
-                _check_scope(request, scope)
-            taken = await route.handler.read(request)
-            return await route.handler.run(request, taken)
+                await operation.receive(request)
+                slot = await admit(request, scope)
+            return await operation.run(request)
         finally:
             slot.release()
 
     return handle
 
 
-async def _admit(request: web.Request, slots: RequestSlots) -> RequestSlot:
-    """Authenticate the caller, and wait for a request slot of its account."""
-    token, address = _bearer(request), request.remote or ""
-    caller = await services_of(request).accounts.authenticate(token, address)
-    request[CALLER] = caller
-    if caller.account:
-        bind(account=caller.account)
-    return await slots.take(caller.account)
-
-
-def _check_scope(request: web.Request, scope: Scope) -> None:
-    if not grants(request[CALLER].scopes, scope):
-        raise ForbiddenError(scope)
-
-
-def _bearer(request: web.Request) -> str:
+def _bearer(request: Request) -> str:
     """Return the bearer token; "" unless there is exactly one."""
     headers = request.headers.getall(hdrs.AUTHORIZATION, [])
     scheme, _, token = headers[0].partition(" ") if len(headers) == 1 else ("", "", "")

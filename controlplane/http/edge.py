@@ -6,9 +6,11 @@ every connection has deadlines and counts against caps, and every refusal is an 
 
 import asyncio
 import json
+import logging
 import re
 import ssl
 import time
+import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,8 +21,9 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 from aiohttp.http_exceptions import BadStatusLine, InvalidHeader, InvalidURLError, LineTooLong
 
-from controlplane.http.errors import REFUSED, BrokenBodyError, error_body, identifier_of, level_of
+from controlplane.http.errors import REFUSED, BrokenBodyError, Handler, error_body, level_of
 from controlplane.http.gate import Gate, listen
+from controlplane.http.messages import Reply, Request
 from tiltyard.runtime.logging.events import bind, get_logger
 
 log = get_logger(__name__)
@@ -58,31 +61,6 @@ class Limits:
     linger: float = 2.0
     """For discarding input after a refusal: closing at once would reset the connection, and the
     client could lose the response."""
-
-
-class Refusal(web.Response):
-    """An ErrorResponse sent without the application, whose signals do not run."""
-
-    def __init__(self, path: str, identifier: str, status: int, details: str) -> None:
-        message = {400: "bad request", 503: "service unavailable"}.get(status, "internal error")
-        body = json.dumps(error_body(path, identifier, status, message, details)).encode()
-        super().__init__(status=status, body=body, content_type="application/json")
-        self.headers["Content-Length"] = str(len(body))
-        self.headers["Connection"] = "close"
-        self.headers["X-Request-Id"] = identifier
-        self.headers["X-Content-Type-Options"] = "nosniff"
-        self.content = body
-        self.force_close()
-
-    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter:
-        """Send headers and body."""
-        writer = request.writer
-        await writer.write_headers(f"HTTP/1.1 {self.status} {self.reason}", self.headers)
-        await writer.write_eof(b"" if request.method == "HEAD" else self.content)
-        return writer
-
-    async def write_eof(self, data: bytes = b"") -> None:
-        """Do nothing: everything is sent."""
 
 
 class Connection(web.RequestHandler):
@@ -132,10 +110,11 @@ class Connection(web.RequestHandler):
             return
         if data and not self._busy:
             self._head = (self._head + data)[:HEAD_KEPT]
-            if self._deadline is None:
-                self._await_head()
         super().data_received(data)
-        if self._messages and not isinstance(self._messages[-1][0], RawRequestMessage):
+        if not self._messages:
+            if data and not self._busy and self._deadline is None:
+                self._await_head()
+        elif not isinstance(self._messages[-1][0], RawRequestMessage):
             self._broken = True
             self._break_body("the body is malformed")
 
@@ -153,7 +132,7 @@ class Connection(web.RequestHandler):
         """Send the rest of a response; the next deadline starts with the next byte."""
         try:
             sent = await super().finish_response(request, resp, start_time)
-            if isinstance(resp, Refusal):
+            if isinstance(resp, Reply) and resp.is_last:
                 await self._linger()
             return sent
         finally:
@@ -168,6 +147,7 @@ class Connection(web.RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """Answer a request that the parser rejected or that failed outside the application."""
+        assert isinstance(request, Request)
         if request.writer.output_size > 0:
             raise ConnectionError("the answer has begun")
         if status == 400:
@@ -224,16 +204,19 @@ class Edge:
         self._limits = limits
         self._gate = gate
         self._servers: list[asyncio.Server] = []
-        self._make_request: Callable[..., web.BaseRequest]
-        self._handle: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+        self._handle: Handler
 
     async def open(
-        self, server: web.Server, address: tuple[str, int], tls: ssl.SSLContext | None
+        self,
+        server: web.Server,
+        handle: Handler,
+        address: tuple[str, int],
+        tls: ssl.SSLContext | None,
     ) -> str:
-        """Listen for an application's server, and return the base URL."""
-        self._make_request, self._handle = server.request_factory, server.request_handler
+        """Listen, let `handle` answer, and return the base URL."""
+        self._handle = handle
         server.request_factory = cast("Callable[..., web.BaseRequest]", self._begin)
-        server.request_handler = self._answer
+        server.request_handler = cast("Callable[..., Awaitable[Reply]]", self._answer)
         loop = asyncio.get_running_loop()
         for listener in await listen(*address, self._gate):
             self._servers.append(
@@ -260,42 +243,48 @@ class Edge:
         protocol: Connection,
         writer: AbstractStreamWriter,
         task: asyncio.Task[None],
-    ) -> web.BaseRequest:
+    ) -> Request:
         """Create the request of complete headers; `remote` is the caller, not the proxy."""
         protocol.begin(payload)
-        request = self._make_request(message, payload, protocol, writer, task)
         forwarded = message.headers.getall("X-Forwarded-For", []) if message.headers else []
-        peer = request.remote or ""
+        peer = str((protocol.peername or ("",))[0])
         caller = self._gate.caller(peer, forwarded) if forwarded else peer
-        return request if caller == peer else request.clone(remote=caller)
+        loop = asyncio.get_running_loop()
+        request = Request(message, payload, protocol, writer, task, loop, remote=caller)
+        request.identifier, request.is_forwarded = str(uuid.uuid4()), caller != peer
+        return request
 
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _answer(self, request: Request) -> web.StreamResponse:
         """Answer a request; its log lines carry its identifier."""
-        bind(request=identifier_of(request))  # for this request's task
+        bind(request=request.identifier)  # for this request's task
         began = time.monotonic()
         response = await self._dispatch(request)
-        log.debug(
-            "request answered",
-            method=request.method,
-            path=request.path,
-            status=response.status,
-            seconds=time.monotonic() - began,
-        )
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug(
+                "request answered",
+                method=request.method,
+                path=request.path,
+                status=response.status,
+                seconds=time.monotonic() - began,
+            )
         return response
 
-    async def _dispatch(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _dispatch(self, request: Request) -> web.StreamResponse:
         """Refuse a request or pass it to the application.
 
-        aiohttp treats versions 0.9 and 2.0 as 1.1, and answers an unknown expectation by itself.
+        aiohttp treats versions 0.9 and 2.0 as 1.1.
         """
         if request.version not in {HttpVersion10, HttpVersion11}:
             return _refuse(request, 400, "the version is neither HTTP/1.0 nor HTTP/1.1")
-        if request.headers.get("Expect", "100-continue").lower() != "100-continue":
-            return _refuse(request, 400, "the only supported expectation is 100-continue")
-        caller, wire = request.remote or "", request.transport
-        peer = wire and str((wire.get_extra_info("peername") or ("",))[0])
-        if not peer or caller == peer:
+        if expected := request.headers.get("Expect"):
+            if expected.lower() != "100-continue":
+                return _refuse(request, 400, "the only supported expectation is 100-continue")
+            if request.version == HttpVersion11:
+                await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                request.writer.output_size = 0  # the response has not begun
+        if not request.is_forwarded:
             return await self._handle(request)
+        caller = request.remote or ""
         if not self._gate.take(caller):
             return _refuse(request, 503, "too many requests from this address are in progress")
         try:
@@ -304,16 +293,17 @@ class Edge:
             self._gate.give(caller)
 
 
-def _refuse(
-    request: web.BaseRequest, status: int, details: str, path: str | None = None
-) -> Refusal:
-    identifier = identifier_of(request)
+def _refuse(request: Request, status: int, details: str, path: str | None = None) -> Reply:
+    """Refuse a request; further input is discarded."""
     log.log(
         level_of(status),
         REFUSED,
-        request=identifier,
+        request=request.identifier,
         address=request.remote,
         status=status,
         error=details,
     )
-    return Refusal(request.raw_path if path is None else path, identifier, status, details)
+    message = {400: "bad request", 503: "service unavailable"}.get(status, "internal error")
+    path = request.raw_path if path is None else path
+    body = error_body(path, request.identifier, status, message, details)
+    return Reply(json.dumps(body).encode(), status, is_last=True)

@@ -1,7 +1,7 @@
-"""Error responses: the table from reason to status and code, and the middleware."""
+"""Error responses: the table from reason to status and code."""
 
+import json
 import logging
-import uuid
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -21,12 +21,10 @@ from controlplane.domain.errors import (
     TiltyardError,
     TooManyRequestsError,
 )
+from controlplane.http.messages import Reply, Request
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
-
-IDENTIFIER = web.RequestKey("identifier", str)
-"""The UUID of a request, in its answer and in every log line about it."""
 
 REFUSED = "request refused"
 """Log event of every request that was answered with an error."""
@@ -50,7 +48,7 @@ _MAX_PATH = _MAX_DETAILS = 2048
 _RETRIED = NoCapacityError | HostBusyError | HostsNotReportedError | TooManyRequestsError
 """The errors with a `retry_after`."""
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Handler = Callable[[Request], Awaitable[web.StreamResponse]]
 
 
 class BrokenBodyError(TimeoutError):
@@ -99,15 +97,11 @@ def error_body(
 
 
 def error_response(
-    request: web.Request, status: int, message: str, details: str, **more: Any
-) -> web.Response:
-    """Build an ErrorResponse."""
-    identifier = identifier_of(request)
-    response = web.json_response(
-        error_body(request.raw_path, identifier, status, message, details, **more)
-    )
-    response.set_status(status, _PHRASES.get(status))
-    return response
+    request: Request, status: int, message: str, details: str, **more: Any
+) -> Reply:
+    """Build the response of an ErrorResponse."""
+    body = error_body(request.raw_path, request.identifier, status, message, details, **more)
+    return Reply(json.dumps(body).encode(), status, reason=_PHRASES.get(status))
 
 
 def level_of(status: int) -> int:
@@ -115,30 +109,20 @@ def level_of(status: int) -> int:
     return logging.WARNING if status >= 500 else logging.INFO
 
 
-def identifier_of(request: web.BaseRequest) -> str:
-    """Return the request's UUID, created on first use."""
-    if IDENTIFIER not in request:
-        request[IDENTIFIER] = str(uuid.uuid4())
-    return request[IDENTIFIER]
-
-
-@web.middleware
-async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+def answer_error(request: Request, error: Exception) -> Reply:
     """Turn a handler's exception into an ErrorResponse without internal details."""
-    try:
-        return await handler(request)
-    except TiltyardError as error:
-        return _from_domain(request, error)
-    except web.HTTPException as error:
-        return _from_aiohttp(request, error)
-    except BrokenBodyError as error:
-        return error_response(request, 400, "bad request", str(error))
-    except StoreError:
-        log.exception("the database failed")
-        return error_response(request, 503, "service unavailable", "the database failed")
-    except Exception:  # the last resort of every request
-        log.exception("request failed: internal error")
-        return error_response(request, 500, "internal error", "the server's log has the cause")
+    match error:
+        case TiltyardError():
+            return _from_domain(request, error)
+        case web.HTTPException():
+            return _from_aiohttp(request, error)
+        case BrokenBodyError():
+            return error_response(request, 400, "bad request", str(error))
+        case StoreError():
+            log.error("the database failed", exc_info=error)
+            return error_response(request, 503, "service unavailable", "the database failed")
+    log.error("request failed: internal error", exc_info=error)
+    return error_response(request, 500, "internal error", "the server's log has the cause")
 
 
 def break_off(request: web.Request, what: str) -> None:
@@ -148,7 +132,7 @@ def break_off(request: web.Request, what: str) -> None:
         request.transport.abort()
 
 
-def _from_domain(request: web.Request, error: TiltyardError) -> web.Response:
+def _from_domain(request: Request, error: TiltyardError) -> Reply:
     status, _ = STATUSES[error.reason]
     more: dict[str, Any] = {}
     if isinstance(error, InvalidRequestError):
@@ -166,7 +150,7 @@ def _from_domain(request: web.Request, error: TiltyardError) -> web.Response:
     return response
 
 
-def _from_aiohttp(request: web.Request, error: web.HTTPException) -> web.Response:
+def _from_aiohttp(request: Request, error: web.HTTPException) -> Reply:
     phrase = HTTPStatus(error.status).phrase.lower()
     response = error_response(request, error.status, phrase, phrase)
     if "Allow" in error.headers:

@@ -5,6 +5,7 @@ import ssl
 
 from aiohttp import web
 
+from controlplane.http.application import Application
 from controlplane.http.edge import Edge, Limits
 from controlplane.http.gate import Bounds, Gate
 from controlplane.metrics.http import HttpMetrics
@@ -24,7 +25,7 @@ class Listeners:
     async def open(
         self,
         setting: str,
-        app: web.Application,
+        app: Application,
         bounds: Bounds,
         address: tuple[str, int],
         tls: ssl.SSLContext | None = None,
@@ -39,13 +40,13 @@ class Listeners:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each connection is one
         # A disconnect cancels the handler, so that followed streams end. Work that must continue,
         # such as a start, has its own task.
-        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=STOP_TIMEOUT)
+        runner = web.AppRunner(app.web, handler_cancellation=True, shutdown_timeout=STOP_TIMEOUT)
         edge = Edge(gate, self._limits)
         self._opened.append((edge, runner))
         await runner.setup()
         assert runner.server is not None, "set up"
         try:
-            return await edge.open(runner.server, address, tls)
+            return await edge.open(runner.server, app.answer, address, tls)
         except OSError as error:
             host, port = address
             text = f"{setting}: cannot listen on port {port} of {host or 'any address'}"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from prometheus_client import Counter, Gauge
+from prometheus_client import Counter, Gauge, Histogram
 
 from controlplane.metrics.making import Maker, Registry
 
@@ -24,6 +24,7 @@ class HttpMetrics:
             "Seconds from the end of a request's header until its response is ready, or streamed.",
             *("method", "route"),
         )
+        self._answered: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self.in_progress = make.gauge("http_requests_in_progress", "Requests being answered.")
         self.authentication_failures = make.counter(
             "authentication_failures_total", "Requests without a known token."
@@ -42,8 +43,16 @@ class HttpMetrics:
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count and time a request."""
         method = method if method in _METHODS else "other"
-        self._requests.labels(method, route, str(status)).inc()
-        self._seconds.labels(method, route).observe(seconds)
+        found = self._answered.get((method, route, status))
+        if found is None:
+            found = (
+                self._requests.labels(method, route, str(status)),
+                self._seconds.labels(method, route),
+            )
+            self._answered[method, route, status] = found
+        count, duration = found
+        count.inc()
+        duration.observe(seconds)
 
     def listener(self, name: str) -> "ListenerMetrics":
         """Return the metrics of one listener."""

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from aiohttp import web
 from prometheus_client import generate_latest
 
-from controlplane.http.application import make_application
+from controlplane.http.application import Application
 from controlplane.http.gate import Bounds
 from controlplane.metrics.http import HttpMetrics
 from controlplane.metrics.registry import Metrics
@@ -33,10 +33,10 @@ class Exposition:
         """Stop the thread. Idempotent."""
         self._pool.shutdown(wait=False)  # a scrape takes milliseconds
 
-    def make_app(self) -> web.Application:
+    def make_app(self) -> Application:
         """Build the application of the listener."""
-        app = make_application(HttpMetrics(), 1024)  # scrapes are not counted
-        app.router.add_get("/metrics", self._scrape)
+        app = Application(HttpMetrics())  # scrapes are not counted
+        app.add_route("GET", "/metrics", self._scrape)
         return app
 
     async def _scrape(self, _: web.Request) -> web.Response:

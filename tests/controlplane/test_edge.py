@@ -102,6 +102,37 @@ async def test_a_later_request_has_the_same_deadline(tmp_path: Path, limits: Any
         assert await wire.ends() == b""
 
 
+async def test_requests_that_arrive_whole_need_no_timer(
+    tmp_path: Path, limits: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits(header=13.25)
+    loop, timers = asyncio.get_running_loop(), list[float]()
+    later = loop.call_later
+
+    def call_later(delay: float, *rest: Any, **more: Any) -> asyncio.TimerHandle:
+        timers.append(delay)
+        return later(delay, *rest, **more)
+
+    monkeypatch.setattr(loop, "call_later", call_later)
+    async with System(tmp_path) as system, Wire(port_of(system)) as wire:
+        for _ in range(3):
+            wire.send(HEALTH)
+            assert (await wire.answer() or pytest.fail("closed")).status == 200
+        at_first = timers.count(13.25)
+        wire.send(HEALTH)
+        assert (await wire.answer() or pytest.fail("closed")).status == 200
+        assert timers.count(13.25) == at_first
+        wire.send(HEALTH[:20])
+        await eventually(lambda: timers.count(13.25) == at_first + 1)
+
+
+async def test_path_with_the_text_of_a_route_is_a_parameter(tmp_path: Path) -> None:
+    async with System(tmp_path) as system, Wire(port_of(system)) as wire:
+        wire.send(request(system, "/session/%7Bid%7D"))
+        found = refused(await wire.answer(), 404, "/session/%7Bid%7D")
+        assert "{id}" in found["details"]
+
+
 async def test_an_idle_connection_is_closed(tmp_path: Path, limits: Any) -> None:
     limits(idle=SHORT)
     async with System(tmp_path) as system, Wire(port_of(system)) as wire:

@@ -12,8 +12,9 @@ from schemathesis.specs.openapi.definitions import OPENAPI_30, OPENAPI_31
 
 from controlplane.api.openapi import openapi_document
 from controlplane.api.openapi_30 import openapi_30
-from controlplane.api.operations.operation import JSON, Route
+from controlplane.api.operations.operation import Route
 from controlplane.api.routes import ROUTES
+from controlplane.http.messages import JSON
 from tests.controlplane.test_api_matrix import CASES, World, ask
 from tests.support.controlplane.system import Answer
 

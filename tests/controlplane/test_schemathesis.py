@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from controlplane.api import routes
-from controlplane.http import application
+from controlplane.metrics.http import HttpMetrics
 from tests.controlplane.hostile_strings import STRINGS
 from tests.support.controlplane.system import System
 
@@ -43,14 +42,12 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     """What the control plane answered: method, path of the route, status."""
     counted: Served = Counter()
 
-    async def count(request: web.Request, response: web.StreamResponse) -> None:
-        resource = request.match_info.route.resource
-        if resource is not None:
-            counted[request.method, resource.canonical, response.status] += 1
-        await sent(request, response)
+    def count(metrics: HttpMetrics, method: str, route: str, status: int, seconds: float) -> None:
+        counted[method, route, status] += 1
+        answered(metrics, method, route, status, seconds)
 
-    sent = application.add_headers
-    monkeypatch.setattr(application, "add_headers", count)
+    answered = HttpMetrics.answered
+    monkeypatch.setattr(HttpMetrics, "answered", count)
     return counted
 
 

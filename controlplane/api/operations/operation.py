@@ -23,9 +23,9 @@ from controlplane.api.operations.bodies import Body, read_body, receive_body
 from controlplane.api.operations.queries import Query, read_query
 from controlplane.domain.tokens import Scope
 from controlplane.http.errors import break_off
+from controlplane.http.messages import JSON, Reply
 from controlplane.http.request_slots import release_slot
 
-JSON = "application/json"
 ANYWHERE = frozenset({400, 503})
 """Errors of any call: malformed HTTP, too many requests, database failures."""
 
@@ -132,27 +132,22 @@ class Operation:
         if self.body is not None:
             await receive_body(request, self.body.max_bytes)
 
-    async def read(self, request: web.Request) -> dict[str, Any]:
-        """Validate the query and the body; returns the arguments of `run`."""
+    async def run(self, request: web.Request) -> web.StreamResponse:
+        """Validate the query and the body, run the handler and return its response."""
         taken: dict[str, Any] = {}
         if self.query is not None:
             taken["query"] = read_query(request, self.query)
         if self.body is not None:
             taken["body"] = await read_body(request, self.body)
-        return taken
-
-    async def run(self, request: web.Request, taken: Mapping[str, Any]) -> web.StreamResponse:
-        """Run the handler and return its response."""
         answer = await self.handle(request, **taken)
         if isinstance(answer, web.StreamResponse):
             return answer
         if isinstance(answer, Listing):
             return await _send(request, answer, self.key)
         if answer is None:
-            return web.Response(status=self.status)
-        return web.json_response(
-            _dumped(answer.content), status=self.status, headers=answer.headers
-        )
+            return Reply(status=self.status)
+        content = json.dumps(_dumped(answer.content)).encode()
+        return Reply(content, self.status, answer.headers)
 
 
 async def _send(request: web.Request, listing: Listing[Any], key: str) -> web.StreamResponse:
@@ -161,7 +156,7 @@ async def _send(request: web.Request, listing: Listing[Any], key: str) -> web.St
         pieces = [await anext(chunks), await anext(chunks, None), await anext(chunks, None)]
         if pieces[2] is None:
             body = b"".join(piece for piece in pieces if piece is not None)
-            return web.Response(body=body, content_type=JSON, charset="utf-8")
+            return Reply(body)
         response = web.StreamResponse(headers={"Content-Type": f"{JSON}; charset=utf-8"})
         await response.prepare(request)
         try:

@@ -4,7 +4,7 @@ import ipaddress
 import os
 import re
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,11 +16,13 @@ from agent.network import firewall_rules
 from agent.network.tls_certificate import CertificateFiles
 from tiltyard.runtime.failpoints import failpoint
 from tiltyard.runtime.settings import (
+    Absolute,
     Mistake,
     NetworkText,
     Settings,
     Words,
     both_or_none,
+    checked,
     host_and_port,
     read_settings,
 )
@@ -36,12 +38,6 @@ MOST_MEBIBYTES = 1 << 30
 _PORT_RANGE = re.compile(r"([0-9]{1,5})-([0-9]{1,5})", re.ASCII)
 
 
-def _absolute(value: Path) -> Path:
-    if not value.is_absolute():
-        raise ValueError("it must be an absolute path")
-    return value
-
-
 def _listener(value: str) -> None:
     if value and not all(host_and_port(value)):
         raise ValueError("must have the form host:port")
@@ -50,15 +46,6 @@ def _listener(value: str) -> None:
 def _reachable(value: str) -> None:
     if ipaddress.ip_address(value).is_unspecified:
         raise ValueError("must be an address that players can reach")
-
-
-def _checked(check: Callable[[str], object]) -> AfterValidator:
-
-    def keep(value: str) -> str:
-        check(value)
-        return value
-
-    return AfterValidator(keep)
 
 
 def ports_of(text: str) -> tuple[int, int]:
@@ -81,9 +68,8 @@ def default_public_address() -> str:
         return str(probe.getsockname()[0])
 
 
-Absolute = Annotated[Path, AfterValidator(_absolute)]
 Address = Annotated[str, AfterValidator(lambda value: str(ipaddress.ip_address(value)))]
-Listener = Annotated[str, _checked(_listener)]
+Listener = Annotated[str, checked(_listener)]
 Prefix = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
 Bridge = Annotated[str, Field(pattern="^[A-Za-z0-9_.-]{1,15}$")]
 
@@ -104,15 +90,15 @@ class AgentConfig(Settings):
     public_address: Annotated[
         Address,
         BeforeValidator(lambda value: value or default_public_address()),
-        _checked(_reachable),
+        checked(_reachable),
     ] = Field(default="", validate_default=True)
     bind_address: Address = "0.0.0.0"  # noqa: S104 - games are played from outside
-    latency_addresses: Words[Annotated[str, _checked(ipaddress.IPv4Address)]] = ()
-    port_range: Annotated[str, _checked(ports_of)] = "20000-30000"
+    latency_addresses: Words[Annotated[str, checked(ipaddress.IPv4Address)]] = ()
+    port_range: Annotated[str, checked(ports_of)] = "20000-30000"
     env_prefixes: Annotated[Words[Prefix], Field(min_length=1)] = ("TILTYARD",)
     firewall_bridges: Words[Bridge] = ("docker0", "tiltyard0")
     firewall_blocked: Words[NetworkText] = ()
-    firewall_allowed: Words[Annotated[str, _checked(firewall_rules.service)]] = ()
+    firewall_allowed: Words[Annotated[str, checked(firewall_rules.service)]] = ()
     cpu: Annotated[float, Field(gt=0, le=MOST_CORES)] | None = None
     ram: Annotated[int, Field(gt=0, le=MOST_MEBIBYTES)] | None = None
     gpus: Words[str] = ()
@@ -134,7 +120,7 @@ class AgentConfig(Settings):
     log_retention_days: Annotated[float, Field(ge=0)] = 7.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["logfmt", "json"] = "logfmt"
-    failpoint: Annotated[str, _checked(lambda value: failpoint(value, STEPS))] = ""
+    failpoint: Annotated[str, checked(lambda value: failpoint(value, STEPS))] = ""
 
     def mistakes(self) -> Iterator[Mistake]:
         """Check keys that depend on each other, and listeners against `port_range`."""

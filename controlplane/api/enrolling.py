@@ -18,8 +18,9 @@ from controlplane.http.errors import Handler
 from controlplane.http.gate import Bounds
 from controlplane.http.messages import Request
 from controlplane.metrics.http import HttpMetrics
-from controlplane.operators.enrolment import Enrolment, EnrolmentRequest
+from controlplane.operators.enrolment import Enrolment
 from controlplane.pki.authority import MAX_REQUEST_BYTES
+from controlplane.storage.tables.enrolment import Newcomer
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -91,7 +92,7 @@ def _enrolling(enrolment: Enrolment) -> Handler:
             shown = {"format": FORMAT, "authority": authority}
             return web.json_response(shown)
         # Behind a full stop the token has the authority's fingerprint, for the host.
-        wanted = EnrolmentRequest(
+        wanted = Newcomer(
             token=body.token.partition(".")[0],
             request=body.request,
             name=body.name,

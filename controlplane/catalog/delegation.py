@@ -4,22 +4,13 @@ from dataclasses import dataclass
 
 from controlplane.catalog.open_streams import OpenStreams
 from controlplane.domain.errors import CannotDelegateError
-from controlplane.domain.tokens import NewToken, Scope, grants, mint
+from controlplane.domain.tokens import NewToken, grants, mint
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables import tokens
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.tokens import Token, TokenRequest
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.failpoints import Reach, no_failpoint
-
-
-@dataclass(frozen=True, slots=True)
-class Delegated:
-    """A requested token; `lifetime` in seconds, None for the maximum."""
-
-    name: str
-    scopes: frozenset[Scope]
-    lifetime: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +22,7 @@ class Delegation:
     clock: Clock
     reach: Reach = no_failpoint
 
-    async def make(self, caller: Caller, wanted: Delegated) -> NewToken:
+    async def make(self, caller: Caller, wanted: TokenRequest) -> NewToken:
         """Create a token of the caller's account; it expires no later than the caller's.
 
         Raises:
@@ -41,15 +32,14 @@ class Delegation:
         if lacking:
             raise CannotDelegateError(", ".join(lacking))
         token, now = mint(), self.clock.time()
-        await self.store.run(tokens.make, caller.actor, token, _request(wanted, now), now)
+        await self.store.run(tokens.make, caller.actor, token, wanted, now)
         await self.reach("token.made")
         return token
 
-    async def make_for(self, caller: Caller, account: str, wanted: Delegated) -> NewToken:
+    async def make_for(self, caller: Caller, account: str, wanted: TokenRequest) -> NewToken:
         """Create a token of any account for an operator; it is no child of the operator's."""
         token, now = mint(), self.clock.time()
-        request = _request(wanted, now)
-        await self.store.run(tokens.make_for, account, caller.actor, token, request, now)
+        await self.store.run(tokens.make_for, account, caller.actor, token, wanted, now)
         return token
 
     async def all(self, account: str | None, *, ended_too: bool) -> list[Token]:
@@ -63,8 +53,3 @@ class Delegation:
         ended = await self.store.run_then(then, tokens.revoke, token_id, caller.actor, now)
         await self.reach("token.revoked")
         return ended
-
-
-def _request(wanted: Delegated, now: float) -> TokenRequest:
-    expire = None if wanted.lifetime is None else now + wanted.lifetime
-    return TokenRequest(wanted.name, wanted.scopes, expire)

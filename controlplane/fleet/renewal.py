@@ -88,7 +88,8 @@ class Renewal:
         """Renew all certificates that are due; unreachable agents are retried later."""
         if await self._renew_own():
             self.redial()
-        self._warn_of_end()
+        if self.issuer.authority.is_ending(self.clock.time()):
+            log.warning("the authority expires within a year: `authority rotate` replaces it")
         due = [host for host in self.fleet.hosts if self._is_due(host)]
         await _for_each(due, self._renew, "renew the certificate of")
 
@@ -144,10 +145,6 @@ class Renewal:
         if is_new:
             self.metrics.renewals.labels("controlplane", "renewed").inc()
         return is_new
-
-    def _warn_of_end(self) -> None:
-        if self.issuer.authority.is_ending(self.clock.time()):
-            log.warning("the authority expires within a year: `authority rotate` replaces it")
 
     def _is_due(self, host: Host) -> bool:
         row = host.row

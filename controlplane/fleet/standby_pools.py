@@ -212,7 +212,8 @@ class StandbyPools:
             self._newest[pool_id] = newest, now
         is_patient = now - since < PULL_GRACE
         if not is_patient:
-            left -= sum(self._ready_on(pool_id, view.agent, newest) for view in fresh)
+            ready = self._fleet.standbys.ready_images
+            left -= sum(ready(pool_id, view.agent).count(newest.image) for view in fresh)
         for name in sorted(views):
             older = _newest_tag(wanted.tags, [views[name]])
             if older is not None and newest.image not in views[name].host.images:
@@ -263,9 +264,6 @@ class StandbyPools:
         if host.name not in self._views:
             self._views[host.name] = self._fleet.view(host)
         return self._views[host.name]
-
-    def _ready_on(self, pool_id: str, agent: str, tag: Tag) -> int:
-        return self._fleet.standbys.ready_images(pool_id, agent).count(tag.image)
 
     def _newest_startable(self, tags: Sequence[Tag], views: Collection[HostView]) -> Tag | None:
         """Return the newest tag that a host could start now, else the newest pulled one."""

@@ -47,21 +47,6 @@ class EnrolmentToken:
 
 
 @dataclass(frozen=True, slots=True)
-class EnrolmentRequest:
-    """The request of a host: its token, a signing request as PEM text, and its identity.
-
-    `address` is where it will be dialled; `region` and `node_pool` are where it expects to belong.
-    """
-
-    token: str
-    request: str
-    name: str
-    address: str
-    region: str | None = None
-    node_pool: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Enrolment:
     """Use cases of authorized operators and of unauthenticated hosts."""
 
@@ -88,7 +73,7 @@ class Enrolment:
         """Create a token with which an agent enrols again, in its place and by its name."""
         return await self.make_token(caller, await self.store.run(enrolment.place_of, agent))
 
-    async def enrol(self, wanted: EnrolmentRequest, address: str) -> tuple[AgentRow, Issued]:
+    async def enrol(self, wanted: Newcomer, address: str) -> tuple[AgentRow, Issued]:
         """Enrol a host and dial it from now on. `address`: the source of the request.
 
         Raises:
@@ -105,22 +90,11 @@ class Enrolment:
             error = BadEnrolmentTokenError("it is none")
             log.warning(_REFUSED, address=address, error=str(error))
             raise error
-        agent_id = str(uuid.uuid4())
+        agent_id, now = str(uuid.uuid4()), self.clock.time()
         issued = self._signed(wanted, agent_id, address)
-        newcomer = Newcomer(
-            name=wanted.name,
-            address=wanted.address,
-            region=wanted.region,
-            node_pool=wanted.node_pool,
-            id=agent_id,
-            serial=issued.serial,
-            expire=issued.expire,
-            authority=issued.authority,
-        )
-        now = self.clock.time()
         try:
             row = await self.store.run_then(
-                self._follow, enrolment.enrol, presented, newcomer, address, now
+                self._follow, enrolment.enrol, presented, wanted, agent_id, issued, address, now
             )
         except (UnauthorizedError, InvalidRequestError, ConflictError) as error:
             log.warning(_REFUSED, address=address, error=str(error))
@@ -135,7 +109,7 @@ class Enrolment:
             lambda _: self.fleet.remove(name), enrolment.revoke, name, caller.actor, now
         )
 
-    def _signed(self, wanted: EnrolmentRequest, agent_id: str, address: str) -> Issued:
+    def _signed(self, wanted: Newcomer, agent_id: str, address: str) -> Issued:
         violations = []
         if not is_name(wanted.name):
             violations.append(Violation("name", NAME_RULE))

@@ -193,7 +193,9 @@ def _check_image(image: _Manifest, max_image_bytes: int) -> None:
 
 
 def _linux_digests(manifests: list[_Descriptor]) -> tuple[str, ...]:
-    for_linux = [one for one in manifests if not _is_for_another_system(one.platform)]
+    for_linux = [
+        one for one in manifests if one.platform is None or one.platform.os not in _OTHER_SYSTEMS
+    ]
     digests = tuple(dict.fromkeys(one.digest for one in for_linux))
     if any(one.urls for one in for_linux):
         raise ImageRefusedError(_EXTERNAL)
@@ -204,10 +206,6 @@ def _linux_digests(manifests: list[_Descriptor]) -> tuple[str, ...]:
     if len(digests) > MAX_IMAGES:
         raise ImageRefusedError(f"has {len(digests)} variants; at most {MAX_IMAGES} are allowed")
     return digests
-
-
-def _is_for_another_system(platform: _Platform | None) -> bool:
-    return platform is not None and platform.os in _OTHER_SYSTEMS
 
 
 def _describe_first(error: ValidationError) -> str:

@@ -57,18 +57,15 @@ class Vault:
         Raises:
             UnusableError: Missing or different key, or sealed for another user or address.
         """
-        text = self._decrypt(sealed)
+        try:
+            text = "" if self._key is None else Fernet(self._key).decrypt(sealed).decode()
+        except InvalidToken:
+            text = ""
         password = text.rpartition(_SEPARATOR)[2]
         if text != _plaintext(address, username, password):
             why = f"{self._path} is not the key of its password: set its password again"
             raise UnusableError("its password is unusable", f"its password is unusable: {why}")
         return password
-
-    def _decrypt(self, sealed: bytes) -> str:
-        try:
-            return "" if self._key is None else Fernet(self._key).decrypt(sealed).decode()
-        except InvalidToken:
-            return ""
 
     def _read(self) -> bytes | None:
         try:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from controlplane.domain.names import NAME_RULE, is_name
 from controlplane.domain.steps import STEPS
@@ -15,6 +15,7 @@ from controlplane.settings.defaults import API_LISTEN, STATE_DIR
 from controlplane.settings.registries import RegistryConfig
 from tiltyard.runtime.failpoints import failpoint
 from tiltyard.runtime.settings import (
+    Absolute,
     Key,
     Mistake,
     NetworkText,
@@ -22,6 +23,7 @@ from tiltyard.runtime.settings import (
     SettingsError,
     Words,
     both_or_none,
+    checked,
     host_and_port,
     read_settings,
 )
@@ -34,45 +36,31 @@ MOST_DAYS = 36_500
 """A century; larger values would overflow dates."""
 
 
-def _listen(value: str) -> str:
+def _listen(value: str) -> None:
     host, _ = host_and_port(value)
     try:
         _ = host == "localhost" or ipaddress.ip_address(host)
     except ValueError:
         text = f"{host!r} is not an address; write one of this machine, not its name"
         raise ValueError(text) from None
-    return value
 
 
-def _optional_listen(value: str) -> str:
+def _optional_listen(value: str) -> None:
     if value.startswith(":"):
         host_and_port(value)
     elif value:
         _listen(value)
-    return value
 
 
-def _absolute(value: Path) -> Path:
-    if not value.is_absolute():
-        raise ValueError("must be an absolute path")
-    return value
-
-
-def _failpoint(value: str) -> str:
-    failpoint(value, STEPS)
-    return value
-
-
-def _never_or_seconds(value: float) -> float:
+def _never_or_seconds(value: float) -> None:
     if 0 < value < 1:
         raise ValueError("must be at least 1, or 0 for never")
-    return value
 
 
 Count = Annotated[int, Field(gt=0)]
 Days = Annotated[int, Field(gt=0, le=MOST_DAYS)]
 Span = Annotated[float, Field(gt=0)]
-OptionalListen = Annotated[str, AfterValidator(_optional_listen)]
+OptionalListen = Annotated[str, checked(_optional_listen)]
 
 
 class AgentConfig(Settings):
@@ -87,8 +75,8 @@ class AgentConfig(Settings):
 class Config(Settings):
     """The control plane's settings, documented in docs/operations.md. Durations are seconds."""
 
-    state_dir: Annotated[Path, AfterValidator(_absolute)] = STATE_DIR
-    api_listen: Annotated[str, AfterValidator(_listen)] = API_LISTEN
+    state_dir: Absolute = STATE_DIR
+    api_listen: Annotated[str, checked(_listen)] = API_LISTEN
     enrol_listen: OptionalListen = ":7443"
     metrics_listen: OptionalListen = "127.0.0.1:7446"
     tls_certificate: str = ""
@@ -103,14 +91,14 @@ class Config(Settings):
     max_waiting_starts: Count = 10_000
     unresponsive_after: Span = 5.0
     unreachable_after: Span = 30.0
-    latency_interval: Annotated[float, Field(ge=0), AfterValidator(_never_or_seconds)] = 30.0
+    latency_interval: Annotated[float, Field(ge=0), checked(_never_or_seconds)] = 30.0
     lost_after: float = 24 * 3600.0
     ended_retention_days: Days = 7
     audit_retention_days: Days = 90
     max_image_bytes: Count = 20_000_000_000
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["logfmt", "json"] = "logfmt"
-    failpoint: Annotated[str, AfterValidator(_failpoint)] = ""
+    failpoint: Annotated[str, checked(lambda value: failpoint(value, STEPS))] = ""
     regions: Words[str] = ("local",)
     node_pools: Words[str] = ("default",)
     host_network_pools: Words[str] = ()

@@ -9,7 +9,7 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
@@ -86,6 +86,23 @@ def host_and_port(text: str) -> tuple[str, int]:
 def _split(value: Any) -> Any:
     return [word for word in value.split(",") if word] if isinstance(value, str) else value
 
+
+def checked(check: Callable[[T], object]) -> AfterValidator:
+    """Call `check` on a value and keep the value; it raises ValueError."""
+
+    def keep(value: T) -> T:
+        check(value)
+        return value
+
+    return AfterValidator(keep)
+
+
+def _absolute(value: Path) -> None:
+    if not value.is_absolute():
+        raise ValueError("must be an absolute path")
+
+
+Absolute = Annotated[Path, checked(_absolute)]
 
 Words = Annotated[tuple[T, ...], BeforeValidator(_split)]
 """A list, comma-separated in the environment."""

@@ -11,10 +11,10 @@ from controlplane.api.operations.bodies import Body
 from controlplane.api.operations.fields import NO_CONTROLS, Duration
 from controlplane.api.operations.operation import Answer, operation
 from controlplane.api.operations.services import caller_of, services_of
-from controlplane.catalog.delegation import Delegated
 from controlplane.domain.durations import parse_duration
 from controlplane.domain.errors import BadRequestError
 from controlplane.domain.tokens import Scope
+from controlplane.storage.tables.tokens import TokenRequest
 
 TokenName = Annotated[str, Field(min_length=1, max_length=128, pattern=NO_CONTROLS)]
 Scopes = Annotated[list[Annotated[Scope, Field(strict=False)]], Field(max_length=100)]
@@ -31,9 +31,9 @@ class TokenBody(Body):
     expires_after: Duration | None = None
 
 
-def delegated(name: str, scopes: Iterable[Scope], expires_after: str | None) -> Delegated:
+def delegated(name: str, scopes: Iterable[Scope], expires_after: str | None) -> TokenRequest:
     """Convert the fields of a request."""
-    return Delegated(
+    return TokenRequest(
         name=name,
         scopes=frozenset(scopes),
         lifetime=None if expires_after is None else parse_duration(expires_after),

@@ -10,6 +10,7 @@ from controlplane.domain.errors import (
     Violation,
 )
 from controlplane.domain.tokens import NewToken, PresentedToken, matches
+from controlplane.pki.authority import Issued
 from controlplane.storage.engine.store import ITSELF, Actor, Database, record_event
 from controlplane.storage.tables.fleet import AGENT_COLUMNS, AgentRow, agent_of, void_tokens
 from controlplane.storage.tables.session_rows import drop_starts, lose_sessions
@@ -32,19 +33,17 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Newcomer:
-    """An agent to enrol, with the certificate that was signed for it.
+    """A host that asks to be enrolled: its token, a signing request as PEM text, and its identity.
 
-    `region` and `node_pool` are what it requests, None for any.
+    `address` is where it will be dialled; `region` and `node_pool` are where it expects to belong.
     """
 
+    token: str
+    request: str
     name: str
     address: str
-    region: str | None
-    node_pool: str | None
-    id: str
-    serial: str
-    expire: float
-    authority: str
+    region: str | None = None
+    node_pool: str | None = None
 
 
 class BadEnrolmentTokenError(UnauthorizedError):
@@ -106,7 +105,13 @@ def place_of(db: Database, agent: str) -> Place:
 
 
 def enrol(
-    db: Database, presented: PresentedToken, newcomer: Newcomer, address: str, now: float
+    db: Database,
+    presented: PresentedToken,
+    newcomer: Newcomer,
+    agent_id: str,
+    issued: Issued,
+    address: str,
+    now: float,
 ) -> AgentRow:
     """Consume a token and create its agent; `address` is the client's.
 
@@ -127,17 +132,19 @@ def enrol(
         " certificate_serial=excluded.certificate_serial, removed_ms=NULL, revoked_ms=NULL,"
         " authority=excluded.authority, trusts_former=0",
         asdict(newcomer)
+        | asdict(issued)
         | {
             "region": place.region,
             "node_pool": place.node_pool,
-            "expire": to_ms(newcomer.expire),
+            "id": agent_id,
+            "expire": to_ms(issued.expire),
         },
     )
     used = {"id": presented.token_id, "now": to_ms(now)}
     db.execute("UPDATE enrolment_token SET used_ms=:now WHERE id=:id", used)
     void_tokens(db, newcomer.name, now)
     actor = Actor(presented.token_id, address)
-    data = {"region": place.region, "nodePool": place.node_pool, "serial": newcomer.serial}
+    data = {"region": place.region, "nodePool": place.node_pool, "serial": issued.serial}
     record_event(db, now, "agent.enrolled", "", actor, newcomer.name, **data)
     sql = f"SELECT {AGENT_COLUMNS} FROM agent WHERE name=?"  # noqa: S608  # constants
     return agent_of(db.execute(sql, (newcomer.name,)).fetchone())

@@ -6,7 +6,7 @@ is bounded when a token is made. So a token's own row is enough to validate it.
 
 import json
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from controlplane.domain.errors import ConflictError, NotFoundError, UnauthorizedError
@@ -35,11 +35,11 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class TokenRequest:
-    """A requested token; `expire` is None if not given."""
+    """A requested token; `lifetime` in seconds, None for the maximum."""
 
     name: str
     scopes: frozenset[Scope]
-    expire: float | None
+    lifetime: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ def make(db: Database, maker: Actor, token: NewToken, wanted: TokenRequest, now:
     row = db.execute(sql, {"id": maker.name, "now": to_ms(now)}).fetchone()
     if row is None:
         raise UnauthorizedError
-    bounded = replace(wanted, expire=earlier(wanted.expire, from_ms(row[1])))
-    _insert(db, token, bounded, maker, now, account=row[0], parent=maker.name)
+    latest = from_ms(row[1])
+    _insert(db, token, wanted, maker, now, account=row[0], parent=maker.name, latest=latest)
 
 
 def make_for(
@@ -189,6 +189,7 @@ def _insert(
     *,
     account: str | None,
     parent: str | None = None,
+    latest: float | None = None,
 ) -> None:
     good = f"FROM token WHERE account IS :account AND {GOOD}"
     values = {"account": account, "now": to_ms(now), "name": wanted.name}
@@ -198,6 +199,7 @@ def _insert(
     if count[0] >= MAX_GOOD_TOKENS:
         text = f"there are {MAX_GOOD_TOKENS} valid tokens already, the maximum"
         raise ConflictError(text)
+    expire = earlier(None if wanted.lifetime is None else now + wanted.lifetime, latest)
     insert_token(
         db,
         account,
@@ -207,7 +209,7 @@ def _insert(
         name=wanted.name,
         actor=actor,
         parent=parent,
-        expire=wanted.expire,
+        expire=expire,
     )
 
 

@@ -98,7 +98,8 @@ class LineFormatter(logging.Formatter):
             fields[EXCEPTION] = "".join(trace)
         if self._journald:
             return f"<{PRIORITIES.get(level, 6)}>{line(fields, self._form)}"
-        return line({"time": _iso(record.created), **fields}, self._form)
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        return line({"time": time.replace("+00:00", "Z"), **fields}, self._form)
 
 
 class LineWriter(logging.Handler):
@@ -188,8 +189,3 @@ def _own_record(
 ) -> logging.LogRecord:
     name = __name__ if about is None else about.name
     return logging.LogRecord(name, level, __file__, 0, Event(event=event), (), None)
-
-
-def _iso(seconds: float) -> str:
-    moment = datetime.fromtimestamp(seconds, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -9,6 +9,7 @@ import socket
 import struct
 import subprocess
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ import pytest
 
 from agent.domain.session import Port
 from agent.network import conntrack
-from agent.network.conntrack import Conntrack, forget_flows, forget_udp_flows, udp_to
+from agent.network.conntrack import Conntrack, forget_by, forget_flows, forget_udp_flows, udp_to
 from tiltyard.contract import Protocol
 
 CLONE_NEWNET = 0x40000000
@@ -80,16 +81,37 @@ def know_flows() -> None:
     assert flows() == STALE | OTHERS
 
 
-class OlderKernel:
-    """This machine's kernel, but lists all entries regardless of the filter."""
+GET, DELETE = 1, 2
+FILTER = udp_to(PORT)[-20:]
+"""The attribute that says which fields of the tuple must match."""
+
+
+class SomeKernel:
+    """This machine's kernel; counts requests by kind."""
 
     def __init__(self, kernel: socket.socket) -> None:
         self._kernel = kernel
         self.recv = kernel.recv
+        self.asked = Counter[int]()
 
     def send(self, data: bytes) -> None:
-        kind = data[4]
-        self._kernel.send(struct.pack("=I", 20) + data[4:20] if kind == 1 else data)
+        self.asked[data[4]] += 1
+        self._kernel.send(data)
+
+
+class OlderKernel(SomeKernel):
+    """Cannot delete by filter; `lists_all`: nor does it filter a list, as before 5.8."""
+
+    def __init__(self, kernel: socket.socket, *, lists_all: bool) -> None:
+        super().__init__(kernel)
+        self._lists_all = lists_all
+
+    def send(self, data: bytes) -> None:
+        if data[4] == GET and self._lists_all:
+            data = data[:20]
+        elif data[4] == DELETE:
+            data = data.removesuffix(FILTER)
+        super().send(struct.pack("=I", len(data)) + data[4:])
 
 
 @pytest.mark.root
@@ -103,13 +125,27 @@ def test_deletes_only_udp_flows_to_the_ports(
     def work() -> None:
         know_flows()
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as kernel:
-            asked: Any = OlderKernel(kernel) if lists_all else kernel
+            asked: Any = OlderKernel(kernel, lists_all=lists_all)
             forget_flows(asked, socket.AF_INET, [PORT], udp_to(PORT))
             assert flows() == OTHERS | {one for one in STALE if ":" in one[1]}
-        forget_udp_flows([PORT - 1, PORT])
+            forget_by(asked, [PORT - 1, PORT])
         assert flows() == OTHERS
         forget_udp_flows([PORT, PORT + 1])
         assert flows() == {flow for flow in OTHERS if flow[0] == "tcp" or flow[2] == PORT}
+
+    apart(work)
+
+
+@pytest.mark.root
+def test_deletes_by_filter_without_a_list(apart: Work) -> None:
+    def work() -> None:
+        know_flows()
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as kernel:
+            asked: Any = SomeKernel(kernel)
+            forget_by(asked, [PORT - 1, PORT])
+        assert flows() == OTHERS
+        if tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 11):
+            assert asked.asked == {DELETE: 4}
 
     apart(work)
 

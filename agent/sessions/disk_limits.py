@@ -23,7 +23,9 @@ from tiltyard.runtime.logging.events import get_logger
 log = get_logger(__name__)
 
 LOOK_SECONDS = 30.0
-"""Interval per container while measuring it is cheap."""
+"""Interval per container while measuring it is cheap and there are few."""
+LOOKS_APART_SECONDS = 1.0
+"""Average time between two measurements, so that many cheap containers do not keep a host busy."""
 LOW_LOOK_SECONDS = 5.0
 """Interval per container while the engine's disk is low on space."""
 LOOK_LONGEST_SECONDS = 600.0
@@ -32,7 +34,7 @@ OWN_REST = 99.0
 """Interval per container, as a multiple of the time that its last measurement took."""
 REST_LONGEST_SECONDS = 60.0
 """Longest pause between two measurements."""
-IDLE_SECONDS = 1.0
+IDLE_SECONDS = 3.0
 """Poll interval while no container is due."""
 LOOKS_OF_A_ROUND = 32
 """Measurements before priorities are recomputed."""
@@ -88,7 +90,7 @@ class DiskLimits:
             look = self._looks[internal_id]
             grown = 0 if look.free is None or free is None else look.free - free
             suspected = grown > 0 and look.written + grown > self._limit(session)
-            if now - look.at >= _interval(look, soon=suspected or is_low):
+            if now - look.at >= _interval(look, len(limited), soon=suspected or is_low):
                 urgency = -look.written if is_low else look.at
                 due.append((not suspected, urgency, internal_id))
         return [limited[key] for *_, key in heapq.nsmallest(LOOKS_OF_A_ROUND, due)]
@@ -118,7 +120,8 @@ class DiskLimits:
         return session.spec.disk_bytes or self._runtime.settings.session_disk_bytes
 
 
-def _interval(look: _Look, *, soon: bool) -> float:
+def _interval(look: _Look, containers: int, *, soon: bool) -> float:
     if soon:
         return max(LOW_LOOK_SECONDS, rest_after(look.took, LOOK_LONGEST_SECONDS))
-    return min(max(LOOK_SECONDS, OWN_REST * look.took), LOOK_LONGEST_SECONDS)
+    interval = max(LOOK_SECONDS, OWN_REST * look.took, containers * LOOKS_APART_SECONDS)
+    return min(interval, LOOK_LONGEST_SECONDS)

@@ -7,7 +7,7 @@ from pathlib import Path
 from agent.domain.engine import container_name
 from agent.domain.errors import EngineTimeoutError
 from agent.kernel.disks import Disk, Disks
-from agent.sessions.disk_limits import LOOK_LONGEST_SECONDS, LOOK_SECONDS, DiskLimits
+from agent.sessions.disk_limits import IDLE_SECONDS, LOOK_LONGEST_SECONDS, LOOK_SECONDS, DiskLimits
 from tests.support.agent.hosts import Agent, Host, let_go
 from tests.support.agent.samples import MEBIBYTE, a_spec, an_id
 from tests.support.fake_clock import until_idle
@@ -76,10 +76,10 @@ async def test_failed_measurement_ends_no_session(agent: Agent) -> None:
     internal_id = await started(agent, LIMIT + 1, limit=LIMIT)
     agent.engine.fail_next("written_bytes", EngineTimeoutError("written-bytes"))
     async with watched(agent):
-        await agent.clock.advance(LOOK_SECONDS + 2)
+        await agent.clock.advance(LOOK_SECONDS + IDLE_SECONDS)
         assert looks(agent) == [internal_id]
         assert agent.now(internal_id).state is State.RUNNING
-        await agent.clock.advance(LOOK_SECONDS + 2)
+        await agent.clock.advance(LOOK_SECONDS + IDLE_SECONDS)
         assert agent.now(internal_id).end_reason is EndReason.DISK
 
 
@@ -98,6 +98,15 @@ async def test_slow_containers_are_measured_less_often(agent: Agent) -> None:
         assert looks(agent).count(slow) == 2
 
 
+async def test_many_containers_are_measured_less_often(agent: Agent) -> None:
+    sessions = {await started(agent) for _ in range(90)}
+    async with watched(agent):
+        await agent.clock.advance(80)
+        assert looks(agent) == []
+        await agent.clock.advance(90)
+        assert sorted(looks(agent)) == sorted(sessions)
+
+
 async def test_shrinking_disk_triggers_measurement_of_suspects(host: Host) -> None:
     free = {"docker": 1000 * HOSTS_LIMIT}
     disks = Disks(
@@ -110,7 +119,7 @@ async def test_shrinking_disk_triggers_measurement_of_suspects(host: Host) -> No
         free["state"] = free["docker"]
         disks.look()
         small, large = await started(agent, limit=LIMIT), await started(agent)
-        await host.clock.advance(LOOK_SECONDS + 3)
+        await host.clock.advance(LOOK_SECONDS + IDLE_SECONDS)
         agent.engine.calls.clear()
 
         # Within the limit of the small one, beyond that of the large one.
@@ -121,7 +130,7 @@ async def test_shrinking_disk_triggers_measurement_of_suspects(host: Host) -> No
 
         # The disk is low: shorter intervals, the largest first.
         host.engine.write_files(container_name(large), 5)
-        await host.clock.advance(LOOK_SECONDS + 3)
+        await host.clock.advance(LOOK_SECONDS + IDLE_SECONDS)
         agent.engine.calls.clear()
         free["docker"] = 2 * HOSTS_LIMIT - 1
         disks.look()

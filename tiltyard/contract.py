@@ -191,6 +191,25 @@ class SessionSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedRun:
+    """A failed run, before a restart after `delay` seconds; times are Unix time."""
+
+    start_time: float | None
+    end_time: float
+    exit_code: int | None
+    oom_killed: bool
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A state and the Unix time at which it began."""
+
+    state: State
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
 class PullProgress:
     """Progress of a pull. `received_bytes` are compressed; `waiting`: queued, not begun."""
 

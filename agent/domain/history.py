@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tiltyard.contract import FailedRun
+
 N = TypeVar("N", int, float)
 
 RUNS_KEPT = 100
@@ -40,18 +42,7 @@ class Usage:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A failed run, before a restart after `delay` seconds; times are Unix time."""
-
-    start_time: float | None
-    end_time: float
-    exit_code: int | None
-    oom_killed: bool
-    delay: float
-
-
-def with_run(runs: tuple[Run, ...], run: Run) -> tuple[Run, ...]:
+def with_run(runs: tuple[FailedRun, ...], run: FailedRun) -> tuple[FailedRun, ...]:
     """Append a run and keep the newest RUNS_KEPT."""
     return (*runs, run)[-RUNS_KEPT:]
 

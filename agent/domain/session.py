@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from agent.domain.history import Run, Usage
-from tiltyard.contract import EndReason, Protocol, SessionSpec, State
+from agent.domain.history import Usage
+from tiltyard.contract import EndReason, FailedRun, Moment, Protocol, SessionSpec, State
 
 TRANSITIONS: Mapping[State, frozenset[State]] = {
     State.CREATED: frozenset({State.RUNNING, State.SHUTTINGDOWN, State.EXITED, State.DEAD}),
@@ -117,14 +117,6 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """A state and the Unix time at which it began."""
-
-    state: State
-    time: float
-
-
-@dataclass(frozen=True, slots=True)
 class Session:
     """A session as its host records it; immutable.
 
@@ -162,7 +154,7 @@ class Session:
     detail: str = ""
     sequence: int = 0
     oom_killed: bool = False
-    failed_runs: tuple[Run, ...] = ()
+    failed_runs: tuple[FailedRun, ...] = ()
     timeline: tuple[Moment, ...] = ()
     earlier_usage: Usage = field(default_factory=Usage)
     run_usage: Usage = field(default_factory=Usage)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from agent.domain.errors import InvalidArgumentError
-from agent.domain.history import Run, signal_of
+from agent.domain.history import signal_of
 from agent.domain.host_report import HostReport
 from agent.domain.pools import WarmPool
 from agent.domain.session import LONGEST_TTL_SECONDS, Port, Session
@@ -22,6 +22,7 @@ from tiltyard.agent.wire import (
     PROTOCOLS,
     STATES,
     duration_to_proto,
+    identity_from_proto,
     identity_to_proto,
     portions,
     resources_to_proto,
@@ -29,6 +30,7 @@ from tiltyard.agent.wire import (
 from tiltyard.contract import (
     FORMAT,
     EndReason,
+    FailedRun,
     Identity,
     PortRequest,
     PullProgress,
@@ -278,7 +280,7 @@ def page_from_token(token: str) -> tuple[float, str]:
         raise InvalidArgumentError("page_token", "it is not one of this agent") from None
 
 
-def _failed_run_to_proto(run: Run) -> pb.FailedRun:
+def _failed_run_to_proto(run: FailedRun) -> pb.FailedRun:
     return pb.FailedRun(
         start_time=_timestamp(run.start_time),
         end_time=_timestamp(run.end_time),
@@ -302,16 +304,7 @@ def _identity(identity: pb.Identity, field: str) -> Identity:
     _refuse_nul(field, [identity.session_id, identity.account, identity.application])
     if not identity.account or not identity.application:
         raise InvalidArgumentError(field, "account and application are required")
-    return Identity(
-        account=identity.account,
-        session_id=identity.session_id,
-        application=identity.application,
-        tag=identity.tag,
-        location=identity.location,
-        labels=dict(identity.labels),
-        external_id=identity.external_id,
-        ticket=identity.ticket.hex(),
-    )
+    return identity_from_proto(identity)
 
 
 def _resources(resources: pb.Resources, field: str) -> Resources:

@@ -4,10 +4,10 @@ from signal import SIGKILL
 
 from agent.domain.engine import Container, name_of
 from agent.domain.errors import AgentError, ContainerGoneError
-from agent.domain.history import Run, signal_of, with_run
+from agent.domain.history import signal_of, with_run
 from agent.domain.session import Process, Session
 from agent.sessions.runtime import Runtime
-from tiltyard.contract import EndReason, State
+from tiltyard.contract import EndReason, FailedRun, State
 from tiltyard.runtime.back_off import RETRY_FIRST_SECONDS
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import first_completed
@@ -87,7 +87,7 @@ def failed(session: Session, container: Container | None, *, delay: float, now: 
     end_time = container.end_time if container and container.end_time else now
     exit_code = container.exit_code if container else None
     oom_killed = container is not None and _oom_killed(session, container)
-    run = Run(session.start_time, end_time, exit_code, oom_killed, delay)
+    run = FailedRun(session.start_time, end_time, exit_code, oom_killed, delay)
     return session.to(
         State.RESTARTING,
         at=end_time,

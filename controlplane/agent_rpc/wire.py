@@ -1,6 +1,5 @@
 """Conversion between the protobuf messages of the agent contract and domain values. Pure."""
 
-from collections.abc import Mapping
 from functools import lru_cache
 from sys import intern
 
@@ -10,12 +9,10 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from controlplane.domain.contract import (
     Claim,
     Drain,
-    FailedRun,
     HostReport,
     HostReported,
     HostSession,
     ImagesReported,
-    Moment,
     PoolOnHost,
     Port,
     RegistryLogin,
@@ -34,10 +31,12 @@ from tiltyard.agent.wire import (
     PROTOCOLS,
     STATES,
     duration_to_proto,
+    identity_from_proto,
     identity_to_proto,
+    interned,
     resources_to_proto,
 )
-from tiltyard.contract import FORMAT, Identity, Resources, SessionSpec
+from tiltyard.contract import FORMAT, FailedRun, Moment, Resources, SessionSpec
 from tiltyard.runtime.clock import from_ms, to_ms
 
 MAX_NANO_CPUS, MAX_MEMORY_BYTES = 2**46, 2**50
@@ -145,20 +144,10 @@ def session_in(session: agent_pb2.Session) -> HostSession:
         NewerFormatError: A newer agent has sent it.
     """
     _check("session", session.format)
-    identity = session.identity
     ended = session.end_reason != agent_pb2.END_REASON_UNSPECIFIED
     return HostSession(
         internal_id=session.internal_id,
-        identity=Identity(
-            account=intern(identity.account),
-            session_id=identity.session_id,
-            application=intern(identity.application),
-            tag=intern(identity.tag),
-            location=intern(identity.location),
-            labels=_named_in(identity.labels),
-            external_id=identity.external_id,
-            ticket=identity.ticket.hex(),
-        ),
+        identity=identity_from_proto(session.identity),
         image=intern(session.image),
         state=_STATES[session.state],
         ports=tuple(
@@ -166,7 +155,7 @@ def session_in(session: agent_pb2.Session) -> HostSession:
             for p in session.ports
         ),
         reservation=_resources_in(session.reservation),
-        injected_env=_named_in(session.injected_env),
+        injected_env=interned(session.injected_env),
         create_time=_time_in(session.create_time),
         end_time=_time_in(session.end_time) if session.HasField("end_time") else None,
         exit_code=session.exit_code if session.HasField("exit_code") else None,
@@ -215,10 +204,6 @@ def _failed_run_in(run: agent_pb2.FailedRun) -> FailedRun:
         oom_killed=run.oom_killed,
         delay=_seconds(run.restart_delay),
     )
-
-
-def _named_in(texts: Mapping[str, str]) -> dict[str, str]:
-    return {intern(name): texts[name] for name in texts}
 
 
 def _seconds(span: Duration) -> float:

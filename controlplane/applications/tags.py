@@ -27,10 +27,7 @@ from tiltyard.runtime.failpoints import Reach, no_failpoint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tags:
-    """Use cases on tags.
-
-    `changed` is called when hosts may need other images or standbys.
-    """
+    """Use cases on tags. `changed` is called when hosts may need other images or standbys."""
 
     applications: Applications
     store: Store

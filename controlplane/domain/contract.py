@@ -6,7 +6,16 @@ Sizes are bytes, cores are billionths of a core, points in time are seconds sinc
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tiltyard.contract import EndReason, Identity, Protocol, Resources, SessionSpec, State
+from tiltyard.contract import (
+    EndReason,
+    FailedRun,
+    Identity,
+    Moment,
+    Protocol,
+    Resources,
+    SessionSpec,
+    State,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,25 +211,6 @@ class WatchMessage:
     incarnation: str
     sequence: int
     event: WatchEvent | None
-
-
-@dataclass(frozen=True, slots=True)
-class FailedRun:
-    """A failed run; the next was due `delay` seconds after its end."""
-
-    start_time: float | None
-    end_time: float
-    exit_code: int | None
-    oom_killed: bool
-    delay: float
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """A state, and when the session entered it."""
-
-    state: State
-    time: float
 
 
 @dataclass(frozen=True, slots=True)

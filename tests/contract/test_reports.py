@@ -1,18 +1,19 @@
 """A report on its way from the agent's record to the values of the control plane."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.domain.history import Run, Usage, signal_of
-from agent.domain.session import Moment, Session
+from agent.domain.history import Usage, signal_of
+from agent.domain.session import Session
 from agent.logs.report import Tail
 from agent.rpc import wire
 from controlplane.agent_rpc import wire as controlplane_wire
-from controlplane.domain.contract import FailedRun, SessionReport
-from controlplane.domain.contract import Moment as ReportedMoment
+from controlplane.domain.contract import SessionReport
 from tests.support.agent.samples import a_spec, an_id
 from tiltyard.agent.v1 import agent_pb2 as pb
-from tiltyard.contract import EndReason, State
+from tiltyard.contract import EndReason, FailedRun, Moment, State
 
 milliseconds = st.integers(0, 4_000_000_000_000)
 times = milliseconds.map(lambda count: count / 1000)
@@ -32,7 +33,7 @@ ended = st.builds(
     oom_killed=st.booleans(),
     restart_count=st.integers(0, 2**31),
     failed_runs=st.lists(
-        st.builds(Run, st.none() | times, times, codes, st.booleans(), spans), max_size=3
+        st.builds(FailedRun, st.none() | times, times, codes, st.booleans(), spans), max_size=3
     ).map(tuple),
     timeline=st.lists(st.builds(Moment, st.sampled_from(State), times)).map(tuple),
     run_usage=st.builds(Usage, st.none() | spans, st.none() | st.integers(0, 2**50)),
@@ -55,18 +56,14 @@ def test_nothing_is_lost_on_the_way(session: Session, tail: Tail | None) -> None
         oom_killed=session.oom_killed,
         restart_count=session.restart_count,
         failed_runs=tuple(
-            FailedRun(
-                None if run.start_time is None else _sent(run.start_time),
-                _sent(run.end_time),
-                run.exit_code,
-                run.oom_killed,
-                run.delay,
+            replace(
+                run,
+                start_time=None if run.start_time is None else _sent(run.start_time),
+                end_time=_sent(run.end_time),
             )
             for run in session.failed_runs
         ),
-        timeline=tuple(
-            ReportedMoment(moment.state, _sent(moment.time)) for moment in session.timeline
-        ),
+        timeline=tuple(replace(each, time=_sent(each.time)) for each in session.timeline),
         cpu_seconds=session.run_usage.cpu_seconds,
         peak_memory_bytes=session.run_usage.peak_memory_bytes,
         log=None if tail is None else tail.data,

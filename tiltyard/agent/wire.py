@@ -1,6 +1,7 @@
 """Conversions between the contract's values and agent.proto, for both programs."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from sys import intern
 from typing import TypeVar
 
 from google.protobuf.duration_pb2 import Duration
@@ -43,6 +44,25 @@ def identity_to_proto(identity: Identity) -> pb.Identity:
         external_id=identity.external_id,
         ticket=bytes.fromhex(identity.ticket),
     )
+
+
+def identity_from_proto(identity: pb.Identity) -> Identity:
+    """Read an identity; strings that many sessions share are interned."""
+    return Identity(
+        account=intern(identity.account),
+        session_id=identity.session_id,
+        application=intern(identity.application),
+        tag=intern(identity.tag),
+        location=intern(identity.location),
+        labels=interned(identity.labels),
+        external_id=identity.external_id,
+        ticket=identity.ticket.hex(),
+    )
+
+
+def interned(texts: Mapping[str, str]) -> dict[str, str]:
+    """Copy texts by name; names that many sessions share are interned."""
+    return {intern(name): texts[name] for name in texts}
 
 
 def resources_to_proto(resources: Resources) -> pb.Resources:

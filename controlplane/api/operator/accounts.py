@@ -86,10 +86,7 @@ async def list_accounts(request: web.Request) -> Listing[ListedAccount]:
 
 @operation(201)
 async def create_account(request: web.Request, body: AccountBody) -> Answer[CreatedAccount]:
-    """Create an account.
-
-    The answer has its first token, with all scopes of an account.
-    """
+    """Create an account. The answer has its first token, with all scopes of an account."""
     quota = body.quota.quota() if body.quota else UNLIMITED
     admin = services_of(request).account_admin
     token = await admin.create(caller_of(request), body.name, quota)

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.domain.history import RUNS_KEPT, Run, Usage, signal_of, with_run
-from agent.domain.session import TRANSITIONS, Moment, Session
+from agent.domain.history import RUNS_KEPT, Usage, signal_of, with_run
+from agent.domain.session import TRANSITIONS, Session
 from agent.logs import report
 from agent.logs.report import SEAL_WAIT_SECONDS, TAIL_BYTES, Tail, read_tail
 from agent.state.encoding import encode_session
 from tests.support.agent.hosts import Agent, Host, let_go
 from tests.support.agent.samples import a_session, a_spec, an_id
-from tiltyard.contract import EndReason, State
+from tiltyard.contract import EndReason, FailedRun, Moment, State
 
 
 async def sealed(agent: Agent, internal_id: str) -> Session:
@@ -85,7 +85,7 @@ async def test_failed_runs_are_reported(agent: Agent) -> None:
         await agent.clock.advance(10)
         agent.engine.end(name, exit_code, oom=oom)
         await life.wait_for(lambda now: now.state is State.RESTARTING)
-        runs.append(Run(started, started + 10, exit_code, oom, 2.0 ** (count - 1)))
+        runs.append(FailedRun(started, started + 10, exit_code, oom, 2.0 ** (count - 1)))
         await agent.clock.advance(life.session.restart_delay)
         await life.wait_for(lambda now, count=count: now.restart_count == count)  # type: ignore[misc]
     assert life.session.ports == session.ports
@@ -188,10 +188,10 @@ def test_timeline_is_a_short_path_of_the_transition_table(data: st.DataObject) -
 
 
 def test_only_the_newest_failed_runs_are_kept_and_the_record_stays_small() -> None:
-    runs: tuple[Run, ...] = ()
+    runs: tuple[FailedRun, ...] = ()
     for number in range(RUNS_KEPT + 50):
         time = 1_700_000_000.123456 + number * 60
-        runs = with_run(runs, Run(time, time + 59.123456, 137, True, 60.0))
+        runs = with_run(runs, FailedRun(time, time + 59.123456, 137, True, 60.0))
     assert len(runs) == RUNS_KEPT
     assert runs[-1].start_time == 1_700_000_000.123456 + (RUNS_KEPT + 49) * 60
     grown = len(encode_session(a_session(failed_runs=runs))) - len(encode_session(a_session()))

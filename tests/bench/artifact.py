@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.bench.played import download, play, to_nowhere
+from tests.bench.played import download, output_bytes, play, to_nowhere
 from tests.bench.report import Result
 from tests.bench.turns import in_turn, seconds
 from tests.support.deployment import PATIENT, Deployment, Steps
@@ -50,10 +50,13 @@ def measure(effort: int, steps: Steps) -> list[Result]:
                 },
             )
             ours, docker = map(statistics.median, taken.values())
+            ours_bytes = download(deployment.client, "/artifacts", **query)
+            docker_bytes = output_bytes(pipeline)
         return [
             Result("artifact.ours_s", ours, "s"),
             Result("artifact.docker_cp_gzip_s", docker, "s"),
             Result("artifact.ratio", docker / ours, "x", least=3),
+            Result("artifact.size_ratio", ours_bytes / docker_bytes, "x", most=1.05),
         ]
 
 

@@ -58,3 +58,12 @@ def to_nowhere(command: str) -> None:
         check=True,
         timeout=_TIMEOUT,
     )
+
+
+def output_bytes(command: str) -> int:
+    """Run a shell pipeline and count the bytes of its output."""
+    pipeline = f"set -o pipefail; {{ {command}; }} 2>/dev/null | wc -c"
+    counted = subprocess.run(
+        ["bash", "-c", pipeline], check=True, timeout=_TIMEOUT, stdout=subprocess.PIPE
+    )
+    return int(counted.stdout)

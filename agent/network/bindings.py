@@ -61,7 +61,11 @@ class Bindings:
         if network_mode is NetworkMode.BRIDGE:
             bound = _bound_in_namespace(self._proc / str(process.pid) / "net", ports)
         else:
-            bound = _bound_on_host(process.pid, ports)
+            group = group_of(process.pid)  # TLS ports are bound on loopback
+            bound = all(
+                is_bound_by(group, port.protocol, port.own, loopback=port.tls, most=MOST_SOCKETS)
+                for port in ports
+            )
         return bound and live_process(process.pid) == process
 
 
@@ -91,15 +95,6 @@ def _all_in(net: Path, protocol: Protocol, wanted: Iterable[int]) -> bool:
     if not is_whole:
         raise TooManySocketsError(MOST_SOCKETS)
     return False
-
-
-def _bound_on_host(pid: int, ports: Sequence[Port]) -> bool:
-    """Check the ports passed to the process in its environment; TLS ports on loopback."""
-    group = group_of(pid)
-    return all(
-        is_bound_by(group, port.protocol, port.own, loopback=port.tls, most=MOST_SOCKETS)
-        for port in ports
-    )
 
 
 def _pages(path: Path) -> Iterator[str]:

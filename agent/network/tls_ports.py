@@ -164,8 +164,6 @@ class TlsPorts:
         self._files_thread.shutdown(wait=False, cancel_futures=True)
         self._process_thread.shutdown(wait=False, cancel_futures=True)
 
-    # -- inside --------------------------------------------------------------------------------
-
     def _listen(self, session: Session) -> None:
         mine = self._listeners.setdefault(session.internal_id, {})
         for port in session.ports:

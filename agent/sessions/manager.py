@@ -57,8 +57,8 @@ class SessionManager:
         self._runtime = runtime
         self._reservations = reservations
         self._lives: dict[str, Life] = {}
-        self._starting: dict[str, Life] = {}
-        """Those that were starting when they were last read, and newer ones."""
+        self._starting: list[Life] = []
+        """Those that were starting when the newest one was added."""
         self._tasks = TaskOwner[None]()
         self._discards = TaskOwner[None](AgentError)
         self.tombstones = Tombstones(runtime.records, runtime.clock)
@@ -143,12 +143,7 @@ class SessionManager:
 
     def starting(self) -> tuple[str, ...]:
         """Internal ids of the sessions that are starting."""
-        self._starting = {
-            internal_id: life
-            for internal_id, life in self._starting.items()
-            if not life.started and not life.removed.is_set()
-        }
-        return tuple(self._starting)
+        return tuple(life.session.internal_id for life in self._still_starting())
 
     # -- for the daemon ------------------------------------------------------------------------
 
@@ -253,16 +248,16 @@ class SessionManager:
             for task in (task for owner in owners for task in owner):
                 log.warning("task did not end in time", task=task.get_name())
 
-    # -- inside --------------------------------------------------------------------------------
-
     def _find(self, internal_id: str) -> Life | None:
         life = self._lives.get(checked_id(internal_id))
         return None if life is None or life.removed.is_set() else life
 
     def _add(self, life: Life) -> None:
-        self.starting()  # drops those that have started
-        internal_id = life.session.internal_id
-        self._lives[internal_id] = self._starting[internal_id] = life
+        self._starting = [*self._still_starting(), life]
+        self._lives[life.session.internal_id] = life
+
+    def _still_starting(self) -> Iterator[Life]:
+        return (each for each in self._starting if not (each.started or each.removed.is_set()))
 
     def _begin(self, internal_id: str, spec: SessionSpec, standby: Standby | None = None) -> Life:
         starting.check_spec(self._runtime.settings, spec)

@@ -161,8 +161,6 @@ class WarmPools:
         """Cancel work in progress; standbys keep running."""
         await asyncio.gather(self._ends.close(), self._tasks.close())
 
-    # -- inside --------------------------------------------------------------------------------
-
     async def _set(self, order: WarmPool) -> None:
         async with self._ordering:
             before = self._pools.get(order.pool)

@@ -110,7 +110,9 @@ class Renewal:
         if self.clock.monotonic() - self._swapped_at >= CALL_OTHERWISE:
             self._swapped_at = self.clock.monotonic()
             self._swap_certificates([host for host in unmoved if not self._is_responsive(host)])
-        await _for_each([host for host in unmoved if self._may_move(host)], self._move, "move")
+        now, retry_at = self.clock.monotonic(), self._retry_at
+        due = [host for host in unmoved if now >= retry_at.get(host.name, 0.0)]
+        await _for_each([host for host in due if self._is_responsive(host)], self._move, "move")
 
     def look_again(self) -> None:
         """Move hosts at once, such as after a rotation has begun."""
@@ -182,10 +184,6 @@ class Renewal:
 
     def _is_responsive(self, host: Host) -> bool:
         return self.fleet.report_age(host) <= self.fleet.unreachable_after
-
-    def _may_move(self, host: Host) -> bool:
-        is_due = self.clock.monotonic() >= self._retry_at.get(host.name, 0.0)
-        return is_due and self._is_responsive(host)
 
     async def _move(self, host: Host) -> None:
         name = host.name

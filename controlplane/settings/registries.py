@@ -20,19 +20,18 @@ from controlplane.domain.names import (
 )
 from controlplane.pki.certificates import MAX_CHARACTERS, check_authorities
 from tiltyard.registry_address import LONGEST_ADDRESS, PATTERN, is_familiar, why_refused
-from tiltyard.runtime.settings import Settings
+from tiltyard.runtime.settings import Settings, checked
 
 _MAX_PASSWORD_BYTES = 4 * MAX_PASSWORD + 2
 """As UTF-8, with a line break."""
 
 
 def _rule(fits: Callable[[str], bool], text: str) -> AfterValidator:
-    def check(value: str) -> str:
+    def check(value: str) -> None:
         if not fits(value):
             raise ValueError(text)
-        return value
 
-    return AfterValidator(check)
+    return checked(check)
 
 
 def _path(value: object) -> Path:

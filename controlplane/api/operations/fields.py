@@ -3,11 +3,12 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
 from controlplane.domain.durations import parse_duration
+from tiltyard.runtime.settings import checked
 
 MAX_JSON_BYTES = 64 * 1024
 """Of labels, of variables and of arguments, each as JSON."""
@@ -15,34 +16,25 @@ MAX_JSON_BYTES = 64 * 1024
 MAX_ENTRIES = 1000
 """Of labels, of variables and of arguments."""
 
-_Sized = TypeVar("_Sized", Mapping[str, str], Sequence[str])
-
 _RESERVED = re.compile(r"TILTYARD_(?:SESSION_ID|CONTAINER|HOST|IP|PORT_(?:TCP|UDP)_[0-9]+)\Z")
 """Names injected on every host. An agent refuses others that its host injects."""
 
 
-def _environment_name(name: str) -> str:
+def _environment_name(name: str) -> None:
     if not name or "=" in name:
         raise ValueError("a name must not be empty or contain =")
     if _RESERVED.match(name):
         raise ValueError("this name is reserved")
-    return name
 
 
 def bounded_as_json(most: int) -> AfterValidator:
     """Limit the bytes of a value as JSON, where a non-ASCII character takes 6 or 12."""
 
-    def check(value: _Sized) -> _Sized:
+    def check(value: Mapping[str, str] | Sequence[str]) -> None:
         if len(json.dumps(value)) > most:
             raise ValueError(f"must be at most {most} bytes as JSON")
-        return value
 
-    return AfterValidator(check)
-
-
-def _duration(text: str) -> str:
-    parse_duration(text)
-    return text
+    return checked(check)
 
 
 def json_pattern(pattern: re.Pattern[str]) -> str:
@@ -63,13 +55,13 @@ SessionId = Annotated[str, Field(min_length=1, max_length=256, pattern=NO_CONTRO
 ExternalId = Annotated[str, Field(max_length=256, pattern=NO_CONTROLS)]
 Duration = Annotated[
     str,
-    AfterValidator(_duration),
+    checked(parse_duration),
     Field(json_schema_extra={"pattern": "^([0-9]{1,6}h([0-9]{1,6}m)?|[0-9]{1,6}m)$"}),
 ]
 """`<hours>h<minutes>m`, at most 8760h; less than a minute counts as one minute."""
 _EnvironmentName = Annotated[
     str,
-    AfterValidator(_environment_name),
+    checked(_environment_name),
     Field(
         json_schema_extra={
             "pattern": r"^[^=\u0000]+$",

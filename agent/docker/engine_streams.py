@@ -40,8 +40,8 @@ _READ_AHEAD = 2**18
 _ARCHIVE_AHEAD = 2**19
 """Bytes of an archive to prefetch while earlier data is packed."""
 _MAX_ERROR_BODY = 2**16
-_CHANGES = ["create", "start", "die", "destroy"]
-"""Events about changes of a container."""
+_EVENTS = ["create", "start"]
+"""Events of containers that may be unexpected; the agent notices ends itself."""
 
 T = TypeVar("T")
 
@@ -110,10 +110,10 @@ class DockerStreams:
         )
 
     def events(self, agent_id: str) -> AbstractAsyncContextManager[AsyncIterator[str]]:
-        """Internal ids of sessions whose container changed; best effort."""
+        """Internal ids of sessions whose container was created or started; best effort."""
         filters = {
             "type": ["container"],
-            "event": _CHANGES,
+            "event": _EVENTS,
             "label": [f"{LABEL_AGENT}={agent_id}"],
         }
         params = {"filters": json.dumps(filters)}

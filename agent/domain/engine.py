@@ -280,7 +280,7 @@ class Engine(Interface):
         ...
 
     def events(self, agent_id: str) -> AbstractAsyncContextManager[AsyncIterator[str]]:
-        """Internal ids of sessions whose container changed; a hint, with gaps.
+        """Internal ids of sessions whose container was created or started; a hint, with gaps.
 
         Ends with EngineUnavailableError when the engine goes away.
         """

@@ -403,6 +403,8 @@ class TestEvents:
             await stage.engine.start(container)
             assert await anext(sessions) == wanted.internal_id
             await stage.engine.remove(container)
-            assert await anext(sessions) == wanted.internal_id
+            later = spec(stage)
+            await stage.engine.create(later)
+            assert await anext(sessions) == later.internal_id
         for other in await stage.engine.list(f"{stage.agent_id}-other"):
             await stage.engine.remove(other.container)

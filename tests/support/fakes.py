@@ -241,7 +241,6 @@ class FakeEngine:
         held.poke()
         if process is not None:
             self._ends.pop(process).set()
-        self._notify(held)
 
     def write_files(self, container: str, size: int) -> None:
         """Set the number of bytes that the program has written."""
@@ -360,7 +359,6 @@ class FakeEngine:
                 del self._containers[held.id], self._ids[held.name]
                 held.removed = True
                 held.poke()
-                self._notify(held)
 
     async def signal_process(self, process: Process, signal: str) -> None:
         for held in self.all:

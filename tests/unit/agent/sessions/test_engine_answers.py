@@ -212,7 +212,7 @@ async def test_f12_five_hundred_lost_events_are_made_up_for_by_one_pass(
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     async with agent.engine.events(agent.runtime.settings.agent_id) as events:
         for session in sessions:
-            for _ in range(2):
+            for _ in range(4):
                 await agent.engine.start(name_of(session))
                 agent.engine.end(name_of(session), 1)
             await agent.engine.start(name_of(session))

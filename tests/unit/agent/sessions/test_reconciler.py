@@ -114,13 +114,14 @@ async def test_broken_event_stream_is_reopened_and_followed_by_a_pass(agent: Age
             await agent.clock.advance(0.5)
 
 
-async def test_events_of_live_sessions_trigger_no_pass(agent: Agent) -> None:
+async def test_sessions_from_start_to_removal_trigger_no_pass(agent: Agent) -> None:
     async with _looked_after(agent):
         await until(lambda: ("events", "") in agent.engine.calls)
         await agent.clock.advance(1)
         await until(lambda: agent.engine.count("list") == 3)  # first, own, subscription
         for _ in range(5):
-            await agent.sessions.start(an_id(), a_spec())
+            session = await agent.sessions.start(an_id(), a_spec())
+            await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
         await agent.clock.advance(5)
         for _ in range(100):
             await asyncio.sleep(0)

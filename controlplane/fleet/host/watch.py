@@ -217,7 +217,8 @@ class Watch:
         name = self.host.name
         expected = await self.store.look(live_on, name)
         missing = [i for i in expected if i not in present and self.host.is_gone(i)]
-        await self.store.run(end_all_missing, name, missing, self.clock.time())
+        if missing:
+            await self.store.run(end_all_missing, name, missing, self.clock.time())
         self.host.drop_absent(present)
         self._waiting = {i: s for i, s in self._waiting.items() if i in present}
         for internal_id in await self.store.look(to_stop, name):

@@ -108,12 +108,36 @@ class Reports:
         return await self._store.run(write_all, by, reported)
 
 
-def write_all(db: Database, by: _Reporter, sessions: Iterable[HostSession]) -> Evaluation:
+def write_all(db: Database, by: _Reporter, sessions: Collection[HostSession]) -> Evaluation:
     """Write and evaluate reported sessions."""
     into = Evaluation()
+    unchanged = _unchanged(db, by, sessions)
     for session in sessions:
-        into.verdicts[session.internal_id] = _evaluate(db, by, session, into)
+        internal_id = session.internal_id
+        is_known = internal_id in unchanged
+        into.verdicts[internal_id] = Verdict.KEEP if is_known else _evaluate(db, by, session, into)
     return into
+
+
+def _unchanged(db: Database, by: _Reporter, sessions: Collection[HostSession]) -> set[str]:
+    """Return the live sessions that need no evaluation, since their rows say the same.
+
+    A snapshot consists of these. One query reads them in one step, since each step of SQLite
+    waits for the interpreter lock, which the event loop of a starting control plane holds.
+    """
+    live = {s.internal_id: s for s in sessions if not (s.is_standby or s.state.ended)}
+    [rows] = db.execute(
+        f"SELECT json_group_array(json_array(internal_id, {_REPORTED})) FROM session"  # noqa: S608
+        " JOIN agent ON agent.name = session.agent"
+        " WHERE internal_id IN (SELECT value FROM json_each(:ids)) AND agent=:agent"
+        " AND ended_ms IS NULL AND stop_requested_ms IS NULL AND revoked_ms IS NULL",
+        {"ids": json.dumps(list(live)), "agent": by.agent},
+    ).fetchone()
+    return {
+        internal_id
+        for internal_id, *row in json.loads(rows)
+        if row == [*_reported(live[internal_id]).values()]
+    }
 
 
 def _evaluate(db: Database, by: _Reporter, session: HostSession, into: Evaluation) -> Verdict:
@@ -255,18 +279,7 @@ def _take_row(db: Database, by: _Reporter, session: HostSession) -> None:
 
 def _write(db: Database, by: _Reporter, session: HostSession, before: list[object]) -> None:
     """Write the report of a live row's session, if it differs from the row (`before`)."""
-    ended = session.state.ended
-    reported = {
-        "confirmed": True,
-        "state": session.state,
-        "host": session.host,
-        "ports": ports_json(session.ports),
-        "injected_env": env_json(session.injected_env),
-        "started_ms": to_ms(session.create_time),
-        "end_reason": session.end_reason,
-        "exit_code": session.exit_code,
-        "detail": session.detail,
-    }
+    ended, reported = session.state.ended, _reported(session)
     if [*reported.values()] == before and not ended:
         return
     # A host's wrong clock must not change the retention of a row.
@@ -283,3 +296,17 @@ def _write(db: Database, by: _Reporter, session: HostSession, before: list[objec
         remove_labels(db, account, session_id)
         actor, why = Actor(by.agent), session.end_reason
         record_event(db, by.now, "session.ended", account, actor, session_id, reason=why)
+
+
+def _reported(session: HostSession) -> dict[str, object]:
+    return {
+        "confirmed": True,
+        "state": session.state,
+        "host": session.host,
+        "ports": ports_json(session.ports),
+        "injected_env": env_json(session.injected_env),
+        "started_ms": to_ms(session.create_time),
+        "end_reason": session.end_reason,
+        "exit_code": session.exit_code,
+        "detail": session.detail,
+    }

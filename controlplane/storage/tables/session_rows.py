@@ -2,13 +2,16 @@
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from controlplane.domain.contract import Port
 from controlplane.storage.engine.store import ITSELF, Database, record_event
 from tiltyard.contract import EndReason, State
 from tiltyard.runtime.clock import to_ms
+
+_PORT = tuple(field.name for field in fields(Port))
+_SORTED = json.JSONEncoder(sort_keys=True)
 
 PORTION = 1000
 """Rows removed per transaction, unless one session has more players than that."""
@@ -45,12 +48,12 @@ def id_of(db: Database, account: str, name: str) -> str | None:
 
 def ports_json(ports: Iterable[Port]) -> str:
     """Serialize ports for a row."""
-    return json.dumps([asdict(port) for port in ports])
+    return json.dumps([{name: getattr(port, name) for name in _PORT} for port in ports])
 
 
 def env_json(env: Mapping[str, str]) -> str:
     """Serialize injected variables; sorted, since the order of a protobuf map varies."""
-    return json.dumps(dict(env), sort_keys=True)
+    return _SORTED.encode(env)
 
 
 def add_labels(db: Database, account: str, session_id: str, labels: Mapping[str, str]) -> None:

@@ -158,3 +158,30 @@ async def test_repeated_report_is_written_only_if_it_differs(
     assert (await rows(store, "SELECT * FROM session") != before) is bool(change)
     [(env,)] = await rows(store, "SELECT injected_env FROM session")
     assert env == json.dumps(dict(change.get("injected_env", {})), sort_keys=True)
+
+
+@pytest.mark.parametrize("change", [None, {"detail": "lost"}, {"exit_code": 1}])
+async def test_message_without_changes_takes_the_same_queries_for_any_number_of_sessions(
+    store: Store, change: dict[str, Any] | None
+) -> None:
+    sessions = [
+        attempt(f"i-{number}", 1, identity=replace(X.identity, session_id=f"s-{number}"))
+        for number in range(30)
+    ]
+    await report(store, "h", *sessions)
+    few = await _statements(store, sessions[:2])
+    sessions[7] = replace(sessions[7], **(change or {}))
+    many = await _statements(store, sessions)
+    assert (len(many) == len(few)) is (change is None)
+    written = [each for each in many if each.startswith("UPDATE")]
+    assert ["'i-7'" in each for each in written] == ([] if change is None else [True])
+
+
+async def _statements(store: Store, sessions: list[HostSession]) -> list[str]:
+    """Return the statements of a report in which nothing is stopped."""
+    ran: list[str] = []
+    await store.run(lambda db: db.conn.set_trace_callback(ran.append))
+    found = await report(store, "h", *sessions)
+    await store.run(lambda db: db.conn.set_trace_callback(None))
+    assert set(found.verdicts.values()) == {Verdict.KEEP}
+    return ran

@@ -33,7 +33,7 @@ from controlplane.metrics_endpoint.live import LiveCollector, LiveParts
 from controlplane.operators.accounts import AccountAdmin
 from controlplane.operators.agents import Agents
 from controlplane.operators.enrolment import Enrolment
-from controlplane.operators.fleet import Declared, FleetAdmin
+from controlplane.operators.fleet import FleetAdmin, declared_in
 from controlplane.operators.placement import Explanations
 from controlplane.operators.rotation import Rotation
 from controlplane.pki.issuer import Issuer
@@ -159,7 +159,7 @@ class ControlPlane:
             metrics=metrics.fleet,
             reach=reach,
         )
-        declared = Declared.in_config(config)
+        declared = declared_in(config)
         self.services = Services(
             environment=config.environment,
             http=metrics.http,
@@ -194,7 +194,7 @@ class ControlPlane:
                 store,
                 self.fleet,
                 standbys=self._standby_pools,
-                declared=declared.agents,
+                declared=declared,
                 clock=clock,
             ),
             enrolment=self.enrolment,

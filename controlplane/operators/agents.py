@@ -11,11 +11,11 @@ from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
 from controlplane.fleet.host.images import Pull
 from controlplane.fleet.standby_pools import KeptOnHost, StandbyPools
-from controlplane.operators.fleet import check_undeclared
+from controlplane.operators.fleet import Declared, check_undeclared
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.enrolment import revoked
-from controlplane.storage.tables.fleet import AgentRow, DrainOrder, order_drain, remove_agent
+from controlplane.storage.tables.fleet import AgentRow, order_drain, remove_agent
 from tiltyard.runtime.clock import Clock
 
 ORDER_WAIT = 2.0
@@ -80,7 +80,7 @@ class Agents:
     fleet: Fleet
     _: KW_ONLY
     standbys: StandbyPools
-    declared: frozenset[str]
+    declared: Declared
     clock: Clock
 
     async def all(self) -> list[ShownAgent]:
@@ -124,10 +124,9 @@ class Agents:
         self, caller: Caller, name: str, *, draining: bool, deadline: float | None
     ) -> ShownAgent:
         host, fleet = self.fleet.host(name), self.fleet
-        known_revision = 0 if host is None else host.drain.revision
-        order = DrainOrder(name, draining, deadline, known_revision)
-        now = self.clock.time()
-        await self.store.run_then(partial(self._send, name), order_drain, order, caller.actor, now)
+        order = Drain(0 if host is None else host.drain.revision, draining, deadline)
+        send, now = partial(self._send, name), self.clock.time()
+        await self.store.run_then(send, order_drain, name, order, caller.actor, now)
         host = fleet.host(name)
         if host is not None and fleet.report_age(host) <= fleet.unresponsive_after:
             await host.drain_orders.acknowledged(ORDER_WAIT)
@@ -163,7 +162,7 @@ class Agents:
             last_report = self.clock.time() - age
         return ShownAgent(
             row=host.row,
-            declared=host.name in self.declared,
+            declared=host.name in self.declared["agent"],
             state=state_of(self.fleet, host),
             host=host.report,
             live_sessions=host.live_sessions,

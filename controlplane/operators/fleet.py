@@ -3,8 +3,8 @@
 Every start creates what the settings file declares, so that only the file can remove it.
 """
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Self
 
 from controlplane.domain.errors import ConflictError, InvalidRequestError, Violation
 from controlplane.domain.names import NAME_RULE, is_name
@@ -19,25 +19,18 @@ from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.registries import Registry
 from tiltyard.runtime.clock import Clock
 
+Declared = Mapping[str, frozenset[str]]
+"""The names that the settings file declares, by table."""
 
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """The names that the settings file declares."""
 
-    regions: frozenset[str]
-    node_pools: frozenset[str]
-    registries: frozenset[str]
-    agents: frozenset[str]
-
-    @classmethod
-    def in_config(cls, config: Config) -> Self:
-        """Collect the names from the settings."""
-        return cls(
-            frozenset(config.regions),
-            frozenset(config.node_pools),
-            frozenset(registry.name for registry in config.registries),
-            frozenset(agent.name for agent in config.agents),
-        )
+def declared_in(config: Config) -> Declared:
+    """Collect the names from the settings."""
+    return {
+        "region": frozenset(config.regions),
+        "node_pool": frozenset(config.node_pools),
+        "registry": frozenset(registry.name for registry in config.registries),
+        "agent": frozenset(agent.name for agent in config.agents),
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +53,6 @@ class FleetAdmin:
         _check_name("region", name)
         await self.store.run(rows.create_region, name, caller.actor, self.clock.time())
 
-    async def remove_region(self, caller: Caller, name: str) -> None:
-        """Remove a region.
-
-        Raises:
-            NotFoundError: It does not exist.
-            ConflictError: The settings file declares it, or an agent or application uses it.
-        """
-        check_undeclared("region", name, self.declared.regions)
-        now = self.clock.time()
-        await self.store.run(rows.remove_region, name, caller.actor, now)
-
     async def set_node_pool(self, caller: Caller, name: str, rules: NodePoolRules) -> None:
         """Create a node pool, or change its rules from the next start on. Idempotent.
 
@@ -90,23 +72,6 @@ class FleetAdmin:
             now,
         )
 
-    async def remove_node_pool(self, caller: Caller, name: str) -> None:
-        """Remove a node pool.
-
-        Raises:
-            NotFoundError: It does not exist.
-            ConflictError: The settings file declares it, or an agent or application uses it.
-        """
-        check_undeclared("node pool", name, self.declared.node_pools)
-        now = self.clock.time()
-        await self.store.run_then(
-            lambda _: self.fleet.node_pools.drop(name),
-            rows.remove_node_pool,
-            name,
-            caller.actor,
-            now,
-        )
-
     async def set_registry(self, caller: Caller, wanted: Registry, password: str | None) -> None:
         """Create or replace a registry. Idempotent.
 
@@ -120,28 +85,37 @@ class FleetAdmin:
                 or one of its aliases.
         """
         _check_name("registry", wanted.name)
-        check_undeclared("registry", wanted.name, self.declared.registries)
+        check_undeclared("registry", wanted.name, self.declared)
         ready = await self.logins.ready(wanted, password)
         await self.store.run(registries.put, ready, caller.actor, self.clock.time())
 
-    async def remove_registry(self, caller: Caller, name: str) -> None:
-        """Remove a registry.
+    async def remove(self, caller: Caller, table: str, name: str) -> None:
+        """Remove a region, node pool or registry.
 
         Raises:
             NotFoundError: It does not exist.
-            ConflictError: The settings file declares it, or an application uses it.
+            ConflictError: The settings file declares it, or an agent or application uses it.
         """
-        check_undeclared("registry", name, self.declared.registries)
-        await self.store.run(registries.remove, name, caller.actor, self.clock.time())
+        check_undeclared(table, name, self.declared)
+        now = self.clock.time()
+        await self.store.run_then(
+            lambda _: self.fleet.node_pools.drop(name) if table == "node_pool" else None,
+            rows.remove,
+            table,
+            name,
+            caller.actor,
+            now,
+        )
 
 
-def check_undeclared(kind: str, name: str, declared: frozenset[str]) -> None:
+def check_undeclared(table: str, name: str, declared: Declared) -> None:
     """Check that the settings file does not declare a name.
 
     Raises:
         ConflictError: The settings file declares it.
     """
-    if name in declared:
+    if name in declared[table]:
+        kind = table.replace("_", " ")
         raise ConflictError(f"the settings file declares the {kind} {name!r}: change it there")
 
 

@@ -10,7 +10,7 @@ import pytest
 from controlplane.agent_rpc.wire import MAX_REVISION, watch_message_in
 from controlplane.domain.contract import Drain, HostReported
 from controlplane.storage.engine.store import Actor
-from controlplane.storage.tables.fleet import DrainOrder, order_drain
+from controlplane.storage.tables.fleet import order_drain
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2
 from tiltyard.runtime.clock import from_ms, to_ms
@@ -248,8 +248,8 @@ async def test_orders_in_the_same_millisecond_stay_in_order(system: Draining) ->
     store = system.control_plane.store
     drains: list[Drain] = []
     for draining in (True, False):
-        order = DrainOrder("a0", draining, None, known_revision=0)
-        drains.append(await store.run(order_drain, order, Actor("token"), 1.0))
+        order = Drain(0, draining)
+        drains.append(await store.run(order_drain, "a0", order, Actor("token"), 1.0))
     assert [drain.revision for drain in drains] == [1000, 1001]
 
 

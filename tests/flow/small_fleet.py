@@ -233,7 +233,7 @@ class Control:
             store,
             self.fleet,
             standbys=StandbyPools(store, self.fleet, clock=clock, random=Random(0)),
-            declared=frozenset(lines),
+            declared={"agent": frozenset(lines)},
             clock=clock,
         )
         self._stops = Sessions(store=store, fleet=self.fleet, starts=self.starts, clock=clock)

@@ -51,10 +51,9 @@ class ListedNodePool(Shown):
 async def describe_regions(request: web.Request) -> Listing[ListedRegion]:
     """List the regions and their usage."""
     services = services_of(request)
-    declared, found = services.fleet_admin.declared, await services.store.read(counted_regions)
-    return Listing(
-        found, lambda one: ListedRegion.show(one, declared=one.name in declared.regions)
-    )
+    declared = services.fleet_admin.declared["region"]
+    found = await services.store.read(counted_regions)
+    return Listing(found, lambda one: ListedRegion.show(one, declared=one.name in declared))
 
 
 @operation()
@@ -68,14 +67,14 @@ async def create_region(request: web.Request) -> None:
 async def remove_region(request: web.Request) -> None:
     """Remove an unused region that the settings file does not declare."""
     name = request.match_info["region"]
-    await services_of(request).fleet_admin.remove_region(caller_of(request), name)
+    await services_of(request).fleet_admin.remove(caller_of(request), "region", name)
 
 
 @operation(key="nodePools")
 async def list_node_pools(request: web.Request) -> Listing[ListedNodePool]:
     """List the node pools and their usage."""
     services = services_of(request)
-    declared, rules = services.fleet_admin.declared.node_pools, services.fleet.node_pools
+    declared, rules = services.fleet_admin.declared["node_pool"], services.fleet.node_pools
 
     def show(pool: NodePool) -> ListedNodePool:
         host_network = rules.allows(pool.name, NetworkMode.HOST)
@@ -99,4 +98,4 @@ async def set_node_pool(request: web.Request, body: NodePoolBody) -> None:
 async def remove_node_pool(request: web.Request) -> None:
     """Remove an unused node pool that the settings file does not declare."""
     name = request.match_info["nodePool"]
-    await services_of(request).fleet_admin.remove_node_pool(caller_of(request), name)
+    await services_of(request).fleet_admin.remove(caller_of(request), "node_pool", name)

@@ -83,7 +83,7 @@ class ListedRegistry(Shown):
 async def list_registries(request: web.Request) -> Listing[ListedRegistry]:
     """List the registries and their usage."""
     services = services_of(request)
-    declared = services.fleet_admin.declared.registries
+    declared = services.fleet_admin.declared["registry"]
     return Listing(
         await services.store.read(counted),
         lambda one: ListedRegistry.show(one, declared=one.registry.name in declared),
@@ -114,4 +114,4 @@ async def set_registry(request: web.Request, body: RegistryBody) -> None:
 async def remove_registry(request: web.Request) -> None:
     """Remove an unused registry that the settings file does not declare."""
     name = request.match_info["registry"]
-    await services_of(request).fleet_admin.remove_registry(caller_of(request), name)
+    await services_of(request).fleet_admin.remove(caller_of(request), "registry", name)

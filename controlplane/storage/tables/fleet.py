@@ -11,15 +11,27 @@ from controlplane.domain.placement import NodePoolRules, Strategy
 from controlplane.settings.model import Config
 from controlplane.storage.engine.store import ITSELF, Actor, Database, record_event
 from controlplane.storage.tables import registries
-from controlplane.storage.tables.registries import check_unused, remove_unused
 from controlplane.storage.tables.session_rows import give_up_sessions, lose_sessions
 from tiltyard.runtime.clock import from_ms, to_ms
 
-_USING_AN_AGENT = {
-    "live sessions": "SELECT count(*) FROM session WHERE agent = ? AND ended_ms IS NULL",
-    "starts whose end is unknown": "SELECT count(*) FROM unanswered"
-    " WHERE agent = ? AND stopped_ms IS NULL",
+_USES = {
+    "region": {
+        "agents": "SELECT count(*) FROM agent WHERE region = ?",
+        "applications": "SELECT count(*) FROM application"
+        " WHERE EXISTS (SELECT 1 FROM json_each(regions) WHERE value = ?)",
+    },
+    "node_pool": {
+        "agents": "SELECT count(*) FROM agent WHERE node_pool = ?",
+        "applications": "SELECT count(*) FROM application WHERE node_pool = ?",
+    },
+    "registry": {"applications": "SELECT count(*) FROM application WHERE registry = ?"},
+    "agent": {
+        "live sessions": "SELECT count(*) FROM session WHERE agent = ? AND ended_ms IS NULL",
+        "starts whose end is unknown": "SELECT count(*) FROM unanswered"
+        " WHERE agent = ? AND stopped_ms IS NULL",
+    },
 }
+"""Queries that count what uses a row, by its table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,16 +156,6 @@ def create_region(db: Database, name: str, actor: Actor, now: float) -> None:
         record_event(db, now, "region.created", "", actor, name)
 
 
-def remove_region(db: Database, name: str, actor: Actor, now: float) -> None:
-    """Remove a region that is not in use."""
-    used = {
-        "agents": "SELECT count(*) FROM agent WHERE region = ?",
-        "applications": "SELECT count(*) FROM application"
-        " WHERE EXISTS (SELECT 1 FROM json_each(regions) WHERE value = ?)",
-    }
-    remove_unused(db, "region", name, used, actor, now)
-
-
 def node_pools(db: Database) -> list[NodePool]:
     """Read all node pools by name, with what uses them."""
     rows = db.execute(
@@ -183,13 +185,26 @@ def set_node_pool(db: Database, name: str, rules: NodePoolRules, actor: Actor, n
         record_event(db, now, "node_pool.set", "", actor, name, **values)
 
 
-def remove_node_pool(db: Database, name: str, actor: Actor, now: float) -> None:
-    """Remove a node pool that is not in use."""
-    used = {
-        "agents": "SELECT count(*) FROM agent WHERE node_pool = ?",
-        "applications": "SELECT count(*) FROM application WHERE node_pool = ?",
-    }
-    remove_unused(db, "node_pool", name, used, actor, now)
+def remove(db: Database, table: str, name: str, actor: Actor, now: float) -> None:
+    """Remove an unused region, node pool or registry.
+
+    Raises:
+        NotFoundError: There is none of that name.
+        ConflictError: It is in use.
+    """
+    if not db.execute(f"SELECT 1 FROM {table} WHERE name=?", (name,)).fetchone():  # noqa: S608
+        raise NotFoundError(table.replace("_", " "), name)
+    _check_unused(db, table, name)
+    db.execute(f"DELETE FROM {table} WHERE name=?", (name,))  # noqa: S608
+    record_event(db, now, f"{table}.removed", "", actor, name)
+
+
+def _check_unused(db: Database, table: str, name: str) -> None:
+    counts = {what: db.execute(sql, (name,)).fetchone()[0] for what, sql in _USES[table].items()}
+    by = [f"{what}: {count}" for what, count in counts.items() if count]
+    if by:
+        kind = table.replace("_", " ")
+        raise ConflictError(f"the {kind} {name!r} is in use by {', '.join(by)}")
 
 
 def remove_agent(db: Database, name: str, actor: Actor, now: float) -> None:
@@ -206,7 +221,7 @@ def remove_agent(db: Database, name: str, actor: Actor, now: float) -> None:
     if found[0] is not None:  # starts from before it was given up have ended
         lose_sessions(db, name, now)
     # An attempt is committed before its call, so that it is counted, too.
-    check_unused(db, "agent", name, _USING_AN_AGENT)
+    _check_unused(db, "agent", name)
     db.execute(
         "UPDATE agent SET removed_ms=:now, region=NULL, node_pool=NULL, id=NULL, revoked_ms=NULL,"
         " certificate_serial=NULL, certificate_expire_ms=NULL, drain_revision=0, draining=0,"
@@ -226,18 +241,8 @@ def void_tokens(db: Database, agent: str, now: float) -> None:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class DrainOrder:
-    """An operator's order, and the newest revision that the host is known to have."""
-
-    agent: str
-    draining: bool
-    deadline: float | None
-    known_revision: int
-
-
-def order_drain(db: Database, order: DrainOrder, actor: Actor, now: float) -> Drain:
-    """Write an order under a new revision.
+def order_drain(db: Database, agent: str, order: Drain, actor: Actor, now: float) -> Drain:
+    """Write an order under a new revision, after the newest one that the host is known to have.
 
     The revision is at least the wall time, so that it exceeds those of a lost database.
 
@@ -247,22 +252,21 @@ def order_drain(db: Database, order: DrainOrder, actor: Actor, now: float) -> Dr
     """
     found = db.execute(
         "SELECT drain_revision, revoked_ms FROM agent WHERE name=? AND removed_ms IS NULL",
-        (order.agent,),
+        (agent,),
     ).fetchone()
     if found is None:
-        raise NotFoundError("agent", order.agent)
+        raise NotFoundError("agent", agent)
     revision, revoked_ms = found
     if revoked_ms is not None:
-        raise ConflictError(f"the agent {order.agent!r} was revoked")
-    revision = max(revision + 1, order.known_revision + 1, to_ms(now))
+        raise ConflictError(f"the agent {agent!r} was revoked")
+    revision = max(revision + 1, order.revision + 1, to_ms(now))
     deadline_ms = to_ms(order.deadline)
     drain = Drain(revision, order.draining, from_ms(deadline_ms))
-    learn_drain(db, order.agent, drain)
+    learn_drain(db, agent, drain)
     if order.draining:
-        data = {"deadline": deadline_ms}
-        record_event(db, now, "agent.drained", "", actor, order.agent, **data)
+        record_event(db, now, "agent.drained", "", actor, agent, deadline=deadline_ms)
     else:
-        record_event(db, now, "agent.undrained", "", actor, order.agent)
+        record_event(db, now, "agent.undrained", "", actor, agent)
     return drain
 
 

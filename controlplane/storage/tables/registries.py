@@ -8,7 +8,6 @@ from typing import Any
 from controlplane.domain.errors import (
     ConflictError,
     InvalidRequestError,
-    NotFoundError,
     StoreError,
     Violation,
 )
@@ -129,12 +128,6 @@ def put(db: Database, wanted: Registry, actor: Actor, now: float) -> None:
     )
 
 
-def remove(db: Database, name: str, actor: Actor, now: float) -> None:
-    """Remove a registry that is not in use."""
-    used = {"applications": "SELECT count(*) FROM application WHERE registry = ?"}
-    remove_unused(db, "registry", name, used, actor, now)
-
-
 def _registry(row: tuple[Any, ...]) -> Registry:
     name, address, aliases, username, sealed, auth_hosts, private, ca = row
     names, hosts = tuple(json.loads(aliases)), tuple(json.loads(auth_hosts))
@@ -185,32 +178,3 @@ def declare(db: Database, entries: Iterable[RegistryConfig], sealed: Mapping[str
                 f" API, has {claimed[0]}: remove the one from the settings file, or start without"
                 " it and change or remove the other"
             )
-
-
-def remove_unused(
-    db: Database, table: str, name: str, used: Mapping[str, str], actor: Actor, now: float
-) -> None:
-    """Remove the row of this name from a table.
-
-    Raises:
-        NotFoundError: There is none of that name.
-        ConflictError: One of the queries `used` counts a use of it.
-    """
-    kind = table.replace("_", " ")
-    if not db.execute(f"SELECT 1 FROM {table} WHERE name=?", (name,)).fetchone():  # noqa: S608
-        raise NotFoundError(kind, name)
-    check_unused(db, kind, name, used)
-    db.execute(f"DELETE FROM {table} WHERE name=?", (name,))  # noqa: S608
-    record_event(db, now, f"{table}.removed", "", actor, name)
-
-
-def check_unused(db: Database, kind: str, name: str, used: Mapping[str, str]) -> None:
-    """Check that nothing uses a row.
-
-    Raises:
-        ConflictError: One of the queries `used` counts a use of it.
-    """
-    counts = {what: db.execute(sql, (name,)).fetchone()[0] for what, sql in used.items()}
-    by = [f"{what}: {count}" for what, count in counts.items() if count]
-    if by:
-        raise ConflictError(f"the {kind} {name!r} is in use by {', '.join(by)}")

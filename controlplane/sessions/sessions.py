@@ -1,7 +1,7 @@
 """Sessions: reading, players, stopping, logs, reports, artifacts. Starting is `start.py`."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 
@@ -20,6 +20,7 @@ from controlplane.domain.status import DEFAULT_LIST, SessionStatus, shown_status
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
 from controlplane.http.request_slots import release_slot
+from controlplane.sessions.descriptions import Description, Descriptions
 from controlplane.sessions.start import Starts
 from controlplane.sessions.under_way import Start
 from controlplane.storage.engine.store import Store
@@ -73,6 +74,7 @@ class Sessions:
         self._clock = clock
         self.stop_wait = stop_wait
         self._reach = reach
+        self._descriptions = Descriptions(store)
         self._stops = TaskOwner[None](TiltyardError)
 
     async def get(self, caller: Caller, session_id: str) -> ShownSession:
@@ -86,17 +88,28 @@ class Sessions:
             raise NotFoundError("session", session_id)
         return self.shown(session)
 
-    async def describe(self, caller: Caller, session_id: str) -> tuple[ShownSession, list[str]]:
-        """Read one session like `get`, and its players in the order of joining.
+    async def describe(
+        self, caller: Caller, session_id: str, encode: Callable[[ShownSession, list[str]], bytes]
+    ) -> bytes:
+        """Return one session with its players in the order of joining, as `encode` encodes them.
 
         Raises:
             NotFoundError: The account has none of that id.
         """
-        found = await self._store.look(describe, caller.account, session_id)
-        if found is None:
-            raise NotFoundError("session", session_id)
-        session, players = found
-        return self.shown(session), players
+        key = caller.account, session_id
+        known = self._descriptions.get(key)
+        if known is not None and known.status is self._status(known.state, known.agent):
+            return known.content
+        with self._descriptions.looking(key) as keep:
+            found = await self._store.look(describe, *key)
+            if found is None:
+                raise NotFoundError("session", session_id)
+            session, players = found
+            shown = self.shown(session)
+            content = encode(shown, players)
+            if session.id == session_id and not session.state.ended:
+                keep(Description(session.agent, session.state, shown.status, content))
+        return content
 
     async def join(self, caller: Caller, session_id: str, players: Sequence[str]) -> list[str]:
         """Add players to a session; return all joined, in the order of joining. Idempotent."""
@@ -282,12 +295,14 @@ class Sessions:
 
     def shown(self, session: Session) -> ShownSession:
         """Add the status that callers see now."""
-        status = shown_status(
-            session.state,
-            draining=self._fleet.is_draining(session.agent),
-            responsive=self._fleet.is_responsive(session.agent),
+        return ShownSession(session, self._status(session.state, session.agent))
+
+    def _status(self, state: State, agent: str | None) -> SessionStatus:
+        return shown_status(
+            state,
+            draining=self._fleet.is_draining(agent),
+            responsive=self._fleet.is_responsive(agent),
         )
-        return ShownSession(session, status)
 
 
 async def _translated(

@@ -22,6 +22,33 @@ async def system(system: System) -> System:
     return system
 
 
+async def test_a_live_session_is_described_from_memory_until_it_changes(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await system.start(id="m")
+    await system.until("/session/m", lambda found: found["status"] == "running")
+    looks, look, path = list[str](), system.control_plane.store.look, "/session/m"
+
+    async def counting(at: Any, *args: Any) -> Any:
+        looks.append(at.__name__)
+        return await look(at, *args)
+
+    monkeypatch.setattr(system.control_plane.store, "look", counting)
+    first = await system.call("GET", path)
+    looks.clear()
+    assert (await system.call("GET", path)).body == first.body
+    assert looks == []
+    assert_error(await system.call("GET", path, account="bob"), 404)
+    join = {"session": "m", "players": ["p"]}
+    assert (await system.call("PUT", "/session/player/join", json=join)).status == 200
+    assert (await system.call("GET", path)).json["players"] == {"joined": ["p"], "joinedCount": 1}
+    assert (await system.call("DELETE", path)).status == 204
+    for _ in range(2):
+        looks.clear()
+        assert (await system.call("GET", path)).json["status"] == "exited"
+        assert looks == ["describe"], "only live sessions are kept"
+
+
 async def test_a_session_is_started_described_listed_and_stopped(system: System) -> None:
     started = await system.start(id="match/1 ü", labels={"mode": "ffa"}, external_id="x")
     assert started.status == 201

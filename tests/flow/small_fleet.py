@@ -60,7 +60,7 @@ class LoopStore(Store):
         self._db: Database | None = None
 
     async def open(self) -> None:
-        self._db = _connect(self._path)
+        self._db = _connect(self._path, set())
 
     async def close(self) -> None:
         if self._db is not None:
@@ -79,7 +79,7 @@ class LoopStore(Store):
             raise asyncio.CancelledError
         future: Any = asyncio.get_running_loop().create_future()
         job = _Job(lambda db: transaction(db, *args, **kwargs), future, transaction)
-        _commit(self._db, [job], metrics=self._metrics)
+        _commit(self._db, [job], metrics=self._metrics, changed=set())
         job.resolve()
         if future.exception() is None:
             then(future.result())

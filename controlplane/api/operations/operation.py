@@ -45,9 +45,9 @@ _Handle = Callable[..., Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[_Shape]):
-    """A JSON response; `_Shape`, a TypedDict or Shown, is its schema."""
+    """A JSON response, possibly encoded; `_Shape`, a TypedDict or Shown, is its schema."""
 
-    content: _Shape
+    content: _Shape | bytes
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -146,7 +146,9 @@ class Operation:
             return await _send(request, answer, self.key)
         if answer is None:
             return Reply(status=self.status)
-        content = json.dumps(_dumped(answer.content)).encode()
+        content = answer.content
+        if not isinstance(content, bytes):
+            content = json.dumps(_dumped(content)).encode()
         return Reply(content, self.status, answer.headers)
 
 

@@ -1,5 +1,6 @@
 """Request and response bodies of sessions."""
 
+import json
 from typing import Annotated, ClassVar, Literal, NotRequired
 
 from pydantic import Field
@@ -157,9 +158,13 @@ def listed_session(shown: ShownSession) -> ListedSession:
     return {**_fields(shown), "playerCount": shown.session.player_count}
 
 
-def described_session(shown: ShownSession, joined: list[str]) -> DescribedSession:
-    """Return a session with its players."""
-    return {**_fields(shown), "players": {"joined": joined, "joinedCount": len(joined)}}
+def encoded_session(shown: ShownSession, joined: list[str]) -> bytes:
+    """Return a session with its players as JSON."""
+    described: DescribedSession = {
+        **_fields(shown),
+        "players": {"joined": joined, "joinedCount": len(joined)},
+    }
+    return json.dumps(described).encode()
 
 
 def _fields(shown: ShownSession) -> SessionFields:

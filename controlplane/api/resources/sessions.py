@@ -14,7 +14,7 @@ from controlplane.api.resources.session_bodies import (
     SessionsQuery,
     StartBody,
     StartedSession,
-    described_session,
+    encoded_session,
     listed_session,
 )
 from controlplane.storage.tables.session_lists import SessionFilter
@@ -74,8 +74,8 @@ async def list_sessions(request: web.Request, query: SessionsQuery) -> Listing[L
 async def get_session(request: web.Request) -> Answer[DescribedSession]:
     """Describe a session."""
     services, caller = services_of(request), caller_of(request)
-    shown, joined = await services.sessions.describe(caller, request.match_info["id"])
-    return Answer(described_session(shown, joined))
+    session_id = request.match_info["id"]
+    return Answer(await services.sessions.describe(caller, session_id, encoded_session))
 
 
 @operation()

@@ -51,7 +51,7 @@ class Memo(Generic[_K, _T]):
         if self._known.get(key) is known:
             self._known[key] = changed
 
-    def _committed(self, transactions: Collection[Callable[..., Any]]) -> None:
+    def _committed(self, transactions: Collection[Callable[..., Any]], _: object) -> None:
         if not self._without.issuperset(transactions):
             self._generation += 1
             self._known.clear()

@@ -26,6 +26,7 @@ import sqlite_utils
 
 from controlplane.domain.errors import StoreError, TiltyardError
 from controlplane.metrics.store import StoreMetrics
+from controlplane.storage.engine.changes import SessionKey, note_changes
 from controlplane.storage.engine.migrations import migrate
 from tiltyard.runtime.clock import to_ms
 from tiltyard.runtime.fair_queue import FairQueue
@@ -51,6 +52,12 @@ _PRAGMAS = (
 
 MAX_BATCH = 256
 """Functions in one commit at most: bounds how long the first one waits."""
+
+Listener = Callable[[Collection[Callable[..., Any]], Collection[SessionKey]], None]
+"""Called with the transactions of a commit and the sessions that they changed."""
+
+_Do = Callable[[Database, "list[_Job]"], Collection[SessionKey]]
+"""Runs a batch, never raises, and returns the sessions that were changed."""
 
 _account: ContextVar[str] = ContextVar("account", default="")
 
@@ -98,17 +105,15 @@ class _Thread:
         self._loop: asyncio.AbstractEventLoop
         self._closed: asyncio.Future[None]
         self._thread: threading.Thread | None = None
-        self.listeners: list[Callable[[Collection[Callable[..., Any]]], None]] = []
-        """Called with the transactions of each batch, before any of them resolves."""
+        self.listeners: list[Listener] = []
+        """Called before any transaction of a batch resolves."""
 
     def waiting(self) -> int:
         """Count the jobs that have not begun."""
         return self._sent.qsize() + len(self._waiting)
 
-    async def open(
-        self, connect: Callable[[], Database], do: Callable[[Database, list[_Job]], None]
-    ) -> None:
-        """Connect; `do` runs batches of jobs and never raises."""
+    async def open(self, connect: Callable[[], Database], do: _Do) -> None:
+        """Connect."""
         self._loop = asyncio.get_running_loop()
         self._closed, opened = self._loop.create_future(), self._loop.create_future()
         serve = partial(self._serve, connect, do, opened)
@@ -142,10 +147,7 @@ class _Thread:
         return future
 
     def _serve(
-        self,
-        connect: Callable[[], Database],
-        do: Callable[[Database, list[_Job]], None],
-        opened: "asyncio.Future[None]",
+        self, connect: Callable[[], Database], do: _Do, opened: "asyncio.Future[None]"
     ) -> None:
         try:
             db = connect()
@@ -155,17 +157,17 @@ class _Thread:
         self._loop.call_soon_threadsafe(opened.set_result, None)
         try:
             while batch := self._next_batch():
-                do(db, batch)
+                changed = do(db, batch)
                 # One wake-up of the loop per batch.
-                self._loop.call_soon_threadsafe(self._resolve, batch)
+                self._loop.call_soon_threadsafe(self._resolve, batch, changed)
         finally:
             db.close()
             self._loop.call_soon_threadsafe(self._closed.set_result, None)
 
-    def _resolve(self, batch: list[_Job]) -> None:
+    def _resolve(self, batch: list[_Job], changed: Collection[SessionKey]) -> None:
         transactions = {job.transaction for job in batch}
         for listener in self.listeners:
-            listener(transactions)
+            listener(transactions, changed)
         for job in batch:
             job.resolve()
 
@@ -191,8 +193,8 @@ class Store:
         self._reader = _Thread("store reader", 1)
         self._metrics.follow(path, self._writer.waiting)
 
-    def listen(self, listener: Callable[[Collection[Callable[..., Any]]], None]) -> None:
-        """Call with the transactions of each commit, before the tasks that sent them go on."""
+    def listen(self, listener: Listener) -> None:
+        """Call after each commit, before the tasks that sent its transactions go on."""
         self._writer.listeners.append(listener)
 
     async def open(self) -> None:
@@ -201,8 +203,10 @@ class Store:
         Raises:
             StoreError: The file cannot be used.
         """
-        commit = partial(_commit, metrics=self._metrics)
-        await self._writer.open(partial(_open, _connect, self._path), commit)
+        changed = set[SessionKey]()
+        commit = partial(_commit, metrics=self._metrics, changed=changed)
+        connect = partial(_connect, changed=changed)
+        await self._writer.open(partial(_open, connect, self._path), commit)
         try:
             for thread in (self._looker, self._reader):
                 await thread.open(partial(_open, _connect_reader, self._path), _look)
@@ -269,7 +273,7 @@ def _notify(then: Callable[[_T], object], committed: "asyncio.Future[_T]") -> No
         then(committed.result())
 
 
-def _look(db: Database, batch: list[_Job]) -> None:
+def _look(db: Database, batch: list[_Job]) -> Collection[SessionKey]:
     try:
         db.execute("BEGIN")  # one snapshot for all looks
         for job in batch:
@@ -279,6 +283,7 @@ def _look(db: Database, batch: list[_Job]) -> None:
     except sqlite3.Error as error:
         _fail(batch, error)
         db.rollback()
+    return ()
 
 
 def _fail(batch: list[_Job], failure: BaseException) -> None:
@@ -286,7 +291,9 @@ def _fail(batch: list[_Job], failure: BaseException) -> None:
         job.failure = failure
 
 
-def _commit(db: Database, batch: list[_Job], *, metrics: StoreMetrics) -> None:
+def _commit(
+    db: Database, batch: list[_Job], *, metrics: StoreMetrics, changed: set[SessionKey]
+) -> Collection[SessionKey]:
     metrics.commit_size.observe(len(batch))
     try:
         with metrics.commit_seconds.time():
@@ -299,6 +306,9 @@ def _commit(db: Database, batch: list[_Job], *, metrics: StoreMetrics) -> None:
         metrics.commit_failures.inc()
         _fail(batch, error)
         db.rollback()
+    noted = frozenset(changed)
+    changed.clear()
+    return noted
 
 
 def _run_in_savepoint(db: Database, job: _Job) -> None:
@@ -321,7 +331,7 @@ def _open(connect: Callable[[Path], Database], path: Path) -> Database:
         raise StoreError(f"cannot open {path}: {error}") from error
 
 
-def _connect(path: Path) -> Database:
+def _connect(path: Path, changed: set[SessionKey]) -> Database:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # SQLite gives -wal and -shm the mode of the database: set it before the first byte.
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
@@ -332,6 +342,7 @@ def _connect(path: Path) -> Database:
             connection.execute(f"PRAGMA {pragma}")
         _check_integrity(connection)
         migrate(db)
+        note_changes(db, changed)
     except BaseException:
         connection.close()
         raise

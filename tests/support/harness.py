@@ -151,7 +151,7 @@ class Process:
             self._process = subprocess.Popen(
                 command,
                 cwd=ROOT,
-                env=_environment(),
+                env=_environment(self.name),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -412,10 +412,14 @@ class ControlPlaneProcess(_Part):
         return _http_status(self.base_url.removeprefix("http://"), "/readyz") == 200
 
 
-def _environment() -> dict[str, str]:
-    """The environment without variables that would override the settings file."""
+def _environment(name: str) -> dict[str, str]:
+    """The environment of a program as shipped and as its unit sets it, if it has one."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TILTYARD_")}
-    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    path = f"{ROOT / 'tests/support/not_shipped'}:{ROOT}"
+    unit = ROOT / f"systemd/tiltyard-{name}.service"
+    lines = unit.read_text() if unit.exists() else ""
+    of_unit = dict(re.findall(r"^Environment=(\w+)=(.*)$", lines, re.MULTILINE))
+    return {**kept, **of_unit, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
 
 
 def _http_status(address: str, path: str) -> int:

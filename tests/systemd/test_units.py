@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,19 @@ def test_restarts_forever_except_for_invalid_settings(unit: str) -> None:
 @pytest.mark.parametrize("unit", UNITS)
 def test_strangers_cannot_fill_the_journal_through_grpc(unit: str) -> None:
     assert "GRPC_VERBOSITY=ERROR" in lines(unit, "Environment")
+
+
+def test_agent_loads_no_authorities() -> None:
+    code = (
+        "import agent.cli.serve, gc, ssl\n"
+        "contexts = [each for each in gc.get_objects() if isinstance(each, ssl.SSLContext)]\n"
+        "print(len(contexts) > 0, sum(each.cert_store_stats()['x509'] for each in contexts))\n"
+    )
+    environment = dict(each.split("=", 1) for each in lines("tiltyard-agent", "Environment"))
+    shown = subprocess.check_output(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, text=True, timeout=50
+    )
+    assert shown.split() == ["True", "0"]
 
 
 def test_stop_timeout_exceeds_shutdown_time() -> None:

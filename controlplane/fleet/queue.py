@@ -14,15 +14,13 @@ from controlplane.domain.errors import RETRY_AFTER, NoCapacityCause, NoCapacityE
 from controlplane.domain.placement import Wanted
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
+from controlplane.fleet.unreported import Place
 from controlplane.http.request_slots import release_slot
 from tiltyard.runtime.clock import Clock, timeout
 from tiltyard.runtime.fair_queue import FairQueue
 
 RECHECK = 0.5
 """Seconds between checks that a host still has room for the waiting starts."""
-
-Place = tuple[str, str]
-"""A region and a node pool."""
 
 
 @dataclass(slots=True, eq=False)

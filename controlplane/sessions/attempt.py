@@ -75,14 +75,7 @@ Outcome = Confirmed | NothingStarted | Unknown
 class Attempts:
     """Makes start and claim calls."""
 
-    def __init__(
-        self,
-        *,
-        fleet: Fleet,
-        clock: Clock,
-        reach: Reach,
-        metrics: StartMetrics,
-    ) -> None:
+    def __init__(self, *, fleet: Fleet, clock: Clock, reach: Reach, metrics: StartMetrics) -> None:
         self._fleet = fleet
         self._clock = clock
         self._reach = reach

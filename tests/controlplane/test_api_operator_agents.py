@@ -137,9 +137,7 @@ async def test_the_state_of_an_agent_says_why_no_session_is_placed_on_its_host(
     await system.reaches("a1", "unresponsive")
 
 
-async def test_an_agent_without_a_report_since_the_start_is_connecting(
-    system: Operated,
-) -> None:
+async def test_an_agent_without_a_report_since_the_start_is_connecting(system: Operated) -> None:
     await system.agent.stop()
     await system.restart()
     await system.add_agent("never")

@@ -97,9 +97,7 @@ async def test_a_node_pool_is_changed_and_removed(system: Operated) -> None:
     assert await system.kinds("big") == 4 * ["node_pool.set"] + ["node_pool.removed"]
 
 
-async def test_a_strategy_applies_to_later_starts_and_after_a_restart(
-    tmp_path: Path,
-) -> None:
+async def test_a_strategy_applies_to_later_starts_and_after_a_restart(tmp_path: Path) -> None:
     async def where(system: Operated) -> set[str]:
         before = {agent.name: len(agent.started) for agent in system.agents}
         for _ in range(4):

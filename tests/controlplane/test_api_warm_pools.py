@@ -83,9 +83,7 @@ async def test_pools_are_listed_by_application_and_region(system: System) -> Non
     assert [pool["image"] for pool in await pools(system)] == ["a.game", "game"]
 
 
-async def test_a_pool_keeps_its_id_and_each_change_increments_its_revision(
-    system: System,
-) -> None:
+async def test_a_pool_keeps_its_id_and_each_change_increments_its_revision(system: System) -> None:
     await put(system, POOL)
     pool_id, revision = (await stored(system))["local"]
     for name, value in BARE.items():

@@ -61,12 +61,14 @@ class Machine:
 
     def run(self, *command: str) -> str:
         """Run a command in the engine's network namespace; return its output."""
-        return run(*self.engine.inside(*command))
+        return run(*self.engine.network.inside(*command))
 
     def watched(self, agent: AgentProcess) -> RealHost:
         """The host of an agent on this engine."""
         engine = self.engine
-        return RealHost(agent, self.client, engine.inside, self.traces, lambda: engine.ends)
+        return RealHost(
+            agent, self.client, engine.network.inside, self.traces, lambda: engine.ends
+        )
 
     def flows(self, port: int) -> list[str]:
         """The destination of each UDP flow to a port."""
@@ -89,7 +91,7 @@ class Machine:
         }
 
     def _build(self) -> str:
-        with Registry(self.engine.host_address) as registry:
+        with Registry(self.engine.network.host_address) as registry:
             image = build_image(self.engine.socket, registry.address).reference
             self.client.images.pull(image)
         return image
@@ -99,7 +101,7 @@ class Machine:
         """Let a process of the machine hold a port."""
         arguments = (protocol, address, str(port))
         with subprocess.Popen(
-            self.engine.inside(sys.executable, "-c", OCCUPANT, *arguments),
+            self.engine.network.inside(sys.executable, "-c", OCCUPANT, *arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         ) as process:
@@ -136,13 +138,13 @@ class Agent(AgentProcess):
         super().__init__(
             machine.engine.socket,
             port_range=f"{first}-{first + ports - 1}",
-            public_address=machine.engine.engine_address,
+            public_address=machine.engine.network.address,
             bind_address="0.0.0.0",
             **{"stop_grace": 10, **settings},
         )
         self.machine = machine
         self.ports = ports
-        self.wrapper = machine.engine.inside() if wrapper is None else wrapper
+        self.wrapper = machine.engine.network.inside() if wrapper is None else wrapper
         self._watched = machine.watched(self)
 
     def start(self) -> None:
@@ -260,7 +262,7 @@ class Agent(AgentProcess):
             for port in published(container)
         ]
         assert sorted(led) == sorted(wanted)
-        assert led_to_containers(self.machine.engine.inside) == wanted
+        assert led_to_containers(self.machine.engine.network.inside) == wanted
         assert not [one for one in self.containers() if one.status == "created"]
 
     def _host(self) -> pb.GetHostResponse:
@@ -292,9 +294,9 @@ class Player:
 
     def __init__(self, machine: Machine, port: int) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.bind((machine.engine.host_address, 0))
+        self._socket.bind((machine.engine.network.host_address, 0))
         self._socket.settimeout(RESEND)
-        self._to = (machine.engine.engine_address, port)
+        self._to = (machine.engine.network.address, port)
         self._numbers = itertools.count(1)
         self._sent = 0
         self._answers: dict[int, tuple[str, str]] = {}

@@ -46,20 +46,20 @@ class RemoteHost(AgentProcess):
                 "ram": 8192,
                 "stop_grace": 1,
                 "bind_address": "0.0.0.0",
-                "public_address": machine.engine.engine_address,
+                "public_address": machine.engine.network.address,
                 "rpc_listen": f"0.0.0.0:{RPC_PORT}",
                 **settings,
             },
         )
         self.name = name
         self.machine = machine
-        self.wrapper = machine.engine.inside()
+        self.wrapper = machine.engine.network.inside()
         self.watched = machine.watched(self)
 
     @property
     def ip(self) -> str:
         """The address for players and the control plane."""
-        return self.machine.engine.engine_address
+        return self.machine.engine.network.address
 
     @contextmanager
     def cut_off(self, ways: Sequence[str]) -> Iterator[None]:
@@ -170,11 +170,11 @@ class Fleet(Served):
 def remote_machines(registry: Registry, count: int) -> Iterator[Machines]:
     with ExitStack() as stack:
         engines = [stack.enter_context(PrivateEngine()) for _ in range(count)]
-        near = [engine.host_address for engine in engines]
+        near = [engine.network.host_address for engine in engines]
         front = stack.enter_context(ChaosRegistry(registry.address, "127.0.0.1", *near))
         image = push_image(registry.address, "demo-game", TAG).at(front.address)
         for engine in engines:
-            engine.lead_to_host(int(front.address.rpartition(":")[2]))
+            engine.network.lead_to_host(int(front.address.rpartition(":")[2]))
         machines = [Machine(engine, image.reference) for engine in engines]
         for machine in machines:
             stack.callback(machine.client.close)
@@ -205,7 +205,7 @@ def a_fleet(
                 [], {"local": registry}, enrol_listen=f":{enrol_port}", **{**PATIENT, **settings}
             )
         )
-        near = machines[0].engine.host_address  # all of them reach it
+        near = machines[0].engine.network.host_address  # all of them reach it
         operator = Operator(control_plane, f"https://{near}:{enrol_port}")
         fleet = Fleet(control_plane, operator, {host.ip: host for host in hosts})
         for host in hosts:

@@ -214,7 +214,10 @@ def _spooled(agent: KilledAgent) -> int:
 def test_f03_an_agent_killed_while_it_removes_an_image_knows_which_there_are(
     machine: Machine, rounds: Rounds, chance: Random
 ) -> None:
-    with Registry(machine.engine.host_address) as registry, beside_others(machine) as agent:
+    with (
+        Registry(machine.engine.network.host_address) as registry,
+        beside_others(machine) as agent,
+    ):
         image = build_image(machine.engine.socket, registry.address, repository="pruned").reference
         for _ in range(rounds(3, 30)):
             agent.pull(image)

@@ -133,7 +133,7 @@ def test_f45_after_a_reboot_what_asks_for_restarts_runs_again_and_the_rest_has_e
         machine.engine.start()
         bind = 'mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"'
         mounted = ("unshare", "--mount", "sh", "-c", bind, str(boot_id))
-        agent.wrapper = machine.engine.inside(*mounted)
+        agent.wrapper = machine.engine.network.inside(*mounted)
         agent.start()
         eventually(lambda: agent.session(ended).state == pb.STATE_EXITED, "it has ended")
         assert agent.session(ended).end_reason == pb.END_REASON_HOST_RESTART

@@ -65,7 +65,7 @@ def engine() -> Iterator[PrivateEngine]:
 
 @pytest.fixture
 def chaos(registry: Registry, engine: PrivateEngine) -> Iterator[ChaosRegistry]:
-    with ChaosRegistry(registry.address, engine.host_address) as chaos:
+    with ChaosRegistry(registry.address, engine.network.host_address) as chaos:
         yield chaos
 
 
@@ -267,7 +267,7 @@ async def test_f43_a_disk_that_fills_up_in_mid_pull(
 ) -> None:
     filler = small_engine.data_root / "filler"
     filler.write_bytes(bytes(46_000_000))
-    with ChaosRegistry(registry.address, small_engine.host_address) as proxy:
+    with ChaosRegistry(registry.address, small_engine.network.host_address) as proxy:
         big = push_image(registry.address, "f43/big", more=[content]).at(proxy.address)
         small = pushed(registry, proxy, "small")
         async with puller(small_engine) as host:
@@ -294,7 +294,7 @@ async def test_f43_a_refused_log_in_is_not_a_missing_image(
             more=[os.urandom(10)],
             log_in=(right.username, right.password),
         )
-        with ChaosRegistry(registry.address, engine.host_address) as proxy:
+        with ChaosRegistry(registry.address, engine.network.host_address) as proxy:
             image = held.at(proxy.address)
             images = host.images()
             for credentials in (None, wrong):

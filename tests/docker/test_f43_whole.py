@@ -91,22 +91,22 @@ def product(registry: Registry, tmp_path_factory: pytest.TempPathFactory) -> Ite
     with (
         small_disk(folder, 64) as disk,
         PrivateEngine(data_root=disk) as engine,
-        ChaosRegistry(registry.address, "127.0.0.1", engine.host_address) as chaos,
+        ChaosRegistry(registry.address, "127.0.0.1", engine.network.host_address) as chaos,
         AgentProcess(
-            engine.socket, bind_address="0.0.0.0", public_address=engine.engine_address
+            engine.socket, bind_address="0.0.0.0", public_address=engine.network.address
         ) as agent,
         ControlPlaneProcess(
             [AgentSpec("local", agent.address)], {"local": chaos.address}, **PATIENT
         ) as control_plane,
     ):
-        engine.lead_to_host(int(chaos.address.rpartition(":")[2]))
+        engine.network.lead_to_host(int(chaos.address.rpartition(":")[2]))
         yield Product(engine, registry, chaos, agent, control_plane)
 
 
 @pytest.fixture(autouse=True)
 def survived(product: Product) -> Iterator[None]:
     with contextlib.closing(docker.DockerClient(f"unix://{product.engine.socket}")) as client:
-        host = RealHost(product.agent, client, product.engine.inside)
+        host = RealHost(product.agent, client, product.engine.network.inside)
         yield
         host.assert_survived()
         assert_callers_served(product.control_plane, host.sessions())

@@ -90,7 +90,7 @@ class Site:
     def firewall(self, word: str, config: Path) -> subprocess.CompletedProcess[str]:
         command = (sys.executable, "-m", "agent", "firewall", word, "--config", str(config))
         return subprocess.run(
-            self.machine.engine.inside(*command),
+            self.machine.engine.network.inside(*command),
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
@@ -125,14 +125,14 @@ def serving(command: list[str]) -> Iterator[None]:
 @contextlib.contextmanager
 def joined(engine: PrivateEngine) -> Iterator[list[str]]:
     """A namespace that the engine reaches; yields a command prefix to run in it."""
-    name = f"{engine.namespace}-o"
+    name = f"{engine.network.name}-o"
     run("ip", "netns", "add", name)
     try:
-        run(*f"ip -n {engine.namespace} link add out type veth peer eth0 netns {name}".split())
+        run(*f"ip -n {engine.network.name} link add out type veth peer eth0 netns {name}".split())
         for command in (
-            f"-n {engine.namespace} address add 192.0.2.1/24 dev out",
-            f"-n {engine.namespace} address add 2001:db8::1/64 dev out nodad",
-            f"-n {engine.namespace} link set out up",
+            f"-n {engine.network.name} address add 192.0.2.1/24 dev out",
+            f"-n {engine.network.name} address add 2001:db8::1/64 dev out nodad",
+            f"-n {engine.network.name} link set out up",
             f"-n {name} link set lo up",
             f"-n {name} address add 192.0.2.2/24 dev eth0",
             f"-n {name} address add 2001:db8::2/64 dev eth0 nodad",
@@ -143,8 +143,8 @@ def joined(engine: PrivateEngine) -> Iterator[list[str]]:
         for v4, v6 in (METADATA, ELSEWHERE, MANAGEMENT, RESOLVER):
             run(*f"ip -n {name} address add {v4}/32 dev lo".split())
             run(*f"ip -n {name} address add {v6}/128 dev lo nodad".split())
-            run(*f"ip -n {engine.namespace} route add {v4} via 192.0.2.2".split())
-            run(*f"ip -n {engine.namespace} route add {v6} via 2001:db8::2".split())
+            run(*f"ip -n {engine.network.name} route add {v4} via 192.0.2.2".split())
+            run(*f"ip -n {engine.network.name} route add {v6} via 2001:db8::2".split())
         outside = ["nsenter", f"--net=/run/netns/{name}"]
         with serving(outside):
             yield outside
@@ -162,7 +162,7 @@ def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     with (
         a_machine(**settings) as machine,
         joined(machine.engine) as outside,
-        serving(machine.engine.inside()),
+        serving(machine.engine.network.inside()),
     ):
         yield Site(machine, outside, request.param)
 
@@ -206,12 +206,12 @@ def test_sessions_reach_the_internet_but_not_their_host_or_its_cloud(
     neighbour, of_neighbour = inside(agent, other)
     engine = site.machine.engine
     gateways = [network["Gateway"], network["IPv6Gateway"]]
-    of_host = both([*gateways, engine.engine_address, "192.0.2.1", "2001:db8::1"])
+    of_host = both([*gateways, engine.network.address, "192.0.2.1", "2001:db8::1"])
     of_cloud = both([*METADATA, *MANAGEMENT])
     resolver: list[Target] = [("udp", address, SERVICE) for address in RESOLVER]
     not_allowed: list[Target] = [("tcp", address, SERVICE) for address in RESOLVER]
     private = both([of_neighbour["IPAddress"], of_neighbour["GlobalIPv6Address"]])
-    published: Target = ("tcp", engine.engine_address, port_of(other))
+    published: Target = ("tcp", engine.network.address, port_of(other))
     for_all = {*both(ELSEWHERE), *resolver, *([published] if site.proxy else [])}
     everything = [published, *for_all, *of_host, *of_cloud, *not_allowed, *private]
     show = ("ip", "-6", "address", "show", "dev", "docker0", "tentative")
@@ -222,13 +222,15 @@ def test_sessions_reach_the_internet_but_not_their_host_or_its_cloud(
         assert site.firewall("check", agent.config).returncode == 1
         assert site.firewall("apply", agent.config).stdout == "rules added\n"
         assert reached(session, everything) == for_all
-        assert reached(engine.inside(), private) == set(private)  # the host reaches its sessions
+        assert reached(engine.network.inside(), private) == set(
+            private
+        )  # the host reaches its sessions
     for player_address in ("192.0.2.2", MANAGEMENT[0]):  # blocked addresses may still connect
         assert reached(site.outside, [("udp", "192.0.2.1", port_of(one))], player_address)
     with Player(site.machine, port_of(one)) as player:
         assert player.seen_as(one) == player.address
     assert len(reached(site.outside, both(["192.0.2.1", "2001:db8::1"]))) == 4
-    assert len(reached(engine.inside(), both(METADATA))) == 4
+    assert len(reached(engine.network.inside(), both(METADATA))) == 4
 
 
 @pytest.mark.slow
@@ -260,7 +262,7 @@ def firewall(
     site: Site, agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Firewall:
     """The firewall of the site."""
-    tools = tools_within(site.machine.engine.inside(), "", tmp_path)
+    tools = tools_within(site.machine.engine.network.inside(), "", tmp_path)
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     firewall = Firewall(load_config(agent.config, {}).firewall())
     firewall.apply()

@@ -113,7 +113,7 @@ def build(machine: Machine) -> Iterator[Build]:
             [built[lines]] = client.images.get(name).attrs["RepoDigests"]
         return built[lines]
 
-    with Registry(machine.engine.host_address) as registry:
+    with Registry(machine.engine.network.host_address) as registry:
         yield made
 
 

@@ -57,7 +57,7 @@ def test_f01_an_agent_killed_again_and_again_disturbs_no_session(
         for _ in range(kills):
             agent.kill()
             for session in sessions:
-                udp_round_trip(machine.engine.engine_address, port_of(session))
+                udp_round_trip(machine.engine.network.address, port_of(session))
             agent.come_back()
             agent.assert_undisturbed(before, *sessions)
         for session in sessions:
@@ -150,7 +150,7 @@ def test_f47_sessions_that_come_and_go_leave_nothing_in_the_agent_or_the_kernel(
 
         def cycle(_: int) -> None:
             session = agent.play()
-            udp_round_trip(machine.engine.engine_address, port_of(session))
+            udp_round_trip(machine.engine.network.address, port_of(session))
             agent.discard(session)
 
         list(callers.map(cycle, range(3 * CALLERS)))

@@ -116,9 +116,9 @@ def test_f15_what_has_the_name_of_a_start_makes_way_for_it(
 def test_f15_an_image_that_vanishes_before_the_create_is_a_420_and_pulled_again_once(
     machine: Machine, proxy: EngineProxy, registry: Registry, demo_image: Image
 ) -> None:
-    host = machine.engine.host_address
+    host = machine.engine.network.host_address
     with ChaosRegistry(registry.address, "127.0.0.1", host) as near:
-        machine.engine.lead_to_host(int(near.address.rpartition(":")[2]))
+        machine.engine.network.lead_to_host(int(near.address.rpartition(":")[2]))
         image = dataclasses.replace(demo_image, address=near.address)
         with a_stack(proxy.socket, near, image) as stack:  # type: ignore[arg-type]
             pulls = proxy.count("POST /images/create$")

@@ -149,7 +149,7 @@ def test_f20_ports_that_all_are_others_are_a_refusal_that_leaves_nothing(machine
 
 
 def test_f22_without_the_capability_sessions_start_and_the_host_says_so(machine: Machine) -> None:
-    unable = machine.engine.inside("setpriv", "--bounding-set=-net_admin", "--")
+    unable = machine.engine.network.inside("setpriv", "--bounding-set=-net_admin", "--")
     with Agent(machine, ports=2, wrapper=unable) as agent:
         assert agent.warnings == []
         sessions = [agent.play(), agent.play()]

@@ -29,10 +29,10 @@ def traces(engine: PrivateEngine) -> list[str]:
         left += [
             line
             for line in listing.splitlines()
-            if engine.folder.name in line or engine.namespace in line
+            if engine.folder.name in line or engine.network.name in line
         ]
     left += map(str, cgroups(engine.folder.name))
-    left += [name for name in run("ip", "netns").splitlines() if engine.namespace in name]
+    left += [name for name in run("ip", "netns").splitlines() if engine.network.name in name]
     return left
 
 
@@ -55,7 +55,7 @@ def test_a_game_outlives_its_engine_and_ends_with_the_context() -> None:
             container.reload()
             bound = container.ports[f"{UDP_PORT}/udp"]
             assert bound
-            udp_round_trip(engine.engine_address, int(bound[0]["HostPort"]))
+            udp_round_trip(engine.network.address, int(bound[0]["HostPort"]))
             return int(container.attrs["State"]["Pid"])
 
         process = plays()

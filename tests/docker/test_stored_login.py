@@ -24,12 +24,12 @@ def test_a_session_runs_an_image_that_needs_a_login(registry: Registry, tmp_path
     with (
         PrivateEngine() as engine,
         SecuredRegistry(
-            certificate := make_certificate(tmp_path, f"IP:{engine.host_address}"),
-            host=engine.host_address,
+            certificate := make_certificate(tmp_path, f"IP:{engine.network.host_address}"),
+            host=engine.network.host_address,
             data=registry.folder / "data",
         ) as secured,
         AgentProcess(
-            engine.socket, bind_address="0.0.0.0", public_address=engine.engine_address
+            engine.socket, bind_address="0.0.0.0", public_address=engine.network.address
         ) as agent,
         ControlPlaneProcess([AgentSpec("local", agent.address)], {}, **PATIENT) as control_plane,
     ):

@@ -111,7 +111,7 @@ def test_f40_over_a_slow_link_that_loses_packets_starts_end_and_the_host_is_hear
 ) -> None:
     [machine, *_], registry = machines
     with (
-        SlowLink(machine.engine.engine_address, RPC_PORT, delay=0.25) as link,
+        SlowLink(machine.engine.network.address, RPC_PORT, delay=0.25) as link,
         a_fleet(
             [machine], registry, agent={"rpc_address": link.address}, start_timeout=START_TIMEOUT
         ) as fleet,
@@ -148,11 +148,11 @@ def test_f41_a_host_that_is_gone_without_a_word_is_missed_and_comes_back(
         connected = ("ss", "-Htn", "state", "established", "sport", "=", f":{RPC_PORT}")
         assert far.machine.run(*connected)
         with far.dropping(BOTH_WAYS):
-            far.machine.engine.unplug()
+            far.machine.engine.network.unplug()
         fleet.until("kept", "server_unreachable")
         eventually(lambda: not far.machine.run(*connected), "the host lets go of its caller")
         assert fleet.start()["host"] == fleet.other_than(far).ip
-        far.machine.engine.plug_in()
+        far.machine.engine.network.plug_in()
         fleet.until("kept", "running")
         assert far.games() == before
         with Player(far.machine, udp_port_of(kept)) as player:

@@ -57,7 +57,7 @@ class PrivateEngine:
         self.folder = Path(tempfile.mkdtemp(prefix="tye-", dir="/tmp"))
         self.data_root = (data_root or self.folder) / "docker"
         self.socket = self.folder / "docker.sock"
-        self._network = PrivateNetwork()
+        self.network = PrivateNetwork()
         self._settings = {**_SETTINGS, **(settings or {})}
         self._hosts = hosts
         self._path = f"{programs}:{os.environ['PATH']}" if programs else os.environ["PATH"]
@@ -66,21 +66,6 @@ class PrivateEngine:
         self._is_on = False
         self.ends = 0
         """The number of times that dockerd was ended."""
-
-    @property
-    def namespace(self) -> str:
-        """Name of the network namespace in `ip netns`."""
-        return self._network.name
-
-    @property
-    def host_address(self) -> str:
-        """The address of the test for the engine and its containers."""
-        return self._network.host_address
-
-    @property
-    def engine_address(self) -> str:
-        """The address of the engine's published ports for the test."""
-        return self._network.address
 
     @property
     def pid(self) -> int:
@@ -94,7 +79,7 @@ class PrivateEngine:
 
     def __enter__(self) -> Self:
         try:
-            self._network.make()
+            self.network.make()
             self._write_settings()
             self.start()
         except BaseException:
@@ -104,22 +89,6 @@ class PrivateEngine:
 
     def __exit__(self, *_: object) -> None:
         self._remove()
-
-    def inside(self, *command: str) -> list[str]:
-        """Wrap a command to run in the engine's network namespace."""
-        return self._network.inside(*command)
-
-    def lead_to_host(self, port: int) -> None:
-        """Forward a TCP port of the engine's 127.0.0.1 to that of `host_address`."""
-        self._network.lead_to_host(port)
-
-    def unplug(self) -> None:
-        """Disconnect the engine's namespace from every network silently."""
-        self._network.unplug()
-
-    def plug_in(self) -> None:
-        """Reconnect it with the test by the same addresses."""
-        self._network.plug_in()
 
     def start(self) -> None:
         """Start dockerd, and containerd if needed, and wait until it answers."""
@@ -136,7 +105,7 @@ class PrivateEngine:
             "pidfile": self.folder / "docker.pid",
         }
         self._dockerd.launch(
-            self.inside(
+            self.network.inside(
                 "env",
                 f"PATH={self._path}",
                 "dockerd",
@@ -149,7 +118,7 @@ class PrivateEngine:
         """Start containerd after it was killed."""
         self._containerd.kill()
         self._containerd.launch(
-            self.inside("containerd", "--config", str(self.folder / "containerd.toml")),
+            self.network.inside("containerd", "--config", str(self.folder / "containerd.toml")),
             (self.folder / "containerd.sock").is_socket,
         )
         self._is_on = True
@@ -180,8 +149,8 @@ class PrivateEngine:
         for freezer in Path("/sys/fs/cgroup").glob(f"freezer/{self.folder.name}/*/freezer.state"):
             freezer.write_text("THAWED")  # otherwise a paused container would not end
         _end(int(path.read_text()) for path in state.rglob("init.pid") if path.read_text())
-        if self.namespace:
-            _end(self._network.pids())
+        if self.network.name:
+            _end(self.network.pids())
         self._containerd.kill()
         for path in state.rglob("address"):  # of a shim, in a folder that all containerds share
             Path(path.read_text().removeprefix("unix://")).unlink(missing_ok=True)
@@ -208,7 +177,7 @@ class PrivateEngine:
         try:
             self.power_off()
         finally:
-            self._network.remove()
+            self.network.remove()
             shutil.rmtree(self.folder)
 
 

@@ -48,24 +48,9 @@ class Booted:
         self.environment = {**_ENVIRONMENT, **(environment or {})}
         # Not in /tmp, which is memory on many machines: it holds images and containers.
         self.folder = Path(tempfile.mkdtemp(prefix="tiltyard-boot-", dir="/var/tmp"))
-        self._network = PrivateNetwork()
+        self.network = PrivateNetwork()
         self._process = Process("boot.sh", self.folder / "console.log")
         self._init = 0
-
-    @property
-    def address(self) -> str:
-        """Address of the system, for the test."""
-        return self._network.address
-
-    @property
-    def host_address(self) -> str:
-        """Address of the test, for the system."""
-        return self._network.host_address
-
-    @property
-    def network(self) -> str:
-        """Name of its network namespace, host and cgroups."""
-        return self._network.name
 
     @property
     def docker_socket(self) -> Path:
@@ -75,10 +60,10 @@ class Booted:
     def __enter__(self) -> Self:
         try:
             root = made_root()
-            self._network.make()
+            self.network.make()
             disk = self.folder / "disk"
             disk.mkdir()
-            name = self._network.name
+            name = self.network.name
             self._process.launch(
                 [str(_BOOT), "enter", name, name, str(root), str(disk)], self._is_systemd
             )
@@ -95,10 +80,6 @@ class Booted:
                 self._report()
         finally:
             self._remove()
-
-    def lead_to_host(self, port: int) -> None:
-        """Forward a TCP port on 127.0.0.1 of the system to the same port of `host_address`."""
-        self._network.lead_to_host(port)
 
     def inside(self, *command: str) -> list[str]:
         """Return a command that runs `command` inside as root."""
@@ -174,16 +155,17 @@ class Booted:
     def _remove(self) -> None:
         try:
             self._process.kill()  # kills systemd, and thereby everything else
-            if self._network.name:
-                remove_cgroups(self._network.name)  # waits until they are empty
+            if self.network.name:
+                remove_cgroups(self.network.name)  # waits until they are empty
         finally:
-            self._network.remove()
+            self.network.remove()
             shutil.rmtree(self.folder)
 
 
 def _shell(arguments: Sequence[str]) -> int:
     with Booted() as system:
-        click.echo(f"a system at {system.address}; this machine is {system.host_address} to it")
+        near, far = system.network.host_address, system.network.address
+        click.echo(f"a system at {far}; this machine is {near} to it")
         return subprocess.run(
             system.inside(*(arguments or ["bash", "-i"])), check=False
         ).returncode

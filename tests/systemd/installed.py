@@ -40,7 +40,7 @@ class Installed(Served):
     @property
     def client(self) -> ApiClient:
         token = self.tokens["accounts"]["studio"]
-        return ApiClient(f"http://{self.system.address}:{_API_PORT}", token)
+        return ApiClient(f"http://{self.system.network.address}:{_API_PORT}", token)
 
     def make(self, *arguments: str) -> str:
         """Run make in the sources and return its output."""
@@ -124,9 +124,9 @@ def upgraded_sources(system: Booted) -> str:
 def installed() -> Iterator[Installed]:
     """Boot a system, install and start both programs, enrol the host, create an application."""
     offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": _WHEELS}
-    with Booted(offline) as system, Registry(system.host_address) as registry:
+    with Booted(offline) as system, Registry(system.network.host_address) as registry:
         registry_port = int(registry.address.rpartition(":")[2])
-        system.lead_to_host(registry_port)
+        system.network.lead_to_host(registry_port)
         version = system.run("python3", "-c", "import sys; print(*sys.version_info[:2], sep='.')")
         wheels = fetched_wheels(version.strip())
         system.unpack(_WHEELS, _tar(wheels, [path.name for path in wheels.iterdir()]))
@@ -145,7 +145,7 @@ def _serve(system: Booted, registry: str) -> dict[str, Any]:
     """Follow the first steps of the installation's output; return the tokens."""
     plane = {
         "api_listen": f"0.0.0.0:{_API_PORT}",
-        "behind_proxy": [system.host_address],
+        "behind_proxy": [system.network.host_address],
         "regions": [REGION],
         "registries": [{"name": "local", "address": registry}],
     }

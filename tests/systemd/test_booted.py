@@ -25,7 +25,7 @@ def test_systemd_is_process_1_of_isolated_system(system: Booted) -> None:
     assert system.run("cat", "/proc/1/comm") == "systemd\n"
     assert system.run("systemctl", "is-active", "docker.service", "containerd.service")
     assert system.run("hostname") != os.uname().nodename
-    assert system.address in system.run("ip", "-brief", "address", "show", "eth0")
+    assert system.network.address in system.run("ip", "-brief", "address", "show", "eth0")
 
 
 def test_system_cannot_change_kernel_settings_of_machine(system: Booted) -> None:
@@ -38,7 +38,7 @@ def test_system_cannot_change_kernel_settings_of_machine(system: Booted) -> None
 
 def test_failed_system_leaves_nothing() -> None:
     with pytest.raises(CommandFailedError, match="false: 1"), Booted() as system:
-        network, folder = system.network, system.folder
+        network, folder = system.network.name, system.folder
         sleeper = subprocess.Popen(system.inside("setsid", "sleep", "infinity"))
         eventually(lambda: bool(system.attempt("pgrep", "-x", "sleep").stdout), "it sleeps inside")
         system.run("false")

@@ -20,7 +20,7 @@ PATIENT = Timeouts()
 HASTY = Timeouts(read=0.2, create=0.2, start=0.2, kill=0.2, remove=0.2, stream=0.2, pull=0.2)
 """For tests of timeouts."""
 
-INFO = {
+INFO: dict[str, Any] = {
     "ServerVersion": "20.10.24",
     "NCPU": 2,
     "MemTotal": 2**32,

@@ -19,6 +19,7 @@ from agent.docker.frames import Demultiplexer, PullSteps
 from agent.domain.engine import ContainerStatus, LogPiece
 from agent.domain.session import Process
 from agent.kernel.processes import live_process
+from tests.support.agent.scripted_engine import INFO
 from tiltyard.contract import PullProgress
 
 NEVER = "0001-01-01T00:00:00Z"
@@ -95,25 +96,17 @@ def test_references() -> None:
 
 
 def test_warnings_name_the_problem_and_the_fix() -> None:
-    fine = {
-        "LiveRestoreEnabled": True,
-        "MemoryLimit": True,
-        "SwapLimit": True,
-        "CpuCfsQuota": True,
-        "PidsLimit": True,
-        "SecurityOptions": ["name=seccomp,profile=default"],
-    }
-    assert warnings_of(fine, {}, own_network=False) == ()
-    [warning] = warnings_of(fine | {"LiveRestoreEnabled": False}, {}, own_network=False)
+    assert warnings_of(INFO, {}, own_network=False) == ()
+    [warning] = warnings_of(INFO | {"LiveRestoreEnabled": False}, {}, own_network=False)
     assert "live-restore" in warning
-    [warning] = warnings_of(fine, {}, own_network=True)
+    [warning] = warnings_of(INFO, {}, own_network=True)
     assert "icc" in warning
     assert len(warnings_of({}, {}, own_network=True)) == 7
     exposed = ["WARNING: API is accessible on http://0.0.0.0:2375 without encryption.\n  Access"]
-    [warning] = warnings_of(fine | {"Warnings": exposed}, {}, own_network=False)
+    [warning] = warnings_of(INFO | {"Warnings": exposed}, {}, own_network=False)
     assert "TCP port is root on this host: take the tcp:// address out of" in warning
-    assert warnings_of(fine | {"Warnings": ["WARNING: bridge"]}, {}, own_network=False) == ()
-    [warning] = warnings_of(fine, {"hosts": ["tcp://0.0.0.0:2375"]}, own_network=False)
+    assert warnings_of(INFO | {"Warnings": ["WARNING: bridge"]}, {}, own_network=False) == ()
+    [warning] = warnings_of(INFO, {"hosts": ["tcp://0.0.0.0:2375"]}, own_network=False)
     assert "TCP port is root on this host" in warning
 
 

@@ -1,9 +1,14 @@
-"""Memory and CPU use of a process, from /proc."""
+"""Memory and CPU use of a process, from /proc; its flushes, from strace."""
 
 import os
+import re
+import signal
+import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -46,6 +51,40 @@ class CpuMeter:
 
     def _used(self) -> dict[str, float]:
         return {name: sum(map(cpu_seconds, pids)) for name, pids in self._programs.items()}
+
+
+class FlushMeter:
+    """Calls of fsync and fdatasync of programs, per piece of work, which strace slows down."""
+
+    def __init__(self, programs: Mapping[str, Sequence[int]]) -> None:
+        """`programs` are the pids of each program by its name."""
+        self._programs = programs
+        self.calls: dict[str, list[float]] = {name: [] for name in programs}
+        """Calls per piece of each measured work."""
+
+    def measure(self, work: Callable[[], T], pieces: int) -> T:
+        """Do work in this number of pieces."""
+        with ExitStack() as stack:
+            for name, pids in self._programs.items():
+                stack.enter_context(self._traced(name, pids, pieces))
+            return work()
+
+    @contextmanager
+    def _traced(self, name: str, pids: Sequence[int], pieces: int) -> Iterator[None]:
+        traced = ["-p", ",".join(map(str, pids))]
+        with NamedTemporaryFile("r") as counts:
+            command = ["strace", "-fce", "trace=fsync,fdatasync", "-o", counts.name, *traced]
+            with subprocess.Popen(command, stderr=subprocess.PIPE) as strace:
+                assert strace.stderr is not None
+                for _ in pids:
+                    strace.stderr.readline()  # it has attached to a process and its threads
+                try:
+                    yield
+                finally:
+                    strace.send_signal(signal.SIGINT)
+                    strace.communicate()
+            calls = re.findall(r"(\d+) +f(?:data)?sync$", counts.read(), re.MULTILINE)
+        self.calls[name].append(sum(map(int, calls)) / pieces)
 
 
 def cores_over(pid: int, seconds: float) -> float:

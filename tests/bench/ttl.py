@@ -15,7 +15,7 @@ from tests.support.deployment import Steps
 from tests.support.harness import wait_until
 
 DEADLINES = 1000
-_TTL = 60.0
+_TTL = 30.0
 _MAX_WAIT = 30.0
 _LOOK = 0.5
 

@@ -6,14 +6,15 @@ claims for CPU.
 """
 
 import json
+import shutil
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from tests.bench import baseline
 from tests.bench.load import Ask, Load, percentile, rate, run_load
 from tests.bench.memory_host import MemoryHost
-from tests.bench.process_use import CpuMeter
+from tests.bench.process_use import CpuMeter, FlushMeter
 from tests.bench.report import Result
 from tests.bench.turns import in_turn
 from tests.demo_game import UDP_PORT
@@ -32,6 +33,9 @@ from tests.support.harness import AgentSpec, ControlPlaneProcess, wait_until
 HOSTS, POOL = 2, 1000
 CALLERS, ROUNDS, ROUNDS_OF_ONE = 32, 8, 2
 ON_DOCKER = 20
+TRACED = 4
+"""Part of the pool that is claimed under strace: the control plane plans a pool that stays
+incomplete for 5 s again."""
 ENDS = 3
 """First and last rounds to compare."""
 _POOL = f"/warm-pool/{APPLICATION}/{REGION}"
@@ -58,6 +62,10 @@ def measure(effort: int, steps: Steps) -> list[Result]:
             with steps.step(f"warm, {CALLERS} callers, {rounds} x {size} claims"):
                 many = fleet.rounds(CALLERS, least, rounds)
                 cpu = fleet.cpu.ms
+            flushes: Mapping[str, float] = {}
+            if shutil.which("strace"):
+                with steps.step(f"warm, flushes of 3 x {size // TRACED} claims"):
+                    flushes = fleet.flushes(CALLERS)
     per_claim = [sum(each) for each in zip(*cpu.values(), strict=True)]
     return [
         Result("warm.one.p50_ms", _median(ones["claim"], 50), "ms", most=4),
@@ -69,6 +77,8 @@ def measure(effort: int, steps: Steps) -> list[Result]:
         Result("warm.chains_per_s", rate(many["chain"]), "/s"),
         Result("warm.chain.ratio", rate(many["claim"]) / rate(many["chain"]), "x", least=0.4),
         *(Result(f"warm.{name}.cpu_ms", statistics.median(ms), "ms") for name, ms in cpu.items()),
+        *(Result(f"warm.{name}.flushes", each, "/claim") for name, each in flushes.items()),
+        *([Result("warm.flushes_per_claim", sum(flushes.values()), "/claim")] if flushes else []),
         Result(
             "warm.flatness",
             statistics.median(per_claim[:ENDS]) / statistics.median(per_claim[-ENDS:]),
@@ -103,17 +113,25 @@ class _Fleet:
         return in_turn(
             rounds,
             {
-                "claim": lambda: self._claim_all(callers),
+                "claim": lambda: self._claim(callers, self.cpu, self.size),
                 "chain": lambda: run_load(least, chain, callers=callers),
             },
             ready=lambda: _until_ready(self._client, self.size),
         )
 
-    def _claim_all(self, callers: int) -> Load:
-        """Claim the whole pool, then stop the sessions."""
-        claims = [_CLAIM] * self.size
-        load = self.cpu.measure(
-            lambda: run_load(self._url, claims, callers=callers, token=self._token), self.size
+    def flushes(self, callers: int) -> Mapping[str, float]:
+        """Return the flushes of each program per claim, as the median of three passes."""
+        meter = FlushMeter(self._pids)
+        for _ in range(3):
+            _until_ready(self._client, self.size)
+            self._claim(callers, meter, self.size // TRACED)
+        return {name: statistics.median(calls) for name, calls in meter.calls.items()}
+
+    def _claim(self, callers: int, meter: CpuMeter | FlushMeter, count: int) -> Load:
+        """Claim standbys, then stop the sessions."""
+        claims = [_CLAIM] * count
+        load = meter.measure(
+            lambda: run_load(self._url, claims, callers=callers, token=self._token), count
         )
         ids = [json.loads(each)["id"] for each in load.bodies]
         stops = [Ask("DELETE", f"/session/{each}", 204) for each in ids]

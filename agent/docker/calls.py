@@ -1,18 +1,18 @@
-"""Run blocking engine calls on threads, one at a time per container."""
+"""Run engine calls, one at a time per container."""
 
 import asyncio
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from agent.docker.errors import Call
 from agent.domain.errors import EngineTimeoutError
+from tiltyard.runtime.tasks import TaskOwner, Threads
 
-GENERAL_THREADS = 24
+GENERAL_CALLS = 24
 """Concurrent calls; the engine itself processes starts almost serially."""
-KEPT_THREADS = 8
+RESERVED_CALLS = 8
 """Reserved for kill and inspect: hanging starts must not prevent the end of a session."""
 
 _RESERVED_FOR = frozenset({"kill", "inspect"})
@@ -42,47 +42,57 @@ T = TypeVar("T")
 
 
 class EngineCalls:
-    """Runs calls on threads, each with a deadline; at most one per container at a time.
+    """Runs calls, each with a deadline; at most one per container at a time.
 
     A cancelled call that has begun runs to its end and keeps its container's slot until then;
     one that has not begun is dropped.
     """
 
     def __init__(self) -> None:
-        self._general = ThreadPoolExecutor(GENERAL_THREADS, "engine")
-        self._reserved = ThreadPoolExecutor(KEPT_THREADS, "engine-kept")
+        self._general = asyncio.Semaphore(GENERAL_CALLS)
+        self._reserved = asyncio.Semaphore(RESERVED_CALLS)
         self._locks = WeakValueDictionary[str, asyncio.Lock]()
-        self._in_progress: set[asyncio.Future[object]] = set()
+        self._in_progress = TaskOwner[Any](Exception)
+        self.threads = Threads(GENERAL_CALLS, "engine")
 
-    async def run(self, call: Call, seconds: float, work: Callable[[], T]) -> T:
+    async def run(
+        self, call: Call, seconds: float, work: Callable[[], Coroutine[Any, Any, T]]
+    ) -> T:
         """Run `work`; EngineTimeoutError after twice `seconds`, which includes queueing."""
+        held: list[asyncio.Lock | asyncio.Semaphore] = []
         try:
             async with asyncio.timeout(seconds * _QUEUE_FACTOR):
-                if not call.container:
-                    return await self._on_thread(call, work)
-                lock = self._locks.setdefault(call.container, asyncio.Lock())
-                await lock.acquire()
-                return await self._on_thread(call, work, lock.release)
+                for slot in self._slots(call):
+                    await slot.acquire()
+                    held.append(slot)
+                task = self._in_progress.start(_until_done(work, held), f"engine-{call.name}")
+                held = []
+                return cast("T", await asyncio.shield(task))
         except TimeoutError as error:
             raise EngineTimeoutError(call.name) from error
+        finally:
+            _release(held)
 
     async def close(self) -> None:
         """Wait for the calls in progress and end the threads."""
-        for pool in (self._general, self._reserved):
-            pool.shutdown(wait=False, cancel_futures=True)
-        while self._in_progress:
-            await asyncio.wait(self._in_progress)
+        await self._in_progress.wait()
+        await self.threads.close()
 
-    async def _on_thread(
-        self, call: Call, work: Callable[[], T], then: Callable[[], None] = lambda: None
-    ) -> T:
-        pool = self._reserved if call.name in _RESERVED_FOR else self._general
-        begun: Future[T] = pool.submit(work)
-        future = asyncio.wrap_future(begun)
-        self._in_progress.add(future)  # type: ignore[arg-type]  # of any result
-        future.add_done_callback(self._in_progress.discard)
-        future.add_done_callback(lambda _: then())
-        try:
-            return await asyncio.shield(future)
-        finally:
-            begun.cancel()  # no effect once it has begun
+    def _slots(self, call: Call) -> Iterator[asyncio.Lock | asyncio.Semaphore]:
+        if call.container:
+            yield self._locks.setdefault(call.container, asyncio.Lock())
+        yield self._reserved if call.name in _RESERVED_FOR else self._general
+
+
+async def _until_done(
+    work: Callable[[], Coroutine[Any, Any, T]], held: Iterable[asyncio.Lock | asyncio.Semaphore]
+) -> T:
+    try:
+        return await work()
+    finally:
+        _release(held)
+
+
+def _release(held: Iterable[asyncio.Lock | asyncio.Semaphore]) -> None:
+    for slot in held:
+        slot.release()

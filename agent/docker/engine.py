@@ -1,31 +1,43 @@
-"""The Docker Engine as an `Engine`: SDK calls on threads, streams on the event loop."""
+"""The Docker Engine as an `Engine`.
+
+Streams and what each session needs are on the event loop, without the SDK, which takes several
+times as much CPU time; rare calls go through the SDK, on threads.
+"""
 
 import asyncio
+import json
 import signal as signals
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import TypeVar
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import aiohttp
 
 from agent.docker import sdk as docker_sdk
-from agent.docker.answers import references, warnings_of
+from agent.docker.answers import container_of, pid_of, references, warnings_of
 from agent.docker.calls import EngineCalls, Timeouts
 from agent.docker.container_config import container_config
-from agent.docker.engine_streams import DockerStreams
-from agent.docker.errors import Call
+from agent.docker.engine_streams import DockerStreams, message_of, translated
+from agent.docker.errors import Call, already_so, being_removed, error_of_answer
 from agent.docker.listing import Listing
+from agent.docker.program import began, why_not_run
 from agent.domain.engine import LABEL_AGENT, Container, ContainerSpec, EngineInfo, container_name
-from agent.domain.errors import AgentError, EngineError
+from agent.domain.errors import AgentError, EngineError, ImageCannotRunError
 from agent.domain.session import Port, Process
 from agent.kernel.processes import live_process, send_signal, wait_end
 from agent.metrics.instruments import Metrics
 from agent.network.bindings import Bindings
 from tiltyard.contract import NetworkMode
 from tiltyard.runtime.clock import Clock, SystemClock
-from tiltyard.runtime.tasks import TaskOwner
+from tiltyard.runtime.tasks import TaskOwner, Threads
 
 T = TypeVar("T")
 
 Ask = Callable[[docker_sdk.Client, docker_sdk.EngineFacts], T]
+Work = Callable[[docker_sdk.EngineFacts], Coroutine[Any, Any, T]]
+
+_STATUS_THREADS = 2
+"""For files of /proc, which are read at once."""
 
 
 class DockerEngine(DockerStreams):
@@ -46,6 +58,7 @@ class DockerEngine(DockerStreams):
             socket_path, read_timeout=self._timeouts.stream, pull_timeout=self._timeouts.pull
         )
         self._calls = EngineCalls()
+        self._status = Threads(_STATUS_THREADS, "processes")
         self._bindings = Bindings()
         self._clients = docker_sdk.Clients(socket_path)
         self._fit_images: set[str] = set()
@@ -56,7 +69,7 @@ class DockerEngine(DockerStreams):
     async def info(self) -> EngineInfo:
         """Describe the engine; also the liveness check."""
         self._forget()  # its settings may have changed
-        answer, facts = await self._ask(
+        answer, facts = await self._ask_sdk(
             Call("info"), self._timeouts.read, lambda api, facts: (api.info(), facts)
         )
         return EngineInfo(
@@ -72,10 +85,17 @@ class DockerEngine(DockerStreams):
         )
 
     async def create(self, spec: ContainerSpec) -> str:
-        """Create a container and return its id."""
-        name = container_name(spec.internal_id)
+        """Create a container and return its id; ImageCannotRunError if its image is refused."""
+        name, image, seconds = container_name(spec.internal_id), spec.image, self._timeouts.create
+        call = Call("create", container=name, image=image, changes=True)
 
-        def create(api: docker_sdk.Client, facts: docker_sdk.EngineFacts) -> str:
+        async def create(facts: docker_sdk.EngineFacts) -> str:
+            if image not in self._fit_images:
+                await self._on_thread(
+                    call, seconds, lambda api, _: docker_sdk.check_image(api, image)
+                )
+                if "@" in image:  # its content never changes
+                    self._fit_images.add(image)
             config = container_config(
                 spec,
                 cpus=facts.cpus,
@@ -83,42 +103,62 @@ class DockerEngine(DockerStreams):
                 network=facts.network,
                 has_layer_quota=facts.has_layer_quota,
             )
-            return docker_sdk.create(api, config, name, self._fit_images)
+            params = {"name": name}
+            path = "/containers/create"
+            with translated(call):
+                answer = await self._send(call, "POST", path, seconds, params=params, body=config)
+                return str(answer["Id"])
 
-        call = Call("create", container=name, image=spec.image, changes=True)
-        return await self._ask(call, self._timeouts.create, create)
+        return await self._ask(call, seconds, create)
 
     async def start(self, container: str) -> Container:
-        """Start a container unless it runs, and describe it."""
-        return await self._ask(
-            Call("start", container=container, changes=True),
-            self._timeouts.start,
-            lambda api, _: docker_sdk.start(api, container),
-        )
+        """Start and describe a container; ImageCannotRunError if its program cannot run."""
+        call, seconds = Call("start", container=container, changes=True), self._timeouts.start
+
+        async def inspect() -> Container:
+            return await self._inspect(call, seconds)
+
+        async def log_end() -> bytes:
+            async with self.logs(container, tail=5) as found:
+                return b"".join([piece.data async for pieces in found for piece in pieces])
+
+        async def start(_: docker_sdk.EngineFacts) -> Container:
+            await self._send(call, "POST", f"{_path(container)}/start", seconds)
+            answer = await self._send(call, "GET", f"{_path(container)}/json", seconds)
+            with translated(call):
+                pid = pid_of(answer)
+            if pid is None or not await self._status.run(began, pid):
+                cause = await why_not_run(inspect, log_end)
+                if cause is not None:
+                    raise ImageCannotRunError(cause)
+            process = None if pid is None else await self._status.run(live_process, pid)
+            return await inspect() if process is None else container_of(answer, process)
+
+        return await self._ask(call, seconds, start)
 
     async def inspect(self, container: str) -> Container:
         """Describe one container by id or name."""
-        return await self._ask(
-            Call("inspect", container=container),
-            self._timeouts.read,
-            lambda api, _: docker_sdk.inspect(api, container),
-        )
+        call, seconds = Call("inspect", container=container), self._timeouts.read
+        return await self._ask(call, seconds, lambda _: self._inspect(call, seconds))
 
     async def list(self, agent_id: str) -> list[Container]:
         """Describe all containers with the label of this agent, running or not."""
         filters = {"label": f"{LABEL_AGENT}={agent_id}"}
         with self.metrics.engine_call("list", self.clock):
+            call, seconds = Call("list"), self._timeouts.read
             entries = await self._run(
-                Call("list"),
-                self._timeouts.read,
-                lambda api, _: api.containers(all=True, filters=filters),
+                call,
+                seconds,
+                lambda _: self._on_thread(
+                    call, seconds, lambda api, _: api.containers(all=True, filters=filters)
+                ),
             )
             return await self._listing.described(entries)
 
     async def written_bytes(self, container: str) -> int:
         """Bytes in a container's writable layer and its image's volumes."""
         # Takes no container slot, so that a kill does not wait for the walk.
-        return await self._ask(
+        return await self._ask_sdk(
             Call("written-bytes"),
             self._timeouts.walk,
             lambda api, _: docker_sdk.written_bytes(api, container),
@@ -126,18 +166,28 @@ class DockerEngine(DockerStreams):
 
     async def kill(self, container: str, signal: str) -> None:
         """Send a signal; no-op if the container does not run."""
-        call = Call("kill", container=container, changes=True)
+        call, seconds = Call("kill", container=container, changes=True), self._timeouts.kill
+        path, params = f"{_path(container)}/kill", {"signal": signal}
         await self._ask(
-            call,
-            self._timeouts.kill,
-            lambda api, _: docker_sdk.unless_so(call, api.kill, container, signal),
+            call, seconds, lambda _: self._send(call, "POST", path, seconds, params=params)
         )
 
     async def remove(self, container: str) -> None:
         """Remove a container, running or not; no-op if it is gone."""
-        call = Call("remove", container=container, changes=True)
-        seconds = self._timeouts.remove
-        await self._ask(call, seconds, lambda api, _: docker_sdk.remove(api, call, seconds))
+        call, seconds = Call("remove", container=container, changes=True), self._timeouts.remove
+        path = _path(container)
+
+        async def remove(_: docker_sdk.EngineFacts) -> None:
+            try:
+                params = {"v": "1", "force": "1"}
+                await self._send(call, "DELETE", path, seconds, params=params)
+            except EngineError as error:
+                if not being_removed(error.cause):
+                    raise
+                params = {"condition": "removed"}
+                await self._send(call, "POST", f"{path}/wait", seconds, params=params)
+
+        await self._ask(call, seconds, remove)
 
     async def signal_process(self, process: Process, signal: str) -> None:
         """Signal the process directly, for an engine that does not answer `kill`."""
@@ -166,13 +216,13 @@ class DockerEngine(DockerStreams):
     async def image_sizes(self) -> Mapping[str, int]:
         """Unpacked bytes of all images on the host, by digest reference."""
         return references(
-            await self._ask(Call("images"), self._timeouts.read, lambda api, _: api.images())
+            await self._ask_sdk(Call("images"), self._timeouts.read, lambda api, _: api.images())
         )
 
     async def remove_image(self, image: str) -> None:
         """Remove a digest reference, and the image with its last one; no-op if it is gone."""
         call = Call("remove-image", image=image, changes=True)
-        await self._ask(
+        await self._ask_sdk(
             call,
             self._timeouts.remove,
             lambda api, _: docker_sdk.unless_so(call, api.remove_image, image),
@@ -180,57 +230,101 @@ class DockerEngine(DockerStreams):
 
     async def close(self) -> None:
         """Release threads and connections; calls in progress run to their deadlines."""
+        await self._calls.close()
         await super().close()
         await self._bindings.close()
-        await self._calls.close()
+        await self._status.close()
         self._clients.close()
 
     async def _read_process(self, pid: int) -> Process | None:
-        return await self._calls.run(
-            Call("inspect"), self._timeouts.read, partial(live_process, pid)
-        )
+        return await self._status.run(live_process, pid)
 
-    async def _ask(self, call: Call, seconds: float, ask: Ask[T]) -> T:
+    async def _ask_sdk(self, call: Call, seconds: float, ask: Ask[T]) -> T:
+        """Run and measure a blocking call, including its queueing."""
+        return await self._ask(call, seconds, lambda _: self._on_thread(call, seconds, ask))
+
+    async def _ask(self, call: Call, seconds: float, work: Work[T]) -> T:
         """Run and measure a call, including its queueing."""
         with self.metrics.engine_call(call.name, self.clock):
-            return await self._run(call, seconds, ask)
+            return await self._run(call, seconds, work)
 
-    async def _run(self, call: Call, seconds: float, ask: Ask[T]) -> T:
-        facts = self._facts
-        if facts is None:  # concurrent callers share one search
-            search = self._searches.get("facts") or self._searches.start(
-                self._find_out(), "engine-facts", key="facts"
-            )
-            facts = await asyncio.shield(search)
+    async def _run(self, call: Call, seconds: float, work: Work[T]) -> T:
+        facts = await self._known()
         try:
-            return await self._translated(
-                call, seconds, lambda: ask(self._clients.mine(facts.api, seconds), facts)
-            )
+            return await self._calls.run(call, seconds, lambda: work(facts))
         except EngineError as error:
             if docker_sdk.OWN_NETWORK in error.cause:
                 self._forget()  # the network was removed: recreate it
             raise
 
-    async def _translated(self, call: Call, seconds: float, work: Callable[[], T]) -> T:
-        def convert() -> T:
-            with docker_sdk.translated(call, self._forget):
-                return work()
+    async def _known(self) -> docker_sdk.EngineFacts:
+        if self._facts is not None:
+            return self._facts
+        search = self._searches.get("facts") or self._searches.start(
+            self._find_out(), "engine-facts", key="facts"
+        )
+        return await asyncio.shield(search)  # concurrent callers share one search
 
-        return await self._calls.run(call, seconds, convert)
+    async def _send(
+        self,
+        call: Call,
+        method: str,
+        path: str,
+        seconds: float,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: object = None,
+    ) -> Any:
+        """Send a request and return the JSON of its answer; None if it is done already."""
+        facts = await self._known()
+        timeout = aiohttp.ClientTimeout(sock_connect=seconds, sock_read=seconds)
+        url = f"http://docker/v{facts.api}{path}"
+        with translated(call, self._forget):
+            async with self._connections().request(
+                method, url, params=params, json=body, timeout=timeout
+            ) as response:
+                if response.status >= 400:
+                    message = await message_of(response)
+                    if already_so(call, response.status, message):
+                        return None
+                    raise error_of_answer(call, response.status, message)
+                answer = await response.read()
+                return json.loads(answer) if answer else None
+
+    async def _inspect(self, call: Call, seconds: float) -> Container:
+        answer = await self._send(call, "GET", f"{_path(call.container)}/json", seconds)
+        with translated(call):
+            pid = pid_of(answer)
+            return container_of(answer, None if pid is None else await self._read_process(pid))
+
+    async def _on_thread(self, call: Call, seconds: float, ask: Ask[T]) -> T:
+        facts = await self._known()
+
+        def work() -> T:
+            with docker_sdk.translated(call, self._forget):
+                return ask(self._clients.mine(facts.api, seconds), facts)
+
+        return await self._calls.threads.run(work)
 
     async def _find_out(self) -> docker_sdk.EngineFacts:
-        seconds = self._timeouts.read
-        self._facts = facts = await self._translated(
-            Call("info"), seconds, lambda: docker_sdk.find_out(self._clients, seconds)
+        call, seconds = Call("info"), self._timeouts.read
+
+        def work() -> docker_sdk.EngineFacts:
+            with docker_sdk.translated(call, self._forget):
+                return docker_sdk.find_out(self._clients, seconds)
+
+        self._facts = facts = await self._calls.run(
+            call, seconds, lambda: self._calls.threads.run(work)
         )
         return facts
 
     async def _inspect_for_listing(self, container: str) -> Container:
-        return await self._run(
-            Call("list", container=container),
-            self._timeouts.read,
-            lambda api, _: docker_sdk.inspect(api, container),
-        )
+        call, seconds = Call("list", container=container), self._timeouts.read
+        return await self._run(call, seconds, lambda _: self._inspect(call, seconds))
 
     def _forget(self) -> None:
         self._facts = None
+
+
+def _path(container: str) -> str:
+    return f"/containers/{quote(container, safe='')}"

@@ -23,6 +23,7 @@ from agent.domain.engine import LABEL_AGENT, LABEL_SESSION, Credentials, LogPiec
 from agent.domain.errors import (
     AgentError,
     EngineError,
+    EngineTimeoutError,
     EngineUnavailableError,
     InvalidArgumentError,
     RegistryTimeoutError,
@@ -47,7 +48,7 @@ T = TypeVar("T")
 
 
 class DockerStreams:
-    """Streams from the daemon at a unix socket, each on its own connection.
+    """Streams from the daemon at a unix socket, each on its own connection while it lasts.
 
     `read_timeout`, `pull_timeout`: seconds between reads; followed logs and events have none.
     """
@@ -141,7 +142,7 @@ class DockerStreams:
     ) -> AsyncIterator[AsyncIterator[T]]:
         """Open a stream parsed by `items`; it is closed after `longest` seconds."""
         timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=read_timeout)
-        with _translated(call):
+        with translated(call):
             response = await self._connections().request(
                 method,
                 f"http://docker{path}",
@@ -164,7 +165,8 @@ class DockerStreams:
     def _connections(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.UnixConnector(self._socket_path, limit=0, force_close=True),
+                connector=aiohttp.UnixConnector(self._socket_path, limit=0),
+                cookie_jar=aiohttp.DummyCookieJar(),
                 # Archives must arrive uncompressed: they are counted and packed here.
                 headers={"Accept-Encoding": "identity"},
                 auto_decompress=False,
@@ -174,7 +176,7 @@ class DockerStreams:
 
 async def _body(call: Call, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
     while True:
-        with _translated(call):
+        with translated(call):
             data = await response.content.readany()
         if not data:
             return
@@ -188,7 +190,7 @@ async def _pieces(
     async with aclosing(_body(call, response)) as body:
         async for data in body:
             more = await _soon(response.content) if len(data) < _READ_AHEAD else b""
-            with _translated(call):
+            with translated(call):
                 pieces = frames.feed(data + more)
             if pieces:
                 yield pieces
@@ -208,7 +210,7 @@ async def _objects(
     call: Call, response: aiohttp.ClientResponse
 ) -> AsyncGenerator[dict[str, object]]:
     while True:
-        with _translated(call):
+        with translated(call):
             line = await response.content.readline()
             found = dict(json.loads(line)) if line.strip() else {}
         if not line:
@@ -229,18 +231,23 @@ async def _steps(call: Call, response: aiohttp.ClientResponse) -> AsyncGenerator
 async def _sessions(call: Call, response: aiohttp.ClientResponse) -> AsyncGenerator[str]:
     async with aclosing(_objects(call, response)) as objects:
         async for found in objects:
-            with _translated(call):
+            with translated(call):
                 session = found["Actor"]["Attributes"][LABEL_SESSION]  # type: ignore[index]
             yield session
     raise EngineUnavailableError("it ended its stream of events")
 
 
-async def _error(call: Call, response: aiohttp.ClientResponse) -> AgentError:
-    with _translated(call):
-        body = await response.content.read(_MAX_ERROR_BODY)
-    message = body.decode(errors="replace")
+async def message_of(response: aiohttp.ClientResponse) -> str:
+    """Read the engine's message of an error."""
+    body = await response.content.read(_MAX_ERROR_BODY)
     with contextlib.suppress(ValueError, TypeError, KeyError):
-        message = str(json.loads(body)["message"])
+        return str(json.loads(body)["message"])
+    return body.decode(errors="replace")
+
+
+async def _error(call: Call, response: aiohttp.ClientResponse) -> AgentError:
+    with translated(call):
+        message = await message_of(response)
     if call.name == "pull":
         return error_of_pull(call.image, message)
     return error_of_answer(call, response.status, message)
@@ -258,13 +265,18 @@ def _login(image: str, credentials: Credentials) -> Mapping[str, str]:
 
 
 @contextlib.contextmanager
-def _translated(call: Call) -> Iterator[None]:
+def translated(call: Call, forget: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Convert exceptions of a call; call `forget` if the connection is lost."""
     try:
         yield
     except (aiohttp.ClientError, OSError) as error:
+        if not timed_out(error):
+            forget()
         late = timed_out(error) and not isinstance(error, aiohttp.ConnectionTimeoutError)
         if call.name == "pull" and late:
             raise RegistryTimeoutError(call.image) from error
         raise error_of_connection(call, error) from error
     except (ValueError, KeyError, TypeError) as error:
+        if call.changes:
+            raise EngineTimeoutError(call.name) from error  # it may have taken effect
         raise EngineError(call.name, f"the engine's answer cannot be read: {error}") from error

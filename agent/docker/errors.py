@@ -96,9 +96,9 @@ def already_so(call: Call, status: int, message: str) -> bool:
     return gone is not None and status == 404 and gone in lower
 
 
-def being_removed(status: int, message: str) -> bool:
+def being_removed(message: str) -> bool:
     """True if another removal of the same container is in progress."""
-    return status == 409 and "already in progress" in message.lower()
+    return "already in progress" in message.lower()
 
 
 _NOT_RUNNING = ("is not running", "process already finished", "no such process")

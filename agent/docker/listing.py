@@ -2,12 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from agent.docker.answers import container_of_listing, status_of
 from agent.docker.calls import EngineCalls
-from agent.docker.errors import Call
 from agent.domain.engine import Container, ContainerStatus
 from agent.domain.errors import ContainerGoneError, EngineError, EngineTimeoutError
 from agent.kernel.processes import live_process
@@ -42,7 +40,7 @@ class Listing:
         listed = {e["Id"] for e in entries if status_of(e["State"]) is ContainerStatus.RUNNING}
         known = {key: found for key, found in self._running.items() if key in listed}
         if known:
-            known = await self._calls.run(Call("list"), self._seconds, partial(_alive, known))
+            known = await self._calls.threads.run(_alive, known)
         slots = asyncio.Semaphore(_INSPECTS_AT_ONCE)
         found = await asyncio.gather(
             *(self._in_full(entry, slots) for entry in entries if entry["Id"] not in known)

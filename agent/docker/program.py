@@ -1,42 +1,40 @@
 """Detect programs that init could not execute: it exits with 126 or 127 and logs the cause."""
 
+import asyncio
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from agent.domain.engine import Container, ContainerStatus
+from agent.domain.engine import Container
 
 _PROC = Path("/proc")
 _STEP_SECONDS = 0.001
 _BEGIN_SECONDS = 1.0
 """A program that takes longer to begin is slow, not missing."""
-_NOTICE_SECONDS = 2.0
-"""Time for the engine to notice the end of init; usually 0.1 s."""
+_NOTICE_TRIES, _NOTICE_SECONDS = 200, 0.01
+"""2 s for the engine to notice the end of init; usually 0.1 s."""
 _INIT_REFUSES = frozenset({126, 127})
 _EXEC_FAILED = re.compile(rb"\[FATAL tini \(\d+\)\] exec (?P<cause>[^\r\n]+)")
 
 
-def why_not_run(
-    init: int | None, inspect: Callable[[], Container], log_end: Callable[[], bytes]
+async def why_not_run(
+    inspect: Callable[[], Awaitable[Container]], log_end: Callable[[], Awaitable[bytes]]
 ) -> str | None:
-    """Return why a container's program could not be started; None if it was. Blocks.
-
-    `init`: the pid of the engine's init, None if it has ended.
-    """
-    if init is not None and _began(init):
-        return None
-    give_up = time.monotonic() + _NOTICE_SECONDS
-    while (found := inspect()).status is ContainerStatus.RUNNING and time.monotonic() < give_up:
-        time.sleep(_STEP_SECONDS)
+    """Return why a container's program has not begun; None if it ended by itself."""
+    for _ in range(_NOTICE_TRIES):
+        found = await inspect()
+        if not found.is_running:
+            break
+        await asyncio.sleep(_NOTICE_SECONDS)
     if found.exit_code not in _INIT_REFUSES:
         return None
-    failure = _EXEC_FAILED.search(log_end())
+    failure = _EXEC_FAILED.search(await log_end())
     return failure["cause"].decode(errors="replace") if failure else None
 
 
-def _began(init: int) -> bool:
-    """Wait until init's child has executed the program, which changes its name."""
+def began(init: int) -> bool:
+    """Wait until init's child has executed the program, which changes its name. Blocks."""
     give_up = time.monotonic() + _BEGIN_SECONDS
     while time.monotonic() < give_up:
         try:

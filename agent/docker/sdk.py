@@ -1,11 +1,13 @@
-"""Blocking calls through Docker's SDK, on the threads of calls.py. Only this imports `docker`."""
+"""Rare, blocking calls through Docker's SDK, on the threads of calls.py.
+
+Only this imports `docker`.
+"""
 
 import contextlib
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +15,21 @@ import docker
 import docker.errors
 from docker.transport.unixconn import UnixHTTPAdapter, UnixHTTPConnection, UnixHTTPConnectionPool
 
-from agent.docker.answers import container_of, pid_of
 from agent.docker.container_config import has_layer_quota, why_refused
 from agent.docker.dockerd import daemon_pid, grantable_nofile, known_settings
 from agent.docker.errors import (
     Call,
     already_so,
-    being_removed,
     error_of_answer,
     error_of_connection,
     timed_out,
 )
-from agent.docker.program import why_not_run
-from agent.domain.engine import Container
 from agent.domain.errors import (
     ContainerGoneError,
     EngineError,
     EngineTimeoutError,
     ImageCannotRunError,
 )
-from agent.kernel.processes import live_process
 
 Client = docker.APIClient
 
@@ -180,44 +177,12 @@ def _network(client: docker.APIClient) -> str:
     return OWN_NETWORK
 
 
-def create(api: docker.APIClient, config: dict[str, Any], name: str, fit: set[str]) -> str:
-    """Create a container and return its id; ImageCannotRunError if its image is refused.
-
-    `fit` caches accepted images by digest, whose content never changes.
-    """
-    image = config["Image"]
-    if image not in fit:
-        found = api.inspect_image(image)  # type: ignore[no-untyped-call]
-        cause = why_refused(found["Config"] or {})
-        if cause is not None:
-            raise ImageCannotRunError(cause)
-        if "@" in image:
-            fit.add(image)
-    answer = api.create_container_from_config(config, name)  # type: ignore[no-untyped-call]
-    return str(answer["Id"])
-
-
-def start(api: docker.APIClient, container: str) -> Container:
-    """Start and describe a container; ImageCannotRunError if its program cannot be executed."""
-    api.start(container)
-    answer = api.inspect_container(container)
-    pid = pid_of(answer)
-    cause = why_not_run(
-        pid,
-        lambda: inspect(api, container),
-        lambda: api.logs(container, stdout=False, tail=5),
-    )
+def check_image(api: docker.APIClient, image: str) -> None:
+    """Raise ImageCannotRunError if an image is refused."""
+    found = api.inspect_image(image)  # type: ignore[no-untyped-call]
+    cause = why_refused(found["Config"] or {})
     if cause is not None:
         raise ImageCannotRunError(cause)
-    process = None if pid is None else live_process(pid)
-    return inspect(api, container) if process is None else container_of(answer, process)
-
-
-def inspect(api: docker.APIClient, container: str) -> Container:
-    """Describe a container, with its process from /proc."""
-    answer = api.inspect_container(container)
-    pid = pid_of(answer)
-    return container_of(answer, None if pid is None else live_process(pid))
 
 
 def written_bytes(api: docker.APIClient, container: str) -> int:
@@ -252,17 +217,6 @@ def unless_so(call: Call, act: Callable[..., object], *args: str) -> None:
     except docker.errors.APIError as error:
         if not already_so(call, error.status_code or 0, str(error.explanation)):
             raise
-
-
-def remove(api: docker.APIClient, call: Call, seconds: float) -> None:
-    """Remove a container, or wait for the end of a concurrent removal."""
-    try:
-        unless_so(call, partial(api.remove_container, v=True, force=True), call.container)
-    except docker.errors.APIError as error:
-        if not being_removed(error.status_code or 0, str(error.explanation)):
-            raise
-        wait = partial(api.wait, timeout=int(seconds) or 1, condition="removed")
-        unless_so(call, wait, call.container)
 
 
 @contextlib.contextmanager

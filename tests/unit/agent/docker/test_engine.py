@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.docker.calls import GENERAL_THREADS, KEPT_THREADS, Timeouts
+from agent.docker.calls import GENERAL_CALLS, RESERVED_CALLS, Timeouts
 from agent.docker.engine import DockerEngine
 from agent.domain.engine import ContainerStatus
 from agent.domain.errors import (
@@ -117,10 +117,32 @@ async def test_malformed_answer_to_a_change_leaves_the_outcome_unknown(
             await ask(engine)
 
 
+async def test_calls_of_each_session_do_not_use_the_sdk(
+    script: ScriptedEngine, engine: DockerEngine
+) -> None:
+    await engine.info()
+    script.answer(f"GET /images/{IMAGE}/json", says({"Config": {}}))
+    script.answer("POST /containers/create", says({"Id": "abc"}, 201))
+    script.answer("POST /containers/x/start", raw(b"", 204))
+    script.answer("GET /containers/x/json", says(CREATED))
+    script.answer("POST /containers/x/kill", raw(b"", 204))
+    script.answer("DELETE /containers/x", raw(b"", 204))
+    await engine.create(SPEC)  # the first of an image checks it
+    begun = len(script.requests)
+    await engine.create(SPEC)
+    await engine.start("x")
+    await engine.inspect("x")
+    await engine.kill("x", "SIGTERM")
+    await engine.remove("x")
+    asked = script.requests[begun:]
+    assert len(asked) >= 5
+    assert not any("docker-sdk" in request.headers["User-Agent"] for request in asked)
+
+
 async def test_hanging_starts_do_not_block_kill(
     script: ScriptedEngine, engine: DockerEngine
 ) -> None:
-    names = [f"c{number}" for number in range(GENERAL_THREADS)]
+    names = [f"c{number}" for number in range(GENERAL_CALLS)]
     startable(script, *names)
     script.answer("POST /containers/y/kill", raw(b"", 204))
     hanging = [asyncio.create_task(engine.start(name)) for name in names]
@@ -185,7 +207,7 @@ async def test_an_engine_that_comes_back_is_queried_again(tmp_path: Path) -> Non
 async def test_concurrent_first_calls_share_one_query(
     script: ScriptedEngine, engine: DockerEngine
 ) -> None:
-    await asyncio.gather(*(engine.remove(f"c{n}") for n in range(2 * KEPT_THREADS)))
+    await asyncio.gather(*(engine.remove(f"c{n}") for n in range(2 * RESERVED_CALLS)))
     assert script.seen["GET /version"] == 1
 
 
@@ -252,7 +274,7 @@ async def test_calls_about_many_containers_share_a_few_connections(
         script.answer(f"GET /containers/c{number}/json", says(CREATED))
         await engine.inspect(f"c{number}")
     asked = script.requests[begun:]
-    assert len({id(request.protocol) for request in asked}) <= KEPT_THREADS  # each has its own
+    assert len({id(request.protocol) for request in asked}) <= RESERVED_CALLS  # each has its own
 
 
 async def test_a_connection_that_the_engine_closed_is_not_used_again(tmp_path: Path) -> None:

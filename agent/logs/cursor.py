@@ -8,11 +8,16 @@ lines have been dropped.
 """
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from agent.domain.engine import LogPiece
 
 Mark = tuple[int, bytes]
 """Stream and time of a piece."""
+
+_mark_of = attrgetter("stream", "time")
+_is_line = attrgetter("begins_line", "ends_line")
+_size_of = attrgetter("size")
 
 
 class Cursor:
@@ -62,8 +67,10 @@ class Cursor:
         self._first = self._line_end = None
         self._behind = 0
 
-    def take(self, pieces: Sequence[LogPiece]) -> list[LogPiece]:
+    def take(self, pieces: Sequence[LogPiece]) -> Sequence[LogPiece]:
         """Advance to the end of these pieces and return the new ones."""
+        if self._takes_all(pieces):
+            return pieces
         new = []
         for piece in pieces:
             mark = piece.stream, piece.time
@@ -78,6 +85,19 @@ class Cursor:
             elif self._step(piece, mark):
                 new.append(piece)
         return new
+
+    def _takes_all(self, pieces: Sequence[LogPiece]) -> bool:
+        """Advance past new lines together, at half the cost; False if there are other pieces."""
+        if self._landmark is None or self.over or not self.found:
+            return False
+        if self._to_skip or self._cut or self._open:
+            return False
+        marks = list(map(_mark_of, pieces))
+        if self._landmark in marks or set(map(_is_line, pieces)) != {(True, True)}:
+            return False
+        self.read_bytes += sum(map(_size_of, pieces))
+        self._line_end, self._behind = marks[-1], 0
+        return True
 
     def _begin_answer(self) -> None:
         self._landmark = None

@@ -1,5 +1,7 @@
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from types import FrameType
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,6 +53,26 @@ def test_an_answer_that_restarts_is_read_once() -> None:
     assert cursor.over
     cursor.seek()
     assert cursor.take(lines(1, 2, 3, 4)) == lines(4)
+
+
+def test_new_lines_take_at_most_one_python_call_each() -> None:
+    cursor, log, calls = a_cursor(lines(0)), lines(*range(1, 1001)), 0
+    cursor.seek()
+    cursor.take(lines(0))
+
+    def count(_: FrameType, event: str, __: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        taken = cursor.take(log)
+    finally:
+        sys.setprofile(None)
+    assert taken == log
+    assert calls <= len(log) + 10
+    cursor.seek()
+    assert cursor.take(lines(0, 1000, 1001)) == lines(1001)
 
 
 def test_finds_position_in_first_unfinished_line() -> None:

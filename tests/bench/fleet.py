@@ -94,13 +94,13 @@ class Fleet:
 
 
 @contextmanager
-def a_fleet(agents: int, sessions_each: int, steps: Steps) -> Iterator[Fleet]:
+def a_fleet(agents: int, sessions_each: int, steps: Steps, **settings: object) -> Iterator[Fleet]:
     """Run a control plane that has adopted the sessions of simulated hosts."""
     with TemporaryDirectory(prefix="tiltyard-fleet-") as name:
         folder = Path(name)
         reported = simulated_agents.specs(folder, agents)
         regions = list(simulated_agents.REGIONS)
-        with ControlPlaneProcess(reported, {}, regions=regions) as control_plane:
+        with ControlPlaneProcess(reported, {}, regions=regions, **settings) as control_plane:
             control_plane.process.start_timeout = _CONVERGE_TIMEOUT
             fleet = Fleet(control_plane, agents * sessions_each)
             key = control_plane.state_dir / "ticket.key"

@@ -5,10 +5,12 @@ The control plane adopts the sessions from hosts' reports, as after the loss of 
 
 import itertools
 import json
+import re
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from urllib.parse import urlencode
+from urllib.request import urlopen
 
 from tests.bench import baseline
 from tests.bench.fleet import a_fleet
@@ -19,13 +21,14 @@ from tests.bench.simulated_agents import ACCOUNT, group, session_id
 from tests.bench.turns import in_turn
 from tests.support.api_client import ApiClient
 from tests.support.deployment import Steps
-from tests.support.harness import ControlPlaneProcess
+from tests.support.harness import ControlPlaneProcess, free_port
 
 SESSIONS, HOSTS = 100_000, 100
 CALLERS, ROUNDS, ASKS, LISTS = 32, 5, 2000, 10
 CHOSEN = 5
 FLOODERS, FLOODED, NEIGHBOUR = 256, 1000, "neighbour"
 """Connections of the flooding account, the sessions that it joins, and the other account."""
+_LOOKS = re.compile(rb"\n\w+_database_look_duration_seconds_count (\S+)\n")
 FILTERS: Mapping[str, Mapping[str, str]] = {
     "image": {"image": f"arena-{CHOSEN}"},
     "tag": {"tag": f"v{CHOSEN}"},
@@ -39,19 +42,28 @@ def measure(effort: int, steps: Steps) -> list[Result]:
     sessions, rounds = effort * SESSIONS // 100, max(1, effort * ROUNDS // 100)
     asks, lists = max(100, effort * ASKS // 100), max(2, effort * LISTS // 100)
     with _a_bench(sessions, steps) as bench:
+        chosen, empty = bench.sessions(asks), Ask("GET", baseline.EMPTY, 200)
+        describes = [[Ask("GET", f"/session/{session}", 200) for session in chosen]] * rounds
         with steps.step(f"read, describe, {rounds} x {asks}"):
-            described, described_cpu = bench.rounds(
-                _describe, Ask("GET", baseline.EMPTY, 200), rounds, asks
-            )
+            looks = bench.looks()
+            described, described_cpu = bench.rounds(describes, empty)
+            hit_rate = max(0.0, 1 - (bench.looks() - looks) / (rounds * asks))
+        with steps.step(f"read, describe what has changed, {rounds} x {asks}"):
+            guests = (f"guest-{number}" for number in itertools.count())
+            changed, _ = bench.rounds(describes, empty, lambda: bench.join(chosen, next(guests)))
         with steps.step(f"read, join, {rounds} x {asks}"):
-            least = Ask("PUT", baseline.INSERT, 200, _join(session_id(0, 0)).body)
-            joined, joined_cpu = bench.rounds(_join, least, rounds, asks)
+            joins = [_join(session) for session in bench.sessions(rounds * asks)]
+            portions = [joins[first : first + asks] for first in range(0, len(joins), asks)]
+            least = Ask("PUT", baseline.INSERT, 200, joins[0].body)
+            joined, joined_cpu = bench.rounds(portions, least)
         with steps.step(f"read, lists, {rounds} x {lists} of each kind"):
             listed = {name: bench.listed(query, rounds, lists) for name, query in FILTERS.items()}
         with steps.step(f"read, one account floods, {rounds} x {asks // 4}"):
             alone, flooded = bench.flooded(rounds, asks // 4)
     return [
         *_figures("describe", described, described_cpu),
+        Result("read.describe.hit_rate", hit_rate, "of all"),
+        Result("read.describe.changed_ratio", rate(changed["ours"]) / rate(changed["least"]), "x"),
         *_figures("join", joined, joined_cpu),
         *(Result(f"read.list.{name}_ms", taken, "ms") for name, taken in listed.items()),
         Result("read.list_ms", max(listed.values()), "ms", most=2.5),
@@ -64,29 +76,49 @@ def measure(effort: int, steps: Steps) -> list[Result]:
 class _Bench:
     """A control plane with its sessions, and the baseline."""
 
-    def __init__(self, control_plane: ControlPlaneProcess, url: str, sessions: int) -> None:
+    def __init__(
+        self, control_plane: ControlPlaneProcess, url: str, sessions: int, metrics: str
+    ) -> None:
+        self._metrics = metrics
         self._control_plane = control_plane
         self._url = url
         self._sessions = list(itertools.product(range(HOSTS), range(sessions // HOSTS)))
 
+    def sessions(self, count: int) -> list[str]:
+        """Return the ids of the first sessions, repeated if there are fewer."""
+        found = itertools.islice(itertools.cycle(self._sessions), count)
+        return [session_id(*session) for session in found]
+
+    def looks(self) -> float:
+        """Return how often the control plane has read a few rows of the database."""
+        with urlopen(f"http://{self._metrics}/metrics") as answer:
+            return float(_LOOKS.findall(answer.read())[0])
+
+    def join(self, sessions: Sequence[str], player: str) -> None:
+        """Add a player to each session."""
+        self._ask([_join(session, player) for session in sessions], CALLERS)
+
     def rounds(
-        self, ask: Callable[[str], Ask], least: Ask, rounds: int, count: int
+        self,
+        portions: Sequence[Sequence[Ask]],
+        least: Ask,
+        before: Callable[[], object] = bool,
     ) -> tuple[dict[str, list[Load]], float]:
-        """Send one request per session, and as many to the baseline.
+        """Send the requests of each round after `before`, and as many to the baseline.
 
         Also return the control plane's CPU time per request, in milliseconds.
         """
-        cpu = CpuMeter({"": [self._control_plane.process.pid]})
-        sessions = itertools.islice(itertools.cycle(self._sessions), rounds * count)
-        asks = [ask(session_id(*session)) for session in sessions]
-        portions = iter([asks[first : first + count] for first in range(0, len(asks), count)])
-        loads = in_turn(
-            rounds,
-            {
-                "ours": lambda: cpu.measure(lambda: self._ask(next(portions), CALLERS), count),
-                "least": lambda: run_load(self._url, [least] * count, callers=CALLERS),
-            },
-        )
+        cpu, left = CpuMeter({"": [self._control_plane.process.pid]}), iter(portions)
+        count = len(portions[0])
+
+        def ours() -> Load:
+            before()
+            return cpu.measure(lambda: self._ask(next(left), CALLERS), count)
+
+        def theirs() -> Load:
+            return run_load(self._url, [least] * count, callers=CALLERS)
+
+        loads = in_turn(len(portions), {"ours": ours, "least": theirs})
         return loads, statistics.median(cpu.ms[""])
 
     def listed(self, query: Mapping[str, str], rounds: int, count: int) -> float:
@@ -133,12 +165,8 @@ class _Bench:
         return run_load(self._control_plane.base_url, asks, callers=callers, token=token)
 
 
-def _describe(session: str) -> Ask:
-    return Ask("GET", f"/session/{session}", 200)
-
-
-def _join(session: str) -> Ask:
-    body = json.dumps({"session": session, "players": ["somebody"]})
+def _join(session: str, player: str = "somebody") -> Ask:
+    body = json.dumps({"session": session, "players": [player]})
     return Ask("PUT", "/session/player/join", 200, body)
 
 
@@ -156,5 +184,7 @@ def _figures(
 
 @contextmanager
 def _a_bench(sessions: int, steps: Steps) -> Iterator[_Bench]:
-    with a_fleet(HOSTS, sessions // HOSTS, steps) as fleet, baseline.a_baseline() as least:
-        yield _Bench(fleet.control_plane, least, sessions)
+    metrics = f"127.0.0.1:{free_port()}"
+    fleet_of = a_fleet(HOSTS, sessions // HOSTS, steps, metrics_listen=metrics)
+    with fleet_of as fleet, baseline.a_baseline() as least:
+        yield _Bench(fleet.control_plane, least, sessions, metrics)

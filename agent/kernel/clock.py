@@ -19,16 +19,12 @@ class SystemHostClock(SystemClock):
     """Implements `agent.domain.clock.HostClock`."""
 
     def __init__(self) -> None:
-        self._boot_id = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        self.boot_id = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        """The kernel's random id of this boot."""
 
     def boottime(self) -> float:
         """Seconds of CLOCK_BOOTTIME."""
         return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-    @property
-    def boot_id(self) -> str:
-        """The kernel's random id of this boot."""
-        return self._boot_id
 
     def is_synchronised(self) -> bool:
         """The result of adjtimex(2); False if the call fails."""

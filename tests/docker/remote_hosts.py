@@ -9,6 +9,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 from agent.domain.engine import LABEL_SESSION
 from agent.domain.session import Session
 from tests.docker.machine import Machine
@@ -21,6 +23,10 @@ from tests.support.deployment import PATIENT, REGION
 from tests.support.harness import AgentProcess, ControlPlaneProcess, Registry, free_port
 from tests.support.private_engine import PrivateEngine
 from tests.support.pushed_image import push_image
+
+_NEEDED = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
+MARKS = [*_NEEDED, pytest.mark.slow, pytest.mark.timeout(600)]
+"""The markers of tests on several of them."""
 
 RPC_PORT = 7444
 TAG = "v1"

@@ -10,6 +10,7 @@ import pytest
 from tests.docker.machine import Machine
 from tests.docker.remote_hosts import (
     BOTH_WAYS,
+    MARKS,
     SHORT_TIMEOUTS,
     TAG,
     Fleet,
@@ -21,13 +22,7 @@ from tests.docker.stack import eventually, udp_port_of
 from tests.support.api_client import Answer, ApiClient
 from tests.support.deployment import APPLICATION, REGION, application, enable_tag
 
-pytestmark = [
-    pytest.mark.docker,
-    pytest.mark.registry,
-    pytest.mark.root,
-    pytest.mark.slow,
-    pytest.mark.timeout(600),
-]
+pytestmark = MARKS
 
 STARTS = 4
 WAITING, LATE = 16, 3

@@ -9,6 +9,7 @@ from tests.docker.machine import Player
 from tests.docker.remote_hosts import (
     BOTH_WAYS,
     FROM_THE_HOST,
+    MARKS,
     RPC_PORT,
     SHORT_TIMEOUTS,
     TO_THE_HOST,
@@ -19,13 +20,7 @@ from tests.docker.slow_link import SlowLink
 from tests.docker.stack import eventually, udp_port_of
 from tests.support.api_client import Answer
 
-pytestmark = [
-    pytest.mark.docker,
-    pytest.mark.registry,
-    pytest.mark.root,
-    pytest.mark.slow,
-    pytest.mark.timeout(600),
-]
+pytestmark = MARKS
 
 GIVEN_UP_AFTER = 15.0
 NO_ANSWER = "start unknown"

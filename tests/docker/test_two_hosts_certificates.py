@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from http.client import HTTPResponse
 
 import grpc
-import pytest
 from cryptography import x509
 
 from agent.rpc.identity import FILE, Identity
@@ -18,6 +17,7 @@ from tests.docker.machine import Player
 from tests.docker.operator_commands import run
 from tests.docker.remote_hosts import (
     BOTH_WAYS,
+    MARKS,
     RPC_PORT,
     SHORT_TIMEOUTS,
     Fleet,
@@ -32,13 +32,7 @@ from tests.support.certificates import CALLS, CONTROL_PLANE, Party, Signer
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 
-pytestmark = [
-    pytest.mark.docker,
-    pytest.mark.registry,
-    pytest.mark.root,
-    pytest.mark.slow,
-    pytest.mark.timeout(600),
-]
+pytestmark = MARKS
 
 GRACE = timedelta(seconds=10)
 BROKEN = "stream broke"

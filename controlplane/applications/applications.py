@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
+from typing import Any
 
 from controlplane.domain.errors import InvalidRequestError, NotFoundError, Violation
 from controlplane.registries.client import DOCKER_HUB
@@ -14,7 +15,7 @@ from controlplane.storage.tables.applications import Application
 from controlplane.storage.tables.hot import HOT
 from controlplane.storage.tables.registries import Registry
 from controlplane.storage.tables.tags import Tag
-from tiltyard.contract import NetworkMode, PortRequest, Resources
+from tiltyard.contract import NetworkMode
 from tiltyard.runtime.clock import Clock
 
 MAX_REPOSITORY = 255
@@ -37,49 +38,40 @@ AllowsNetwork = Callable[[str, NetworkMode], bool]
 """Returns whether a node pool allows a network mode; true for unknown node pools."""
 
 
-@dataclass(frozen=True, slots=True)
-class ApplicationEdit:
-    """The changes of an application; None leaves a field as it is."""
+Changes = Mapping[str, Any]
+"""New values of fields of an `Application`, by name."""
 
-    registry: str | None = None
-    repository: str | None = None
-    tag_keep: int | None = None
-    network_mode: NetworkMode | None = None
-    node_pool: str | None = None
-    regions: tuple[str, ...] | None = None
-    limits: Resources | None = None
-    reservation: Resources | None = None
-    ports: tuple[PortRequest, ...] | None = None
-    disk_bytes: int | None = None
 
-    def applied_to(
-        self, current: Application, registries: Mapping[str, Registry], allows: AllowsNetwork
-    ) -> Application:
-        """Merge with the current application and validate the result. Pure.
+def edited(
+    current: Application,
+    changes: Changes,
+    registries: Mapping[str, Registry],
+    allows: AllowsNetwork,
+) -> Application:
+    """Apply changes to an application and validate the result. Pure.
 
-        Raises:
-            InvalidRequestError: The result is invalid.
-        """
-        wanted = {field.name: getattr(self, field.name) for field in fields(self)}
-        merged = replace(current, **{n: v for n, v in wanted.items() if v is not None})
-        violations = []
-        if not merged.reservation.fits_in(merged.limits):
-            violations.append(
-                Violation("limits", "must not be below reservation")
-                if self.reservation is None
-                else Violation("reservation", "must not be above limits")
-            )
-        if not allows(merged.node_pool, merged.network_mode):
-            violations.append(_NO_HOST_NETWORK)
-        registry = registries.get(merged.registry)
-        if registry is not None and (self.registry or self.repository):
-            local = local_repository(registry, merged.repository)
-            if local is None:
-                violations.append(_NOT_A_REPOSITORY)
-            merged = replace(merged, repository=local or merged.repository)
-        if violations:
-            raise InvalidRequestError(tuple(violations))
-        return merged
+    Raises:
+        InvalidRequestError: The result is invalid.
+    """
+    merged = replace(current, **changes)
+    violations = []
+    if not merged.reservation.fits_in(merged.limits):
+        violations.append(
+            Violation("reservation", "must not be above limits")
+            if "reservation" in changes
+            else Violation("limits", "must not be below reservation")
+        )
+    if not allows(merged.node_pool, merged.network_mode):
+        violations.append(_NO_HOST_NETWORK)
+    registry = registries.get(merged.registry)
+    if registry is not None and not changes.keys().isdisjoint({"registry", "repository"}):
+        local = local_repository(registry, merged.repository)
+        if local is None:
+            violations.append(_NOT_A_REPOSITORY)
+        merged = replace(merged, repository=local or merged.repository)
+    if violations:
+        raise InvalidRequestError(tuple(violations))
+    return merged
 
 
 class Applications:
@@ -109,7 +101,7 @@ class Applications:
         now = self._clock.time()
         await self._store.run(applications.create, application, caller.actor, now, wrong)
 
-    async def edit(self, caller: Caller, name: str, edit: ApplicationEdit) -> None:
+    async def edit(self, caller: Caller, name: str, changes: Changes) -> None:
         """Change an application of the caller's account.
 
         Running sessions and starts under way are not affected. Enabled tags keep the digest,
@@ -121,7 +113,7 @@ class Applications:
             lambda _: self._changed(),
             applications.edit,
             (caller.account, name),
-            lambda current: edit.applied_to(current, known, self._allows),
+            lambda current: edited(current, changes, known, self._allows),
             caller.actor,
             self._clock.time(),
         )

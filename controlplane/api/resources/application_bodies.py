@@ -1,7 +1,6 @@
 """Request and response bodies of applications."""
 
 import operator
-from dataclasses import fields
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator
@@ -9,7 +8,7 @@ from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_va
 from controlplane.api.operations.bodies import Body
 from controlplane.api.operations.fields import Name, PortNumber, json_pattern
 from controlplane.api.operations.shown import Cores, Mebibytes, Shown, at
-from controlplane.applications.applications import MAX_PORTS, MAX_REGIONS, ApplicationEdit
+from controlplane.applications.applications import MAX_PORTS, MAX_REGIONS, Changes
 from controlplane.registries.client import TAG
 from controlplane.storage.tables.applications import Application
 from tiltyard.contract import MEBI, NANO, NetworkMode, PortRequest, Protocol, Resources
@@ -106,22 +105,24 @@ class ApplicationEditBody(Body):
     regions: _Regions | None = None
     ports: _Ports | None = None
 
-    def edit(self) -> ApplicationEdit:
-        """Convert to an edit."""
-        return ApplicationEdit(
-            registry=self.registry,
-            repository=self.repository,
-            tag_keep=self.tagKeep,
-            network_mode=None if self.networkMode is None else NetworkMode(self.networkMode),
-            node_pool=self.nodePool,
-            regions=None if self.regions is None else tuple(dict.fromkeys(self.regions)),
-            limits=None if self.limits is None else self.limits.resources(),
-            reservation=None if self.reservation is None else self.reservation.resources(),
-            ports=None
-            if self.ports is None
-            else tuple(PortRequest(p.requested, Protocol(p.protocol), p.tls) for p in self.ports),
-            disk_bytes=None if self.limits is None else round((self.limits.disk or 0) * MEBI),
-        )
+    def changes(self) -> Changes:
+        """Convert the given fields to those of an application."""
+        limits, reservation, ports = self.limits, self.reservation, self.ports
+        found = {
+            "registry": self.registry,
+            "repository": self.repository,
+            "tag_keep": self.tagKeep,
+            "network_mode": self.networkMode and NetworkMode(self.networkMode),
+            "node_pool": self.nodePool,
+            "regions": self.regions and tuple(dict.fromkeys(self.regions)),
+            "limits": limits and limits.resources(),
+            "reservation": reservation and reservation.resources(),
+            "ports": None
+            if ports is None
+            else tuple(PortRequest(p.requested, Protocol(p.protocol), p.tls) for p in ports),
+            "disk_bytes": limits and round((limits.disk or 0) * MEBI),
+        }
+        return {name: value for name, value in found.items() if value is not None}
 
 
 class ApplicationBody(ApplicationEditBody):
@@ -140,9 +141,7 @@ class ApplicationBody(ApplicationEditBody):
 
     def application(self, account: str) -> Application:
         """Convert to an application of an account."""
-        edit = self.edit()
-        values = {each.name: getattr(edit, each.name) for each in fields(edit)}
-        return Application(account=account, name=self.name, **values)
+        return Application(account=account, name=self.name, **self.changes())
 
 
 class TagBody(Body):

@@ -54,7 +54,7 @@ async def edit_application(request: web.Request, body: ApplicationEditBody) -> N
     Absent fields stay as they are; running sessions keep what they started with.
     """
     name = request.match_info["name"]
-    await services_of(request).applications.edit(caller_of(request), name, body.edit())
+    await services_of(request).applications.edit(caller_of(request), name, body.changes())
 
 
 @operation()

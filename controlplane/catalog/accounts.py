@@ -64,7 +64,8 @@ class Accounts:
         is_right = matches(presented, None if stored is None else stored.secret_hash)
         if stored is None or not is_right or not stored.is_good(now):
             return None
-        caller = replace(stored.caller, address=address)
+        of = stored.caller
+        caller = Caller(of.account, of.token_id, of.scopes, address, of.expire)
         if stored.last_used is None or stored.last_used + LAST_USED_STEP <= now:
             await self._store.run(accounts.note_use, caller, now)
             used = replace(stored, last_used=now)

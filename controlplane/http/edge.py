@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from random import getrandbits
 from typing import cast
 
 from aiohttp import HttpVersion10, HttpVersion11, StreamReader, web
@@ -251,7 +252,9 @@ class Edge:
         caller = self._gate.caller(peer, forwarded) if forwarded else peer
         loop = asyncio.get_running_loop()
         request = Request(message, payload, protocol, writer, task, loop, remote=caller)
-        request.identifier, request.is_forwarded = str(uuid.uuid4()), caller != peer
+        # As uuid4, but without a call of the system: it need not be unguessable.
+        random = uuid.UUID(int=getrandbits(128), version=4)
+        request.identifier, request.is_forwarded = str(random), caller != peer
         return request
 
     async def _answer(self, request: Request) -> web.StreamResponse:

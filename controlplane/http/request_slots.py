@@ -69,6 +69,8 @@ class RequestSlots:
         self._last = ""
         self._shared_until = float("-inf")
         self._accounts: WeakValueDictionary[str, FairSlots] = WeakValueDictionary()
+        self._recent: FairSlots | None = None
+        """Of the account that called last, so that its slots are not made for each request."""
 
     async def take(self, name: str) -> RequestSlot:
         """Wait for a slot of an account and bind it to this task and those it starts.
@@ -90,6 +92,7 @@ class RequestSlots:
         slots = self._accounts.get(name)
         if slots is None:
             slots = self._accounts[name] = FairSlots(self._limit)
+        self._recent = slots
         if not slots.take():
             if len(slots.waiting) >= self._most_waiting:
                 await self._clock.sleep(REFUSAL_DELAY)

@@ -176,7 +176,9 @@ def _fields(shown: ShownSession) -> SessionFields:
         "location": session.location,
         "host": session.host,
         "created": to_ms(session.created),
-        "port": {f"{port.container}/{port.protocol}": port.host for port in session.ports},
+        "port": {
+            f"{p['container']}/{p['protocol']}": p["host"] for p in json.loads(session.ports)
+        },
         "status": shown.status,
         "labels": {"env": session.injected_env, "tags": session.labels},
     }

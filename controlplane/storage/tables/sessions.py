@@ -1,10 +1,9 @@
 """Sessions in the database, as callers request them. `reports.py` has agents' reports."""
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from controlplane.domain.contract import Port
 from controlplane.domain.errors import (
     AgentRefusedError,
     ConflictError,
@@ -24,7 +23,7 @@ from controlplane.storage.tables.session_rows import (
     note_unanswered,
     ports_json,
 )
-from tiltyard.contract import ErrorReason, Identity, Protocol, Resources, State
+from tiltyard.contract import ErrorReason, Identity, Resources, State
 from tiltyard.runtime.clock import from_ms, to_ms
 
 COLUMNS = (
@@ -49,7 +48,8 @@ class Session:
     """A session's row.
 
     `internal_id`, `agent` and `host` are those of the newest attempt, None and "" before the
-    first; `confirmed`: the agent has reported it. `labels` and `injected_env` are JSON text.
+    first; `confirmed`: the agent has reported it. `ports`, `labels` and `injected_env` are JSON
+    text.
     """
 
     account: str
@@ -62,7 +62,7 @@ class Session:
     tag: str
     location: str
     host: str
-    ports: tuple[Port, ...]
+    ports: str
     labels: str
     external_id: str
     injected_env: str
@@ -70,9 +70,6 @@ class Session:
     ended: float | None
     detail: str
     player_count: int
-
-
-_FIELDS = [field.name for field in fields(Session)]
 
 
 def reserve(db: Database, new: NewSession, failed: FailedClaim | None = None) -> None:
@@ -258,13 +255,8 @@ def _row(new: NewSession) -> dict[str, Any]:
 
 
 def session_of(row: tuple[Any, ...]) -> Session:
-    """Convert a row of `COLUMNS`."""
-    values = dict(zip(_FIELDS, row, strict=True))
-    values["confirmed"] = bool(values["confirmed"])
-    values["state"] = State(values["state"])
-    values["ports"] = tuple(
-        Port(p["container"], Protocol(p["protocol"]), p["host"], p["tls"])
-        for p in json.loads(values["ports"])
-    )
-    values |= {"created": from_ms(values["created"]), "ended": from_ms(values["ended"])}
-    return Session(**values)
+    """Convert a row of `COLUMNS`, which are in the order of the fields."""
+    values = list(row)
+    values[4:6] = bool(row[4]), State(row[5])
+    values[14:16] = from_ms(row[14]), from_ms(row[15])
+    return Session(*values)

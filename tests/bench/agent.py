@@ -18,7 +18,7 @@ from tests.support.harness import AgentProcess, Registry
 from tests.support.real_engine import DockerEngine, remove_traces
 
 REAL, FAKE = 100, 1000
-IDLE_SECONDS = 30.0
+IDLE_SECONDS = 20.0
 KILLS = 5
 _BACKGROUND_SECONDS = 3.0
 """Time in which the background work of starts finishes."""

@@ -20,7 +20,7 @@ from tests.support.harness import ROOT, wait_until
 LOG_BYTES = 60_000_000
 FOLLOWERS = EACH_SESSION
 LINES_PER_SECOND = 10
-SECONDS = 60
+SECONDS = 30
 
 _MB = 1_000_000
 _JOIN_SECONDS = 60

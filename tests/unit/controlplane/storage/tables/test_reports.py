@@ -173,7 +173,8 @@ async def test_message_without_changes_takes_the_same_queries_for_any_number_of_
     sessions[7] = replace(sessions[7], **(change or {}))
     many = await _statements(store, sessions)
     assert (len(many) == len(few)) is (change is None)
-    written = [each for each in many if each.startswith("UPDATE")]
+    # SQLite traces a statement with RETURNING once for each of its triggers, too.
+    written = {each for each in many if each.startswith("UPDATE")}
     assert ["'i-7'" in each for each in written] == ([] if change is None else [True])
 
 

@@ -60,10 +60,12 @@ async def receive_body(request: web.Request, max_bytes: int) -> bytes:
         raise BodyTooLargeError(max_bytes)
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise _invalid("Content-Encoding is not accepted")
-    try:
-        request[_RECEIVED] = await request.clone(client_max_size=max_bytes).read()
-    except web.HTTPRequestEntityTooLarge:
-        raise BodyTooLargeError(max_bytes) from None
+    body = bytearray()
+    while chunk := await request.content.readany():
+        body += chunk
+        if len(body) > max_bytes:
+            raise BodyTooLargeError(max_bytes)
+    request[_RECEIVED] = bytes(body)
     return request[_RECEIVED]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from controlplane.domain.errors import InvalidRequestError, NotFoundError, Violation
 from controlplane.storage.engine.store import Database
-from controlplane.storage.tables.session_rows import id_of
+from controlplane.storage.tables.session_rows import find_session, id_of
 from controlplane.storage.tables.sessions import Session, read_session
 
 MAX_PLAYERS = 2000
@@ -44,11 +44,10 @@ def join(db: Database, account: str, name: str, players: Sequence[str]) -> list[
         NotFoundError: No live session has that id or internal id.
         InvalidRequestError: It would have too many players; none of these joined.
     """
-    session_id = id_of(db, account, name) or name
-    values = {"account": account, "session": session_id, "players": json.dumps(players)}
-    live = "SELECT 1 FROM session WHERE account=:account AND id=:session AND ended_ms IS NULL"
-    if not db.execute(live, values).fetchone():
+    session_id, ended_ms = find_session(db, "id, ended_ms", account, name) or ("", 0)
+    if ended_ms is not None:
         raise NotFoundError("session", name)
+    values = {"account": account, "session": session_id, "players": json.dumps(players)}
     inserted = db.execute(
         "INSERT OR IGNORE INTO player(account, session, player)"
         " SELECT :account, :session, value FROM json_each(:players) ORDER BY key",

@@ -1,0 +1,24 @@
+"""Joining costs few statements."""
+
+from controlplane.storage.engine.store import Database, Store
+from controlplane.storage.tables.players import join
+
+SESSION = (
+    "INSERT INTO session(account, id, state, application, tag, location, labels, external_id,"
+    " nano_cpus, memory_bytes, created_ms)"
+    " VALUES ('alice', 'm', 'running', 'game', 'v1', 'eu', '{}', '', 0, 0, 0)"
+)
+
+
+def statements_of_a_join(db: Database) -> list[str]:
+    db.execute(SESSION)
+    statements: list[str] = []
+    db.conn.set_trace_callback(statements.append)
+    assert join(db, "alice", "m", ["a", "b"]) == ["a", "b"]
+    db.conn.set_trace_callback(None)
+    return [sql.split()[0] for sql in statements if not sql.startswith("--")]
+
+
+async def test_a_join_looks_up_inserts_reads_and_counts(store: Store) -> None:
+    statements = await store.run(statements_of_a_join)
+    assert statements == ["SELECT", "INSERT", "SELECT", "UPDATE"]

@@ -16,7 +16,8 @@ def statements_of_a_join(db: Database) -> list[str]:
     db.conn.set_trace_callback(statements.append)
     assert join(db, "alice", "m", ["a", "b"]) == ["a", "b"]
     db.conn.set_trace_callback(None)
-    return [sql.split()[0] for sql in statements if not sql.startswith("--")]
+    # A statement with a trigger is traced repeatedly.
+    return [sql.split()[0] for sql in dict.fromkeys(statements)]
 
 
 async def test_a_join_looks_up_inserts_reads_and_counts(store: Store) -> None:

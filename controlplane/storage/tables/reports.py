@@ -104,6 +104,8 @@ class Reports:
     ) -> Evaluation:
         """Write and evaluate reported sessions, except those of attempts in `starting`."""
         reported = [s for s in sessions if s.internal_id not in starting]
+        if not reported:
+            return Evaluation()
         by = _Reporter(agent, self._is_ours, now, self._keep_ended)
         return await self._store.run(write_all, by, reported)
 

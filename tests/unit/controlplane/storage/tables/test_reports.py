@@ -73,6 +73,12 @@ async def test_session_waits_for_a_start_of_its_id(store: Store) -> None:
     assert await verdict(store, "g", other) is Verdict.KEEP
 
 
+async def test_report_of_starts_under_way_needs_no_transaction(store: Store) -> None:
+    reports = Reports(store, is_ours=lambda *_: True, keep_ended=50.0)
+    await store.close()
+    assert await reports.write("h", [X], NOW, {X.internal_id}) == Evaluation()
+
+
 async def test_an_ended_row_never_comes_back(store: Store) -> None:
     await report(store, "h", X)
     await report(store, "h", ended(X, 99))

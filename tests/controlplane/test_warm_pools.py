@@ -244,6 +244,29 @@ async def test_standbys_without_room_move_to_another_host(
         await becomes_ready(system, 5)
 
 
+async def test_share_of_a_full_host_includes_standbys_being_claimed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lower share would stop them, or others."""
+    monkeypatch.setattr(standby_pools, "SHORT_AFTER", 0.0)
+    system = System(tmp_path, agents=2)
+    first, second = system.agents
+    system.prefer(first, second)
+    first.host.free_sessions = 3
+    async with system:
+        await system.make_application()
+        await system.make_application(name="other")
+        await keep(system)
+        claiming = first.before_claim = Hold()
+        start = asyncio.create_task(system.start(id="x"))
+        await claiming.reached.wait()
+        await put(system, "other/local", size=1)
+        await eventually(lambda: bool(second.standbys))
+        assert shares(system) == [3, 1]
+        claiming.set()
+        assert (await start).status == 201
+
+
 async def test_an_agent_with_standbys_stays_until_it_is_drained(tmp_path: Path) -> None:
     system = System(tmp_path, agents=2)
     first, second = system.agents

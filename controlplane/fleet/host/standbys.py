@@ -107,9 +107,10 @@ class Standbys:
         return [] if pool is None else list(pool.queues)
 
     def live_on(self, pool_id: str, agent: str) -> int:
-        """Count the standbys of a pool on a host, ready or not."""
+        """Count the standbys of a pool on a host, ready or not, and those being claimed."""
         pool = self._pools.get(pool_id)
-        return 0 if pool is None else len(pool.live.get(agent, ()))
+        live = 0 if pool is None else len(pool.live.get(agent, ()))
+        return live + sum(self._where[i] == (agent, pool_id) for i in self._taken)
 
     def ready_images(self, pool_id: str, agent: str) -> tuple[str, ...]:
         """Return the image of each ready standby of a pool on a host."""

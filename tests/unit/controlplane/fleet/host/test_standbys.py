@@ -133,7 +133,8 @@ class Queues(RuleBasedStateMachine):
     def live_ones_are_counted(self) -> None:
         for agent in "ab":
             mine = sum(owner == agent for owner in self.live.values())
-            assert self.standbys.live_on(POOL, agent) == mine
+            being_claimed = sum(owner == agent for owner in self.taken.values())
+            assert self.standbys.live_on(POOL, agent) == mine + being_claimed
             ready = sum(owner == agent for owner in self.ready.values())
             assert len(self.standbys.ready_images(POOL, agent)) == ready
             assert self.standbys.pools_on(agent) == ({POOL} if mine else set())

@@ -18,7 +18,7 @@ from agent.docker.answers import container_of, pid_of, references, warnings_of
 from agent.docker.calls import EngineCalls, Timeouts
 from agent.docker.container_config import container_config
 from agent.docker.engine_streams import DockerStreams, message_of, translated
-from agent.docker.errors import Call, already_so, being_removed, error_of_answer
+from agent.docker.errors import Call, RemovalInProgressError, already_so, error_of_answer
 from agent.docker.listing import Listing
 from agent.docker.program import began, why_not_run
 from agent.domain.engine import LABEL_AGENT, Container, ContainerSpec, EngineInfo, container_name
@@ -181,9 +181,7 @@ class DockerEngine(DockerStreams):
             try:
                 params = {"v": "1", "force": "1"}
                 await self._send(call, "DELETE", path, seconds, params=params)
-            except EngineError as error:
-                if not being_removed(error.cause):
-                    raise
+            except RemovalInProgressError:
                 params = {"condition": "removed"}
                 await self._send(call, "POST", f"{path}/wait", seconds, params=params)
 
@@ -299,22 +297,21 @@ class DockerEngine(DockerStreams):
 
     async def _on_thread(self, call: Call, seconds: float, ask: Ask[T]) -> T:
         facts = await self._known()
+        return await self._block(call, lambda: ask(self._clients.mine(facts.api, seconds), facts))
 
-        def work() -> T:
+    async def _block(self, call: Call, work: Callable[[], T]) -> T:
+        def convert() -> T:
             with docker_sdk.translated(call, self._forget):
-                return ask(self._clients.mine(facts.api, seconds), facts)
+                return work()
 
-        return await self._calls.threads.run(work)
+        return await self._calls.threads.run(convert)
 
     async def _find_out(self) -> docker_sdk.EngineFacts:
         call, seconds = Call("info"), self._timeouts.read
-
-        def work() -> docker_sdk.EngineFacts:
-            with docker_sdk.translated(call, self._forget):
-                return docker_sdk.find_out(self._clients, seconds)
-
         self._facts = facts = await self._calls.run(
-            call, seconds, lambda: self._calls.threads.run(work)
+            call,
+            seconds,
+            lambda: self._block(call, lambda: docker_sdk.find_out(self._clients, seconds)),
         )
         return facts
 

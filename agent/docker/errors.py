@@ -42,6 +42,10 @@ class Call:
     changes: bool = False
 
 
+class RemovalInProgressError(EngineError):
+    """Another removal of the same container has not ended yet."""
+
+
 def error_of_answer(call: Call, status: int, message: str) -> AgentError:
     """Convert an error status of the engine."""
     text = message.strip()
@@ -54,10 +58,18 @@ def error_of_answer(call: Call, status: int, message: str) -> AgentError:
         return ImageMissingError(call.image)
     if status == 404 and call.name == "archive":
         return PathNotFoundError(call.path)
-    if status == 409 and call.name == "remove-image":
-        return ImageInUseError(call.image, _short(text))
-    refusal = _REFUSALS[call.name](call, text) if call.name in _REFUSALS else None
+    refusal = _conflict(call, text) if status == 409 else None
+    if refusal is None and call.name in _REFUSALS:
+        refusal = _REFUSALS[call.name](call, text)
     return refusal or EngineError(call.name, _short(text) or f"status {status}")
+
+
+def _conflict(call: Call, text: str) -> AgentError | None:
+    if call.name == "remove-image":
+        return ImageInUseError(call.image, _short(text))
+    if call.name == "remove" and "already in progress" in text.lower():
+        return RemovalInProgressError(call.name, _short(text))
+    return None
 
 
 def error_of_pull(image: str, message: str) -> AgentError:
@@ -94,11 +106,6 @@ def already_so(call: Call, status: int, message: str) -> bool:
         return any(part in lower for part in _NOT_RUNNING)
     gone = {"remove": "no such container", "remove-image": "no such image"}.get(call.name)
     return gone is not None and status == 404 and gone in lower
-
-
-def being_removed(message: str) -> bool:
-    """True if another removal of the same container is in progress."""
-    return "already in progress" in message.lower()
 
 
 _NOT_RUNNING = ("is not running", "process already finished", "no such process")

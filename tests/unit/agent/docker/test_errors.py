@@ -4,8 +4,8 @@ import pytest
 
 from agent.docker.errors import (
     Call,
+    RemovalInProgressError,
     already_so,
-    being_removed,
     error_of_answer,
     error_of_connection,
     error_of_pull,
@@ -58,6 +58,8 @@ BAD_FORMAT = f"{SHIM}exec /game: exec format error: unknown"
 NO_USER = "unable to find user nobody: no matching entries in passwd file"
 CIRCLE = "evalSymlinksInScope: too many links in /var/lib/docker/overlay2/8a86/merged/data"
 DEAD = "can not get logs from container which is dead or marked for removal"
+REMOVE = Call("remove", container="tiltyard-x")
+REMOVING = "removal of container x is already in progress"
 NO_DIRECTORY = Call("archive", container="tiltyard-x", path="/not a directory")
 
 
@@ -84,6 +86,9 @@ NO_DIRECTORY = Call("archive", container="tiltyard-x", path="/not a directory")
         (START, 500, UDP_TAKEN, PortTakenError("udp", 30001)),
         (START, 500, HOST_PORT, PortTakenError("udp", 30003)),
         (START, 500, "address already in use", PortTakenError("", 0)),
+        (REMOVE, 409, REMOVING, RemovalInProgressError("remove", "")),
+        (REMOVE, 409, "conflict", EngineError("remove", "")),
+        (REMOVE, 500, REMOVING, EngineError("remove", "")),
         (START, 500, IPTABLES, FirewallFailedError("start", "")),
         (START, 500, LOCKED, FirewallFailedError("start", "")),
         (START, 400, NO_PROGRAM, ImageCannotRunError("game: executable file not found")),
@@ -166,8 +171,6 @@ def test_detects_desired_state_in_error() -> None:
     assert not already_so(kill, 404, "Cannot kill container: x: No such container: x")
     assert already_so(remove, 404, "No such container: x")
     assert not already_so(remove, 500, "device or resource busy")
-    assert being_removed("removal of container x is already in progress")
-    assert not being_removed("conflict")
 
 
 @pytest.mark.parametrize("changes", [True, False])

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import uuid
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -228,43 +229,43 @@ async def test_full_region_is_available_while_a_standby_is_ready(system: System)
     await eventually(is_full)
 
 
-async def test_standbys_without_room_move_to_another_host(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(standby_pools, "SHORT_AFTER", 0.5)
+@pytest.fixture
+async def crowded(tmp_path: Path) -> AsyncIterator[System]:
+    """Two hosts, of which the preferred one has room for three sessions."""
     system = System(tmp_path, agents=2)
-    first, second = system.agents
-    system.prefer(first, second)
-    first.host.free_sessions = 3
+    system.prefer(*system.agents)
+    system.agents[0].host.free_sessions = 3
     async with system:
         await system.make_application()
-        await keep(system, size=5)
-        assert shares(system) == [3, 2]
-        assert (await system.start(id="x")).status == 201  # its room is taken by the standby
-        await becomes_ready(system, 5)
+        yield system
+
+
+async def test_standbys_without_room_move_to_another_host(
+    crowded: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standby_pools, "SHORT_AFTER", 0.5)
+    await keep(crowded, size=5)
+    assert shares(crowded) == [3, 2]
+    assert (await crowded.start(id="x")).status == 201  # its room is taken by the standby
+    await becomes_ready(crowded, 5)
 
 
 async def test_share_of_a_full_host_includes_standbys_being_claimed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    crowded: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lower share would stop them, or others."""
     monkeypatch.setattr(standby_pools, "SHORT_AFTER", 0.0)
-    system = System(tmp_path, agents=2)
-    first, second = system.agents
-    system.prefer(first, second)
-    first.host.free_sessions = 3
-    async with system:
-        await system.make_application()
-        await system.make_application(name="other")
-        await keep(system)
-        claiming = first.before_claim = Hold()
-        start = asyncio.create_task(system.start(id="x"))
-        await claiming.reached.wait()
-        await put(system, "other/local", size=1)
-        await eventually(lambda: bool(second.standbys))
-        assert shares(system) == [3, 1]
-        claiming.set()
-        assert (await start).status == 201
+    first, second = crowded.agents
+    await crowded.make_application(name="other")
+    await keep(crowded)
+    claiming = first.before_claim = Hold()
+    start = asyncio.create_task(crowded.start(id="x"))
+    await claiming.reached.wait()
+    await put(crowded, "other/local", size=1)
+    await eventually(lambda: bool(second.standbys))
+    assert shares(crowded) == [3, 1]
+    claiming.set()
+    assert (await start).status == 201
 
 
 async def test_an_agent_with_standbys_stays_until_it_is_drained(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Calls without a token: health, the OpenAPI documents and a bundled Swagger UI."""
+"""Calls without a token: health, the OpenAPI document and a bundled Swagger UI."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -15,8 +15,7 @@ from controlplane.domain.errors import NotFoundError, NotReadyError
 from controlplane.http.messages import JSON
 
 OPENAPI = web.AppKey("openapi", bytes)
-OPENAPI_30 = web.AppKey("openapi_30", bytes)
-"""The documents, serialised."""
+"""The document, serialised."""
 
 _FILES = web.AppKey("docs_files", dict[str, bytes])
 
@@ -98,12 +97,6 @@ async def get_ready(request: web.Request) -> Answer[Readiness]:
 async def get_openapi(request: web.Request) -> web.Response:
     """Describe this API as an OpenAPI document."""
     return web.Response(body=request.app[OPENAPI], content_type=JSON)
-
-
-@operation(media_types=(JSON,))
-async def get_openapi_30(request: web.Request) -> web.Response:
-    """Describe this API as an OpenAPI 3.0 document, for generators that do not read 3.1."""
-    return web.Response(body=request.app[OPENAPI_30], content_type=JSON)
 
 
 @operation(media_types=("text/html",))

@@ -7,7 +7,6 @@ from aiohttp import hdrs, web
 
 from controlplane.api import documents
 from controlplane.api.openapi import openapi_document
-from controlplane.api.openapi_30 import openapi_30
 from controlplane.api.operations import streams
 from controlplane.api.operations.operation import Route
 from controlplane.api.operations.services import CALLER, SERVICES, Services
@@ -109,7 +108,6 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/healthz", None, documents.get_health),
     Route("GET", "/readyz", None, documents.get_ready, {503}),
     Route("GET", "/openapi.json", None, documents.get_openapi),
-    Route("GET", "/openapi-3.0.json", None, documents.get_openapi_30),
     Route("GET", "/docs", None, documents.get_docs),
     Route("GET", "/docs/{file}", None, documents.get_docs_file, {404}),
 )
@@ -120,7 +118,7 @@ def make_web_app(services: Services) -> Application:
     """Build the application."""
     app = Application(services.http)
     app.web[SERVICES] = services
-    app.web[documents.OPENAPI], app.web[documents.OPENAPI_30] = _documents()
+    app.web[documents.OPENAPI] = _document()
     app.web.on_startup.append(documents.read_files)
     app.web.on_shutdown.append(streams.end_streams)
     app.web.on_shutdown.append(sessions.end_waits)
@@ -130,10 +128,9 @@ def make_web_app(services: Services) -> Application:
 
 
 @functools.cache
-def _documents() -> tuple[bytes, bytes]:
-    """Return both OpenAPI documents; cached, since it takes a quarter of a second."""
-    document = openapi_document(ROUTES)
-    return json.dumps(document).encode(), json.dumps(openapi_30(document)).encode()
+def _document() -> bytes:
+    """Return the OpenAPI document; cached, since it takes a quarter of a second."""
+    return json.dumps(openapi_document(ROUTES)).encode()
 
 
 def _guarded(route: Route, services: Services) -> Handler:

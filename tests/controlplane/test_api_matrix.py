@@ -222,7 +222,6 @@ CASES: dict[tuple[str, str], Case] = {
     ("GET", "/healthz"): Case(),
     ("GET", "/readyz"): Case(),
     ("GET", "/openapi.json"): Case(),
-    ("GET", "/openapi-3.0.json"): Case(),
     ("GET", "/docs"): Case(),
     ("GET", "/docs/{file}"): Case(path="/docs/swagger-ui.css"),
 }

@@ -6,12 +6,8 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from controlplane.api.openapi import openapi_document
-from controlplane.api.openapi_30 import openapi_30
 from controlplane.api.operations.operation import ANYWHERE
 from controlplane.api.routes import ROUTES
 from tests.support.controlplane.system import System, assert_error
@@ -57,19 +53,15 @@ def test_queries_document_their_style() -> None:
 
 def test_only_these_calls_need_no_token() -> None:
     open_paths = {route.path for route in ROUTES if route.scope is None}
-    documents = {"/openapi.json", "/openapi-3.0.json", "/docs", "/docs/{file}"}
+    documents = {"/openapi.json", "/docs", "/docs/{file}"}
     assert open_paths == {"/healthz", "/readyz", *documents}
 
 
-@pytest.mark.parametrize(
-    ("path", "document"),
-    [("/openapi.json", DOCUMENT), ("/openapi-3.0.json", openapi_30(DOCUMENT))],
-)
-async def test_both_documents_are_served(system: System, path: str, document: Any) -> None:
-    answer = await system.call("GET", path, token="none")
+async def test_the_document_is_served(system: System) -> None:
+    answer = await system.call("GET", "/openapi.json", token="none")
     assert answer.status == 200
     assert answer.headers["Content-Type"] == "application/json"
-    assert answer.json == json.loads(json.dumps(document))
+    assert answer.json == json.loads(json.dumps(DOCUMENT))
 
 
 def test_optional_properties_have_no_default_of_null() -> None:

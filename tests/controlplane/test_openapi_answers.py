@@ -8,10 +8,9 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from schemathesis.specs.openapi.definitions import OPENAPI_30, OPENAPI_31
+from schemathesis.specs.openapi.definitions import OPENAPI_31
 
 from controlplane.api.openapi import openapi_document
-from controlplane.api.openapi_30 import openapi_30
 from controlplane.api.operations.operation import Route
 from controlplane.api.routes import ROUTES
 from controlplane.http.messages import JSON
@@ -69,49 +68,6 @@ ERROR = _closed("ErrorResponse")
 def test_the_document_is_valid_openapi() -> None:
     validator = jsonschema_rs.Draft202012Validator(OPENAPI_31)
     assert [error.message for error in validator.iter_errors(DOCUMENT)] == []
-
-
-def test_the_document_of_openapi_3_0_is_valid() -> None:
-    """Its schema rejects keywords that OpenAPI 3.0 does not know, such as `const`."""
-    validator = jsonschema_rs.Draft4Validator(OPENAPI_30)
-    assert [error.message for error in validator.iter_errors(openapi_30(DOCUMENT))] == []
-
-
-@pytest.mark.parametrize(
-    ("schema", "converted"),
-    [
-        ({"not": {"const": True}}, {"not": {"enum": [True]}}),
-        (
-            {"type": "object", "propertyNames": {"minLength": 1}, "additionalProperties": False},
-            {"type": "object", "additionalProperties": False},
-        ),
-        (
-            {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}], "default": 2},
-            {"type": "integer", "minimum": 1, "default": 2, "nullable": True},
-        ),
-        (
-            {"anyOf": [{"$ref": "#/x"}, {"type": "null"}]},
-            {"allOf": [{"$ref": "#/x"}], "nullable": True},
-        ),
-        (
-            {"anyOf": [{"$ref": "#/x"}, {"const": 1}, {"type": "null"}]},
-            {"anyOf": [{"$ref": "#/x"}, {"enum": [1]}], "nullable": True},
-        ),
-    ],
-)
-def test_a_schema_of_3_1_becomes_one_of_3_0(
-    schema: dict[str, Any], converted: dict[str, Any]
-) -> None:
-    """Also in properties named like keywords."""
-
-    def inside(one: dict[str, Any]) -> dict[str, Any]:
-        return {"type": "object", "properties": {"const": one, "schema": {"items": one}}}
-
-    document = {
-        "info": {"title": "T", "license": {"name": "L", "identifier": "L"}},
-        "components": {"schemas": {"schema": inside(schema)}},
-    }
-    assert openapi_30(document)["components"]["schemas"] == {"schema": inside(converted)}
 
 
 def test_every_schema_is_valid_and_uses_only_known_keywords() -> None:

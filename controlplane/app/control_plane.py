@@ -114,7 +114,6 @@ class ControlPlane:
         self._standby_pools = StandbyPools(store, self.fleet, clock=clock, random=random)
         applications = Applications(store, self.fleet.node_pools.allows, self._review_hosts, clock)
         tags = Tags(
-            applications=applications,
             store=store,
             fleet=self.fleet,
             changed=self._review_hosts,

@@ -30,9 +30,6 @@ MAX_REMEMBERED = 1000
 MAX_REGIONS = 256
 """Per application."""
 
-_NO_HOST_NETWORK = Violation("networkMode", "the node pool does not allow the host's network")
-_NOT_A_REPOSITORY = Violation("repository", "is not an OCI repository name")
-
 
 AllowsNetwork = Callable[[str, NetworkMode], bool]
 """Returns whether a node pool allows a network mode; true for unknown node pools."""
@@ -54,24 +51,35 @@ def edited(
         InvalidRequestError: The result is invalid.
     """
     merged = replace(current, **changes)
-    violations = []
+    is_moved = not changes.keys().isdisjoint({"registry", "repository"})
+    registry = registries.get(merged.registry) if is_moved else None
+    merged, violations = _checked(merged, registry, allows)
     if not merged.reservation.fits_in(merged.limits):
-        violations.append(
+        wrong = (
             Violation("reservation", "must not be above limits")
             if "reservation" in changes
             else Violation("limits", "must not be below reservation")
         )
-    if not allows(merged.node_pool, merged.network_mode):
-        violations.append(_NO_HOST_NETWORK)
-    registry = registries.get(merged.registry)
-    if registry is not None and not changes.keys().isdisjoint({"registry", "repository"}):
-        local = local_repository(registry, merged.repository)
-        if local is None:
-            violations.append(_NOT_A_REPOSITORY)
-        merged = replace(merged, repository=local or merged.repository)
+        violations.insert(0, wrong)
     if violations:
         raise InvalidRequestError(tuple(violations))
     return merged
+
+
+def _checked(
+    application: Application, registry: Registry | None, allows: AllowsNetwork
+) -> tuple[Application, list[Violation]]:
+    """Return an application with its repository's name in the registry, and its violations."""
+    violations = []
+    if not allows(application.node_pool, application.network_mode):
+        text = "the node pool does not allow the host's network"
+        violations.append(Violation("networkMode", text))
+    if registry is not None:
+        repository = local_repository(registry, application.repository)
+        if repository is None:
+            violations.append(Violation("repository", "is not an OCI repository name"))
+        application = replace(application, repository=repository or application.repository)
+    return application, violations
 
 
 class Applications:
@@ -89,15 +97,8 @@ class Applications:
 
     async def create(self, caller: Caller, application: Application) -> None:
         """Create an application of the caller's account."""
-        wrong = []
-        if not self._allows(application.node_pool, application.network_mode):
-            wrong.append(_NO_HOST_NETWORK)
         registry = await self._store.look(registries.get, application.registry)
-        if registry is not None:
-            repository = local_repository(registry, application.repository)
-            if repository is None:
-                wrong.append(_NOT_A_REPOSITORY)
-            application = replace(application, repository=repository or application.repository)
+        application, wrong = _checked(application, registry, self._allows)
         now = self._clock.time()
         await self._store.run(applications.create, application, caller.actor, now, wrong)
 
@@ -117,17 +118,6 @@ class Applications:
             caller.actor,
             self._clock.time(),
         )
-
-    async def get(self, caller: Caller, name: str) -> Application:
-        """Read one application of the caller's account.
-
-        Raises:
-            NotFoundError: The account has none of that name.
-        """
-        application = await self._store.look(applications.get, caller.account, name)
-        if application is None:
-            raise NotFoundError("application", name)
-        return application
 
     async def tagged(self, caller: Caller, name: str) -> tuple[Application, tuple[Tag, ...]]:
         """Read an application with its enabled tags, highest priority first.

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from controlplane.applications.applications import Applications
 from controlplane.domain.errors import (
     HostsNotReportedError,
     ImageRefusedError,
@@ -16,9 +15,8 @@ from controlplane.domain.errors import (
 from controlplane.fleet.fleet import Fleet
 from controlplane.registries.client import TAG, RegistryClient
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables import registries
 from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.applications import Application
+from controlplane.storage.tables.applications import Application, with_registry
 from controlplane.storage.tables.registries import Registry
 from controlplane.storage.tables.tags import Tag, enable_tag
 from tiltyard.runtime.clock import Clock
@@ -29,7 +27,6 @@ from tiltyard.runtime.failpoints import Reach, no_failpoint
 class Tags:
     """Use cases on tags. `changed` is called when hosts may need other images or standbys."""
 
-    applications: Applications
     store: Store
     fleet: Fleet
     changed: Callable[[], None]
@@ -141,10 +138,7 @@ class Tags:
         return Tag(name, digest, f"{registry.address}/{repository}@{digest}")
 
     async def _source(self, caller: Caller, name: str) -> tuple[Application, Registry]:
-        for _ in range(2):
-            application = await self.applications.get(caller, name)
-            registry = await self.store.look(registries.get, application.registry)
-            if registry is not None:
-                return application, registry
-            # The registry was replaced and removed between the two reads: read again.
-        raise RegistryUnavailableError(application.registry, "it was removed")
+        found = await self.store.look(with_registry, caller.account, name)
+        if found is None:
+            raise NotFoundError("application", name)
+        return found

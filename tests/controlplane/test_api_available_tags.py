@@ -8,9 +8,7 @@ import pytest
 from aiohttp import ClientTimeout
 
 from controlplane.registries import tag_lists
-from controlplane.storage.tables.registries import get
 from tests.support.controlplane.system import System, assert_error
-from tests.support.controlplane.transactions import Go, intercept
 
 PATH = "/application/game/tags/available"
 
@@ -62,41 +60,6 @@ async def test_a_repository_that_the_registry_hides_has_no_tags(system: System) 
     edit = {"repository": "studio/other"}
     assert (await system.call("PUT", "/application/game", json=edit)).status == 204
     assert_error(await system.call("GET", PATH), 503)
-
-
-async def test_a_registry_changed_during_the_lookup_is_used(
-    system: System, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old, body = "/operator/registry/old", {"address": "127.0.0.1:9"}
-    assert (await system.call("PUT", old, json=body)).status < 300
-    await system.make_application(tag=None, name="moving", registry="old")
-    system.registry.push("studio/game", "v1")
-
-    async def late(go: Go) -> Any:
-        found = await go()
-        if found.name == "old":
-            change = {"registry": "local"}
-            changed = await system.call("PUT", "/application/moving", json=change)
-            removed = await system.call("DELETE", old)
-            assert (changed.status, removed.status) == (204, 204)
-            return None
-        return found
-
-    intercept(monkeypatch, get, late)
-    answer = await system.call("GET", "/application/moving/tags/available")
-    assert answer.json == {"tags": [{"version": "v1"}]}
-
-
-async def test_a_registry_removed_during_each_lookup_is_503(
-    system: System, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def gone(_: Go) -> None:
-        return None
-
-    intercept(monkeypatch, get, gone)
-    assert_error(await system.call("GET", PATH), 503)
-    path = "/application/game/tags"
-    assert_error(await system.call("POST", path, json={"tag": "v1"}), 503)
 
 
 @pytest.mark.usefixtures("nothing_is_kept")

@@ -13,7 +13,9 @@ from controlplane.domain.errors import (
     Violation,
 )
 from controlplane.storage.engine.store import Actor, Database, Store, record_event
+from controlplane.storage.tables import registries
 from controlplane.storage.tables.quota_use import bounded_pools, has_account
+from controlplane.storage.tables.registries import Registry
 from controlplane.storage.tables.tags import Tag, enabled_tags, withdraw_old_tags
 from controlplane.storage.tables.warm_pools import remove_pools_elsewhere
 from tiltyard.contract import NetworkMode, PortRequest, Protocol, Resources
@@ -92,6 +94,13 @@ def get(db: Database, account: str, name: str) -> Application | None:
     sql = f"SELECT {_COLUMNS} FROM application WHERE account=:account AND name=:name"  # noqa: S608
     row = db.execute(sql, {"account": account, "name": name}).fetchone()
     return _application(row) if row else None
+
+
+def with_registry(db: Database, account: str, name: str) -> tuple[Application, Registry] | None:
+    """Read an application and its registry."""
+    application = get(db, account, name)
+    registry = application and registries.get(db, application.registry)
+    return (application, registry) if application and registry else None
 
 
 def tagged(db: Database, key: tuple[str, str]) -> tuple[Application, tuple[Tag, ...]] | None:

@@ -14,7 +14,6 @@ from pydantic import AfterValidator, Field
 
 from controlplane.api.operations.bodies import Body, read_body
 from controlplane.http.application import Application
-from controlplane.http.errors import Handler
 from controlplane.http.gate import Bounds
 from controlplane.http.messages import Request
 from controlplane.metrics.http import HttpMetrics
@@ -70,27 +69,12 @@ class _Handshake(ssl.SSLObject):
 
 def make_enrolling_app(enrolment: Enrolment, metrics: HttpMetrics) -> Application:
     """Build the application of the listener."""
-    app = Application(metrics)
-    app.add_route("POST", "/enrol", _enrolling(enrolment))
-    return app
 
-
-def enrolling_tls() -> ssl.SSLContext:
-    """Return the listener's TLS context, without a certificate yet."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.set_alpn_protocols(["http/1.1"])
-    context.sslobject_class = _Handshake
-    return context
-
-
-def _enrolling(enrolment: Enrolment) -> Handler:
     async def enrol(request: Request) -> web.StreamResponse:
         body = await read_body(request, EnrolBody)
         authority = enrolment.authority.decode()
         if body.token is None:
-            shown = {"format": FORMAT, "authority": authority}
-            return web.json_response(shown)
+            return web.json_response({"format": FORMAT, "authority": authority})
         # Behind a full stop the token has the authority's fingerprint, for the host.
         wanted = Newcomer(
             token=body.token.partition(".")[0],
@@ -112,4 +96,15 @@ def _enrolling(enrolment: Enrolment) -> Handler:
         }
         return web.json_response(answer, status=201)
 
-    return enrol
+    app = Application(metrics)
+    app.add_route("POST", "/enrol", enrol)
+    return app
+
+
+def enrolling_tls() -> ssl.SSLContext:
+    """Return the listener's TLS context, without a certificate yet."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.set_alpn_protocols(["http/1.1"])
+    context.sslobject_class = _Handshake
+    return context

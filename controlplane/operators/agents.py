@@ -51,16 +51,16 @@ class ShownAgent:
     """
 
     row: AgentRow
-    declared: bool
     state: AgentState
-    host: HostReport | None
-    live_sessions: int
     last_report: float | None
     drain: Drain
     draining: bool
-    drain_pending: bool
-    pulls: list[Pull]
-    warm_pools: list[KeptOnHost]
+    declared: bool = False
+    host: HostReport | None = None
+    live_sessions: int = 0
+    drain_pending: bool = False
+    pulls: list[Pull] = field(default_factory=list)
+    warm_pools: list[KeptOnHost] = field(default_factory=list)
     """The pools that have, or should have, standbys on its host."""
     latency: float | None = None
     unresponsive_addresses: list[str] = field(default_factory=list)
@@ -182,17 +182,7 @@ class Agents:
 
 def _revoked(row: AgentRow) -> ShownAgent:
     return ShownAgent(
-        row=row,
-        declared=False,
-        state=AgentState.REVOKED,
-        host=None,
-        live_sessions=0,
-        last_report=row.last_report,
-        drain=row.drain,
-        draining=row.drain.draining,
-        drain_pending=False,
-        pulls=[],
-        warm_pools=[],
+        row, AgentState.REVOKED, row.last_report, drain=row.drain, draining=row.drain.draining
     )
 
 

@@ -30,8 +30,6 @@ from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 
-_REFUSED = "refused to enrol a host: its token or name"
-
 TOKEN_LIFE = 15 * 60
 TRIES_PER_SECOND, TRIES_AT_ONCE = 1.0, 20
 """Per address: enough to set up a rack at once, too few for guessing."""
@@ -85,19 +83,17 @@ class Enrolment:
         retry_after = self.rate.take(address, "", self.clock.monotonic())
         if retry_after is not None:
             raise TooManyRequestsError(retry_after)
-        presented = parse(wanted.token)
-        if presented is None:
-            error = BadEnrolmentTokenError("it is none")
-            log.warning(_REFUSED, address=address, error=str(error))
-            raise error
         agent_id, now = str(uuid.uuid4()), self.clock.time()
-        issued = self._signed(wanted, agent_id, address)
         try:
+            presented = parse(wanted.token)
+            if presented is None:
+                raise BadEnrolmentTokenError("it is none")
+            issued = self._signed(wanted, agent_id)
             row = await self.store.run_then(
                 self._follow, enrolment.enrol, presented, wanted, agent_id, issued, address, now
             )
         except (UnauthorizedError, InvalidRequestError, ConflictError) as error:
-            log.warning(_REFUSED, address=address, error=str(error))
+            log.warning("refused to enrol a host", address=address, error=str(error))
             raise
         log.info("agent enrolled", agent=row.name, address=address)
         return row, issued
@@ -109,7 +105,7 @@ class Enrolment:
             lambda _: self.fleet.remove(name), enrolment.revoke, name, caller.actor, now
         )
 
-    def _signed(self, wanted: Newcomer, agent_id: str, address: str) -> Issued:
+    def _signed(self, wanted: Newcomer, agent_id: str) -> Issued:
         violations = []
         if not is_name(wanted.name):
             violations.append(Violation("name", NAME_RULE))
@@ -122,9 +118,7 @@ class Enrolment:
         except UnfitRequestError as error:
             violations.append(Violation("request", str(error)))
         if violations:
-            refusal = InvalidRequestError(tuple(violations))
-            log.warning("refused to enrol a host", address=address, error=refusal.details)
-            raise refusal
+            raise InvalidRequestError(tuple(violations))
         return issued
 
     def _follow(self, row: AgentRow) -> None:

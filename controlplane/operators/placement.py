@@ -63,25 +63,14 @@ class Explanations:
         if location not in application.regions:
             raise NotFoundError("region", location)
         tag = self.tags.preferred(application, tags, location, version)
-        owner = (account, name)
-        wanted = Wanted(tag.image, application.reservation, ports, owner)
+        wanted = Wanted(tag.image, application.reservation, ports, (account, name))
         explanation = self.fleet.explain(
             location, application.node_pool, wanted, application.network_mode
         )
-        return ExplainedPlacement(
-            application=application,
-            location=location,
-            tag=tag,
-            explanation=explanation,
-            pulls=self._pulls_of(tag.image, explanation),
-        )
-
-    def _pulls_of(self, image: str, explanation: Explanation) -> dict[str, Pull]:
-        hosts = (self.fleet.host(candidate.agent) for candidate in explanation.candidates)
-        return {
+        pulls = {
             host.name: pull
-            for host in hosts
-            if host is not None
+            for host in self.fleet.hosts
             for pull in host.images.pulls
-            if pull.image == image
+            if pull.image == tag.image
         }
+        return ExplainedPlacement(application, location, tag, explanation, pulls)

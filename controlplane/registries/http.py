@@ -8,12 +8,9 @@ A registry cannot make the client connect elsewhere (SSRF):
 - Plain HTTP only to loopback. Response sizes, token lifetimes and call times are limited.
 """
 
-import asyncio
 import ssl
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import aiohttp
@@ -27,6 +24,7 @@ from controlplane.registries.endpoint import Endpoint, UnusableError, base_url, 
 from controlplane.registries.login import checked_realm, read_challenges, read_token
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.tasks import Threads
 
 log = get_logger(__name__)
 
@@ -69,7 +67,7 @@ class RegistryHttp:
         self._look_ups = LookUps()
         self._tokens: dict[tuple[Endpoint, str], tuple[str, float]] = {}
         self._contexts: dict[str, ssl.SSLContext] = {}
-        self._loading = ThreadPoolExecutor(1, "registry certificates")
+        self._loading = Threads(1, "registry certificates")
 
     async def start(self) -> None:
         """Open the connection pools."""
@@ -83,7 +81,7 @@ class RegistryHttp:
                 await session.close()
         self._any = self._public = None
         self._look_ups.close()
-        self._loading.shutdown(wait=False)
+        await self._loading.close()
 
     async def ask(
         self,
@@ -219,9 +217,7 @@ class RegistryHttp:
             return True
         context = self._contexts.get(endpoint.ca)
         if context is None:
-            make = partial(ssl.create_default_context, cadata=endpoint.ca)
-            loop = asyncio.get_running_loop()
-            context = await loop.run_in_executor(self._loading, make)
+            context = await self._loading.run(ssl.create_default_context, cadata=endpoint.ca)
             self._contexts[endpoint.ca] = context
             while len(self._contexts) > MAX_CONTEXTS:
                 del self._contexts[next(iter(self._contexts))]

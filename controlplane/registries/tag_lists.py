@@ -9,13 +9,12 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
 from controlplane.domain.errors import TiltyardError
 from controlplane.http.request_slots import release_slot
 from controlplane.storage.tables.registries import Registry
-from tiltyard.runtime.tasks import TaskOwner
+from tiltyard.runtime.tasks import TaskOwner, Threads
 
 KEPT_SECONDS = 10.0
 """Long enough to page through a list, short enough to see new tags."""
@@ -37,7 +36,7 @@ class TagLists:
     ) -> None:
         self._read = read
         self._now = now
-        self._sorting = ThreadPoolExecutor(1, "tag lists")
+        self._sorting = Threads(1, "tag lists")
         self._reading = TaskOwner[tuple[str, ...]](TiltyardError)
         self._cached: OrderedDict[_Key, tuple[tuple[str, ...], float]] = OrderedDict()
 
@@ -58,12 +57,11 @@ class TagLists:
     async def close(self) -> None:
         """Cancel the tasks. Idempotent."""
         await self._reading.close()
-        self._sorting.shutdown(wait=False)
+        await self._sorting.close()
 
     async def _read_and_cache(self, key: _Key) -> tuple[str, ...]:
         found = await self._read(*key)
-        loop = asyncio.get_running_loop()
-        tags = await loop.run_in_executor(self._sorting, _newest_first, found)
+        tags = await self._sorting.run(_newest_first, found)
         now = self._now()
         self._cached.pop(key, None)
         self._cached[key] = (tags, now + KEPT_SECONDS)

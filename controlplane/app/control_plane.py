@@ -54,6 +54,7 @@ from tiltyard.runtime import loop_lag
 from tiltyard.runtime.clock import Clock, SystemClock
 from tiltyard.runtime.failpoints import failpoint
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.settings import host_and_port
 
 log = get_logger(__name__)
 
@@ -283,7 +284,7 @@ class ControlPlane:
         bounds = Bounds.of_api(self._config)
         await self._serve_metrics()
         await self._serve_enrolment()
-        tls, address = await self.certificate.open(), self._config.listen_address()
+        tls, address = await self.certificate.open(), host_and_port(self._config.api_listen)
         app = make_web_app(self.services)
         self.base_url = await self._listeners.open("api_listen", app, bounds, address, tls)
         log.info("listening", address=self.base_url)
@@ -292,17 +293,17 @@ class ControlPlane:
         await self._listeners.close()
 
     async def _serve_metrics(self) -> None:
-        address = self._config.metrics_address()
-        if address is None:
+        if not self._config.metrics_listen:
             return
+        address = host_and_port(self._config.metrics_listen)
         app, bounds = self._exposition.make_app(), metrics_listener.BOUNDS
         self.metrics_url = await self._listeners.open("metrics_listen", app, bounds, address)
         log.info("listening for scrapes", address=self.metrics_url)
 
     async def _serve_enrolment(self) -> None:
-        address = self._config.enrol_address()
-        if address is None:
+        if not self._config.enrol_listen:
             return
+        address = host_and_port(self._config.enrol_listen)
         app = enrolling.make_enrolling_app(self.enrolment, self._metrics.http)
         tls = await self.issuer.listener_tls(enrolling.enrolling_tls())
         self.enrol_url = await self._listeners.open(

@@ -9,7 +9,7 @@ from controlplane.cli.api import Api
 from controlplane.cli.authority import short
 from controlplane.cli.columns import Column, Row, cores, memory, sheet, time
 from controlplane.cli.console import confirmed
-from controlplane.cli.options import NAME, YES, calls, lists, removes
+from controlplane.cli.options import NAME, PAIRS, YES, calls, lists, removes
 from controlplane.cli.placement import placement
 from controlplane.cli.registries import registry
 from controlplane.domain.placement import Strategy
@@ -186,26 +186,13 @@ def warm_pool() -> None:
 lists(warm_pool, "warm pools", "warm-pool", "warmPools", WARM_POOLS)
 
 
-def _pairs(_: object, __: object, texts: tuple[str, ...]) -> dict[str, str]:
-    pairs = {}
-    for text in texts:
-        key, separator, value = text.partition("=")
-        if not key or not separator:
-            raise click.BadParameter(f"{text!r} is not of the form KEY=VALUE")
-        pairs[key] = value
-    return pairs
-
-
-_PAIRS: dict[str, Any] = {"multiple": True, "callback": _pairs, "metavar": "KEY=VALUE"}
-
-
 @warm_pool.command("set")
 @click.argument("image")
 @click.argument("location")
 @click.option("--size", type=click.IntRange(0, 1000), required=True, help="Number of standbys.")
-@click.option("--env", help="A variable; repeatable.", **_PAIRS)
+@click.option("--env", help="A variable; repeatable.", **PAIRS)
 @click.option("--arg", "args", multiple=True, help="An argument; repeatable.")
-@click.option("--label", "labels", help="A label; repeatable.", **_PAIRS)
+@click.option("--label", "labels", help="A label; repeatable.", **PAIRS)
 @click.option("--claim-signal", "claimSignal", metavar="SIGNAL", help="Signal at a claim.")
 @click.option("--disabled", is_flag=True, help="Keep the settings, but no standbys.")
 @calls("set the warm pool")

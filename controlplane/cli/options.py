@@ -22,6 +22,19 @@ NAME = click.argument("name")
 YES = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
+def _pairs(_: object, __: object, texts: tuple[str, ...]) -> dict[str, str]:
+    pairs = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not key or not separator:
+            raise click.BadParameter(f"{text!r} is not of the form KEY=VALUE")
+        pairs[key] = value
+    return pairs
+
+
+PAIRS: dict[str, Any] = {"multiple": True, "callback": _pairs, "metavar": "KEY=VALUE"}
+
+
 def _url(context: click.Context, _: object, url: str) -> str:
     try:
         check_url(url)

@@ -1,15 +1,12 @@
 """The operator command that explains placement."""
 
-import re
 from typing import Any
 
 import click
 
 from controlplane.cli.api import Api
 from controlplane.cli.columns import Column, Row, cores, memory, table
-from controlplane.cli.options import calls
-
-_PORT = re.compile(r"([1-9][0-9]{0,4}/(?:tcp|udp))=([1-9][0-9]{0,4})\Z", re.ASCII)
+from controlplane.cli.options import PAIRS, calls
 
 
 def _why_not(row: Row) -> str:
@@ -48,16 +45,6 @@ def _lines(content: Any) -> list[str]:
     return [head, *table(HOSTS, content["hosts"])]
 
 
-def _pins(_: object, __: object, texts: tuple[str, ...]) -> dict[str, str]:
-    pins = {}
-    for text in texts:
-        found = _PORT.match(text)
-        if found is None:
-            raise click.BadParameter(f"{text!r} is not of the form 7777/udp=25000")
-        pins[f"ports[{found[1]}]"] = found[2]
-    return pins
-
-
 @click.command()
 @click.argument("image")
 @click.argument("location")
@@ -66,15 +53,14 @@ def _pins(_: object, __: object, texts: tuple[str, ...]) -> dict[str, str]:
 @click.option(
     "--port",
     "pins",
-    multiple=True,
-    callback=_pins,
-    metavar="7777/udp=25000",
     help="Request a host port; repeatable.",
+    **PAIRS | {"metavar": "7777/udp=25000"},
 )
 @calls("explain placement")
 def placement(
     api: Api, image: str, location: str, *, account: str, version: str | None, pins: dict[str, str]
 ) -> None:
     """Explain for each host why a session would be placed there now, or why not."""
-    query = {"account": account, "image": image, "location": location, "version": version, **pins}
+    query = {"account": account, "image": image, "location": location, "version": version}
+    query |= {f"ports[{container}]": host for container, host in pins.items()}
     api.print(api.call("GET", "operator", "placement", query=query), _lines)

@@ -8,8 +8,6 @@ import click
 from controlplane.cli.api import Api
 from controlplane.cli.columns import Column
 from controlplane.cli.options import NAME, calls, lists, removes
-from controlplane.domain.names import MAX_PASSWORD
-from controlplane.pki.certificates import MAX_CHARACTERS
 
 _STDIN = Path("-")
 REGISTRIES: tuple[Column, ...] = (
@@ -63,25 +61,21 @@ def set_registry(
     """Create or replace a registry."""
     if password_file == _STDIN == click.get_current_context().params["token_file"]:
         raise _unusable("--password-file", "standard input is used for the token")
-    password = _read("--password-file", password_file, MAX_PASSWORD)
+    password = _read("--password-file", password_file)
     body = {
         **more,
         "password": None if password is None else password.removesuffix("\n"),
         "authHosts": auth_hosts,
-        "ca": _read("--registry-ca-file", registry_ca_file, MAX_CHARACTERS),
+        "ca": _read("--registry-ca-file", registry_ca_file),
     }
     api.call("PUT", "operator", "registry", name, body=body)
 
 
-def _read(option: str, file: Path | None, most: int) -> str | None:
-    """Read a file, up to a little more than the API accepts."""
+def _read(option: str, file: Path | None) -> str | None:
     if file is None:
         return None
     try:
-        if file == _STDIN:
-            return sys.stdin.read(most + 2)
-        with file.open(encoding="utf-8", newline="") as opened:
-            return opened.read(most + 2)
+        return sys.stdin.read() if file == _STDIN else file.read_text("utf-8")
     except OSError as error:
         raise _unusable(option, f"{file} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:  # its message would quote the content

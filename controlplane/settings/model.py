@@ -114,7 +114,7 @@ class Config(Settings):
                 self.tls_context()
         except SettingsError as error:
             yield from error.mistakes
-        host, _ = self.listen_address()
+        host, _ = host_and_port(self.api_listen)
         loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
         # Tokens must not cross a network unencrypted.
         if not (loopback or self.tls_certificate or self.behind_proxy):
@@ -171,18 +171,6 @@ class Config(Settings):
     def database(self) -> Path:
         """Path of the database."""
         return self.state_dir / "controlplane.db"
-
-    def listen_address(self) -> tuple[str, int]:
-        """Split `api_listen` into host and port."""
-        return host_and_port(self.api_listen)
-
-    def enrol_address(self) -> tuple[str, int] | None:
-        """Split `enrol_listen`; an empty host means all addresses. None if it is empty."""
-        return host_and_port(self.enrol_listen) if self.enrol_listen else None
-
-    def metrics_address(self) -> tuple[str, int] | None:
-        """Split `metrics_listen`, as `enrol_address`."""
-        return host_and_port(self.metrics_listen) if self.metrics_listen else None
 
     def proxies(self) -> tuple[Network, ...]:
         """Parse `behind_proxy`: the networks whose X-Forwarded-For is trusted."""

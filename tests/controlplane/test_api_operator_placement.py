@@ -259,5 +259,4 @@ async def test_the_command_shows_the_hosts_and_why_not(system: Explained) -> Non
     assert [host["agent"] for host in printed["hosts"]] == ["a0", "a1"]
     refused = await system.refused("placement", "game", "local")
     assert refused == "cannot explain placement: cannot find application 'game'\n"
-    for port in ("7777=25000", "7777/udp", "7777/udp=0", "7777/udp=x"):
-        assert (await system.run(*COMMAND, "--port", port)).exit_code == 2
+    assert (await system.run(*COMMAND, "--port", "7777/udp")).exit_code == 2

@@ -57,14 +57,6 @@ async def test_reads_a_password_from_standard_input(api: StubApi, tmp_path: Path
     assert sent(api) == {"address": "r.example", "username": "robot", "password": PASSWORD}
 
 
-async def test_reads_files_only_up_to_the_limit_of_the_api(api: StubApi, tmp_path: Path) -> None:
-    large = tmp_path / "large"
-    large.write_text("x" * 10**6)
-    await set_own(api, tmp_path, "--password-file", str(large), "--registry-ca-file", str(large))
-    assert 4096 < len(sent(api)["password"]) < 5000
-    assert 65536 < len(sent(api)["ca"]) < 66000
-
-
 @pytest.mark.parametrize(
     ("options", "reported"),
     [

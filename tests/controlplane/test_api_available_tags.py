@@ -50,9 +50,6 @@ async def test_pages_go_through_all_tags_newest_first(system: System) -> None:
 async def test_a_repository_that_the_registry_hides_has_no_tags(system: System) -> None:
     system.registry.hides = True
     assert await _versions(system) == []
-    for system.registry.token_status in (401, 403, 404):
-        assert await _versions(system) == []
-    system.registry.token_status = 200
     system.registry.push("studio/game", "v1")
     assert await _versions(system) == ["v1"]
     system.registry.token_status = 500

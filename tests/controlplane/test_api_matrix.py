@@ -68,8 +68,7 @@ class World(System):
 
     async def session(self, account: str) -> str:
         name = f"{account}s-session-{next(_numbers)}"
-        body = {"location": "local", "image": f"{account}s-game", "id": name}
-        started = await self.call("POST", "/session", account=account, json=body)
+        started = await self.start(account=account, image=f"{account}s-game", id=name)
         assert started.status == 201, started.text
         await eventually(lambda: self.is_confirmed(name))
         return name

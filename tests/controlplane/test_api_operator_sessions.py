@@ -6,7 +6,6 @@ from urllib.parse import quote
 import pytest
 
 from controlplane.storage.tables.session_lists import PageFilter, page_query
-from tests.support.controlplane.fake_agent import refusing
 from tests.support.controlplane.system import Answer, System, assert_error
 
 ENTRY = {
@@ -23,8 +22,7 @@ async def system(system: System) -> System:
 
 
 async def start(system: System, account: str, name: str) -> None:
-    body = {"location": "local", "image": "game", "id": name}
-    answer = await system.call("POST", "/session", account=account, json=body)
+    answer = await system.start(account=account, id=name)
     assert answer.status == 201, answer.text
 
 
@@ -95,12 +93,6 @@ async def test_a_stop_works_as_the_accounts_and_names_the_operator(system: Syste
     assert len(system.agent.live) == 1
     sql = "SELECT account, object, actor, address FROM event WHERE kind='session.stop'"
     assert await system.rows(sql) == [("alice", name, system.operator_id, "127.0.0.1")]
-
-
-async def test_a_stop_that_fails_on_the_host_is_503(system: System) -> None:
-    await start(system, "alice", "s")
-    system.agent.before_stop = refusing("CANNOT_KILL")
-    assert_error(await stop(system, "alice", "s"), 503)
 
 
 @pytest.mark.parametrize(

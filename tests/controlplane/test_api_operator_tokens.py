@@ -201,8 +201,7 @@ async def test_a_call_with_a_token_revoked_meanwhile_creates_nothing(
 @asynccontextmanager
 async def following(system: System, token: str) -> AsyncIterator[asyncio.StreamReader]:
     """Follow the log of the session `s`; leave with the first line read."""
-    port = int(system.control_plane.base_url.rpartition(":")[2])
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", system.port)
     head = f"GET /logs?id=s&follow=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n"
     writer.write(head.encode())
     try:

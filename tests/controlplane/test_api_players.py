@@ -72,8 +72,7 @@ async def test_players_leave_all_their_sessions(system: System) -> None:
 
 async def test_sessions_of_one_id_in_two_accounts_do_not_mix(system: System) -> None:
     await system.make_application(account="bob")
-    body = {"location": "local", "image": "game", "id": "m"}
-    assert (await system.call("POST", "/session", account="bob", json=body)).status == 201
+    assert (await system.start(account="bob", id="m")).status == 201
     assert (await _join(system, "p", "a")).json["players"] == ["p", "a"]
     assert (await _join(system, "b", "p", account="bob")).json["players"] == ["b", "p"]
     assert (await _leave(system, "p")).json["count"] == 1

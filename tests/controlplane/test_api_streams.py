@@ -11,6 +11,8 @@ from aiohttp import ClientPayloadError, ClientResponse
 from tests.support.controlplane.fake_agent import refuse, refusing
 from tests.support.controlplane.system import System, assert_error, eventually
 
+LOG, ARTIFACT = "/logs?id=s&follow=true", "/artifacts?session=s&path=/data"
+
 
 @pytest.fixture
 async def system(system: System) -> System:
@@ -21,7 +23,7 @@ async def system(system: System) -> System:
 
 @asynccontextmanager
 async def following(system: System) -> AsyncIterator[ClientResponse]:
-    url = system.control_plane.base_url + "/logs?id=s&follow=true"
+    url = system.control_plane.base_url + LOG
     headers = {"Authorization": f"Bearer {system.tokens['alice']}"}
     async with system.http.get(url, headers=headers) as response:
         assert response.status == 200
@@ -59,25 +61,6 @@ async def test_a_follower_does_not_delay_the_shutdown(system: System) -> None:
     await eventually(system.agent.log_cancelled.is_set)
 
 
-@pytest.mark.parametrize(
-    ("reason", "status"),
-    [
-        ("SESSION_NOT_FOUND", 404),
-        ("LOG_GONE", 404),
-        ("ENGINE_UNAVAILABLE", 503),
-        ("NO_CAPACITY", 503),
-    ],
-)
-async def test_a_refused_log_is_an_error(
-    system: System, monkeypatch: pytest.MonkeyPatch, reason: str, status: int
-) -> None:
-    monkeypatch.setattr("controlplane.api.operations.streams.FIRST_BYTE_WAIT", None)
-    system.agent.before_logs = refusing(reason)
-    answer = await system.call("GET", "/logs?id=s&follow=1")
-    assert_error(answer, status)
-    assert ("Retry-After" in answer.headers) == (reason == "NO_CAPACITY")
-
-
 async def test_a_failure_in_the_middle_aborts_the_connection(system: System) -> None:
     fail = asyncio.Event()
 
@@ -94,7 +77,7 @@ async def test_a_failure_in_the_middle_aborts_the_connection(system: System) -> 
 
 
 async def test_an_artifact_comes_after_the_end(system: System) -> None:
-    assert_error(await system.call("GET", "/artifacts?session=s&path=/data"), 409)
+    assert_error(await system.call("GET", ARTIFACT), 409)
     assert (await system.call("DELETE", "/session/s")).status == 204
     answer = await system.call("GET", "/artifacts?session=s&path=/data/save.json")
     assert (answer.status, answer.body) == (200, b"tar of /data/save.json")
@@ -102,21 +85,26 @@ async def test_an_artifact_comes_after_the_end(system: System) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "status"),
+    ("path", "reason", "status"),
     [
-        ("CONTAINER_GONE", 404),
-        ("PATH_NOT_FOUND", 404),
-        ("SESSION_LIVE", 409),
-        ("ARTIFACT_TOO_LARGE", 413),
-        ("NO_CAPACITY", 503),
-        ("DISK_FULL", 503),
+        (LOG, "SESSION_NOT_FOUND", 404),
+        (LOG, "LOG_GONE", 404),
+        (LOG, "ENGINE_UNAVAILABLE", 503),
+        (LOG, "NO_CAPACITY", 503),
+        (ARTIFACT, "CONTAINER_GONE", 404),
+        (ARTIFACT, "PATH_NOT_FOUND", 404),
+        (ARTIFACT, "SESSION_LIVE", 409),
+        (ARTIFACT, "ARTIFACT_TOO_LARGE", 413),
+        (ARTIFACT, "NO_CAPACITY", 503),
+        (ARTIFACT, "DISK_FULL", 503),
     ],
 )
-async def test_a_refused_artifact_is_an_error_before_the_first_byte(
-    system: System, reason: str, status: int
+async def test_a_refusal_is_an_error_before_the_first_byte(
+    system: System, monkeypatch: pytest.MonkeyPatch, path: str, reason: str, status: int
 ) -> None:
+    monkeypatch.setattr("controlplane.api.operations.streams.FIRST_BYTE_WAIT", None)
     await system.call("DELETE", "/session/s")
-    system.agent.before_artifact = refusing(reason)
-    answer = await system.call("GET", "/artifacts?session=s&path=/data")
+    system.agent.before_logs = system.agent.before_artifact = refusing(reason)
+    answer = await system.call("GET", path)
     assert_error(answer, status)
     assert ("Retry-After" in answer.headers) == (reason == "NO_CAPACITY")

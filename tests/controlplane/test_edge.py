@@ -52,14 +52,15 @@ def client(tls: dict[str, Any]) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=tls["tls_certificate"])
 
 
-def port_of(system: System) -> int:
-    return int(system.control_plane.base_url.rpartition(":")[2])
-
-
 def request(system: System, target: str, *more: str, method: str = "GET") -> bytes:
     head = [f"{method} {target} HTTP/1.1", "Host: a", *more]
     head.append(f"Authorization: Bearer {system.tokens['alice']}")
     return "\r\n".join([*head, "", ""]).encode()
+
+
+async def ask_health(wire: Wire) -> None:
+    wire.send(HEALTH)
+    assert (await wire.answer() or pytest.fail("closed")).status == 200
 
 
 def refused(answer: RawAnswer | None, status: int, path: str) -> Any:
@@ -75,7 +76,7 @@ async def test_headers_have_a_deadline(tmp_path: Path, limits: Any, sent: bytes)
     limits(header=SHORT)
     async with System(tmp_path) as system:
         began = time.monotonic()
-        async with Wire(port_of(system)) as wire:
+        async with Wire(system.port) as wire:
             wire.send(sent)
             assert await wire.ends() == b""
         assert time.monotonic() - began > SHORT / 2
@@ -83,7 +84,7 @@ async def test_headers_have_a_deadline(tmp_path: Path, limits: Any, sent: bytes)
 
 async def test_slow_headers_do_not_extend_the_deadline(tmp_path: Path, limits: Any) -> None:
     limits(header=SHORT)
-    async with System(tmp_path) as system, Wire(port_of(system)) as wire:
+    async with System(tmp_path) as system, Wire(system.port) as wire:
         ending = asyncio.create_task(wire.ends())
         wire.send(b"GET / HTTP/1.1\r\nX: ")
         while not ending.done():
@@ -94,10 +95,9 @@ async def test_slow_headers_do_not_extend_the_deadline(tmp_path: Path, limits: A
 
 async def test_a_later_request_has_the_same_deadline(tmp_path: Path, limits: Any) -> None:
     limits(header=2.0)
-    async with System(tmp_path) as system, Wire(port_of(system)) as wire:
+    async with System(tmp_path) as system, Wire(system.port) as wire:
         for _ in range(2):
-            wire.send(HEALTH)
-            assert (await wire.answer() or pytest.fail("closed")).status == 200
+            await ask_health(wire)
         wire.send(HEALTH[:20])
         assert await wire.ends() == b""
 
@@ -114,20 +114,18 @@ async def test_requests_that_arrive_whole_need_no_timer(
         return later(delay, *rest, **more)
 
     monkeypatch.setattr(loop, "call_later", call_later)
-    async with System(tmp_path) as system, Wire(port_of(system)) as wire:
+    async with System(tmp_path) as system, Wire(system.port) as wire:
         for _ in range(3):
-            wire.send(HEALTH)
-            assert (await wire.answer() or pytest.fail("closed")).status == 200
+            await ask_health(wire)
         at_first = timers.count(13.25)
-        wire.send(HEALTH)
-        assert (await wire.answer() or pytest.fail("closed")).status == 200
+        await ask_health(wire)
         assert timers.count(13.25) == at_first
         wire.send(HEALTH[:20])
         await eventually(lambda: timers.count(13.25) == at_first + 1)
 
 
 async def test_path_with_the_text_of_a_route_is_a_parameter(tmp_path: Path) -> None:
-    async with System(tmp_path) as system, Wire(port_of(system)) as wire:
+    async with System(tmp_path) as system, Wire(system.port) as wire:
         wire.send(request(system, "/session/%7Bid%7D"))
         found = refused(await wire.answer(), 404, "/session/%7Bid%7D")
         assert "{id}" in found["details"]
@@ -135,16 +133,15 @@ async def test_path_with_the_text_of_a_route_is_a_parameter(tmp_path: Path) -> N
 
 async def test_an_idle_connection_is_closed(tmp_path: Path, limits: Any) -> None:
     limits(idle=SHORT)
-    async with System(tmp_path) as system, Wire(port_of(system)) as wire:
-        wire.send(HEALTH)
-        assert (await wire.answer() or pytest.fail("closed")).status == 200
+    async with System(tmp_path) as system, Wire(system.port) as wire:
+        await ask_health(wire)
         assert await wire.ends() == b""
 
 
 @pytest.mark.parametrize("framing", ["Content-Length: 100", "Transfer-Encoding: chunked"])
 async def test_a_body_has_a_deadline(tmp_path: Path, limits: Any, framing: str) -> None:
     limits(body=SHORT)
-    async with System(tmp_path) as system, Wire(port_of(system)) as wire:
+    async with System(tmp_path) as system, Wire(system.port) as wire:
         wire.send(request(system, "/session", framing, method="POST"))
         answer = asyncio.create_task(wire.answer())
         while not answer.done():
@@ -158,7 +155,7 @@ async def test_a_body_has_a_deadline(tmp_path: Path, limits: Any, framing: str) 
 @pytest.mark.parametrize("bad", [b"ZZ\r\n", b"5\r\nabcdeXX", b"-1\r\n", b"1;\n"])
 async def test_a_bad_chunk_is_answered_at_once(tmp_path: Path, limits: Any, bad: bytes) -> None:
     limits()
-    async with System(tmp_path) as system, Wire(port_of(system)) as wire:
+    async with System(tmp_path) as system, Wire(system.port) as wire:
         framing = ("Transfer-Encoding: chunked", "Expect: 100-continue")
         wire.send(request(system, "/session", *framing, method="POST"))
         assert await wire.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -174,11 +171,11 @@ async def test_long_answers_have_no_deadline(tmp_path: Path, limits: Any) -> Non
         assert (await system.start(id="s")).status == 201
         limits(header=SHORT, body=SHORT, idle=SHORT, stall=SHORT)
         await system.restart()
-        async with Wire(port_of(system)) as wire:
+        async with Wire(system.port) as wire:
             wire.send(request(system, "/logs?id=s&follow=true"))
             assert b"line 1\n" in await wire.reader.readuntil(b"line 2\n")
             for _ in range(4):
-                async with Wire(port_of(system)) as other:
+                async with Wire(system.port) as other:
                     assert await other.ends() == b""
             system.agent.log_follow.set()
             assert (await wire.reader.readuntil(b"0\r\n\r\n")).endswith(b"0\r\n\r\n")
@@ -208,7 +205,7 @@ async def test_a_stalled_reader_uses_little_memory_and_is_disconnected(
     settings, trusting = (tls, client) if encrypted else ({}, None)
     async with (
         Tls(tmp_path, **settings) as system,
-        Wire(port_of(system), trusting) as wire,
+        Wire(system.port, trusting) as wire,
     ):
         await system.make_application()
         assert (await system.start(id="s")).status == 201
@@ -222,7 +219,7 @@ async def test_a_stalled_reader_uses_little_memory_and_is_disconnected(
 
 async def test_a_slow_reader_gets_everything(tmp_path: Path, limits: Any) -> None:
     limits(stall=4 * SHORT)
-    async with System(tmp_path) as system, Wire(port_of(system)) as wire:
+    async with System(tmp_path) as system, Wire(system.port) as wire:
         await system.make_application()
         assert (await system.start(id="s")).status == 201
         system.agent.logs = [bytes(2**18)] * 128
@@ -239,7 +236,7 @@ async def test_a_refusal_arrives_while_the_client_keeps_sending(
     tmp_path: Path, limits: Any
 ) -> None:
     limits(linger=LONG)
-    async with System(tmp_path) as system, Wire(port_of(system)) as wire:
+    async with System(tmp_path) as system, Wire(system.port) as wire:
         wire.send(b"GET /here?a=secret HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 2**21)
         body = refused(await wire.answer(), 400, "/here")
         assert "8190" in body["details"]
@@ -250,16 +247,15 @@ async def test_a_pipelined_refusal_comes_after_earlier_answers(
     tmp_path: Path, limits: Any
 ) -> None:
     limits()
-    async with System(tmp_path) as system, Wire(port_of(system)) as wire:
-        wire.send(HEALTH)
-        assert (await wire.answer() or pytest.fail("closed")).status == 200
+    async with System(tmp_path) as system, Wire(system.port) as wire:
+        await ask_health(wire)
         wire.send(b"GET /next HTTP/1.1\r\nHost : a\r\n\r\n" + HEALTH)
         refused(await wire.answer(), 400, "/next")
         assert await wire.ends() == b""
 
 
 async def gets_in(system: System, tls: ssl.SSLContext | None = None, *headers: str) -> bool:
-    async with Wire(port_of(system), tls) as wire:
+    async with Wire(system.port, tls) as wire:
         wire.send(request(system, "/session", *headers))
         answer = await wire.answer()
         return answer is not None and answer.status == 200
@@ -271,13 +267,11 @@ async def test_caps_count_open_connections_and_close_further_ones(
     limits()
     caps = {"max_connections": 3, "max_connections_per_address": 2}
     async with System(tmp_path, **caps) as system:
-        port = port_of(system)
-        async with Wire(port) as first, Wire(port) as second:
-            async with Wire(port) as third:
+        async with Wire(system.port) as first, Wire(system.port) as second:
+            async with Wire(system.port) as third:
                 assert await third.ends() == b""
             for wire in (first, second):
-                wire.send(HEALTH)
-                assert (await wire.answer() or pytest.fail("closed")).status == 200
+                await ask_health(wire)
         for _ in range(5):
             await eventually(partial(gets_in, system))
 
@@ -288,8 +282,8 @@ async def test_a_stalled_handshake_counts_and_times_out(
     limits(header=3.0)
     caps = {"max_connections_per_address": 2}
     async with Tls(tmp_path, **tls, **caps) as system:
-        async with Wire(port_of(system)) as quiet, Wire(port_of(system)) as plain:
-            async with Wire(port_of(system)) as third:
+        async with Wire(system.port) as quiet, Wire(system.port) as plain:
+            async with Wire(system.port) as third:
                 assert await third.ends() == b""
             plain.send(HEALTH)
             await plain.ends()
@@ -313,11 +307,11 @@ async def test_tls_requires_version_1_2(
     async with Tls(tmp_path, **tls) as system:
         assert system.control_plane.base_url.startswith("https://127.0.0.1:")
         assert (await system.call("GET", "/session")).json == {"sessions": []}
-        async with Wire(port_of(system), client) as wire:
+        async with Wire(system.port, client) as wire:
             assert wire.writer.get_extra_info("ssl_object").version() == "TLSv1.3"
             wire.send(b"GET /\x00 HTTP/1.1\r\n\r\n")
             refused(await wire.answer(), 400, "/")
-        address = f"127.0.0.1:{port_of(system)}"
+        address = f"127.0.0.1:{system.port}"
         old = f"openssl s_client -tls1_1 -cipher ALL:@SECLEVEL=0 -connect {address}"
         assert "Cipher is (NONE)" in await openssl(old)
         assert "Cipher is ECDHE" in await openssl(old.replace("-tls1_1", "-tls1_2"))
@@ -389,7 +383,7 @@ async def test_behind_a_proxy_the_cap_counts_per_caller(
     async with System(tmp_path, **caps) as system:
         await system.make_application()
         await system.start(id="s")
-        async with Wire(port_of(system)) as follower, Wire(port_of(system)) as other:
+        async with Wire(system.port) as follower, Wire(system.port) as other:
             forwarded = "X-Forwarded-For: 6.6.6.6, 1.1.1.1"
             follower.send(request(system, "/logs?id=s&follow=true", forwarded))
             await follower.reader.readuntil(b"line 2\n")

@@ -122,7 +122,7 @@ async def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
 
 
 async def answered(system: System, data: bytes) -> RawAnswer | None:
-    answer = await ask(int(system.control_plane.base_url.rpartition(":")[2]), data)
+    answer = await ask(system.port, data)
     if answer is not None:
         assert_documented(answer, body=not data.startswith(b"HEAD"))
     return answer
@@ -179,7 +179,7 @@ async def test_a_disconnect_during_the_body_is_no_error(
 ) -> None:
     head = ["POST /session HTTP/1.1", "Host: a", "Expect: 100-continue", "Content-Length: 40"]
     token = f"Authorization: Bearer {system.tokens['alice']}"
-    async with Wire(int(system.control_plane.base_url.rpartition(":")[2])) as wire:
+    async with Wire(system.port) as wire:
         wire.send("\r\n".join([*head, token, "", "{"]).encode())
         assert b" 100 " in await wire.reader.readuntil(b"\r\n\r\n")
     await system.stop_serving()

@@ -30,8 +30,7 @@ async def test_a_body_that_comes_after_the_end_of_its_token_is_401(
     wanted = {"account": account, "name": "short", "scopes": scopes}
     token = (await system.call("POST", "/operator/token", json=wanted)).json["token"]
     data = b"" if body is None else json.dumps(body).encode()
-    port = int(system.control_plane.base_url.rpartition(":")[2])
-    async with Wire(port) as wire:
+    async with Wire(system.port) as wire:
         head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
         if body is None:
             await _revoke(system, token)

@@ -1,7 +1,5 @@
 """Manifests in docker-registry: lists and tags."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -37,12 +35,6 @@ def row(registry: Registry) -> RegistryRow:
     return RegistryRow("real", registry.address, ())
 
 
-@pytest.fixture
-async def push(registry: Registry) -> AsyncIterator[Pusher]:
-    async with aiohttp.ClientSession(f"http://{registry.address}") as session:
-        yield Pusher(session)
-
-
 class Pusher:
     """Pushes blobs, then manifests that refer to them."""
 
@@ -71,6 +63,12 @@ class Pusher:
         config, layer = await self.blob(CONFIG, content), await self.blob(LAYER, b"a layer")
         image = {"schemaVersion": 2, "mediaType": IMAGE, "config": config, "layers": [layer]}
         return await self.manifest(tag, image)
+
+
+@pytest.fixture
+async def push(registry: Registry) -> AsyncIterator[Pusher]:
+    async with aiohttp.ClientSession(f"http://{registry.address}") as session:
+        yield Pusher(session)
 
 
 async def test_resolves_an_image_list_to_its_own_digest(

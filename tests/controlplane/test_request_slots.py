@@ -50,9 +50,7 @@ async def bounded(folder: Path, slots: RequestSlots, **settings: Any) -> AsyncIt
     async with system:
         for account in ("alice", "bob"):
             await system.make_application(account=account)
-            body = {"location": "local", "image": "game", "id": "m"}
-            answer = await system.call("POST", "/session", account=account, json=body)
-            assert answer.status == 201
+            assert (await system.start(account=account, id="m")).status == 201
         yield system
 
 
@@ -165,7 +163,7 @@ async def test_a_body_that_is_on_its_way_takes_no_slot(tmp_path: Path) -> None:
         body = b'{"session": "m", "players": ["late"]}'
         head = f"PUT /session/player/join HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
         head += f"Authorization: Bearer {system.tokens['alice']}\r\nExpect: 100-continue\r\n\r\n"
-        async with Wire(int(system.control_plane.base_url.rpartition(":")[2])) as wire:
+        async with Wire(system.port) as wire:
             wire.send(head.encode())
             assert (await wire.reader.readline()).startswith(b"HTTP/1.1 100")
             await wire.reader.readline()
@@ -188,7 +186,7 @@ async def test_a_list_with_a_stalled_reader_holds_no_slot(
         await system.control_plane.store.run(
             lambda db: db.execute("UPDATE session SET labels=?", (labels,))
         )
-        async with Wire(int(system.control_plane.base_url.rpartition(":")[2])) as wire:
+        async with Wire(system.port) as wire:
             bearer = f"Authorization: Bearer {system.tokens['alice']}"
             wire.send(f"GET /session HTTP/1.1\r\nHost: x\r\n{bearer}\r\n\r\n".encode())
             await wire.reader.readuntil(b"\r\n\r\n")

@@ -55,7 +55,7 @@ async def system(tmp_path: Path, files: Files) -> AsyncIterator[Tls]:
 
 
 async def _connected(system: System) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes]:
-    port = int(system.control_plane.base_url.rpartition(":")[2])
+    port = system.port
     client = ssl.create_default_context()
     client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client)

@@ -205,6 +205,11 @@ class System(Parts):
         async with self.http.request(method, url, headers=sent, **more) as response:
             return Answer(response, await response.read())
 
+    @property
+    def port(self) -> int:
+        """The port of the API."""
+        return int(self.control_plane.base_url.rpartition(":")[2])
+
     async def make_application(
         self, tag: str | None = "v1", account: str = "alice", **changes: Any
     ) -> str:

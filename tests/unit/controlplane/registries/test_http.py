@@ -17,6 +17,7 @@ from controlplane.registries.login import checked_realm
 from tests.support.fake_clock import FakeClock
 
 SCOPE = "repository:studio/game:pull"
+LOGIN = {"username": "robot", "password": "s3cret"}
 BASIC = "Basic " + base64.b64encode(b"robot:s3cret").decode()
 
 
@@ -108,14 +109,12 @@ async def test_fetches_a_token_with_credentials_and_reuses_it(
     server.token = {"access_token": "t2", "token": None}
     server.given.add("Bearer t2")
     for _ in range(3):
-        assert (await ask(http, server.address, username="robot", password="s3cret")).status == 200
+        assert (await ask(http, server.address, **LOGIN)).status == 200
     assert server.paths == ["/v2/x", "/token", "/v2/x", "/v2/x", "/v2/x"]
     assert server.asked[1][2] == BASIC
     assert {header for _, _, header in server.asked[2:]} == {"Bearer t2"}
     # Tokens are per repository and credentials.
-    await ask(
-        http, server.address, scope="repository:other:pull", username="robot", password="s3cret"
-    )
+    await ask(http, server.address, scope="repository:other:pull", **LOGIN)
     await ask(http, server.address)
     assert server.paths.count("/token") == 3
 
@@ -153,7 +152,7 @@ async def test_supports_basic_authentication(http: RegistryHttp, server: Server)
     server.challenge, server.accepts = 'Basic realm="x"', lambda header: header == BASIC
     with pytest.raises(UnusableError, match="credentials"):
         await ask(http, server.address)
-    assert (await ask(http, server.address, username="robot", password="s3cret")).status == 200
+    assert (await ask(http, server.address, **LOGIN)).status == 200
     with pytest.raises(UnusableError, match="denied access"):
         await ask(http, server.address, username="robot", password="wrong")
 
@@ -167,13 +166,16 @@ async def test_limits_the_size_of_a_token_response(http: RegistryHttp, server: S
 @pytest.mark.parametrize("status", [401, 403, 404])
 async def test_refused_token_is_404(http: RegistryHttp, server: Server, status: int) -> None:
     server.refusal, server.accepts = status, lambda _: False
-    for more in ({}, {"username": "robot", "password": "s3cret"}):
+    for more in ({}, LOGIN):
         assert (await ask(http, server.address, **more)).status == 404
         assert (await ask(http, server.address, **more)).status == 404  # with the cached token
 
 
-async def test_refused_anonymous_token_is_404(http: RegistryHttp, server: Server) -> None:
-    server.token_status = 401
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_refused_anonymous_token_is_404(
+    http: RegistryHttp, server: Server, status: int
+) -> None:
+    server.token_status = status
     assert (await ask(http, server.address)).status == 404
 
 
@@ -186,7 +188,7 @@ async def test_refused_login_is_an_error(
 ) -> None:
     server.token_status = status
     with pytest.raises(UnusableError, match=reported) as raised:
-        await ask(http, server.address, username="robot", password="s3cret")
+        await ask(http, server.address, **LOGIN)
     assert raised.value.detail.endswith(f"its token service answered {status}")
 
 
@@ -248,7 +250,7 @@ async def test_uses_a_realm_in_auth_hosts(
     server.given = service.given
     server.challenge = f'Bearer realm="http://{service.address}/token"'
     with pytest.raises(UnusableError):
-        await ask(http, server.address, username="robot", password="s3cret")
+        await ask(http, server.address, **LOGIN)
     assert (service.asked, server.paths) == ([], ["/v2/x"])
     assert (await ask(http, server.address, auth_hosts=(service.address,))).status == 200
     assert service.asked == [("/token", {"scope": SCOPE}, "")]

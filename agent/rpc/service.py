@@ -115,16 +115,6 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         )
 
     @answers
-    async def GetSession(
-        self, request: pb.GetSessionRequest, context: Context
-    ) -> pb.GetSessionResponse:
-        """Read one session."""
-        session = self.sessions.life(request.internal_id).session
-        return pb.GetSessionResponse(
-            session=wire.session_to_proto(session), incarnation=self.feed.incarnation
-        )
-
-    @answers
     async def ListSessions(
         self, request: pb.ListSessionsRequest, context: Context
     ) -> pb.ListSessionsResponse:

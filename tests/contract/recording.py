@@ -125,7 +125,6 @@ async def _play_the_rest(address: str) -> None:
         await stub.GetHost(pb.GetHostRequest())
         sessions = (await stub.ListSessions(pb.ListSessionsRequest())).sessions
         [live] = [each for each in sessions if each.state == pb.STATE_RUNNING]
-        await stub.GetSession(pb.GetSessionRequest(internal_id=live.internal_id))
         [listed] = [part async for part in stub.ListImages(pb.ListImagesRequest())]
         image = listed.images[0].image
         drain = pb.SetDrainRequest(revision=3, draining=True)

@@ -191,7 +191,6 @@ async def test_an_order_or_a_claim_that_does_not_fit_is_refused(stub: Any) -> No
 
 async def test_unknown_sessions_are_not_found(stub: Any) -> None:
     for method, request in (
-        ("GetSession", pb.GetSessionRequest(internal_id=an_id())),
         ("StopSession", pb.StopSessionRequest(internal_id=an_id())),
         ("StreamLogs", pb.StreamLogsRequest(internal_id=an_id())),
         ("GetReport", pb.GetReportRequest(internal_id=an_id())),
@@ -242,8 +241,7 @@ async def test_a_watcher_gets_a_snapshot_and_then_every_change(
             break
     watch.cancel()
     # What was acknowledged is left out of the next snapshot of the same incarnation.
-    get = pb.GetSessionRequest(internal_id=first.internal_id)
-    while not (await stub.GetSession(get)).session.log_sealed:
+    while not (await stub.ListSessions(pb.ListSessionsRequest())).sessions[0].log_sealed:
         await asyncio.sleep(0)
     host = await stub.GetHost(pb.GetHostRequest())
     for incarnation, expected in ((host.incarnation, 0), ("another", 1)):

@@ -189,9 +189,9 @@ async def _bring_to_an_end(host: WholeAgent, channel: grpc.aio.Channel, internal
     stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
 
     async def has_ended() -> bool:
-        asked = agent_pb2.GetSessionRequest(internal_id=internal_id)
-        found = await stub.GetSession(asked, timeout=TIMEOUT)
-        return bool(found.session.state == agent_pb2.STATE_EXITED)
+        listed = await stub.ListSessions(agent_pb2.ListSessionsRequest(), timeout=TIMEOUT)
+        states = {each.internal_id: each.state for each in listed.sessions}
+        return bool(states[internal_id] == agent_pb2.STATE_EXITED)
 
     await eventually(has_ended)
 

@@ -213,8 +213,10 @@ class Agent(AgentProcess):
         self._stub.StopSession(request, timeout=PATIENCE)
 
     def session(self, session: pb.Session) -> pb.Session:
-        request = pb.GetSessionRequest(internal_id=session.internal_id)
-        return self._stub.GetSession(request, timeout=PATIENCE).session
+        """A session as the agent reports it now."""
+        listed = self._stub.ListSessions(pb.ListSessionsRequest(page_size=1000), timeout=PATIENCE)
+        [found] = [each for each in listed.sessions if each.internal_id == session.internal_id]
+        return found
 
     @property
     def warnings(self) -> list[str]:

@@ -78,9 +78,9 @@ async def test_agent_logs_only_valid_request_ids(
         for sent in (UUID, *hostile, None):
             begin = len(caplog.records)
             metadata = ((REQUEST_KEY, sent),) if sent is not None else ()
-            request = pb.GetSessionRequest(internal_id=UUID)
+            request = pb.GetReportRequest(internal_id=UUID)
             with pytest.raises(grpc.aio.AioRpcError):
-                await stub.GetSession(request, metadata=metadata, timeout=10)
+                await stub.GetReport(request, metadata=metadata, timeout=10)
             [refused] = logged(caplog, "call refused", begin).values()
             assert refused["reason"] == "SESSION_NOT_FOUND"
             assert refused.get("request") == (sent if sent == UUID else None)

@@ -370,7 +370,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         await refuse(context, "UNIMPLEMENTED")
 
     _unimplemented: Any = _refuse_call
-    GetHost = GetSession = ListSessions = ListImages = _unimplemented
+    GetHost = ListSessions = ListImages = _unimplemented
     RenewCertificate = _unimplemented
 
     async def SetWarmPool(  # noqa: N802

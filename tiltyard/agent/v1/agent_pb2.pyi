@@ -1453,56 +1453,6 @@ class StopSessionResponse(_message.Message):
 Global___StopSessionResponse: _TypeAlias = StopSessionResponse  # noqa: Y015
 
 @_typing.final
-class GetSessionRequest(_message.Message):
-    """GetSessionRequest asks for a session."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    INTERNAL_ID_FIELD_NUMBER: _builtins.int
-    internal_id: _builtins.str
-    """The session's internal id."""
-    def __init__(
-        self,
-        *,
-        internal_id: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["internal_id", b"internal_id"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___GetSessionRequest: _TypeAlias = GetSessionRequest  # noqa: Y015
-
-@_typing.final
-class GetSessionResponse(_message.Message):
-    """GetSessionResponse carries a session."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    SESSION_FIELD_NUMBER: _builtins.int
-    INCARNATION_FIELD_NUMBER: _builtins.int
-    incarnation: _builtins.str
-    """The agent's incarnation."""
-    @_builtins.property
-    def session(self) -> Global___Session:
-        """The session."""
-
-    def __init__(
-        self,
-        *,
-        session: Global___Session | None = ...,
-        incarnation: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["session", b"session"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "session", b"session"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___GetSessionResponse: _TypeAlias = GetSessionResponse  # noqa: Y015
-
-@_typing.final
 class ListSessionsRequest(_message.Message):
     """ListSessionsRequest asks for sessions."""
 

@@ -61,11 +61,6 @@ class AgentServiceStub:
                 request_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.StopSessionRequest.SerializeToString,
                 response_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.StopSessionResponse.FromString,
                 _registered_method=True)
-        self.GetSession = channel.unary_unary(
-                '/tiltyard.agent.v1.AgentService/GetSession',
-                request_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.GetSessionRequest.SerializeToString,
-                response_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.GetSessionResponse.FromString,
-                _registered_method=True)
         self.ListSessions = channel.unary_unary(
                 '/tiltyard.agent.v1.AgentService/ListSessions',
                 request_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.ListSessionsRequest.SerializeToString,
@@ -177,16 +172,9 @@ class AgentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def GetSession(self, request, context):
-        """GetSession reads one session, ended ones included until they are forgotten. Read-only.
-        Fails with SESSION_NOT_FOUND.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
     def ListSessions(self, request, context):
-        """ListSessions reads all sessions in the order of their creation, in pages. Read-only.
+        """ListSessions reads all sessions in the order of their creation, in pages, ended ones included
+        until they are forgotten. Read-only.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -303,11 +291,6 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     servicer.StopSession,
                     request_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.StopSessionRequest.FromString,
                     response_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.StopSessionResponse.SerializeToString,
-            ),
-            'GetSession': grpc.unary_unary_rpc_method_handler(
-                    servicer.GetSession,
-                    request_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.GetSessionRequest.FromString,
-                    response_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.GetSessionResponse.SerializeToString,
             ),
             'ListSessions': grpc.unary_unary_rpc_method_handler(
                     servicer.ListSessions,
@@ -497,33 +480,6 @@ class AgentService:
             '/tiltyard.agent.v1.AgentService/StopSession',
             tiltyard_dot_agent_dot_v1_dot_agent__pb2.StopSessionRequest.SerializeToString,
             tiltyard_dot_agent_dot_v1_dot_agent__pb2.StopSessionResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def GetSession(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/tiltyard.agent.v1.AgentService/GetSession',
-            tiltyard_dot_agent_dot_v1_dot_agent__pb2.GetSessionRequest.SerializeToString,
-            tiltyard_dot_agent_dot_v1_dot_agent__pb2.GetSessionResponse.FromString,
             options,
             channel_credentials,
             insecure,

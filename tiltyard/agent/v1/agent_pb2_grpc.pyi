@@ -83,12 +83,10 @@ class AgentServiceStub:
     is answered as it is. An unknown id leaves a tombstone for one hour that refuses a late start,
     and fails with SESSION_NOT_FOUND; so does a stop after `discard`. Fails with CANNOT_KILL when the process survives SIGKILL.
     """
-    GetSession: _grpc.UnaryUnaryMultiCallable[_agent_pb2.GetSessionRequest, _agent_pb2.GetSessionResponse]
-    """GetSession reads one session, ended ones included until they are forgotten. Read-only.
-    Fails with SESSION_NOT_FOUND.
-    """
     ListSessions: _grpc.UnaryUnaryMultiCallable[_agent_pb2.ListSessionsRequest, _agent_pb2.ListSessionsResponse]
-    """ListSessions reads all sessions in the order of their creation, in pages. Read-only."""
+    """ListSessions reads all sessions in the order of their creation, in pages, ended ones included
+    until they are forgotten. Read-only.
+    """
     StreamLogs: _grpc.UnaryStreamMultiCallable[_agent_pb2.StreamLogsRequest, _agent_pb2.StreamLogsResponse]
     """StreamLogs reads the output of a session from its beginning, in chunks of at most 256 KiB.
     Within each of stdout and stderr the order is kept. Fails with SESSION_NOT_FOUND, LOG_GONE, and
@@ -178,12 +176,10 @@ class AgentServiceAsyncStub(AgentServiceStub):
     is answered as it is. An unknown id leaves a tombstone for one hour that refuses a late start,
     and fails with SESSION_NOT_FOUND; so does a stop after `discard`. Fails with CANNOT_KILL when the process survives SIGKILL.
     """
-    GetSession: _aio.UnaryUnaryMultiCallable[_agent_pb2.GetSessionRequest, _agent_pb2.GetSessionResponse]  # type: ignore[assignment]
-    """GetSession reads one session, ended ones included until they are forgotten. Read-only.
-    Fails with SESSION_NOT_FOUND.
-    """
     ListSessions: _aio.UnaryUnaryMultiCallable[_agent_pb2.ListSessionsRequest, _agent_pb2.ListSessionsResponse]  # type: ignore[assignment]
-    """ListSessions reads all sessions in the order of their creation, in pages. Read-only."""
+    """ListSessions reads all sessions in the order of their creation, in pages, ended ones included
+    until they are forgotten. Read-only.
+    """
     StreamLogs: _aio.UnaryStreamMultiCallable[_agent_pb2.StreamLogsRequest, _agent_pb2.StreamLogsResponse]  # type: ignore[assignment]
     """StreamLogs reads the output of a session from its beginning, in chunks of at most 256 KiB.
     Within each of stdout and stderr the order is kept. Fails with SESSION_NOT_FOUND, LOG_GONE, and
@@ -302,22 +298,14 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
-    def GetSession(
-        self,
-        request: _agent_pb2.GetSessionRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_agent_pb2.GetSessionResponse, _abc.Awaitable[_agent_pb2.GetSessionResponse]]:
-        """GetSession reads one session, ended ones included until they are forgotten. Read-only.
-        Fails with SESSION_NOT_FOUND.
-        """
-
-    @_abc_1.abstractmethod
     def ListSessions(
         self,
         request: _agent_pb2.ListSessionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.ListSessionsResponse, _abc.Awaitable[_agent_pb2.ListSessionsResponse]]:
-        """ListSessions reads all sessions in the order of their creation, in pages. Read-only."""
+        """ListSessions reads all sessions in the order of their creation, in pages, ended ones included
+        until they are forgotten. Read-only.
+        """
 
     @_abc_1.abstractmethod
     def StreamLogs(

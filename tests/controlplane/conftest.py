@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.controlplane.stub_api import StubApi
 from tests.support.controlplane.system import System
 
 
@@ -12,4 +13,10 @@ from tests.support.controlplane.system import System
 async def system(tmp_path: Path) -> AsyncIterator[System]:
     """A control plane with one agent and the accounts alice and bob."""
     async with System(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[StubApi]:
+    async with StubApi() as running:
         yield running

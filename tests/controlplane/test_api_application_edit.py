@@ -50,9 +50,6 @@ class Places(System):
     async def application(self) -> Any:
         return (await self.call("GET", "/application")).json["applications"][0]
 
-    async def enable_tag(self, tag: str = "v1") -> Answer:
-        return await self.call("POST", "/application/game/tags", json={"tag": tag})
-
     async def pulled(self, agent: FakeAgent, image: str) -> None:
         await eventually(lambda: self.has(agent.name, image))
 

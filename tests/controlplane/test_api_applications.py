@@ -7,20 +7,13 @@ from typing import Any
 import pytest
 
 from tests.support.controlplane.fake_agent import refusing
-from tests.support.controlplane.system import APPLICATION, Answer, System, assert_error, eventually
+from tests.support.controlplane.system import APPLICATION, System, assert_error, eventually
 
 
 @pytest.fixture
 async def system(tmp_path: Path) -> AsyncIterator[System]:
     async with System(tmp_path, agents=2) as running:
         yield running
-
-
-async def enable(
-    system: System, name: str = "game", tag: str = "v1", account: str = "alice"
-) -> Answer:
-    path = f"/application/{name}/tags"
-    return await system.call("POST", path, account=account, json={"tag": tag})
 
 
 async def test_an_application_is_made_and_listed(system: System) -> None:
@@ -63,7 +56,7 @@ async def test_the_newest_pulled_tag_runs(system: System) -> None:
     for agent in system.agents:
         agent.before_pull = refusing("REGISTRY_UNAVAILABLE")
     digest = system.registry.push("studio/game", "v2")
-    assert (await enable(system, tag="v2")).status == 204
+    assert (await system.enable_tag("v2")).status == 204
     assert_error(await system.start(version="v2"), 404)
     assert (await system.start(id="old")).status == 201
     assert {s.image for a in system.agents for s in a.live} == {old}
@@ -88,28 +81,28 @@ async def test_a_host_that_joins_later_catches_up(system: System) -> None:
 
 async def test_a_missing_tag_is_404(system: System) -> None:
     await system.make_application(tag=None)
-    assert_error(await enable(system), 404)
-    assert_error(await enable(system, "no"), 404)
-    assert_error(await enable(system, account="bob"), 404)
-    assert_error(await enable(system, tag="-"), 422, "tag")
+    assert_error(await system.enable_tag(), 404)
+    assert_error(await system.enable_tag(name="no"), 404)
+    assert_error(await system.enable_tag(account="bob"), 404)
+    assert_error(await system.enable_tag("-"), 422, "tag")
     assert_error(await system.start(), 404)
 
 
 async def test_a_tag_that_the_registry_hides_is_404(system: System) -> None:
     await system.make_application(tag=None)
     system.registry.hides = True
-    assert_error(await enable(system), 404)
+    assert_error(await system.enable_tag(), 404)
     system.registry.token_status = 500
     await system.make_application(tag=None, name="other", repository="studio/other")
-    assert_error(await enable(system, "other"), 503)
+    assert_error(await system.enable_tag(name="other"), 503)
 
 
 async def test_a_failing_registry_is_503_and_an_unresponsive_one_504(system: System) -> None:
     await system.make_application(tag=None)
     system.registry.status = 500
-    assert_error(await enable(system), 503)
+    assert_error(await system.enable_tag(), 503)
     system.registry.hangs = True
-    assert_error(await enable(system), 504)
+    assert_error(await system.enable_tag(), 504)
 
 
 async def test_tags_and_locations_are_shown(system: System) -> None:

@@ -149,8 +149,7 @@ async def test_tags_use_the_address_of_the_registry_when_enabled(system: Operate
     other = f"localhost:{address.rpartition(':')[2]}"
     assert (await system.put("registry", "own", {"address": other})).status == 204
     digest = system.registry.push("studio/game", "v1")
-    answer = await system.call("POST", "/application/game/tags", json={"tag": "v1"})
-    assert answer.status == 204, answer.text
+    assert (await system.enable_tag()).status == 204
     await system.put("registry", "own", {"address": "elsewhere.example"})
     rows = await system.rows("SELECT image FROM tag")
     assert rows == [(f"{other}/studio/game@{digest}",)]

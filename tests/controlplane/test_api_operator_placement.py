@@ -184,8 +184,7 @@ async def test_a_missing_image_is_shown_with_its_pull(system: Explained) -> None
     for agent in system.agents:
         agent.before_pull = refusing("REGISTRY_UNAVAILABLE", "no such host")
     system.registry.push("studio/game", "v2")
-    enabled = await system.call("POST", "/application/game/tags", json={"tag": "v2"})
-    assert enabled.status == 204
+    assert (await system.enable_tag("v2")).status == 204
     await system.become({"a0": ["image_missing"], "a1": ["image_missing"]}, version="v2")
 
     async def failed() -> bool:

@@ -104,17 +104,14 @@ async def test_enabled_tags_are_limited_over_all_applications_of_an_account(
         system.registry.push("studio/game", tag)
     await system.make_application(tag=None, name="second", tagKeep=1)
 
-    async def enable(application: str, tag: str) -> Answer:
-        return await system.call("POST", f"/application/{application}/tags", json={"tag": tag})
-
     for application, tag in (("game", "v1"), ("game", "v2"), ("second", "v1")):
-        assert (await enable(application, tag)).status == 204
-    refused = await enable("game", "v3")
+        assert (await system.enable_tag(tag, application)).status == 204
+    refused = await system.enable_tag("v3")
     assert_error(refused, 409)
     assert "3 enabled tags, the maximum" in refused.json["details"]
     rows = await system.rows("SELECT name FROM tag WHERE application='game' AND enabled")
     assert sorted(name for (name,) in rows) == ["v1", "v2"]
     # Replacing a tag or enabling it again does not count.
-    assert (await enable("second", "v3")).status == 204
-    assert (await enable("game", "v1")).status == 204
+    assert (await system.enable_tag("v3", "second")).status == 204
+    assert (await system.enable_tag("v1")).status == 204
     await system.make_application(account="bob")

@@ -15,7 +15,7 @@ from controlplane.cli.server import first_start
 from controlplane.domain.errors import StoreError
 from controlplane.settings.model import Config
 from tests.support.controlplane.kept_states import command, rows, settings_of
-from tests.support.controlplane.system import System, assert_error
+from tests.support.controlplane.system import System, assert_error, token_id
 
 # Without a buffer nothing would be left to fail at Python's end.
 ENVIRONMENT = {**os.environ, "PYTHONPATH": ".", "PYTHONUNBUFFERED": ""}
@@ -34,17 +34,13 @@ def made(config: Config, *more: str) -> Any:
     return json.loads(result.output)
 
 
-def id_of(token: str) -> str:
-    return token.split("_")[1]
-
-
 def test_another_operator_token_has_no_parent(config: Config) -> None:
     first = made(config)
     second = made(config, "--new-operator-token")
     third = made(config, "--new-operator-token", "--account", "studio")
     assert second["accounts"] == {}
     assert set(third["accounts"]) == {"studio"}
-    operators = [id_of(one["operator_token"]) for one in (first, second, third)]
+    operators = [token_id(one["operator_token"]) for one in (first, second, third)]
     stored = rows(config, "SELECT id, account, name, parent, expire_ms FROM token")
     found = {row[0]: row[1:] for row in stored}
     assert [found[one] for one in operators] == [
@@ -56,7 +52,7 @@ def test_another_operator_token_has_no_parent(config: Config) -> None:
 
 def test_the_first_init_makes_one_operator_token(config: Config) -> None:
     tokens = made(config, "--new-operator-token")
-    assert rows(config, "SELECT id FROM token") == [(id_of(tokens["operator_token"]),)]
+    assert rows(config, "SELECT id FROM token") == [(token_id(tokens["operator_token"]),)]
 
 
 @pytest.mark.parametrize("name", ["", "a/b"])
@@ -71,12 +67,12 @@ async def test_init_works_while_the_control_plane_serves(tmp_path: Path) -> None
     async with System(tmp_path, agents=0) as system:
         tokens = await asyncio.to_thread(made, system.config, "--new-operator-token")
         another, old = tokens["operator_token"], system.operator_token
-        answer = await system.call("DELETE", f"/operator/token/{id_of(old)}", token=another)
-        assert answer.json == {"revoked": [id_of(old)]}
+        answer = await system.call("DELETE", f"/operator/token/{token_id(old)}", token=another)
+        assert answer.json == {"revoked": [token_id(old)]}
         assert_error(await system.call("GET", "/operator/account", token=old), 401)
         assert (await system.call("GET", "/operator/account", token=another)).status == 200
         sql = "SELECT actor, address FROM event WHERE object=?"
-        assert await system.rows(sql, id_of(another)) == [("init", "")]
+        assert await system.rows(sql, token_id(another)) == [("init", "")]
 
 
 @pytest.mark.parametrize("redirection", [">/dev/full", ">&-"])
@@ -98,7 +94,7 @@ def test_the_first_start_writes_its_tokens_to_a_file(config: Config) -> None:
     before = kept.read_bytes()
     found = json.loads(before)
     texts = (*found["accounts"].values(), found["operator_token"])
-    ids = {(id_of(text),) for text in texts}
+    ids = {(token_id(text),) for text in texts}
     assert len(ids) == 2
     assert set(rows(config, "SELECT id FROM token")) == ids
     assert kept.stat().st_mode & 0o777 == 0o600

@@ -5,7 +5,6 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,12 +22,6 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 TOKEN = tokens.mint()
 MADE = {"name": "studio", "id": TOKEN.token_id, "token": TOKEN.text}
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[StubApi]:
-    async with StubApi() as running:
-        yield running
 
 
 def environment(api: StubApi, folder: Path) -> dict[str, str]:

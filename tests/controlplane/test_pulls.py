@@ -31,8 +31,7 @@ async def _enable(system: System, *tags: str) -> list[str]:
     images = []
     for tag in tags:
         digest = system.registry.push("studio/game", tag)
-        answer = await system.call("POST", "/application/game/tags", json={"tag": tag})
-        assert answer.status == 204, answer.text
+        assert (await system.enable_tag(tag)).status == 204
         images.append(f"{system.registry.address}/studio/game@{digest}")
     return images
 
@@ -111,7 +110,6 @@ async def test_hosts_receive_the_login_of_the_registry_of_an_image(system: Syste
     assert (await system.call("PUT", "/operator/registry/private", json=body)).status == 204
     await system.make_application()
     await system.make_application(name="secret", registry="private", tag=None)
-    enabled = await system.call("POST", "/application/secret/tags", json={"tag": "v1"})
-    assert enabled.status == 204, enabled.text
+    assert (await system.enable_tag(name="secret")).status == 204
     await eventually(lambda: len(system.agent.logins) == 2)
     assert system.agent.logins == [None, ("robot", "s3cret")]

@@ -1,6 +1,5 @@
 """Operator commands for registry logins."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,6 @@ from tests.support.controlplane.stub_api import StubApi
 
 PASSWORD = "s3cret wörd"
 SET = ("registry", "set", "own", "r.example")
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[StubApi]:
-    async with StubApi() as running:
-        yield running
 
 
 async def set_own(api: StubApi, folder: Path, *options: str) -> Result:

@@ -169,7 +169,7 @@ async def test_registry_is_unusable_without_the_key_until_its_password_is_set(
     system.key.unlink()
     await system.serve()
     caplog.set_level(logging.WARNING)
-    refused = await system.call("POST", "/application/game/tags", json={"tag": "v1"})
+    refused = await system.enable_tag()
     assert_error(refused, 503)
     why = "cannot ask registry 'own': its password is unusable"
     assert refused.json["details"] == why
@@ -178,11 +178,9 @@ async def test_registry_is_unusable_without_the_key_until_its_password_is_set(
         await system.login(f"{address}/studio/game@sha256:0")
     # Everything else works, and the registry is shown unchanged.
     assert (await system.listed())["username"] == "robot"
-    answer = await system.call("POST", "/application/other/tags", json={"tag": "v1"})
-    assert answer.status == 204, answer.text
+    assert (await system.enable_tag(name="other")).status == 204
     assert (await system.put(**login)).status == 204
-    answer = await system.call("POST", "/application/game/tags", json={"tag": "v1"})
-    assert answer.status == 204, answer.text
+    assert (await system.enable_tag()).status == 204
 
 
 async def test_password_of_the_settings_file_is_sealed_at_each_start(tmp_path: Path) -> None:

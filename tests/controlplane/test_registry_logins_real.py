@@ -46,9 +46,6 @@ class Configured(System):
     async def set(self, **body: Any) -> Answer:
         return await self.call("PUT", "/operator/registry/own", json=body)
 
-    async def enable_tag(self) -> Answer:
-        return await self.call("POST", "/application/game/tags", json={"tag": "v1"})
-
 
 @pytest.fixture(scope="module")
 def tls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:

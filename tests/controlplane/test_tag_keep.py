@@ -87,8 +87,7 @@ async def test_an_image_that_another_application_runs_stays(system: System) -> N
 async def test_a_tag_that_moved_leaves_no_old_image(system: System) -> None:
     first = await system.make_application()
     digest = system.registry.push("studio/game", "v1", "moved")
-    answer = await system.call("POST", "/application/game/tags", json={"tag": "v1"})
-    assert answer.status == 204
+    assert (await system.enable_tag()).status == 204
     second = f"{system.registry.address}/studio/game@{digest}"
     await eventually(lambda: all(second in agent.images for agent in system.agents))
     await _gone(system, first)

@@ -9,7 +9,7 @@ from aiohttp import ClientTimeout
 
 from controlplane.registries.client import RegistryClient
 from tests.support.controlplane.fake_registry import IMAGE, LAYER, FakeRegistry, blob, image, index
-from tests.support.controlplane.system import Answer, System, assert_error, eventually
+from tests.support.controlplane.system import System, assert_error, eventually
 
 LINUX = {"os": "linux", "architecture": "amd64"}
 FOREIGN = image(layers=[blob(LAYER, urls=["http://169.254.169.254/latest/"])])
@@ -22,10 +22,6 @@ async def system(tmp_path: Path) -> AsyncIterator[System]:
         yield system
 
 
-async def enable(system: System, tag: str = "v1") -> Answer:
-    return await system.call("POST", "/application/game/tags", json={"tag": tag})
-
-
 def push_listed(registry: FakeRegistry, manifest: dict[str, Any]) -> dict[str, Any]:
     """Push an image without a tag; return what names it in a list."""
     digest = registry.push_manifest("studio/game", "", manifest)
@@ -34,7 +30,7 @@ def push_listed(registry: FakeRegistry, manifest: dict[str, Any]) -> dict[str, A
 
 async def pulls(system: System, digest: str) -> None:
     """Check that the tag is enabled, and that the host pulls this."""
-    assert (await enable(system)).status == 204
+    assert (await system.enable_tag()).status == 204
     await eventually(lambda: system.has(system.agent.name, image_of(system, digest)))
 
 
@@ -44,7 +40,7 @@ def image_of(system: System, digest: str) -> str:
 
 async def assert_refused(system: System, status: int, why: str) -> None:
     """Check that the tag is not enabled, and why, and that the host received nothing."""
-    answer = await enable(system)
+    answer = await system.enable_tag()
     assert_error(answer, status)
     assert why in answer.text
     assert await system.rows("SELECT * FROM tag") == []
@@ -82,7 +78,7 @@ async def test_list_with_an_image_that_may_not_be_pulled_is_422(system: System) 
 async def test_a_tag_that_was_good_stays_as_it_was_enabled(system: System) -> None:
     old = await system.enable("v1")
     system.registry.push_manifest("studio/game", "v1", FOREIGN)
-    assert_error(await enable(system), 422, "tag")
+    assert_error(await system.enable_tag(), 422, "tag")
     assert (await system.start()).status == 201
     assert [request.spec.image for request in system.agent.started] == [old]
     assert system.agent.pulled == [old]
@@ -112,7 +108,7 @@ async def test_an_image_that_is_not_what_its_list_names_is_503(system: System) -
     registry.header_digest = ""
     await assert_refused(system, 503, "it lacks an image that its list names")
     registry.manifests[key] = good
-    assert (await enable(system)).status == 204
+    assert (await system.enable_tag()).status == 204
 
 
 async def test_what_a_list_names_has_the_same_time_limit(
@@ -125,7 +121,7 @@ async def test_what_a_list_names_has_the_same_time_limit(
         named = push_listed(system.registry, image())
         system.registry.push_manifest("studio/game", "v1", index(named))
         system.registry.hangs_on = named["digest"]
-        assert_error(await enable(system), 504)
+        assert_error(await system.enable_tag(), 504)
         assert system.registry.asked[-1].endswith(named["digest"])
 
 
@@ -156,7 +152,7 @@ async def test_a_tag_is_enabled_where_the_images_are_by_then(
     registry.push("studio/game", "v1")
     other = registry.push("studio/other", "v1")
     changes.append({"repository": "studio/other"})
-    assert (await enable(system)).status == 204
+    assert (await system.enable_tag()).status == 204
     rows = await system.rows("SELECT digest, image FROM tag")
     assert rows == [(other, f"{registry.address}/studio/other@{other}")]
 

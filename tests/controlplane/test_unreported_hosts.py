@@ -46,8 +46,7 @@ async def add_newer_tag(system: System, *agents: FakeAgent) -> str:
         if agent not in agents:
             agent.before_pull = agent.hang
     image = f"{system.registry.address}/studio/game@{system.registry.push('studio/game', 'v2')}"
-    answer = await system.call("POST", "/application/game/tags", json={"tag": "v2"})
-    assert answer.status == 204, answer.text
+    assert (await system.enable_tag("v2")).status == 204
     await eventually(lambda: all(system.has(agent.name, image) for agent in agents))
     return image
 

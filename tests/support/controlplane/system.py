@@ -224,11 +224,17 @@ class System(Parts):
     ) -> str:
         """Push and enable a tag, and wait until every running agent has pulled it."""
         image = f"{self.registry.address}/{repository}@{self.registry.push(repository, tag)}"
-        path, body = f"/application/{name}/tags", {"tag": tag}
-        answer = await self.call("POST", path, account=account, json=body)
+        answer = await self.enable_tag(tag, name, account)
         assert answer.status == 204, answer.text
         await eventually(lambda: all(self.has(a.name, image) for a in self.agents))
         return image
+
+    async def enable_tag(
+        self, tag: str = "v1", name: str = "game", account: str = "alice"
+    ) -> Answer:
+        """POST /application/{name}/tags."""
+        path = f"/application/{name}/tags"
+        return await self.call("POST", path, account=account, json={"tag": tag})
 
     def link(self, agent: str = "a0") -> Host:
         """Return what the control plane knows of an agent."""

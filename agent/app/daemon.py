@@ -16,7 +16,6 @@ from agent.domain.capacity import Capacity
 from agent.domain.clock import HostClock
 from agent.domain.deadlines import Deadlines
 from agent.domain.engine import Engine, EngineInfo
-from agent.domain.host_report import HostReport
 from agent.domain.ports import PortPool
 from agent.domain.steps import STEPS
 from agent.images.images import Images
@@ -31,6 +30,7 @@ from agent.network.firewall_watch import FirewallWatch, published_ports
 from agent.network.port_probe import PortProbe
 from agent.network.tls_gate import Limits
 from agent.network.tls_ports import TlsPorts
+from agent.rpc import wire
 from agent.rpc.renewal import HostIdentity
 from agent.rpc.service import AgentService
 from agent.rpc.tls_server import GRACE_SECONDS, TlsServer, new_server
@@ -46,8 +46,10 @@ from agent.settings.policy import load_policy
 from agent.state.drain import HostDrain
 from agent.state.record import Records
 from agent.state.retention import Rules
+from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
-from tiltyard.contract import MEBI, NANO, Protocol, Resources
+from tiltyard.agent.wire import resources_to_proto
+from tiltyard.contract import FORMAT, MEBI, NANO, Protocol, Resources
 from tiltyard.runtime import loop_lag
 from tiltyard.runtime.failpoints import failpoint
 from tiltyard.runtime.logging.events import get_logger
@@ -252,6 +254,7 @@ class Daemon:
             reservations=self._reservations,
             feed=self.feed,
             sessions=self.sessions,
+            warm_pools=self.warm_pools,
             images=self.images,
             flush_failures=lambda: self.conntrack.failures,
             firewall_intact=(lambda: not firewall.warnings) if firewall else None,
@@ -284,17 +287,21 @@ class Daemon:
             memory = max(0, info.memory_bytes - KEPT_FOR_THE_HOST_BYTES)
         return Resources(nano_cpus=round(cpus * NANO), memory_bytes=memory)
 
-    def _report(self, runtime: Runtime) -> HostReport:
+    def _report(self, runtime: Runtime) -> pb.Host:
         config, info, held = self._config, self._info, self._reservations
-        return HostReport(
+        first, last = config.ports()
+        drain = held.drain.now
+        return pb.Host(
+            format=FORMAT,
             agent_id=runtime.settings.agent_id,
             version=VERSION,
             public_address=config.public_address,
             latency_addresses=config.pinged(),
-            capacity=held.capacity.total,
-            reserved=held.capacity.reserved,
+            capacity=resources_to_proto(held.capacity.total),
+            reserved=resources_to_proto(held.capacity.reserved),
             free_sessions=held.capacity.free_sessions,
-            port_range=config.ports(),
+            port_range_first=first,
+            port_range_last=last,
             free_tcp_ports=held.ports.free(Protocol.TCP),
             free_udp_ports=held.ports.free(Protocol.UDP),
             image_count=len(self.images.here),
@@ -303,7 +310,9 @@ class Daemon:
             runc_version=info.runc if info else "",
             kernel_version=info.kernel if info else "",
             start_slots=config.start_slots,
-            drain=held.drain.now,
+            draining=drain.draining,
+            drain_revision=drain.revision,
+            drain_time=wire.timestamp_to_proto(drain.drain_time),
             warnings=held.disks.warnings
             + self._deadlines.warnings
             + (info.warnings if info else ())
@@ -314,7 +323,10 @@ class Daemon:
             + self.warm_pools.warnings,
             tls=self._tls_ports.available,
             disk_full=held.disks.short is not None,
-            warm_pools=self.warm_pools.pools,
+            warm_pools=[
+                pb.WarmPool(pool_id=pool.pool, revision=pool.revision, size=pool.size)
+                for pool in self.warm_pools.pools
+            ],
             starting=self.sessions.starting(),
         )
 

@@ -10,11 +10,12 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from agent.changes.feed import Feed
-from agent.domain.host_report import HostReport
 from agent.domain.session import Session
 from agent.images.images import Images
 from agent.sessions.manager import SessionManager
 from agent.sessions.reservations import Reservations
+from agent.sessions.warm_pools import WarmPools
+from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.contract import NANO, Protocol, State
 from tiltyard.runtime.bounded_names import BoundedNames
 
@@ -40,22 +41,23 @@ class HostState(Collector):
     reservations: Reservations
     feed: Feed
     sessions: SessionManager
+    warm_pools: WarmPools
     images: Images
     flush_failures: Callable[[], int]
     firewall_intact: Callable[[], bool] | None
-    report: Callable[[], HostReport]
+    report: Callable[[], pb.Host]
     _names: BoundedNames = field(default_factory=BoundedNames, init=False)
 
     def collect(self) -> Iterator[Metric]:
         """Read all gauges without yielding to the event loop."""
         report = self.report()
         yield from _build(report)
-        yield from self._sessions(report)
+        yield from self._sessions()
         yield from self._capacity(report)
         yield from self._health(report)
         yield from self._work()
 
-    def _sessions(self, report: HostReport) -> Iterator[Metric]:
+    def _sessions(self) -> Iterator[Metric]:
         sessions: Counter[tuple[str, str]] = Counter()
         standbys: Counter[tuple[str, str]] = Counter()
         for session in self.sessions.each():
@@ -64,7 +66,7 @@ class HostState(Collector):
                 standbys[application, _kind(session)] += 1
             else:
                 sessions[application, session.state.value] += 1
-        for pool in report.warm_pools:
+        for pool in self.warm_pools.pools:
             if pool.spec is not None:
                 standbys[pool.spec.identity.application, "wanted"] += pool.size
         self._names.keep({(application,) for application, _ in (*sessions, *standbys)})
@@ -88,7 +90,7 @@ class HostState(Collector):
             totals.setdefault(label, Counter())[kind] += count
         return sorted(totals.items())
 
-    def _capacity(self, report: HostReport) -> Iterator[Metric]:
+    def _capacity(self, report: pb.Host) -> Iterator[Metric]:
         total, reserved = report.capacity, report.reserved
         capacity = self.reservations.capacity
         yield _one("capacity_cores", "Allocatable cores.", total.nano_cpus / NANO)
@@ -99,18 +101,19 @@ class HostState(Collector):
         yield _one("reserved_gpus", "GPUs that are reserved.", reserved.gpus)
         yield _one("capacity_sessions", "Sessions that are allowed.", capacity.max_sessions)
         yield _one("reserved_sessions", "Sessions that hold a reservation.", capacity.sessions)
-        first, last = report.port_range
         ports = _gauge("capacity_ports", "Host ports of the range.", ("protocol",))
         free = _gauge("free_ports", "Host ports that no session holds.", ("protocol",))
         for protocol in Protocol:
-            ports.add_metric((protocol.value,), last - first + 1)
+            ports.add_metric(
+                (protocol.value,), report.port_range_last - report.port_range_first + 1
+            )
             free.add_metric((protocol.value,), self.reservations.ports.free(protocol))
         yield from (ports, free)
 
-    def _health(self, report: HostReport) -> Iterator[Metric]:
+    def _health(self, report: pb.Host) -> Iterator[Metric]:
         yield _one("reconciled", "1 once records were reconciled.", self.sessions.reconciled)
         yield _one("engine_available", "1 while the engine answers.", report.engine_available)
-        yield _one("draining", "1 while no new sessions are taken.", report.drain.draining)
+        yield _one("draining", "1 while no new sessions are taken.", report.draining)
         yield _one("warnings", "Warnings of the host's report.", len(report.warnings))
         if self.firewall_intact is not None:
             text = "1 while the firewall rules are in place."
@@ -145,7 +148,7 @@ class HostState(Collector):
         )
 
 
-def _build(report: HostReport) -> Iterator[Metric]:
+def _build(report: pb.Host) -> Iterator[Metric]:
     build = InfoMetricFamily(f"{_PREFIX}build", "The agent.")
     build.add_metric((), {"version": report.version, "python": platform.python_version()})
     engine = InfoMetricFamily(f"{_PREFIX}engine", "The container engine, empty while unknown.")

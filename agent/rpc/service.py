@@ -14,7 +14,6 @@ from agent.domain.errors import (
     InvalidArgumentError,
     SessionLiveError,
 )
-from agent.domain.host_report import HostReport
 from agent.domain.session import Session
 from agent.images.images import Images
 from agent.logs import reading as logs
@@ -51,7 +50,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     records: Records
     clock: Clock
     feed: Feed
-    describe_host: Callable[[], HostReport]
+    describe_host: Callable[[], pb.Host]
     identity: HostIdentity
     metrics: Metrics
     _log_readers: logs.LogReaders = field(default_factory=logs.LogReaders, init=False)
@@ -61,7 +60,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         """Return the state of the host."""
         feed = self.feed
         return pb.GetHostResponse(
-            host=wire.host_to_proto(self.describe_host()),
+            host=self.describe_host(),
             incarnation=feed.incarnation,
             sequence=feed.sequence,
             reconciled=self.sessions.reconciled,
@@ -290,7 +289,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
 
     def _host_message(self, coming: tuple[Session, ...] = ()) -> pb.WatchResponse:
         """Return the host's message; its resources include the sessions that follow."""
-        host = wire.host_to_proto(self.describe_host())
+        host = self.describe_host()
         host.starting.extend(session.internal_id for session in coming)
         return self._message(host=host)
 

@@ -7,7 +7,6 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from agent.domain.errors import InvalidArgumentError
 from agent.domain.history import signal_of
-from agent.domain.host_report import HostReport
 from agent.domain.pools import WarmPool
 from agent.domain.session import LONGEST_TTL_SECONDS, Port, Session
 from agent.images.images import checked_reference
@@ -128,11 +127,11 @@ def session_to_proto(session: Session) -> pb.Session:
         host=session.host,
         pid=session.process.pid if session.process else 0,
         log_sealed=session.log_sealed,
-        create_time=_timestamp(session.create_time),
-        start_time=_timestamp(session.start_time),
-        expire_time=_timestamp(session.deadline.expire_time if session.deadline else None),
-        end_time=_timestamp(session.end_time),
-        ready_time=_timestamp(session.ready_time),
+        create_time=timestamp_to_proto(session.create_time),
+        start_time=timestamp_to_proto(session.start_time),
+        expire_time=timestamp_to_proto(session.deadline.expire_time if session.deadline else None),
+        end_time=timestamp_to_proto(session.end_time),
+        ready_time=timestamp_to_proto(session.ready_time),
     )
     if session.standby is not None:
         message.warm_pool = session.standby.pool if session.is_standby else ""
@@ -152,15 +151,15 @@ def report_to_proto(session: Session, tail: Tail | None) -> pb.GetReportResponse
         state=STATES[session.state],
         end_reason=END_REASONS[session.end_reason or EndReason.ENGINE_ERROR],
         detail=session.detail,
-        create_time=_timestamp(session.create_time),
-        end_time=_timestamp(session.end_time),
+        create_time=timestamp_to_proto(session.create_time),
+        end_time=timestamp_to_proto(session.end_time),
         exit_code=session.exit_code,
         signal=signal_of(session.exit_code),
         oom_killed=session.oom_killed,
         restart_count=session.restart_count,
         failed_runs=[_failed_run_to_proto(run) for run in session.failed_runs],
         timeline=[
-            pb.Moment(state=STATES[moment.state], time=_timestamp(moment.time))
+            pb.Moment(state=STATES[moment.state], time=timestamp_to_proto(moment.time))
             for moment in session.timeline
         ],
         cpu_time=duration_to_proto(usage.cpu_seconds),
@@ -222,40 +221,13 @@ def drain_order_from_proto(request: pb.SetDrainRequest) -> DrainOrder:
     return DrainOrder(request.revision, request.draining, remaining, ordered_time)
 
 
-def host_to_proto(report: HostReport) -> pb.Host:
-    """Convert a host report."""
-    first, last = report.port_range
-    return pb.Host(
-        format=FORMAT,
-        agent_id=report.agent_id,
-        version=report.version,
-        public_address=report.public_address,
-        latency_addresses=report.latency_addresses,
-        capacity=resources_to_proto(report.capacity),
-        reserved=resources_to_proto(report.reserved),
-        free_sessions=report.free_sessions,
-        port_range_first=first,
-        port_range_last=last,
-        free_tcp_ports=report.free_tcp_ports,
-        free_udp_ports=report.free_udp_ports,
-        image_count=report.image_count,
-        tls=report.tls,
-        disk_full=report.disk_full,
-        engine_available=report.engine_available,
-        engine_version=report.engine_version,
-        runc_version=report.runc_version,
-        kernel_version=report.kernel_version,
-        start_slots=report.start_slots,
-        warnings=report.warnings,
-        draining=report.drain.draining,
-        drain_revision=report.drain.revision,
-        drain_time=_timestamp(report.drain.drain_time),
-        warm_pools=[
-            pb.WarmPool(pool_id=pool.pool, revision=pool.revision, size=pool.size)
-            for pool in report.warm_pools
-        ],
-        starting=report.starting,
-    )
+def timestamp_to_proto(seconds: float | None) -> Timestamp | None:
+    """Convert Unix time."""
+    if seconds is None:
+        return None
+    time = Timestamp()
+    time.FromNanoseconds(round(seconds * 1e9))
+    return time
 
 
 def batches(sessions: Iterable[Session], *, limit: int) -> Iterator[pb.SessionBatch]:
@@ -282,20 +254,12 @@ def page_from_token(token: str) -> tuple[float, str]:
 
 def _failed_run_to_proto(run: FailedRun) -> pb.FailedRun:
     return pb.FailedRun(
-        start_time=_timestamp(run.start_time),
-        end_time=_timestamp(run.end_time),
+        start_time=timestamp_to_proto(run.start_time),
+        end_time=timestamp_to_proto(run.end_time),
         exit_code=run.exit_code,
         oom_killed=run.oom_killed,
         restart_delay=duration_to_proto(run.delay),
     )
-
-
-def _timestamp(seconds: float | None) -> Timestamp | None:
-    if seconds is None:
-        return None
-    time = Timestamp()
-    time.FromNanoseconds(round(seconds * 1e9))
-    return time
 
 
 def _identity(identity: pb.Identity, field: str) -> Identity:

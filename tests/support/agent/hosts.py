@@ -12,7 +12,6 @@ from agent.changes.feed import Feed
 from agent.domain.capacity import Capacity
 from agent.domain.deadlines import Deadlines
 from agent.domain.engine import container_name
-from agent.domain.host_report import HostReport
 from agent.domain.ports import PortPool
 from agent.domain.session import Port, Session
 from agent.domain.steps import STEPS
@@ -23,6 +22,7 @@ from agent.metrics.instruments import Metrics
 from agent.network.tls_certificate import CertificateFiles
 from agent.network.tls_ports import TlsPorts
 from agent.rpc.service import AgentService
+from agent.rpc.wire import timestamp_to_proto
 from agent.sessions.life import Life
 from agent.sessions.manager import SessionManager
 from agent.sessions.reconciler import Reconciler
@@ -39,7 +39,9 @@ from tests.support.agent.cgroups import FakeCgroups
 from tests.support.agent.samples import IMAGE, MEBIBYTE, a_spec, an_id
 from tests.support.fake_clock import until_idle
 from tests.support.fakes import FakeClock, FakeEngine
-from tiltyard.contract import EndReason, Protocol, Resources, State
+from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.agent.wire import resources_to_proto
+from tiltyard.contract import FORMAT, EndReason, Protocol, Resources, State
 
 
 def all_ports_free(_protocol: Protocol, _port: int) -> bool:
@@ -108,7 +110,7 @@ class Agent:
     """The ports of each conntrack flush, which can be held at "flows"."""
 
     def service(
-        self, describe_host: Callable[[], HostReport], artifacts: Artifacts | None = None
+        self, describe_host: Callable[[], pb.Host], artifacts: Artifacts | None = None
     ) -> AgentService:
         """The gRPC service without certificates; with `artifacts` only if given."""
         nothing: Any = None
@@ -335,18 +337,19 @@ async def pulled(images: Images, image: str) -> None:
         pass
 
 
-def host_report(agent: Agent) -> HostReport:
+def host_report(agent: Agent) -> pb.Host:
     """Return the host report that the daemon makes of the same parts."""
     held = agent.reservations
-    return HostReport(
+    return pb.Host(
+        format=FORMAT,
         agent_id=agent.runtime.settings.agent_id,
         version="1.2.3",
         public_address=agent.runtime.settings.public_address,
-        latency_addresses=(),
-        capacity=held.capacity.total,
-        reserved=held.capacity.reserved,
+        capacity=resources_to_proto(held.capacity.total),
+        reserved=resources_to_proto(held.capacity.reserved),
         free_sessions=held.capacity.free_sessions,
-        port_range=(held.ports.first, held.ports.last),
+        port_range_first=held.ports.first,
+        port_range_last=held.ports.last,
         free_tcp_ports=held.ports.free(Protocol.TCP),
         free_udp_ports=held.ports.free(Protocol.UDP),
         image_count=len(agent.images.here),
@@ -355,8 +358,13 @@ def host_report(agent: Agent) -> HostReport:
         runc_version="1.1",
         kernel_version="6.1",
         start_slots=held.start_slots.slots,
-        drain=held.drain.now,
+        draining=held.drain.now.draining,
+        drain_revision=held.drain.now.revision,
+        drain_time=timestamp_to_proto(held.drain.now.drain_time),
         warnings=("something is amiss",),
         tls=held.tls_ports.available,
-        warm_pools=agent.warm_pools.pools,
+        warm_pools=[
+            pb.WarmPool(pool_id=pool.pool, revision=pool.revision, size=pool.size)
+            for pool in agent.warm_pools.pools
+        ],
     )

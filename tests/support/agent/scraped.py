@@ -83,6 +83,7 @@ async def scraped(
         reservations=agent.reservations,
         feed=agent.runtime.feed,
         sessions=agent.sessions,
+        warm_pools=agent.warm_pools,
         images=agent.images,
         flush_failures=lambda: conntrack.failures,
         firewall_intact=lambda: not firewall.warnings,

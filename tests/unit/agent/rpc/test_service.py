@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from agent.domain.host_report import HostReport
 from agent.rpc.service import HEARTBEAT_SECONDS
 from tests.support.agent.hosts import Agent, host_report
 from tests.support.fakes import FakeClock
@@ -29,7 +28,7 @@ async def test_expensive_changes_neither_block_loop_nor_delay_heartbeats(
 ) -> None:
     took_now = 0.0
 
-    def describe() -> HostReport:
+    def describe() -> pb.Host:
         clock.stall(took_now)
         return host_report(agent)
 

@@ -72,7 +72,7 @@ def openapi_document(routes: Iterable[Route]) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": schemas.components,
-            "responses": {_error_name(status): _error(status, schemas) for status in documented},
+            "responses": {f"Error{status}": _error(status, schemas) for status in documented},
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -150,12 +150,15 @@ def _operation(route: Route, schemas: _Schemas) -> dict[str, Any]:
         "parameters": [
             *_path_parameters(route.path),
             *_query_parameters(handler, schemas),
-            *_header_parameters(handler),
+            *(
+                {"name": name, "in": "header", "description": text, "schema": {"type": "string"}}
+                for name, text in handler.reads.items()
+            ),
         ],
         "responses": {
             str(handler.status): _success(handler, schemas),
             **{
-                str(status): {"$ref": f"#/components/responses/{_error_name(status)}"}
+                str(status): {"$ref": f"#/components/responses/Error{status}"}
                 for status in sorted(route.errors | ANYWHERE)
             },
         },
@@ -193,13 +196,6 @@ def _query_parameters(handler: Operation, schemas: _Schemas) -> list[dict[str, A
     ]
 
 
-def _header_parameters(handler: Operation) -> list[dict[str, Any]]:
-    return [
-        {"name": name, "in": "header", "description": text, "schema": {"type": "string"}}
-        for name, text in handler.reads.items()
-    ]
-
-
 def _success(handler: Operation, schemas: _Schemas) -> dict[str, Any]:
     success: dict[str, Any] = {
         "description": HTTPStatus(handler.status).phrase,
@@ -225,10 +221,6 @@ def _raw(media_type: str) -> dict[str, Any]:
     if media_type == JSON:
         return {"type": "object"}
     return {"type": "string"} | ({} if media_type.startswith("text/") else {"format": "binary"})
-
-
-def _error_name(status: int) -> str:
-    return f"Error{status}"
 
 
 def _error(status: int, schemas: _Schemas) -> dict[str, Any]:

@@ -43,6 +43,14 @@ class Operated(System):
         await self.reaches(gone.name, "ready")
         return gone
 
+    async def undeclare_the_only_one_in_use(self) -> FakeAgent:
+        """Make an application, drain a0, and undeclare a1, which gets all sessions."""
+        await self.make_application()
+        self.agent.change_host(draining=True)
+        gone = await self.undeclare()
+        await eventually(lambda: self.control_plane.fleet.is_draining("a0"))
+        return gone
+
     async def fills(self, agent: FakeAgent) -> None:
         """Have the next sessions placed on an agent's host."""
         self.prefer(agent)
@@ -214,10 +222,7 @@ async def test_readiness_waits_for_the_agents_of_the_start(system: Operated) -> 
 
 
 async def test_an_agent_with_a_live_session_cannot_be_removed(system: Operated) -> None:
-    await system.make_application()
-    system.agent.change_host(draining=True)
-    gone = await system.undeclare()
-    await eventually(lambda: system.control_plane.fleet.is_draining("a0"))
+    gone = await system.undeclare_the_only_one_in_use()
     assert (await system.start(id="s")).status == 201
     refused = await system.ask("DELETE", "/a1")
     assert_error(refused, 409)
@@ -229,10 +234,7 @@ async def test_an_agent_with_a_live_session_cannot_be_removed(system: Operated) 
 
 
 async def test_ended_sessions_of_a_removed_agent_stay_listed(system: Operated) -> None:
-    await system.make_application()
-    system.agent.change_host(draining=True)
-    await system.undeclare()
-    await eventually(lambda: system.control_plane.fleet.is_draining("a0"))
+    await system.undeclare_the_only_one_in_use()
     assert (await system.start(id="s")).status == 201
     assert (await system.call("DELETE", "/session/s")).status == 204
     assert (await system.ask("DELETE", "/a1")).status == 204
@@ -250,10 +252,7 @@ async def test_ended_sessions_of_a_removed_agent_stay_listed(system: Operated) -
 async def test_an_agent_stays_until_it_has_answered_the_stop_of_an_unknown_start(
     system: Operated,
 ) -> None:
-    await system.make_application()
-    system.agent.change_host(draining=True)
-    gone = await system.undeclare()
-    await eventually(lambda: system.control_plane.fleet.is_draining("a0"))
+    gone = await system.undeclare_the_only_one_in_use()
     sql = "INSERT INTO unanswered(internal_id, agent, created_ms, stopped_ms) VALUES (?,'a1',0,1)"
     await system.rows(sql, "stopped")
     stop = gone.before_stop = Hold()

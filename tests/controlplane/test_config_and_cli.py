@@ -8,7 +8,6 @@ import signal
 import socket
 import sys
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
@@ -92,10 +91,6 @@ def settings(tmp_path: Path) -> Path:
     return path
 
 
-def _run(*arguments: str) -> Any:
-    return CliRunner().invoke(main, arguments)
-
-
 def test_a_port_that_is_taken_is_reported_in_one_line(
     settings: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -103,7 +98,7 @@ def test_a_port_that_is_taken_is_reported_in_one_line(
         port = taken.getsockname()[1]
         listen = settings.read_text().replace("127.0.0.1:0", f"127.0.0.1:{port}")
         settings.write_text(f'failpoint = "start.answered:hang"\n{listen}')
-        result = _run("serve", "--config", str(settings))
+        result = CliRunner().invoke(main, ["serve", "--config", str(settings)])
     assert result.exit_code == 1
     last = result.output.splitlines()[-1]
     assert last.startswith(f"Error: api_listen: cannot listen on port {port} of 127.0.0.1: ")

@@ -52,8 +52,7 @@ def _waiting(system: System) -> int:
 
 
 def _ask(system: System, session_id: str, account: str = "alice") -> asyncio.Task[Answer]:
-    body = {"location": "local", "image": "game", "id": session_id}
-    return asyncio.create_task(system.call("POST", "/session", account=account, json=body))
+    return asyncio.create_task(system.start(account=account, id=session_id))
 
 
 async def _begin(system: System, gate: Gate) -> asyncio.Task[Answer]:

@@ -96,9 +96,8 @@ async def test_a_request_under_way_and_one_whose_caller_hangs_up_are_counted(
 
 async def test_a_connection_too_many_is_counted(tmp_path: Path) -> None:
     async with Scraped(tmp_path, max_connections=1) as system:
-        port = system.port
-        first = await asyncio.open_connection("127.0.0.1", port)
-        second = await asyncio.open_connection("127.0.0.1", port)
+        first = await asyncio.open_connection("127.0.0.1", system.port)
+        second = await asyncio.open_connection("127.0.0.1", system.port)
         assert await second[0].read() == b""
         scrape = await system.scrape()
         assert scrape.sum("http_connections_refused_total", listener="api") == 1

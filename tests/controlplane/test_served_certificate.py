@@ -55,10 +55,9 @@ async def system(tmp_path: Path, files: Files) -> AsyncIterator[Tls]:
 
 
 async def _connected(system: System) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes]:
-    port = system.port
     client = ssl.create_default_context()
     client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client)
+    reader, writer = await asyncio.open_connection("127.0.0.1", system.port, ssl=client)
     shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     return reader, writer, shown
 

@@ -25,11 +25,6 @@ async def ask(system: System, path: str) -> Any:
     return answer.json
 
 
-async def start_of_bob(system: System) -> int:
-    body = {"location": "local", "image": "game"}
-    return (await system.call("POST", "/session", account="bob", json=body)).status
-
-
 @pytest.fixture
 async def system(tmp_path: Path) -> AsyncIterator[System]:
     """The first of two hosts fails every start, and is preferred unless avoided."""
@@ -90,14 +85,15 @@ async def test_a_host_that_fails_an_application_is_avoided_by_that_one_alone(
     assert (len(broken.started), len(whole.started)) == (1, 3)
     assert (await ask(system, "agent/a0"))["state"] == "ready"
     broken.before_start = None
-    assert await start_of_bob(system) == 201
+    assert (await system.start(account="bob")).status == 201
     assert len(broken.live) == 1
 
 
 async def test_a_host_that_fails_several_accounts_is_avoided_by_all(system: System) -> None:
     broken, _ = system.agents
     await system.make_application(account="bob")
-    assert (await system.start()).status == await start_of_bob(system) == 201
+    for account in ("alice", "bob"):
+        assert (await system.start(account=account)).status == 201
     assert len(broken.started) == 2
     assert (await ask(system, "agent/a0"))["state"] == "failing"
     await system.make_application(name="third")

@@ -70,8 +70,7 @@ async def test_one_of_fifty_gets_the_last_unit(
     (first,) = _started(answers)
     assert len(system.agent.live) == 3
     # Another account has its own quota, here none.
-    body = {"location": "local", "image": "game"}
-    assert (await system.call("POST", "/session", account="bob", json=body)).status == 201
+    assert (await system.start(account="bob")).status == 201
 
     assert (await system.call("DELETE", f"/session/{first}")).status == 204
     answers = await _race(system, ids)

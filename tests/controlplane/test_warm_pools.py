@@ -598,9 +598,8 @@ async def test_internal_id_is_not_free_for_another_session_of_its_account(system
     assert (await system.start(id="match")).status == 201
     internal_id = system.agent.claimed[0].internal_id
     assert_error(await system.start(id=internal_id), 409)
-    body = {"location": "local", "image": "game", "id": internal_id}
     await system.make_application(account="bob")
-    assert (await system.call("POST", "/session", account="bob", json=body)).status == 201
+    assert (await system.start(account="bob", id=internal_id)).status == 201
     listed = (await system.call("GET", "/session")).json["sessions"]
     assert [session["id"] for session in listed] == ["match"]
 

@@ -3,14 +3,11 @@
 Every step prints one line with its time. Exits with 0, or with 1 at the first step that fails.
 """
 
-import io
-import json
 import re
 import sys
-import tarfile
 
 from tests.demo_game import TCP_PORT, UDP_PORT
-from tests.demo_game.player import tcp_greeting, udp_round_trip
+from tests.demo_game.player import saved, tcp_greeting, udp_round_trip
 from tests.support.api_client import ApiClient
 from tests.support.deployment import (
     APPLICATION,
@@ -49,17 +46,14 @@ def play(client: ApiClient, steps: Steps) -> None:
         client.delete_session(made["id"]).expect(204)
     with steps.step("GET /artifacts holds what was written at SIGTERM") as notes:
         archive = client.get("/artifacts", session=made["id"], path="/data").expect(200).body
-        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
-            member = tar.extractfile("data/save.json")
-            assert member is not None, "save.json is a file"
-            saved = json.load(member)
-        _check(saved["session"] == made["id"], f"it says {saved}")
-        notes.append(f"{saved['lines']} lines, {saved['datagrams']} datagrams")
+        save = saved(archive)
+        _check(save["session"] == made["id"], f"it says {save}")
+        notes.append(f"{save['lines']} lines, {save['datagrams']} datagrams")
     with steps.step("GET /logs after the end, whole") as notes:
         sealed = client.get("/logs", id=made["id"]).expect(200).body.decode().splitlines()
         _check_numbers(sealed)
         _check(sealed[-1].endswith("SIGTERM: saving"), f"it ends with {sealed[-1]!r}")
-        _check(len(sealed) == saved["lines"], f"{len(sealed)} of {saved['lines']} lines")
+        _check(len(sealed) == save["lines"], f"{len(sealed)} of {save['lines']} lines")
         notes.append(sealed[-1])
 
 

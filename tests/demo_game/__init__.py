@@ -5,13 +5,14 @@ import io
 import json
 import os
 import subprocess
-import tarfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import docker
+
+from tests.support.agent.tars import Entry, folder, tar_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = Path(__file__).with_name("game.c")
@@ -22,8 +23,8 @@ TCP_PORT = 7778
 _COMPILE = ("gcc", "-static", "-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror")
 _COMPILE_TIMEOUT = 60
 _ENGINE_TIMEOUT = 60
-_USER = "game:x:1000:1000:the game:/data:/nonexistent\n"
-_GROUP = "game:x:1000:\n"
+_USER = b"game:x:1000:1000:the game:/data:/nonexistent\n"
+_GROUP = b"game:x:1000:\n"
 
 
 @dataclass(frozen=True)
@@ -74,22 +75,24 @@ def build_image(
     """
     name = f"{address}/{repository}:{tag}"
     with closing(docker.DockerClient(f"unix://{socket}", timeout=_ENGINE_TIMEOUT)) as client:
-        client.images.build(
-            fileobj=io.BytesIO(_context(entrypoint, args)),
-            custom_context=True,
-            tag=name,
-            rm=True,
-            forcerm=True,
-        )
+        build(client, name, _context(entrypoint, args))
         try:
-            digest = _push(client, address, repository, tag)
+            digest = push(client, address, repository, tag)
         finally:
             # The agent must pull: an image that is already there would hide a broken pull.
             client.images.remove(name, force=True)
     return Image(repository, tag, digest, address)
 
 
-def _push(client: docker.DockerClient, address: str, repository: str, tag: str) -> str:
+def build(client: docker.DockerClient, name: str, context: Iterable[Entry]) -> None:
+    """Build an image of these files, one of which is the Dockerfile."""
+    client.images.build(
+        fileobj=io.BytesIO(tar_of(context)), custom_context=True, tag=name, rm=True, forcerm=True
+    )
+
+
+def push(client: docker.DockerClient, address: str, repository: str, tag: str) -> str:
+    """Push an image of the engine; return its digest."""
     digest = ""
     for event in client.images.push(f"{address}/{repository}", tag=tag, stream=True, decode=True):
         if "error" in event:
@@ -100,22 +103,13 @@ def _push(client: docker.DockerClient, address: str, repository: str, tag: str) 
     return digest
 
 
-def _context(entrypoint: str, args: Sequence[str]) -> bytes:
+def _context(entrypoint: str, args: Sequence[str]) -> list[Entry]:
     command = ", ".join(json.dumps(part) for part in (entrypoint, *args))
     dockerfile = DOCKERFILE.read_text().replace('["/game"]', f"[{command}]")
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        _add(tar, "Dockerfile", dockerfile.encode())
-        _add(tar, "etc/passwd", _USER.encode())
-        _add(tar, "etc/group", _GROUP.encode())
-        _add(tar, "game", compiled().read_bytes(), mode=0o755)
-        folder = tarfile.TarInfo("data")
-        folder.type, folder.mode = tarfile.DIRTYPE, 0o755
-        tar.addfile(folder)
-    return buffer.getvalue()
-
-
-def _add(tar: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mode = len(content), mode
-    tar.addfile(entry, io.BytesIO(content))
+    return [
+        Entry(b"Dockerfile", content=dockerfile.encode()),
+        Entry(b"etc/passwd", content=_USER),
+        Entry(b"etc/group", content=_GROUP),
+        Entry(b"game", content=compiled().read_bytes(), mode=0o755),
+        folder(b"data"),
+    ]

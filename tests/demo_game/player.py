@@ -1,8 +1,13 @@
-"""What a player of the demo game does: a datagram there and back, a line over TCP."""
+"""What a player of the demo game does over UDP and TCP, and what the game saves."""
 
+import gzip
+import json
 import secrets
 import socket
 import time
+from typing import Any
+
+from tests.support.agent.tars import read
 
 _RESEND = 0.02
 """Seconds until an unanswered datagram is sent again: players' clients are this impatient."""
@@ -51,3 +56,9 @@ def tcp_greeting(host: str, port: int, timeout: float = _PATIENCE) -> str:
             return line[:-1].decode()
         time.sleep(_TCP_RETRY)
     raise TimeoutError(f"no line came from {host}:{port} within {timeout:g} s")
+
+
+def saved(archive: bytes) -> Any:
+    """Return what the game saved at SIGTERM, from an archive of /data or of the file."""
+    [save] = [each for each in read(gzip.decompress(archive)) if each.name.endswith(b"save.json")]
+    return json.loads(save.content)

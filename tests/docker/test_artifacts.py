@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import gzip
-import io
 import random
 import socket
 import tarfile
@@ -20,7 +19,7 @@ from agent.artifacts.spool_room import RoomLimits
 from agent.docker.engine import DockerEngine
 from agent.domain.errors import ArtifactTooLargeError, EngineTimeoutError, PathNotFoundError
 from agent.state.record import Records
-from tests.demo_game import Image, compiled
+from tests.demo_game import Image, build, compiled
 from tests.docker.stack import Stack, a_stack
 from tests.support.agent.tars import Entry, folder, read, tar_of
 from tests.support.harness import Registry
@@ -39,15 +38,13 @@ MakeTree = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def image(docker_engine: Path) -> Iterator[tuple[docker.DockerClient, str]]:
-    context = tar_of(
-        [
-            Entry(b"Dockerfile", content=b'FROM scratch\nCOPY make /\nENTRYPOINT ["/make"]\n'),
-            Entry(b"make", content=compiled(SOURCE).read_bytes(), mode=0o755),
-        ]
-    )
+    context = [
+        Entry(b"Dockerfile", content=b'FROM scratch\nCOPY make /\nENTRYPOINT ["/make"]\n'),
+        Entry(b"make", content=compiled(SOURCE).read_bytes(), mode=0o755),
+    ]
     client = docker.DockerClient(f"unix://{docker_engine}", timeout=60)
     tag = f"tiltyard-test-tree:{uuid.uuid4().hex}"
-    client.images.build(fileobj=io.BytesIO(context), custom_context=True, tag=tag, rm=True)
+    build(client, tag, context)
     yield client, tag
     client.images.remove(tag, force=True)
     client.close()

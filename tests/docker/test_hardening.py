@@ -1,10 +1,9 @@
 """Isolation of a session's container, observed by a program within it and from outside."""
 
-import io
+import gzip
 import json
 import re
 import subprocess
-import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +13,12 @@ import pytest
 
 from agent.docker.container_config import PIDS_LIMIT
 from agent.docker.dockerd import grantable_nofile
-from tests.demo_game import compiled
+from tests import demo_game
 from tests.docker.killed_agent import KilledAgent
 from tests.docker.machine import FIRST, Machine, a_machine, ports_of
 from tests.docker.stack import PATIENCE, eventually
 from tests.faults.real_host import remove_container
-from tests.support.agent.tars import Entry, tar_of
+from tests.support.agent.tars import Entry, read
 from tests.support.harness import Registry
 from tiltyard.agent.v1 import agent_pb2 as pb
 
@@ -97,20 +96,16 @@ def build(machine: Machine) -> Iterator[Build]:
 
     def made(lines: str) -> str:
         if lines not in built:
-            name = f"{registry.address}/inmate-{len(built)}:v1"
+            name = f"inmate-{len(built)}"
             dockerfile = f'FROM scratch\nCOPY / /\nENTRYPOINT ["/inmate"]\n{lines}\n'
-            context = tar_of(
-                [
-                    Entry(b"Dockerfile", content=dockerfile.encode()),
-                    Entry(b"inmate", content=compiled(SOURCE).read_bytes(), mode=0o755),
-                    Entry(b"data/own", content=b"of the image"),
-                ]
-            )
-            client.images.build(
-                fileobj=io.BytesIO(context), custom_context=True, tag=name, rm=True
-            )
-            client.images.push(name)
-            [built[lines]] = client.images.get(name).attrs["RepoDigests"]
+            context = [
+                Entry(b"Dockerfile", content=dockerfile.encode()),
+                Entry(b"inmate", content=demo_game.compiled(SOURCE).read_bytes(), mode=0o755),
+                Entry(b"data/own", content=b"of the image"),
+            ]
+            demo_game.build(client, f"{registry.address}/{name}:v1", context)
+            digest = demo_game.push(client, registry.address, name, "v1")
+            built[lines] = f"{registry.address}/{name}@{digest}"
         return built[lines]
 
     with Registry(machine.engine.network.host_address) as registry:
@@ -291,8 +286,8 @@ def test_image_volume_is_removed_with_its_container(prison: Prison) -> None:
     assert len(volumes.list()) == 1
     prison.agent.end(session)
     packed = b"".join(piece.data for piece in prison.agent.fetch(session, "/data"))
-    with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
-        assert {"data/own", "data/mark"} <= set(tar.getnames())
+    names = {entry.name for entry in read(gzip.decompress(packed))}
+    assert {b"data/own", b"data/mark"} <= names
     prison.agent.settings["container_retention_hours"] = 0
     prison.agent.restart()
     eventually(lambda: volumes.list() == [], "the volume went with its container")

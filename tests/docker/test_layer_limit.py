@@ -1,9 +1,7 @@
 """The engine's maximum number of layers, which is the control plane's bound."""
 
 import hashlib
-import io
 import json
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 from docker.errors import ImageLoadError
 
 from controlplane.registries.manifests import MAX_LAYERS
+from tests.support.agent.tars import tar_of_files
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
@@ -25,19 +24,9 @@ def client(docker_engine: Path) -> Iterator[docker.DockerClient]:
     client.close()
 
 
-def archive(files: dict[str, bytes]) -> bytes:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as tar:
-        for name, content in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            tar.addfile(entry, io.BytesIO(content))
-    return made.getvalue()
-
-
 def image_of(count: int) -> bytes:
     """Build an archive for `docker load` with this number of layers."""
-    layers = {f"{n}.tar": archive({f"file-{n}": b""}) for n in range(count)}
+    layers = {f"{n}.tar": tar_of_files({f"file-{n}": b""}) for n in range(count)}
     diff_ids = [f"sha256:{hashlib.sha256(layer).hexdigest()}" for layer in layers.values()]
     config = {
         "architecture": "amd64",
@@ -47,7 +36,7 @@ def image_of(count: int) -> bytes:
     }
     manifest = [{"Config": "config.json", "RepoTags": [NAME], "Layers": list(layers)}]
     described = {"config.json": config, "manifest.json": manifest}
-    return archive({k: json.dumps(v).encode() for k, v in described.items()} | layers)
+    return tar_of_files({k: json.dumps(v).encode() for k, v in described.items()} | layers)
 
 
 def test_the_engine_mounts_as_many_layers_as_we_allow_and_no_more(

@@ -1,9 +1,7 @@
 """The procedure of docs/operations.md for a full disk, on a private engine and disk."""
 
-import io
 import os
 import shutil
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ from tests.docker.machine import Agent, Player, a_machine, port_of
 from tests.docker.procedures import Shell
 from tests.docker.stack import eventually
 from tests.docker.test_full_disks import ENGINE_MEBIBYTES, SILENT, starts_again
+from tests.support.agent.tars import tar_of_files
 from tests.support.private_engine import small_disk
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root, pytest.mark.slow]
@@ -82,9 +81,5 @@ def a_shell(folder: Path, agent: Agent, disk: Path) -> Shell:
 def fill_with_an_image(agent: Agent, disk: Path) -> None:
     """Fill the engine's disk with an unused image."""
     free = shutil.disk_usage(disk).free // 2**20 - LEFT_MEBIBYTES
-    content = tarfile.TarInfo("content")
-    content.size = free * 2**20
-    layer = io.BytesIO()
-    with tarfile.open(fileobj=layer, mode="w") as archive:
-        archive.addfile(content, io.BytesIO(os.urandom(content.size)))
-    agent.machine.client.api.import_image_from_data(layer.getvalue(), repository="unused")
+    layer = tar_of_files({"content": os.urandom(free * 2**20)})
+    agent.machine.client.api.import_image_from_data(layer, repository="unused")

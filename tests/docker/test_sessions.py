@@ -1,16 +1,14 @@
 """Sessions on a real Docker Engine, through the public API, with both programs as processes."""
 
-import io
 import json
 import re
 import socket
-import tarfile
 from pathlib import Path
 
 import pytest
 
 from tests.demo_game import TCP_PORT, UDP_PORT, build_image
-from tests.demo_game.player import tcp_greeting, udp_round_trip
+from tests.demo_game.player import saved, tcp_greeting, udp_round_trip
 from tests.docker.stack import PATIENCE, Stack, eventually, play_round, udp_port_of
 from tests.support.deployment import APPLICATION, REGION
 from tests.support.harness import Registry
@@ -47,10 +45,7 @@ def test_a_player_reaches_the_game_and_its_log_and_files_can_be_read(stack: Stac
     stack.client.delete_session(made["id"]).expect(409)
 
     answer = stack.client.get("/artifacts", session=made["id"], path="/data/save.json")
-    with tarfile.open(fileobj=io.BytesIO(answer.expect(200).body), mode="r:gz") as tar:
-        member = tar.extractfile("save.json")
-        assert member is not None
-        assert json.load(member)["session"] == made["id"]
+    assert saved(answer.expect(200).body)["session"] == made["id"]
     stack.client.get("/artifacts", session=made["id"], path="/none").expect(404)
     sealed = stack.client.get("/logs", id=made["id"]).expect(200).body
     assert sealed.splitlines()[1:] == rest

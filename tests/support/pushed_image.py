@@ -6,16 +6,15 @@ import base64
 import gzip
 import hashlib
 import http.client
-import io
 import json
 import platform
 import ssl
-import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from tests.demo_game import Image, compiled
+from tests.support.agent.tars import tar_of_files
 
 _MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 _CONFIG = "application/vnd.docker.container.image.v1+json"
@@ -49,8 +48,8 @@ def push_image(
 
     Images share layers of equal content. `log_in` is a user name and a password.
     """
-    layers = [_tar({"game": program or compiled().read_bytes()}, mode=0o755)]
-    layers += [_tar({f"more-{number}": content}) for number, content in enumerate(more)]
+    layers = [tar_of_files({"game": program or compiled().read_bytes()}, mode=0o755)]
+    layers += [tar_of_files({f"more-{number}": content}) for number, content in enumerate(more)]
     config = {
         "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),
         "os": "linux",
@@ -120,16 +119,6 @@ class _Pusher:
         if response.status != status:
             raise RuntimeError(f"{method} {path}: {response.status} {text[:300]!r}")
         return response.headers
-
-
-def _tar(files: Mapping[str, bytes], mode: int = 0o644) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for name, content in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.mode = len(content), mode
-            tar.addfile(entry, io.BytesIO(content))
-    return buffer.getvalue()
 
 
 def _digest(content: bytes) -> str:

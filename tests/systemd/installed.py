@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.demo_game import build_image
+from tests.demo_game.player import saved
 from tests.docker.stack import Served, eventually, udp_port_of
 from tests.support.api_client import ApiClient
 from tests.support.deployment import REGION
@@ -88,18 +89,12 @@ class Installed(Served):
         assert not player.strangers
         self.end(session_id)
         assert self.games() == []
-        saved = self._saved(session_id)
-        assert saved["session"] == session_id
-        assert saved["datagrams"] == player.sent - len(player.lost)
+        archive = self.client.get("/artifacts", session=session_id, path="/data").expect(200).body
+        save = saved(archive)
+        assert save["session"] == session_id
+        assert save["datagrams"] == player.sent - len(player.lost)
         log = self.client.get("/logs", id=session_id).expect(200).body.decode().splitlines()
-        assert [int(line.split()[0]) for line in log] == list(range(1, saved["lines"] + 1))
-
-    def _saved(self, session_id: str) -> dict[str, Any]:
-        archive = self.client.get("/artifacts", session=session_id, path="/data").expect(200)
-        with tarfile.open(fileobj=io.BytesIO(archive.body), mode="r:gz") as tar:
-            member = tar.extractfile("data/save.json")
-            assert member is not None
-            return dict(json.load(member))
+        assert [int(line.split()[0]) for line in log] == list(range(1, save["lines"] + 1))
 
 
 def make(system: Booted, *arguments: str) -> str:

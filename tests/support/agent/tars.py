@@ -2,7 +2,7 @@
 
 import io
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 LARGEST_TIME = 8**11 - 1
@@ -39,6 +39,13 @@ def tar_of(entries: Iterable[Entry], *, end: bool = True) -> bytes:
     """Write any entries in order; without `end` the archive is truncated."""
     data = b"".join(_encoded(entry) for entry in entries)
     return data + bytes(1024) if end else data
+
+
+def tar_of_files(files: Mapping[str, bytes], mode: int = 0o644) -> bytes:
+    """Write plain files, all with this mode."""
+    return tar_of(
+        Entry(name.encode(), content=content, mode=mode) for name, content in files.items()
+    )
 
 
 def read(data: bytes) -> list[Entry]:

@@ -67,14 +67,10 @@ def test_every_target_of_make_is_there() -> None:
     named = {
         word
         for page in PAGES
-        for word in re.findall(r"^make ([a-z-]+)", _lines(page), re.MULTILINE)
+        for word in re.findall(r"^make ([a-z-]+)", "\n".join(_spans(page)), re.MULTILINE)
     }
     assert {"demo", "up", "test", "lint"} <= named
     assert named - targets == set()
-
-
-def _lines(page: Path) -> str:
-    return "\n".join(_spans(page))
 
 
 def test_python_is_shown_in_files_alone_which_are_run() -> None:

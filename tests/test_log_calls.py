@@ -3,9 +3,9 @@
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.test_architecture import PACKAGES, ROOT, modules, sources
+
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 LOGGERS = {"log", "_log", "self._log"}
 OF_EVERY_LINE = {"time", "level", "event", "logger", "exception", "left_out"}
@@ -15,9 +15,9 @@ BOUND = {"request", "account", "session", "agent"}
 
 def calls() -> Iterator[tuple[str, ast.Call, list[ast.expr]]]:
     """Every call of a logger: where, and its arguments without a level."""
-    for package in ("agent", "controlplane", "tiltyard"):
-        for path in sorted((ROOT / package).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for package in PACKAGES:
+        for name, tree in modules(package).items():
+            for node in ast.walk(tree):
                 if not isinstance(node, ast.Call):
                     continue
                 target, arguments = node.func, node.args
@@ -27,7 +27,7 @@ def calls() -> Iterator[tuple[str, ast.Call, list[ast.expr]]]:
                     continue
                 if ast.unparse(target.value) not in LOGGERS:
                     continue
-                where = f"{path.relative_to(ROOT)}:{node.lineno}"
+                where = f"{name}:{node.lineno}"
                 if target.attr == "log":
                     yield where, node, arguments[1:]
                 elif target.attr in LEVELS:
@@ -65,8 +65,7 @@ def test_fields_are_those_that_are_documented() -> None:
 
 
 def test_nobody_goes_around_it() -> None:
-    for package in ("agent", "controlplane", "tiltyard"):
-        for path in (ROOT / package).rglob("*.py"):
-            text = path.read_text("utf-8")
-            assert "logging.getLogger(__name__)" not in text, path
-            assert "logging.basicConfig" not in text, path
+    for package in PACKAGES:
+        for name, text in sources(package).items():
+            assert "logging.getLogger(__name__)" not in text, name
+            assert "logging.basicConfig" not in text, name

@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 
 from controlplane.agent_rpc.wire import spec_out
+from tests.faults.real_host import listed
 from tests.support.agent.samples import a_spec
 from tests.support.harness import AgentProcess, wait_until
 from tiltyard.agent.v1 import agent_pb2 as pb
@@ -55,15 +56,8 @@ def start_sessions(agent: AgentProcess, image: str, count: int, ttl: float | Non
 
 def processes(agent: AgentProcess) -> dict[str, int]:
     """Return the pid of every live session, by internal id."""
-    found: dict[str, int] = {}
-    page = pb.ListSessionsRequest(live_only=True)
     with stub_of(agent) as stub:
-        while True:
-            answer = stub.ListSessions(page, timeout=_TIMEOUT)
-            found |= {session.internal_id: session.pid for session in answer.sessions}
-            if not answer.next_page_token:
-                return found
-            page.page_token = answer.next_page_token
+        return {each.internal_id: each.pid for each in listed(stub, live_only=True)}
 
 
 def _start(stub: Any, image: str, ttl: float | None) -> None:

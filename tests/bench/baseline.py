@@ -38,12 +38,8 @@ def a_baseline() -> Iterator[str]:
             process = Process(f"baseline {part}", Path(folder) / f"{part}.log")
             stack.callback(process.stop)
             command = [sys.executable, "-m", __name__, folder, part]
-            process.launch(command, partial(_is_ready, process))
+            process.launch(command, partial(process.has_logged, _READY))
         yield f"http://127.0.0.1:{port}"
-
-
-def _is_ready(process: Process) -> bool:
-    return _READY in process.tail()
 
 
 class _Inserts:

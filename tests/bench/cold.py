@@ -132,7 +132,7 @@ class _Bench:
                     "api": lambda: _create_and_start(engine, body),
                 },
             )
-        return {way: taken[_WARM_UP:] for way, taken in times.items()}, cpu.ms.items()
+        return {way: taken[_WARM_UP:] for way, taken in times.items()}, cpu.per_piece.items()
 
     def at_once(self, count: int, times: int) -> list[Result]:
         """Start many sessions at once, and as many containers at several concurrencies."""

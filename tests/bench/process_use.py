@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -32,38 +33,38 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
 
 
-class CpuMeter:
-    """The CPU time of programs, each of one or more processes, per piece of work."""
+class Meter(ABC):
+    """What programs, each of one or more processes, use per piece of work."""
 
     def __init__(self, programs: Mapping[str, Sequence[int]]) -> None:
         """`programs` are the pids of each program by its name."""
         self._programs = programs
-        self.ms: dict[str, list[float]] = {name: [] for name in programs}
-        """Milliseconds per piece of each measured work."""
+        self.per_piece: dict[str, list[float]] = {name: [] for name in programs}
+        """The use per piece of each measured work."""
 
+    @abstractmethod
     def measure(self, work: Callable[[], T], pieces: int) -> T:
         """Do work in this number of pieces."""
+
+
+class CpuMeter(Meter):
+    """Milliseconds of CPU time."""
+
+    def measure(self, work: Callable[[], T], pieces: int) -> T:
         before = self._used()
         result = work()
         for name, used in self._used().items():
-            self.ms[name].append((used - before[name]) * 1000 / pieces)
+            self.per_piece[name].append((used - before[name]) * 1000 / pieces)
         return result
 
     def _used(self) -> dict[str, float]:
         return {name: sum(map(cpu_seconds, pids)) for name, pids in self._programs.items()}
 
 
-class FlushMeter:
-    """Calls of fsync and fdatasync of programs, per piece of work, which strace slows down."""
-
-    def __init__(self, programs: Mapping[str, Sequence[int]]) -> None:
-        """`programs` are the pids of each program by its name."""
-        self._programs = programs
-        self.calls: dict[str, list[float]] = {name: [] for name in programs}
-        """Calls per piece of each measured work."""
+class FlushMeter(Meter):
+    """Calls of fsync and fdatasync, under strace, which slows the programs down."""
 
     def measure(self, work: Callable[[], T], pieces: int) -> T:
-        """Do work in this number of pieces."""
         with ExitStack() as stack:
             for name, pids in self._programs.items():
                 stack.enter_context(self._traced(name, pids, pieces))
@@ -84,7 +85,7 @@ class FlushMeter:
                     strace.send_signal(signal.SIGINT)
                     strace.communicate()
             calls = re.findall(r"(\d+) +f(?:data)?sync$", counts.read(), re.MULTILINE)
-        self.calls[name].append(sum(map(int, calls)) / pieces)
+        self.per_piece[name].append(sum(map(int, calls)) / pieces)
 
 
 def cores_over(pid: int, seconds: float) -> float:

@@ -119,7 +119,7 @@ class _Bench:
             return run_load(self._url, [least] * count, callers=CALLERS)
 
         loads = in_turn(len(portions), {"ours": ours, "least": theirs})
-        return loads, statistics.median(cpu.ms[""])
+        return loads, statistics.median(cpu.per_piece[""])
 
     def listed(self, query: Mapping[str, str], rounds: int, count: int) -> float:
         """Return the milliseconds of one list request."""

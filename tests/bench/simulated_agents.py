@@ -57,13 +57,9 @@ def running(folder: Path, key: Path, agents: int, sessions: int) -> Iterator[lis
             command = [sys.executable, "-m", __name__, str(folder), str(key)]
             command += map(str, (numbers.start, numbers.stop, sessions))
             stack.callback(process.stop)
-            process.launch(command, partial(_is_serving, process))
+            process.launch(command, partial(process.has_logged, _SERVING))
             made.append(process)
         yield made
-
-
-def _is_serving(process: Process) -> bool:
-    return _SERVING in process.log.read_text()
 
 
 def session_id(agent: int, number: int) -> str:

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from tests.bench import baseline
 from tests.bench.load import Ask, Load, percentile, rate, run_load
 from tests.bench.memory_host import MemoryHost
-from tests.bench.process_use import CpuMeter, FlushMeter
+from tests.bench.process_use import CpuMeter, FlushMeter, Meter
 from tests.bench.report import Result
 from tests.bench.turns import in_turn
 from tests.demo_game import UDP_PORT
@@ -61,7 +61,7 @@ def measure(effort: int, steps: Steps) -> list[Result]:
                 ones = fleet.rounds(1, least, alone)
             with steps.step(f"warm, {CALLERS} callers, {rounds} x {size} claims"):
                 many = fleet.rounds(CALLERS, least, rounds)
-                cpu = fleet.cpu.ms
+                cpu = fleet.cpu.per_piece
             flushes: Mapping[str, float] = {}
             if shutil.which("strace"):
                 with steps.step(f"warm, flushes of 3 x {size // TRACED} claims"):
@@ -125,9 +125,9 @@ class _Fleet:
         for _ in range(3):
             _until_ready(self._client, self.size)
             self._claim(callers, meter, self.size // TRACED)
-        return {name: statistics.median(calls) for name, calls in meter.calls.items()}
+        return {name: statistics.median(calls) for name, calls in meter.per_piece.items()}
 
-    def _claim(self, callers: int, meter: CpuMeter | FlushMeter, count: int) -> Load:
+    def _claim(self, callers: int, meter: Meter, count: int) -> Load:
         """Claim standbys, then stop the sessions."""
         claims = [_CLAIM] * count
         load = meter.measure(

@@ -26,15 +26,15 @@ def released(number: str) -> FileDescriptorSet:
     return FileDescriptorSet.FromString((FORMATS / number / DESCRIPTORS).read_bytes())
 
 
-def today() -> FileDescriptorSet:
-    """The contract in agent.proto, compiled again by protoc."""
+def today(option: str = "--include_imports") -> FileDescriptorSet:
+    """The contract in agent.proto, compiled again by protoc with an option."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / DESCRIPTORS
         sources = [path.relative_to(PROTOS).as_posix() for path in sorted(PROTOS.rglob("*.proto"))]
         subprocess.run(
             [
                 *(sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={PROTOS}"),
-                *("--include_imports", f"--descriptor_set_out={output}", *sources),
+                *(option, f"--descriptor_set_out={output}", *sources),
             ],
             check=True,
             timeout=50,

@@ -12,10 +12,8 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pb2
 
+from tests.contract.formats import PROTOS, today
 from tests.support.harness import ROOT
-
-PROTOS = ROOT / "protos"
-SOURCES = sorted(PROTOS.rglob("*.proto"))
 
 
 def generated(folder: Path) -> dict[str, bytes]:
@@ -35,23 +33,9 @@ def test_committed_code_is_what_the_source_generates(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> list[descriptor_pb2.FileDescriptorProto]:
+def files() -> list[descriptor_pb2.FileDescriptorProto]:
     """Our files with the comments, which the generated modules leave out."""
-    output = tmp_path / "all.binpb"
-    subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "grpc_tools.protoc",
-            f"--proto_path={PROTOS}",
-            "--include_source_info",
-            f"--descriptor_set_out={output}",
-            *(path.relative_to(PROTOS).as_posix() for path in SOURCES),
-        ],
-        check=True,
-        timeout=50,
-    )
-    return list(descriptor_pb2.FileDescriptorSet.FromString(output.read_bytes()).file)
+    return list(today("--include_source_info").file)
 
 
 ELEMENTS: dict[str, dict[int, str]] = {

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import grpc
-import pytest
 
 from tests.docker.machine import Agent
 from tests.docker.stack import PATIENCE, eventually
+from tests.faults.real_host import listed
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 _LINE = re.compile(rb"(\d{6,}) (\S+) (.*)")
@@ -57,20 +57,9 @@ class KilledAgent(Agent):
         """Wait until the agent has killed itself."""
         eventually(lambda: self.process.returncode == _KILLED, f"it is killed at {where}")
 
-    def restarts(self, session: pb.Session) -> int:
-        return self.session(session).restart_count
-
-    def refusal_code(self) -> grpc.StatusCode:
-        """The status code of a failing start."""
-        with pytest.raises(grpc.RpcError) as error:
-            self.play()
-        code: grpc.StatusCode = error.value.code()
-        return code
-
     def known(self) -> set[str]:
         """The internal ids of all sessions that the agent knows."""
-        listed = self._stub.ListSessions(pb.ListSessionsRequest(), timeout=PATIENCE)
-        return {session.internal_id for session in listed.sessions}
+        return {session.internal_id for session in listed(self._stub)}
 
     def discard(self, session: pb.Session) -> None:
         """End and remove a session, and retry until it is gone."""

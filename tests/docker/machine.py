@@ -22,6 +22,7 @@ from tests.faults.real_host import (
     RealHost,
     containers_of,
     led_to_containers,
+    listed,
     published,
     remove_container,
 )
@@ -251,8 +252,7 @@ class Agent(AgentProcess):
 
     def assert_ports_agree(self, *sessions: pb.Session) -> None:
         """Only these sessions have ports: held, published and forwarded to containers."""
-        request = pb.ListSessionsRequest(live_only=True)
-        live = self._stub.ListSessions(request, timeout=PATIENCE).sessions
+        live = listed(self._stub, live_only=True)
         wanted = {held for session in sessions for held in ports_of(session)}
         assert {held for session in live for held in ports_of(session)} == wanted
         host = self._host().host

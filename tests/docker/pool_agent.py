@@ -8,6 +8,7 @@ from typing import Any
 from tests.docker.killed_agent import KilledAgent
 from tests.docker.machine import identity
 from tests.docker.stack import PATIENCE, eventually
+from tests.faults.real_host import listed
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 POOL = "aaaaaaaa-0000-4000-8000-000000000000"
@@ -32,9 +33,7 @@ class PoolAgent(KilledAgent):
 
     def standbys(self) -> list[pb.Session]:
         """Live standbys, oldest first."""
-        request = pb.ListSessionsRequest(live_only=True, page_size=1000)
-        listed = self._stub.ListSessions(request, timeout=PATIENCE).sessions
-        return [each for each in listed if each.warm_pool == POOL]
+        return [each for each in listed(self._stub, live_only=True) if each.warm_pool == POOL]
 
     def ready(self) -> list[pb.Session]:
         found = self.standbys()

@@ -135,7 +135,9 @@ def test_f48_a_watchdog_starts_a_blocked_agent_again_and_no_session_notices(
         agent.settings["failpoint"] = "start.created:block"
         with Supervisor(agent, WATCHDOG) as supervisor:
             for bites in range(1, rounds(1, 5) + 1):
-                assert agent.refusal_code() is grpc.StatusCode.UNAVAILABLE  # killed meanwhile
+                with pytest.raises(grpc.RpcError) as killed:
+                    agent.play()
+                assert killed.value.code() is grpc.StatusCode.UNAVAILABLE
                 eventually(lambda bites=bites: supervisor.restarts == bites, "it serves again")  # type: ignore[misc]
                 eventually(lambda: agent.processes() == before, "nothing is left of the third")
         assert supervisor.notifications[:2] == ["READY=1", "WATCHDOG=1"]

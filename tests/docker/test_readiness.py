@@ -18,6 +18,7 @@ from agent.network.socket_diag import TooManySocketsError
 from tests.demo_game import TCP_PORT, UDP_PORT, Image, compiled
 from tests.demo_game.player import tcp_greeting
 from tests.docker.stack import Stack, a_stack, eventually, play_round
+from tests.support.agent.scraped import Scrape
 from tests.support.api_client import Answer
 from tests.support.deployment import APPLICATION
 from tests.support.harness import Registry, free_port
@@ -182,15 +183,8 @@ def phase_count(stack: Stack, phase: str) -> float:
     """The number of starts that the agent has timed in a phase."""
     address = stack.agent.settings["metrics_listen"]
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
-        families = list(text_string_to_metric_families(answer.read().decode()))
-    [count] = [
-        sample.value
-        for family in families
-        for sample in family.samples
-        if sample.name == "tiltyard_agent_start_phase_duration_seconds_count"
-        and sample.labels == {"kind": "cold", "phase": phase}
-    ]
-    return float(count)
+        scrape = Scrape(text_string_to_metric_families(answer.read().decode()))
+    return scrape("start_phase_duration_seconds_count", kind="cold", phase=phase) or 0.0
 
 
 def test_session_that_is_not_ready_in_time_is_ended(stack: Stack) -> None:
@@ -199,12 +193,8 @@ def test_session_that_is_not_ready_in_time_is_ended(stack: Stack) -> None:
     assert stack.status("never") == "exited"
     record = stack.record("never")
     assert (record["end_reason"], record["ready_time"]) == ("stopped", None)
-    assert live_process(record_pid(stack, "never")) is None
-
-
-def record_pid(stack: Stack, session_id: str) -> int:
-    """The container's pid by the engine; 0 once it has ended."""
-    return int(container_of(stack, session_id).attrs["State"]["Pid"]) or 2**22 - 1
+    pid = int(container_of(stack, "never").attrs["State"]["Pid"])
+    assert not pid or live_process(pid) is None
 
 
 @pytest.mark.slow

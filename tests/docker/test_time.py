@@ -26,10 +26,6 @@ def wall_clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
-def _off_by(library: Path, seconds: int) -> list[str]:
-    return ["env", f"LD_PRELOAD={library}", f"WALL_CLOCK_OFFSET={seconds}"]
-
-
 def _later(seconds: int) -> list[str]:
     return ["unshare", "--time", "--fork", "--kill-child", "--boottime", str(seconds)]
 
@@ -66,7 +62,8 @@ def test_f24_a_lifetime_that_ends_while_the_agent_is_down_ends_the_session_on_it
 def test_f26_a_wall_clock_that_jumps_ends_nothing_early_and_nothing_late(
     stack: Stack, wall_clock: Path, offset: int
 ) -> None:
-    _short_ends_long_lives(stack, *_later(3600), *_off_by(wall_clock, offset))
+    off = ("env", f"LD_PRELOAD={wall_clock}", f"WALL_CLOCK_OFFSET={offset}")
+    _short_ends_long_lives(stack, *_later(3600), *off)
 
 
 @pytest.mark.slow

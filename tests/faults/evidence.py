@@ -108,8 +108,11 @@ class Evidence:
         for fault, name, test in _written(page):
             self._tests[fault].setdefault(name, test)
         rows = "\n".join(line for fault in FAULTS for line in self._rows(fault))
-        text = _PAGE.format(about=_about(), rows=rows, cgroups=_cgroups(), iptables=_iptables())
-        page.write_text(text)
+        about = "\n".join(f"- {name}: {value}" for name, value in _versions())
+        is_unified = Path("/sys/fs/cgroup/cgroup.controllers").exists()
+        cgroups = "version 2" if is_unified else "version 1"
+        iptables = _first_line("iptables", "--version").partition("(")[2].rstrip(")") or "none"
+        page.write_text(_PAGE.format(about=about, rows=rows, cgroups=cgroups, iptables=iptables))
 
     def _rows(self, fault: int) -> Iterator[str]:
         tests: Mapping[str, _Test] = self._tests.get(fault, {})
@@ -157,10 +160,6 @@ def _commit() -> str:
     return _first_line("git", "describe", "--always", "--dirty")
 
 
-def _about() -> str:
-    return "\n".join(f"- {name}: {value}" for name, value in _versions())
-
-
 def _versions() -> Iterable[tuple[str, str]]:
     yield "date", datetime.now(UTC).strftime("%Y-%m-%d")
     yield "machine", f"{platform.machine()}, Linux {platform.release()}"
@@ -169,15 +168,6 @@ def _versions() -> Iterable[tuple[str, str]]:
     yield "runc", _first_line("runc", "--version")
     packages = [f"{name} {metadata.version(name)}" for name in ("grpcio", "aiohttp", "docker")]
     yield "Python", ", ".join([platform.python_version(), *packages])
-
-
-def _cgroups() -> str:
-    is_unified = Path("/sys/fs/cgroup/cgroup.controllers").exists()
-    return "version 2" if is_unified else "version 1"
-
-
-def _iptables() -> str:
-    return _first_line("iptables", "--version").partition("(")[2].rstrip(")") or "none"
 
 
 def _first_line(*command: str) -> str:

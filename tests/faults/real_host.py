@@ -80,7 +80,7 @@ class RealHost:
         self._revive()
         with self._stub() as stub:
             _until_right(lambda: violations(self._observed(stub)))
-            for session in _listed(stub, live_only=True):
+            for session in listed(stub, live_only=True):
                 stop = pb.StopSessionRequest(internal_id=session.internal_id)
                 stub.StopSession(stop, timeout=_PATIENCE)
             _until_right(lambda: self._wrong_after_the_end(stub))
@@ -114,14 +114,14 @@ class RealHost:
         sessions = self.sessions()
         processes = [each.process for each in sessions if each.process is not None]
         host = stub.GetHost(pb.GetHostRequest(), timeout=_PATIENCE).host
-        listed = _listed(stub)
+        reported = {each.internal_id: _STATES[each.state] for each in listed(stub)}
         first, last = self._port_range()
         return Observation(
             now=time.time(),
             sessions=sessions,
             containers=[_seen(container) for container in self._containers()],
             living=frozenset(filter(self._lives, processes)),
-            reported={each.internal_id: _STATES[each.state] for each in listed},
+            reported=reported,
             ports=2 * (last - first + 1),
             free_ports=host.free_tcp_ports + host.free_udp_ports,
             rules=self._rules(),
@@ -212,7 +212,7 @@ def remove_container(container: Any, *, volumes: bool = False) -> None:
             return
 
 
-def _listed(stub: Any, *, live_only: bool = False) -> list[pb.Session]:
+def listed(stub: Any, *, live_only: bool = False) -> list[pb.Session]:
     """All sessions that the agent reports, page by page."""
     listed: list[pb.Session] = []
     request = pb.ListSessionsRequest(live_only=live_only)

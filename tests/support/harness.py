@@ -157,8 +157,20 @@ class Process:
                 stderr=log,
                 start_new_session=True,  # Ctrl-C at the terminal is ours to handle
             )
+
+        def is_ready() -> bool:
+            if ready():
+                return True
+            if self.returncode is not None:
+                raise RuntimeError(f"{self.name} ended with {self.returncode}:\n{self.tail()}")
+            return False
+
         try:
-            self._wait_until(ready)
+            wait_until(is_ready, f"{self.name} is ready", self.start_timeout)
+        except TimeoutError:
+            tail = self.tail()
+            self.kill()
+            raise RuntimeError(f"{self.name} was not ready in time:\n{tail}") from None
         except BaseException:
             self.kill()
             raise
@@ -184,18 +196,13 @@ class Process:
             self._process.wait()
             self._process = None
 
+    def has_logged(self, text: str) -> bool:
+        """Return whether its output has this text."""
+        return text in self.log.read_text(errors="replace")
+
     def tail(self, lines: int = 30) -> str:
         """Return the last lines of its output."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
-
-    def _wait_until(self, ready: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + self.start_timeout
-        while not ready():
-            if self.returncode is not None:
-                raise RuntimeError(f"{self.name} ended with {self.returncode}:\n{self.tail()}")
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"{self.name} was not ready in time:\n{self.tail()}")
-            time.sleep(_POLL)
 
 
 class _Part:

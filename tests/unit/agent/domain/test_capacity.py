@@ -27,14 +27,6 @@ def test_error_names_the_lacking_resource_and_nothing_is_reserved(
     assert capacity.reserved == Resources()
 
 
-def test_gpu_has_one_session_at_a_time() -> None:
-    capacity = Capacity(TOTAL, max_sessions=10, gpu_ids=["g0", "g1"])
-    assert capacity.reserve("a", Resources(1, 1, 1)) == ("g0",)
-    assert capacity.reserve("b", Resources(1, 1, 1)) == ("g1",)
-    capacity.release("a")
-    assert capacity.reserve("c", Resources(1, 1, 1)) == ("g0",)
-
-
 def test_adopted_sessions_may_exceed_the_total() -> None:
     capacity = Capacity(TOTAL, max_sessions=10)
     capacity.adopt("a", Resources(9_000, 10), ())

@@ -10,7 +10,7 @@ from agent.domain import environment
 from agent.domain.environment import check_environment, container_environment, injected_environment
 from agent.domain.errors import InvalidArgumentError
 from agent.domain.session import TRANSITIONS, Port
-from tests.support.agent.samples import a_session, a_spec
+from tests.support.agent.samples import a_session
 from tiltyard.contract import Protocol, State
 
 
@@ -118,10 +118,3 @@ def test_environment_limits_apply_to_expanded_values(
         patch.setattr(environment, "MAX_ENVIRONMENT_BYTES", most_in_all)
         with nullcontext() if fits else pytest.raises(InvalidArgumentError):
             check_environment(caller, injected)
-
-
-def test_spec_without_secrets_for_labels() -> None:
-    spec = dataclasses.replace(a_spec(), args=("--password=x",), env={"KEY": "secret"})
-    assert not spec.without_secrets.args
-    assert not spec.without_secrets.env
-    assert spec.without_secrets.identity == spec.identity

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from agent.changes.feed import PILE_LARGEST
 from agent.rpc.service import HEARTBEAT_SECONDS
 from tests.support.agent.hosts import Agent, host_report
+from tests.support.agent.samples import a_session
 from tests.support.fakes import FakeClock
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.runtime.clock import DUTY_CYCLE
@@ -47,3 +49,13 @@ async def test_expensive_changes_neither_block_loop_nor_delay_heartbeats(
         await clock.advance(0.01)
         assert news.done()
         assert (await news).HasField("host")
+
+
+async def test_unread_stream_restarts_with_a_snapshot(agent: Agent) -> None:
+    service = agent.service(lambda: host_report(agent))
+    async with aclosing(service.Watch(pb.WatchRequest(), LOCAL)) as messages:
+        while not (await anext(messages)).HasField("snapshot_end"):
+            pass
+        for _ in range(PILE_LARGEST + 1):
+            agent.runtime.feed.session_changed(a_session())
+        assert (await anext(messages)).HasField("snapshot_begin")

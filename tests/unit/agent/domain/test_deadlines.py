@@ -1,19 +1,7 @@
 from dataclasses import replace
 
 from agent.domain.deadlines import Deadlines, deadline_by, due_by
-from agent.domain.restarts import next_delay
 from tests.support.fakes import FakeClock
-
-
-def test_delay_doubles_from_one_second_to_sixty() -> None:
-    delays = [0.0]
-    for _ in range(8):
-        delays.append(next_delay(delays[-1], ran_for=1.0))
-    assert delays[1:] == [1, 2, 4, 8, 16, 32, 60, 60]
-
-
-def test_long_run_resets_the_delay() -> None:
-    assert next_delay(60.0, ran_for=3600) == 1.0
 
 
 def test_wall_clock_is_ignored_on_the_same_boot() -> None:

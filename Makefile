@@ -6,6 +6,12 @@ MAKEFLAGS += --no-print-directory
 .PHONY: wheel install-agent install-controlplane uninstall-agent uninstall-controlplane
 .DELETE_ON_ERROR:
 
+# ENGINE=bookworm|trixie|sid, with any target: the Docker Engine of that Debian, not this machine's.
+ifdef ENGINE
+export TILTYARD_TEST_ENGINE := $(ENGINE)
+export PATH := $(CURDIR)/build/engines/$(ENGINE)/bin:$(PATH)
+endif
+
 PYTEST := .venv/bin/python -m pytest
 # As many processes as cores; what shares a real part stays in one.
 BESIDE := --numprocesses auto --dist loadgroup
@@ -36,7 +42,7 @@ lint: install ## ruff, the layers, and mypy
 unit: install ## the tests of tests/unit: no root, no Docker, about a minute; PYTEST_ARGS=...
 	@exec $(PYTEST) $(BESIDE) tests/unit $(PYTEST_ARGS)
 
-test: everything ## all tests but the slow ones, real Docker included; PYTEST_ARGS=...
+test: everything ## all tests but the slow ones, real Docker included; PYTEST_ARGS=... ENGINE=sid
 	@exec $(PYTEST) $(BESIDE) -m "not slow" $(PYTEST_ARGS)
 
 test-ci: everything ## the slow tests; PYTEST_ARGS=...
@@ -105,6 +111,7 @@ clean: ## remove what these targets made in this folder, .venv included
 .PHONY: everything
 everything:
 	@.ci/prerequisites all $(firstword $(MAKECMDGOALS))
+	$(if $(ENGINE),@.ci/engine $(ENGINE))
 	$(VENV)
 
 # pyproject.toml, too: it names the programs that are installed.

@@ -171,6 +171,18 @@ def test_a_user_without_root_gets_one_sentence_about_what_to_do(what: str) -> No
     assert "sudo" in done.stderr
 
 
+def test_engine_of_an_unknown_release_is_refused() -> None:
+    done = subprocess.run(
+        [ROOT / ".ci" / "engine", "buster"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=10,
+    )
+    assert done.returncode == 1
+    assert done.stderr == "engine: ENGINE must be bookworm, trixie or sid, not 'buster'\n"
+
+
 def test_ci_ends_with_the_summary_of_pytest_also_when_tests_fail(tmp_path: Path) -> None:
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")

@@ -36,12 +36,6 @@ def traces(engine: PrivateEngine) -> list[str]:
     return left
 
 
-def shim_sockets(engine: PrivateEngine) -> list[Path]:
-    """Sockets of its shims, in the folder shared by all engines of a machine."""
-    addresses = (engine.folder / "containerd").rglob("address")
-    return [Path(path.read_text().removeprefix("unix://")) for path in addresses]
-
-
 def test_a_game_outlives_its_engine_and_ends_with_the_context() -> None:
     engine = PrivateEngine()
     with ExitStack() as stack:
@@ -66,7 +60,7 @@ def test_a_game_outlives_its_engine_and_ends_with_the_context() -> None:
         engine.start()
         assert plays() == process
         assert len(traces(engine)) > 5
-        sockets = shim_sockets(engine)
+        sockets = engine.shim_sockets()
         assert sockets
         assert all(map(accepts, sockets))
     assert traces(engine) == []

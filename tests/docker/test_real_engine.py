@@ -4,6 +4,7 @@ Here a wrapper around `dockerd` makes it start a private engine, apart from the 
 """
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -37,7 +38,7 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             f"--host unix://{folder}/sock"
         )
         # A private network: two engines in one would remove each other's docker0.
-        wrapper.write_text(f'#!/bin/sh\nexec unshare --net {program} {options} "$@"\n')
+        wrapper.write_text(f'#!/bin/sh\nexec unshare --net {program} "$@" {options}\n')
         wrapper.chmod(0o755)
         monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
         monkeypatch.setattr(real_engine, "SOCKET", folder / "sock")
@@ -77,3 +78,19 @@ with real_engine.DockerEngine():
     with DockerEngine() as engine:
         assert engine_answers(engine.socket)
     assert not engine_answers(no_engine / "sock")
+
+
+def test_running_engine_of_another_version_is_refused(
+    docker_engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "dockerd"
+    other.write_text("#!/bin/sh\necho Docker version 99.0.1, build 0\n")
+    other.chmod(0o755)
+    monkeypatch.setattr(real_engine, "RELEASE", "")
+    assert real_engine.engine_unavailable() == ""
+    monkeypatch.setattr(real_engine, "RELEASE", "sid")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert re.fullmatch(
+        r"Docker Engine \S+ is running: stop it to use that of sid",
+        real_engine.engine_unavailable(),
+    )

@@ -152,13 +152,22 @@ class PrivateEngine:
         if self.network.name:
             _end(self.network.pids())
         self._containerd.kill()
-        for path in state.rglob("address"):  # of a shim, in a folder that all containerds share
-            Path(path.read_text().removeprefix("unix://")).unlink(missing_ok=True)
+        for path in self.shim_sockets():
+            path.unlink(missing_ok=True)
         for mount in _mounts_below(self.folder, self.data_root):
             run("umount", mount)
         remove_cgroups(self.folder.name)
         for name in ("containerd", "containerd.sock", "docker.sock", "exec"):
             _remove_path(self.folder / name)
+
+    def shim_sockets(self) -> list[Path]:
+        """The sockets of its shims, in a folder shared by all containerds of a machine."""
+        state = self.folder / "containerd"
+        addresses = [path.read_text() for path in state.rglob("address")]
+        addresses += [  # since containerd 2
+            json.loads(path.read_text())["address"] for path in state.rglob("bootstrap.json")
+        ]
+        return [Path(address.removeprefix("unix://")) for address in addresses]
 
     def _write_settings(self) -> None:
         settings = {"cgroup-parent": f"/{self.folder.name}", **self._settings}

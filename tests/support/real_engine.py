@@ -22,6 +22,9 @@ DAEMON_JSON = Path("/etc/docker/daemon.json")
 LOCK = Path("/run/tiltyard-dockerd.lock")
 LOG = ROOT / ".tiltyard" / "dockerd.log"
 
+RELEASE = os.environ.get("TILTYARD_TEST_ENGINE", "")
+"""The Debian release whose engine comes first in PATH (`make ENGINE=…`); "" for the machine's."""
+
 SHIPPED = ROOT / "systemd" / "daemon.json"
 """The recommended /etc/docker/daemon.json, used by test engines."""
 
@@ -62,12 +65,24 @@ def engine_answers(socket: Path) -> bool:
 def engine_unavailable() -> str:
     """Return why this user cannot have an engine on this machine; empty if it can."""
     if engine_answers(SOCKET):
-        return ""
+        return _other_engine() if RELEASE else ""
     if os.geteuid() != 0:
         return f"no Docker Engine answers on {SOCKET} and starting one needs root"
     if shutil.which("dockerd") is None:
         return "there is no dockerd: install the package docker.io"
     return ""
+
+
+def _other_engine() -> str:
+    """Return that the running engine is not the one in PATH; empty if it is."""
+    with closing(
+        docker.DockerClient(base_url=f"unix://{SOCKET}", timeout=_ANSWER_TIMEOUT)
+    ) as client:
+        version = client.version()["Version"]
+    wanted = subprocess.check_output(["dockerd", "--version"], text=True)
+    if f" {version}," in wanted:
+        return ""
+    return f"Docker Engine {version} is running: stop it to use that of {RELEASE}"
 
 
 _for_others: list[subprocess.Popen[bytes] | None] = []
@@ -222,6 +237,8 @@ def _launch() -> subprocess.Popen[bytes]:
         for name, value in json.loads(SHIPPED.read_text()).items()
         if name not in configured  # dockerd refuses duplicate settings
     ]
+    if RELEASE:  # engines do not read what newer ones have written
+        flags.append(f"--data-root={ROOT}/build/engines/{RELEASE}/data")
     LOG.parent.mkdir(mode=0o700, exist_ok=True)
     with LOG.open("ab") as log:
         return subprocess.Popen(

@@ -39,7 +39,7 @@ from agent.sessions.manager import SessionManager
 from agent.sessions.reconciler import Reconciler
 from agent.sessions.recovery import Recovery
 from agent.sessions.reservations import Reservations, StartSlots
-from agent.sessions.runtime import HostSettings, Runtime
+from agent.sessions.runtime import Runtime
 from agent.sessions.warm_pools import WarmPools
 from agent.settings.model import LARGEST_SPOOL_BYTES, AgentConfig
 from agent.settings.policy import load_policy
@@ -186,16 +186,9 @@ class Daemon:
             yield "firewall", self._firewall.run
 
     async def _make_runtime(self) -> Runtime:
-        config = self._config
         return Runtime(
-            settings=HostSettings(
-                agent_id=await self._records.open(),
-                public_address=config.public_address,
-                bind_address=config.bind_address,
-                env_prefixes=config.env_prefixes,
-                stop_grace=config.stop_grace,
-                session_disk_bytes=config.session_disk * MEBI,
-            ),
+            agent_id=await self._records.open(),
+            settings=self._config,
             engine=self._engine,
             records=self._records,
             clock=self._clock,
@@ -204,7 +197,7 @@ class Daemon:
             metrics=self._metrics,
             usage=self._usage,
             forget_flows=self.conntrack.forget,
-            failpoint=failpoint(config.failpoint, STEPS),
+            failpoint=failpoint(self._config.failpoint, STEPS),
         )
 
     @contextlib.asynccontextmanager
@@ -293,7 +286,7 @@ class Daemon:
         drain = held.drain.now
         return pb.Host(
             format=FORMAT,
-            agent_id=runtime.settings.agent_id,
+            agent_id=runtime.agent_id,
             version=VERSION,
             public_address=config.public_address,
             latency_addresses=config.pinged(),

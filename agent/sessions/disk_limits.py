@@ -78,7 +78,9 @@ class DiskLimits:
         limited = {
             session.internal_id: session
             for session in self._sessions.all()
-            if session.state in _WRITES and session.container and self._limit(session)
+            if session.state in _WRITES
+            and session.container
+            and self._runtime.disk_limit(session.spec)
         }
         self._looks = {
             internal_id: self._looks.get(internal_id, _Look(now, free=free))
@@ -89,7 +91,7 @@ class DiskLimits:
         for internal_id, session in limited.items():
             look = self._looks[internal_id]
             grown = 0 if look.free is None or free is None else look.free - free
-            suspected = grown > 0 and look.written + grown > self._limit(session)
+            suspected = grown > 0 and look.written + grown > self._runtime.disk_limit(session.spec)
             if now - look.at >= _interval(look, len(limited), soon=suspected or is_low):
                 urgency = -look.written if is_low else look.at
                 due.append((not suspected, urgency, internal_id))
@@ -105,7 +107,7 @@ class DiskLimits:
             pass  # the session's task handles that
         except AgentError as error:  # a failed measurement ends no session
             log.warning("cannot measure disk use", session=internal_id, error=str(error))
-        limit = self._limit(session)
+        limit = self._runtime.disk_limit(session.spec)
         if limit and written > limit:
             log.warning("disk limit exceeded", session=internal_id, written=written)
             life = self._sessions.find(internal_id)
@@ -114,10 +116,6 @@ class DiskLimits:
         now = runtime.clock.monotonic()
         look = self._looks[internal_id] = _Look(now, now - began, written, free)
         return look
-
-    def _limit(self, session: Session) -> int:
-        """Bytes that a session may write; 0 for no limit."""
-        return session.spec.disk_bytes or self._runtime.settings.session_disk_bytes
 
 
 def _interval(look: _Look, containers: int, *, soon: bool) -> float:

@@ -88,7 +88,7 @@ class Reconciler:
         runtime, back_off = self._runtime, BackOff(self._runtime.clock)
         while True:
             try:
-                async with runtime.engine.events(runtime.settings.agent_id) as changed:
+                async with runtime.engine.events(runtime.agent_id) as changed:
                     self._hint.set()
                     async for internal_id in changed:
                         back_off.reset()
@@ -113,7 +113,7 @@ class Reconciler:
         """
         if not self.engine_available:
             self._learn(await self._runtime.engine.info())
-        listed = await self._runtime.engine.list(self._runtime.settings.agent_id)
+        listed = await self._runtime.engine.list(self._runtime.agent_id)
         containers = [found for found in listed if LABEL_SESSION in found.labels]
         self._set_available(available=True)
         image_error = None

@@ -10,30 +10,21 @@ from agent.domain.engine import Engine
 from agent.domain.session import Port
 from agent.kernel.usage import UsageMeter
 from agent.metrics.instruments import Metrics
+from agent.settings.model import AgentConfig
 from agent.state.record import Records
+from tiltyard.contract import MEBI, SessionSpec
 from tiltyard.runtime.failpoints import Reach
 
 ForgetFlows = Callable[[Sequence[Port]], Awaitable[None]]
 """Flushes connection tracking of ports; called after the engine has published them."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostSettings:
-    """Host settings of sessions; `stop_grace` in seconds, `session_disk_bytes` 0 for no limit."""
-
-    agent_id: str
-    public_address: str
-    bind_address: str
-    env_prefixes: tuple[str, ...]
-    stop_grace: float
-    session_disk_bytes: int = 0
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Runtime:
     """Components that all sessions use, apart from `Reservations`."""
 
-    settings: HostSettings
+    agent_id: str
+    settings: AgentConfig
     engine: Engine
     records: Records
     clock: HostClock
@@ -43,3 +34,7 @@ class Runtime:
     usage: UsageMeter
     forget_flows: ForgetFlows
     failpoint: Reach
+
+    def disk_limit(self, spec: SessionSpec) -> int:
+        """Bytes that a session may write; 0 for no limit."""
+        return spec.disk_bytes or self.settings.session_disk * MEBI

@@ -24,7 +24,8 @@ from agent.domain.errors import (
 from agent.domain.session import Deadline, Session
 from agent.metrics.instruments import Phase, start_of
 from agent.sessions.reservations import Reservations, StartSlots
-from agent.sessions.runtime import HostSettings, Runtime
+from agent.sessions.runtime import Runtime
+from agent.settings.model import AgentConfig
 from agent.state.encoding import encode_label
 from tiltyard.contract import SessionSpec, State
 from tiltyard.runtime.logging.events import get_logger
@@ -44,7 +45,7 @@ Step = Callable[[str], Awaitable[None]]
 """Called between the steps; raises to abort the start."""
 
 
-def check_spec(settings: HostSettings, spec: SessionSpec) -> None:
+def check_spec(settings: AgentConfig, spec: SessionSpec) -> None:
     """Check the environment before anything is reserved; raises InvalidArgumentError."""
     injected = longest_injected(
         settings.env_prefixes, spec.identity.session_id, settings.public_address, spec.ports
@@ -242,7 +243,7 @@ def _container_spec(runtime: Runtime, session: Session) -> ContainerSpec:
     spec = session.spec
     return ContainerSpec(
         internal_id=session.internal_id,
-        agent_id=runtime.settings.agent_id,
+        agent_id=runtime.agent_id,
         image=spec.image,
         args=spec.args,
         env=container_environment(spec.env, session.injected_env),
@@ -254,5 +255,5 @@ def _container_spec(runtime: Runtime, session: Session) -> ContainerSpec:
         public_dir=str(runtime.records.public_dir(session.internal_id)),
         record=encode_label(session),
         gpu_ids=session.gpu_ids,
-        disk_bytes=spec.disk_bytes or runtime.settings.session_disk_bytes,
+        disk_bytes=runtime.disk_limit(spec),
     )

@@ -59,7 +59,7 @@ def _assert_invariants(agent: Agent) -> None:
     ports = agent.reservations.ports
     seen = observed(
         agent.engine,
-        agent.runtime.settings.agent_id,
+        agent.runtime.agent_id,
         agent.sessions.all(),
         now=agent.clock.time(),
         ports=2 * (ports.last - ports.first + 1),

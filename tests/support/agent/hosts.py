@@ -28,8 +28,9 @@ from agent.sessions.manager import SessionManager
 from agent.sessions.reconciler import Reconciler
 from agent.sessions.recovery import Recovery
 from agent.sessions.reservations import Reservations, StartSlots
-from agent.sessions.runtime import HostSettings, Runtime
+from agent.sessions.runtime import Runtime
 from agent.sessions.warm_pools import WarmPools
+from agent.settings.model import AgentConfig
 from agent.settings.policy import Policy
 from agent.state.drain import HostDrain
 from agent.state.record import Records
@@ -235,13 +236,8 @@ async def an_agent(
 
     metrics = Metrics()
     runtime = Runtime(
-        settings=HostSettings(
-            agent_id=await records.open(),
-            public_address="192.0.2.1",
-            bind_address="0.0.0.0",
-            env_prefixes=("TILTYARD",),
-            stop_grace=10.0,
-        ),
+        agent_id=await records.open(),
+        settings=AgentConfig(public_address="192.0.2.1", session_disk=0),
         engine=engine,
         records=records,
         clock=clock,
@@ -322,7 +318,7 @@ async def assert_nothing_is_left(agent: Agent) -> None:
     assert agent.nothing_is_held()
     assert agent.directories() == []
     assert agent.sessions.all() == []
-    assert await agent.engine.list(agent.runtime.settings.agent_id) == []
+    assert await agent.engine.list(agent.runtime.agent_id) == []
 
 
 async def until_sealed(agent: Agent, internal_id: str) -> Life:
@@ -342,7 +338,7 @@ def host_report(agent: Agent) -> pb.Host:
     held = agent.reservations
     return pb.Host(
         format=FORMAT,
-        agent_id=agent.runtime.settings.agent_id,
+        agent_id=agent.runtime.agent_id,
         version="1.2.3",
         public_address=agent.runtime.settings.public_address,
         capacity=resources_to_proto(held.capacity.total),

@@ -165,7 +165,7 @@ async def test_distinguishes_standbys_and_claims_from_cold_starts(
         assert now("standbys_wanted", application="game") == 2
         assert now("standbys_ready", application="game") == 0
         assert now("standbys_unready", application="game") == 2
-        for container in engine.containers(agent.runtime.settings.agent_id):
+        for container in engine.containers(agent.runtime.agent_id):
             engine.bind(container.name)
         await agent.clock.advance(1)
         now = await scrape()

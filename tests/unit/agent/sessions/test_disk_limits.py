@@ -20,7 +20,7 @@ HOSTS_LIMIT = 300 * MEBIBYTE
 @contextlib.asynccontextmanager
 async def watched(agent: Agent, limit: int = HOSTS_LIMIT) -> AsyncIterator[None]:
     """Measure containers in the background; `limit` is the host's default."""
-    settings = replace(agent.runtime.settings, session_disk_bytes=limit)
+    settings = agent.runtime.settings.model_copy(update={"session_disk": limit // MEBIBYTE})
     runtime = replace(agent.runtime, settings=settings)
     limits = DiskLimits(runtime, agent.reservations.disks, agent.sessions)
     watch = asyncio.create_task(limits.run(), name="disk-limits")

@@ -279,7 +279,7 @@ async def test_ports_of_an_unknown_start_are_held_until_its_removal(agent: Agent
         await agent.sessions.start(an_id(), a_spec())
     assert not agent.nothing_is_held()
     assert agent.sessions.started() == []
-    assert agent.engine.containers(agent.runtime.settings.agent_id)
+    assert agent.engine.containers(agent.runtime.agent_id)
     await agent.clock.advance(1)
     await until(agent.nothing_is_held)
     await assert_nothing_is_left(agent)

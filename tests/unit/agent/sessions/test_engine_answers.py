@@ -26,7 +26,7 @@ def _named(session: Session) -> tuple[object, ...]:
 
 async def _assert_alone(agent: Agent, session: Session) -> None:
     """One container runs, and only this session's ports are held and published."""
-    [container] = await agent.engine.list(agent.runtime.settings.agent_id)
+    [container] = await agent.engine.list(agent.runtime.agent_id)
     assert container.process is not None
     assert container.container == session.container
     assert container.name == container_name(session.internal_id)
@@ -142,7 +142,7 @@ async def test_f14_an_undoing_whose_answer_is_lost_gives_everything_back(agent: 
 
 async def _create_behind_its_back(agent: Agent, internal_id: str) -> str:
     """Let the engine complete an earlier create of this id."""
-    agent_id = agent.runtime.settings.agent_id
+    agent_id = agent.runtime.agent_id
     spec = a_container_spec(internal_id=internal_id, agent_id=agent_id, image=IMAGE, record="")
     return await agent.engine.create(spec)
 
@@ -210,7 +210,7 @@ async def test_f12_five_hundred_lost_events_are_made_up_for_by_one_pass(
     sessions = [await agent.sessions.start(an_id(), a_spec(ports=())) for _ in range(100)]
     for session in sessions:
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-    async with agent.engine.events(agent.runtime.settings.agent_id) as events:
+    async with agent.engine.events(agent.runtime.agent_id) as events:
         for session in sessions:
             for _ in range(4):
                 await agent.engine.start(name_of(session))
@@ -219,7 +219,7 @@ async def test_f12_five_hundred_lost_events_are_made_up_for_by_one_pass(
         for _ in range(500):
             await anext(events)
     await agent.pass_over()
-    found = await agent.engine.list(agent.runtime.settings.agent_id)
+    found = await agent.engine.list(agent.runtime.agent_id)
     assert len(found) == len(sessions)
     assert not any(container.process for container in found)
     assert agent.nothing_is_held()

@@ -52,7 +52,7 @@ async def test_repeated_start_joins_and_another_spec_is_refused(agent: Agent) ->
         await agent.sessions.start(internal_id, a_spec(args=("other",)))
     agent.steps.release("start.created")
     assert await first == await again
-    assert len(await agent.engine.list(agent.runtime.settings.agent_id)) == 1
+    assert len(await agent.engine.list(agent.runtime.agent_id)) == 1
     assert (await agent.sessions.start(internal_id, a_spec())).state is State.RUNNING
 
 

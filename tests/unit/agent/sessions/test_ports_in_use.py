@@ -55,7 +55,7 @@ async def test_f19_a_port_that_the_engine_refuses_goes_to_the_end_of_the_queue(h
         host.engine.occupy("udp", 20000)
         session = await play(agent)
         assert session.ports[0].host == 20001
-        assert len(await host.engine.list(agent.runtime.settings.agent_id)) == 1
+        assert len(await host.engine.list(agent.runtime.agent_id)) == 1
         host.engine.vacate("udp", 20000)
         assert [(await play(agent)).ports[0].host for _ in range(3)] == [20002, 20003, 20000]
 

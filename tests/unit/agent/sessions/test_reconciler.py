@@ -49,7 +49,7 @@ async def _looked_after(agent: Agent) -> AsyncIterator[None]:
 
 
 async def _runs(agent: Agent, session: Session) -> bool:
-    found = await agent.engine.list(agent.runtime.settings.agent_id)
+    found = await agent.engine.list(agent.runtime.agent_id)
     return any(each.container == session.container and each.process for each in found)
 
 
@@ -169,7 +169,7 @@ async def test_f10_an_orphan_that_hangs_the_engine_holds_up_nothing_else(host: H
         assert len(removals) == 1  # one at a time per container
         host.engine.release("remove")
         await until_idle()
-        found = await host.engine.list(agent.runtime.settings.agent_id)
+        found = await host.engine.list(agent.runtime.agent_id)
         assert [each.container for each in found] == [kept.container]
 
 
@@ -198,7 +198,7 @@ async def test_f03_a_kill_while_an_old_container_is_removed_leaves_nothing_of_it
     async with host() as agent:
         await agent.pass_over()
         assert agent.now(session.internal_id).container_removed
-        assert await host.engine.list(agent.runtime.settings.agent_id) == []
+        assert await host.engine.list(agent.runtime.agent_id) == []
 
 
 @pytest.mark.parametrize("step", RESTART_STEPS)
@@ -238,7 +238,7 @@ async def test_f03_a_kill_while_a_session_is_discarded_leaves_nothing_that_start
         with pytest.raises(SessionStoppedError):
             await agent.sessions.start(session.internal_id, a_spec())
         assert agent.directories() == []
-        assert await host.engine.list(agent.runtime.settings.agent_id) == []
+        assert await host.engine.list(agent.runtime.agent_id) == []
 
 
 async def test_directories_without_a_record_expire_like_logs(host: Host) -> None:
@@ -349,7 +349,7 @@ async def test_f11_a_restart_that_the_engine_only_imagines_ends_dead(agent: Agen
 async def test_own_container_wins_over_a_copy_with_its_label(host: Host) -> None:
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec())
-        ours = agent.runtime.settings.agent_id
+        ours = agent.runtime.agent_id
     [own] = await host.engine.list(ours)
     twin = replace(own, container="f" * 64, name="twin", process=None)
     for listed in ([own, twin], [twin, own]):
@@ -376,7 +376,7 @@ async def test_running_container_with_an_invalid_label_is_kept(
         await agent.pass_over()
         await host.clock.advance(61)
         await agent.pass_over()
-        assert await host.engine.list(agent.runtime.settings.agent_id) == []
+        assert await host.engine.list(agent.runtime.agent_id) == []
 
 
 async def test_pass_is_repeated_after_an_internal_error(
@@ -405,7 +405,7 @@ async def test_removals_leave_the_engine_free_for_starts(agent: Agent) -> None:
     assert agent.engine.count("remove") == REMOVED_AT_ONCE
     agent.engine.release("remove")
     await until_idle()
-    assert await agent.engine.list(agent.runtime.settings.agent_id) == []
+    assert await agent.engine.list(agent.runtime.agent_id) == []
     await assert_survived(agent)
 
 

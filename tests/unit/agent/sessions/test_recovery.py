@@ -16,9 +16,9 @@ from tiltyard.contract import EndReason, PortRequest, Protocol, State
 async def test_running_session_is_adopted_unchanged(host: Host) -> None:
     async with host() as agent:
         before = await agent.sessions.start(an_id(), a_spec(ttl=600.0))
-        agent_id = agent.runtime.settings.agent_id
+        agent_id = agent.runtime.agent_id
     async with host() as agent:
-        assert agent.runtime.settings.agent_id == agent_id
+        assert agent.runtime.agent_id == agent_id
         after = agent.now(before.internal_id)
         assert after.with_changes(sequence=before.sequence) == before
         assert agent.reservations.capacity.reserved == before.spec.reservation
@@ -40,7 +40,7 @@ async def test_agent_killed_during_a_start_leaves_all_or_nothing(host: Host, ste
         await let_go(starter)
     async with host() as agent:
         assert agent.sessions.reconciled
-        found = await host.engine.list(agent.runtime.settings.agent_id)
+        found = await host.engine.list(agent.runtime.agent_id)
         if step in {"start.started", "start.saved"}:
             assert [session.state for session in agent.sessions.started()] == [State.RUNNING]
             assert len(found) == 1
@@ -51,7 +51,7 @@ async def test_agent_killed_during_a_start_leaves_all_or_nothing(host: Host, ste
             assert agent.directories() == []
         again = await agent.sessions.start(internal_id, a_spec(ttl=60.0))
         assert again.state is State.RUNNING
-        assert len(await host.engine.list(agent.runtime.settings.agent_id)) == 1
+        assert len(await host.engine.list(agent.runtime.agent_id)) == 1
 
 
 @pytest.mark.parametrize("step", STOP_STEPS)
@@ -121,7 +121,7 @@ async def test_f45_a_container_that_turns_up_after_it_was_given_up_has_its_log_s
 ) -> None:
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=restart))
-        name, own = f"tiltyard-{session.internal_id}", agent.runtime.settings.agent_id
+        name, own = f"tiltyard-{session.internal_id}", agent.runtime.agent_id
     host.engine.write_log(name, b"the last words\n")
     host.engine.end(name, 255)
     host.clock.reboot()
@@ -171,7 +171,7 @@ async def test_f06_a_lost_or_damaged_record_is_rebuilt_from_the_container(
         assert life.session.spec.identity == lost.spec.identity
         assert life.session.deadline == lost.deadline
         assert (await until_sealed(agent, ended.internal_id)).session.exit_code == 7
-        assert len(await host.engine.list(agent.runtime.settings.agent_id)) == 2
+        assert len(await host.engine.list(agent.runtime.agent_id)) == 2
         with pytest.raises(PortTakenError):
             pinned = PortRequest(7777, Protocol.UDP, pinned=lost.ports[0].host)
             await agent.sessions.start(an_id(), a_spec(ports=(pinned,)))
@@ -200,7 +200,7 @@ async def test_f06_an_older_record_makes_no_second_copy_of_what_runs(
     async with host() as agent:
         life = await agent.reached(internal_id, State.RUNNING)
         assert (life.session.process, life.session.ports) == (now_running, started.ports)
-        assert len(await host.engine.list(agent.runtime.settings.agent_id)) == 1
+        assert len(await host.engine.list(agent.runtime.agent_id)) == 1
         stopped = await agent.sessions.stop(internal_id, EndReason.STOPPED)
         assert stopped.state is State.EXITED
         assert agent.nothing_is_held()
@@ -209,12 +209,12 @@ async def test_f06_an_older_record_makes_no_second_copy_of_what_runs(
 async def test_orphans_are_removed_after_a_grace_period_and_others_stay(host: Host) -> None:
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec())
-        ours = agent.runtime.settings.agent_id
+        ours = agent.runtime.agent_id
         await Tombstones(agent.records, host.clock).bury(session.internal_id)
         await agent.lose_record(session.internal_id)
     async with an_agent(host.folder / "stranger", host.engine, host.clock) as stranger:
         other = await stranger.sessions.start(an_id(), a_spec())
-        theirs = stranger.runtime.settings.agent_id
+        theirs = stranger.runtime.agent_id
     async with host() as agent:
         with pytest.raises(SessionNotFoundError):
             agent.sessions.life(session.internal_id)

@@ -62,7 +62,7 @@ async def test_agent_listens_from_the_start_to_the_end(
         assert (mine.host, mine.tls, mine.inner) == (port, True, 0)
         assert host.engine.published == {}, "only the agent has the container's port"
         assert is_listened_on(port)
-        [container] = host.engine.containers(agent.runtime.settings.agent_id)
+        [container] = host.engine.containers(agent.runtime.agent_id)
         assert session.address == container.address != ""
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
         assert not is_listened_on(port)

@@ -170,7 +170,7 @@ async def test_f26_a_jump_of_the_wall_clock_neither_removes_nor_keeps_anything(
 
 
 async def _goes_in_its_time(agent: Agent, internal_id: str) -> None:
-    own = agent.runtime.settings.agent_id
+    own = agent.runtime.agent_id
     await agent.clock.advance(4 * HOUR - 1)
     await agent.pass_over()
     assert len(await agent.engine.list(own)) == 1

@@ -18,29 +18,23 @@ def test_complete_internal_id_selects_its_session() -> None:
     assert choose(sessions, "aa")["identity"]["session_id"] == "m1"
 
 
-@pytest.mark.parametrize("other", ["acme", "evil"])
-def test_rejects_ambiguous_id(other: str) -> None:
-    sessions = [session("aa", "m1"), session("ab", "m2", other, live=False)]
-    with pytest.raises(ClientError, match=r"'a' may be any of: aa \('acme', 'm1'\), ab \("):
-        choose(sessions, "a")
+ONE = session("aa", "m1")
 
 
-@pytest.mark.parametrize("other", [session("bb", "m1", "other", live=False), session("bb", "m1")])
-def test_rejects_id_of_two_accounts_or_live_sessions(other: Any) -> None:
-    with pytest.raises(ClientError, match="'m1' may be any of"):
-        choose([session("aa", "m1"), other], "m1")
-
-
-def test_limits_listed_sessions() -> None:
-    sessions = [session(f"a{number}", f"m{number}") for number in range(9)]
-    with pytest.raises(ClientError, match=r"and 4 more$"):
-        choose(sessions, "a")
-
-
-@pytest.mark.parametrize("given", ["", "m", "M1", "1"])
-def test_matches_only_complete_client_ids(given: str) -> None:
-    with pytest.raises(ClientError, match="there is no session"):
-        choose([session("aa", "m1")], given)
+@pytest.mark.parametrize(
+    ("sessions", "given", "message"),
+    [
+        ([ONE, session("ab", "m2", live=False)], "a", r"any of: aa \('acme', 'm1'\), ab \("),
+        ([ONE, session("ab", "m2", "evil", live=False)], "a", "'a' may be any of"),
+        ([ONE, session("bb", "m1", "other", live=False)], "m1", "'m1' may be any of"),
+        ([ONE, session("bb", "m1")], "m1", "'m1' may be any of"),
+        ([session(f"a{number}", f"m{number}") for number in range(9)], "a", r"and 4 more$"),
+        *(([ONE], given, "there is no session") for given in ("", "m", "M1", "1")),
+    ],
+)
+def test_rejects_ambiguous_or_incomplete_id(sessions: Any, given: str, message: str) -> None:
+    with pytest.raises(ClientError, match=message):
+        choose(sessions, given)
 
 
 def test_selects_live_or_newest_session_of_an_id() -> None:

@@ -28,12 +28,11 @@ from agent.sessions.warm_pools import WarmPools
 from agent.state.record import Records
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
+from tiltyard.agent.wire import portions
 from tiltyard.contract import EndReason
 from tiltyard.runtime.clock import Clock, rest_after
 
 HEARTBEAT_SECONDS = 2.0
-BATCH_BYTES = 1024 * 1024
-"""Maximum size of the sessions in one message."""
 PAGE_DEFAULT = 100
 PAGE_LARGEST = 1000
 
@@ -128,7 +127,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
             if (session.create_time, session.internal_id) > after
             and not (request.live_only and session.state.ended)
         ]
-        page = next(wire.batches(found[:size], limit=BATCH_BYTES), pb.SessionBatch()).sessions
+        page = next(portions(map(wire.session_to_proto, found[:size])), [])
         return pb.ListSessionsResponse(
             sessions=page,
             next_page_token=wire.page_to_token(found[len(page) - 1])
@@ -295,7 +294,8 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
 
     def _batches(self, sessions: list[Session] | tuple[Session, ...]) -> list[pb.WatchResponse]:
         return [
-            self._message(sessions=batch) for batch in wire.batches(sessions, limit=BATCH_BYTES)
+            self._message(sessions=pb.SessionBatch(sessions=portion))
+            for portion in portions(map(wire.session_to_proto, sessions))
         ]
 
     def _message(self, **event: Any) -> pb.WatchResponse:

@@ -1,7 +1,7 @@
 """Converts and validates messages of agent.proto."""
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -23,7 +23,6 @@ from tiltyard.agent.wire import (
     duration_to_proto,
     identity_from_proto,
     identity_to_proto,
-    portions,
     resources_to_proto,
 )
 from tiltyard.contract import (
@@ -228,12 +227,6 @@ def timestamp_to_proto(seconds: float | None) -> Timestamp | None:
     time = Timestamp()
     time.FromNanoseconds(round(seconds * 1e9))
     return time
-
-
-def batches(sessions: Iterable[Session], *, limit: int) -> Iterator[pb.SessionBatch]:
-    """Split sessions into messages of at most `limit` bytes, or of a single larger session."""
-    for portion in portions(map(session_to_proto, sessions), limit):
-        yield pb.SessionBatch(sessions=portion)
 
 
 def page_to_token(last: Session) -> str:

@@ -83,13 +83,13 @@ def duration_to_proto(seconds: float | None) -> Duration | None:
     return span
 
 
-def portions(messages: Iterable[M], limit: int = PORTION_BYTES) -> Iterator[list[M]]:
-    """Split messages into lists of at most `limit` bytes, or of a single larger message."""
+def portions(messages: Iterable[M]) -> Iterator[list[M]]:
+    """Split messages into lists of at most PORTION_BYTES, or of a single larger message."""
     portion: list[M] = []
     size = 0
     for message in messages:
         cost = message.ByteSize() + 8  # with its tag and length
-        if portion and size + cost > limit:
+        if portion and size + cost > PORTION_BYTES:
             yield portion
             portion, size = [], 0
         portion.append(message)

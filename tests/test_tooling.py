@@ -15,11 +15,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-import docker
 import pytest
 
 from tests.support.api_client import ApiClient
 from tests.support.harness import ROOT, copy_sources
+from tests.support.real_engine import remove_traces
 from tests.support.real_parts_policy import MARKERS
 
 
@@ -260,7 +260,7 @@ def test_make_up_serves_until_a_signal_and_leaves_nothing(
         assert not dev_json.exists()
         assert list(Path(temporary).iterdir()) == []
         assert processes_of(temporary) == []
-    assert containers_of(docker_engine, shown["registry"]["address"]) == []
+    assert remove_traces(docker_engine, shown["registry"]["address"]) == []
 
 
 def use(shown: dict[str, Any]) -> None:
@@ -287,12 +287,3 @@ def processes_of(folder: str) -> list[str]:
             if folder in command:
                 found.append(command)
     return found
-
-
-def containers_of(docker_socket: Path, registry_address: str) -> list[str]:
-    client = docker.DockerClient(base_url=f"unix://{docker_socket}", timeout=30)
-    try:
-        containers = client.api.containers(all=True)
-        return [one["Id"] for one in containers if one["Image"].startswith(registry_address)]
-    finally:
-        client.close()

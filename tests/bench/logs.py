@@ -11,7 +11,7 @@ import sys
 from functools import partial
 
 from agent.logs.reading import EACH_SESSION
-from tests.bench.played import Played, download, play, to_nowhere
+from tests.bench.played import Played, download, output_bytes, play, to_nowhere
 from tests.bench.report import Result
 from tests.bench.turns import in_turn, seconds
 from tests.support.deployment import PATIENT, Deployment, Steps
@@ -61,19 +61,12 @@ def _read_in_turn(
     ways = {"ours": read, "docker": lambda: to_nowhere(command)}
     taken = in_turn(rounds, {name: partial(seconds, way) for name, way in ways.items()})
     ours = read() / _MB / statistics.median(taken["ours"])
-    docker = _size(session.container) / _MB / statistics.median(taken["docker"])
+    docker = output_bytes(f"{command} 2>&1") / _MB / statistics.median(taken["docker"])
     return [
         Result(f"logs.{state}.mb_s", ours, "MB/s"),
         Result(f"logs.{state}.docker_logs_mb_s", docker, "MB/s"),
         Result(f"logs.{state}.ratio", ours / docker, "x", least={"live": 0.7, "sealed": 3}[state]),
     ]
-
-
-def _size(container: str) -> int:
-    log = subprocess.run(
-        ["docker", "logs", container], capture_output=True, check=True, timeout=_JOIN_SECONDS
-    )
-    return len(log.stdout) + len(log.stderr)
 
 
 def _followed(

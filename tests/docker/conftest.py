@@ -7,6 +7,8 @@ import pytest
 
 from tests.demo_game import Image
 from tests.docker.machine import Machine, a_machine
+from tests.docker.operated_host import Enrolled
+from tests.docker.procedures import Shell
 from tests.docker.remote_hosts import Machines, remote_machines
 from tests.docker.stack import Stack, a_stack
 from tests.support.harness import Registry
@@ -28,3 +30,11 @@ def machine() -> Iterator[Machine]:
 def machines(registry: Registry) -> Iterator[Machines]:
     with remote_machines(registry, 2) as made:
         yield made
+
+
+@pytest.fixture
+def shell(stack: Enrolled, tmp_path: Path) -> Shell:
+    """A shell that maps the page's enrolment address to that of the stack."""
+    shell = Shell(tmp_path, stack.agent, stack.control_plane)
+    shell.say({"https://control.example:7443": stack.operator.enrol_url})
+    return shell

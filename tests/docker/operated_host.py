@@ -1,16 +1,52 @@
-"""An enrolled host with a game, ready for a procedure of an operator."""
+"""Both programs as processes with mutual TLS, set up as by an operator."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import docker
+
 from tests.demo_game import Image
-from tests.docker.procedures import Shell
-from tests.docker.stack import eventually, play_round
-from tests.docker.test_enrolled_host import Enrolled, an_enrolled_host
+from tests.docker.operator_commands import Operator
+from tests.docker.stack import Stack, cleaned, eventually, play_round
 from tests.support.deployment import REGION
-from tests.support.harness import Registry
+from tests.support.harness import AgentProcess, ControlPlaneProcess, Registry, free_port
+
+
+class Enrolled(Stack):
+    """One enrolled host and its control plane."""
+
+    operator: Operator
+
+    def operate(self, *arguments: str) -> str:
+        return self.operator.run(*arguments)
+
+    def enrol(self, *options: str) -> str:
+        return self.operator.enrol(self.agent, "host-1", *options)
+
+    def is_ready(self) -> bool:
+        return self.operator.is_ready("host-1")
+
+
+@contextmanager
+def an_enrolled_host(
+    docker_engine: Path, registry: Registry, image: Image, **settings: object
+) -> Iterator[Enrolled]:
+    """A host that can enrol with a control plane of these settings."""
+    listen = f"127.0.0.1:{free_port()}"
+    with (
+        AgentProcess(
+            docker_engine, cpu=16, ram=8192, stop_grace=1, rpc_listen=f"127.0.0.1:{free_port()}"
+        ) as agent,
+        ControlPlaneProcess(
+            [], {"local": registry.address}, enrol_listen=listen, **settings
+        ) as plane,
+    ):
+        engine = docker.DockerClient(f"unix://{docker_engine}")
+        with cleaned(Enrolled(agent, plane, engine, image)) as stack:
+            stack.operator = Operator(plane, f"https://{listen}")
+            yield stack
 
 
 @contextmanager
@@ -23,13 +59,6 @@ def an_operated_host(
         eventually(stack.is_ready, "the enrolled host is ready")
         stack.make_game()
         yield stack
-
-
-def an_operators_shell(stack: Enrolled, folder: Path) -> Shell:
-    """A shell that maps the page's enrolment address to that of the stack."""
-    shell = Shell(folder, stack.agent, stack.control_plane)
-    shell.say({"https://control.example:7443": stack.operator.enrol_url})
-    return shell
 
 
 def play(stack: Enrolled, *session_ids: str) -> dict[str, dict[str, Any]]:

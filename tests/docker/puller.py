@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from agent.domain.engine import Credentials
 from agent.domain.errors import RegistryUnavailableError
 from agent.images.images import Images
 from tests.support.chaos_registry import ChaosRegistry
+from tests.support.controlplane.system import eventually_none
 from tests.support.harness import Registry
 from tests.support.private_engine import PrivateEngine
 from tests.support.pushed_image import PushedImage, push_image
@@ -44,7 +45,11 @@ class Puller:
 
     async def until_kept(self, wanted: set[Path]) -> None:
         """Wait until the disk holds this: the engine cleans up after its answer."""
-        await eventually(lambda: self.kept() == wanted, lambda: f"{self.kept() ^ wanted} stays")
+
+        async def differences() -> list[str]:
+            return sorted(map(str, self.kept() ^ wanted))
+
+        await eventually_none(differences)
 
     def run(self, image: PushedImage) -> None:
         """Run an image, and remove the container."""
@@ -63,15 +68,6 @@ async def puller(engine: PrivateEngine) -> AsyncIterator[Puller]:
         yield Puller(engine, running)
     finally:
         await running.close()
-
-
-async def eventually(condition: Callable[[], bool], otherwise: Callable[[], str]) -> None:
-    try:
-        async with asyncio.timeout(PATIENCE):
-            while not condition():
-                await asyncio.sleep(0.02)
-    except TimeoutError:
-        raise AssertionError(otherwise()) from None
 
 
 async def pull(

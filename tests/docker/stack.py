@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import docker
 
@@ -92,6 +92,9 @@ class Stack(Served):
         return dict(record)
 
 
+_S = TypeVar("_S", bound=Stack)
+
+
 @contextlib.contextmanager
 def a_stack(
     docker_engine: Path, registry: Registry, image: Image, **settings: object
@@ -100,7 +103,6 @@ def a_stack(
 
     Sessions may use the host's network.
     """
-    engine = docker.DockerClient(f"unix://{docker_engine}")
     with (
         AgentProcess(
             docker_engine, cpu=16, ram=8192, stop_grace=3, **settings
@@ -112,17 +114,24 @@ def a_stack(
             **PATIENT,
         ) as control_plane,
     ):
-        stack = Stack(agent, control_plane, engine, image)
-        stack.make_game()
-        host = RealHost(agent, engine)
-        try:
+        engine = docker.DockerClient(f"unix://{docker_engine}")
+        with cleaned(Stack(agent, control_plane, engine, image)) as stack:
+            stack.make_game()
+            host = RealHost(agent, engine)
             yield stack
             host.assert_survived()
             assert_callers_served(control_plane, host.sessions())
-        finally:
-            for container in stack.containers().values():
-                remove_container(container)
-            engine.close()
+
+
+@contextlib.contextmanager
+def cleaned(stack: _S) -> Iterator[_S]:
+    """Remove the containers at the end."""
+    try:
+        yield stack
+    finally:
+        for container in stack.containers().values():
+            remove_container(container)
+        stack.engine.close()
 
 
 def udp_port_of(made: Mapping[str, Any]) -> int:

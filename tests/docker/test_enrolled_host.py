@@ -1,61 +1,17 @@
 """Both programs as processes with mutual TLS, set up like by an operator."""
 
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import docker
 import pytest
 
 from tests.demo_game import Image
-from tests.docker.operator_commands import Operator
-from tests.docker.stack import Stack, eventually, play_round
-from tests.faults.real_host import remove_container
+from tests.docker.operated_host import an_enrolled_host
+from tests.docker.stack import eventually, play_round
 from tests.support.deployment import PATIENT, REGION
-from tests.support.harness import AgentProcess, ControlPlaneProcess, Registry, free_port
+from tests.support.harness import Registry
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.slow]
-
-
-class Enrolled(Stack):
-    """One enrolled host and its control plane."""
-
-    operator: Operator
-
-    def operate(self, *arguments: str) -> str:
-        return self.operator.run(*arguments)
-
-    def enrol(self, *options: str) -> str:
-        return self.operator.enrol(self.agent, "host-1", *options)
-
-    def is_ready(self) -> bool:
-        return self.operator.is_ready("host-1")
-
-
-@contextmanager
-def an_enrolled_host(
-    docker_engine: Path, registry: Registry, image: Image, **settings: object
-) -> Iterator[Enrolled]:
-    """A host that can enrol with a control plane of these settings."""
-    listen = f"127.0.0.1:{free_port()}"
-    engine = docker.DockerClient(f"unix://{docker_engine}")
-    with (
-        AgentProcess(
-            docker_engine, cpu=16, ram=8192, stop_grace=1, rpc_listen=f"127.0.0.1:{free_port()}"
-        ) as agent,
-        ControlPlaneProcess(
-            [], {"local": registry.address}, enrol_listen=listen, **settings
-        ) as plane,
-    ):
-        stack = Enrolled(agent, plane, engine, image)
-        stack.operator = Operator(plane, f"https://{listen}")
-        try:
-            yield stack
-        finally:
-            for container in stack.containers().values():
-                remove_container(container)
-            engine.close()
 
 
 def test_a_host_joins_plays_and_is_revoked(

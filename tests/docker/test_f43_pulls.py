@@ -22,9 +22,10 @@ from agent.domain.errors import (
     RegistryUnavailableError,
 )
 from agent.images.images import CONCURRENT_PULLS
-from tests.docker.puller import PATIENCE, Puller, eventually, pull, pull_until_done, puller, pushed
+from tests.docker.puller import PATIENCE, Puller, pull, pull_until_done, puller, pushed
 from tests.support.chaos_registry import BLOBS, MANIFESTS, ChaosRegistry
 from tests.support.controlplane.secured_registry import USER, SecuredRegistry
+from tests.support.controlplane.system import eventually
 from tests.support.harness import Registry
 from tests.support.private_engine import PrivateEngine, small_disk
 from tests.support.pushed_image import PushedImage, push_image
@@ -234,7 +235,7 @@ async def test_f43_a_pull_ends_with_its_engine_and_the_next_is_clean(
     chaos.disturb(image.layers[-1], hangs_half_way)
     images = host.images()
     caller = asyncio.create_task(pull(images, image))
-    await eventually(lambda: any(downloads.iterdir()), lambda: "no download began")
+    await eventually(lambda: any(downloads.iterdir()))
     await asyncio.to_thread(host.engine.kill)
     with pytest.raises(EngineUnavailableError, match="closed the connection"):
         await caller

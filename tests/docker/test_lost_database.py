@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.demo_game import Image
-from tests.docker.operated_host import an_operated_host, an_operators_shell, assert_played, play
+from tests.docker.operated_host import Enrolled, an_operated_host, assert_played, play
 from tests.docker.procedures import Shell, commands
 from tests.docker.stack import eventually
-from tests.docker.test_enrolled_host import Enrolled
 from tests.support.harness import Registry
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.slow]
@@ -22,11 +21,6 @@ pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.slow]
 def stack(docker_engine: Path, registry: Registry, demo_image: Image) -> Iterator[Enrolled]:
     with an_operated_host(docker_engine, registry, demo_image) as stack:
         yield stack
-
-
-@pytest.fixture
-def shell(stack: Enrolled, tmp_path: Path) -> Shell:
-    return an_operators_shell(stack, tmp_path)
 
 
 def is_known(stack: Enrolled, session_id: str) -> bool:

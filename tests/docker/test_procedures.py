@@ -8,11 +8,10 @@ import pytest
 
 from agent.rpc.identity import FILE, Identity
 from tests.demo_game import Image
-from tests.docker.operated_host import an_operated_host, an_operators_shell, assert_played, play
+from tests.docker.operated_host import Enrolled, an_operated_host, assert_played, play
 from tests.docker.procedures import Shell
 from tests.docker.remote_hosts import SHORT_TIMEOUTS
 from tests.docker.stack import eventually
-from tests.docker.test_enrolled_host import Enrolled
 from tests.support.deployment import PATIENT
 from tests.support.harness import Registry
 
@@ -28,11 +27,6 @@ def stack(
     settings = {**PATIENT, **SHORT_TIMEOUTS, **getattr(request, "param", {})}
     with an_operated_host(docker_engine, registry, demo_image, **settings) as stack:
         yield stack
-
-
-@pytest.fixture
-def shell(stack: Enrolled, tmp_path: Path) -> Shell:
-    return an_operators_shell(stack, tmp_path)
 
 
 def takes_sessions(stack: Enrolled) -> bool:

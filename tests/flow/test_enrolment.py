@@ -42,18 +42,6 @@ def followers(host: WholeAgent) -> int:
     return sum(task.get_name() == f"watch {host.name}" for task in asyncio.all_tasks())
 
 
-async def test_an_enrolled_host_plays(system: Enrolling) -> None:
-    await system.joined("host-1")
-    await system.make_game()
-    started = await system.start(id="match")
-    assert started.status == 201, started.text
-    assert await system.status_of("match") == "running"
-    assert (await system.call("DELETE", "/session/match")).status == 204
-    await system.restart()
-    await system.reaches("host-1", "ready")
-    assert (await system.start()).status == 201
-
-
 async def test_certificates_are_renewed_and_no_stream_is_dropped(
     system: Enrolling, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

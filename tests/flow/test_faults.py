@@ -104,16 +104,3 @@ async def test_a_restart_of_the_agent_does_not_end_the_wait_for_ports(whole: Who
     whole.engine.bind(*whole.host.live)
     await whole.host.start()
     assert (await starting).status == 201
-
-
-async def test_a_host_with_very_many_images_is_followed_and_takes_sessions(tmp_path: Path) -> None:
-    """Their names take two gRPC messages."""
-    many = [f"registry.example/{'r' * 60}/{n}@sha256:{n:064x}" for n in range(40_000)]
-    async with Whole(tmp_path) as system:
-        for image in many:
-            system.engine.add_image(image)
-        game = await system.make_game()
-        assert (await system.start()).status == 201
-        answer = await system.call("GET", "/operator/agent")
-        [host] = answer.json["agents"]
-        assert (host["state"], host["imageCount"]) == ("ready", len({game, *many}))

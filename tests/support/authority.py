@@ -1,15 +1,5 @@
 """A certificate of an authority without its key, as PEM text."""
 
-AUTHORITY = """\
------BEGIN CERTIFICATE-----
-MIIBfjCCASOgAwIBAgIUSRO2v22QS4Gr9+l4CY7+frKoKBYwCgYIKoZIzj0EAwIw
-EzERMA8GA1UEAwwIcmVnaXN0cnkwIBcNMjYxMTIxMDk0NjE1WhgPMjEyNjEwMjgw
-OTQ2MTVaMBMxETAPBgNVBAMMCHJlZ2lzdHJ5MFkwEwYHKoZIzj0CAQYIKoZIzj0D
-AQcDQgAELXsp54NNcbrQ0KKCkL8XZmy+Y8uThEIkCOmetUg+Fga+greyzVp9Za+7
-6jXg2/zBGFMSZkLtdMEZSmapiw/LD6NTMFEwHQYDVR0OBBYEFJJhsJi2+W0ZL/Jt
-T33+QYumS8HuMB8GA1UdIwQYMBaAFJJhsJi2+W0ZL/JtT33+QYumS8HuMA8GA1Ud
-EwEB/wQFMAMBAf8wCgYIKoZIzj0EAwIDSQAwRgIhAM9E4OJWHJZC6rsjYY610aiN
-ckaX+h8Wi2Q+o4Pe6S9FAiEA5ZEY6CW9C/Y4/YxwTPouDyihHgVsUMGItfi8aak8
-5vQ=
------END CERTIFICATE-----
-"""
+from tests.support.certificates import Signer
+
+AUTHORITY = Signer.new("registry").certificate.decode()

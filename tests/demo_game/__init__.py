@@ -5,7 +5,7 @@ import io
 import json
 import os
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ TCP_PORT = 7778
 _COMPILE = ("gcc", "-static", "-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror")
 _COMPILE_TIMEOUT = 60
 _ENGINE_TIMEOUT = 60
+_TAG = "v1"
 _USER = b"game:x:1000:1000:the game:/data:/nonexistent\n"
 _GROUP = b"game:x:1000:\n"
 
@@ -60,28 +61,22 @@ def compiled(source: Path = SOURCE) -> Path:
 
 
 def build_image(
-    socket: Path,
-    address: str,
-    *,
-    repository: str = "demo-game",
-    tag: str = "v1",
-    args: Sequence[str] = (),
-    entrypoint: str = "/game",
+    socket: Path, address: str, *, repository: str = "demo-game", entrypoint: str = "/game"
 ) -> Image:
     """Build the game's image by the engine at `socket` and push it to the registry at `address`.
 
-    `args` become part of the entrypoint. An `entrypoint` that the image does not hold makes an
-    image that cannot run. The engine keeps no copy under a name of this registry.
+    An `entrypoint` that the image does not hold makes an image that cannot run. The engine keeps
+    no copy under a name of this registry.
     """
-    name = f"{address}/{repository}:{tag}"
+    name = f"{address}/{repository}:{_TAG}"
     with closing(docker.DockerClient(f"unix://{socket}", timeout=_ENGINE_TIMEOUT)) as client:
-        build(client, name, _context(entrypoint, args))
+        build(client, name, _context(entrypoint))
         try:
-            digest = push(client, address, repository, tag)
+            digest = push(client, address, repository, _TAG)
         finally:
             # The agent must pull: an image that is already there would hide a broken pull.
             client.images.remove(name, force=True)
-    return Image(repository, tag, digest, address)
+    return Image(repository, _TAG, digest, address)
 
 
 def build(client: docker.DockerClient, name: str, context: Iterable[Entry]) -> None:
@@ -103,9 +98,8 @@ def push(client: docker.DockerClient, address: str, repository: str, tag: str) -
     return digest
 
 
-def _context(entrypoint: str, args: Sequence[str]) -> list[Entry]:
-    command = ", ".join(json.dumps(part) for part in (entrypoint, *args))
-    dockerfile = DOCKERFILE.read_text().replace('["/game"]', f"[{command}]")
+def _context(entrypoint: str) -> list[Entry]:
+    dockerfile = DOCKERFILE.read_text().replace('["/game"]', json.dumps([entrypoint]))
     return [
         Entry(b"Dockerfile", content=dockerfile.encode()),
         Entry(b"etc/passwd", content=_USER),

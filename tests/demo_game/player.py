@@ -16,7 +16,7 @@ _PATIENCE = 15.0
 """Seconds within which a game must answer; a bound for what is broken."""
 
 
-def udp_round_trip(host: str, port: int, timeout: float = _PATIENCE) -> float:
+def udp_round_trip(host: str, port: int) -> float:
     """Send datagrams until the echo of one comes back; return the seconds from the first one.
 
     Raises TimeoutError when none came back.
@@ -27,7 +27,7 @@ def udp_round_trip(host: str, port: int, timeout: float = _PATIENCE) -> float:
         player.connect((host, port))
         player.settimeout(_RESEND)
         number = 0
-        while time.monotonic() - begin < timeout:
+        while time.monotonic() - begin < _PATIENCE:
             number += 1
             try:
                 player.send(prefix + number.to_bytes(4))
@@ -37,25 +37,25 @@ def udp_round_trip(host: str, port: int, timeout: float = _PATIENCE) -> float:
                 time.sleep(_RESEND)
             except TimeoutError:
                 continue
-    raise TimeoutError(f"no datagram came back from {host}:{port} within {timeout:g} s")
+    raise TimeoutError(f"no datagram came back from {host}:{port} within {_PATIENCE:g} s")
 
 
-def tcp_greeting(host: str, port: int, timeout: float = _PATIENCE) -> str:
+def tcp_greeting(host: str, port: int) -> str:
     """Connect and return the line that the game answers, without its end.
 
     Tries again while nothing listens or a proxy hangs up; raises TimeoutError when that is all.
     """
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:
         try:
-            with socket.create_connection((host, port), timeout=timeout) as player:
+            with socket.create_connection((host, port), timeout=_PATIENCE) as player:
                 line = player.makefile("rb").readline()
         except ConnectionError:
             line = b""
         if line.endswith(b"\n"):
             return line[:-1].decode()
         time.sleep(_TCP_RETRY)
-    raise TimeoutError(f"no line came from {host}:{port} within {timeout:g} s")
+    raise TimeoutError(f"no line came from {host}:{port} within {_PATIENCE:g} s")
 
 
 def saved(archive: bytes) -> Any:

@@ -35,6 +35,8 @@ from tiltyard.agent.v1 import agent_pb2_grpc
 
 FIRST = 20000
 RESEND = 0.01
+MORE = 20
+"""Datagrams or answers that show that a player goes on."""
 
 OCCUPANT = """
 import socket, sys
@@ -335,12 +337,12 @@ class Player:
         """The number of answers of the game with this session id."""
         return sum(by == who for by, _ in list(self._answers.values()))
 
-    def wait_for_more_answers(self, who: str, count: int = 20) -> None:
-        until = self.answers_from(who) + count
+    def wait_for_more_answers(self, who: str) -> None:
+        until = self.answers_from(who) + MORE
         eventually(lambda: self.answers_from(who) >= until, f"{who} answers")
 
-    def wait_for_more_datagrams(self, count: int = 20) -> None:
-        until = self._sent + count
+    def wait_for_more_datagrams(self) -> None:
+        until = self._sent + MORE
         eventually(lambda: self._sent >= until, "the player sends")
 
     def _go_on(self) -> None:

@@ -67,9 +67,9 @@ class Shell:
         """Run a program that must succeed; return its output."""
         return run(command, typed=typed, folder=self.folder, environment=self.environment)
 
-    def example(self, name: str, *arguments: str, typed: str = "") -> str:
+    def example(self, name: str, *arguments: str) -> str:
         """Run one of docs/examples as its first line shows."""
-        return self.run([f"docs/examples/{name}", *arguments], typed)
+        return self.run([f"docs/examples/{name}", *arguments])
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
+_TIMEOUT = 30.0
+
 
 class ApiError(Exception):
     """An answer with an unexpected status."""
@@ -40,13 +42,10 @@ class Answer:
 class ApiClient:
     """Calls with one token. Thread-safe: every call has its own connection."""
 
-    def __init__(
-        self, base_url: str, token: str, *, timeout: float = 30.0, made: list[str] | None = None
-    ) -> None:
+    def __init__(self, base_url: str, token: str, *, made: list[str] | None = None) -> None:
         """Add the id of each started session to `made`."""
         self.base_url = base_url
         self.token = token
-        self._timeout = timeout
         self._made = made if made is not None else []
         self._address = urlsplit(base_url).netloc
 
@@ -104,7 +103,7 @@ class ApiClient:
         timeout: float | None = None,
     ) -> Iterator[http.client.HTTPResponse]:
         """Send a request; `body` is sent as JSON unless None."""
-        connection = http.client.HTTPConnection(self._address, timeout=timeout or self._timeout)
+        connection = http.client.HTTPConnection(self._address, timeout=timeout or _TIMEOUT)
         sent = {"Authorization": f"Bearer {self.token}"}
         if body is not None:
             sent["Content-Type"] = "application/json"

@@ -5,7 +5,6 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import aiohttp
 from aiohttp import web
@@ -18,13 +17,6 @@ BLOBS = "/blobs/"
 
 _PATIENCE = 30.0
 """Maximum seconds that a test waits for a condition."""
-
-
-@dataclass
-class _Rule:
-    pattern: re.Pattern[str]
-    fault: Fault
-    times: float
 
 
 class ChaosRegistry(ServingThread):
@@ -42,15 +34,15 @@ class ChaosRegistry(ServingThread):
         self.address = ""
         self._upstream = upstream
         self._hosts = hosts or ("127.0.0.1",)
-        self._rules: list[_Rule] = []
+        self._rules: list[tuple[str, Fault]] = []
         self._under_way: Counter[str] = Counter()
         self._changed = threading.Condition()
         self._healed = asyncio.Event()
 
-    def disturb(self, pattern: str, fault: Fault, times: float = float("inf")) -> None:
-        """Inject a fault into the next `times` requests whose path contains this pattern."""
+    def disturb(self, pattern: str, fault: Fault) -> None:
+        """Inject a fault into the requests whose path contains this pattern."""
         with self._changed:
-            self._rules.append(_Rule(re.compile(pattern), fault, times))
+            self._rules.append((pattern, fault))
 
     def heal(self) -> None:
         """Remove all faults, and end the requests that hang."""
@@ -94,11 +86,8 @@ class ChaosRegistry(ServingThread):
             self._under_way[path] += 1
             self.most_blobs_at_once = max(self.most_blobs_at_once, _sum(self._under_way, BLOBS))
             self._changed.notify_all()
-            for rule in self._rules:
-                if rule.times > 0 and rule.pattern.search(path):
-                    rule.times -= 1
-                    return rule.fault
-        return passes
+            faults = (fault for pattern, fault in self._rules if re.search(pattern, path))
+            return next(faults, passes)
 
     async def _let_go(self) -> None:
         self._healed.set()

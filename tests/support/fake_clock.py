@@ -148,14 +148,10 @@ class FakeClock:
 
 
 class AheadClock(SystemClock):
-    """The machine's clock plus a number of seconds."""
+    """The machine's clock with its wall clock ahead by a number of seconds."""
 
-    def __init__(self, *, wall_ahead: float = 0.0, monotonic_ahead: float = 0.0) -> None:
+    def __init__(self, *, wall_ahead: float = 0.0) -> None:
         self.wall_ahead = wall_ahead
-        self.monotonic_ahead = monotonic_ahead
 
     def time(self) -> float:
         return super().time() + self.wall_ahead
-
-    def monotonic(self) -> float:
-        return super().monotonic() + self.monotonic_ahead

@@ -275,7 +275,7 @@ class FakeEngine:
         held.renamed = name
         self._ids[name] = held.id
 
-    def write_log(self, container: str, data: bytes, *, stream: int = 1) -> None:
+    def write_log(self, container: str, data: bytes) -> None:
         """Write lines to the log, optionally with an incomplete last one."""
         held = self._find(container)
         for line in io.BytesIO(data):
@@ -283,7 +283,7 @@ class FakeEngine:
             size = LONGEST_PIECE_BYTES
             pieces = [line[begin : begin + size] for begin in range(0, len(line), size)]
             held.log += [
-                LogPiece(stream, time, piece, piece is pieces[0], piece is pieces[-1])
+                LogPiece(1, time, piece, piece is pieces[0], piece is pieces[-1])
                 for piece in pieces
             ]
         held.poke()

@@ -47,9 +47,9 @@ class SteadyPlayer:
         """Numbers of the datagrams without an answer; valid after the context."""
         return sorted(set(range(1, self.sent + 1)) - self._answered)
 
-    def plays_on(self, count: int = 20) -> None:
-        """Wait until `count` more datagrams have been answered."""
-        until = len(self._answered) + count
+    def plays_on(self) -> None:
+        """Wait until twenty more datagrams have been answered."""
+        until = len(self._answered) + 20
         eventually(lambda: len(self._answered) >= until, f"{self._session_id} answers")
 
     def _send(self) -> None:

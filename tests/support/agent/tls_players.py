@@ -18,10 +18,10 @@ BOTH = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 
 
 def issue(
-    authority: Signer, folder: Path, name: str = HOST, life: timedelta = timedelta(days=60)
+    authority: Signer, folder: Path, life: timedelta = timedelta(days=60)
 ) -> CertificateFiles:
     """A certificate in its own files."""
-    party = authority.sign(SERVES, hosts=[name], life=life)
+    party = authority.sign(SERVES, hosts=[HOST], life=life)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "fullchain.pem").write_bytes(party.certificate)
     (folder / "privkey.pem").write_bytes(party.key)
@@ -46,11 +46,9 @@ class Player:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def connected(
-        cls, port: int, context: ssl.SSLContext, name: str = HOST
-    ) -> AsyncIterator[Self]:
+    async def connected(cls, port: int, context: ssl.SSLContext) -> AsyncIterator[Self]:
         async with connection(port) as made:
-            player = cls(made, context, name)
+            player = cls(made, context, HOST)
             await player.shake_hands()
             yield player
 

@@ -191,7 +191,7 @@ def written_bytes(api: docker.APIClient, container: str) -> int:
     if not entries:
         raise ContainerGoneError(container)
     mounts = entries[0].get("Mounts") or ()
-    volumes = {mount["Name"] for mount in mounts if mount.get("Type") == "volume"}
+    volumes = {mount["Source"] for mount in mounts if mount.get("Type") == "volume"}
     sizes = [int(entries[0].get("SizeRw", 0))]
     if volumes:
         sizes += _volume_sizes(api, volumes)
@@ -200,14 +200,17 @@ def written_bytes(api: docker.APIClient, container: str) -> int:
     return sum(sizes)
 
 
-def _volume_sizes(api: docker.APIClient, names: set[str]) -> list[int]:
-    """Bytes of the named volumes; before API 1.42 the engine measures everything else, too."""
+def _volume_sizes(api: docker.APIClient, paths: set[str]) -> list[int]:
+    """Bytes of the volumes at these paths: mounts do not name them in 28.5.
+
+    Before API 1.42 the engine measures everything else, too.
+    """
     url = f"{api.base_url}/v{api.api_version}/system/df"
     answer = api.get(url, params={"type": "volume"}, timeout=api.timeout)
     if not answer.ok:
         raise EngineError("written-bytes", answer.text)
     volumes = answer.json()["Volumes"] or ()
-    return [int(each["UsageData"]["Size"]) for each in volumes if each["Name"] in names]
+    return [int(each["UsageData"]["Size"]) for each in volumes if each["Mountpoint"] in paths]
 
 
 def unless_so(call: Call, act: Callable[..., object], *args: str) -> None:

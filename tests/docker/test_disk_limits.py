@@ -19,7 +19,7 @@ from tests.support.deployment import APPLICATION
 from tests.support.harness import Registry
 from tests.support.private_engine import btrfs_disk
 
-pytestmark = [pytest.mark.docker, pytest.mark.slow]
+pytestmark = pytest.mark.docker
 
 MEBIBYTE = 2**20
 LIMIT = 64
@@ -50,6 +50,7 @@ def report_of(stack: Stack, session_id: str) -> dict[str, Any]:
     return dict(stack.client.get(f"/session/{session_id}/report").expect(200).json())
 
 
+@pytest.mark.slow
 def test_session_beyond_its_disk_limit_ends_and_its_neighbour_continues(stack: Stack) -> None:
     large = stack.start(id="large", restart=True)["id"]
     small = stack.start(id="small", restart=True)["id"]
@@ -95,6 +96,7 @@ def test_writes_to_image_volumes_count(docker_engine: Path, demo_image: Image) -
         client.close()
 
 
+@pytest.mark.slow
 @pytest.mark.registry
 @pytest.mark.root
 def test_sets_layer_quota_if_the_engine_supports_it(tmp_path: Path) -> None:

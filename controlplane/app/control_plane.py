@@ -217,7 +217,6 @@ class ControlPlane:
                     queue=queue,
                     pools=self._standby_pools,
                     streams=streams,
-                    store=store,
                     issuer=self.issuer,
                 )
             ),

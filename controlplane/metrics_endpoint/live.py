@@ -3,16 +3,13 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from prometheus_client import Metric
-from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from controlplane.catalog.open_streams import OpenStreams
 from controlplane.domain.contract import HostReport
-from controlplane.domain.errors import StoreError
 from controlplane.domain.placement import HostView, is_usable
 from controlplane.domain.status import shown_status
 from controlplane.fleet.fleet import Fleet
@@ -20,17 +17,12 @@ from controlplane.fleet.host.host import Host
 from controlplane.fleet.host.images import PullState
 from controlplane.fleet.queue import HostQueue
 from controlplane.fleet.standby_pools import StandbyPools
-from controlplane.metrics.making import PREFIX, gauge
+from controlplane.metrics.making import gauge
 from controlplane.operators.agents import AgentState, state_of
 from controlplane.pki.issuer import Issuer
-from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.audit import written
 from controlplane.storage.tables.warm_pools import WarmPool
 from tiltyard.contract import NANO, Protocol, Resources, State
 from tiltyard.runtime.bounded_names import BoundedNames
-
-DATABASE_WAIT = 1.0
-"""Seconds that a scrape waits for the database before it omits its metric."""
 
 Place = tuple[str, str]
 """A region and a node pool."""
@@ -62,7 +54,6 @@ class LiveParts:
     queue: HostQueue
     pools: StandbyPools
     streams: OpenStreams
-    store: Store
     issuer: Issuer
 
 
@@ -178,7 +169,6 @@ class LiveCollector(Collector):
                     ("authority",): self._parts.issuer.authority.expire,
                 },
             ),
-            await self._audited(),
         ]
 
     def _count_host(self, host: Host, count: _Count) -> None:
@@ -231,14 +221,6 @@ class LiveCollector(Collector):
             ready[place] += count
         yield gauge("standbys_wanted", "Desired standbys of the warm pools.", _APPLICATION, wanted)
         yield gauge("standbys_ready", "Standbys that can be claimed now.", _APPLICATION, ready)
-
-    async def _audited(self) -> Metric:
-        """Return the number of audit events, empty if the database does not answer."""
-        events = CounterMetricFamily(f"{PREFIX}_audit_events", "Entries written to the audit log.")
-        with suppress(StoreError, TimeoutError):
-            async with asyncio.timeout(DATABASE_WAIT):
-                events.add_metric([], await self._parts.store.read(written))
-        return events
 
 
 def _of_hosts(count: _Count) -> Iterator[Metric]:

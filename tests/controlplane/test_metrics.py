@@ -11,7 +11,6 @@ import pytest
 from controlplane.domain.contract import SessionsReported, WatchMessage
 from controlplane.domain.errors import StoreError
 from controlplane.metrics_endpoint.live import LiveCollector
-from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.fleet import AgentRow
 from controlplane.storage.tables.sessions import reserve
 from tests.support.controlplane.enrolling import Enrolling
@@ -352,10 +351,9 @@ async def test_the_database_is_measured(system: Scraped) -> None:
         count = f"database_{name}_count"
         assert scrape.sum(count) > before.sum(count), name
     reads = "database_read_duration_seconds_count"
-    assert scrape.sum(reads) > before.sum(reads) + 1  # a scrape reads, too
+    assert scrape.sum(reads) > before.sum(reads)
     for file in ("data", "wal"):
         assert scrape.sum("database_size_bytes", file=file) > 0
-    assert scrape.sum("audit_events_total") > before.sum("audit_events_total") > 0
     assert scrape.sum("database_waiting_transactions") == 0
 
 
@@ -366,16 +364,6 @@ async def test_a_commit_that_fails_is_counted(system: Scraped) -> None:
     with pytest.raises(StoreError):
         await system.control_plane.store.run(break_the_transaction)
     assert (await system.scrape()).sum("database_commit_failures_total") == 1
-
-
-async def test_a_database_that_does_not_answer_does_not_hold_up_a_scrape(
-    system: Scraped, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("controlplane.metrics_endpoint.live.DATABASE_WAIT", 0.01)
-    monkeypatch.setattr(Store, "read", lambda *_: asyncio.Event().wait())
-    scrape = await system.scrape()
-    assert scrape.sum("agents") == 1
-    assert not scrape.sum("audit_events_total")
 
 
 # ---- names, labels and the page

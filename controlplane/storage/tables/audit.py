@@ -48,12 +48,6 @@ def find(db: Database, wanted: AuditFilter) -> list[AuditLine]:
     return [_line(*row) for row in rows]
 
 
-def written(db: Database) -> int:
-    """Count the lines that were ever written."""
-    row = db.execute("SELECT seq FROM sqlite_sequence WHERE name='event'").fetchone()
-    return int(row[0]) if row else 0
-
-
 def page_query(wanted: AuditFilter) -> tuple[str, dict[str, int | str | None]]:
     """Build the query of a page, and its parameters."""
     by_kind = "kind" if "." in (wanted.kind or "") else _TOPIC

@@ -87,6 +87,7 @@ def test_password_file_must_be_private_and_regular(settings: Settings) -> None:
         ),
         (AUTHORITY + 65536 * "\n", "must be at most 65536 characters"),
     ],
+    ids=["empty", "not ASCII", "cut", "a key", "too long"],  # AUTHORITY is made by each process
 )
 def test_rejects_invalid_ca_files(settings: Settings, content: str, problem: str) -> None:
     settings.ca.write_text(content)

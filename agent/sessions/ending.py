@@ -1,5 +1,6 @@
 """The end of a session: stop its process, confirm that with the engine, build the final record."""
 
+import contextlib
 from signal import SIGKILL
 
 from agent.domain.engine import Container, name_of
@@ -61,7 +62,7 @@ async def ended_container(runtime: Runtime, session: Session) -> Container | Non
     """Wait until the engine reports the container as ended; None when it is gone.
 
     Also returns a container that was restarted externally, with its live process, and one still
-    reported as running without a process after CONFIRM_SECONDS.
+    reported as running without a process after CONFIRM_SECONDS, whose ports the engine then frees.
     """
     name, clock = name_of(session), runtime.clock
     step, lost_since = CONFIRM_STEP_SECONDS, None
@@ -77,6 +78,8 @@ async def ended_container(runtime: Runtime, session: Session) -> Container | Non
                 return container
             lost_since = clock.monotonic() if lost_since is None else lost_since
             if clock.monotonic() - lost_since >= CONFIRM_SECONDS:
+                with contextlib.suppress(AgentError):  # 28.5 makes up the exit code 0
+                    await runtime.engine.kill(name, SIGKILL.name)
                 return container
         await clock.sleep(step)
         step = min(step * 2, 1.0)

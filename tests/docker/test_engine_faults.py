@@ -5,6 +5,7 @@ import signal
 import uuid
 from pathlib import Path
 
+import grpc
 import pytest
 
 from tests.docker.machine import Agent, Machine, Player, a_machine, port_of
@@ -89,6 +90,41 @@ def test_f11_a_game_that_dies_with_its_shim_is_found_to_have_ended(machine: Mach
         assert agent.session(other).state == pb.STATE_RUNNING
         agent.end(other)
         eventually(lambda: agent.session(other).state == pb.STATE_EXITED, "the other ends")
+
+
+@pytest.mark.slow
+def test_f11_games_go_on_while_containerd_is_killed_and_comes_back(machine: Machine) -> None:
+    with Agent(machine, ports=4) as agent:
+        session, ending = agent.play(), agent.play()
+        before = agent.processes()
+        with Player(machine, port_of(session)) as player:
+            player.seen_as(session)
+            machine.engine.kill_containerd()
+            assert player.seen_as(session) == player.address
+            assert agent.refusal() in {"ENGINE_ERROR", "ENGINE_TIMEOUT", "ENGINE_UNAVAILABLE"}
+            _kill(before[ending.internal_id])
+            machine.engine.start_containerd()
+            eventually(
+                lambda: agent.session(ending).state in {pb.STATE_EXITED, pb.STATE_DEAD},
+                "the end without containerd is found",
+                patience=90,
+            )
+            eventually(lambda: _starts(agent), "sessions start again")
+            assert player.seen_as(session) == player.address
+        assert agent.processes()[session.internal_id] == before[session.internal_id]
+        agent.assert_ports_agree(session)
+        agent.end(session)
+        agent.assert_ports_agree()
+
+
+def _starts(agent: Agent) -> bool:
+    """Start a session and end it; False if it was refused."""
+    try:
+        session = agent.play()
+    except grpc.RpcError:
+        return False
+    agent.end(session)
+    return True
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ FAULTS: Mapping[int, str] = {
     8: "SIGKILL of dockerd without live-restore",
     9: "dockerd hangs while a lifetime ends",
     10: "engine calls for one container hang",
-    11: "a game dies with its containerd-shim, and the engine does not notice",
+    11: "a game dies with its shim or while containerd is down, and the engine does not notice",
     12: "the engine's event stream breaks, stalls or loses events",
     13: "changes between the first list and the subscription to events",
     14: "the engine carries out a call, and its response is lost",

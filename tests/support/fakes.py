@@ -466,6 +466,10 @@ class FakeEngine:
     def _signal(self, held: _Held, signal: str) -> None:
         if signal not in {"SIGTERM", "SIGKILL"}:
             return  # the program may ignore it
+        if held.process is None and held.status is ContainerStatus.RUNNING:
+            if signal == "SIGKILL":
+                self.end(held.id, 0)  # it notices that the process was lost
+            return
         ignored = self.ignores_sigterm if signal == "SIGTERM" else self.survives_sigkill
         if held.process is not None and not ignored & {held.id, held.name}:
             self.end(held.id, {"SIGTERM": 143, "SIGKILL": 137}[signal])

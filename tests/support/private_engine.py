@@ -114,6 +114,10 @@ class PrivateEngine:
             lambda: engine_answers(self.socket),
         )
 
+    def kill_containerd(self) -> None:
+        """Kill containerd by SIGKILL, and wait for its end; shims and containers continue."""
+        self._containerd.kill()
+
     def start_containerd(self) -> None:
         """Start containerd after it was killed."""
         self._containerd.kill()

@@ -12,32 +12,34 @@ export TILTYARD_TEST_ENGINE := $(ENGINE)
 export PATH := $(CURDIR)/build/engines/$(ENGINE)/bin:$(PATH)
 endif
 
-PYTEST := .venv/bin/python -m pytest
+# PYTHON=<path>, with any target: that Python, in an environment of its own.
+VENV := $(if $(PYTHON),build/$(notdir $(PYTHON)),.venv)
+PYTEST := $(VENV)/bin/python -m pytest
 # As many processes as cores; what shares a real part stays in one.
 BESIDE := --numprocesses auto --dist loadgroup
-STAMP := .venv/.tiltyard-installed
+STAMP := $(VENV)/.tiltyard-installed
 BUILDER := build/wheel-venv/bin/python
 
 help: ## show what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 24
 
-# A .venv whose Python is gone, as after an upgrade of the system, is recreated.
-define VENV
-@.venv/bin/python -c '' 2>/dev/null || rm -f $(STAMP) 2>/dev/null \
-  || { echo 'install: .venv is another user'"'"'s: be that user, or remove it' >&2; exit 1; }
+# An environment whose Python is gone, as after an upgrade of the system, is recreated.
+define INSTALLED
+@$(VENV)/bin/python -c '' 2>/dev/null || rm -f $(STAMP) 2>/dev/null \
+  || { echo 'install: $(VENV) is another user'"'"'s: be that user, or remove it' >&2; exit 1; }
 @$(MAKE) --silent $(STAMP)
 endef
 
 install: ## make .venv with the locked packages and the two programs
 	@.ci/prerequisites python
-	$(VENV)
+	$(INSTALLED)
 
 lint: install ## ruff, the layers, and mypy
-	.venv/bin/ruff check .
-	.venv/bin/ruff format --check .
-	.venv/bin/lint-imports --no-cache
-	.venv/bin/mypy
-	.venv/bin/mypy docs/examples/*.py
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/lint-imports --no-cache
+	$(VENV)/bin/mypy
+	$(VENV)/bin/mypy docs/examples/*.py
 
 unit: install ## the tests of tests/unit: no root, no Docker, about a minute; PYTEST_ARGS=...
 	@exec $(PYTEST) $(BESIDE) tests/unit $(PYTEST_ARGS)
@@ -52,25 +54,25 @@ test-faults: everything ## every fault as often as promised, half an hour or mor
 	@exec $(PYTEST) $(BESIDE) --faults --long --evidence=docs/evidence.md $(PYTEST_ARGS)
 
 mutants: everything ## put defects in one by one and see tests fail; ONLY=<part of name or file>
-	@exec .venv/bin/python -m tests.mutants $(if $(ONLY),--only '$(ONLY)')
+	@exec $(VENV)/bin/python -m tests.mutants $(if $(ONLY),--only '$(ONLY)')
 
 demo: everything ## play one session through the public API, step by step
-	@exec .venv/bin/python -m tests.demo
+	@exec $(VENV)/bin/python -m tests.demo
 
 up: everything ## serve until Ctrl-C; .tiltyard/dev.json says how to call it
-	@exec .venv/bin/python -m tests.up
+	@exec $(VENV)/bin/python -m tests.up
 
 bench: everything ## measure; ONLY=cold
-	@exec .venv/bin/python -m tests.bench $(if $(ONLY),--only $(ONLY))
+	@exec $(VENV)/bin/python -m tests.bench $(if $(ONLY),--only $(ONLY))
 
 fuzz: everything ## send bad requests to the API; COUNT=<examples of each call> SEED=...
 	@exec $(PYTEST) tests/controlplane/test_schemathesis.py
 
 lock: install ## resolve the dependencies of pyproject.toml again
-	.venv/bin/pip-compile --quiet --upgrade --allow-unsafe --generate-hashes --strip-extras \
+	$(VENV)/bin/pip-compile --quiet --upgrade --allow-unsafe --generate-hashes --strip-extras \
 	  --no-emit-find-links --no-emit-index-url --no-emit-options \
 	  --output-file=requirements.txt pyproject.toml
-	.venv/bin/pip-compile --quiet --upgrade --allow-unsafe --generate-hashes --strip-extras \
+	$(VENV)/bin/pip-compile --quiet --upgrade --allow-unsafe --generate-hashes --strip-extras \
 	  --no-emit-find-links --no-emit-index-url --no-emit-options \
 	  --extra=dev --constraint=requirements.txt \
 	  --output-file=requirements-dev.txt pyproject.toml
@@ -112,15 +114,15 @@ clean: ## remove what these targets made in this folder, .venv included
 everything:
 	@.ci/prerequisites all $(firstword $(MAKECMDGOALS))
 	$(if $(ENGINE),@.ci/engine $(ENGINE))
-	$(VENV)
+	$(INSTALLED)
 
 # pyproject.toml, too: it names the programs that are installed.
 $(STAMP): requirements-dev.txt pyproject.toml
-	@.venv/bin/python -c 'import sys' 2>/dev/null \
-	  || { rm -rf .venv; "$$(.ci/prerequisites find-python)" -m venv .venv; }
-	@echo 'install: locked packages into .venv' >&2
-	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
+	@$(VENV)/bin/python -c 'import sys' 2>/dev/null \
+	  || { rm -rf $(VENV); "$$(.ci/prerequisites find-python)" -m venv $(VENV); }
+	@echo 'install: locked packages into $(VENV)' >&2
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
 	  --require-hashes -r requirements-dev.txt
-	@.venv/bin/python -m pip install -qq --disable-pip-version-check --no-input \
+	@$(VENV)/bin/python -m pip install -qq --disable-pip-version-check --no-input \
 	  --no-deps --no-build-isolation --no-index --editable .
 	@touch $@

@@ -5,14 +5,11 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum, auto
 from typing import Self
 
-FORMAT = 1
-"""Version of the messages in agent.proto, in both directions."""
+FORMAT = 1  # Version of the messages in agent.proto, in both directions
 ERROR_REASON_KEY = "tiltyard-error-reason"
 """Trailing metadata key: the name of the `ErrorReason` of a failed call."""
-REQUEST_KEY = "tiltyard-request"
-"""Metadata key: the id of the HTTP request that caused a call."""
-NANO, MEBI = 10**9, 2**20
-"""Nano-CPUs in a core, bytes in a mebibyte."""
+REQUEST_KEY = "tiltyard-request"  # Metadata key: the id of the HTTP request that caused a call
+NANO, MEBI = 10**9, 2**20  # Nano-CPUs in a core, bytes in a mebibyte
 
 
 class State(StrEnum):

@@ -3,8 +3,7 @@
 import ipaddress
 import re
 
-LONGEST_HOST = 253
-"""Characters of a DNS name (RFC 1035)."""
+LONGEST_HOST = 253  # Characters of a DNS name (RFC 1035)
 
 LONGEST_ADDRESS = LONGEST_HOST + len(":65535")
 

@@ -60,8 +60,7 @@ log = get_logger(__name__)
 VERSION = metadata.version("tiltyard")
 KEPT_FOR_THE_HOST_BYTES = 512 * MEBI
 """Memory reserved for the engine, the agent and the kernel when `ram` is not set."""
-STAGE_SECONDS = 5.0
-"""Shutdown timeout per component: ten of them take 50 s, the unit allows 60 s."""
+STAGE_SECONDS = 5.0  # Shutdown timeout per component: ten of them take 50 s, the unit allows 60 s
 SOCKET_MODE = 0o660
 """Owner and group can start containers, which is equivalent to root; others cannot."""
 

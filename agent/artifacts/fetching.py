@@ -26,12 +26,10 @@ from agent.domain.errors import (
 from agent.logs.reading import CHUNK_BYTES
 from agent.state.record import Records
 
-Send = Callable[[bytes], Awaitable[None]]
-"""Returns when the reader accepts more."""
+Send = Callable[[bytes], Awaitable[None]]  # Returns when the reader accepts more
 
 LONGEST_PATH_BYTES = 4096
-BATCH_BYTES = 1024 * 1024
-"""Bytes filtered and packed per step: amortises the switch to a thread."""
+BATCH_BYTES = 1024 * 1024  # Bytes filtered and packed per step: amortises the switch to a thread
 
 _LEVEL = 1
 """Packs like zlib's level 1, over five times faster; level 0 expands random data by 23 %."""

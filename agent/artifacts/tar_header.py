@@ -13,12 +13,9 @@ _KINDS = DEVICES | {FILE, HARD_LINK, SYMBOLIC_LINK, FOLDER, PAX}
 _WITH_CONTENT = frozenset({FILE, PAX})
 
 _PERMISSIONS = 0o777
-_LARGEST_TIME = 8**11 - 1
-"""The largest time in a header, in Unix seconds: the year 2242."""
-_LARGEST_OWNER = 8**7 - 1
-"""The largest uid and gid in a header."""
-_LONGEST_NUMBER = 20
-"""Digits of 2**64."""
+_LARGEST_TIME = 8**11 - 1  # The largest time in a header, in Unix seconds: the year 2242
+_LARGEST_OWNER = 8**7 - 1  # The largest uid and gid in a header
+_LONGEST_NUMBER = 20  # Digits of 2**64
 _SHORT_NAME = 100
 
 

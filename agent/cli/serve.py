@@ -25,8 +25,7 @@ log = get_logger(__name__)
 
 STOP_SECONDS = 55.0
 """Shutdown timeout: its stages take up to 50 s, and the unit sends SIGKILL after 60 s."""
-LEAVE_SECONDS = 1.0
-"""Timeout of joining idle threads."""
+LEAVE_SECONDS = 1.0  # Timeout of joining idle threads
 
 
 def serve(config: AgentConfig) -> None:

@@ -15,14 +15,11 @@ Message = Mapping[str, Any]
 
 CALL_SECONDS = 10.0
 PAGE_SIZE = 1000
-STOP_SECONDS = 60.0
-"""Longer than any reasonable grace period; the stop continues after that."""
+STOP_SECONDS = 60.0  # Longer than any reasonable grace period; the stop continues after that
 IMAGES_SECONDS = 30.0
 """The agent queries the engine, which may hang; the response then lacks its data."""
-READ_SECONDS = 900.0
-"""For a log or an artifact, which the agent itself ends after 10 min."""
-SHOWN = 5
-"""Sessions that are listed when several match."""
+READ_SECONDS = 900.0  # For a log or an artifact, which the agent itself ends after 10 min
+SHOWN = 5  # Sessions that are listed when several match
 _ENDED = frozenset({"STATE_EXITED", "STATE_DEAD"})
 
 

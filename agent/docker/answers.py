@@ -10,8 +10,7 @@ from agent.domain.engine import Container, ContainerStatus
 from agent.domain.session import Process
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)")
-_NEVER = "0001-01-01"
-"""Go's zero time."""
+_NEVER = "0001-01-01"  # Go's zero time
 _EXITED = re.compile(r"Exited \((\d+)\)")
 _RUNNING = frozenset({"running", "paused", "restarting"})
 

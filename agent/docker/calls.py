@@ -10,14 +10,12 @@ from agent.docker.errors import Call
 from agent.domain.errors import EngineTimeoutError
 from tiltyard.runtime.tasks import TaskOwner, Threads
 
-GENERAL_CALLS = 24
-"""Concurrent calls; the engine itself processes starts almost serially."""
+GENERAL_CALLS = 24  # Concurrent calls; the engine itself processes starts almost serially
 RESERVED_CALLS = 8
 """Reserved for kill and inspect: hanging starts must not prevent the end of a session."""
 
 _RESERVED_FOR = frozenset({"kill", "inspect"})
-_QUEUE_FACTOR = 2
-"""Queueing may take as long as the call itself."""
+_QUEUE_FACTOR = 2  # Queueing may take as long as the call itself
 
 
 @dataclass(frozen=True, slots=True)

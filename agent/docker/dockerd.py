@@ -9,14 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-MAX_NOFILE = 65536
-"""Open files of a container, if the daemon can grant them."""
+MAX_NOFILE = 65536  # Open files of a container, if the daemon can grant them
 
 _PROC = Path("/proc")
 _DEFAULT_SOCKETS = frozenset({"/run/docker.sock", "/var/run/docker.sock"})
 _PID_FILE = Path("/run/docker.pid")
-_CONNECT_SECONDS = 2.0
-"""A unix socket connects at once, unless the daemon's backlog is full."""
+_CONNECT_SECONDS = 2.0  # A unix socket connects at once, unless the daemon's backlog is full
 _CREDENTIALS = struct.Struct("3i")
 _DAEMON_JSON = "/etc/docker/daemon.json"
 _SHORT_WITH_VALUE = {"H": "host", "G": "group", "l": "log-level", "p": "pidfile", "s": "storage"}

@@ -36,8 +36,7 @@ T = TypeVar("T")
 Ask = Callable[[docker_sdk.Client, docker_sdk.EngineFacts], T]
 Work = Callable[[docker_sdk.EngineFacts], Coroutine[Any, Any, T]]
 
-_STATUS_THREADS = 2
-"""For files of /proc, which are read at once."""
+_STATUS_THREADS = 2  # For files of /proc, which are read at once
 
 
 class DockerEngine(DockerStreams):

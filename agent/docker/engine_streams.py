@@ -30,16 +30,13 @@ from agent.domain.errors import (
 )
 from tiltyard.contract import PullProgress
 
-CONNECT_SECONDS = 5.0
-"""A unix socket connects at once, unless the daemon's backlog is full."""
+CONNECT_SECONDS = 5.0  # A unix socket connects at once, unless the daemon's backlog is full
 
 GATHER_SECONDS = 0.002
 """Batches log lines, which the engine sends one by one: the cost per message dominates."""
 
-_READ_AHEAD = 2**18
-"""Bytes to prefetch; also the chunk size for callers."""
-_ARCHIVE_AHEAD = 2**19
-"""Bytes of an archive to prefetch while earlier data is packed."""
+_READ_AHEAD = 2**18  # Bytes to prefetch; also the chunk size for callers
+_ARCHIVE_AHEAD = 2**19  # Bytes of an archive to prefetch while earlier data is packed
 _MAX_ERROR_BODY = 2**16
 _EVENTS = ["create", "start"]
 """Events of containers that may be unexpected; the agent notices ends itself."""

@@ -27,8 +27,7 @@ from agent.domain.errors import (
 STORAGE = "the engine's storage"
 """The path in DiskFullError: the engine names an internal one or none."""
 
-_MAX_CAUSE = 300
-"""Maximum characters of the engine's message, which may quote a whole request."""
+_MAX_CAUSE = 300  # Maximum characters of the engine's message, which may quote a whole request
 
 
 @dataclass(frozen=True, slots=True)

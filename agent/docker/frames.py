@@ -8,17 +8,12 @@ from agent.domain.engine import LONGEST_PIECE_BYTES, LogPiece
 from tiltyard.contract import PullProgress
 
 _HEADER = struct.Struct(">II")
-_KINDS = {kind << 24: kind for kind in range(4)}
-"""Kinds of frames by the first half of the header."""
-_TIME_BYTES = 30
-"""Length of a UTC time with nanoseconds; a space follows."""
-_LONGEST_FRAME = 2**20
-"""The engine's frames are slightly longer than LONGEST_PIECE_BYTES."""
+_KINDS = {kind << 24: kind for kind in range(4)}  # Kinds of frames by the first half of the header
+_TIME_BYTES = 30  # Length of a UTC time with nanoseconds; a space follows
+_LONGEST_FRAME = 2**20  # The engine's frames are slightly longer than LONGEST_PIECE_BYTES
 _SPACE, _NEWLINE = b" \n"
-_SYSTEM = 3
-"""Kind of frames with the engine's own messages, which have no time."""
-_MAX_MESSAGES = 4096
-"""Bytes kept of the engine's own messages."""
+_SYSTEM = 3  # Kind of frames with the engine's own messages, which have no time
+_MAX_MESSAGES = 4096  # Bytes kept of the engine's own messages
 
 
 class Demultiplexer:

@@ -11,8 +11,7 @@ from agent.domain.errors import ContainerGoneError, EngineError, EngineTimeoutEr
 from agent.kernel.processes import live_process
 from tiltyard.runtime.logging.events import get_logger
 
-_INSPECTS_AT_ONCE = 8
-"""Threads of one listing; the others stay free for starts and removals."""
+_INSPECTS_AT_ONCE = 8  # Threads of one listing; the others stay free for starts and removals
 
 log = get_logger(__name__)
 

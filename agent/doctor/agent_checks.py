@@ -17,12 +17,10 @@ from agent.doctor.facts import (
 )
 from agent.network.tls_certificate import WARNED_DAYS
 
-_CAPABILITIES = {"CAP_KILL": 5, "CAP_NET_ADMIN": 12}
-"""Capabilities and their bits."""
+_CAPABILITIES = {"CAP_KILL": 5, "CAP_NET_ADMIN": 12}  # Capabilities and their bits
 _ENOUGH_FILES = 8192
 """For 1,000 sessions with a process, a log and a few readers each, pulls and artifacts."""
-_RENEWED_DAYS = 9
-"""Remaining days of a 30-day certificate whose renewal is a day late."""
+_RENEWED_DAYS = 9  # Remaining days of a 30-day certificate whose renewal is a day late
 
 
 def agent(agent: AgentFacts) -> Finding:

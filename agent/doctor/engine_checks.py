@@ -8,8 +8,7 @@ from agent.doctor.facts import DockerdFacts, EngineFacts, Finding, Unknown, bad,
 
 _RESTART = "and restart Docker Engine once live-restore is on"
 _RUNC = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:-rc\.?(\d+))?(.*)")
-_FINAL = 1_000_000
-"""Sorts after every release candidate number."""
+_FINAL = 1_000_000  # Sorts after every release candidate number
 _ESCAPES = {
     "CVE-2024-21626": ((1, 1, 12, _FINAL),),
     "CVE-2025-31133, CVE-2025-52565, CVE-2025-52881": (

@@ -10,8 +10,7 @@ from agent.doctor.host_checks import is_world_accessible
 from agent.doctor.host_facts import file_facts
 from agent.domain.errors import AgentError
 
-ENGINE_SECONDS = 3.0
-"""Timeout of the engine call."""
+ENGINE_SECONDS = 3.0  # Timeout of the engine call
 
 
 def exposure(docker_socket: Path) -> str:

@@ -39,8 +39,7 @@ from agent.settings.policy import PolicyError, load_policy
 from agent.state import state_format
 from tiltyard.contract import Protocol
 
-ANSWER_SECONDS = 5.0
-"""Timeout of each engine call; all are cheap."""
+ANSWER_SECONDS = 5.0  # Timeout of each engine call; all are cheap
 GATHER_SECONDS = 20.0
 """Timeout of everything; the slowest fact takes four engine calls, or two runs of a tool."""
 

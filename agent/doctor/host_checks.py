@@ -6,13 +6,11 @@ from agent.doctor.agent_checks import mode_of
 from agent.doctor.facts import DiskFacts, FileFacts, Finding, HostPort, KernelFacts, bad, ok, warn
 from tiltyard.runtime.tables import size
 
-FEW_PORTS = 5
-"""Ports listed in a finding."""
+FEW_PORTS = 5  # Ports listed in a finding
 
 _LITTLE_ROOM, _NO_ROOM = 0.10, 0.03
 """Free fractions of a file system below which a check warns or fails."""
-_ENOUGH_BYTES = 20 * 2**30
-"""Sufficient on disks of any size."""
+_ENOUGH_BYTES = 20 * 2**30  # Sufficient on disks of any size
 _BUSY_TABLE, _FULL_TABLE = 0.70, 0.90
 _SMALL_TABLE = 65_536
 """Each player has an entry per port of the session, until minutes after leaving."""

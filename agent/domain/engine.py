@@ -15,15 +15,13 @@ from tiltyard.contract import NetworkMode, PullProgress, Resources
 
 LABEL_AGENT = "io.tiltyard.agent"
 """Id of the agent that owns the container; containers without it are never touched."""
-LABEL_SESSION = "io.tiltyard.session"
-"""Internal id of the session."""
+LABEL_SESSION = "io.tiltyard.session"  # Internal id of the session
 LABEL_RECORD = "io.tiltyard.record"
 """The session's record as of its creation, without arguments and environment."""
 
 LOG_BYTES = 64 * 2**20
 """Retained output of a session. An engine drops no older bytes while it holds fewer."""
-LONGEST_PIECE_BYTES = 16 * 1024
-"""A longer line is split into pieces of this size."""
+LONGEST_PIECE_BYTES = 16 * 1024  # A longer line is split into pieces of this size
 
 
 def container_name(internal_id: str) -> str:

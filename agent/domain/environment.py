@@ -10,8 +10,7 @@ from tiltyard.contract import PortRequest
 MAX_VARIABLE_BYTES = 128 * 1024 - 1
 """The kernel's limit for `NAME=value` without its NUL; with more no process starts."""
 
-MAX_ENVIRONMENT_BYTES = 1024 * 1024
-"""Limit of all variables together, expanded."""
+MAX_ENVIRONMENT_BYTES = 1024 * 1024  # Limit of all variables together, expanded
 
 
 def injected_environment(

@@ -9,12 +9,10 @@ from tiltyard.contract import FailedRun
 
 N = TypeVar("N", int, float)
 
-RUNS_KEPT = 100
-"""Failed runs in a record, at most 12 KB; `restart_count` is not limited."""
+RUNS_KEPT = 100  # Failed runs in a record, at most 12 KB; `restart_count` is not limited
 
 _SIGNALS = range(1, 65)
-_SIGNALLED = 128
-"""Added to a signal's number for its exit code, as in shells."""
+_SIGNALLED = 128  # Added to a signal's number for its exit code, as in shells
 
 
 @dataclass(frozen=True, slots=True)

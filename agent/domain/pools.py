@@ -7,8 +7,7 @@ from agent.domain.errors import InvalidArgumentError
 from agent.domain.session import Standby
 from tiltyard.contract import SessionSpec
 
-NO_SIGNALS = {SIGKILL.name, SIGSTOP.name}
-"""Signals that no process can handle."""
+NO_SIGNALS = {SIGKILL.name, SIGSTOP.name}  # Signals that no process can handle
 
 
 @dataclass(frozen=True, slots=True)

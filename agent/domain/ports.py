@@ -12,8 +12,7 @@ from agent.domain.errors import NoFreePortError, PortOutOfRangeError, PortTakenE
 from agent.domain.session import Port
 from tiltyard.contract import PortRequest, Protocol
 
-TRIES = 256
-"""Most ports in use that are skipped per request; checking them takes 20 ms."""
+TRIES = 256  # Most ports in use that are skipped per request; checking them takes 20 ms
 
 
 class PortPool:

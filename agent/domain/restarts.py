@@ -2,10 +2,8 @@
 
 FIRST_DELAY_SECONDS = 1.0
 LONGEST_DELAY_SECONDS = 60.0
-STEADY_SECONDS = 600.0
-"""A run of this length resets the delay."""
-TRIES = 5
-"""Consecutive refused restarts before the session is dead."""
+STEADY_SECONDS = 600.0  # A run of this length resets the delay
+TRIES = 5  # Consecutive refused restarts before the session is dead
 
 
 def next_delay(previous: float, ran_for: float) -> float:

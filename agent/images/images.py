@@ -24,14 +24,12 @@ from tiltyard.runtime.tasks import TaskOwner
 
 log = get_logger(__name__)
 
-CONCURRENT_PULLS = 2
-"""More pulls slow each other down and made engines hang."""
+CONCURRENT_PULLS = 2  # More pulls slow each other down and made engines hang
 
 PULL_SECONDS = 1800.0
 """Timeout of a pull: 10 GB at 45 Mbit/s. A slow pull must not hold a slot forever."""
 
-LONGEST_REPOSITORY = 255
-"""The control plane's limit."""
+LONGEST_REPOSITORY = 255  # The control plane's limit
 
 _REPOSITORY = re.compile(
     r"(?:/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)+@sha256:[0-9a-f]{64}", re.ASCII

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from tiltyard.runtime.clock import SystemClock
 
-_UNSYNCHRONISED = 0x0040
-"""STA_UNSYNC of adjtimex(2)."""
+_UNSYNCHRONISED = 0x0040  # STA_UNSYNC of adjtimex(2)
 
 SUSPEND_CHECK_SECONDS = 1.0
 """Check interval: timers run on CLOCK_MONOTONIC, which stops while a machine is suspended."""

@@ -21,8 +21,7 @@ from tiltyard.runtime.tasks import Threads
 SAMPLE_SECONDS = 5.0
 YOUNG_SAMPLE_SECONDS = 1.0
 """For runs younger than SAMPLE_SECONDS, many of which crash before the first sample."""
-THREADS = 2
-"""One for the periodic samples, 0.1 s for 1,000 sessions, and one for ended runs."""
+THREADS = 2  # One for the periodic samples, 0.1 s for 1,000 sessions, and one for ended runs
 
 _CGROUP = Path("/sys/fs/cgroup")
 _PROC = Path("/proc")

@@ -12,8 +12,7 @@ from operator import attrgetter
 
 from agent.domain.engine import LogPiece
 
-Mark = tuple[int, bytes]
-"""Stream and time of a piece."""
+Mark = tuple[int, bytes]  # Stream and time of a piece
 
 _mark_of = attrgetter("stream", "time")
 _is_line = attrgetter("begins_line", "ends_line")

@@ -20,8 +20,7 @@ log = get_logger(__name__)
 LIVE_BYTES = LOG_BYTES // 2
 """Bytes followed live: one file of the engine, less the read-ahead of up to a MiB. Later output
 is polled."""
-TAIL_PIECES = 1000
-"""Minimum tail of a poll; a thousand lines take the engine 14 ms."""
+TAIL_PIECES = 1000  # Minimum tail of a poll; a thousand lines take the engine 14 ms
 
 LIVE_SECONDS = 600.0
 STEP_ANSWER_SECONDS = 60.0

@@ -13,8 +13,7 @@ from tiltyard.runtime.tasks import first_completed
 
 TAIL_BYTES = 2**17
 """Bytes of the log in a report: each may take six in an API answer of at most 1 MiB."""
-SEAL_WAIT_SECONDS = 5.0
-"""Maximum wait for the log to be sealed."""
+SEAL_WAIT_SECONDS = 5.0  # Maximum wait for the log to be sealed
 
 
 class Tail(NamedTuple):

@@ -15,10 +15,8 @@ from agent.domain.engine import LOG_BYTES, LogPiece
 DROPPED = b"[tiltyard: the beginning of this log was dropped, %d bytes or more]\n"
 """The first line of a log that was cut."""
 
-_LEAST_CUT = 2**16
-"""Minimum bytes to drop, so that the line DROPPED fits in their place."""
-_LONGEST_LINE = 2**17
-"""A longer line is cut anywhere."""
+_LEAST_CUT = 2**16  # Minimum bytes to drop, so that the line DROPPED fits in their place
+_LONGEST_LINE = 2**17  # A longer line is cut anywhere
 _BLOCK = 2**20
 
 

@@ -17,10 +17,8 @@ from tiltyard.runtime.clock import Clock
 # `_created` series would double the number of series.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
-OK = "ok"
-"""Outcome of a success; a failure has the name of its ErrorReason."""
-LEFT = "left"
-"""Outcome of a call that its client canceled."""
+OK = "ok"  # Outcome of a success; a failure has the name of its ErrorReason
+LEFT = "left"  # Outcome of a call that its client canceled
 
 _FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Seconds; for operations that normally take milliseconds."""

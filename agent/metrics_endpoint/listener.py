@@ -21,12 +21,10 @@ from tiltyard.runtime.settings import host_and_port
 
 log = get_logger(__name__)
 
-RETRY_SECONDS = 1.0
-"""Between attempts to bind a port in use."""
+RETRY_SECONDS = 1.0  # Between attempts to bind a port in use
 MAX_CONNECTIONS = 32
 """Prometheus needs one or two; a new connection over the limit replaces the oldest."""
-CONNECTION_SECONDS = 30.0
-"""Timeout of a request and its response; Prometheus waits 10 s."""
+CONNECTION_SECONDS = 30.0  # Timeout of a request and its response; Prometheus waits 10 s
 MAX_HEAD_BYTES = 16 * 1024
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -18,14 +18,11 @@ from tiltyard.runtime.tasks import Threads
 
 MOST_SOCKETS = 8192
 """Per table; with more, the check fails. Reading 8,192 takes 0.1 s, twice that 0.4 s."""
-LOOKS_AT_ONCE = 4
-"""More than one, so that a check of few sockets does not wait for one of many."""
+LOOKS_AT_ONCE = 4  # More than one, so that a check of few sockets does not wait for one of many
 
 _PROC = Path("/proc")
-_FAMILIES = ("", "6")
-"""File name suffixes for IPv4 and IPv6."""
-_READ_BYTES = 1 << 16
-"""The kernel returns at most a page per read."""
+_FAMILIES = ("", "6")  # File name suffixes for IPv4 and IPv6
+_READ_BYTES = 1 << 16  # The kernel returns at most a page per read
 _STATES = {Protocol.TCP: "0A", Protocol.UDP: "07"}
 """TCP_LISTEN and TCP_CLOSE of the kernel's net/tcp_states.h."""
 _SOCKET = re.compile(

@@ -23,8 +23,7 @@ from tiltyard.runtime.tasks import Threads
 
 log = get_logger(__name__)
 
-WAIT_SECONDS = 2.0
-"""Maximum delay of a start; a list with 220,000 entries takes 0.15 s."""
+WAIT_SECONDS = 2.0  # Maximum delay of a start; a list with 220,000 entries takes 0.15 s
 
 FEW_FLOWS = 5_000
 """Up to here, listing all flows takes less time than listing those to one port for each family.
@@ -39,17 +38,14 @@ _NO_FILTER = frozenset({errno.EINVAL, errno.EOPNOTSUPP})
 _COUNT = Path("/proc/sys/net/netfilter/nf_conntrack_count")
 
 _NETLINK_NETFILTER = 12
-_CONNTRACK = 1 << 8
-"""The subsystem, in the upper byte of a message's type."""
+_CONNTRACK = 1 << 8  # The subsystem, in the upper byte of a message's type
 _GET, _DELETE = _CONNTRACK | 1, _CONNTRACK | 2
-_FAMILY = struct.Struct("=BxH")
-"""Address family, version 0, resource 0."""
+_FAMILY = struct.Struct("=BxH")  # Address family, version 0, resource 0
 
 _ORIGINAL, _ID, _FILTER = 1, 12, 25
 """CTA_TUPLE_ORIG (addresses from the sender's view), CTA_ID, CTA_FILTER."""
 _TRANSPORT = 2
-_NUMBER, _TO_PORT = 1, 3
-"""CTA_PROTO_NUM and CTA_PROTO_DST_PORT."""
+_NUMBER, _TO_PORT = 1, 3  # CTA_PROTO_NUM and CTA_PROTO_DST_PORT
 _ORIGINAL_FLAGS, _REPLY_FLAGS = 1, 2
 _BY_NUMBER_AND_TO_PORT = 1 << 3 | 1 << 5
 

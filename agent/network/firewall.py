@@ -8,17 +8,14 @@ from agent.network import firewall_rules
 from agent.network.firewall_rules import Plan, Table, tables
 from tiltyard.contract import Protocol
 
-LOCK_SECONDS = 5
-"""Timeout of the lock that programs hold while they write rules."""
+LOCK_SECONDS = 5  # Timeout of the lock that programs hold while they write rules
 TOOL_SECONDS = 15.0
 """Timeout of one run of a tool, including LOCK_SECONDS; 8,000 rules take less than a second."""
 
 _TOOLS = {4: "iptables", 6: "ip6tables"}
 _NAMES = {4: "IPv4", 6: "IPv6"}
-_IPV6 = Path("/proc/net/if_inet6")
-"""Missing if IPv6 is disabled in the kernel."""
-_TRIES = 3
-"""Attempts to change rules, since other programs may change them concurrently."""
+_IPV6 = Path("/proc/net/if_inet6")  # Missing if IPv6 is disabled in the kernel
+_TRIES = 3  # Attempts to change rules, since other programs may change them concurrently
 
 
 class FirewallError(Exception):

@@ -11,8 +11,7 @@ from tiltyard.runtime.tasks import Threads
 
 log = get_logger(__name__)
 
-LOOK_SECONDS = 10.0
-"""Same period as the reconciliation of records with the engine."""
+LOOK_SECONDS = 10.0  # Same period as the reconciliation of records with the engine
 PORTS_NAMED = 5
 
 HostPort = tuple[Protocol, int]

@@ -5,10 +5,8 @@ import socket
 import struct
 from collections.abc import Iterator
 
-REQUEST, ACK, DUMP = 0x1, 0x4, 0x300
-"""NLM_F_REQUEST, NLM_F_ACK, NLM_F_DUMP."""
-NESTED = 0x8000
-"""NLA_F_NESTED: the attribute consists of attributes."""
+REQUEST, ACK, DUMP = 0x1, 0x4, 0x300  # NLM_F_REQUEST, NLM_F_ACK, NLM_F_DUMP
+NESTED = 0x8000  # NLA_F_NESTED: the attribute consists of attributes
 
 _KIND = 0x3FFF
 _ERROR, _DONE = 2, 3

@@ -17,14 +17,11 @@ from tiltyard.contract import Protocol
 
 ANSWER_SECONDS = 2.0
 _NETLINK_SOCK_DIAG = 4
-_BY_FAMILY = 20
-"""SOCK_DIAG_BY_FAMILY."""
+_BY_FAMILY = 20  # SOCK_DIAG_BY_FAMILY
 _REQUEST = struct.Struct("=BBxxIHxx44x")
 """inet_diag_req_v2 with sockid: family, protocol, states, local port in network byte order."""
-_ANSWER = struct.Struct("=4xHxx16s48x")
-"""inet_diag_msg: the local port, the local address."""
-_CGROUP_ID = 21
-"""INET_DIAG_CGROUP_ID: cgroup v2, since Linux 5.8."""
+_ANSWER = struct.Struct("=4xHxx16s48x")  # inet_diag_msg: the local port, the local address
+_CGROUP_ID = 21  # INET_DIAG_CGROUP_ID: cgroup v2, since Linux 5.8
 _GROUP = struct.Struct("=Q")
 _KINDS = {
     Protocol.TCP: (socket.IPPROTO_TCP, 1 << 10),

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from tiltyard.runtime.atomic_file import Signature, signature
 
-MAX_BYTES = 1 << 20
-"""A chain has a few thousand."""
+MAX_BYTES = 1 << 20  # A chain has a few thousand
 WARNED_DAYS = 14
 """Remaining days at which renewal is late; 90-day certificates are renewed 30 days before."""
 

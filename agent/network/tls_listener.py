@@ -20,10 +20,8 @@ from tiltyard.runtime.tasks import TaskOwner
 log = get_logger(__name__)
 
 BACKLOG = 1024
-ACCEPTED_AT_ONCE = 16
-"""Connections accepted before the event loop runs other tasks."""
-PAUSE_SECONDS = 1.0
-"""Pause of a port when the process or the kernel is out of open files."""
+ACCEPTED_AT_ONCE = 16  # Connections accepted before the event loop runs other tasks
+PAUSE_SECONDS = 1.0  # Pause of a port when the process or the kernel is out of open files
 _KEEPALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60),

@@ -23,8 +23,7 @@ log = get_logger(__name__)
 
 LOOK_SECONDS = 10.0
 """Between checks of the certificate's files, and between attempts to bind missing ports."""
-LOAD_SECONDS = 5.0
-"""Timeout of reading the files, whose disk may hang."""
+LOAD_SECONDS = 5.0  # Timeout of reading the files, whose disk may hang
 LOOPBACK = "127.0.0.1"
 
 

@@ -16,8 +16,7 @@ from tiltyard.runtime.tasks import TaskOwner
 
 log = get_logger(__name__)
 
-MAX_AT_ONCE = 1000
-"""Claims of a stream in progress; the next ones wait with the caller."""
+MAX_AT_ONCE = 1000  # Claims of a stream in progress; the next ones wait with the caller
 
 
 class ClaimStream:

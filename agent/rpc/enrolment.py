@@ -23,8 +23,7 @@ from tiltyard.runtime.unreachable import why
 
 ENROLMENT_HOST = "enrolment.tiltyard.internal"
 """Name in the listener's certificate, independent of its address."""
-FORMAT = 1
-"""Format of requests and of readable responses; absent is 1."""
+FORMAT = 1  # Format of requests and of readable responses; absent is 1
 TIMEOUT_SECONDS = 20.0
 LARGEST_ANSWER = 64 * 1024
 

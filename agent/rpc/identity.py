@@ -14,15 +14,12 @@ from typing import Self
 from agent.state.record import disk
 from tiltyard.runtime.atomic_file import write
 
-FILE = "identity.pem"
-"""In the state directory."""
+FILE = "identity.pem"  # In the state directory
 MAX_BYTES = 64 * 1024
 
 _BLOCK = re.compile(rb"-----BEGIN ([A-Z ]+)-----\n.*?-----END \1-----\n", re.DOTALL)
-_SUBJECT_ALT_NAME = bytes.fromhex("0603551d11")
-"""The extension's object identifier in DER."""
-_URI = 0x86
-"""The DER tag of a URI in it."""
+_SUBJECT_ALT_NAME = bytes.fromhex("0603551d11")  # The extension's object identifier in DER
+_URI = 0x86  # The DER tag of a URI in it
 
 
 class UnfitIdentityError(ValueError):

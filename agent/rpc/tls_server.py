@@ -34,10 +34,8 @@ NETWORK_OPTIONS = (
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.max_metadata_size", 16 * 1024),
 )
-RETRY_SECONDS = 1.0
-"""Between attempts while there is no identity or the port is in use."""
-GRACE_SECONDS = 2.0
-"""Grace period of calls in progress when the server stops."""
+RETRY_SECONDS = 1.0  # Between attempts while there is no identity or the port is in use
+GRACE_SECONDS = 2.0  # Grace period of calls in progress when the server stops
 
 
 def new_server() -> grpc.aio.Server:

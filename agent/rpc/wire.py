@@ -38,13 +38,10 @@ from tiltyard.contract import (
 
 LONGEST_ID = 256
 LONGEST_DRAIN_SECONDS = 100 * LONGEST_TTL_SECONDS
-LAST_TIMESTAMP = 253_402_300_799
-"""The end of the year 9999, the maximum of a Timestamp."""
+LAST_TIMESTAMP = 253_402_300_799  # The end of the year 9999, the maximum of a Timestamp
 LARGEST_PORT = 65535
-IMAGES_IN_MESSAGE = 2000
-"""At most 330 bytes each, below 1 MiB; the limit of a message is 4 MiB."""
-MOST_PORTS = 32
-"""Per session: the engine publishes ports one by one, under a lock."""
+IMAGES_IN_MESSAGE = 2000  # At most 330 bytes each, below 1 MiB; the limit of a message is 4 MiB
+MOST_PORTS = 32  # Per session: the engine publishes ports one by one, under a lock
 
 _PROTOCOLS = {number: protocol for protocol, number in PROTOCOLS.items()}
 _MODES = {number: mode for mode, number in NETWORK_MODES.items()}

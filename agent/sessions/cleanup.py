@@ -16,8 +16,7 @@ from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 
-SEAL_TRIES = 5
-"""Failed reads of a log, half a minute in all, before the rest of it counts as lost."""
+SEAL_TRIES = 5  # Failed reads of a log, half a minute in all, before the rest of it counts as lost
 
 
 async def seal(runtime: Runtime, disks: Disks, life: Life) -> None:

@@ -22,22 +22,15 @@ from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 
-LOOK_SECONDS = 30.0
-"""Interval per container while measuring it is cheap and there are few."""
+LOOK_SECONDS = 30.0  # Interval per container while measuring it is cheap and there are few
 LOOKS_APART_SECONDS = 1.0
 """Average time between two measurements, so that many cheap containers do not keep a host busy."""
-LOW_LOOK_SECONDS = 5.0
-"""Interval per container while the engine's disk is low on space."""
-LOOK_LONGEST_SECONDS = 600.0
-"""Longest interval per container, however expensive it is."""
-OWN_REST = 99.0
-"""Interval per container, as a multiple of the time that its last measurement took."""
-REST_LONGEST_SECONDS = 60.0
-"""Longest pause between two measurements."""
-IDLE_SECONDS = 3.0
-"""Poll interval while no container is due."""
-LOOKS_OF_A_ROUND = 32
-"""Measurements before priorities are recomputed."""
+LOW_LOOK_SECONDS = 5.0  # Interval per container while the engine's disk is low on space
+LOOK_LONGEST_SECONDS = 600.0  # Longest interval per container, however expensive it is
+OWN_REST = 99.0  # Interval per container, as a multiple of the time that its last measurement took
+REST_LONGEST_SECONDS = 60.0  # Longest pause between two measurements
+IDLE_SECONDS = 3.0  # Poll interval while no container is due
+LOOKS_OF_A_ROUND = 32  # Measurements before priorities are recomputed
 
 _WRITES = frozenset({State.RUNNING, State.RESTARTING})
 

@@ -15,8 +15,7 @@ from tiltyard.runtime.tasks import first_completed
 
 log = get_logger(__name__)
 
-KILL_SECONDS = 10.0
-"""Wait after SIGKILL before a process counts as unkillable."""
+KILL_SECONDS = 10.0  # Wait after SIGKILL before a process counts as unkillable
 CONFIRM_SECONDS = 30.0
 """How long the engine may report a container as running after its process is gone."""
 CONFIRM_STEP_SECONDS = 0.02

@@ -39,8 +39,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 LONGEST_SLEEP_SECONDS = 1.0
 """New deadlines are at least a minute away; a suspended machine wakes late."""
 
-CLOSE_SECONDS = 5.0
-"""Shutdown timeout of the session tasks; their containers keep running."""
+CLOSE_SECONDS = 5.0  # Shutdown timeout of the session tasks; their containers keep running
 
 
 def checked_id(text: str, field: str = "internal_id") -> str:

@@ -12,8 +12,7 @@ from tiltyard.runtime.tasks import first_completed
 log = get_logger(__name__)
 
 FIRST_SECONDS = 0.005
-GROWTH = 1.1
-"""Growth of the wait per attempt: ports bound after t are noticed within t/10 of that."""
+GROWTH = 1.1  # Growth of the wait per attempt: ports bound after t are noticed within t/10 of that
 LONGEST_SECONDS = 2.0
 """Longest wait, after 20 s: 1,000 sessions that never bind then take 8 % of a core."""
 

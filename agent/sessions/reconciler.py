@@ -25,12 +25,10 @@ from tiltyard.runtime.tasks import TaskOwner, first_completed
 log = get_logger(__name__)
 
 PASS_SECONDS = 10.0
-PASS_APART_SECONDS = 1.0
-"""Shortest pause between two passes."""
+PASS_APART_SECONDS = 1.0  # Shortest pause between two passes
 ORPHAN_GRACE_SECONDS = 60.0
 """Age at which a container without a record is removed; its creation may be in progress."""
-REMOVED_AT_ONCE = 4
-"""Concurrent removals of containers and logs; an engine takes 0.1 s for each."""
+REMOVED_AT_ONCE = 4  # Concurrent removals of containers and logs; an engine takes 0.1 s for each
 
 
 class Reconciler:

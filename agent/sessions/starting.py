@@ -32,17 +32,14 @@ from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 
-START_WAIT_SECONDS = 2.0
-"""Longest wait for a start slot."""
-PORT_TRIES = 3
-"""Attempts, each with other ports, while the engine finds one in use."""
+START_WAIT_SECONDS = 2.0  # Longest wait for a start slot
+PORT_TRIES = 3  # Attempts, each with other ports, while the engine finds one in use
 FIREWALL_TRIES = 4
 FIREWALL_FIRST_SECONDS = 0.2
 """Mean first wait; doubled each time, with 50 % jitter: 2.1 s in all at most, which is below the
 control plane's timeout of a start."""
 
-Step = Callable[[str], Awaitable[None]]
-"""Called between the steps; raises to abort the start."""
+Step = Callable[[str], Awaitable[None]]  # Called between the steps; raises to abort the start
 
 
 def check_spec(settings: AgentConfig, spec: SessionSpec) -> None:

@@ -38,12 +38,10 @@ from tiltyard.runtime.tasks import TaskOwner, first_completed
 
 log = get_logger(__name__)
 
-PASS_SECONDS = 10.0
-"""Longest pause between two passes; a change of the host triggers one earlier."""
+PASS_SECONDS = 10.0  # Longest pause between two passes; a change of the host triggers one earlier
 REST_FACTOR = 5.0
 """Passes take a fifth of what other work over all sessions may: callers wait for claims."""
-REMOVED_KEPT = 50
-"""Removed pools that are remembered, to reject late orders."""
+REMOVED_KEPT = 50  # Removed pools that are remembered, to reject late orders
 
 
 class WarmPools:

@@ -32,8 +32,7 @@ LARGEST_SPOOL_BYTES = 101_000_000
 ENVIRONMENT_PREFIX = "TILTYARD_AGENT_"
 SMALLEST_PORT = 1024
 MOST_CORES = 100_000
-MOST_MEBIBYTES = 1 << 30
-"""Above any host, within the range of the wire format."""
+MOST_MEBIBYTES = 1 << 30  # Above any host, within the range of the wire format
 
 _PORT_RANGE = re.compile(r"([0-9]{1,5})-([0-9]{1,5})", re.ASCII)
 

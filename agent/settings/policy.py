@@ -23,8 +23,7 @@ from tiltyard.runtime.settings import (
     read_toml,
 )
 
-_KEY = ("policy",)
-"""The setting that names the file."""
+_KEY = ("policy",)  # The setting that names the file
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 

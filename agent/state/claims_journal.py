@@ -14,8 +14,7 @@ from pathlib import Path
 from tiltyard.runtime.atomic_file import write
 from tiltyard.runtime.batches import Batches
 
-LEAST_REWRITTEN_BYTES = 1024 * 1024
-"""A smaller file is not worth rewriting."""
+LEAST_REWRITTEN_BYTES = 1024 * 1024  # A smaller file is not worth rewriting
 
 
 class ClaimsJournal:

@@ -16,8 +16,7 @@ from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 
-DRAIN = "drain"
-"""The id of the drain in `Deadlines`; no session has such an id."""
+DRAIN = "drain"  # The id of the drain in `Deadlines`; no session has such an id
 
 RENEWED_SECONDS = 10.0
 """Interval after its deadline at which a drain ends sessions that turned up since."""

@@ -51,12 +51,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 F = TypeVar("F", bound="Closable")
 
-THREADS = 4
-"""Enough that one slow fsync does not block the others; more do not help a disk."""
-CLAIMS = "claims"
-"""File name of the journal of claims."""
-STOPPED = "stopped-"
-"""Prefix of a file name that ends in a stop reason."""
+THREADS = 4  # Enough that one slow fsync does not block the others; more do not help a disk
+CLAIMS = "claims"  # File name of the journal of claims
+STOPPED = "stopped-"  # Prefix of a file name that ends in a stop reason
 
 DRAINS, POOLS = TypeAdapter(Drain), TypeAdapter(WarmPool)
 

@@ -19,10 +19,8 @@ from agent.domain.deadlines import due_by
 from agent.domain.session import Session
 from agent.kernel.disks import Shortage
 
-ENDED_KEPT = 10_000
-"""Most ended sessions of a host, apart from those with an unsealed log."""
-SPARED_AT_ONCE = 8
-"""Early removals per pass, of containers and of logs each, while a disk is low."""
+ENDED_KEPT = 10_000  # Most ended sessions of a host, apart from those with an unsealed log
+SPARED_AT_ONCE = 8  # Early removals per pass, of containers and of logs each, while a disk is low
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ from pathlib import Path
 from agent.state.record import Records
 from tiltyard.runtime.clock import Clock
 
-TOMBSTONE_SECONDS = 3600.0
-"""How long a stop rejects a later start."""
+TOMBSTONE_SECONDS = 3600.0  # How long a stop rejects a later start
 TOMBSTONES_KEPT = 10_000
 """Only the newest: starts time out in seconds, and a host has at most 1000 sessions."""
 

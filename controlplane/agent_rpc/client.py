@@ -51,20 +51,16 @@ from tiltyard.contract import (
 from tiltyard.runtime.logging.events import bound
 from tiltyard.runtime.tasks import TaskOwner
 
-FOLLOW_TIMEOUT = 24 * 3600.0
-"""A follower reconnects after a day; a session may live longer."""
+FOLLOW_TIMEOUT = 24 * 3600.0  # A follower reconnects after a day; a session may live longer
 
-TRANSFER_TIMEOUT = 600.0
-"""For 100 MB of artifact or 64 MiB of log to a slow caller."""
+TRANSFER_TIMEOUT = 600.0  # For 100 MB of artifact or 64 MiB of log to a slow caller
 
-REPORT_TIMEOUT = 15.0
-"""An agent may wait 5 s until it has stored the whole log."""
+REPORT_TIMEOUT = 15.0  # An agent may wait 5 s until it has stored the whole log
 
 PULL_TIMEOUT = 1900.0
 """Longer than the agent's own limit of 1,800 s, so that its error arrives first."""
 
-REMOVE_TIMEOUT = 90.0
-"""The engine has 60 s for it, and another call may come first."""
+REMOVE_TIMEOUT = 90.0  # The engine has 60 s for it, and another call may come first
 
 ORDER_TIMEOUT = 15.0
 """An agent makes a key, or writes to its disk: a file for each of a thousand drained sessions."""

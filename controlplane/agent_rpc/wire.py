@@ -47,8 +47,7 @@ MAX_REVISION = 2**62
 _PROTOCOL_NAMES = {number: protocol for protocol, number in PROTOCOLS.items()}
 _STATES = {number: state for state, number in STATES.items()}
 _END_REASONS = {number: reason for reason, number in END_REASONS.items()}
-_shared = lru_cache(maxsize=1024)(Resources)
-"""Shared by the sessions of an application."""
+_shared = lru_cache(maxsize=1024)(Resources)  # Shared by the sessions of an application
 
 
 class NewerFormatError(ValueError):

@@ -14,8 +14,7 @@ from controlplane.api.operations.services import services_of
 from controlplane.domain.errors import NotFoundError, NotReadyError
 from controlplane.http.messages import JSON
 
-OPENAPI = web.AppKey("openapi", bytes)
-"""The document, serialised."""
+OPENAPI = web.AppKey("openapi", bytes)  # The document, serialised
 
 _FILES = web.AppKey("docs_files", dict[str, bytes])
 

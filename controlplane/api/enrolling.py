@@ -24,8 +24,7 @@ from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 
-FORMAT = 1
-"""Format of request and response; 1 if the request has none."""
+FORMAT = 1  # Format of request and response; 1 if the request has none
 
 MAX_ENROL_BODY = 32 * 1024
 BOUNDS = Bounds(total=256, per_address=16)

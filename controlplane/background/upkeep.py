@@ -9,13 +9,11 @@ from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 
-INTERVAL = 3600.0
-"""Seconds from one round to the next."""
+INTERVAL = 3600.0  # Seconds from one round to the next
 
 DAY = 86_400.0
 
-ENDED_TOKENS_KEPT = 7 * DAY
-"""Seconds that operators see a revoked or expired token."""
+ENDED_TOKENS_KEPT = 7 * DAY  # Seconds that operators see a revoked or expired token
 
 
 class Upkeep:

@@ -14,8 +14,7 @@ from controlplane.cli.columns import Column, table
 from controlplane.cli.console import echo, remark
 from tiltyard.runtime.tables import printable
 
-CALL_TIMEOUT = 10.0
-"""Seconds. The API responds within milliseconds, except to starts and stops."""
+CALL_TIMEOUT = 10.0  # Seconds. The API responds within milliseconds, except to starts and stops.
 
 T = TypeVar("T")
 

@@ -7,8 +7,7 @@ from controlplane.cli.columns import Column, Row, sheet, table, time
 from controlplane.cli.console import confirmed
 from controlplane.cli.options import YES, calls
 
-_SHORT = 16
-"""Displayed characters of a fingerprint."""
+_SHORT = 16  # Displayed characters of a fingerprint
 
 _WAITING: tuple[Column, ...] = ("agent", ("AUTHORITY", lambda row: short(row["authority"])), "why")
 

@@ -10,8 +10,7 @@ import click
 
 from tiltyard.runtime.tables import printable
 
-TERMINAL = Path("/dev/tty")
-"""The controlling terminal, regardless of standard input."""
+TERMINAL = Path("/dev/tty")  # The controlling terminal, regardless of standard input
 
 
 def echo(text: str) -> None:

@@ -10,8 +10,7 @@ from controlplane.cli.columns import Column, Row, cores, memory
 from controlplane.cli.console import confirmed
 from controlplane.cli.options import NAME, YES, calls, lists, removes, with_options
 
-STOP_TIMEOUT = 30.0
-"""Seconds. A stop takes at most 12 s; the rest is for a proxy that retries."""
+STOP_TIMEOUT = 30.0  # Seconds. A stop takes at most 12 s; the rest is for a proxy that retries.
 _NO_LIMIT = "none"
 
 

@@ -93,8 +93,7 @@ class TiltyardError(TemplateError):
         return self.message if self.details == self.message else f"{self.message}: {self.details}"
 
 
-MAX_VIOLATIONS = 100
-"""The violations that a response lists; it counts further ones."""
+MAX_VIOLATIONS = 100  # The violations that a response lists; it counts further ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +203,7 @@ class QuotaExceededError(TiltyardError):
     detail_template = "cannot {what}: the account's quota of {limit} is exhausted"
 
 
-RETRY_AFTER = 5
-"""Seconds after which a retry is worthwhile: hosts report every 2 s."""
+RETRY_AFTER = 5  # Seconds after which a retry is worthwhile: hosts report every 2 s
 
 
 class NoCapacityError(TiltyardError):

@@ -6,8 +6,7 @@ from urllib.parse import quote
 
 from tiltyard.runtime.logging.line import REDACTED
 
-_PREFIX = 8
-"""Characters of a secret's beginning that are redacted wherever they occur."""
+_PREFIX = 8  # Characters of a secret's beginning that are redacted wherever they occur
 
 
 def cut_out(secret: str, text: str) -> str:

@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from controlplane.domain.errors import AgentRefusedError
 from tiltyard.contract import ErrorReason
 
-FIRST_PAUSE = 5.0
-"""Seconds that a first failure avoids a host; each one after a pause doubles it."""
+FIRST_PAUSE = 5.0  # Seconds that a first failure avoids a host; each one after a pause doubles it
 
 LONGEST_PAUSE = 300.0
 
-MOST = 100
-"""Applications remembered per host, those with the newest failures."""
+MOST = 100  # Applications remembered per host, those with the newest failures
 
 HOST_FAULTS = frozenset(
     {
@@ -45,8 +43,7 @@ LACK_OF_ROOM = frozenset(
 )
 """Why a host takes no more starts now; any other reason is reported to the caller."""
 
-Owner = tuple[str, str]
-"""An account and its application."""
+Owner = tuple[str, str]  # An account and its application
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,7 @@ class _Bucket:
     time: float
 
 
-SWEEP = 64
-"""Minimum number of buckets before full ones are dropped."""
+SWEEP = 64  # Minimum number of buckets before full ones are dropped
 
 
 @dataclass(slots=True)

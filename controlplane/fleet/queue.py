@@ -19,8 +19,7 @@ from controlplane.http.request_slots import release_slot
 from tiltyard.runtime.clock import Clock, timeout
 from tiltyard.runtime.fair_queue import FairQueue
 
-RECHECK = 0.5
-"""Seconds between checks that a host still has room for the waiting starts."""
+RECHECK = 0.5  # Seconds between checks that a host still has room for the waiting starts
 
 
 @dataclass(slots=True, eq=False)

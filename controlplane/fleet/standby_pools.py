@@ -29,21 +29,17 @@ from tiltyard.runtime.tasks import first_completed
 
 log = get_logger(__name__)
 
-GATHER = 0.2
-"""Seconds for which host reports are batched; changes by callers are planned at once."""
+GATHER = 0.2  # Seconds for which host reports are batched; changes by callers are planned at once
 
 REST = 4.0
 """Duty cycle: the pause after a round as a multiple of its duration, at most MAX_BACK_OFF, unless
 callers change the pools."""
 
-REVIEW_INTERVAL = 2.0
-"""Seconds between plans without another cause."""
+REVIEW_INTERVAL = 2.0  # Seconds between plans without another cause
 
-REREAD_INTERVAL = 60.0
-"""Seconds between reads of the pools without another cause."""
+REREAD_INTERVAL = 60.0  # Seconds between reads of the pools without another cause
 
-PULL_GRACE = 120.0
-"""Seconds for which hosts keep older standbys while they pull the newest tag."""
+PULL_GRACE = 120.0  # Seconds for which hosts keep older standbys while they pull the newest tag
 
 SHORT_AFTER = 5.0
 """Seconds for which a host may lack capacity for its share before it moves to others."""

@@ -15,8 +15,7 @@ from controlplane.fleet.host.host import Host
 from controlplane.http.request_slots import release_slot
 from tiltyard.runtime.clock import Clock, timeout
 
-Place = tuple[str, str]
-"""A region and a node pool."""
+Place = tuple[str, str]  # A region and a node pool
 
 _T = TypeVar("_T")
 

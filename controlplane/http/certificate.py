@@ -12,8 +12,7 @@ from tiltyard.runtime.tasks import Threads
 
 log = get_logger(__name__)
 
-LOOK_SECONDS = 10.0
-"""Between two checks of the files."""
+LOOK_SECONDS = 10.0  # Between two checks of the files
 
 
 class ServedCertificate:

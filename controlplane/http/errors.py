@@ -26,8 +26,7 @@ from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 
-REFUSED = "request refused"
-"""Log event of every request that was answered with an error."""
+REFUSED = "request refused"  # Log event of every request that was answered with an error
 
 STATUSES: dict[Reason, tuple[int, str]] = {
     Reason.BAD_REQUEST: (400, "INVALID_REQUEST"),

@@ -6,12 +6,10 @@ import re
 from typing import Any, NoReturn
 
 MAX_NESTING = 32
-MAX_VALUES = 10_000
-"""Of one text, keys included: decoding and validating 10,000 takes about 20 ms."""
+MAX_VALUES = 10_000  # Of one text, keys included: decoding and validating 10,000 takes about 20 ms
 _TOO_DEEP = f"is nested deeper than {MAX_NESTING} levels"
 _MAX_INTEGER_DIGITS = 19
-_EXACT = 2**53
-"""Below this, floats represent every integer."""
+_EXACT = 2**53  # Below this, floats represent every integer
 _INTEGERS = range(-(2**63), 2**63)
 _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
 

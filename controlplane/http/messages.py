@@ -10,8 +10,7 @@ from aiohttp.helpers import rfc822_formatted_time
 
 JSON = "application/json"
 NO_CONTENT = 204
-UNMATCHED = "unmatched"
-"""Route of requests that match none."""
+UNMATCHED = "unmatched"  # Route of requests that match none
 
 
 class Request(web.Request):

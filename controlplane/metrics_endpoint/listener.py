@@ -12,11 +12,9 @@ from controlplane.metrics.http import HttpMetrics
 from controlplane.metrics.registry import Metrics
 from controlplane.metrics_endpoint.live import LiveCollector
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-"""Supported by every scraper."""
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"  # Supported by every scraper
 
-BOUNDS = Bounds(total=32, per_address=16)
-"""A few scrapers and manual calls."""
+BOUNDS = Bounds(total=32, per_address=16)  # A few scrapers and manual calls
 
 
 class Exposition:

@@ -24,8 +24,7 @@ from controlplane.storage.tables.warm_pools import WarmPool
 from tiltyard.contract import NANO, Protocol, Resources, State
 from tiltyard.runtime.bounded_names import BoundedNames
 
-Place = tuple[str, str]
-"""A region and a node pool."""
+Place = tuple[str, str]  # A region and a node pool
 PLACE = ("region", "node_pool")
 
 _USES = {

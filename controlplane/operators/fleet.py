@@ -19,8 +19,7 @@ from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.registries import Registry
 from tiltyard.runtime.clock import Clock
 
-Declared = Mapping[str, frozenset[str]]
-"""The names that the settings file declares, by table."""
+Declared = Mapping[str, frozenset[str]]  # The names that the settings file declares, by table
 
 
 def declared_in(config: Config) -> Declared:

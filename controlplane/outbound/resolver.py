@@ -11,8 +11,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 THREADS = 64
 """Lookups of one name are shared, so an unresponsive DNS server blocks one thread per name."""
 
-_Addresses: TypeAlias = list[tuple[socket.AddressFamily, int, str]]
-"""Family, protocol, address."""
+_Addresses: TypeAlias = list[tuple[socket.AddressFamily, int, str]]  # Family, protocol, address
 
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _NOT_PUBLIC = tuple(

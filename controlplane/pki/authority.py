@@ -27,11 +27,9 @@ AUTHORITY_LIFE = timedelta(days=3650)
 ENDING = timedelta(days=365)
 """Replace an authority this long before it expires: hosts may be offline for months."""
 
-BACKDATED = timedelta(minutes=10)
-"""Tolerated clock skew: host clocks may be behind by this much."""
+BACKDATED = timedelta(minutes=10)  # Tolerated clock skew: host clocks may be behind by this much
 
-MAX_REQUEST_BYTES = 8192
-"""A signing request for a P-256 key has about 400."""
+MAX_REQUEST_BYTES = 8192  # A signing request for a P-256 key has about 400
 
 _CURVE = ec.SECP256R1()
 

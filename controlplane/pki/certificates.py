@@ -2,8 +2,7 @@
 
 import ssl
 
-MAX_CHARACTERS = 64 * 1024
-"""About forty authorities; a registry has one or two."""
+MAX_CHARACTERS = 64 * 1024  # About forty authorities; a registry has one or two
 
 _NOT_CERTIFICATES = "must be certificates as PEM text"
 

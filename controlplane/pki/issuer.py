@@ -15,8 +15,7 @@ from tiltyard.runtime.tasks import Threads
 
 log = get_logger(__name__)
 
-MAX_FILE_BYTES = 16384
-"""More than two keys and certificates need."""
+MAX_FILE_BYTES = 16384  # More than two keys and certificates need
 
 
 class Issuer:

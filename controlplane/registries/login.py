@@ -9,8 +9,7 @@ from yarl import URL
 
 from controlplane.registries.endpoint import Endpoint, UnusableError, base_url
 
-MAX_CHALLENGE_CHARACTERS = 4096
-"""Of all challenges in a response; real ones have a few hundred."""
+MAX_CHALLENGE_CHARACTERS = 4096  # Of all challenges in a response; real ones have a few hundred
 
 TOKEN_LIFETIME, MAX_TOKEN_LIFETIME = 60.0, 3600.0
 """Default and maximum lifetime of a token, in seconds."""

@@ -17,8 +17,7 @@ from controlplane.domain.errors import ImageRefusedError
 from controlplane.http.json_reader import read_json
 from controlplane.registries.endpoint import UnusableError
 
-MAX_LAYERS = 125
-"""Docker's limit: 126 layers fail with "max depth exceeded"."""
+MAX_LAYERS = 125  # Docker's limit: 126 layers fail with "max depth exceeded"
 
 MAX_IMAGES = 32
 """Linux images in one list, since each costs a request. Large real lists have about twelve."""
@@ -26,8 +25,7 @@ MAX_IMAGES = 32
 MAX_CONFIG_BYTES = 4 * 1024 * 1024
 """Hosts hold the config in memory; real ones have a few kilobytes."""
 
-MAX_VALUES = 20_000
-"""JSON values in a manifest: 4 MiB of empty lists take 2 s to validate."""
+MAX_VALUES = 20_000  # JSON values in a manifest: 4 MiB of empty lists take 2 s to validate
 
 INDEX_TYPES = (
     "application/vnd.oci.image.index.v1+json",

@@ -16,11 +16,9 @@ from controlplane.http.request_slots import release_slot
 from controlplane.storage.tables.registries import Registry
 from tiltyard.runtime.tasks import TaskOwner, Threads
 
-KEPT_SECONDS = 10.0
-"""Long enough to page through a list, short enough to see new tags."""
+KEPT_SECONDS = 10.0  # Long enough to page through a list, short enough to see new tags
 
-MAX_KEPT = 32
-"""Cached lists of at most a few megabytes each."""
+MAX_KEPT = 32  # Cached lists of at most a few megabytes each
 
 _NUMBERS = re.compile(r"0*([0-9]+)")
 _Key: TypeAlias = tuple[Registry, str]

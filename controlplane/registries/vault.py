@@ -14,8 +14,7 @@ from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 
-MAX_KEY_BYTES = 1024
-"""More than a key needs."""
+MAX_KEY_BYTES = 1024  # More than a key needs
 
 _SEPARATOR = "\n"
 """Cannot occur in an address, user name or password: control characters are rejected."""

@@ -37,14 +37,12 @@ from tiltyard.runtime.tasks import TaskOwner
 
 log = get_logger(__name__)
 
-STOP_WAIT = 11.0
-"""Seconds. DELETE answers within 12 s, commit and response included."""
+STOP_WAIT = 11.0  # Seconds. DELETE answers within 12 s, commit and response included.
 
 BUSY_RETRY_AFTER = 10
 """Retry-After in seconds for a busy host: as long as the caller has waited already."""
 
-AT_ONCE = 500
-"""Sessions of a list shown per event-loop step: about 10 ms."""
+AT_ONCE = 500  # Sessions of a list shown per event-loop step: about 10 ms
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,7 @@ from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 
-FREE_RETRY = 1.0
-"""Seconds between retries after a database error."""
+FREE_RETRY = 1.0  # Seconds between retries after a database error
 
 
 class Unanswered:

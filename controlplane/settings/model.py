@@ -32,8 +32,7 @@ ENV_PREFIX = "TILTYARD_CONTROLPLANE_"
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 NOT_AGENTS = frozenset({"controlplane", "init"})
 """Reserved agent names: the audit uses them for the product itself."""
-MOST_DAYS = 36_500
-"""A century; larger values would overflow dates."""
+MOST_DAYS = 36_500  # A century; larger values would overflow dates
 
 
 def _listen(value: str) -> None:

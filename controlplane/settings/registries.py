@@ -22,8 +22,7 @@ from controlplane.pki.certificates import MAX_CHARACTERS, check_authorities
 from tiltyard.registry_address import LONGEST_ADDRESS, PATTERN, is_familiar, why_refused
 from tiltyard.runtime.settings import Settings, checked
 
-_MAX_PASSWORD_BYTES = 4 * MAX_PASSWORD + 2
-"""As UTF-8, with a line break."""
+_MAX_PASSWORD_BYTES = 4 * MAX_PASSWORD + 2  # As UTF-8, with a line break
 
 
 def _rule(fits: Callable[[str], bool], text: str) -> AfterValidator:

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from controlplane.domain.errors import StoreError
 
-RESTORE_READY = "restore.ready"
-"""Folder that exists while a restored state is moved in place."""
+RESTORE_READY = "restore.ready"  # Folder that exists while a restored state is moved in place
 
 
 @contextmanager

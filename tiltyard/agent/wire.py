@@ -20,8 +20,7 @@ from tiltyard.contract import (
 
 M = TypeVar("M", bound=Message)
 
-PORTION_BYTES = 1024 * 1024
-"""Of messages within one: a quarter of what either side receives."""
+PORTION_BYTES = 1024 * 1024  # Of messages within one: a quarter of what either side receives
 
 STATES = {state: pb.State.Value(f"STATE_{state.name}") for state in State}
 END_REASONS = {reason: pb.EndReason.Value(f"END_REASON_{reason.name}") for reason in EndReason}

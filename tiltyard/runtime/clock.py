@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Protocol, overload
 
-DUTY_CYCLE = 9.0
-"""Ratio of pause to work: 9 limits periodic work to 10 % of the event loop."""
+DUTY_CYCLE = 9.0  # Ratio of pause to work: 9 limits periodic work to 10 % of the event loop
 
 
 def rest_after(took: float, longest: float) -> float:

@@ -11,8 +11,7 @@ BLOCK_SECONDS = 10.0
 
 _ACTIONS = ("kill", "hang", "block", "fail")
 
-Reach = Callable[[str], Coroutine[None, None, None]]
-"""Called with the name of each step."""
+Reach = Callable[[str], Coroutine[None, None, None]]  # Called with the name of each step
 
 
 async def no_failpoint(_step: str) -> None:

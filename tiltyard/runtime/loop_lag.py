@@ -3,8 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-INTERVAL_SECONDS = 0.25
-"""Sampling interval: of a longer block, at most this much is missed."""
+INTERVAL_SECONDS = 0.25  # Sampling interval: of a longer block, at most this much is missed
 
 
 async def watch(observe: Callable[[float], object]) -> None:

@@ -27,8 +27,7 @@ from pydantic import (
 
 from tiltyard.runtime.tables import printable
 
-EXIT_CONFIG = 78
-"""EX_CONFIG of sysexits.h: a restart without an edit fails again."""
+EXIT_CONFIG = 78  # EX_CONFIG of sysexits.h: a restart without an edit fails again
 
 LARGEST_PORT = 65535
 MOST_DIGITS = 5
@@ -38,8 +37,7 @@ _TEXTS = {"extra_forbidden": "unknown key", "missing": "is missing"}
 """Replacements of pydantic's messages, by error type."""
 
 T = TypeVar("T")
-Key = tuple[str | int, ...]
-"""Path to a value: names of tables and keys, and indexes of lists."""
+Key = tuple[str | int, ...]  # Path to a value: names of tables and keys, and indexes of lists
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,7 @@ from controlplane.domain.errors import BodyTooLargeError, InvalidRequestError, V
 from controlplane.http.json_reader import read_json
 
 MAX_BODY = 1024 * 1024
-MAX_PROPERTIES = 100
-"""Per object; more than any model has. Each unknown one is a violation."""
+MAX_PROPERTIES = 100  # Per object; more than any model has. Each unknown one is a violation.
 MAX_FIELD = 256
 """Characters of a violation's field, which may be an unknown property of any length."""
 _RECEIVED = web.RequestKey("body", bytes)

@@ -10,11 +10,9 @@ from pydantic import AfterValidator, Field
 from controlplane.domain.durations import parse_duration
 from tiltyard.runtime.settings import checked
 
-MAX_JSON_BYTES = 64 * 1024
-"""Of labels, of variables and of arguments, each as JSON."""
+MAX_JSON_BYTES = 64 * 1024  # Of labels, of variables and of arguments, each as JSON
 
-MAX_ENTRIES = 1000
-"""Of labels, of variables and of arguments."""
+MAX_ENTRIES = 1000  # Of labels, of variables and of arguments
 
 _RESERVED = re.compile(r"TILTYARD_(?:SESSION_ID|CONTAINER|HOST|IP|PORT_(?:TCP|UDP)_[0-9]+)\Z")
 """Names injected on every host. An agent refuses others that its host injects."""
@@ -43,12 +41,10 @@ def json_pattern(pattern: re.Pattern[str]) -> str:
     return f"^{matched}$"
 
 
-NO_CONTROLS = r"^[^\u0000-\u001f\u007f-\u009f]*$"
-"""Text without control characters."""
+NO_CONTROLS = r"^[^\u0000-\u001f\u007f-\u009f]*$"  # Text without control characters
 
 Text = Annotated[str, Field(min_length=1)]
-Name = Annotated[str, Field(min_length=1, max_length=256)]
-"""Name of an existing object."""
+Name = Annotated[str, Field(min_length=1, max_length=256)]  # Name of an existing object
 
 PortNumber = Annotated[int, Field(ge=1, le=65535)]
 SessionId = Annotated[str, Field(min_length=1, max_length=256, pattern=NO_CONTROLS)]

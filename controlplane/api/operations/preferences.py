@@ -4,11 +4,9 @@ import re
 from collections.abc import Iterable
 
 PREFER, APPLIED = "Prefer", "Preference-Applied"
-WAIT_READY = "wait=ready"
-"""Delay the response until players can reach the session."""
+WAIT_READY = "wait=ready"  # Delay the response until players can reach the session
 SHORTEST, LONGEST = 1, 120
-UNSAID = 30
-"""Seconds to wait by default; below the 60 s that many proxies allow."""
+UNSAID = 30  # Seconds to wait by default; below the 60 s that many proxies allow
 
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*+)(?:"|\\?\Z)', re.DOTALL)
 _SECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)

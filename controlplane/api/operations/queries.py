@@ -30,11 +30,9 @@ def _integer(text: object) -> int:
     return int(str(text))
 
 
-Flag = Annotated[bool, BeforeValidator(_flag)]
-"""`true` or `false` in any case, `1` or `0`."""
+Flag = Annotated[bool, BeforeValidator(_flag)]  # `true` or `false` in any case, `1` or `0`
 
-Integer = Annotated[int, BeforeValidator(_integer)]
-"""An integer of any size."""
+Integer = Annotated[int, BeforeValidator(_integer)]  # An integer of any size
 
 UpTo1000 = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_integer)]
 """In this order pydantic's schema includes the bounds."""
@@ -42,8 +40,7 @@ UpTo1000 = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_integer)]
 PageBefore = Annotated[int, Field(ge=0, le=2**63 - 1), BeforeValidator(_integer)]
 """`before` of the previous page."""
 
-HostPort = Annotated[int, Field(ge=1, le=65535), BeforeValidator(_integer)]
-"""A host port number."""
+HostPort = Annotated[int, Field(ge=1, le=65535), BeforeValidator(_integer)]  # A host port number
 
 Record = Annotated[
     dict[str, str],

@@ -12,8 +12,7 @@ _Item = TypeVar("_Item")
 
 Cores = Annotated[float, BeforeValidator(lambda nano_cpus: nano_cpus / NANO)]
 Mebibytes = Annotated[float, BeforeValidator(lambda size: size / MEBI)]
-Millis = Annotated[int, BeforeValidator(to_ms)]
-"""Milliseconds, from seconds."""
+Millis = Annotated[int, BeforeValidator(to_ms)]  # Milliseconds, from seconds
 RoundTrip = Annotated[float, BeforeValidator(lambda seconds: round(seconds * 1000, 3))]
 """Milliseconds with fractions, from seconds."""
 Rounded = Annotated[float, BeforeValidator(lambda number: round(number, 3))]

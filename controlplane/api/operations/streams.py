@@ -16,8 +16,7 @@ from controlplane.api.operations.services import SERVICES, caller_of, services_o
 from controlplane.http.errors import break_off
 from controlplane.http.request_slots import release_slot
 
-FIRST_BYTE_WAIT = 1.0
-"""Seconds that a followed log delays its headers for first bytes or an error."""
+FIRST_BYTE_WAIT = 1.0  # Seconds that a followed log delays its headers for first bytes or an error
 
 
 class LogsQuery(Query):

@@ -11,8 +11,7 @@ from controlplane.api.operations.shown import Millis, Shown, at
 from controlplane.domain.status import SessionStatus
 from tiltyard.contract import EndReason, State
 
-LOG_BYTES = 2**17
-"""Of a log in a report: even at 6 bytes each in JSON they stay below 1 MiB."""
+LOG_BYTES = 2**17  # Of a log in a report: even at 6 bytes each in JSON they stay below 1 MiB
 
 
 class ShownFailedRun(Shown):

@@ -12,11 +12,9 @@ from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import task_context
 from tiltyard.runtime.tasks import TaskOwner
 
-FIRST_RETRY = 0.1
-"""Seconds before the first retry of a failed call."""
+FIRST_RETRY = 0.1  # Seconds before the first retry of a failed call
 
-MAX_BACK_OFF = 2.0
-"""Maximum seconds between retries, hence after the return of a host."""
+MAX_BACK_OFF = 2.0  # Maximum seconds between retries, hence after the return of a host
 
 T = TypeVar("T")
 

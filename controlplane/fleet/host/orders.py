@@ -20,8 +20,7 @@ from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 
-STOP_TIMEOUT = 60.0
-"""Longer than a host's grace period; a stop that takes longer is sent again."""
+STOP_TIMEOUT = 60.0  # Longer than a host's grace period; a stop that takes longer is sent again
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +136,7 @@ class DrainOrders:
                 return  # its first report shows whether more is pending
 
 
-AT_ONCE = 4
-"""Concurrent pool orders to one host: each is a write to its disk."""
+AT_ONCE = 4  # Concurrent pool orders to one host: each is a write to its disk
 
 _UNKNOWN = PoolOnHost(0, 0)
 
@@ -213,8 +211,7 @@ class PoolOrders:
             self._acknowledged[pool_id] = incarnation, order.revision
 
 
-CLAIM_TIMEOUT = 10.0
-"""The host writes the claim, and the file that the game reads, to its disk."""
+CLAIM_TIMEOUT = 10.0  # The host writes the claim, and the file that the game reads, to its disk
 
 
 @dataclass(frozen=True, slots=True)

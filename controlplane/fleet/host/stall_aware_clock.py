@@ -9,11 +9,9 @@ from contextlib import asynccontextmanager
 
 from tiltyard.runtime.clock import Clock
 
-TICK = 1.0
-"""Seconds between two readings."""
+TICK = 1.0  # Seconds between two readings
 
-LONGEST = 2.0
-"""Maximum seconds that count between two readings."""
+LONGEST = 2.0  # Maximum seconds that count between two readings
 
 
 class ListeningClock:

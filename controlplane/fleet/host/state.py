@@ -30,11 +30,9 @@ from controlplane.fleet.host.standbys import Standbys
 from controlplane.storage.tables.fleet import AgentRow
 from tiltyard.contract import PortRequest, Protocol, Resources
 
-MAX_IMAGES = 100_000
-"""Maximum per host; the 40,000 of a test fill the disk of a large host."""
+MAX_IMAGES = 100_000  # Maximum per host; the 40,000 of a test fill the disk of a large host
 
-MAX_IMAGE_LENGTH = 1024
-"""Characters of an image name: Docker's longest has a few hundred."""
+MAX_IMAGE_LENGTH = 1024  # Characters of an image name: Docker's longest has a few hundred
 
 MAX_SESSIONS = 20_000
 """Maximum per host: an agent has up to 1,000 live and keeps some 10,000 ended sessions."""

@@ -6,8 +6,7 @@ to report a change.
 
 from sqlite_utils import Database
 
-SessionKey = tuple[str, str]
-"""Account and id."""
+SessionKey = tuple[str, str]  # Account and id
 
 _TRIGGER = (
     "CREATE TEMP TRIGGER session_{0} AFTER {0} ON main.session"

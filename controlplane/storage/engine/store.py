@@ -40,8 +40,7 @@ Database = sqlite_utils.Database
 Transaction = Callable[Concatenate[Database, _P], _T]
 """A function of the database and the arguments of `Store.run`."""
 
-BUSY_TIMEOUT = 5.0
-"""Seconds to wait for the lock of another process, such as `init` or a backup."""
+BUSY_TIMEOUT = 5.0  # Seconds to wait for the lock of another process, such as `init` or a backup
 
 _PRAGMAS = (
     "journal_mode=WAL",
@@ -50,8 +49,7 @@ _PRAGMAS = (
     f"journal_size_limit={64 * 1024 * 1024}",
 )
 
-MAX_BATCH = 256
-"""Functions in one commit at most: bounds how long the first one waits."""
+MAX_BATCH = 256  # Functions in one commit at most: bounds how long the first one waits
 
 Listener = Callable[[Collection[Callable[..., Any]], Collection[SessionKey]], None]
 """Called with the transactions of a commit and the sessions that they changed."""

@@ -21,11 +21,9 @@ from controlplane.storage.tables.warm_pools import remove_pools_elsewhere
 from tiltyard.contract import NetworkMode, PortRequest, Protocol, Resources
 from tiltyard.runtime.clock import to_ms
 
-MAX_APPLICATIONS = 1000
-"""Per account."""
+MAX_APPLICATIONS = 1000  # Per account
 
-PORTION = 20
-"""Applications read per query of a list."""
+PORTION = 20  # Applications read per query of a list
 
 _COLUMNS = (
     "account, name, registry, repository, tag_keep, network_mode, node_pool, regions, limits,"

@@ -10,8 +10,7 @@ from typing import Any
 from controlplane.storage.engine.store import Database
 from tiltyard.runtime.clock import from_ms, to_ms
 
-PORTION = 1000
-"""Lines removed per transaction: bounds how long others wait."""
+PORTION = 1000  # Lines removed per transaction: bounds how long others wait
 
 _TOPIC = "substr(kind, 1, instr(kind || '.', '.') - 1)"
 

@@ -18,8 +18,7 @@ from tiltyard.runtime.clock import to_ms
 
 _NAME_TAKEN = "there is an agent of this name: choose another, or use a token for this agent"
 
-TOKENS_KEPT = 24 * 3600
-"""Seconds that an ended token is kept, so that the log can name its fault."""
+TOKENS_KEPT = 24 * 3600  # Seconds that an ended token is kept, so that the log can name its fault
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,7 @@ from controlplane.storage.engine.store import Database
 from controlplane.storage.tables.session_rows import find_session, id_of
 from controlplane.storage.tables.sessions import Session, read_session
 
-MAX_PLAYERS = 2000
-"""Per session: every join returns all of them."""
+MAX_PLAYERS = 2000  # Per session: every join returns all of them
 
 MAX_PLAYERS_BYTES = 512 * 1024
 """Of a session's or a call's ids as JSON. MAX_PLAYERS ids of 256 ASCII characters fit."""

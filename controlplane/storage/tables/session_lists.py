@@ -7,11 +7,9 @@ from dataclasses import asdict, dataclass, field
 from controlplane.storage.engine.store import Database, Store
 from controlplane.storage.tables.sessions import COLUMNS, Session, session_of
 
-PORTION = 5000
-"""Rows per query, between those of other accounts: about 10 ms."""
+PORTION = 5000  # Rows per query, between those of other accounts: about 10 ms
 
-_LARGEST = 2**63 - 1
-"""Of the database's integers; a caller's bound may be larger."""
+_LARGEST = 2**63 - 1  # Of the database's integers; a caller's bound may be larger
 
 _WITH_LABEL = "live_label WHERE account = :account AND name = :name{0} AND value = :value{0}"
 
@@ -21,11 +19,9 @@ _IS_LABELLED = (
 )
 """The text search rules out most rows; parsing JSON takes longer."""
 
-Place = int | str
-"""The position of a session in a list."""
+Place = int | str  # The position of a session in a list
 
-Query = tuple[str, dict[str, Place | None]]
-"""SQL and its parameters."""
+Query = tuple[str, dict[str, Place | None]]  # SQL and its parameters
 
 
 @dataclass(frozen=True, slots=True)

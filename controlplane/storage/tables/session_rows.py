@@ -13,8 +13,7 @@ from tiltyard.runtime.clock import to_ms
 _PORT = tuple(field.name for field in fields(Port))
 _SORTED = json.JSONEncoder(sort_keys=True)
 
-PORTION = 1000
-"""Rows removed per transaction, unless one session has more players than that."""
+PORTION = 1000  # Rows removed per transaction, unless one session has more players than that
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass
 from controlplane.domain.errors import ConflictError
 from controlplane.storage.engine.store import Actor, Database, record_event
 
-MAX_ENABLED_TAGS = 1000
-"""Per account: a host may have to keep as many images."""
+MAX_ENABLED_TAGS = 1000  # Per account: a host may have to keep as many images
 
 _WANTED = (
     "SELECT tag.image FROM tag JOIN application ON application.account = tag.account"

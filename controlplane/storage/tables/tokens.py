@@ -18,14 +18,11 @@ from tiltyard.runtime.clock import from_ms, to_ms
 GOOD = "revoked_ms IS NULL AND (expire_ms IS NULL OR expire_ms > :now)"
 """SQL condition of a good token at `:now`."""
 
-INITIALISER = Actor("init")
-"""The actor of the first accounts and tokens."""
+INITIALISER = Actor("init")  # The actor of the first accounts and tokens
 
-MAX_GOOD_TOKENS = 1000
-"""Per account, and of operators: lists have no pages."""
+MAX_GOOD_TOKENS = 1000  # Per account, and of operators: lists have no pages
 
-PORTION = 1000
-"""Tokens removed per transaction: bounds how long others wait."""
+PORTION = 1000  # Tokens removed per transaction: bounds how long others wait
 
 _COLUMNS = (
     "id, account, name, scopes, parent, created_ms, expire_ms, last_used_ms, last_used_address,"

@@ -17,14 +17,11 @@ from structlog.contextvars import (
 from structlog.stdlib import BoundLogger, filter_by_level
 from structlog.typing import EventDict, WrappedLogger
 
-STRUCTLOG_FRAMES = 4
-"""Stack frames between the standard library's logger and the line that logs."""
+STRUCTLOG_FRAMES = 4  # Stack frames between the standard library's logger and the line that logs
 
 Logger: TypeAlias = BoundLogger
-bind = bind_contextvars
-"""Add fields to subsequent log lines of this context."""
-unbind = unbind_contextvars
-"""Remove fields from subsequent log lines of this context."""
+bind = bind_contextvars  # Add fields to subsequent log lines of this context
+unbind = unbind_contextvars  # Remove fields from subsequent log lines of this context
 
 
 class Event(dict[str, Any]):

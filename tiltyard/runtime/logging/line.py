@@ -13,14 +13,10 @@ from typing import Literal
 
 Form = Literal["logfmt", "json"]
 
-MOST_CHARACTERS = 1_000
-"""Of one value, before escaping."""
-MOST_OF_A_TRACEBACK = 8_000
-"""Characters; the end is kept, with the last frames and the error."""
-EXCEPTION = "exception"
-"""The field of a traceback."""
-CUT = "…"
-"""Marks a truncated value."""
+MOST_CHARACTERS = 1_000  # Of one value, before escaping
+MOST_OF_A_TRACEBACK = 8_000  # Characters; the end is kept, with the last frames and the error
+EXCEPTION = "exception"  # The field of a traceback
+CUT = "…"  # Marks a truncated value
 
 REDACTED = "[redacted]"
 

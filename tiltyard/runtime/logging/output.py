@@ -17,14 +17,10 @@ from datetime import UTC, datetime
 from tiltyard.runtime.logging.events import Event
 from tiltyard.runtime.logging.line import EXCEPTION, Form, line
 
-MOST_WAITING = 10_000
-"""Maximum queued lines, a few MB; further lines are dropped and counted."""
-LAST_SECONDS = 2.0
-"""Time to write the queued lines at exit."""
-AT_ONCE = 10
-"""Burst of lines of one event."""
-INTERVAL_SECONDS = 60.0
-"""One more line of an event per interval: at most 70 in the first hour."""
+MOST_WAITING = 10_000  # Maximum queued lines, a few MB; further lines are dropped and counted
+LAST_SECONDS = 2.0  # Time to write the queued lines at exit
+AT_ONCE = 10  # Burst of lines of one event
+INTERVAL_SECONDS = 60.0  # One more line of an event per interval: at most 70 in the first hour
 PRIORITIES = {"critical": 2, "error": 3, "warning": 4, "info": 6, "debug": 7}
 """Syslog priorities, as sd-daemon(3) prefixes them."""
 

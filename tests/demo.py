@@ -19,8 +19,7 @@ from tests.support.deployment import (
     exit_on_signals,
 )
 
-_LINES = 10
-"""Lines of the log to follow: one second of the game."""
+_LINES = 10  # Lines of the log to follow: one second of the game
 
 
 def play(client: ApiClient, steps: Steps) -> None:

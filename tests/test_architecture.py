@@ -12,8 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("agent", "controlplane", "tiltyard")
-WIDEST = 15
-"""Modules of a folder."""
+WIDEST = 15  # Modules of a folder
 WIDE = {"agent.domain", "controlplane.domain", "controlplane.storage.tables"}
 """Pure values, and one module per group of tables."""
 GENERATED = ("_pb2", "_pb2_grpc")

@@ -9,8 +9,7 @@ from tests.test_architecture import PACKAGES, ROOT, modules, sources
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 LOGGERS = {"log", "_log", "self._log"}
 OF_EVERY_LINE = {"time", "level", "event", "logger", "exception", "left_out"}
-BOUND = {"request", "account", "session", "agent"}
-"""Fields that the context of a task carries."""
+BOUND = {"request", "account", "session", "agent"}  # Fields that the context of a task carries
 
 
 def calls() -> Iterator[tuple[str, ast.Call, list[ast.expr]]]:

@@ -9,8 +9,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("agent", "controlplane", "tiltyard", "protos", "tests", "docs", "systemd")
 SUFFIXES = {".py", ".proto", ".md", ".toml", ".sh", ".c", ".service", ".html", ".js"}
-EXEMPT = {"CONTRIBUTING.md", "tests/test_words.py"}
-"""They list the words."""
+EXEMPT = {"CONTRIBUTING.md", "tests/test_words.py"}  # They list the words
 
 FORBIDDEN = (
     r"mend(s|ed|ing)?",

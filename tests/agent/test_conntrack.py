@@ -82,8 +82,7 @@ def know_flows() -> None:
 
 
 GET, DELETE = 1, 2
-FILTER = udp_to(PORT)[-20:]
-"""The attribute that says which fields of the tuple must match."""
+FILTER = udp_to(PORT)[-20:]  # The attribute that says which fields of the tuple must match
 
 
 class SomeKernel:

@@ -14,10 +14,8 @@ from tests.support.leaks import ours
 from tiltyard.contract import EndReason
 
 AT_ONCE = 10
-KEPT_SECONDS = 3700
-"""Longer than the hour for which ids of stopped sessions are kept."""
-SPARE_OBJECTS = 300
-"""Less than one per cycle of the short run."""
+KEPT_SECONDS = 3700  # Longer than the hour for which ids of stopped sessions are kept
+SPARE_OBJECTS = 300  # Less than one per cycle of the short run
 
 
 def _held(agent: Agent) -> dict[str, int]:

@@ -24,8 +24,7 @@ from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import EndReason, SessionSpec, State
 
 BEGUN = 1_800_000_000.0
-WRITTEN = BEGUN + 11
-"""Time when that agent ended."""
+WRITTEN = BEGUN + 11  # Time when that agent ended
 RUNNING, RESTARTING, ENDED, MARKED, BURIED, CLAIMED = (
     f"{number:08d}-0000-4000-8000-000000000000" for number in range(1, 7)
 )

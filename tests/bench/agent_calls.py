@@ -16,8 +16,7 @@ from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 from tiltyard.contract import Identity
 
-AT_ONCE = 4
-"""Concurrent starts: at most the start slots of an agent."""
+AT_ONCE = 4  # Concurrent starts: at most the start slots of an agent
 _TIMEOUT = 60.0
 _POLL = 0.005
 

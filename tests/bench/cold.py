@@ -26,8 +26,7 @@ from tests.support.deployment import REGION, Deployment, Steps, application, ena
 from tests.support.harness import free_port
 
 AT_ONCE, TIMES = 40, 3
-WIDTHS = (4, 8)
-"""Concurrent requests to Docker: the best number depends on the machine."""
+WIDTHS = (4, 8)  # Concurrent requests to Docker: the best number depends on the machine
 CREATE = "/containers/create"
 _WARM_UP = 2
 _TIMEOUT = 60

@@ -16,8 +16,7 @@ import aiohttp
 import click
 
 _LINE = re.compile(rb"(\d{6,}) (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z) tick\n")
-_LATE_SECONDS = 20.0
-"""Extra time for the last lines to arrive."""
+_LATE_SECONDS = 20.0  # Extra time for the last lines to arrive
 
 
 class _Follower:

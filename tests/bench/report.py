@@ -23,8 +23,7 @@ PAGE = ROOT / "docs" / "performance.md"
 BEGIN, END = "<!-- written by make bench -->", "<!-- by hand again -->"
 RUNS, COMMITS = 3, 4
 """The newest runs of a commit, and the newest commits of a figure, that the history keeps."""
-AT_THE_GOAL = 0.05
-"""A figure this close to its goal, relatively, neither meets nor misses it."""
+AT_THE_GOAL = 0.05  # A figure this close to its goal, relatively, neither meets nor misses it
 _HEAD = (
     "| figure | value | goal | date | commit | 1 before | 2 before | 3 before |\n"
     "|---|---|---|---|---|---|---|---|\n"

@@ -36,8 +36,7 @@ ON_DOCKER = 20
 TRACED = 4
 """Part of the pool that is claimed under strace: the control plane plans a pool that stays
 incomplete for 5 s again."""
-ENDS = 3
-"""First and last rounds to compare."""
+ENDS = 3  # First and last rounds to compare
 _POOL = f"/warm-pool/{APPLICATION}/{REGION}"
 _CLAIM = Ask("POST", "/session", 201, json.dumps({"location": REGION, "image": APPLICATION}))
 _TIMEOUT = 300.0

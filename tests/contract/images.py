@@ -12,8 +12,7 @@ from tests.support.agent.tars import Entry
 SOURCE = Path(__file__).with_name("program.c")
 PAYLOAD = bytes(range(256)) * 3 + b"\n" + b"x" * (2**20 + 1) + b"\nlast\n"
 """What the program writes at SIGUSR2: every byte value, one long line, and what follows it."""
-SAVE = b'{"level": 7}'
-"""What stands in /data/save.json of the image."""
+SAVE = b'{"level": 7}'  # What stands in /data/save.json of the image
 _DOCKERFILE = 'FROM scratch\nCOPY / /\nENTRYPOINT ["/program"]\n'
 
 

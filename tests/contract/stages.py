@@ -20,8 +20,7 @@ from tests.support.harness import free_port
 from tiltyard.contract import Protocol, Resources
 
 MEBIBYTE = 2**20
-EXIT_CODE = 3
-"""Of a program that is asked to end."""
+EXIT_CODE = 3  # Of a program that is asked to end
 
 
 @dataclass(frozen=True)

@@ -67,8 +67,7 @@ _BY_DOORS: dict[str, tuple[str, ...]] = {
 
 STRINGS = {text: doors for doors, texts in _BY_DOORS.items() for text in texts}
 
-ALIASES = ("ghcr.io", "mirror.example")
-"""Aliases of the configured registry."""
+ALIASES = ("ghcr.io", "mirror.example")  # Aliases of the configured registry
 
 STRIPPED = {
     "ghcr.io/ghcr.io/x": "ghcr.io/x",
@@ -76,11 +75,9 @@ STRIPPED = {
 }
 """Repositories from which an alias is removed, once."""
 
-NO_TEXT = frozenset("\0\ud800")
-"""A body with one of these characters is refused as a whole."""
+NO_TEXT = frozenset("\0\ud800")  # A body with one of these characters is refused as a whole
 
-PORTS = (80, 443, 5000)
-"""The ports that are named above, and the default ones."""
+PORTS = (80, 443, 5000)  # The ports that are named above, and the default ones
 
 ADDRESSES: dict[str, tuple[str, ...]] = {
     "localhost": ("127.0.0.1", "::1"),

@@ -20,8 +20,7 @@ from controlplane.storage.engine.store import ITSELF, Store, record_event
 WRITERS = 8
 KIND = "test.number"
 PADDING = "x" * 500
-PAGES = 50
-"""Pages in the write-ahead log at a checkpoint: few, so that there are many checkpoints."""
+PAGES = 50  # Pages in the write-ahead log at a checkpoint: few, so that there are many checkpoints
 
 
 class Lax(sqlite3.Connection):

@@ -11,8 +11,7 @@ from controlplane.storage.tables.players import MAX_PLAYERS
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
 
 MAX_ANSWER = 1024 * 1024
-WORST = "\U0001f3ae"
-"""A character that takes four bytes in a request and twelve in an answer."""
+WORST = "\U0001f3ae"  # A character that takes four bytes in a request and twelve in an answer
 
 
 @pytest.fixture

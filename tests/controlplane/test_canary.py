@@ -31,12 +31,10 @@ from tests.support.harness import AgentSpec, ControlPlaneProcess
 from tests.support.log_lines import logfmt
 from tiltyard.runtime.logging.output import LineFormatter
 
-ENV = "env-canary-7c1d9a40b2"
-"""The value of a session's own variable."""
+ENV = "env-canary-7c1d9a40b2"  # The value of a session's own variable
 FILE_PASSWORD = "pw-91b3d2aa-settings-canary"
 """The password in the settings file, of the registry `quoting`."""
-STRAY = token_format.mint().text
-"""A token of no account, sent where no token belongs."""
+STRAY = token_format.mint().text  # A token of no account, sent where no token belongs
 KEPT = "initial-tokens.json"
 PARAMETERS = {
     "id": "s-1",

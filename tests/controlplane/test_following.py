@@ -17,8 +17,7 @@ from tests.support.controlplane.system import System, eventually
 from tests.support.hold import Hold
 from tiltyard.agent.v1 import agent_pb2
 
-HIGH = 1000
-"""A sequence that a restarted agent does not reach."""
+HIGH = 1000  # A sequence that a restarted agent does not reach
 
 
 @pytest.fixture

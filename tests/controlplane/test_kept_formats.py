@@ -33,8 +33,7 @@ from tiltyard.runtime.clock import SystemClock
 FORMATS = Path(__file__).with_name("formats")
 SCHEMAS = sorted(path.name for path in FORMATS.iterdir() if path.is_dir())
 
-Rows = dict[str, list[dict[str, Any]]]
-"""All rows by table."""
+Rows = dict[str, list[dict[str, Any]]]  # All rows by table
 
 
 class Kept(System):

@@ -15,8 +15,7 @@ from tests.support.controlplane.system import Answer, System, assert_error
 from tests.support.fake_clock import FakeClock
 
 CALLERS = 50
-RATE, BURST, WAIT = 0.5, 7, 2
-"""A start every two seconds, and seven at once."""
+RATE, BURST, WAIT = 0.5, 7, 2  # A start every two seconds, and seven at once
 
 
 async def _limit(system: System, **quota: float) -> None:

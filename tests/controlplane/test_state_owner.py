@@ -14,8 +14,7 @@ from controlplane.state_dir.lock import as_owner_of
 from tests.support.harness import ROOT, Process, free_port, to_toml
 
 pytestmark = pytest.mark.root
-SERVICE = 65533
-"""A user without a name."""
+SERVICE = 65533  # A user without a name
 
 
 @pytest.fixture

@@ -16,8 +16,7 @@ from tests.faults.plugin import Figure, Rounds
 from tests.support import power_cut
 
 NAME = "controlplane.db"
-TRANSACTIONS = 150
-"""Enough for the write-ahead log to restart several times."""
+TRANSACTIONS = 150  # Enough for the write-ahead log to restart several times
 ENDLESS = 10**9
 
 

@@ -12,8 +12,7 @@ from tests.support.controlplane.system import Answer, System, assert_error, even
 
 TAG = "/tag/local/game/v1"
 LOCATIONS = "/available-location/game"
-QUICK = 2.0
-"""The start_timeout of tests that wait for its end; half of it is for the last call."""
+QUICK = 2.0  # The start_timeout of tests that wait for its end; half of it is for the last call
 
 
 @pytest.fixture

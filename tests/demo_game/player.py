@@ -12,8 +12,7 @@ from tests.support.agent.tars import read
 _RESEND = 0.02
 """Seconds until an unanswered datagram is sent again: players' clients are this impatient."""
 _TCP_RETRY = 0.02
-_PATIENCE = 15.0
-"""Seconds within which a game must answer; a bound for what is broken."""
+_PATIENCE = 15.0  # Seconds within which a game must answer; a bound for what is broken
 
 
 def udp_round_trip(host: str, port: int) -> float:

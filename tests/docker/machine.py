@@ -35,8 +35,7 @@ from tiltyard.agent.v1 import agent_pb2_grpc
 
 FIRST = 20000
 RESEND = 0.01
-MORE = 20
-"""Datagrams or answers that show that a player goes on."""
+MORE = 20  # Datagrams or answers that show that a player goes on
 
 OCCUPANT = """
 import socket, sys

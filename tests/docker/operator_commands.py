@@ -9,8 +9,7 @@ from typing import Any
 
 from tests.support.harness import ROOT, AgentProcess, ControlPlaneProcess
 
-_TIMEOUT = 60.0
-"""Timeout of a command in seconds."""
+_TIMEOUT = 60.0  # Timeout of a command in seconds
 
 
 class Operator:

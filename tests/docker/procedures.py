@@ -15,8 +15,7 @@ from tests.support.harness import ROOT, AgentProcess, ControlPlaneProcess
 
 PAGE = (ROOT / "docs" / "operations.md").read_text("utf-8")
 _UNITS = {"tiltyard-controlplane", "tiltyard-agent"}
-_MAY_FIND_FAULTS = "tiltyard-agent doctor"
-"""The command that may exit with 1 to report problems."""
+_MAY_FIND_FAULTS = "tiltyard-agent doctor"  # The command that may exit with 1 to report problems
 
 
 def commands(heading: str) -> list[str]:

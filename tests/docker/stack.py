@@ -23,8 +23,7 @@ from tests.support.harness import (
     wait_until,
 )
 
-PATIENCE = 30.0
-"""Timeout of waits in seconds."""
+PATIENCE = 30.0  # Timeout of waits in seconds
 
 
 class Served:

@@ -22,10 +22,8 @@ from tests.support.private_engine import btrfs_disk
 pytestmark = pytest.mark.docker
 
 MEBIBYTE = 2**20
-LIMIT = 64
-"""Disk limit of a session in MiB."""
-PATIENCE = 120.0
-"""Timeout in seconds to measure a container on a busy machine."""
+LIMIT = 64  # Disk limit of a session in MiB
+PATIENCE = 120.0  # Timeout in seconds to measure a container on a busy machine
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,7 @@ from tests.support.private_engine import small_disk
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 
 DISK_MEBIBYTES = 64
-FREE_BYTES = 4 * 2**20
-"""Free disk space: enough for records, too little for the log."""
+FREE_BYTES = 4 * 2**20  # Free disk space: enough for records, too little for the log
 
 
 def log_answers(stack: Stack, session_id: str) -> bool:

@@ -19,8 +19,7 @@ from tests.faults.plugin import Rounds
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 
 MEBIBYTE = 2**20
-MOST_MEMORY_BYTES = 300 * MEBIBYTE
-"""Memory bound of either program, whatever games write."""
+MOST_MEMORY_BYTES = 300 * MEBIBYTE  # Memory bound of either program, whatever games write
 
 
 def _most_memory(pid: int) -> int:

@@ -28,10 +28,8 @@ from tiltyard.contract import State
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry]
 
-FILE_BYTES = 2**20
-"""Must hold the live bytes and the read-ahead of up to 850 kB."""
-STEP_BYTES = FILE_BYTES // 3
-"""A flood that the engine keeps completely, even for slow followers."""
+FILE_BYTES = 2**20  # Must hold the live bytes and the read-ahead of up to 850 kB
+STEP_BYTES = FILE_BYTES // 3  # A flood that the engine keeps completely, even for slow followers
 CLOCK = SystemHostClock()
 LINE = re.compile(rb"(\d{6,}) \S+ .*")
 FLOOD_OVER = b" flood over\n"

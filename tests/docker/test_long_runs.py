@@ -25,17 +25,13 @@ from tiltyard.agent.v1 import agent_pb2 as pb
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root, pytest.mark.slow]
 
 MOST_SESSIONS = 20
-FLOOD = 1_000_000
-"""Bytes per second of a chatty game, in lines of 128."""
+FLOOD = 1_000_000  # Bytes per second of a chatty game, in lines of 128
 LINES_PER_SECOND = FLOOD // 128
 LONGEST_STALL = 5.0
 """Seconds that a busy machine may delay a game; a blocking agent would delay it for ten."""
-WATCHDOG = 2.0
-"""Seconds; shorter than in the unit, since an agent is blocked for ten."""
-POOLS = 24
-"""Threads and connections that pools may still open under more concurrency."""
-CALLERS = 3
-"""Concurrent callers that make an agent open its usual threads and connections."""
+WATCHDOG = 2.0  # Seconds; shorter than in the unit, since an agent is blocked for ten
+POOLS = 24  # Threads and connections that pools may still open under more concurrency
+CALLERS = 3  # Concurrent callers that make an agent open its usual threads and connections
 
 
 def assert_complete(lines: list[LogLine]) -> None:

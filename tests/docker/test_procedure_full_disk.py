@@ -16,8 +16,7 @@ from tests.support.private_engine import small_disk
 pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root, pytest.mark.slow]
 
 PORTS = 5
-LEFT_MEBIBYTES = 4
-"""Disk space left by an image; the agent reserves a twentieth of the disk."""
+LEFT_MEBIBYTES = 4  # Disk space left by an image; the agent reserves a twentieth of the disk
 
 
 def test_space_is_freed_by_removing_images(tmp_path: Path) -> None:

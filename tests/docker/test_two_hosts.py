@@ -24,14 +24,11 @@ pytestmark = MARKS
 
 GIVEN_UP_AFTER = 15.0
 NO_ANSWER = "start unknown"
-LIFETIME_PATIENCE = 90.0
-"""Seconds; the minimum lifetime is a minute."""
-START_TIMEOUT = 20.0
-"""Seconds; an unresponsive host takes half of it."""
+LIFETIME_PATIENCE = 90.0  # Seconds; the minimum lifetime is a minute
+START_TIMEOUT = 20.0  # Seconds; an unresponsive host takes half of it
 AT_ONCE = 5
 LOST = ("-p", "tcp", "-m", "statistic", "--mode", "random", "--probability", "0.2")
-MOST_TRIES = 10
-"""Each try may fail if a packet is lost at the wrong moment."""
+MOST_TRIES = 10  # Each try may fail if a packet is lost at the wrong moment
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ from tests.support.fakes import FakeEngine
 from tiltyard.contract import EndReason, Protocol
 from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS
 
-_PASSES = 3
-"""Enough for what waits for a pass that waits for another."""
+_PASSES = 3  # Enough for what waits for a pass that waits for another
 
 
 def observed(

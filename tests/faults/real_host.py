@@ -33,8 +33,7 @@ from tiltyard.agent.v1 import agent_pb2_grpc
 from tiltyard.agent.wire import STATES
 
 _DNAT = re.compile(r"-p (tcp|udp) .*--dport (\d+) -j DNAT")
-_PATIENCE = 30.0
-"""Seconds in which whatever was broken has come to rest."""
+_PATIENCE = 30.0  # Seconds in which whatever was broken has come to rest
 _STATES = {number: state for state, number in STATES.items()}
 
 Traces = Mapping[str, frozenset[str]]

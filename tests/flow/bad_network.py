@@ -18,12 +18,9 @@ from agent.rpc.service import AgentService
 from controlplane.agent_rpc.client import AgentClient, Credentials, MakeTicket
 from tests.flow.virtual_time import VirtualLoop
 
-LATE = 3.0
-"""Seconds by which a delayed or duplicate request is late."""
-SYN_SECONDS = 1.0
-"""Seconds after which a kernel retries to connect to an unresponsive host."""
-BROKEN = 8.0
-"""Seconds after which a dead connection is detected."""
+LATE = 3.0  # Seconds by which a delayed or duplicate request is late
+SYN_SECONDS = 1.0  # Seconds after which a kernel retries to connect to an unresponsive host
+BROKEN = 8.0  # Seconds after which a dead connection is detected
 
 
 class Fate(enum.Enum):

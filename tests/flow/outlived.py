@@ -32,10 +32,8 @@ from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 
 NO_ANSWER = (OSError, HTTPException)
-Key = tuple[str, str]
-"""An account, and a session id of the caller."""
-_CALLERS = 20
-"""Maximum number of concurrent calls."""
+Key = tuple[str, str]  # An account, and a session id of the caller
+_CALLERS = 20  # Maximum number of concurrent calls
 REPOSITORY = str(APPLICATION["repository"])
 
 

@@ -33,8 +33,7 @@ LEAVE = ("DELETE", "/session/player/leave", {"session": ID, "players": ["q"]})
 TAG = ("POST", "/application/game/tags", {"tag": "v1"})
 TOKEN = ("POST", "/token", {"name": "friend", "scopes": ["session:read"]})
 
-AT_ONCE = {"stop.answered"}
-"""Steps that `make test` has time for."""
+AT_ONCE = {"stop.answered"}  # Steps that `make test` has time for
 LATE = {"claim.unconfirmed", "claim.confirmed"}
 """Steps after the answer, which may have left the process."""
 NOTHING_CAME_OF_IT = {"start.reserved", "start.attempted", "tag.resolved"}

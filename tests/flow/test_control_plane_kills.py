@@ -21,22 +21,18 @@ from tests.support.controlplane.system import eventually
 ACCOUNTS = ("default", "other", "third")
 QUOTA = 5
 MOST = dict.fromkeys(ACCOUNTS, QUOTA)
-CALLERS = 3
-"""Callers per account; together they exceed its quota."""
+CALLERS = 3  # Callers per account; together they exceed its quota
 HOSTS = 3
-SESSIONS_EACH = 6
-"""Sessions per host: no single host has room for all."""
+SESSIONS_EACH = 6  # Sessions per host: no single host has room for all
 LONGEST_LIFE = 1.5
 """Seconds after which a control plane is killed if it has not reached its fail point."""
 STEPS = (*START_STEPS, *STOP_STEPS)
 SETTINGS: dict[str, Any] = {"start_rate": 1e6, "start_burst": 10**6}
-PAUSE = 0.02
-"""Maximum seconds between two requests of a caller."""
+PAUSE = 0.02  # Maximum seconds between two requests of a caller
 ASK_AGAIN = 0.7
 SESSIONS_OF_A_CALLER = 2
 ENDED = frozenset({"exited", "dead"})
-NOBODY = 0
-"""In place of a status: the control plane was down."""
+NOBODY = 0  # In place of a status: the control plane was down
 
 
 @dataclass

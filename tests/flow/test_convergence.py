@@ -27,8 +27,7 @@ from tests.support.agent.samples import a_spec
 Key = tuple[str, str]
 
 HOSTS = 3
-CONVERGENCE_SECONDS = 45.0
-"""Longer than a stop, a dial, a snapshot and a start together."""
+CONVERGENCE_SECONDS = 45.0  # Longer than a stop, a dial, a snapshot and a start together
 
 IDS = ("x", "y")
 keys = st.sampled_from(

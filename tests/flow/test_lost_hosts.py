@@ -12,8 +12,7 @@ from tests.flow.small_fleet import OneHost
 
 HOUR = 3600.0
 DAY = 24 * HOUR
-TRY = 10.0
-"""Maximum seconds between two tries to reach a host."""
+TRY = 10.0  # Maximum seconds between two tries to reach a host
 
 
 @pytest.fixture

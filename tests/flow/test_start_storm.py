@@ -14,8 +14,7 @@ from tests.support.controlplane.system import System, eventually
 HOSTS, SLOTS, ROOM = 20, 4, 10
 CALLERS = 500
 ACCOUNTS = ("alice", "bob")
-SECONDS = 0.05
-"""Seconds that a start takes on a host."""
+SECONDS = 0.05  # Seconds that a start takes on a host
 
 
 class Host(FakeAgent):

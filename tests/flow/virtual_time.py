@@ -8,11 +8,9 @@ from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 
-EPOCH = 1_800_000_000.0
-"""Unix time at the start of a loop."""
+EPOCH = 1_800_000_000.0  # Unix time at the start of a loop
 
-MOMENT = 1e-9
-"""Minimum advance in seconds: a rounding error must not stop the clock."""
+MOMENT = 1e-9  # Minimum advance in seconds: a rounding error must not stop the clock
 
 owner: contextvars.ContextVar[object] = contextvars.ContextVar("owner", default=None)
 """The program that a task belongs to; child tasks inherit it."""

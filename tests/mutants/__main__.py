@@ -17,10 +17,8 @@ import click
 from tests.mutants.table import Mutant, load
 from tests.support.harness import copy_sources
 
-LONGEST_SECONDS = 600
-"""One run of pytest; a test that takes longer counts as one that failed."""
-PASSED, FAILED = 0, 1
-"""Exit codes of pytest; others say that the tests could not be run."""
+LONGEST_SECONDS = 600  # One run of pytest; a test that takes longer counts as one that failed
+PASSED, FAILED = 0, 1  # Exit codes of pytest; others say that the tests could not be run
 
 
 def run_tests(tree: Path, tests: Iterable[str]) -> tuple[int, str]:

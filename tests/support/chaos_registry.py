@@ -15,8 +15,7 @@ from tests.support.serving_thread import ServingThread
 MANIFESTS = "/manifests/"
 BLOBS = "/blobs/"
 
-_PATIENCE = 30.0
-"""Maximum seconds that a test waits for a condition."""
+_PATIENCE = 30.0  # Maximum seconds that a test waits for a condition
 
 
 class ChaosRegistry(ServingThread):

@@ -30,12 +30,10 @@ PATIENT: Mapping[str, Any] = {"start_timeout": 28.0, "unresponsive_after": 15.0}
 """Settings with which a stall of the host for some seconds refuses no start: the host has half of
 start_timeout to answer. It is below the timeout of clients."""
 
-_PULLED_TIMEOUT = 60.0
-"""Seconds in which an enabled tag must be pulled."""
+_PULLED_TIMEOUT = 60.0  # Seconds in which an enabled tag must be pulled
 _STOPS_AT_ONCE = 8
 _ENDED = frozenset({"exited", "dead"})
-_CORES_PER_CORE = 8
-"""Overcommitment of cores on a development host, with mostly idle sessions."""
+_CORES_PER_CORE = 8  # Overcommitment of cores on a development host, with mostly idle sessions
 
 
 class StepFailedError(Exception):

@@ -10,8 +10,7 @@ from typing import Any
 from tiltyard.runtime.clock import SystemClock
 
 _QUIET_ROUNDS = 3
-_ROUND_SECONDS = 0.0005
-"""Seconds left to threads between two checks for idleness."""
+_ROUND_SECONDS = 0.0005  # Seconds left to threads between two checks for idleness
 _MAX_ROUNDS = 10_000
 
 _unfinished: set[Future[Any]] = set()

@@ -46,8 +46,7 @@ from tiltyard.contract import NetworkMode, PullProgress
 
 __all__ = ["FakeClock", "FakeEngine"]
 
-IMAGE_BYTES = 10 * 2**20
-"""The size of each image in bytes."""
+IMAGE_BYTES = 10 * 2**20  # The size of each image in bytes
 _CHUNK = 64 * 1024
 
 

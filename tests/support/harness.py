@@ -25,10 +25,8 @@ from tests.support.real_engine import UnavailableError, accepts
 
 ROOT = Path(__file__).resolve().parents[2]
 
-_START_TIMEOUT = 30.0
-"""Importing grpc and pydantic takes 2 s on a busy 2-core machine."""
-_STOP_TIMEOUT = 30.0
-"""Longer than the sum of the shutdown stages of either program."""
+_START_TIMEOUT = 30.0  # Importing grpc and pydantic takes 2 s on a busy 2-core machine
+_STOP_TIMEOUT = 30.0  # Longer than the sum of the shutdown stages of either program
 _POLL = 0.02
 
 

@@ -2,8 +2,7 @@
 
 import asyncio
 
-LIMIT = 60.0
-"""Seconds after which a blocked call fails, so that a failing test ends."""
+LIMIT = 60.0  # Seconds after which a blocked call fails, so that a failing test ends
 
 
 class Hold(asyncio.Event):

@@ -28,8 +28,7 @@ _SETTINGS = {
     # With systemd's driver only systemd could remove a leftover cgroup.
     "exec-opts": ["native.cgroupdriver=cgroupfs"],
 }
-_END_TIMEOUT = 30.0
-"""Seconds in which SIGKILL ends a process, even one that writes to a slow disk."""
+_END_TIMEOUT = 30.0  # Seconds in which SIGKILL ends a process, even one that writes to a slow disk
 
 
 class PrivateEngine:

@@ -9,8 +9,7 @@ ADDRESSES = IPv4Network("198.18.0.0/15")
 """Addresses of the veth pairs, four each, from the range for benchmarks (RFC 2544)."""
 
 _COMMAND_TIMEOUT = 30.0
-_TRIES = 50
-"""Maximum number of taken names to skip: of 32,768 a machine uses a handful."""
+_TRIES = 50  # Maximum number of taken names to skip: of 32,768 a machine uses a handful
 
 
 class PrivateNetwork:

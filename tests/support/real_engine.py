@@ -28,10 +28,8 @@ RELEASE = os.environ.get("TILTYARD_TEST_ENGINE", "")
 SHIPPED = ROOT / "systemd" / "daemon.json"
 """The recommended /etc/docker/daemon.json, used by test engines."""
 
-_START_TIMEOUT = 60.0
-"""dockerd takes 3 s; a first start on a slow disk takes longer."""
-_STOP_TIMEOUT = 40.0
-"""dockerd limits its shutdown to 15 s, and its containerd adds to that."""
+_START_TIMEOUT = 60.0  # dockerd takes 3 s; a first start on a slow disk takes longer
+_STOP_TIMEOUT = 40.0  # dockerd limits its shutdown to 15 s, and its containerd adds to that
 _ANSWER_TIMEOUT = 5
 
 

@@ -5,8 +5,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, Self
 
-_PATIENCE = 30.0
-"""Maximum seconds in which a server starts, changes or ends."""
+_PATIENCE = 30.0  # Maximum seconds in which a server starts, changes or ends
 
 
 class ServingThread:

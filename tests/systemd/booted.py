@@ -25,8 +25,7 @@ from tests.support.real_engine import UnavailableError
 from tests.systemd.root import made_root
 
 _BOOT = Path(__file__).with_name("boot.sh")
-_BOOT_TIMEOUT = 120.0
-"""Seconds; it takes 1 on an idle machine with two cores."""
+_BOOT_TIMEOUT = 120.0  # Seconds; it takes 1 on an idle machine with two cores
 _COMMAND_TIMEOUT = 60.0
 _ENVIRONMENT = {
     "HOME": "/root",

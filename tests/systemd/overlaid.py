@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-FOLDERS = ("etc", "opt", "usr/local", "var/lib")
-"""Folders that an installation writes to."""
+FOLDERS = ("etc", "opt", "usr/local", "var/lib")  # Folders that an installation writes to
 _COMMAND_TIMEOUT = 300.0
 _ENTER = """
 set -e

@@ -6,12 +6,9 @@ from typing import Self
 
 from tests.docker.stack import eventually
 
-_PAUSE = 0.02
-"""Seconds between two datagrams: fifty per second, like a game."""
-_LATE = 0.5
-"""Seconds without an answer before a check for missing ones."""
-_LOOKS = 20
-"""Checks after the last datagram; answers still missing then are lost."""
+_PAUSE = 0.02  # Seconds between two datagrams: fifty per second, like a game
+_LATE = 0.5  # Seconds without an answer before a check for missing ones
+_LOOKS = 20  # Checks after the last datagram; answers still missing then are lost
 
 
 class SteadyPlayer:

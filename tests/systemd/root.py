@@ -27,8 +27,7 @@ _PACKAGES = (
     "systemd-sysv",
 )
 _CACHE = ROOT / "build"
-_MAKE_TIMEOUT = 900.0
-"""It took 60 s on a quiet machine of two cores with the mirror near."""
+_MAKE_TIMEOUT = 900.0  # It took 60 s on a quiet machine of two cores with the mirror near
 
 
 def made_root() -> Path:

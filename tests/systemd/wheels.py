@@ -11,8 +11,7 @@ from tests.support.harness import ROOT
 
 _LOCKED = ROOT / "requirements.txt"
 _LOCKED_TOOLS = ROOT / "requirements-dev.txt"
-_TOOLS = ("setuptools",)
-"""Build requirements of the wheel; locked with the development tools."""
+_TOOLS = ("setuptools",)  # Build requirements of the wheel; locked with the development tools
 _CACHE = ROOT / "build"
 _FETCH_TIMEOUT = 300.0
 

@@ -18,8 +18,7 @@ from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
 from tiltyard.contract import ERROR_REASON_KEY, ErrorReason
 
 GIB = 1024**3
-MOST_SESSIONS = 200
-"""Maximum number of sessions with standbys, whatever the size of a pool."""
+MOST_SESSIONS = 200  # Maximum number of sessions with standbys, whatever the size of a pool
 
 _LIVE = {
     agent_pb2.STATE_CREATED,

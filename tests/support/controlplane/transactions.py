@@ -8,8 +8,7 @@ import pytest
 
 from controlplane.storage.engine.store import Store
 
-Go = Callable[[], Awaitable[Any]]
-"""Runs the transaction."""
+Go = Callable[[], Awaitable[Any]]  # Runs the transaction
 
 
 def intercept(

@@ -65,8 +65,7 @@ async def test_a_reader_of_a_starting_session_waits_for_it(agent: Agent) -> None
     assert await reader == b""
 
 
-SMALL_FILES = "agent.logs.follower.LIVE_BYTES", 1
-"""The engine may rotate files after every line."""
+SMALL_FILES = "agent.logs.follower.LIVE_BYTES", 1  # The engine may rotate files after every line
 
 
 async def test_f32_a_follower_goes_on_where_it_was_when_the_engine_has_dropped_what_it_read(

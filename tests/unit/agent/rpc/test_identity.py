@@ -126,8 +126,7 @@ def authorities(*signers: Signer) -> bytes:
     return b"".join(signer.certificate for signer in signers)
 
 
-THEIRS = Signer.new("theirs")
-"""The authority that replaces the current one."""
+THEIRS = Signer.new("theirs")  # The authority that replaces the current one
 
 
 async def test_replaces_authority_in_two_steps(host: HostIdentity) -> None:

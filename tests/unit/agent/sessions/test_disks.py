@@ -27,8 +27,7 @@ from tiltyard.runtime import atomic_file
 from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS
 
 RESERVE = 1000
-OUTPUT = (b"a" * 99_999 + b"\n") * 7
-"""More than one message."""
+OUTPUT = (b"a" * 99_999 + b"\n") * 7  # More than one message
 
 
 class Filling:

@@ -66,8 +66,7 @@ async def test_port_is_released_after_the_end_is_recorded(
 
 
 LIFETIME, DAY = 120, 86_400
-UP = HELD_SECONDS - 30
-"""Seconds since boot when the agent is back."""
+UP = HELD_SECONDS - 30  # Seconds since boot when the agent is back
 
 
 @pytest.fixture(params=[EndReason.TTL, EndReason.DRAIN], ids=str)

@@ -26,8 +26,7 @@ from tests.support.fake_clock import until_idle
 from tiltyard.contract import EndReason, PortRequest, Protocol, Resources, State
 from tiltyard.runtime.clock import DUTY_CYCLE
 
-REMOVED = a_pool(0, revision=99)
-"""The order that removes a pool."""
+REMOVED = a_pool(0, revision=99)  # The order that removes a pool
 
 
 async def test_new_pool_is_filled_at_once(agent: Agent) -> None:

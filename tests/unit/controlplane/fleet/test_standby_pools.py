@@ -13,8 +13,7 @@ from controlplane.storage.tables.standby_orders import WantedPool
 from controlplane.storage.tables.warm_pools import WarmPool
 from tiltyard.contract import NetworkMode, Resources
 
-SECONDS_EACH = 0.02
-"""Seconds that planning one pool takes by the clock of these tests."""
+SECONDS_EACH = 0.02  # Seconds that planning one pool takes by the clock of these tests
 
 
 def a_wanted_pool(*, size: int = 1) -> WantedPool:

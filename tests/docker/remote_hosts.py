@@ -24,9 +24,7 @@ from tests.support.harness import AgentProcess, ControlPlaneProcess, Registry, f
 from tests.support.private_engine import PrivateEngine
 from tests.support.pushed_image import push_image
 
-_NEEDED = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
-MARKS = [*_NEEDED, pytest.mark.slow, pytest.mark.timeout(600)]
-"""The markers of tests on several of them."""
+MARKS = [pytest.mark.slow, pytest.mark.timeout(600)]  # of tests on several of them
 
 RPC_PORT = 7444
 TAG = "v1"

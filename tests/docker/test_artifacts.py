@@ -24,8 +24,6 @@ from tests.docker.stack import Stack, a_stack
 from tests.support.agent.tars import Entry, folder, read, tar_of
 from tests.support.harness import Registry
 
-pytestmark = [pytest.mark.docker, pytest.mark.root]
-
 SOURCE = Path(__file__).with_name("tree.c")
 MEGABYTE = 10**6
 HOST_FOLDERS = b"/var/lib/docker"
@@ -295,7 +293,6 @@ def ended(stack: Stack) -> tuple[str, Any]:
     return session, container
 
 
-@pytest.mark.registry
 def test_error_answers(stack: Stack, ended: tuple[str, Any]) -> None:
     client, (session, container) = stack.client, ended
     tree = [
@@ -321,7 +318,6 @@ def test_error_answers(stack: Stack, ended: tuple[str, Any]) -> None:
     client.get("/artifacts", session=session, path="data").expect(422)
 
 
-@pytest.mark.registry
 @pytest.mark.slow
 def test_no_room_is_a_503_and_sigkill_leaves_no_spool(
     stack: Stack, ended: tuple[str, Any]

@@ -31,8 +31,6 @@ from tests.support.harness import Registry
 from tests.support.real_engine import ends
 from tiltyard.agent.v1 import agent_pb2 as pb
 
-pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
-
 ADOPTED = {"start.started", "start.saved"}
 """Steps of a start after which the game runs and is kept."""
 AT_ONCE = {"start.created"}  # Steps in the short run of `make test`

@@ -19,8 +19,6 @@ from tests.support.deployment import APPLICATION
 from tests.support.harness import Registry
 from tests.support.private_engine import btrfs_disk
 
-pytestmark = pytest.mark.docker
-
 MEBIBYTE = 2**20
 LIMIT = 64  # Disk limit of a session in MiB
 PATIENCE = 120.0  # Timeout in seconds to measure a container on a busy machine
@@ -95,8 +93,6 @@ def test_writes_to_image_volumes_count(docker_engine: Path, demo_image: Image) -
 
 
 @pytest.mark.slow
-@pytest.mark.registry
-@pytest.mark.root
 def test_sets_layer_quota_if_the_engine_supports_it(tmp_path: Path) -> None:
     with (
         btrfs_disk(tmp_path, 1024) as disk,

@@ -20,7 +20,7 @@ from tests.support.deployment import REGION, REGISTRY_NAME, application
 from tests.support.doc_examples import ROOT, examples
 from tests.support.harness import Registry
 
-pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 EXAMPLES = ROOT / "docs" / "examples"
 README = (ROOT / "README.md").read_text("utf-8")

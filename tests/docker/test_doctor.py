@@ -15,8 +15,6 @@ from agent.doctor import gather
 from tests.support.private_engine import PrivateEngine
 from tiltyard.runtime.settings import EXIT_CONFIG
 
-pytestmark = [pytest.mark.docker, pytest.mark.root]
-
 BAD_SETTINGS = {
     "live-restore": False,
     "icc": True,

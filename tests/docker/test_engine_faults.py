@@ -14,8 +14,6 @@ from tests.faults.plugin import Rounds
 from tests.support.real_engine import ends
 from tiltyard.agent.v1 import agent_pb2 as pb
 
-pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
-
 
 def _kill(pid: int) -> None:
     """Kill a process of the private engine, unless it is gone, and wait for its end."""

@@ -11,7 +11,7 @@ from tests.docker.stack import eventually, play_round
 from tests.support.deployment import PATIENT, REGION
 from tests.support.harness import Registry
 
-pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 def test_a_host_joins_plays_and_is_revoked(

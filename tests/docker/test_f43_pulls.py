@@ -43,7 +43,7 @@ from tests.support.registry_faults import (
     waits,
 )
 
-pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root, pytest.mark.part_alone]
+pytestmark = pytest.mark.part_alone
 
 SOON = 1.0  # Timeout in seconds of a pull that must not succeed
 IN_TIME = 5.0  # Timeout in seconds of a pull that must succeed, even on a busy machine

@@ -21,8 +21,6 @@ from tests.support.private_engine import PrivateEngine, small_disk
 from tests.support.pushed_image import PushedImage, push_image
 from tests.support.registry_faults import corrupts, hangs_half_way, waits
 
-pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
-
 
 @dataclass
 class Product(Served):

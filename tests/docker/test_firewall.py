@@ -26,8 +26,6 @@ from tests.support.private_network import PrivateNetwork, run
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.contract import Protocol
 
-pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
-
 SERVICE = 9100  # A port of the host itself, such as that of a node exporter
 METADATA = ("169.254.169.254", "fd00:ec2::254")
 ELSEWHERE = ("203.0.113.9", "2001:db8:9::9")

@@ -20,7 +20,7 @@ from tests.support.private_engine import small_disk
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.contract import State
 
-pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 PORTS = 5
 ENGINE_MEBIBYTES = 128

@@ -13,7 +13,7 @@ from tests.docker.machine import Agent, Machine, a_machine
 from tests.docker.stack import eventually
 from tiltyard.agent.v1 import agent_pb2 as pb
 
-pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 GPUS = ("GPU-1", "GPU-2")
 HOOK = "nvidia-container-runtime-hook"

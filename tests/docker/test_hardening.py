@@ -22,8 +22,6 @@ from tests.support.agent.tars import Entry, read
 from tests.support.harness import Registry
 from tiltyard.agent.v1 import agent_pb2 as pb
 
-pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
-
 SOURCE = Path(__file__).with_name("inmate.c")
 CGROUPS = Path("/sys/fs/cgroup")
 MEMORY = 64 * 2**20

@@ -12,8 +12,6 @@ from tests.docker.stack import a_stack, eventually
 from tests.faults.plugin import Rounds
 from tests.support.harness import Registry
 
-pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
-
 BEFORE_THE_HOST = {"start.reserved", "start.attempted"}
 
 

@@ -12,7 +12,7 @@ from docker.errors import ImageLoadError
 from controlplane.registries.manifests import MAX_LAYERS
 from tests.support.agent.tars import tar_of_files
 
-pytestmark = [pytest.mark.docker, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 NAME = "tiltyard-layer-limit:test"
 

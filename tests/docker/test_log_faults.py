@@ -16,8 +16,6 @@ from tests.faults.records import recorded_sessions
 from tests.support.harness import Registry
 from tests.support.private_engine import small_disk
 
-pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
-
 DISK_MEBIBYTES = 64
 FREE_BYTES = 4 * 2**20  # Free disk space: enough for records, too little for the log
 

@@ -16,8 +16,6 @@ from tests.docker.test_sessions import numbered
 from tests.faults.invariants import log_violations
 from tests.faults.plugin import Rounds
 
-pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
-
 MEBIBYTE = 2**20
 MOST_MEMORY_BYTES = 300 * MEBIBYTE  # Memory bound of either program, whatever games write
 

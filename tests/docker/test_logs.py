@@ -26,8 +26,6 @@ from tests.demo_game import Image
 from tests.support.agent.samples import a_container_spec, a_session
 from tiltyard.contract import State
 
-pytestmark = [pytest.mark.docker, pytest.mark.registry]
-
 FILE_BYTES = 2**20  # Must hold the live bytes and the read-ahead of up to 850 kB
 STEP_BYTES = FILE_BYTES // 3  # A flood that the engine keeps completely, even for slow followers
 CLOCK = SystemHostClock()
@@ -280,7 +278,6 @@ async def test_a_hundred_followers_of_one_session_take_no_thread(
     assert read_numbers == list(range(1, len(read_numbers) + 1))
 
 
-@pytest.mark.root
 @pytest.mark.parametrize("what", ["lines", "one-line", "bytes"])
 async def test_counts_log_bytes_like_the_engine(
     engine: DockerEngine, demo_image: Image, tmp_path: Path, docker_engine: Path, what: str

@@ -22,7 +22,7 @@ from tests.docker.supervisor import Supervisor
 from tests.faults.plugin import Rounds
 from tiltyard.agent.v1 import agent_pb2 as pb
 
-pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 MOST_SESSIONS = 20
 FLOOD = 1_000_000  # Bytes per second of a chatty game, in lines of 128

@@ -15,7 +15,7 @@ from tests.support.chaos_registry import ChaosRegistry
 from tests.support.harness import Registry
 from tiltyard.agent.v1 import agent_pb2 as pb
 
-pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 EVENTS = "GET /events$"
 LIST = "GET /containers/json$"

@@ -14,7 +14,7 @@ from tests.docker.procedures import Shell, commands
 from tests.docker.stack import eventually
 from tests.support.harness import Registry
 
-pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

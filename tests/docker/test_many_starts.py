@@ -6,8 +6,6 @@ import pytest
 
 from tests.docker.stack import Stack, eventually, play_round
 
-pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
-
 CALLERS = 20
 
 

@@ -10,8 +10,6 @@ from tests.docker.machine import FIRST, Agent, Machine, Player, a_machine, port_
 from tests.docker.stack import eventually
 from tiltyard.agent.v1 import agent_pb2 as pb
 
-pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
-
 
 @pytest.fixture(
     scope="module",

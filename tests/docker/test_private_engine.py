@@ -12,8 +12,6 @@ from tests.support.private_engine import PrivateEngine, cgroups
 from tests.support.private_network import run
 from tests.support.real_engine import accepts
 
-pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
-
 
 def traces(engine: PrivateEngine) -> list[str]:
     """Processes and kernel objects of this machine that belong to the engine."""

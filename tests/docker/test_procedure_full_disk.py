@@ -13,7 +13,7 @@ from tests.docker.test_full_disks import ENGINE_MEBIBYTES, SILENT, starts_again
 from tests.support.agent.tars import tar_of_files
 from tests.support.private_engine import small_disk
 
-pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 PORTS = 5
 LEFT_MEBIBYTES = 4  # Disk space left by an image; the agent reserves a twentieth of the disk

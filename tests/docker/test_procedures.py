@@ -15,7 +15,7 @@ from tests.docker.stack import eventually
 from tests.support.deployment import PATIENT
 from tests.support.harness import Registry
 
-pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 SOON_LOST = pytest.mark.parametrize("stack", [{"lost_after": 15.0}], indirect=True, ids=["lost"])
 

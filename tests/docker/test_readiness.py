@@ -25,8 +25,6 @@ from tests.support.harness import Registry, free_port
 from tests.support.pushed_image import push_image
 from tiltyard.contract import NetworkMode, Protocol
 
-pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
-
 SOURCE = Path(__file__).with_name("binder.c")
 MODES = ("bridge", "host")
 PORTS = [{"requested": UDP_PORT, "protocol": "udp", "tls": False}]

@@ -19,8 +19,6 @@ from tests.support import real_engine
 from tests.support.harness import ROOT
 from tests.support.real_engine import DockerEngine, engine_answers
 
-pytestmark = [pytest.mark.docker, pytest.mark.root]
-
 
 @pytest.fixture
 def no_engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:

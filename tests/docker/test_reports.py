@@ -6,8 +6,6 @@ import pytest
 
 from tests.docker.stack import Stack, eventually
 
-pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
-
 MEBIBYTE = 2**20
 MOST_MISSED = 5  # Consecutive OOM kills that a busy host may miss (docs/api.md)
 

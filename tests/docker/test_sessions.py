@@ -13,8 +13,6 @@ from tests.docker.stack import PATIENCE, Stack, eventually, play_round, udp_port
 from tests.support.deployment import APPLICATION, REGION
 from tests.support.harness import Registry
 
-pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
-
 LINE = re.compile(rb"(\d{6,}) \S+ (.*)")
 
 

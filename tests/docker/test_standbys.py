@@ -13,8 +13,6 @@ from tests.faults.plugin import Rounds
 from tests.support.agent.claiming import reason_of
 from tiltyard.agent.v1 import agent_pb2 as pb
 
-pytestmark = [pytest.mark.docker, pytest.mark.root, pytest.mark.registry]
-
 
 @pytest.fixture
 def agent(machine: Machine) -> Iterator[PoolAgent]:

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.docker.stack import eventually, play_round
 from tests.support.controlplane.secured_registry import (
     OTHER_PASSWORD,
@@ -15,8 +13,6 @@ from tests.support.deployment import PATIENT, REGION, application
 from tests.support.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
 from tests.support.private_engine import PrivateEngine
 from tests.support.pushed_image import push_image
-
-pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
 
 
 def test_a_session_runs_an_image_that_needs_a_login(registry: Registry, tmp_path: Path) -> None:

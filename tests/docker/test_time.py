@@ -10,8 +10,6 @@ import pytest
 
 from tests.docker.stack import Stack, eventually
 
-pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
-
 DAY = 86400
 DECADE = 3652 * DAY
 SOURCE = Path(__file__).with_name("wall_clock.c")

@@ -15,8 +15,6 @@ from tests.support.agent.tls_players import HOST, issue, trusting
 from tests.support.certificates import Signer
 from tests.support.harness import Registry
 
-pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
-
 AUTHORITY = Signer.new()
 GAME = "tls-game"
 PORTS = [

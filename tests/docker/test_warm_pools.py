@@ -12,8 +12,6 @@ from tests.faults.records import recorded_sessions
 from tests.support.api_client import Answer
 from tests.support.deployment import APPLICATION, REGION
 
-pytestmark = [pytest.mark.docker, pytest.mark.registry, pytest.mark.root]
-
 POOL = f"/warm-pool/{APPLICATION}/{REGION}"
 CALLERS = 50
 LARGE = 20

@@ -1,8 +1,9 @@
 """A pytest plugin for tests that need Docker, a registry or root.
 
-A test marked `docker`, `registry` or `root` is skipped if its part is unavailable. With CI set, a
-skip of such a test, or of a whole module, is a failure. With several pytest processes, tests on
-the machine's engine run serially in one of them, as do those of a module with a private engine.
+A test marked `docker`, `registry` or `root` is skipped if its part is unavailable; tests/docker
+needs all three. With CI set, a skip of such a test, or of a whole module, is a failure. With
+several pytest processes, tests on the machine's engine run serially in one of them, as do those of
+a module with a private engine.
 """
 
 import os
@@ -23,7 +24,11 @@ def in_ci() -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Group the tests on real parts, and run them before the others."""
+    """Mark and group the tests on real parts, and run them before the others."""
+    for item in items:
+        if "tests/docker/" in item.nodeid:
+            for marker in MARKERS:
+                item.add_marker(marker)
     real = [item for item in items if any(map(item.get_closest_marker, MARKERS))]
     for item in real:
         item.add_marker(pytest.mark.xdist_group(_group(item)))

@@ -13,11 +13,7 @@ from tests.support.controlplane.system import Answer, System, assert_error, even
 MAX_ANSWER = 1024 * 1024
 WORST = "\U0001f3ae"  # A character that takes four bytes in a request and twelve in an answer
 
-
-@pytest.fixture
-async def system(system: System) -> System:
-    await system.make_application()
-    return system
+pytestmark = pytest.mark.system(application={})
 
 
 def _ids(count: int, character: str) -> list[str]:

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,11 +52,7 @@ class Places(System):
         await eventually(lambda: self.has(agent.name, image))
 
 
-@pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[Places]:
-    async with Places(tmp_path, agents=3) as running:
-        await running.make_application(tag=None)
-        yield running
+pytestmark = pytest.mark.system(kind=Places, agents=3, application={"tag": None})
 
 
 async def enabled(system: Places) -> str:

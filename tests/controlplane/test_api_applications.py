@@ -1,7 +1,5 @@
 """POST and GET /application, POST /application/{name}/tags."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,11 +7,7 @@ import pytest
 from tests.support.controlplane.fake_agent import refusing
 from tests.support.controlplane.system import APPLICATION, System, assert_error, eventually
 
-
-@pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[System]:
-    async with System(tmp_path, agents=2) as running:
-        yield running
+pytestmark = pytest.mark.system(agents=2)
 
 
 async def test_an_application_is_made_and_listed(system: System) -> None:

@@ -1,7 +1,6 @@
 """GET /operator/audit: every change, with its token and address."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,11 +26,7 @@ FORWARDED = {"X-Forwarded-For": f"6.6.6.6, {ADDRESS}"}
 DAY = 24 * 3600
 Event = tuple[float, str, str, Actor, str]
 
-
-@pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[System]:
-    async with System(tmp_path, behind_proxy=("127.0.0.1",)) as running:
-        yield running
+pytestmark = pytest.mark.system(behind_proxy=("127.0.0.1",))
 
 
 async def audit(system: System, query: str = "") -> list[Any]:

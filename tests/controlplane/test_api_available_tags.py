@@ -12,11 +12,7 @@ from tests.support.controlplane.system import System, assert_error
 
 PATH = "/application/game/tags/available"
 
-
-@pytest.fixture
-async def system(system: System) -> System:
-    await system.make_application(tag=None)
-    return system
+pytestmark = pytest.mark.system(application={"tag": None})
 
 
 @pytest.fixture

@@ -11,11 +11,7 @@ from tests.support.hold import Hold
 
 PINS = [{"container": 7777, "host": 20500}]
 
-
-@pytest.fixture
-async def system(system: System) -> System:
-    await system.make_application()
-    return system
+pytestmark = pytest.mark.system(application={})
 
 
 async def can_start(system: System, name: str) -> bool:

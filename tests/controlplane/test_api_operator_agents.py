@@ -1,7 +1,6 @@
 """Agents as operators see and remove them."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +61,7 @@ class Operated(System):
         await self.until(f"/operator/agent/{name}", lambda shown: shown["state"] == state)
 
 
-@pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[Operated]:
-    async with Operated(tmp_path, agents=2) as running:
-        yield running
+pytestmark = pytest.mark.system(kind=Operated, agents=2)
 
 
 def tasks_about(agent: FakeAgent) -> list[str]:

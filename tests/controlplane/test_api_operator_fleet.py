@@ -1,7 +1,6 @@
 """Regions, node pools and registries, as operators create, change and remove them."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +49,7 @@ class Operated(System):
         return [kind for kind, _ in rows]
 
 
-@pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[Operated]:
-    async with Operated(tmp_path) as running:
-        yield running
+pytestmark = pytest.mark.system(kind=Operated)
 
 
 async def test_a_new_region_can_be_used_and_then_not_removed(system: Operated) -> None:

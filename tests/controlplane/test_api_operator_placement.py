@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +40,7 @@ class Explained(Operated):
         await eventually(holds)
 
 
-@pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[Explained]:
-    async with Explained(tmp_path, agents=2) as running:
-        await running.make_application()
-        yield running
+pytestmark = pytest.mark.system(kind=Explained, agents=2, application={})
 
 
 async def test_the_host_of_rank_1_gets_the_next_session(system: Explained) -> None:

@@ -15,11 +15,7 @@ from tests.support.controlplane.system import System, assert_error
 from tests.support.hold import Hold
 from tiltyard.agent.v1 import agent_pb2
 
-
-@pytest.fixture
-async def system(system: System) -> System:
-    await system.make_application()
-    return system
+pytestmark = pytest.mark.system(application={})
 
 
 async def test_a_live_session_is_described_from_memory_until_it_changes(

@@ -1,8 +1,6 @@
 """PUT, GET and DELETE of warm pools, stored and validated, without enabled tags."""
 
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,12 +18,10 @@ POOL: dict[str, Any] = {
 SHOWN = {"image": "game", "location": "local", "ready": 0}
 BARE: dict[str, Any] = {"enabled": True, "env": {}, "args": [], "labels": {}, "claimSignal": None}
 
-
-@pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[System]:
-    async with System(tmp_path, regions=("local", "elsewhere", "third")) as running:
-        await running.make_application(tag=None, regions=["local", "elsewhere"])
-        yield running
+pytestmark = pytest.mark.system(
+    regions=("local", "elsewhere", "third"),
+    application={"tag": None, "regions": ["local", "elsewhere"]},
+)
 
 
 async def put(system: System, body: Any, place: str = "game/local", **more: Any) -> Answer:

@@ -1,7 +1,6 @@
 """Hosts that are drained by an operator: which orders are sent when."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +56,7 @@ class Draining(System):
         await self.restart()
 
 
-@pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[Draining]:
-    async with Draining(tmp_path) as running:
-        await running.make_application()
-        yield running
+pytestmark = pytest.mark.system(kind=Draining, application={})
 
 
 async def test_drained_host_gets_no_sessions_until_undrained(system: Draining) -> None:

@@ -5,7 +5,6 @@ import hashlib
 import logging
 import ssl
 import warnings
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,7 @@ from tests.support.controlplane.enrolling import Enrolling
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.system import Answer, assert_error
 
-
-@pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[Enrolling]:
-    async with Enrolling(tmp_path) as running:
-        yield running
+pytestmark = pytest.mark.system(kind=Enrolling)
 
 
 async def test_host_is_enrolled_in_the_place_of_its_token(system: Enrolling) -> None:

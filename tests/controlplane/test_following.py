@@ -1,8 +1,7 @@
 """Following a host during starts, database errors and restarts of its agent."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -19,12 +18,7 @@ from tiltyard.agent.v1 import agent_pb2
 
 HIGH = 1000  # A sequence that a restarted agent does not reach
 
-
-@pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[System]:
-    async with System(tmp_path) as running:
-        await running.make_application()
-        yield running
+pytestmark = pytest.mark.system(application={})
 
 
 class FailingReports:

@@ -8,8 +8,6 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -24,12 +22,7 @@ from tests.controlplane.source_canaries import Guarded, Sources, may_be_set
 from tests.support.controlplane.system import Answer, assert_error
 from tests.support.harness import ROOT
 
-
-@pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[Guarded]:
-    async with Guarded(tmp_path, agents=0) as system:
-        await system.make_application(tag=None)
-        yield system
+pytestmark = pytest.mark.system(kind=Guarded, agents=0, application={"tag": None})
 
 
 def refused(answer: Answer, text: str, field: str, status: int = 422) -> None:

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,12 +14,7 @@ from tests.support.log_lines import logfmt
 from tiltyard.runtime.logging.events import Event
 from tiltyard.runtime.logging.output import AT_ONCE, written
 
-
-@pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[System]:
-    async with System(tmp_path) as system:
-        await system.make_application()
-        yield system
+pytestmark = pytest.mark.system(application={})
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,12 +24,7 @@ from tiltyard.runtime.clock import SystemClock
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "metrics.md").read_text("utf-8")
 
-
-@pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[Scraped]:
-    async with Scraped(tmp_path) as running:
-        await running.make_application()
-        yield running
+pytestmark = pytest.mark.system(kind=Scraped, application={})
 
 
 # ---- the listener

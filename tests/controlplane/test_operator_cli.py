@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import click
@@ -66,10 +65,7 @@ def cells(table: str) -> list[list[str]]:
     return [[line[a:b].strip() for a, b in zip(starts, ends, strict=True)] for line in lines]
 
 
-@pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[Operated]:
-    async with Operated(tmp_path) as running:
-        yield running
+pytestmark = pytest.mark.system(kind=Operated)
 
 
 async def test_accounts(system: Operated) -> None:

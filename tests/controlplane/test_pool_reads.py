@@ -1,7 +1,6 @@
 """Reads of warm pools, whose env, args and labels may be large."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,12 +12,9 @@ from tests.support.controlplane.system import System
 
 REGIONS = ("a", "b", "c", "d", "e")
 
-
-@pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[System]:
-    async with System(tmp_path, regions=("local", *REGIONS)) as running:
-        await running.make_application(tag=None, regions=list(REGIONS))
-        yield running
+pytestmark = pytest.mark.system(
+    regions=("local", *REGIONS), application={"tag": None, "regions": list(REGIONS)}
+)
 
 
 async def put(system: System, region: str, **fields: Any) -> None:

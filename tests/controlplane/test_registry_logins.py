@@ -1,7 +1,6 @@
 """Registry logins set by operators: where a password is sent, and how long it is stored."""
 
 import logging
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +67,7 @@ class Configured(System):
         return await (await self.logins()).login_for(image)
 
 
-@pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[Configured]:
-    async with Configured(tmp_path) as running:
-        yield running
+pytestmark = pytest.mark.system(kind=Configured)
 
 
 async def test_login_is_stored_and_shown_without_its_password(system: Configured) -> None:

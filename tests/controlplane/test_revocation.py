@@ -1,8 +1,6 @@
 """Sessions of a revoked host, at each moment of a revocation."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,11 +39,7 @@ class Revoking(System):
         return await self.rows("SELECT agent FROM unanswered WHERE stopped_ms IS NULL")
 
 
-@pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[Revoking]:
-    async with Revoking(tmp_path, agents=2) as running:
-        await running.make_application()
-        yield running
+pytestmark = pytest.mark.system(kind=Revoking, agents=2, application={})
 
 
 async def test_only_enrolled_agents_can_be_revoked(system: Revoking) -> None:

@@ -19,11 +19,7 @@ from tests.support.fake_clock import FakeClock
 from tests.support.hold import Hold
 from tiltyard.agent.v1 import agent_pb2
 
-
-@pytest.fixture
-async def system(system: System) -> System:
-    await system.make_application()
-    return system
+pytestmark = pytest.mark.system(application={})
 
 
 @pytest.fixture

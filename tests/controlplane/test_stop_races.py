@@ -2,8 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -24,12 +22,12 @@ ROUNDS, AT_ONCE, DELETERS = 2000, 4, 4
 SMALL = {"cpu": 0.01, "ram": 8}
 ALICE = Caller("alice", "token", frozenset())
 
-
-@pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[System]:
-    async with System(tmp_path, agents=2, start_rate=1e6, start_burst=10**6) as system:
-        await system.make_application(limits=SMALL, reservation=SMALL)
-        yield system
+pytestmark = pytest.mark.system(
+    agents=2,
+    start_rate=1e6,
+    start_burst=10**6,
+    application={"limits": SMALL, "reservation": SMALL},
+)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Enabling a tag: what its manifest must be, and that no host pulls anything else."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,7 @@ from tests.support.controlplane.system import System, assert_error, eventually
 LINUX = {"os": "linux", "architecture": "amd64"}
 FOREIGN = image(layers=[blob(LAYER, urls=["http://169.254.169.254/latest/"])])
 
-
-@pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[System]:
-    async with System(tmp_path, max_image_bytes=1000) as system:
-        await system.make_application(tag=None)
-        yield system
+pytestmark = pytest.mark.system(max_image_bytes=1000, application={"tag": None})
 
 
 def push_listed(registry: FakeRegistry, manifest: dict[str, Any]) -> dict[str, Any]:

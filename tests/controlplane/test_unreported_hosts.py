@@ -1,7 +1,7 @@
 """Calls while hosts have not reported since the control plane started."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,7 @@ TAG = "/tag/local/game/v1"
 LOCATIONS = "/available-location/game"
 QUICK = 2.0  # The start_timeout of tests that wait for its end; half of it is for the last call
 
-
-@pytest.fixture
-async def pair(tmp_path: Path) -> AsyncIterator[System]:
-    """Two hosts with the application's image."""
-    async with System(tmp_path, agents=2) as system:
-        await system.make_application()
-        yield system
+pytestmark = pytest.mark.system(agents=2, application={})
 
 
 async def restart_without(system: System, *agents: FakeAgent) -> None:
@@ -50,8 +44,8 @@ async def add_newer_tag(system: System, *agents: FakeAgent) -> str:
     return image
 
 
+@pytest.mark.system(application={})
 async def test_calls_wait_for_hosts_that_have_not_reported(system: System) -> None:
-    await system.make_application()
     await restart_without(system, system.agent)
     named, any_tag, tag, locations = await after_return(
         system.agent,
@@ -95,39 +89,41 @@ async def test_a_host_that_stays_unresponsive_is_not_waited_for(tmp_path: Path) 
         assert locations.json == {"locations": []}
 
 
-async def test_answers_unaffected_by_unreported_hosts_are_immediate(pair: System) -> None:
-    await pair.make_application(
+async def test_answers_unaffected_by_unreported_hosts_are_immediate(system: System) -> None:
+    await system.make_application(
         name="far", repository="studio/far", regions=["elsewhere"], tag=None
     )
-    await restart_without(pair, pair.agents[1])
-    assert_error(await pair.start(version="v0"), 404)
-    assert_error(await pair.start(image="far", location="elsewhere"), 404)
-    no_tag = await pair.call("GET", "/tag/local/game/v0")
+    await restart_without(system, system.agents[1])
+    assert_error(await system.start(version="v0"), 404)
+    assert_error(await system.start(image="far", location="elsewhere"), 404)
+    no_tag = await system.call("GET", "/tag/local/game/v0")
     assert no_tag.json == {"exists": False}
-    assert (await pair.start()).status == 201
-    assert (await pair.call("GET", TAG)).json == {"exists": True}
-    answer = await pair.call("GET", LOCATIONS)
+    assert (await system.start()).status == 201
+    assert (await system.call("GET", TAG)).json == {"exists": True}
+    answer = await system.call("GET", LOCATIONS)
     assert [place["id"] for place in answer.json["locations"]] == ["local"]
 
 
-async def test_a_start_without_version_does_not_run_an_older_tag(pair: System) -> None:
-    older, newer = pair.agents
-    image = await add_newer_tag(pair, newer)
-    await restart_without(pair, newer)
-    assert (await pair.start(id="named", version="v1")).status == 201
-    (answer,) = await after_return(newer, pair.start(id="newest"))
+async def test_a_start_without_version_does_not_run_an_older_tag(system: System) -> None:
+    older, newer = system.agents
+    image = await add_newer_tag(system, newer)
+    await restart_without(system, newer)
+    assert (await system.start(id="named", version="v1")).status == 201
+    (answer,) = await after_return(newer, system.start(id="newest"))
     assert answer.status == 201
     assert [session.image for session in newer.live] == [image]
     assert len(older.live) == 1
 
 
-async def test_a_drained_host_that_has_not_reported_does_not_hold_up_starts(pair: System) -> None:
-    _, newer = pair.agents
-    await add_newer_tag(pair, newer)
-    drained = await pair.call("POST", f"/operator/agent/{newer.name}/drain", json={})
+async def test_a_drained_host_that_has_not_reported_does_not_hold_up_starts(
+    system: System,
+) -> None:
+    _, newer = system.agents
+    await add_newer_tag(system, newer)
+    drained = await system.call("POST", f"/operator/agent/{newer.name}/drain", json={})
     assert drained.status == 200, drained.text
-    await restart_without(pair, newer)
-    assert (await pair.start()).status == 201
+    await restart_without(system, newer)
+    assert (await system.start()).status == 201
 
 
 @pytest.mark.parametrize("comes_back", [True, False])
@@ -149,17 +145,17 @@ async def test_a_start_waits_where_only_an_unreported_host_may_have_room(
             assert_error(await system.call("GET", "/session/s"), 404)
 
 
-async def test_a_host_without_room_that_reports_ends_the_wait_with_420(pair: System) -> None:
-    for agent in pair.agents:
+async def test_a_host_without_room_that_reports_ends_the_wait_with_420(system: System) -> None:
+    for agent in system.agents:
         agent.host.free_sessions = 0
-    await restart_without(pair, pair.agents[1])
-    (answer,) = await after_return(pair.agents[1], pair.start())
+    await restart_without(system, system.agents[1])
+    (answer,) = await after_return(system.agents[1], system.start())
     assert_error(answer, 420)
     assert "no host has capacity" in answer.json["details"]
 
 
+@pytest.mark.system(application={})
 async def test_a_host_that_is_removed_is_not_waited_for(system: System) -> None:
-    await system.make_application()
     await restart_without(system, system.agent)
     waiting = asyncio.create_task(system.start())
     await asyncio.wait({waiting}, timeout=0.2)
@@ -168,14 +164,16 @@ async def test_a_host_that_is_removed_is_not_waited_for(system: System) -> None:
     assert_error(await waiting, 404)
 
 
-async def test_a_ready_standby_serves_while_the_tag_is_on_an_unreported_host(pair: System) -> None:
-    pool = await pair.call("PUT", "/warm-pool/game/local", json={"size": 1})
+async def test_a_ready_standby_serves_while_the_tag_is_on_an_unreported_host(
+    system: System,
+) -> None:
+    pool = await system.call("PUT", "/warm-pool/game/local", json={"size": 1})
     assert pool.status == 204
-    await eventually(lambda: any(agent.standbys for agent in pair.agents))
-    first, newer = sorted(pair.agents, key=lambda agent: not agent.standbys)
-    newest = await add_newer_tag(pair, newer)
-    await restart_without(pair, newer)
+    await eventually(lambda: any(agent.standbys for agent in system.agents))
+    first, newer = sorted(system.agents, key=lambda agent: not agent.standbys)
+    newest = await add_newer_tag(system, newer)
+    await restart_without(system, newer)
     (standby,) = first.standbys
     assert standby.image != newest
-    assert (await pair.start()).status == 201
+    assert (await system.start()).status == 201
     assert [claim.internal_id for claim in first.claimed] == [standby.internal_id]

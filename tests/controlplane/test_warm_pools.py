@@ -29,11 +29,7 @@ from tiltyard.contract import Identity, Resources
 
 POOL: dict[str, Any] = {"size": 3, "env": {"MODE": "warm"}, "labels": {"mode": "ffa"}}
 
-
-@pytest.fixture
-async def system(system: System) -> System:
-    await system.make_application()
-    return system
+pytestmark = pytest.mark.system(application={})
 
 
 async def put(system: System, place: str = "game/local", **pool: Any) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -240,17 +239,17 @@ async def test_a_page_is_read_from_its_index_and_not_sorted(
         assert plan == [f"SEARCH event USING INDEX {index}{bound}"]
 
 
-async def test_only_old_events_are_deleted_in_portions(tmp_path: Path) -> None:
-    async with System(tmp_path, audit_retention_days=2) as system:
-        now = system.clock.time()
-        await system.rows("DELETE FROM event")
-        old = [(now - 2 * DAY - 1, "old.x", "", Actor("x"), "o")] * (2 * PORTION + 7)
-        young = [(now - 2 * DAY + 60, "young.x", "", Actor("x"), "o")] * 3
-        await write(system, *old, *young)
-        store = system.control_plane.store
-        assert await store.run(remove_old, now - 2 * DAY) == PORTION
-        await system.control_plane.upkeep.forget()
-        assert [event["kind"] for event in await audit(system)] == ["young.x"] * 3
+@pytest.mark.system(audit_retention_days=2)
+async def test_only_old_events_are_deleted_in_portions(system: System) -> None:
+    now = system.clock.time()
+    await system.rows("DELETE FROM event")
+    old = [(now - 2 * DAY - 1, "old.x", "", Actor("x"), "o")] * (2 * PORTION + 7)
+    young = [(now - 2 * DAY + 60, "young.x", "", Actor("x"), "o")] * 3
+    await write(system, *old, *young)
+    store = system.control_plane.store
+    assert await store.run(remove_old, now - 2 * DAY) == PORTION
+    await system.control_plane.upkeep.forget()
+    assert [event["kind"] for event in await audit(system)] == ["young.x"] * 3
 
 
 async def test_events_dated_ahead_do_not_stop_retention(system: System) -> None:

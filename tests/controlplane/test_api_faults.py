@@ -18,19 +18,18 @@ async def can_start(system: System, name: str) -> bool:
     return (await system.start(id=name, ports=PINS)).status == 201
 
 
-async def test_a_start_whose_answer_is_lost_is_stopped_and_leaves_nothing(tmp_path: Path) -> None:
-    async with System(tmp_path, start_timeout=4.0) as system:
-        await system.make_application()
-        system.agent.after_start = system.agent.hang
-        answer = await system.start(id="lost", ports=PINS)
-        assert_error(answer, 420)
-        assert "Retry-After" in answer.headers
-        await system.nothing_is_left()
-        assert system.agent.stopped == [system.agent.started[0].internal_id]
-        assert system.agent.sessions == {}
-        assert_error(await system.call("GET", "/session/lost"), 404)
-        system.agent.after_start = None
-        await eventually(lambda: can_start(system, "lost"))
+@pytest.mark.system(start_timeout=4.0, application={})
+async def test_a_start_whose_answer_is_lost_is_stopped_and_leaves_nothing(system: System) -> None:
+    system.agent.after_start = system.agent.hang
+    answer = await system.start(id="lost", ports=PINS)
+    assert_error(answer, 420)
+    assert "Retry-After" in answer.headers
+    await system.nothing_is_left()
+    assert system.agent.stopped == [system.agent.started[0].internal_id]
+    assert system.agent.sessions == {}
+    assert_error(await system.call("GET", "/session/lost"), 404)
+    system.agent.after_start = None
+    await eventually(lambda: can_start(system, "lost"))
 
 
 @pytest.mark.parametrize("hangs", [True, False])
@@ -140,20 +139,20 @@ async def test_a_session_that_is_stored_as_ended_and_absent_returns_its_ports(
     await eventually(lambda: can_start(system, "next"))
 
 
-async def test_an_unresponsive_host_is_unreachable_and_its_stop_remembered(tmp_path: Path) -> None:
-    async with System(tmp_path, unreachable_after=0.2, unresponsive_after=0.1) as system:
-        system.agent.beat = 0.02
-        await system.agent.restart()
-        await system.make_application()
-        await system.start(id="s")
-        await system.agent.stop()
-        await system.becomes("s", "server_unreachable")
-        assert_error(await system.start(), 404)
-        assert_error(await system.call("DELETE", "/session/s"), 503)
-        assert_error(await system.call("GET", "/logs?id=s"), 503)
-        await system.agent.restart()
-        await system.becomes("s", "exited")
-        assert len(system.agent.stopped) == 1
+@pytest.mark.system(unreachable_after=0.2, unresponsive_after=0.1)
+async def test_an_unresponsive_host_is_unreachable_and_its_stop_remembered(system: System) -> None:
+    system.agent.beat = 0.02
+    await system.agent.restart()
+    await system.make_application()
+    await system.start(id="s")
+    await system.agent.stop()
+    await system.becomes("s", "server_unreachable")
+    assert_error(await system.start(), 404)
+    assert_error(await system.call("DELETE", "/session/s"), 503)
+    assert_error(await system.call("GET", "/logs?id=s"), 503)
+    await system.agent.restart()
+    await system.becomes("s", "exited")
+    assert len(system.agent.stopped) == 1
 
 
 async def test_readiness_waits_for_a_reconciled_snapshot(system: System) -> None:

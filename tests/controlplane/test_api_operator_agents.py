@@ -350,22 +350,21 @@ async def test_a_disconnect_leaves_no_removal_half_done(system: Operated) -> Non
     assert set(await system.agents_by_name()) == {"a0"}
 
 
-async def test_the_region_of_a_removed_agent_is_free(tmp_path: Path) -> None:
-    async with Operated(tmp_path, agents=1, regions=("local", "elsewhere")) as system:
-        await system.make_application()
-        assert (await system.start(id="s")).status == 201
-        assert (await system.call("DELETE", "/session/s")).status == 204
-        await system.call("PUT", "/application/game", json={"regions": ["elsewhere"]})
-        system.agents.pop()
-        system.settings["regions"] = ("elsewhere",)
-        await system.restart()
-        refused = await system.call("DELETE", "/operator/region/local")
-        assert_error(refused, 409)
-        assert "agents: 1" in refused.json["details"]
-        assert (await system.ask("DELETE", "/a0")).status == 204
-        answer = await system.call("DELETE", "/operator/region/local")
-        assert answer.status == 204, answer.text
-        assert await system.status_of("s") == "exited"
+@pytest.mark.system(kind=Operated, agents=1, regions=("local", "elsewhere"), application={})
+async def test_the_region_of_a_removed_agent_is_free(system: Operated) -> None:
+    assert (await system.start(id="s")).status == 201
+    assert (await system.call("DELETE", "/session/s")).status == 204
+    await system.call("PUT", "/application/game", json={"regions": ["elsewhere"]})
+    system.agents.pop()
+    system.settings["regions"] = ("elsewhere",)
+    await system.restart()
+    refused = await system.call("DELETE", "/operator/region/local")
+    assert_error(refused, 409)
+    assert "agents: 1" in refused.json["details"]
+    assert (await system.ask("DELETE", "/a0")).status == 204
+    answer = await system.call("DELETE", "/operator/region/local")
+    assert answer.status == 204, answer.text
+    assert await system.status_of("s") == "exited"
 
 
 async def test_an_agent_that_is_lost_can_be_removed(tmp_path: Path) -> None:

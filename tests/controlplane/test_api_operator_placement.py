@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -115,17 +114,16 @@ async def test_all_obstacles_of_a_host_are_shown(system: Explained) -> None:
     assert_error(await system.start(ports=PINNED), 420)
 
 
+@pytest.mark.system(kind=Explained, unresponsive_after=0.1, application={})
 async def test_hosts_without_reports_are_shown_as_connecting_or_unresponsive(
-    tmp_path: Path,
+    system: Explained,
 ) -> None:
-    async with Explained(tmp_path, unresponsive_after=0.1) as system:
-        await system.make_application()
-        await system.add_agent("late")
-        await system.become({"late": ["connecting"], "a0": ["unresponsive"]})
-        late = (await system.hosts())["late"]
-        assert late.pop("agent") == "late"
-        assert late.pop("obstacles")[0]["details"] == "has not reported what runs there yet"
-        assert set(late.values()) == {None}
+    await system.add_agent("late")
+    await system.become({"late": ["connecting"], "a0": ["unresponsive"]})
+    late = (await system.hosts())["late"]
+    assert late.pop("agent") == "late"
+    assert late.pop("obstacles")[0]["details"] == "has not reported what runs there yet"
+    assert set(late.values()) == {None}
 
 
 async def test_resources_held_by_a_start_in_progress_are_shown(system: Explained) -> None:

@@ -63,16 +63,16 @@ def test_an_account_must_have_a_name(config: Config, name: str) -> None:
     assert not config.state_dir.exists()
 
 
-async def test_init_works_while_the_control_plane_serves(tmp_path: Path) -> None:
-    async with System(tmp_path, agents=0) as system:
-        tokens = await asyncio.to_thread(made, system.config, "--new-operator-token")
-        another, old = tokens["operator_token"], system.operator_token
-        answer = await system.call("DELETE", f"/operator/token/{token_id(old)}", token=another)
-        assert answer.json == {"revoked": [token_id(old)]}
-        assert_error(await system.call("GET", "/operator/account", token=old), 401)
-        assert (await system.call("GET", "/operator/account", token=another)).status == 200
-        sql = "SELECT actor, address FROM event WHERE object=?"
-        assert await system.rows(sql, token_id(another)) == [("init", "")]
+@pytest.mark.system(agents=0)
+async def test_init_works_while_the_control_plane_serves(system: System) -> None:
+    tokens = await asyncio.to_thread(made, system.config, "--new-operator-token")
+    another, old = tokens["operator_token"], system.operator_token
+    answer = await system.call("DELETE", f"/operator/token/{token_id(old)}", token=another)
+    assert answer.json == {"revoked": [token_id(old)]}
+    assert_error(await system.call("GET", "/operator/account", token=old), 401)
+    assert (await system.call("GET", "/operator/account", token=another)).status == 200
+    sql = "SELECT actor, address FROM event WHERE object=?"
+    assert await system.rows(sql, token_id(another)) == [("init", "")]
 
 
 @pytest.mark.parametrize("redirection", [">/dev/full", ">&-"])

@@ -87,16 +87,16 @@ async def test_a_request_under_way_and_one_whose_caller_hangs_up_are_counted(
     await system.agent.stop()  # the start itself goes on, and fails
 
 
-async def test_a_connection_too_many_is_counted(tmp_path: Path) -> None:
-    async with Scraped(tmp_path, max_connections=1) as system:
-        first = await asyncio.open_connection("127.0.0.1", system.port)
-        second = await asyncio.open_connection("127.0.0.1", system.port)
-        assert await second[0].read() == b""
-        scrape = await system.scrape()
-        assert scrape.sum("http_connections_refused_total", listener="api") == 1
-        for _, writer in (first, second):
-            writer.close()
-            await writer.wait_closed()
+@pytest.mark.system(kind=Scraped, max_connections=1)
+async def test_a_connection_too_many_is_counted(system: Scraped) -> None:
+    first = await asyncio.open_connection("127.0.0.1", system.port)
+    second = await asyncio.open_connection("127.0.0.1", system.port)
+    assert await second[0].read() == b""
+    scrape = await system.scrape()
+    assert scrape.sum("http_connections_refused_total", listener="api") == 1
+    for _, writer in (first, second):
+        writer.close()
+        await writer.wait_closed()
 
 
 async def test_no_path_and_no_method_makes_a_series(system: Scraped) -> None:
@@ -205,19 +205,18 @@ async def test_refusals_are_counted_by_their_reason(system: Scraped) -> None:
     assert scrape.sum("start_duration_seconds_count", kind="none", result="refused") == 3
 
 
+@pytest.mark.system(kind=Scraped, start_rate=0.001, start_burst=1, application={})
 async def test_a_start_rate_and_a_full_database_are_reasons(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    system: Scraped, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with Scraped(tmp_path, start_rate=0.001, start_burst=1) as system:
-        await system.make_application()
-        await system.start()
-        assert (await system.start()).status == 420
+    await system.start()
+    assert (await system.start()).status == 420
 
-        intercept(monkeypatch, reserve, fail_once(StoreError("the disk is full")))
-        assert (await system.start()).status == 503
-        scrape = await system.scrape()
-        assert scrape.sum("start_refusals_total", reason="rate") == 1
-        assert scrape.sum("start_refusals_total", reason="database_failed") == 1
+    intercept(monkeypatch, reserve, fail_once(StoreError("the disk is full")))
+    assert (await system.start()).status == 503
+    scrape = await system.scrape()
+    assert scrape.sum("start_refusals_total", reason="rate") == 1
+    assert scrape.sum("start_refusals_total", reason="database_failed") == 1
 
 
 async def test_the_wait_for_bound_ports_is_timed(system: Scraped) -> None:
@@ -266,51 +265,46 @@ async def test_sessions_and_room_are_shown_as_they_are(system: Scraped) -> None:
     await system.shows(lambda s: s.sum("sessions", **labels, state="running") == 1)
 
 
-async def test_agents_are_counted_by_their_state(tmp_path: Path) -> None:
-    async with Scraped(
-        tmp_path, agents=3, unreachable_after=2.0, unresponsive_after=2.0
-    ) as system:
-        for agent in system.agents:
-            agent.beat = 0.05
-            agent.drop_watch()
-        await system.make_application()
-        await system.shows(lambda s: s.sum("agents", state="ready") == 3)
-        await system.start(id="s")
-        (busy,) = (agent for agent in system.agents if agent.live)
-        idle = next(agent for agent in system.agents if agent is not busy)
-        idle.change_host(engine_available=False)
-        await system.shows(
-            lambda s: (
-                s.sum("agents", state="engine_unavailable") == 1 and s.sum("free_cores") == 127
-            )
+@pytest.mark.system(kind=Scraped, agents=3, unreachable_after=2.0, unresponsive_after=2.0)
+async def test_agents_are_counted_by_their_state(system: Scraped) -> None:
+    for agent in system.agents:
+        agent.beat = 0.05
+        agent.drop_watch()
+    await system.make_application()
+    await system.shows(lambda s: s.sum("agents", state="ready") == 3)
+    await system.start(id="s")
+    (busy,) = (agent for agent in system.agents if agent.live)
+    idle = next(agent for agent in system.agents if agent is not busy)
+    idle.change_host(engine_available=False)
+    await system.shows(
+        lambda s: s.sum("agents", state="engine_unavailable") == 1 and s.sum("free_cores") == 127
+    )
+    idle.change_host(engine_available=True)
+    await busy.stop()
+    await system.shows(
+        lambda s: (
+            s.sum("agents", state="unreachable") == 1
+            and s.sum("agents") == 3
+            and s.sum("sessions", state="server_unreachable") == 1
+            and s.sum("capacity_cores") == 128
         )
-        idle.change_host(engine_available=True)
-        await busy.stop()
-        await system.shows(
-            lambda s: (
-                s.sum("agents", state="unreachable") == 1
-                and s.sum("agents") == 3
-                and s.sum("sessions", state="server_unreachable") == 1
-                and s.sum("capacity_cores") == 128
-            )
-        )
-        scrape = await system.scrape()
-        assert scrape.sum("watch_breaks_total") >= 1
-        assert scrape.sum("watch_snapshot_duration_seconds_count") >= 3
+    )
+    scrape = await system.scrape()
+    assert scrape.sum("watch_breaks_total") >= 1
+    assert scrape.sum("watch_snapshot_duration_seconds_count") >= 3
 
 
-async def test_an_overcommitted_host_takes_no_capacity_from_others(tmp_path: Path) -> None:
-    async with Scraped(tmp_path, agents=2) as system:
-        await system.make_application()
-        await system.start(id="s")
-        (busy,) = (agent for agent in system.agents if agent.live)
-        await system.shows(lambda s: s.sum("free_cores") == 127)
-        busy.host.capacity.Clear()
-        busy.change_host()
-        await system.shows(lambda s: s.sum("capacity_cores") == 64)
-        scrape = await system.scrape()
-        assert scrape.sum("free_cores") == 64
-        assert scrape.sum("free_memory_bytes") == 64 * 1024**3
+@pytest.mark.system(kind=Scraped, agents=2, application={})
+async def test_an_overcommitted_host_takes_no_capacity_from_others(system: Scraped) -> None:
+    await system.start(id="s")
+    (busy,) = (agent for agent in system.agents if agent.live)
+    await system.shows(lambda s: s.sum("free_cores") == 127)
+    busy.host.capacity.Clear()
+    busy.change_host()
+    await system.shows(lambda s: s.sum("capacity_cores") == 64)
+    scrape = await system.scrape()
+    assert scrape.sum("free_cores") == 64
+    assert scrape.sum("free_memory_bytes") == 64 * 1024**3
 
 
 async def test_unclaimed_sessions_are_counted_apart(system: Scraped) -> None:

@@ -59,17 +59,16 @@ async def test_newer_agent_is_listed_and_keeps_its_sessions_but_gets_none(
         assert system.agent.stopped == []
 
 
-async def test_one_session_of_a_newer_format_is_enough(tmp_path: Path) -> None:
-    async with System(tmp_path) as system:
-        await system.make_application()
-        session = (await system.start()).json["id"]
-        [held] = system.agent.live
-        system.agent.change(held.internal_id, format=FORMAT + 1)
-        await _becomes(system, "newer")
-        assert await system.status_of(session) in {"running", "server_unreachable"}
-        assert system.agent.stopped == []
-        system.agent.change(held.internal_id, format=FORMAT)
-        await _becomes(system, "ready")
+@pytest.mark.system(application={})
+async def test_one_session_of_a_newer_format_is_enough(system: System) -> None:
+    session = (await system.start()).json["id"]
+    [held] = system.agent.live
+    system.agent.change(held.internal_id, format=FORMAT + 1)
+    await _becomes(system, "newer")
+    assert await system.status_of(session) in {"running", "server_unreachable"}
+    assert system.agent.stopped == []
+    system.agent.change(held.internal_id, format=FORMAT)
+    await _becomes(system, "ready")
 
 
 async def test_newer_agent_is_never_given_up_as_lost(
@@ -96,31 +95,29 @@ async def test_newer_agent_is_never_given_up_as_lost(
         assert "missed missed" not in " ".join(calls)
 
 
-async def test_stopped_newer_agent_is_unreachable(tmp_path: Path) -> None:
-    async with System(tmp_path) as system:
-        system.control_plane.fleet.unreachable_after = 0.05
-        await _upgrade(system)
-        await system.agent.stop()
-        await _becomes(system, "unreachable")
+async def test_stopped_newer_agent_is_unreachable(system: System) -> None:
+    system.control_plane.fleet.unreachable_after = 0.05
+    await _upgrade(system)
+    await system.agent.stop()
+    await _becomes(system, "unreachable")
 
 
 @pytest.mark.parametrize(("number", "error"), [(2, AgentNewerError), (0, AgentUnavailableError)])
+@pytest.mark.system(application={})
 async def test_answer_of_an_unknown_format_is_rejected(
-    tmp_path: Path, number: int, error: type[AgentUnavailableError]
+    system: System, number: int, error: type[AgentUnavailableError]
 ) -> None:
-    async with System(tmp_path) as system:
-        await system.make_application()
-        await system.start()
-        [session] = system.agent.live
-        client = AgentClient(system.agent.address)
-        system.agent.end(session.internal_id)
-        report = agent_pb2.Report(format=number, internal_id=session.internal_id)
-        system.agent.report = agent_pb2.GetReportResponse(report=report)
-        with pytest.raises(error) as caught:
-            await client.get_report(session.internal_id)
-        assert type(caught.value) is error
-        session.format = number
-        with pytest.raises(error):
-            await client.stop_session(session.internal_id, 5.0, discard=False)
-        session.format = FORMAT
-        await client.close()
+    await system.start()
+    [session] = system.agent.live
+    client = AgentClient(system.agent.address)
+    system.agent.end(session.internal_id)
+    report = agent_pb2.Report(format=number, internal_id=session.internal_id)
+    system.agent.report = agent_pb2.GetReportResponse(report=report)
+    with pytest.raises(error) as caught:
+        await client.get_report(session.internal_id)
+    assert type(caught.value) is error
+    session.format = number
+    with pytest.raises(error):
+        await client.stop_session(session.internal_id, 5.0, discard=False)
+    session.format = FORMAT
+    await client.close()

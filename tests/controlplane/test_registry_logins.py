@@ -179,20 +179,19 @@ async def test_registry_is_unusable_without_the_key_until_its_password_is_set(
     assert (await system.enable_tag()).status == 204
 
 
-async def test_password_of_the_settings_file_is_sealed_at_each_start(tmp_path: Path) -> None:
-    async with Configured(tmp_path) as system:
-        assert not system.key.exists()
-        for password in ("first", "second"):
-            system.file_password = password
-            await system.restart()
-            assert await system.endpoint("filed") == Endpoint("filed.example", "robot", password)
-            assert (await system.listed("filed"))["username"] == "robot"
-        await system.stop_serving()
-        system.key.unlink()
-        await system.serve()
-        assert (await system.endpoint("filed")).password == "second"
-        # A registry removed from the file is kept.
-        system.file_password = ""
+async def test_password_of_the_settings_file_is_sealed_at_each_start(system: Configured) -> None:
+    assert not system.key.exists()
+    for password in ("first", "second"):
+        system.file_password = password
         await system.restart()
-        assert (await system.endpoint("filed")).password == "second"
-        assert (await system.listed("filed"))["declared"] is False
+        assert await system.endpoint("filed") == Endpoint("filed.example", "robot", password)
+        assert (await system.listed("filed"))["username"] == "robot"
+    await system.stop_serving()
+    system.key.unlink()
+    await system.serve()
+    assert (await system.endpoint("filed")).password == "second"
+    # A registry removed from the file is kept.
+    system.file_password = ""
+    await system.restart()
+    assert (await system.endpoint("filed")).password == "second"
+    assert (await system.listed("filed"))["declared"] is False

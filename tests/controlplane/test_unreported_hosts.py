@@ -59,34 +59,32 @@ async def test_calls_wait_for_hosts_that_have_not_reported(system: System) -> No
     assert [place["id"] for place in locations.json["locations"]] == ["local"]
 
 
+@pytest.mark.system(start_timeout=QUICK, application={})
 async def test_calls_are_503_while_an_unreported_host_could_change_the_answer(
-    tmp_path: Path,
+    system: System,
 ) -> None:
-    async with System(tmp_path, start_timeout=QUICK) as system:
-        await system.make_application()
-        await restart_without(system, system.agent)
-        calls = (
-            system.start(version="v1"),
-            system.start(),
-            system.call("GET", TAG),
-            system.call("GET", LOCATIONS),
-        )
-        for answer in await asyncio.gather(*calls):
-            assert_error(answer, 503)
-            assert 1 <= int(answer.headers["Retry-After"]) <= 5
-            assert "have not reported" in answer.json["details"]
-        assert await system.rows("SELECT 1 FROM session") == []
+    await restart_without(system, system.agent)
+    calls = (
+        system.start(version="v1"),
+        system.start(),
+        system.call("GET", TAG),
+        system.call("GET", LOCATIONS),
+    )
+    for answer in await asyncio.gather(*calls):
+        assert_error(answer, 503)
+        assert 1 <= int(answer.headers["Retry-After"]) <= 5
+        assert "have not reported" in answer.json["details"]
+    assert await system.rows("SELECT 1 FROM session") == []
 
 
-async def test_a_host_that_stays_unresponsive_is_not_waited_for(tmp_path: Path) -> None:
-    async with System(tmp_path, unreachable_after=0.5) as system:
-        await system.make_application()
-        await restart_without(system, system.agent)
-        calls = (system.start(), system.call("GET", TAG), system.call("GET", LOCATIONS))
-        start, tag, locations = await asyncio.gather(*calls)
-        assert_error(start, 404)
-        assert tag.json == {"exists": False}
-        assert locations.json == {"locations": []}
+@pytest.mark.system(unreachable_after=0.5, application={})
+async def test_a_host_that_stays_unresponsive_is_not_waited_for(system: System) -> None:
+    await restart_without(system, system.agent)
+    calls = (system.start(), system.call("GET", TAG), system.call("GET", LOCATIONS))
+    start, tag, locations = await asyncio.gather(*calls)
+    assert_error(start, 404)
+    assert tag.json == {"exists": False}
+    assert locations.json == {"locations": []}
 
 
 async def test_answers_unaffected_by_unreported_hosts_are_immediate(system: System) -> None:

@@ -494,13 +494,12 @@ async def test_refused_claim_marked_for_stop_is_not_replaced(system: System) -> 
     assert system.agent.stopped == []
 
 
-async def test_a_claim_counts_in_the_start_rate(tmp_path: Path) -> None:
-    async with System(tmp_path, start_rate=0.001, start_burst=1) as system:
-        await system.make_application()
-        await keep(system)
-        assert (await system.start(id="x")).status == 201
-        assert_error(await system.start(id="y"), 420)
-        assert len(system.agent.claimed) == 1
+@pytest.mark.system(start_rate=0.001, start_burst=1, application={})
+async def test_a_claim_counts_in_the_start_rate(system: System) -> None:
+    await keep(system)
+    assert (await system.start(id="x")).status == 201
+    assert_error(await system.start(id="y"), 420)
+    assert len(system.agent.claimed) == 1
 
 
 async def test_two_hosts_that_do_not_answer_a_claim_make_a_cold_start(tmp_path: Path) -> None:

@@ -13,16 +13,26 @@ from tests.support.controlplane.system import System
 async def system(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[System]:
     """A control plane with the accounts alice and bob, as the nearest mark `system` describes.
 
-    `kind` is its class, `application` are the fields of an application that is made; the others
-    are arguments of the class. Without a mark it has one agent and no application.
+    `kind` is its class, `application` are the fields of an application that is made, `session` is
+    the id of a session that is started; the others are arguments of the class. Without a mark it
+    has one agent and no application.
     """
     mark = request.node.get_closest_marker("system")
     arguments = dict(mark.kwargs) if mark else {}
     kind, application = arguments.pop("kind", System), arguments.pop("application", None)
+    session = arguments.pop("session", None)
     async with kind(tmp_path, **arguments) as running:
         if application is not None:
             await running.make_application(**application)
+        if session is not None:
+            assert (await running.start(id=session)).status == 201
         yield running
+
+
+@pytest.fixture
+def quick_pulls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the control plane retry pulls and removals of images soon."""
+    monkeypatch.setattr("controlplane.fleet.host.images.LONGEST_WAIT", 0.05)
 
 
 @pytest.fixture

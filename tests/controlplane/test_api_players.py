@@ -12,12 +12,7 @@ from tests.support.hold import Hold
 
 JOIN, LEAVE = ("PUT", "/session/player/join"), ("DELETE", "/session/player/leave")
 
-
-@pytest.fixture
-async def system(system: System) -> System:
-    await system.make_application()
-    assert (await system.start(id="m")).status == 201
-    return system
+pytestmark = pytest.mark.system(application={}, session="m")
 
 
 async def _join(system: System, *players: str, session: str = "m", **more: Any) -> Answer:

@@ -8,12 +8,7 @@ from tests.support.controlplane.fake_agent import refusing
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2
 
-
-@pytest.fixture
-async def system(system: System) -> System:
-    await system.make_application()
-    await system.start(id="s")
-    return system
+pytestmark = pytest.mark.system(application={}, session="s")
 
 
 async def end(system: System) -> str:

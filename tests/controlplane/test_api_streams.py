@@ -13,12 +13,7 @@ from tests.support.controlplane.system import System, assert_error, eventually
 
 LOG, ARTIFACT = "/logs?id=s&follow=true", "/artifacts?session=s&path=/data"
 
-
-@pytest.fixture
-async def system(system: System) -> System:
-    await system.make_application()
-    assert (await system.start(id="s")).status == 201
-    return system
+pytestmark = pytest.mark.system(application={}, session="s")
 
 
 @asynccontextmanager

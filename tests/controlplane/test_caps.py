@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -11,13 +9,7 @@ from controlplane.api.operations.fields import MAX_JSON_BYTES
 from controlplane.storage.tables.players import MAX_PLAYERS
 from tests.support.controlplane.system import APPLICATION, Answer, System, assert_error
 
-
-@pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[System]:
-    async with System(tmp_path) as running:
-        await running.make_application()
-        assert (await running.start(id="m")).status == 201
-        yield running
+pytestmark = pytest.mark.system(application={}, session="m")
 
 
 async def join(system: System, *players: str) -> Answer:

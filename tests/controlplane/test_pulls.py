@@ -1,8 +1,6 @@
 """Pulls as operators see them, from enabling a tag until its image is present."""
 
 import logging
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +9,7 @@ from tests.support.controlplane.fake_agent import refusing
 from tests.support.controlplane.system import System, eventually
 from tiltyard.runtime.clock import to_ms
 
-
-@pytest.fixture
-async def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[System]:
-    monkeypatch.setattr("controlplane.fleet.host.images.LONGEST_WAIT", 0.05)
-    async with System(tmp_path, agents=2) as running:
-        yield running
+pytestmark = [pytest.mark.system(agents=2), pytest.mark.usefixtures("quick_pulls")]
 
 
 async def _pulls(system: System, agent: str = "a0") -> list[dict[str, Any]]:

@@ -1,18 +1,10 @@
 """Old tags are withdrawn, and their images removed from hosts once unused."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from tests.support.controlplane.system import System, assert_error, eventually
 
-
-@pytest.fixture
-async def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[System]:
-    monkeypatch.setattr("controlplane.fleet.host.images.LONGEST_WAIT", 0.05)
-    async with System(tmp_path, agents=2) as running:
-        yield running
+pytestmark = [pytest.mark.system(agents=2), pytest.mark.usefixtures("quick_pulls")]
 
 
 async def _exists(system: System, tag: str, image: str = "game") -> bool:

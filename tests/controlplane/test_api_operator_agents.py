@@ -57,9 +57,6 @@ class Operated(System):
         link = self.link(agent.name)
         await eventually(lambda: link.report is not None and link.report.reserved.nano_cpus > 0)
 
-    async def reaches(self, name: str, state: str) -> None:
-        await self.until(f"/operator/agent/{name}", lambda shown: shown["state"] == state)
-
 
 pytestmark = pytest.mark.system(kind=Operated, agents=2)
 
@@ -259,11 +256,7 @@ async def test_an_agent_stays_until_it_has_answered_the_stop_of_an_unknown_start
     assert_error(refused, 409)
     assert "starts whose end is unknown: 1" in refused.json["details"]
     stop.set()
-
-    async def removed() -> bool:
-        return (await system.ask("DELETE", "/a1")).status == 204
-
-    await eventually(removed)
+    await system.until_answered("DELETE", "/operator/agent/a1", 204)
     assert gone.stopped == [gone.started[0].internal_id]
 
 

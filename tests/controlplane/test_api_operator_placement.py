@@ -8,7 +8,7 @@ import pytest
 
 from tests.controlplane.test_operator_cli import Operated, cells
 from tests.support.controlplane.fake_agent import refusing
-from tests.support.controlplane.system import Answer, assert_error, eventually
+from tests.support.controlplane.system import Answer, assert_error, eventually, eventually_equals
 from tests.support.hold import Hold
 
 PIN = {"ports[7777/udp]": "25000"}
@@ -33,10 +33,7 @@ class Explained(Operated):
         return {name: [o["kind"] for o in host["obstacles"]] for name, host in found.items()}
 
     async def become(self, kinds: dict[str, list[str]], **query: str) -> None:
-        async def holds() -> bool:
-            return await self.kinds(**query) == kinds
-
-        await eventually(holds)
+        await eventually_equals(lambda: self.kinds(**query), kinds)
 
 
 pytestmark = pytest.mark.system(kind=Explained, agents=2, application={})

@@ -5,7 +5,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.support.controlplane.fake_agent import refusing
-from tests.support.controlplane.system import Answer, System, assert_error, eventually
+from tests.support.controlplane.system import Answer, System, assert_error
 from tiltyard.agent.v1 import agent_pb2
 
 pytestmark = pytest.mark.system(application={}, session="s")
@@ -139,14 +139,11 @@ async def test_a_refused_report_is_an_error(system: System, reason: str, status:
 
 
 async def test_an_unreachable_host_is_503_until_it_returns(system: System) -> None:
-    async def has_report() -> bool:
-        return (await report(system)).status == 200
-
     await end(system)
     await system.agent.stop()
     assert_error(await report(system), 503)
     await system.agent.start()
-    await eventually(has_report)
+    await system.until_answered("GET", "/session/s/report", 200)
 
 
 async def test_an_invalid_report_of_a_host_is_503(system: System) -> None:

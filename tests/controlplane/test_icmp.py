@@ -13,7 +13,7 @@ from icmplib import ICMPv4Socket
 
 from controlplane.fleet import icmp
 from controlplane.fleet.icmp import ping
-from tests.support.controlplane.system import System, eventually
+from tests.support.controlplane.system import System
 from tests.support.private_network import PrivateNetwork, run
 
 pytestmark = pytest.mark.root
@@ -111,22 +111,16 @@ async def test_a_region_whose_hosts_do_not_answer_stays_and_its_addresses_go(
     system.agent.host.latency_addresses[:] = [network.address]
 
     async def shown(*ips: str) -> None:
-        async def holds() -> bool:
-            answer = await system.call("GET", "/available-location/game")
-            return bool(answer.json == {"locations": [{"id": "local", "ips": list(ips)}]})
-
-        await eventually(holds)
+        locations = {"locations": [{"id": "local", "ips": list(ips)}]}
+        await system.until("/available-location/game", lambda found: found == locations)
 
     async def latency() -> tuple[float | None, list[str]]:
         answer = await system.call("GET", "/operator/agent/a0")
         return answer.json["latency"], answer.json["unresponsiveAddresses"]
 
-    async def is_measured() -> bool:
-        return (await latency())[0] is not None
-
     async with system:
         await system.make_application()
-        await eventually(is_measured)
+        await system.until("/operator/agent/a0", lambda shown: shown["latency"] is not None)
         assert (await latency())[1] == []
         await shown(network.address)
         with without_answers(network):

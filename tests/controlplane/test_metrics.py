@@ -220,11 +220,11 @@ async def test_a_start_rate_and_a_full_database_are_reasons(
 
 
 async def test_the_wait_for_bound_ports_is_timed(system: Scraped) -> None:
-    body, headers = {"location": "local", "image": "game"}, {"Prefer": "wait=ready"}
-    answer = await system.call("POST", "/session", json=body, headers=headers)
+    headers = {"Prefer": "wait=ready"}
+    answer = await system.start(headers=headers)
     assert answer.status == 201, answer.text
     system.agent.start_state = agent_pb2.STATE_EXITED
-    answer = await system.call("POST", "/session", json=body, headers=headers)
+    answer = await system.start(headers=headers)
     assert answer.status == 504, answer.text
     scrape = await system.scrape()
     for result in ("ready", "not_ready"):

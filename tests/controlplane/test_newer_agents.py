@@ -19,17 +19,10 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(watch.PAUSES, AgentNewerError, 0.02)
 
 
-async def _becomes(system: System, state: str) -> None:
-    async def holds() -> bool:
-        return bool((await system.call("GET", "/operator/agent/a0")).json["state"] == state)
-
-    await eventually(holds)
-
-
 async def _upgrade(system: System) -> None:
     system.agent.host.format = FORMAT + 1
     system.agent.drop_watch()
-    await _becomes(system, "newer")
+    await system.reaches("a0", "newer")
 
 
 async def test_newer_agent_is_listed_and_keeps_its_sessions_but_gets_none(
@@ -53,7 +46,7 @@ async def test_newer_agent_is_listed_and_keeps_its_sessions_but_gets_none(
 
         system.control_plane.fleet.unreachable_after = 30.0
         system.agent.host.format = FORMAT
-        await _becomes(system, "ready")
+        await system.reaches("a0", "ready")
         await system.becomes(session, "running")
         assert (await system.start()).status == 201
         assert system.agent.stopped == []
@@ -64,11 +57,11 @@ async def test_one_session_of_a_newer_format_is_enough(system: System) -> None:
     session = (await system.start()).json["id"]
     [held] = system.agent.live
     system.agent.change(held.internal_id, format=FORMAT + 1)
-    await _becomes(system, "newer")
+    await system.reaches("a0", "newer")
     assert await system.status_of(session) in {"running", "server_unreachable"}
     assert system.agent.stopped == []
     system.agent.change(held.internal_id, format=FORMAT)
-    await _becomes(system, "ready")
+    await system.reaches("a0", "ready")
 
 
 async def test_newer_agent_is_never_given_up_as_lost(
@@ -99,7 +92,7 @@ async def test_stopped_newer_agent_is_unreachable(system: System) -> None:
     system.control_plane.fleet.unreachable_after = 0.05
     await _upgrade(system)
     await system.agent.stop()
-    await _becomes(system, "unreachable")
+    await system.reaches("a0", "unreachable")
 
 
 @pytest.mark.parametrize(("number", "error"), [(2, AgentNewerError), (0, AgentUnavailableError)])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.controlplane.fake_agent import refusing
-from tests.support.controlplane.system import System, eventually
+from tests.support.controlplane.system import System, eventually, eventually_equals
 from tiltyard.runtime.clock import to_ms
 
 pytestmark = [pytest.mark.system(agents=2), pytest.mark.usefixtures("quick_pulls")]
@@ -36,10 +36,9 @@ async def test_pull_progress_is_shown(system: System, waits: bool) -> None:
     system.agent.during_pull = system.agent.hang
     (image,) = await _enable(system, "v1")
 
-    async def under_way() -> bool:
-        return any(pull["receivedBytes"] for pull in await _pulls(system))
-
-    await eventually(under_way)
+    await system.until(
+        "/operator/agent/a0", lambda shown: any(pull["receivedBytes"] for pull in shown["pulls"])
+    )
     assert await _pulls(system) == [
         {
             "image": image,
@@ -64,11 +63,9 @@ async def test_cause_of_a_failed_pull_is_shown_and_logged(
     began = to_ms(system.control_plane.clock.time())
     with caplog.at_level(logging.WARNING):
         (image,) = await _enable(system, "v1")
-
-        async def failed_again() -> bool:
-            return any(pull["failures"] >= 2 for pull in await _pulls(system))
-
-        await eventually(failed_again)
+        await system.until(
+            "/operator/agent/a0", lambda shown: any(p["failures"] >= 2 for p in shown["pulls"])
+        )
     (pull,) = await _pulls(system)
     assert (pull["image"], pull["state"]) == (image, "failed") or pull["state"] == "pulling"
     assert pull["cause"] == "disk_full: no room below /var/lib/docker"
@@ -77,11 +74,7 @@ async def test_cause_of_a_failed_pull_is_shown_and_logged(
     assert f"pull failed image={image} error={pull['cause']} agent=a0" in logged
     system.agent.before_pull = None
     await eventually(lambda: image in system.agent.images)
-
-    async def over() -> bool:
-        return await _pulls(system) == []
-
-    await eventually(over)
+    await eventually_equals(lambda: _pulls(system), [])
 
 
 async def test_startable_tag_is_preferred_to_a_newer_one_on_a_drained_host(system: System) -> None:

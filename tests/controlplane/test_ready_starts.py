@@ -8,7 +8,13 @@ import pytest
 
 from controlplane.sessions import wait_ready
 from controlplane.sessions.sessions import STOP_WAIT
-from tests.support.controlplane.system import Answer, System, assert_error, eventually
+from tests.support.controlplane.system import (
+    Answer,
+    System,
+    assert_error,
+    eventually,
+    eventually_equals,
+)
 from tests.support.fakes import FakeClock
 from tiltyard.agent.v1 import agent_pb2
 
@@ -23,9 +29,7 @@ async def system(system: System) -> System:
 
 
 async def start(system: System, session_id: str, wait: str = "wait=60") -> Answer:
-    body = {"location": "local", "image": "game", "id": session_id}
-    headers = {"Prefer": f"wait=ready; {wait}"}
-    return await system.call("POST", "/session", json=body, headers=headers)
+    return await system.start(id=session_id, headers={"Prefer": f"wait=ready; {wait}"})
 
 
 def begin(system: System, session_id: str, wait: str = "wait=60") -> asyncio.Task[Answer]:
@@ -69,8 +73,7 @@ async def test_answers_when_the_ports_are_bound(system: System) -> None:
 
 async def test_answers_without_waiting_unless_preferred(system: System) -> None:
     for headers in ({}, {"Prefer": "wait=60"}, {"Prefer": "return=minimal; wait=ready"}):
-        body = {"location": "local", "image": "game"}
-        answer = await system.call("POST", "/session", json=body, headers=headers)
+        answer = await system.start(headers=headers)
         assert answer.status == 201
         assert APPLIED not in answer.headers
 
@@ -125,11 +128,8 @@ async def test_failed_run_does_not_count_as_ready(system: System) -> None:
 async def test_client_that_hangs_up_does_not_cancel_the_start(system: System) -> None:
     """The session stays if it becomes ready in time, and is stopped otherwise."""
     callers = begin(system, "stays"), begin(system, "ends", "wait=1")
-
-    async def both_run() -> bool:
-        return len(await system.rows("SELECT 1 FROM session WHERE state != 'created'")) == 2
-
-    await eventually(both_run)
+    begun = "SELECT count(*) FROM session WHERE state != 'created'"
+    await eventually_equals(lambda: system.rows(begun), [(2,)])
     for caller in callers:
         caller.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -155,11 +155,8 @@ async def test_wait_for_unreachable_host_ends_in_time(system: System) -> None:
     await running(system, "match")
     await system.agent.stop()
     await clock.leap(60)
-
-    async def stopping() -> bool:
-        return bool(await system.rows("SELECT 1 FROM session WHERE stop_requested_ms > 0"))
-
-    await eventually(stopping)
+    stopping = "SELECT 1 FROM session WHERE stop_requested_ms > 0"
+    await eventually_equals(lambda: system.rows(stopping), [(1,)])
     await clock.leap(STOP_WAIT)
     assert_error(await starting, 504)
 

@@ -13,7 +13,7 @@ from controlplane.app.control_plane import ControlPlane
 from controlplane.fleet.host import watch as watching
 from controlplane.storage.engine.store import Store
 from tests.support.controlplane.fake_agent import FakeAgent, refusing
-from tests.support.controlplane.system import System, assert_error, eventually
+from tests.support.controlplane.system import System, assert_error, eventually, eventually_equals
 from tiltyard.agent.v1 import agent_pb2
 
 MINUTE = 60
@@ -82,11 +82,7 @@ async def test_an_old_ticket_does_not_end_a_later_session_of_the_id(pair: System
     (lives,) = second.live
     old.create_time.seconds += 30 * 24 * 60 * MINUTE
     await first.restart()
-
-    async def seen() -> bool:
-        return await unclaimed(pair, first) == [old.internal_id]
-
-    await eventually(seen)
+    await eventually_equals(lambda: unclaimed(pair, first), [old.internal_id])
     assert await pair.rows("SELECT internal_id FROM session") == [(lives.internal_id,)]
     assert (first.stopped, second.stopped) == ([], [])
 
@@ -111,11 +107,7 @@ async def test_session_of_unknown_account_is_adopted_once_it_exists(
     tokens = await ControlPlane(system.config).initialise(("bob",))
     system.operator_token = tokens.operator_token or ""
     await system.serve()
-
-    async def shown() -> bool:
-        return await unclaimed(system, system.agent) == [lives.internal_id]
-
-    await eventually(shown)
+    await eventually_equals(lambda: unclaimed(system, system.agent), [lives.internal_id])
     system.tokens = (await ControlPlane(system.config).initialise(("alice",))).accounts
     await system.becomes("x", "running")
     assert await unclaimed(system, system.agent) == []

@@ -17,7 +17,14 @@ from controlplane.domain.errors import AccountBusyError
 from controlplane.http.request_slots import RequestSlots, release_slot
 from controlplane.storage.tables import players
 from tests.support.controlplane.raw_http import Wire
-from tests.support.controlplane.system import PATIENCE, Answer, System, assert_error, eventually
+from tests.support.controlplane.system import (
+    PATIENCE,
+    Answer,
+    System,
+    assert_error,
+    eventually,
+    eventually_equals,
+)
 from tests.support.controlplane.transactions import Go, intercept
 from tests.support.hold import Hold
 from tiltyard.runtime.clock import SystemClock
@@ -65,12 +72,8 @@ async def join(
 async def hanging_joins(system: System, count: int) -> AsyncIterator[list[asyncio.Task[Answer]]]:
     """Have joins of alice that stay under way; the control plane needs the failpoint for it."""
     joins = [asyncio.create_task(join(system, f"p{number}")) for number in range(count)]
-
-    async def all_hang() -> bool:
-        return await system.rows("SELECT count(*) FROM player") == [(count,)]
-
     try:
-        await eventually(all_hang)
+        await eventually_equals(lambda: system.rows("SELECT count(*) FROM player"), [(count,)])
         yield joins
     finally:
         for each in joins:

@@ -21,7 +21,7 @@ from controlplane.storage.tables.reports import Evaluation, Reports
 from controlplane.storage.tables.session_rows import Attempt
 from controlplane.storage.tables.sessions import NewSession, reserve
 from tests.support.controlplane.fake_agent import refusing
-from tests.support.controlplane.system import System, assert_error, eventually
+from tests.support.controlplane.system import System, assert_error, eventually, eventually_equals
 from tests.support.controlplane.transactions import Go, intercept
 from tests.support.hold import Hold
 from tiltyard.agent.v1 import agent_pb2
@@ -38,11 +38,9 @@ async def put(system: System, place: str = "game/local", **pool: Any) -> None:
 
 
 async def becomes_ready(system: System, count: int) -> None:
-    async def holds() -> bool:
-        pools = (await system.call("GET", "/warm-pool")).json["warmPools"]
-        return bool(sum(pool["ready"] for pool in pools) == count)
-
-    await eventually(holds)
+    await system.until(
+        "/warm-pool", lambda found: sum(pool["ready"] for pool in found["warmPools"]) == count
+    )
 
 
 async def keep(system: System, size: int = 3, **pool: Any) -> None:
@@ -209,20 +207,15 @@ async def test_full_region_is_available_while_a_standby_is_ready(system: System)
     await keep(system, size=1)
     system.agent.change_host(free_sessions=1)
 
-    async def regions() -> bool:
-        path = "/available-location/game"
-        found = (await system.call("GET", path)).json["locations"]
-        return [one["id"] for one in found] == ["local"]
+    async def regions() -> list[str]:
+        found = (await system.call("GET", "/available-location/game")).json["locations"]
+        return [one["id"] for one in found]
 
-    assert await regions()
+    assert await regions() == ["local"]
     await put(system, enabled=False)
     await eventually(lambda: not system.agent.standbys)
     system.agent.change_host(free_sessions=0)
-
-    async def is_full() -> bool:
-        return not await regions()
-
-    await eventually(is_full)
+    await eventually_equals(regions, [])
 
 
 @pytest.fixture
@@ -279,11 +272,7 @@ async def test_an_agent_with_standbys_stays_until_it_is_drained(tmp_path: Path) 
         assert_error(await system.call("DELETE", path), 409)
         await system.call("POST", f"{path}/drain", json={})
         await eventually(lambda: (len(first.standbys), len(second.standbys)) == (3, 0))
-
-        async def is_removed() -> bool:
-            return (await system.call("DELETE", path)).status == 204
-
-        await eventually(is_removed)
+        await system.until_answered("DELETE", path, 204)
 
 
 # ---- claiming
@@ -327,9 +316,7 @@ async def test_claimed_standby_is_a_session(system: System) -> None:
 
 async def test_wait_ready_is_answered_at_once(system: System) -> None:
     await keep(system)
-    body = {"location": "local", "image": "game"}
-    headers = {"Prefer": "wait=ready; wait=5"}
-    answer = await system.call("POST", "/session", json=body, headers=headers)
+    answer = await system.start(headers={"Prefer": "wait=ready; wait=5"})
     assert (answer.status, answer.headers["Preference-Applied"]) == (201, "wait=ready")
     assert len(system.agent.claimed) == 1
 
@@ -464,11 +451,8 @@ async def test_a_session_is_stopped_during_its_claim(system: System) -> None:
     await claiming.reached.wait()
     (claim,) = system.agent.claimed
     stop = asyncio.create_task(system.call("DELETE", f"/session/{claim.internal_id}"))
-
-    async def is_marked() -> bool:
-        return bool(await system.rows("SELECT 1 FROM session WHERE stop_requested_ms > 0"))
-
-    await eventually(is_marked)
+    marked = "SELECT 1 FROM session WHERE stop_requested_ms > 0"
+    await eventually_equals(lambda: system.rows(marked), [(1,)])
     claiming.set()
     assert_error(await start, 409)
     assert (await stop).status == 204

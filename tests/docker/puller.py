@@ -15,7 +15,7 @@ from agent.domain.engine import Credentials
 from agent.domain.errors import RegistryUnavailableError
 from agent.images.images import Images
 from tests.support.chaos_registry import ChaosRegistry
-from tests.support.controlplane.system import eventually_none
+from tests.support.controlplane.system import eventually_equals
 from tests.support.harness import Registry
 from tests.support.private_engine import PrivateEngine
 from tests.support.pushed_image import PushedImage, push_image
@@ -49,7 +49,7 @@ class Puller:
         async def differences() -> list[str]:
             return sorted(map(str, self.kept() ^ wanted))
 
-        await eventually_none(differences)
+        await eventually_equals(differences, [])
 
     def run(self, image: PushedImage) -> None:
         """Run an image, and remove the container."""

@@ -60,9 +60,6 @@ class Enrolling(Tokens):
         self.agents.append(host)  # type: ignore[arg-type]  # has all that System uses
         return host
 
-    async def reaches(self, name: str, state: str) -> None:
-        await self.until(f"/operator/agent/{name}", lambda agent: agent["state"] == state)
-
     async def make_game(self) -> str:
         """Make the application `game`, wait until every host has its tag, return the image."""
         small = {"cpu": 1, "ram": 64}

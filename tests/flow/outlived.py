@@ -24,7 +24,7 @@ from tests.support.controlplane.system import (
     PATIENCE,
     Parts,
     eventually,
-    eventually_none,
+    eventually_equals,
 )
 from tests.support.fakes import FakeEngine
 from tests.support.harness import AgentSpec, ControlPlaneProcess
@@ -187,7 +187,7 @@ class Outlived(Parts):
         if not self.process.process.is_running:
             await self.serve()
         for host in self.hosts:
-            await eventually_none(partial(_violations, host))
+            await eventually_equals(partial(_violations, host), [])
         assert not self.witness.doubled, self.witness.doubled
         assert not self.witness.beyond_quota, self.witness.beyond_quota
         await asyncio.to_thread(assert_callers_served, self.process, self.sessions)

@@ -65,11 +65,7 @@ async def test_a_delete_at_any_moment_of_a_start_leaves_no_live_session(
         await whole.make_game()
         starting = asyncio.create_task(whole.start(id="brief"))
         await eventually(lambda: bool(whole.host.directories) or step == "start.reserved")
-
-        async def there() -> bool:
-            return await whole.status_of("brief") == "created"
-
-        await eventually(there)
+        await whole.becomes("brief", "created")
         stopping = asyncio.create_task(whole.call("DELETE", "/session/brief"))
         assert_error(await starting, 409)
         assert (await stopping).status == 204
@@ -95,9 +91,7 @@ async def test_a_control_plane_that_comes_back_knows_what_ended_meanwhile(whole:
 
 async def test_a_restart_of_the_agent_does_not_end_the_wait_for_ports(whole: Whole) -> None:
     whole.engine.binds_at_once = False
-    headers = {"Prefer": "wait=ready; wait=60"}
-    body = {"location": "local", "image": "game", "id": "match"}
-    call = whole.call("POST", "/session", json=body, headers=headers)
+    call = whole.start(id="match", headers={"Prefer": "wait=ready; wait=60"})
     starting = asyncio.create_task(call, name="caller")
     await whole.becomes("match", "running")
     await whole.host.stop()

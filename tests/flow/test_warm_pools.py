@@ -11,7 +11,7 @@ import pytest
 from agent.domain.session import Session
 from controlplane.domain.errors import AgentUnavailableError
 from tests.flow.whole import Whole
-from tests.support.controlplane.system import Answer, eventually
+from tests.support.controlplane.system import Answer, eventually, eventually_equals
 
 SIZE = 3
 
@@ -115,11 +115,8 @@ async def test_f18_answers_that_are_lost_leave_nothing_claimed_that_nobody_owns(
     monkeypatch.undo()
     await warm.becomes_ready(10)
     await eventually(lambda: sorted(_names(warm.claimed)) == sorted(started))
-
-    async def all_are_stopped() -> bool:
-        return await warm.rows("SELECT 1 FROM unanswered WHERE stopped_ms IS NULL") == []
-
-    await eventually(all_are_stopped)
+    unanswered = "SELECT 1 FROM unanswered WHERE stopped_ms IS NULL"
+    await eventually_equals(lambda: warm.rows(unanswered), [])
 
 
 def _statuses(answers: list[Answer]) -> set[int]:

@@ -6,7 +6,7 @@ from typing import Any
 from tests.faults.invariants import violations
 from tests.faults.ledger import ledger
 from tests.support.agent.served import WholeAgent
-from tests.support.controlplane.system import System, eventually, eventually_none
+from tests.support.controlplane.system import System, eventually, eventually_equals
 from tests.support.fakes import FakeEngine
 
 
@@ -50,7 +50,7 @@ class Whole(System):
         await eventually(as_new)
 
     async def _assert_survived(self) -> None:
-        await eventually_none(self._violations)
+        await eventually_equals(self._violations, [])
         ledger.checked = True
 
     async def _violations(self) -> list[str]:

@@ -55,18 +55,19 @@ async def eventually(condition: Callable[[], Awaitable[bool] | bool]) -> None:
             await asyncio.sleep(max(0.005, loop.time() - began))
 
 
-async def eventually_none(find: Callable[[], Awaitable[list[str]]]) -> None:
-    """Wait until nothing is found; AssertionError with what was found at last."""
-    found: list[str] = []
+async def eventually_equals(read: Callable[[], Awaitable[object]], expected: object) -> None:
+    """Wait until what is read equals this; AssertionError with what was read at last."""
+    found: object = None
 
-    async def none() -> bool:
-        found[:] = await find()
-        return not found
+    async def equals() -> bool:
+        nonlocal found
+        found = await read()
+        return found == expected
 
     try:
-        await eventually(none)
+        await eventually(equals)
     except TimeoutError:
-        raise AssertionError(found) from None
+        raise AssertionError(f"{found!r} instead of {expected!r}") from None
 
 
 class Parts:
@@ -269,10 +270,10 @@ class System(Parts):
         )
         self.control_plane.fleet.add(row)
 
-    async def start(self, *, account: Any = "alice", **fields: Any) -> Answer:
+    async def start(self, *, account: Any = "alice", headers: Any = None, **fields: Any) -> Answer:
         """POST /session of the application `game`."""
         body = {"location": "local", "image": "game"} | fields
-        return await self.call("POST", "/session", account=account, json=body)
+        return await self.call("POST", "/session", account=account, headers=headers, json=body)
 
     async def make_token(self, token: str | None = None, **fields: Any) -> str:
         """POST /token; return the new token."""
@@ -296,11 +297,19 @@ class System(Parts):
 
     async def becomes(self, session_id: str, status: str) -> None:
         """Wait until a session has a status."""
+        await eventually_equals(lambda: self.status_of(session_id), status)
 
-        async def holds() -> bool:
-            return await self.status_of(session_id) == status
+    async def reaches(self, agent: str, state: str) -> None:
+        """Wait until operators see an agent in a state."""
+        await self.until(f"/operator/agent/{agent}", lambda shown: shown["state"] == state)
 
-        await eventually(holds)
+    async def until_answered(self, method: str, path: str, status: int) -> None:
+        """Repeat a request until it is answered with a status."""
+
+        async def answered() -> int:
+            return (await self.call(method, path)).status
+
+        await eventually_equals(answered, status)
 
     async def is_confirmed(self, session_id: str) -> bool:
         """Return whether the host's answer to the start of a session is written."""

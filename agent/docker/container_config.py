@@ -12,7 +12,6 @@ from tiltyard.contract import NANO, NetworkMode
 
 PUBLIC_DIR = "/run/tiltyard"  # Directory in which a container finds its own metadata
 PIDS_LIMIT = 512  # Maximum processes and threads of a session
-
 MAX_VOLUMES = 32  # Maximum volumes of an image; each costs a copied directory and a mount
 _MAX_IMAGE = 64 * 1024
 """Maximum bytes of an image's settings as JSON; large images in use need a tenth."""
@@ -25,9 +24,7 @@ _SLACK_BYTES = 64 * 2**20
 _MIN_NANO_CPUS = NANO // 100  # The kernel's minimum: a hundredth of a core
 _MIN_MEMORY = 6 * 2**20  # The engine refuses a smaller limit
 _SHARES_PER_CORE = 1024
-_MIN_SHARES = 2
-_MAX_SHARES = 2**18  # The kernel's bounds of CPU shares
-
+_MIN_SHARES, _MAX_SHARES = 2, 2**18  # The kernel's bounds of CPU shares
 LOG_DRIVER = "local"  # Preserves output byte for byte
 # Two files: after a rotation, one of LOG_BYTES remains.
 _LOG_CONFIG = {

@@ -36,8 +36,7 @@ Client = docker.APIClient
 OWN_NETWORK = "tiltyard0"
 """Network and interface of sessions if the default bridge does not isolate containers."""
 
-MIN_API = "1.41"
-_MAX_API = "1.47"  # Supported API versions: Docker Engine 20.10 has the first, 28.5 both
+MIN_API, _MAX_API = "1.41", "1.47"  # API versions: Docker Engine 20.10 has the first, 28.5 both
 _ICC = "com.docker.network.bridge.enable_icc"
 _BRIDGE_NAME = "com.docker.network.bridge.name"
 

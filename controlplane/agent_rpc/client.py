@@ -52,9 +52,7 @@ from tiltyard.runtime.logging.events import bound
 from tiltyard.runtime.tasks import TaskOwner
 
 FOLLOW_TIMEOUT = 24 * 3600.0  # A follower reconnects after a day; a session may live longer
-
 TRANSFER_TIMEOUT = 600.0  # For 100 MB of artifact or 64 MiB of log to a slow caller
-
 REPORT_TIMEOUT = 15.0  # An agent may wait 5 s until it has stored the whole log
 
 PULL_TIMEOUT = 1900.0

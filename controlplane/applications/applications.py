@@ -22,9 +22,7 @@ MAX_REPOSITORY = 255
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _REPOSITORY = re.compile(rf"{_COMPONENT}(?:/{_COMPONENT})*\Z", re.ASCII)
 MAX_PORTS = 32  # Per application: the engine publishes them one by one, under a lock
-
 MAX_REMEMBERED = 1000  # Applications kept in memory with their tags
-
 MAX_REGIONS = 256  # Per application
 
 

@@ -16,7 +16,6 @@ from controlplane.storage.tables.tokens import INITIALISER
 from tiltyard.runtime.clock import Clock
 
 LAST_USED_STEP = 60.0  # Minimum seconds between writes of a token's last use
-
 MAX_TOKENS = 10_000  # Kept in memory
 
 

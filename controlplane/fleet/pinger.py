@@ -18,11 +18,8 @@ from tiltyard.runtime.logging.events import get_logger
 log = get_logger(__name__)
 
 TIMEOUT = 1.0  # Seconds for a reply: hosts farther away are useless for games
-
 LOOK = 1.0  # Seconds between two checks for hosts that are due
-
 AT_ONCE = 64  # Maximum number of concurrent echoes
-
 JITTER = 0.1  # Jitter as a fraction of the interval, against a thundering herd
 
 

@@ -28,9 +28,7 @@ from tiltyard.runtime.tasks import first_completed
 log = get_logger(__name__)
 
 INTERVAL = 600.0  # Seconds between two checks; a failed renewal can be retried for ten days
-
 MOVE_INTERVAL = 2.0  # Seconds between two checks for hosts that must move to the current authority
-
 MOVE_AGAIN = 5.0  # Seconds after which a failed move is retried
 
 CALL_OTHERWISE = 5.0

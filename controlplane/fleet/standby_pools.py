@@ -36,9 +36,7 @@ REST = 4.0
 callers change the pools."""
 
 REVIEW_INTERVAL = 2.0  # Seconds between plans without another cause
-
 REREAD_INTERVAL = 60.0  # Seconds between reads of the pools without another cause
-
 PULL_GRACE = 120.0  # Seconds for which hosts keep older standbys while they pull the newest tag
 
 SHORT_AFTER = 5.0

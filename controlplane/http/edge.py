@@ -30,7 +30,6 @@ from tiltyard.runtime.logging.events import bind, get_logger
 log = get_logger(__name__)
 
 MAX_HEADERS = 64  # At 8 KiB per field a connection holds at most 0.5 MiB before its first request
-
 HEAD_KEPT = 4096  # Bytes of an incomplete request head kept to name the path in a refusal
 
 _TARGET = re.compile(rb"[A-Za-z]+ (/[!-~]*)")

@@ -13,7 +13,6 @@ from controlplane.metrics.registry import Metrics
 from controlplane.metrics_endpoint.live import LiveCollector
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"  # Supported by every scraper
-
 BOUNDS = Bounds(total=32, per_address=16)  # A few scrapers and manual calls
 
 

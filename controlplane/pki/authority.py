@@ -28,7 +28,6 @@ ENDING = timedelta(days=365)
 """Replace an authority this long before it expires: hosts may be offline for months."""
 
 BACKDATED = timedelta(minutes=10)  # Tolerated clock skew: host clocks may be behind by this much
-
 MAX_REQUEST_BYTES = 8192  # A signing request for a P-256 key has about 400
 
 _CURVE = ec.SECP256R1()

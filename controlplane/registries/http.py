@@ -35,9 +35,7 @@ MAX_CONNECTIONS = 8  # Per host, so that an unresponsive registry cannot starve 
 
 MAX_TOKEN_BYTES = 64 * 1024
 MAX_TOKENS = 1024  # Cached tokens, one per repository; expired ones, then the oldest are evicted
-
 MAX_CONTEXTS = 64  # Cached TLS contexts; the oldest is evicted first
-
 TOKEN_MARGIN = 10.0  # Seconds before its stated expiry at which a token is replaced
 
 _DENIED = frozenset({401, 403, 404})

@@ -17,7 +17,6 @@ from controlplane.storage.tables.registries import Registry
 from tiltyard.runtime.tasks import TaskOwner, Threads
 
 KEPT_SECONDS = 10.0  # Long enough to page through a list, short enough to see new tags
-
 MAX_KEPT = 32  # Cached lists of at most a few megabytes each
 
 _NUMBERS = re.compile(r"0*([0-9]+)")

@@ -11,7 +11,6 @@ from controlplane.storage.engine.store import Store
 from tiltyard.contract import State
 
 MOST_BYTES = 48 * 1024 * 1024  # Memory for descriptions: of about 40,000 sessions with few players
-
 _BESIDE = 600  # Bytes of a description beside its JSON: objects and keys
 
 

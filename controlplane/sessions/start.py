@@ -65,21 +65,13 @@ from tiltyard.runtime.tasks import TaskOwner
 log = get_logger(__name__)
 
 NOT_STARTED = "not started"  # The log event of a failed start
-
 RESERVE = 1.0  # Seconds of `start_timeout` kept for the commit and response after the last call
-
 MIN_CALL = 0.1  # Seconds; a call with less time left would only time out
-
 FREE_WAIT = 1.0  # Seconds that a caller waits for its id to be freed
-
 CALL_SHARE = 0.5  # Of `start_timeout`, at most for one attempt: leaves time for a second host
-
 CLAIM_SHARE = 0.25  # Of `start_timeout`, at most for one claim: leaves time for a cold start
-
 MAX_UNANSWERED = 3  # Attempts of unknown outcome after which the start is given up
-
 MAX_UNANSWERED_CLAIMS = 2  # Claims of unknown outcome after which the start continues cold
-
 MAX_CLAIMS = 8  # Standbys tried before the start continues cold
 
 

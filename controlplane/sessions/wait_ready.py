@@ -31,7 +31,6 @@ from tiltyard.runtime.clock import Clock, timeout
 from tiltyard.runtime.tasks import TaskOwner
 
 MOST_AT_ONCE = 2000  # Concurrent waits: as many as two full hosts could have
-
 MOST_OF_AN_ACCOUNT = 1000  # Of these, per account
 
 _MAY_BECOME_READY = frozenset({State.RUNNING, State.RESTARTING})

@@ -76,7 +76,6 @@ STRIPPED = {
 """Repositories from which an alias is removed, once."""
 
 NO_TEXT = frozenset("\0\ud800")  # A body with one of these characters is refused as a whole
-
 PORTS = (80, 443, 5000)  # The ports that are named above, and the default ones
 
 ADDRESSES: dict[str, tuple[str, ...]] = {

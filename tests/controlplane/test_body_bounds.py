@@ -16,7 +16,6 @@ from tests.controlplane.worst_bodies import WHOLE, worst_bodies
 from tests.support.controlplane.system import System, assert_error
 
 MAX_CALLS = 150_000  # Of functions, for one body. 1 MiB of `[1,1,…]` made 4.7 million.
-
 MAX_ANSWER = 512 * 1024  # Bytes of a refusal
 
 

@@ -28,7 +28,6 @@ SOURCE = Path(__file__).with_name("tree.c")
 MEGABYTE = 10**6
 HOST_FOLDERS = b"/var/lib/docker"
 NOISE = random.Random(1).randbytes(30 * MEGABYTE)  # More than all buffers between agent and caller
-
 MakeTree = Callable[..., Any]  # Runs a container that makes a tree; returns it after its end
 
 

@@ -26,7 +26,6 @@ PORTS = 5
 ENGINE_MEBIBYTES = 128
 STATE_MEBIBYTES = 64
 LIE_SECONDS = 90.0  # Timeout for an end that the engine denies: 30 s and the sealing of the log
-
 SILENT = ("--lines-per-second", "0")  # Without output: an engine without space would lose it
 
 ENDED = {pb.STATE_EXITED, pb.STATE_DEAD}

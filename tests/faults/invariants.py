@@ -14,7 +14,6 @@ from agent.domain.session import Process, Session
 from tiltyard.contract import EndReason, NetworkMode, State
 
 Address = tuple[str, int]  # A protocol and a host port
-
 LATE_SECONDS = 10.0  # How long after its time a lifetime may still last when something was broken
 EARLY_SECONDS = 1.0  # How much earlier an end may look by the wall clocks of two processes
 

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 _T = TypeVar("_T")
 
 EPOCH = 1_800_000_000.0  # Unix time at the start of a loop
-
 MOMENT = 1e-9  # Minimum advance in seconds: a rounding error must not stop the clock
 
 owner: contextvars.ContextVar[object] = contextvars.ContextVar("owner", default=None)

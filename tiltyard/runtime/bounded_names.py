@@ -3,11 +3,8 @@
 from collections.abc import Set as AbstractSet
 
 OTHER = "other"  # The shared label of all other names
-
 MAX_NAMES = 100  # Maximum names with their own labels
-
 LONGEST = 128  # Maximum characters of each part of a label
-
 Name = tuple[str, ...]  # For example an application, or an account and its application
 
 

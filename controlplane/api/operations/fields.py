@@ -11,7 +11,6 @@ from controlplane.domain.durations import parse_duration
 from tiltyard.runtime.settings import checked
 
 MAX_JSON_BYTES = 64 * 1024  # Of labels, of variables and of arguments, each as JSON
-
 MAX_ENTRIES = 1000  # Of labels, of variables and of arguments
 
 _RESERVED = re.compile(r"TILTYARD_(?:SESSION_ID|CONTAINER|HOST|IP|PORT_(?:TCP|UDP)_[0-9]+)\Z")

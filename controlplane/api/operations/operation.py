@@ -30,9 +30,7 @@ ANYWHERE = frozenset({400, 503})
 """Errors of any call: malformed HTTP, too many requests, database failures."""
 
 AT_ONCE = 20  # List entries encoded between two yields to the event loop: at most about 10 ms
-
 CHUNK = 64 * 1024  # Bytes of a list after which they are sent
-
 READER_WAIT = 1.0  # Seconds that a list waits for its reader before it releases its request slot
 
 _Shape = TypeVar("_Shape")

@@ -31,7 +31,6 @@ def _integer(text: object) -> int:
 
 
 Flag = Annotated[bool, BeforeValidator(_flag)]  # `true` or `false` in any case, `1` or `0`
-
 Integer = Annotated[int, BeforeValidator(_integer)]  # An integer of any size
 
 UpTo1000 = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_integer)]

@@ -13,7 +13,6 @@ from tiltyard.runtime.logging.events import task_context
 from tiltyard.runtime.tasks import TaskOwner
 
 FIRST_RETRY = 0.1  # Seconds before the first retry of a failed call
-
 MAX_BACK_OFF = 2.0  # Maximum seconds between retries, hence after the return of a host
 
 T = TypeVar("T")

@@ -30,9 +30,7 @@ LONGEST_WAIT = 60.0
 """Seconds between retries of a failed pull, or of the removal of an image in use."""
 
 REVIEW_INTERVAL = 600.0  # Seconds between comparisons without another cause
-
 REPORT_WAIT = 1.0  # Seconds in which a host reports a pulled image
-
 MAX_PULLS = 2  # Concurrent pulls on one host: more would only share its network and disk
 
 

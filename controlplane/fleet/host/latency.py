@@ -8,11 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 MAX_ADDRESSES = 4  # Maximum number of addresses per host: the first that it announces
-
 MAX_LOOKED_AT = 16  # Maximum number of announced texts that are parsed, including malformed ones
-
 MAX_MISSES = 3  # Consecutive echoes without a reply after which an address is ignored
-
 SMOOTHING = 0.25  # The weight of the newest measurement, against outliers
 
 

@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from tiltyard.runtime.clock import Clock
 
 TICK = 1.0  # Seconds between two readings
-
 LONGEST = 2.0  # Maximum seconds that count between two readings
 
 

@@ -31,7 +31,6 @@ from controlplane.storage.tables.fleet import AgentRow
 from tiltyard.contract import PortRequest, Protocol, Resources
 
 MAX_IMAGES = 100_000  # Maximum per host; the 40,000 of a test fill the disk of a large host
-
 MAX_IMAGE_LENGTH = 1024  # Characters of an image name: Docker's longest has a few hundred
 
 MAX_SESSIONS = 20_000

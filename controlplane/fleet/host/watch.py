@@ -48,7 +48,6 @@ MAX_DIAL_BACK_OFF = 0.5
 """With the time gRPC takes to connect, a host reports within 2 s of its return."""
 
 GATHER_SECONDS = 0.02  # Wait for more claims to write together
-
 CLAIM_INTERVAL = 10.0  # Seconds between two evaluations of unclaimed sessions
 
 

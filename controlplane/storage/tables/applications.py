@@ -22,7 +22,6 @@ from tiltyard.contract import NetworkMode, PortRequest, Protocol, Resources
 from tiltyard.runtime.clock import to_ms
 
 MAX_APPLICATIONS = 1000  # Per account
-
 PORTION = 20  # Applications read per query of a list
 
 _COLUMNS = (

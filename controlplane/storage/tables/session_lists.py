@@ -8,7 +8,6 @@ from controlplane.storage.engine.store import Database, Store
 from controlplane.storage.tables.sessions import COLUMNS, Session, session_of
 
 PORTION = 5000  # Rows per query, between those of other accounts: about 10 ms
-
 _LARGEST = 2**63 - 1  # Of the database's integers; a caller's bound may be larger
 
 _WITH_LABEL = "live_label WHERE account = :account AND name = :name{0} AND value = :value{0}"
@@ -20,7 +19,6 @@ _IS_LABELLED = (
 """The text search rules out most rows; parsing JSON takes longer."""
 
 Place = int | str  # The position of a session in a list
-
 Query = tuple[str, dict[str, Place | None]]  # SQL and its parameters
 
 

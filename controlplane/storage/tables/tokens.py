@@ -19,9 +19,7 @@ GOOD = "revoked_ms IS NULL AND (expire_ms IS NULL OR expire_ms > :now)"
 """SQL condition of a good token at `:now`."""
 
 INITIALISER = Actor("init")  # The actor of the first accounts and tokens
-
 MAX_GOOD_TOKENS = 1000  # Per account, and of operators: lists have no pages
-
 PORTION = 1000  # Tokens removed per transaction: bounds how long others wait
 
 _COLUMNS = (

@@ -11,7 +11,6 @@ from controlplane.storage.engine.store import Actor, Database, Store, record_eve
 from controlplane.storage.tables.quota_use import bounded_pools
 
 MAX_POOLS = 1000  # Per account: all are planned, and counted for quotas
-
 PORTION = 5  # Pools read at a time: each may have 192 KiB of env, args and labels
 
 _COLUMNS = "account, application, location, size, enabled, env, args, labels, claim_signal, id"

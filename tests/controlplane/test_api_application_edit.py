@@ -55,14 +55,6 @@ class Places(System):
 pytestmark = pytest.mark.system(kind=Places, agents=3, application={"tag": None})
 
 
-async def enabled(system: Places) -> str:
-    """Enable a tag, and wait until the one host of the application has pulled it."""
-    image = f"{system.registry.address}/studio/game@{system.registry.push('studio/game', 'v1')}"
-    assert (await system.enable_tag()).status == 204
-    await system.pulled(system.agent, image)
-    return image
-
-
 async def test_every_field_can_change_and_absent_ones_stay(system: Places) -> None:
     shown: dict[str, Any] = dict(APPLICATION)
     changes: dict[str, Any] = {
@@ -164,7 +156,7 @@ async def test_concurrent_edits_add_up(system: Places) -> None:
 
 
 async def test_running_sessions_keep_what_they_started_with(system: Places) -> None:
-    image = await enabled(system)
+    image = await system.enable("v1", pulled_by=[system.agent])
     await system.start(id="old")
     before = (await system.call("GET", "/session/old")).json
     changes: dict[str, Any] = {
@@ -188,7 +180,7 @@ async def test_running_sessions_keep_what_they_started_with(system: Places) -> N
 
 
 async def test_tags_are_pulled_in_new_regions_and_node_pools(system: Places) -> None:
-    image = await enabled(system)
+    image = await system.enable("v1", pulled_by=[system.agent])
     here, there, big = system.agents
     assert (there.pulled, big.pulled) == ([], [])
     assert (await system.edit(regions=["local", "elsewhere"])).status == 204
@@ -204,7 +196,7 @@ async def test_tags_are_pulled_in_new_regions_and_node_pools(system: Places) -> 
 
 
 async def test_tags_keep_their_images_when_the_repository_changes(system: Places) -> None:
-    old = await enabled(system)
+    old = await system.enable("v1", pulled_by=[system.agent])
     assert (await system.edit(registry="mirror", repository="studio/next")).status == 204
     assert (await system.start(id="before")).status == 201
     assert (await system.call("GET", "/tag/local/game/v1")).json == {"exists": True}
@@ -219,7 +211,7 @@ async def test_tags_keep_their_images_when_the_repository_changes(system: Places
 
 
 async def test_an_unneeded_pull_is_cancelled(system: Places) -> None:
-    image = await enabled(system)
+    image = await system.enable("v1", pulled_by=[system.agent])
     there = system.agents[1]
     waits = there.before_pull = Hold()
     await system.edit(regions=["local", "elsewhere"])

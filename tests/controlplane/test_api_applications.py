@@ -49,14 +49,12 @@ async def test_the_newest_pulled_tag_runs(system: System) -> None:
     assert [agent.pulled for agent in system.agents] == [[old], [old]]
     for agent in system.agents:
         agent.before_pull = refusing("REGISTRY_UNAVAILABLE")
-    digest = system.registry.push("studio/game", "v2")
-    assert (await system.enable_tag("v2")).status == 204
+    new = await system.enable("v2", pulled_by=())
     assert_error(await system.start(version="v2"), 404)
     assert (await system.start(id="old")).status == 201
     assert {s.image for a in system.agents for s in a.live} == {old}
     for agent in system.agents:
         agent.before_pull = None
-    new = old.partition("@")[0] + f"@{digest}"
     await eventually(lambda: all(system.has(agent.name, new) for agent in system.agents))
     assert (await system.start(id="new")).status == 201
     assert (await system.call("GET", "/session/new")).json["tag"] == "v2"

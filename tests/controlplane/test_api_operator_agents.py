@@ -322,8 +322,7 @@ async def test_a_pull_of_a_removed_agent_ends(system: Operated) -> None:
     gone = await system.undeclare()
     system.agents[0].before_pull = gone.before_pull = gone.hang
     await system.make_application(tag=None)
-    system.registry.push("studio/game", "v1")
-    assert (await system.enable_tag()).status == 204
+    await system.enable("v1", pulled_by=())
     await eventually(lambda: any(name.startswith("image") for name in tasks_about(gone)))
     assert (await system.ask("DELETE", "/a1")).status == 204
     await eventually(lambda: not tasks_about(gone))

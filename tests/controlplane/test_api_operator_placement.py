@@ -173,8 +173,7 @@ async def test_gpus_and_tls_ports_are_placed_where_there_are_some(system: Explai
 async def test_a_missing_image_is_shown_with_its_pull(system: Explained) -> None:
     for agent in system.agents:
         agent.before_pull = refusing("REGISTRY_UNAVAILABLE", "no such host")
-    system.registry.push("studio/game", "v2")
-    assert (await system.enable_tag("v2")).status == 204
+    await system.enable("v2", pulled_by=())
     await system.become({"a0": ["image_missing"], "a1": ["image_missing"]}, version="v2")
 
     async def failed() -> bool:

@@ -319,8 +319,7 @@ async def test_unclaimed_sessions_are_counted_apart(system: Scraped) -> None:
 
 async def test_pulls_that_fail_are_counted(system: Scraped) -> None:
     system.agent.before_pull = refusing("REGISTRY_UNAVAILABLE")
-    system.registry.push("studio/game", "v2")
-    await system.enable_tag("v2")
+    await system.enable("v2", pulled_by=())
     await system.shows(lambda s: s.sum("image_pulls", state="failed") == 1)
     scrape = await system.scrape()
     refused = {"method": "PullImage", "outcome": "registry_unavailable"}

@@ -20,21 +20,12 @@ async def _pulls(system: System, agent: str = "a0") -> list[dict[str, Any]]:
     return pulls
 
 
-async def _enable(system: System, *tags: str) -> list[str]:
-    images = []
-    for tag in tags:
-        digest = system.registry.push("studio/game", tag)
-        assert (await system.enable_tag(tag)).status == 204
-        images.append(f"{system.registry.address}/studio/game@{digest}")
-    return images
-
-
 @pytest.mark.parametrize("waits", [False, True])
 async def test_pull_progress_is_shown(system: System, waits: bool) -> None:
     await system.make_application(tag=None)
     system.agent.pull_waits = waits
     system.agent.during_pull = system.agent.hang
-    (image,) = await _enable(system, "v1")
+    image = await system.enable("v1", pulled_by=())
 
     await system.until(
         "/operator/agent/a0", lambda shown: any(pull["receivedBytes"] for pull in shown["pulls"])
@@ -62,7 +53,7 @@ async def test_cause_of_a_failed_pull_is_shown_and_logged(
     system.agent.before_pull = refusing("DISK_FULL", "no room below /var/lib/docker")
     began = to_ms(system.control_plane.clock.time())
     with caplog.at_level(logging.WARNING):
-        (image,) = await _enable(system, "v1")
+        image = await system.enable("v1", pulled_by=())
         await system.until(
             "/operator/agent/a0", lambda shown: any(p["failures"] >= 2 for p in shown["pulls"])
         )
@@ -81,8 +72,7 @@ async def test_startable_tag_is_preferred_to_a_newer_one_on_a_drained_host(syste
     await system.make_application(tag="v1")
     drained, other = system.agents
     other.during_pull = other.hang
-    (image,) = await _enable(system, "v2")
-    await eventually(lambda: system.has(drained.name, image))
+    await system.enable("v2", pulled_by=[drained])
     drained.change_host(draining=True)
     await system.has_reported(drained.name, draining=True)
     assert (await system.start(id="s")).status == 201

@@ -38,10 +38,7 @@ async def add_newer_tag(system: System, *agents: FakeAgent) -> str:
     for agent in system.agents:
         if agent not in agents:
             agent.before_pull = agent.hang
-    image = f"{system.registry.address}/studio/game@{system.registry.push('studio/game', 'v2')}"
-    assert (await system.enable_tag("v2")).status == 204
-    await eventually(lambda: all(system.has(agent.name, image) for agent in agents))
-    return image
+    return await system.enable("v2", pulled_by=agents)
 
 
 @pytest.mark.system(application={})

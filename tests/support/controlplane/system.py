@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -221,13 +221,20 @@ class System(Parts):
         return await self.enable(tag, body["name"], body["repository"], account) if tag else ""
 
     async def enable(
-        self, tag: str, name: str = "game", repository: str = "studio/game", account: str = "alice"
+        self,
+        tag: str,
+        name: str = "game",
+        repository: str = "studio/game",
+        account: str = "alice",
+        *,
+        pulled_by: Sequence[FakeAgent] | None = None,
     ) -> str:
-        """Push and enable a tag, and wait until every running agent has pulled it."""
+        """Push and enable a tag, wait until agents, by default all, have pulled it."""
         image = f"{self.registry.address}/{repository}@{self.registry.push(repository, tag)}"
         answer = await self.enable_tag(tag, name, account)
         assert answer.status == 204, answer.text
-        await eventually(lambda: all(self.has(a.name, image) for a in self.agents))
+        pulling = self.agents if pulled_by is None else pulled_by
+        await eventually(lambda: all(self.has(agent.name, image) for agent in pulling))
         return image
 
     async def enable_tag(

@@ -52,17 +52,14 @@ async def test_at_most_three_hosts_that_do_not_answer_are_tried(
         await system.nothing_is_left()
 
 
-async def test_an_unreachable_agent_is_passed_over(tmp_path: Path) -> None:
-    system = System(tmp_path, agents=2)
-    system.prefer(*system.agents)
-    async with system:
-        await system.make_application()
-        await system.agents[0].stop()
-        answers = [await system.start() for _ in range(4)]
-        assert [answer.status for answer in answers] == [201] * 4
-        assert len(system.agents[1].live) == 4
-        tried = await system.rows("SELECT DISTINCT agent FROM unanswered")
-        assert tried == [(system.agents[0].name,)]
+@pytest.mark.system(agents=2, in_order=True, application={})
+async def test_an_unreachable_agent_is_passed_over(system: System) -> None:
+    await system.agents[0].stop()
+    answers = [await system.start() for _ in range(4)]
+    assert [answer.status for answer in answers] == [201] * 4
+    assert len(system.agents[1].live) == 4
+    tried = await system.rows("SELECT DISTINCT agent FROM unanswered")
+    assert tried == [(system.agents[0].name,)]
 
 
 async def test_a_disconnect_does_not_cancel_the_start(system: System) -> None:

@@ -16,7 +16,7 @@ from tests.support.controlplane.transactions import Go, intercept
 from tests.support.hold import Hold
 from tiltyard.runtime.clock import to_ms
 
-LOST = {"unresponsive_after": 3.0, "unreachable_after": 3.0, "lost_after": 3.5}
+LOST: dict[str, Any] = {"unresponsive_after": 3.0, "unreachable_after": 3.0, "lost_after": 3.5}
 UNKNOWN_YET = dict.fromkeys(
     (
         *("version", "publicAddress", "latencyAddresses", "unresponsiveAddresses", "latency"),

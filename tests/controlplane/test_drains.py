@@ -1,7 +1,6 @@
 """Hosts that are drained by an operator: which orders are sent when."""
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,30 +103,27 @@ async def test_drain_requests_are_validated(system: Draining) -> None:
     assert not system.agent.drains
 
 
+@pytest.mark.system(kind=Draining, agents=2, in_order=True, application={})
 async def test_placement_excludes_a_host_before_it_acknowledges_its_drain(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    system: Draining, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("controlplane.operators.agents.ORDER_WAIT", 60.0)
-    system = Draining(tmp_path, agents=2)
-    system.prefer(system.agent)
-    async with system:
-        await system.make_application()
-        asked, answer = asyncio.Event(), asyncio.Event()
+    asked, answer = asyncio.Event(), asyncio.Event()
 
-        async def wait(_: Any, __: Any) -> None:
-            asked.set()
-            await answer.wait()
+    async def wait(_: Any, __: Any) -> None:
+        asked.set()
+        await answer.wait()
 
-        drained, other = system.agents
-        drained.before_drain = wait
-        draining = asyncio.create_task(system.drain(drained.name), name="drain")
-        await asked.wait()
-        for _ in range(8):
-            assert (await system.start()).status == 201
-        assert len(other.started) == 8
-        assert (await system.shown(drained.name))["drainPending"]
-        answer.set()
-        assert not (await draining)["drainPending"]
+    drained, other = system.agents
+    drained.before_drain = wait
+    draining = asyncio.create_task(system.drain(drained.name), name="drain")
+    await asked.wait()
+    for _ in range(8):
+        assert (await system.start()).status == 201
+    assert len(other.started) == 8
+    assert (await system.shown(drained.name))["drainPending"]
+    answer.set()
+    assert not (await draining)["drainPending"]
 
 
 @pytest.mark.parametrize("restarted", [False, True])

@@ -265,7 +265,7 @@ async def test_caps_count_open_connections_and_close_further_ones(
     tmp_path: Path, limits: Any
 ) -> None:
     limits()
-    caps = {"max_connections": 3, "max_connections_per_address": 2}
+    caps: dict[str, Any] = {"max_connections": 3, "max_connections_per_address": 2}
     async with System(tmp_path, **caps) as system:
         async with Wire(system.port) as first, Wire(system.port) as second:
             async with Wire(system.port) as third:
@@ -280,7 +280,7 @@ async def test_a_stalled_handshake_counts_and_times_out(
     tmp_path: Path, limits: Any, tls: dict[str, Any], client: ssl.SSLContext
 ) -> None:
     limits(header=3.0)
-    caps = {"max_connections_per_address": 2}
+    caps: dict[str, Any] = {"max_connections_per_address": 2}
     async with Tls(tmp_path, **tls, **caps) as system:
         async with Wire(system.port) as quiet, Wire(system.port) as plain:
             async with Wire(system.port) as third:

@@ -3,8 +3,6 @@
 `tests/unit/controlplane/storage/tables/test_reports.py` has each rule.
 """
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,15 +16,7 @@ from tiltyard.agent.v1 import agent_pb2
 
 MINUTE = 60
 
-
-@pytest.fixture
-async def pair(tmp_path: Path) -> AsyncIterator[System]:
-    """Two hosts; the first is tried first."""
-    system = System(tmp_path, agents=2)
-    system.prefer(*system.agents)
-    async with system:
-        await system.make_application()
-        yield system
+pytestmark = pytest.mark.system(agents=2, in_order=True, application={})
 
 
 async def edit(system: System, *statements: str) -> None:
@@ -46,10 +36,10 @@ async def lose_database(system: System) -> None:
 
 
 @pytest.mark.parametrize("forged", ["account", "ticket"])
+@pytest.mark.system(application={})
 async def test_session_without_valid_ticket_is_left_alone(
     system: System, forged: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await system.make_application()
     await system.start(id="x")
     (session,) = system.agent.live
     await system.stop_serving()
@@ -71,19 +61,19 @@ async def test_session_without_valid_ticket_is_left_alone(
     await eventually(lambda: not link.unclaimed)
 
 
-async def test_an_old_ticket_does_not_end_a_later_session_of_the_id(pair: System) -> None:
+async def test_an_old_ticket_does_not_end_a_later_session_of_the_id(system: System) -> None:
     """A compromised host reports a session that is forgotten here as new."""
-    first, second = pair.agents
-    assert (await pair.start(id="x")).status == 201
+    first, second = system.agents
+    assert (await system.start(id="x")).status == 201
     (old,) = first.live
     await first.stop()
-    await lose_database(pair)
-    assert (await pair.start(id="x")).status == 201
+    await lose_database(system)
+    assert (await system.start(id="x")).status == 201
     (lives,) = second.live
     old.create_time.seconds += 30 * 24 * 60 * MINUTE
     await first.restart()
-    await eventually_equals(lambda: unclaimed(pair, first), [old.internal_id])
-    assert await pair.rows("SELECT internal_id FROM session") == [(lives.internal_id,)]
+    await eventually_equals(lambda: unclaimed(system, first), [old.internal_id])
+    assert await system.rows("SELECT internal_id FROM session") == [(lives.internal_id,)]
     assert (first.stopped, second.stopped) == ([], [])
 
 
@@ -94,11 +84,11 @@ async def unclaimed(system: System, agent: FakeAgent) -> list[str]:
     return shown
 
 
+@pytest.mark.system(application={})
 async def test_session_of_unknown_account_is_adopted_once_it_exists(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "CLAIM_INTERVAL", 0.0)
-    await system.make_application()
     await system.start(id="x")
     (lives,) = system.agent.live
     await system.stop_serving()
@@ -115,44 +105,44 @@ async def test_session_of_unknown_account_is_adopted_once_it_exists(
     assert len(await system.rows("SELECT 1 FROM event WHERE kind='session.adopted'")) == 1
 
 
-async def test_requested_stop_applies_to_the_remaining_session(pair: System) -> None:
-    first, second = pair.agents
-    assert (await pair.start(id="x")).status == 201
+async def test_requested_stop_applies_to_the_remaining_session(system: System) -> None:
+    first, second = system.agents
+    assert (await system.start(id="x")).status == 201
     await first.stop()
-    await lose_database(pair)
-    assert (await pair.start(id="x")).status == 201
+    await lose_database(system)
+    assert (await system.start(id="x")).status == 201
     (older,), (newer,) = first.live, second.live
     second.before_stop = second.hang
-    pair.control_plane.sessions.stop_wait = 0.1
-    assert_error(await pair.call("DELETE", "/session/x"), 503)
+    system.control_plane.sessions.stop_wait = 0.1
+    assert_error(await system.call("DELETE", "/session/x"), 503)
     older.create_time.seconds = newer.create_time.seconds + MINUTE
     await first.restart()
     await eventually(lambda: not first.live)
     second.before_stop = None
     await second.restart()
-    await pair.nothing_is_left()
-    assert await pair.status_of("x") == "exited"
+    await system.nothing_is_left()
+    assert await system.status_of("x") == "exited"
 
 
-async def test_reported_session_survives_a_failed_start_of_its_id(pair: System) -> None:
-    first, second = pair.agents
-    assert (await pair.start(id="x")).status == 201
+async def test_reported_session_survives_a_failed_start_of_its_id(system: System) -> None:
+    first, second = system.agents
+    assert (await system.start(id="x")).status == 201
     (there,) = first.live
     there.create_time.seconds -= MINUTE
     await first.stop()
     first.beat = second.beat = 0.05
-    await lose_database(pair)
-    pair.control_plane.starts.start_timeout = 60.0
+    await lose_database(system)
+    system.control_plane.starts.start_timeout = 60.0
 
     async def after_it_was_found(request: Any, context: Any) -> None:
         await first.restart()
-        host = pair.link(first.name)
+        host = system.link(first.name)
         await eventually(lambda: host.session(there.internal_id) is not None)
         reported_at = host.reported_at
         await eventually(lambda: host.reported_at != reported_at)  # the next message
         await refusing("IMAGE_CANNOT_RUN")(request, context)
 
     second.before_start = after_it_was_found
-    assert_error(await pair.start(id="x"), 420)
-    await pair.becomes("x", "running")
-    assert await pair.rows("SELECT internal_id FROM session") == [(there.internal_id,)]
+    assert_error(await system.start(id="x"), 420)
+    await system.becomes("x", "running")
+    assert await system.rows("SELECT internal_id FROM session") == [(there.internal_id,)]

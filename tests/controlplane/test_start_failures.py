@@ -1,7 +1,5 @@
 """Starts that fail for a reason other than room, and hosts that are avoided for them."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,40 +23,38 @@ async def ask(system: System, path: str) -> Any:
     return answer.json
 
 
+pytestmark = pytest.mark.system(agents=2, in_order=True, application={})
+
+
 @pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[System]:
+async def system(system: System) -> System:
     """The first of two hosts fails every start, and is preferred unless avoided."""
-    system = System(tmp_path, agents=2)
-    system.prefer(*system.agents)
     system.agent.before_start = BROKEN
-    async with system:
-        await system.make_application()
-        yield system
+    return system
 
 
-async def test_a_start_that_every_host_fails_names_the_reason(tmp_path: Path) -> None:
-    async with Scraped(tmp_path, agents=2) as system:
-        await system.make_application()
-        for agent in system.agents:
-            agent.before_start = BROKEN
-        answer = await system.start()
-        assert_error(answer, 420)
-        assert CAUSE in answer.json["details"]
-        assert "room" not in answer.json["details"]
-        assert int(answer.headers["Retry-After"]) > 0
-        scrape = await system.scrape()
-        assert scrape.sum("start_refusals_total", reason="hosts_failed") == 1
-        assert scrape.sum("start_failures_total", reason="engine_error") == 2
-        query = "placement?account=alice&image=game&location=local"
-        for host in (await ask(system, query))["hosts"]:
-            assert host["rank"] == 1
-            assert host["failure"]["cause"] == CAUSE
-        for listed in (await ask(system, "agent"))["agents"]:
-            (failure,) = listed["startFailures"]
-            assert (failure["account"], failure["image"]) == GAME
-            assert (failure["reason"], failure["cause"]) == ("engine_error", CAUSE)
-            assert failure["failures"] == listed["startFailureCount"] == 1
-            assert failure["avoidedUntil"] == failure["failed"] + FIRST_PAUSE * 1000
+@pytest.mark.system(kind=Scraped, agents=2, application={})
+async def test_a_start_that_every_host_fails_names_the_reason(system: Scraped) -> None:
+    for agent in system.agents:
+        agent.before_start = BROKEN
+    answer = await system.start()
+    assert_error(answer, 420)
+    assert CAUSE in answer.json["details"]
+    assert "room" not in answer.json["details"]
+    assert int(answer.headers["Retry-After"]) > 0
+    scrape = await system.scrape()
+    assert scrape.sum("start_refusals_total", reason="hosts_failed") == 1
+    assert scrape.sum("start_failures_total", reason="engine_error") == 2
+    query = "placement?account=alice&image=game&location=local"
+    for host in (await ask(system, query))["hosts"]:
+        assert host["rank"] == 1
+        assert host["failure"]["cause"] == CAUSE
+    for listed in (await ask(system, "agent"))["agents"]:
+        (failure,) = listed["startFailures"]
+        assert (failure["account"], failure["image"]) == GAME
+        assert (failure["reason"], failure["cause"]) == ("engine_error", CAUSE)
+        assert failure["failures"] == listed["startFailureCount"] == 1
+        assert failure["avoidedUntil"] == failure["failed"] + FIRST_PAUSE * 1000
 
 
 @pytest.mark.parametrize(

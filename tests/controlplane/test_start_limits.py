@@ -175,16 +175,14 @@ async def test_burst_passes_and_retry_after_is_accurate(bounded: System) -> None
     )
 
 
-async def test_audits_several_attempts_as_one_start(tmp_path: Path) -> None:
-    async with System(tmp_path, agents=2) as system:
-        system.prefer(system.agents[0])
-        await system.make_application()
-        for agent in system.agents:
-            agent.before_start = refusing("NO_CAPACITY")
-        assert (await system.start(id="x")).status == 420
-        assert [len(agent.started) for agent in system.agents] == [1, 1]
-        sql = "SELECT kind FROM event WHERE object='x' ORDER BY sequence"
-        assert await system.rows(sql) == [("session.reserved",), ("session.not_started",)]
+@pytest.mark.system(agents=2, in_order=True)
+async def test_audits_several_attempts_as_one_start(system: System) -> None:
+    for agent in system.agents:
+        agent.before_start = refusing("NO_CAPACITY")
+    assert (await system.start(id="x")).status == 420
+    assert [len(agent.started) for agent in system.agents] == [1, 1]
+    sql = "SELECT kind FROM event WHERE object='x' ORDER BY sequence"
+    assert await system.rows(sql) == [("session.reserved",), ("session.not_started",)]
 
 
 async def test_early_refusals_do_not_count_in_the_start_rate(bounded: System) -> None:

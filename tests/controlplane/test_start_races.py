@@ -233,27 +233,24 @@ async def test_long_stop_is_answered_before_it_ends(system: System) -> None:
     await system.becomes("x", "exited")
 
 
-async def test_unresponsive_host_comes_last_until_its_next_report(tmp_path: Path) -> None:
-    system = System(tmp_path, agents=2)
+@pytest.mark.system(agents=2, in_order=True, application={})
+async def test_unresponsive_host_comes_last_until_its_next_report(system: System) -> None:
     first, second = system.agents
-    system.prefer(first)
-    async with system:
-        await system.make_application()
 
-        async def reports(free_sessions: int) -> None:
-            first.change_host(free_sessions=free_sessions)
-            await system.has_reported(first.name, free_sessions=free_sessions)
+    async def reports(free_sessions: int) -> None:
+        first.change_host(free_sessions=free_sessions)
+        await system.has_reported(first.name, free_sessions=free_sessions)
 
-        async def dies(_: Any, context: Any) -> None:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
+    async def dies(_: Any, context: Any) -> None:
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
 
-        first.before_start, first.beat = dies, 3600.0
-        await reports(500)
-        tried = []
-        for session_id in ("1", "2", "3"):
-            assert (await system.start(id=session_id)).status == 201
-            tried.append(len(first.started))
-            if session_id == "2":
-                await reports(501)
-        assert tried == [1, 1, 2]
-        assert len(second.live) == 3
+    first.before_start, first.beat = dies, 3600.0
+    await reports(500)
+    tried = []
+    for session_id in ("1", "2", "3"):
+        assert (await system.start(id=session_id)).status == 201
+        tried.append(len(first.started))
+        if session_id == "2":
+            await reports(501)
+    assert tried == [1, 1, 2]
+    assert len(second.live) == 3

@@ -130,9 +130,8 @@ async def test_edit_of_the_application_is_sent_to_hosts(system: System) -> None:
 async def test_hosts_that_pull_later_keep_their_share(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    system = System(tmp_path, agents=2)
+    system = System(tmp_path, agents=2, in_order=True)
     first, second = system.agents
-    system.prefer(first, second)
     first.host.free_sessions = 2
     async with system:
         await system.make_application()
@@ -152,10 +151,10 @@ async def test_hosts_that_pull_later_keep_their_share(
 
 
 async def test_shares_move_off_unresponsive_hosts(tmp_path: Path) -> None:
-    system = System(tmp_path, agents=2, unresponsive_after=1.0, unreachable_after=1.0)
+    patience = {"unresponsive_after": 1.0, "unreachable_after": 1.0}
+    system = System(tmp_path, agents=2, in_order=True, **patience)
     first, second = system.agents
     first.beat = second.beat = 0.05
-    system.prefer(first, second)
     async with system:
         await system.make_application()
         await keep(system)
@@ -221,8 +220,7 @@ async def test_full_region_is_available_while_a_standby_is_ready(system: System)
 @pytest.fixture
 async def crowded(tmp_path: Path) -> AsyncIterator[System]:
     """Two hosts, of which the preferred one has room for three sessions."""
-    system = System(tmp_path, agents=2)
-    system.prefer(*system.agents)
+    system = System(tmp_path, agents=2, in_order=True)
     system.agents[0].host.free_sessions = 3
     async with system:
         await system.make_application()
@@ -257,22 +255,19 @@ async def test_share_of_a_full_host_includes_standbys_being_claimed(
     assert (await start).status == 201
 
 
-async def test_an_agent_with_standbys_stays_until_it_is_drained(tmp_path: Path) -> None:
-    system = System(tmp_path, agents=2)
-    first, second = system.agents
-    system.prefer(second, first)
-    async with system:
-        await system.make_application()
-        await keep(system)
-        assert shares(system) == [0, 3]
-        system.agents.pop()
-        await system.restart()  # no longer declared in the settings file
-        await becomes_ready(system, 3)
-        path = f"/operator/agent/{second.name}"
-        assert_error(await system.call("DELETE", path), 409)
-        await system.call("POST", f"{path}/drain", json={})
-        await eventually(lambda: (len(first.standbys), len(second.standbys)) == (3, 0))
-        await system.until_answered("DELETE", path, 204)
+@pytest.mark.system(agents=2, in_order=True, application={})
+async def test_an_agent_with_standbys_stays_until_it_is_drained(system: System) -> None:
+    drained, other = system.agents
+    await keep(system)
+    assert shares(system) == [3, 0]
+    system.agents.remove(drained)
+    await system.restart()  # no longer declared in the settings file
+    await becomes_ready(system, 3)
+    path = f"/operator/agent/{drained.name}"
+    assert_error(await system.call("DELETE", path), 409)
+    await system.call("POST", f"{path}/drain", json={})
+    await eventually(lambda: (len(other.standbys), len(drained.standbys)) == (3, 0))
+    await system.until_answered("DELETE", path, 204)
 
 
 # ---- claiming
@@ -493,8 +488,7 @@ async def test_two_hosts_that_do_not_answer_a_claim_make_a_cold_start(tmp_path: 
         asked.append(request.internal_id)
         await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
 
-    system = System(tmp_path, agents=4)
-    system.prefer(*system.agents)
+    system = System(tmp_path, agents=4, in_order=True)
     for agent in system.agents[:3]:
         agent.host.free_sessions = 1
     async with system:

@@ -42,7 +42,11 @@ async def test_no_start_is_refused_while_a_host_has_room(
     # On any machine: a given-up start holds its room on the host for a while.
     monkeypatch.setattr("controlplane.sessions.start.CALL_SHARE", 1.0)
     monkeypatch.setattr("controlplane.fleet.host.watch.MESSAGE_TIMEOUT", 120.0)
-    patient = {"start_timeout": 120.0, "unresponsive_after": 120.0, "unreachable_after": 240.0}
+    patient: dict[str, Any] = {
+        "start_timeout": 120.0,
+        "unresponsive_after": 120.0,
+        "unreachable_after": 240.0,
+    }
     storm = System(tmp_path, agents=0, start_rate=1e6, start_burst=10**6, **patient)
     hosts = [Host(tmp_path, f"a{number}") for number in range(HOSTS)]
     storm.agents = list(hosts)

@@ -100,14 +100,21 @@ class Parts:
 
 
 class System(Parts):
-    """A control plane, its agents, its registry and a caller with tokens."""
+    """A control plane, its agents, its registry and a caller with tokens.
 
-    def __init__(self, folder: Path, *, agents: int = 1, **settings: Any) -> None:
+    With `in_order`, packing tries the hosts in their order.
+    """
+
+    def __init__(
+        self, folder: Path, *, agents: int = 1, in_order: bool = False, **settings: Any
+    ) -> None:
         super().__init__()
         self.folder = folder
         self.settings = settings
         self.clock: Clock = SystemClock()
         self.agents = [FakeAgent(folder, f"a{number}") for number in range(agents)]
+        if in_order:
+            self.prefer(*self.agents)
         self.registry = FakeRegistry()
         self.tokens: dict[str, str] = {}
         self.operator_token = ""

@@ -8,8 +8,6 @@ from collections import Counter
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("agent", "controlplane", "tiltyard")
 WIDEST = 15  # Modules of a folder
@@ -18,18 +16,19 @@ WIDE = {"agent.domain", "controlplane.domain", "controlplane.storage.tables"}
 GENERATED = ("_pb2", "_pb2_grpc")
 
 
-def sources(package: str) -> dict[str, str]:
+def sources() -> dict[str, str]:
     """The text of each module, by its full name."""
     return {
         ".".join(path.relative_to(ROOT).with_suffix("").parts): path.read_text("utf-8")
+        for package in PACKAGES
         for path in sorted((ROOT / package).rglob("*.py"))
         if not path.stem.endswith(GENERATED)
     }
 
 
 @functools.cache
-def modules(package: str) -> dict[str, ast.Module]:
-    return {name: ast.parse(text) for name, text in sources(package).items()}
+def modules() -> dict[str, ast.Module]:
+    return {name: ast.parse(text) for name, text in sources().items()}
 
 
 def imports(tree: ast.Module) -> set[str]:
@@ -44,13 +43,12 @@ def imports(tree: ast.Module) -> set[str]:
 
 
 def test_modules_do_not_import_in_circles() -> None:
-    trees = {name: tree for package in PACKAGES for name, tree in modules(package).items()}
-    graph = {name: imports(tree) & set(trees) for name, tree in trees.items()}
+    graph = {name: imports(tree) & set(modules()) for name, tree in modules().items()}
     assert list(TopologicalSorter(graph).static_order())  # raises CycleError
 
 
 def test_no_two_folders_import_each_other() -> None:
-    trees = {name: tree for package in PACKAGES for name, tree in modules(package).items()}
+    trees = modules()
     folder = {name: name.removesuffix(".__init__").rpartition(".")[0] for name in trees}
     pairs = {
         (folder[name], folder[one])
@@ -62,18 +60,17 @@ def test_no_two_folders_import_each_other() -> None:
 
 
 def test_folders_keep_their_width() -> None:
-    names = [name for package in PACKAGES for name in modules(package)]
-    width = Counter(name.rpartition(".")[0] for name in names if not name.endswith("__init__"))
+    names = [name for name in modules() if not name.endswith("__init__")]
+    width = Counter(name.rpartition(".")[0] for name in names)
     assert {name for name, count in width.items() if count > WIDEST} <= WIDE
     assert all(width[package] <= 4 for package in PACKAGES)
 
 
 def test_no_module_hides_an_import() -> None:
-    for package in PACKAGES:
-        for name, tree in modules(package).items():
-            names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-            hidden = {"importlib.import_module", "typing.TYPE_CHECKING"} & imports(tree)
-            assert not hidden | ({"__import__"} & names), name
+    for name, tree in modules().items():
+        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        hidden = {"importlib.import_module", "typing.TYPE_CHECKING"} & imports(tree)
+        assert not hidden | ({"__import__"} & names), name
 
 
 def test_the_page_shows_the_layers_that_are_checked() -> None:
@@ -91,11 +88,10 @@ def test_the_page_shows_the_layers_that_are_checked() -> None:
             assert shown[1 : len(layers)] == layers[1:], container
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_the_environment_is_read_by_the_settings_alone(package: str) -> None:
+def test_the_environment_is_read_by_the_settings_alone() -> None:
     readers = {
         name
-        for name, tree in modules(package).items()
+        for name, tree in modules().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr in {"environ", "getenv"}
     }
@@ -105,22 +101,19 @@ def test_the_environment_is_read_by_the_settings_alone(package: str) -> None:
 
 def test_pages_that_modules_name_exist() -> None:
     pages = {path.name for path in [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]}
-    for package in PACKAGES:
-        for name, text in sources(package).items():
-            assert set(re.findall(r"[\w-]+\.md\b", text)) <= pages, name
-            # measurements of a page that is not in the repository
-            assert not re.findall(r"\(M\d+\b", text), name
+    for name, text in sources().items():
+        assert set(re.findall(r"[\w-]+\.md\b", text)) <= pages, name
+        # measurements of a page that is not in the repository
+        assert not re.findall(r"\(M\d+\b", text), name
 
 
 def test_no_task_is_left_without_a_name() -> None:
-    for package in PACKAGES:
-        for name, tree in modules(package).items():
-            for node in ast.walk(tree):
-                if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("create_task"):
-                    assert any(word.arg == "name" for word in node.keywords), name
+    for name, tree in modules().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("create_task"):
+                assert any(word.arg == "name" for word in node.keywords), name
 
 
 def test_modules_keep_their_size() -> None:
-    for package in PACKAGES:
-        for name, text in sources(package).items():
-            assert len(text.splitlines()) <= 400, name
+    for name, text in sources().items():
+        assert len(text.splitlines()) <= 400, name

@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from tests.test_architecture import PACKAGES, ROOT, modules, sources
+from tests.test_architecture import ROOT, modules, sources
 
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 LOGGERS = {"log", "_log", "self._log"}
@@ -14,23 +14,22 @@ BOUND = {"request", "account", "session", "agent"}  # Fields that the context of
 
 def calls() -> Iterator[tuple[str, ast.Call, list[ast.expr]]]:
     """Every call of a logger: where, and its arguments without a level."""
-    for package in PACKAGES:
-        for name, tree in modules(package).items():
-            for node in ast.walk(tree):
-                if not isinstance(node, ast.Call):
-                    continue
-                target, arguments = node.func, node.args
-                if ast.unparse(target) == "partial" and arguments:
-                    target, arguments = arguments[0], arguments[1:]
-                if not isinstance(target, ast.Attribute):
-                    continue
-                if ast.unparse(target.value) not in LOGGERS:
-                    continue
-                where = f"{name}:{node.lineno}"
-                if target.attr == "log":
-                    yield where, node, arguments[1:]
-                elif target.attr in LEVELS:
-                    yield where, node, arguments
+    for name, tree in modules().items():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Call):
+                continue
+            target, arguments = node.func, node.args
+            if ast.unparse(target) == "partial" and arguments:
+                target, arguments = arguments[0], arguments[1:]
+            if not isinstance(target, ast.Attribute):
+                continue
+            if ast.unparse(target.value) not in LOGGERS:
+                continue
+            where = f"{name}:{node.lineno}"
+            if target.attr == "log":
+                yield where, node, arguments[1:]
+            elif target.attr in LEVELS:
+                yield where, node, arguments
 
 
 def documented() -> set[str]:
@@ -64,7 +63,6 @@ def test_fields_are_those_that_are_documented() -> None:
 
 
 def test_nobody_goes_around_it() -> None:
-    for package in PACKAGES:
-        for name, text in sources(package).items():
-            assert "logging.getLogger(__name__)" not in text, name
-            assert "logging.basicConfig" not in text, name
+    for name, text in sources().items():
+        assert "logging.getLogger(__name__)" not in text, name
+        assert "logging.basicConfig" not in text, name

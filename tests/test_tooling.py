@@ -23,6 +23,11 @@ from tests.support.real_engine import remove_traces
 from tests.support.real_parts_policy import MARKERS
 
 
+def run(*command: str | Path, **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; keep what it writes."""
+    return subprocess.run(command, capture_output=True, text=True, check=False, **more)
+
+
 def run_pytest(
     folder: Path,
     code: str,
@@ -33,17 +38,12 @@ def run_pytest(
     """Run a test module in a process of its own; return its exit code and output."""
     module = folder / "test_it.py"
     module.write_text(f"import pytest\n{code}")
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "pytest", "-q", "-p", plugin, "-p", "no:cacheprovider"),
-            *("-c", ROOT / "pyproject.toml", "--rootdir", folder, module),
-            *options,
-        ],
+    done = run(
+        *(sys.executable, "-m", "pytest", "-q", "-p", plugin, "-p", "no:cacheprovider"),
+        *("-c", ROOT / "pyproject.toml", "--rootdir", folder, module),
+        *options,
         cwd=ROOT,
         env={**os.environ, "CI": ci, "PYTHONPATH": f"{ROOT}:{folder}"},
-        capture_output=True,
-        text=True,
-        check=False,
         timeout=50,
     )
     return done.returncode, done.stdout + done.stderr
@@ -156,15 +156,8 @@ def test_a_user_without_root_gets_one_sentence_about_what_to_do(what: str) -> No
     script = re.sub(
         r"^find_python\(\) \{.*?^\}\n", lambda _: missing, script, flags=re.MULTILINE | re.DOTALL
     )
-    done = subprocess.run(
-        ["setpriv", "--reuid=65534", "--clear-groups", "bash", "-s", what, "demo"],
-        input=script,
-        cwd="/",
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=10,
-    )
+    command = ("setpriv", "--reuid=65534", "--clear-groups", "bash", "-s", what, "demo")
+    done = run(*command, input=script, cwd="/", timeout=10)
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
@@ -172,13 +165,7 @@ def test_a_user_without_root_gets_one_sentence_about_what_to_do(what: str) -> No
 
 
 def test_engine_of_an_unknown_release_is_refused() -> None:
-    done = subprocess.run(
-        [ROOT / ".ci" / "engine", "buster"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=10,
-    )
+    done = run(ROOT / ".ci" / "engine", "buster", timeout=10)
     assert done.returncode == 1
     assert done.stderr == "engine: ENGINE must be bookworm, trixie or sid, not 'buster'\n"
 
@@ -217,9 +204,7 @@ def clone(tmp_path: Path) -> Path:
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("docker_engine")  # whose other users have the same ports, in turn
 def test_make_demo_is_the_first_command_after_a_clone(clone: Path) -> None:
-    done = subprocess.run(
-        ["make", "demo"], cwd=clone, capture_output=True, text=True, check=False, timeout=580
-    )
+    done = run("make", "demo", cwd=clone, timeout=580)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     assert all(re.match(r"ok +\d+\.\d{3} s  ", line) for line in lines), done.stdout

@@ -24,6 +24,7 @@ from tests.support.controlplane.system import (
     System,
     assert_error,
     eventually,
+    eventually_equals,
     token_id,
 )
 
@@ -124,7 +125,13 @@ class World(System):
         return name
 
     async def written(self) -> list[list[tuple[Any, ...]]]:
-        """Read everything that callers can change, except the last use of tokens."""
+        """Read everything that callers can change, except the last use of tokens.
+
+        Claims are confirmed first, which takes place after their answers.
+        """
+        await eventually_equals(
+            lambda: self.rows("SELECT id FROM session WHERE confirmed = 0"), []
+        )
         tables = (
             *("account", "session", "player", "application", "tag", "warm_pool", "event"),
             *("region", "node_pool", "registry", "agent", "enrolment_token"),

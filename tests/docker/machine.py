@@ -1,6 +1,7 @@
 """A host in a network namespace: an engine, an agent, and players outside."""
 
 import itertools
+import re
 import socket
 import subprocess
 import sys
@@ -82,12 +83,14 @@ class Machine:
     def traces(self) -> dict[str, frozenset[str]]:
         """Kernel objects of containers, by kind."""
         folder = self.engine.folder
+        rules = self.run("iptables", "-t", "nat", "-S")
         links = self.run("ip", "-brief", "link").splitlines()
         mounts = Path("/proc/self/mountinfo").read_text().splitlines()
         groups = [path for group in cgroups(folder.name) for path in group.glob("*")]
         return {
             "links": frozenset(line.split()[0].partition("@")[0] for line in links),
-            "rules": frozenset(self.run("iptables", "-t", "nat", "-S").splitlines()),
+            # A network that is made again gets another subnet.
+            "rules": frozenset(re.sub(r" 172\.\d+\.0\.0/16", "", rules).splitlines()),
             "mounts": frozenset(line.split()[4] for line in mounts if str(folder) in line),
             "cgroups": frozenset(str(path) for path in groups if path.is_dir()),
         }
@@ -303,11 +306,15 @@ class Player:
         self._numbers = itertools.count(1)
         self._sent = 0
         self._answers: dict[int, tuple[str, str]] = {}
+        self._answered = time.monotonic()
+        self.longest_gap = 0.0
+        """The most seconds from one answer to the next."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._go_on, name="player")
         self.address = "{}:{}".format(*self._socket.getsockname())
 
     def __enter__(self) -> Self:
+        self._answered = time.monotonic()
         self._thread.start()
         return self
 
@@ -354,4 +361,7 @@ class Player:
             except TimeoutError:
                 continue
             self._answers[int(answered)] = (who, address)
+            now = time.monotonic()
+            self.longest_gap = max(self.longest_gap, now - self._answered)
+            self._answered = now
             time.sleep(RESEND)

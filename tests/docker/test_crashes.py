@@ -35,7 +35,7 @@ ADOPTED = {"start.started", "start.saved"}
 """Steps of a start after which the game runs and is kept."""
 AT_ONCE = {"start.created"}  # Steps in the short run of `make test`
 KILLED_AFTER = (1.5, 7.5)  # Seconds between two kills, as in Nomad's test of a crash loop
-LONGEST_STOP = 15.0
+LONGEST_STOP = 5.0
 
 
 @contextlib.contextmanager
@@ -279,6 +279,20 @@ def _delays() -> Iterator[float]:
 def _restarts_within(seconds: float) -> int:
     times = itertools.accumulate(_delays())
     return sum(1 for _ in itertools.takewhile(lambda time: time <= seconds, times))
+
+
+def test_f24_a_lifetime_that_ended_while_the_agent_was_down_ends_the_game_on_its_return(
+    machine: Machine,
+) -> None:
+    with KilledAgent(machine, ports=2) as agent:
+        session = agent.play(ttl=2)
+        agent.kill()
+        due = session.expire_time.ToSeconds()
+        eventually(lambda: time.time() > due + 1, "its time is over")
+        assert agent.processes()
+        agent.start()
+        eventually(lambda: agent.session(session).state == pb.STATE_EXITED, "it has ended")
+        assert agent.session(session).end_reason == pb.END_REASON_TTL
 
 
 @pytest.mark.slow

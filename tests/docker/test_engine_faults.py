@@ -10,7 +10,7 @@ import pytest
 
 from tests.docker.machine import Agent, Machine, Player, a_machine, port_of
 from tests.docker.stack import PATIENCE, eventually
-from tests.faults.plugin import Rounds
+from tests.faults.plugin import Figure, Rounds
 from tests.support.real_engine import ends
 from tiltyard.agent.v1 import agent_pb2 as pb
 
@@ -34,20 +34,29 @@ def _parent(pid: int) -> int:
 
 @pytest.mark.slow
 def test_f07_games_go_on_while_the_engine_is_killed_and_comes_back(
-    machine: Machine, rounds: Rounds
+    machine: Machine, rounds: Rounds, figure: Figure
 ) -> None:
-    with Agent(machine, ports=3) as agent:
+    with Agent(machine, ports=3) as agent, contextlib.ExitStack() as stack:
         sessions = [agent.play(), agent.play(restart=True)]
         before = agent.processes()
-        with Player(machine, port_of(sessions[0])) as player:
-            player.seen_as(sessions[0])
-            for _ in range(rounds(2, 10)):
-                machine.engine.kill()
-                assert player.seen_as(sessions[0]) == player.address  # without an engine
-                eventually(lambda: not agent.engine_available, "it is noticed")
-                machine.engine.start()
-                eventually(lambda: agent.engine_available, "it is noticed that it is back")
-                assert player.seen_as(sessions[0]) == player.address
+        players = [
+            (stack.enter_context(Player(machine, port_of(session))), session)
+            for session in sessions
+        ]
+
+        def assert_playing() -> None:
+            for player, session in players:
+                assert player.seen_as(session) == player.address
+
+        assert_playing()
+        for _ in range(rounds(2, 10)):
+            machine.engine.kill()
+            assert_playing()  # without an engine
+            eventually(lambda: not agent.engine_available, "it is noticed")
+            machine.engine.start()
+            eventually(lambda: agent.engine_available, "it is noticed that it is back")
+            assert_playing()
+        figure("longest gaps", " and ".join(f"{each.longest_gap:.2f} s" for each, _ in players))
         agent.assert_undisturbed(before, *sessions)
         third = agent.play()  # and new ones can be started
         for session in (*sessions, third):

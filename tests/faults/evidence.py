@@ -21,14 +21,15 @@ _PAGE = """\
 
 This page has the results of `make test-faults`, which writes it. Each row is from the latest run
 of its test, at the given commit; `PYTEST_ARGS="-k f24"` updates the rows of F24. The
-[invariants](#invariants) are checked after each test, except for tests marked with †, which test
-one component without a host. Random choices derive from the seed: running the test with `--seed`
-repeats them.
+[invariants](#invariants) in the column "checked" are checked after each test; tests marked with †
+test one component without a host. "latest end" is how long after its time a lifetime ended, the
+grace period and the time without an agent included. "lines lost" are those that an engine took
+with it. Random choices derive from the seed: running the test with `--seed` repeats them.
 
 {about}
 
-| fault | | tests | rounds | seed | result | commit |
-|---|---|---|---|---|---|---|
+| fault | | tests | rounds | seed | result | checked | commit |
+|---|---|---|---|---|---|---|---|
 {rows}
 
 ## Invariants
@@ -38,14 +39,14 @@ repeats them.
 | I1 | every container of the agent has one record, every record has the objects that it lists |
 | I2 | the same ports are reserved, published and forwarded, and none twice |
 | I3 | a running session has its process, an ended one has none |
-| I4 | no lifetime ends early, or more than 10 s late |
+| I4 | no lifetime ends early, or more than 10 s and the grace period late |
 | I5 | a stopped session does not start again; the number of restarts never decreases |
 | I6 | every session that a caller got a response for is visible |
 | I7 | an id has one session at a time |
-| I8 | a sealed log has every numbered line of the game once and in order |
+| I8 | a sealed log has every line of the game once and in order, the first and last included |
 | I9 | no account uses more than its quota |
 | I10 | no account sees another's sessions; a revoked token is rejected |
-| I11 | nothing is left at the end: containers, links, firewall rules, mounts, cgroups, spool |
+| I11 | the agent removes its containers; links, rules, mounts, cgroups and spool are as before |
 
 ## What is not covered
 
@@ -60,17 +61,19 @@ but no completed write is undone.
 
 _ROW = re.compile(
     r"\| .* \| `(?P<name>[^`]+)`(?P<part> †)? \| (?P<rounds>\d+) \| (?P<seeds>[\d, ]*) \|"
-    r" (?P<outcome>\w+)(?:; (?P<figures>[^|]*))? \| (?P<commit>\S+) \|"
+    r" (?P<outcome>\w+)(?:; (?P<figures>[^|]*))? \| (?P<checked>[^|]*) \| (?P<commit>\S+) \|"
 )
 
 
 @dataclass
 class _Test:
     outcome: str = "passed"
-    runs: int = 0
     rounds: int = 0
     seeds: list[str] = field(default_factory=list)
     figures: list[str] = field(default_factory=list)
+    late: float = 0.0
+    lost: int = 0
+    checked: str = ""
     is_part: bool = False
     commit: str = ""
 
@@ -96,9 +99,11 @@ class Evidence:
             test.outcome = "failed"
         elif report.skipped and test.outcome == "passed":
             test.outcome = "skipped"
-        if report.when == "call":
+        if report.when == "teardown":
             properties = dict(report.user_properties)
-            test.runs += 1
+            test.checked = str(properties["checked"])
+            test.late = max(test.late, float(str(properties["late"])))
+            test.lost += int(str(properties["lost"]))
             test.rounds += int(str(properties.get("rounds", 1)))
             test.seeds += [str(properties["seed"])] if "seed" in properties else []
             test.figures += [str(v) for name, v in report.user_properties if name == "figure"]
@@ -118,12 +123,15 @@ class Evidence:
         tests: Mapping[str, _Test] = self._tests.get(fault, {})
         if not tests:
             why = NOT_YET.get(fault, "did not run")
-            yield f"| F{fault:02} | {FAULTS[fault]} | none: {why} | | | | |"
+            yield f"| F{fault:02} | {FAULTS[fault]} | none: {why} | | | | | |"
         first = f"F{fault:02} | {FAULTS[fault]}"
         for name, test in tests.items():
             dagger = " †" if test.is_part else ""
-            result = "; ".join([test.outcome, *test.figures])
-            shown = f"{test.rounds} | {', '.join(test.seeds)} | {result} | {test.commit}"
+            late = [f"latest end: {test.late:.1f} s"] if test.late else []
+            lost = [f"lines lost: {test.lost}"] if test.lost else []
+            result = "; ".join([test.outcome, *test.figures, *late, *lost])
+            seeds = ", ".join(test.seeds)
+            shown = f"{test.rounds} | {seeds} | {result} | {test.checked} | {test.commit}"
             yield f"| {first} | `{name}`{dagger} | {shown} |"
             first = " | "
 
@@ -144,6 +152,7 @@ def _written(page: Path) -> Iterator[tuple[int, str, _Test]]:
                     rounds=int(found["rounds"]),
                     seeds=list(filter(None, found["seeds"].split(", "))),
                     figures=list(filter(None, (found["figures"] or "").split("; "))),
+                    checked=found["checked"],
                     is_part=bool(found["part"]),
                     commit=found["commit"],
                 ),

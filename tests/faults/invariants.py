@@ -14,7 +14,8 @@ from agent.domain.session import Process, Session
 from tiltyard.contract import EndReason, NetworkMode, State
 
 Address = tuple[str, int]  # A protocol and a host port
-LATE_SECONDS = 10.0  # How long after its time a lifetime may still last when something was broken
+OF_A_HOST = frozenset({1, 2, 3, 4, 5})  # The invariants that `violations` looks at
+LATE_SECONDS = 10.0  # How long after its time a stop may begin when something was broken
 EARLY_SECONDS = 1.0  # How much earlier an end may look by the wall clocks of two processes
 
 _LINE = re.compile(rb"(\d{6,}) \d{4}-\d\d-\d\dT[\d:.]+Z ")
@@ -53,6 +54,8 @@ class Observation:
     restarts_before: Mapping[str, int] = field(default_factory=dict)
     clocks_moved: bool = False
     """True when the agent was made to see other clocks than its observer."""
+    more_late_seconds: float = 0.0
+    """How much later than LATE_SECONDS: the grace period, and while the agent was down."""
 
 
 def violations(seen: Observation) -> list[str]:
@@ -137,6 +140,15 @@ def _lifetimes(seen: Observation) -> Iterator[str]:
             yield f"I4: {session.internal_id} should have ended {seen.now - due:.1f} s ago"
         if session.end_reason is EndReason.TTL and end is not None and end < due - EARLY_SECONDS:
             yield f"I4: {session.internal_id} was ended {due - end:.1f} s early"
+        if (late := lateness(session)) > LATE_SECONDS + seen.more_late_seconds:
+            yield f"I4: {session.internal_id} was ended {late:.1f} s late"
+
+
+def lateness(session: Session) -> float:
+    """How many seconds after its time a lifetime ended; 0 for any other end."""
+    if session.deadline is None or session.end_reason is not EndReason.TTL:
+        return 0.0
+    return max(0.0, (session.end_time or 0.0) - session.deadline.expire_time)
 
 
 def _stops_and_restarts(seen: Observation) -> Iterator[str]:
@@ -192,33 +204,76 @@ def _live(sessions: Iterable[Session]) -> Iterator[Session]:
     return (session for session in sessions if not session.state.ended)
 
 
-def log_violations(internal_id: str, log: bytes, *, may_lack: int = 0) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """The numbers of the lines of one run of the game, or of what follows one of our markers."""
+
+    numbers: list[int]
+    is_cut: bool
+
+    @property
+    def gaps(self) -> list[int]:
+        """How many lines are missing, wherever some are."""
+        first = [] if self.is_cut else [0]
+        return [b - a - 1 for a, b in _breaks([*first, *self.numbers]) if b > a]
+
+
+def log_violations(
+    internal_id: str, log: bytes, *, may_lack: int = 0, starts: int = 0, last: int = 0
+) -> list[str]:
     """What is lost, doubled or out of order in the demo game's log, whole and after its end (I8).
 
     The game numbers its lines, each run of it from 1. It may write each second line to stderr:
     order is kept within a stream. Anything may follow one of our markers. An engine that ends
     loses what it has read and not yet written, some lines in a row: the number of such gaps the
-    log `may_lack`.
+    log `may_lack`. `starts`: how often the game began, `last`: the number of its last line; 0
+    where that is unknown.
     """
-    runs: list[list[int]] = [[]]
-    for line in log.splitlines():
-        found = _LINE.match(line)
-        if line.startswith(_DROPPED):
-            runs.append([])
-        elif found and int(found[1]) == 1 and runs[-1]:
-            runs.append([1])
-        elif found:
-            runs[-1].append(int(found[1]))
-    wrong = []
-    for run in filter(None, runs):
-        gaps = [b - a - 1 for a, b in _breaks(run) if b > a]
-        lost = len(gaps) > may_lack or max(gaps, default=0) > _MOST_TAKEN
-        if lost or len(set(run)) != len(run):
-            places = ", ".join(f"{a} to {b}" for a, b in _breaks(run)[:5])
+    runs, wrong = _runs(log), []
+    for run in runs:
+        numbers = run.numbers
+        lost = len(run.gaps) > may_lack or max(run.gaps, default=0) > _MOST_TAKEN
+        if lost or len(set(numbers)) != len(numbers):
+            places = ", ".join(f"{a} to {b}" for a, b in _breaks([0, *numbers])[:5])
             wrong.append(f"I8: lines of {internal_id} are lost or doubled: {places}")
-        elif any(own != sorted(own) for own in _by_stream(run)):
+        elif any(own != sorted(own) for own in _by_stream(numbers)):
             wrong.append(f"I8: lines of {internal_id} are out of order")
+    whole = sum(not run.is_cut for run in runs)
+    # A game may be ended before its first line.
+    too_few = runs and not may_lack and whole == len(runs) < starts - 1
+    if starts and (whole > starts or too_few):
+        wrong.append(f"I8: {internal_id} began {starts} times, its log has {whole} beginnings")
+    if last and not may_lack and not _is_cut_at_its_end(log) and _last(runs) != last:
+        wrong.append(f"I8: the log of {internal_id} ends with {_last(runs)}, the game with {last}")
     return wrong
+
+
+def lines_lost(log: bytes, last: int = 0) -> int:
+    """How many lines a log lacks, other than where one of our markers says so."""
+    runs = _runs(log)
+    at_the_end = last - _last(runs) if last and not _is_cut_at_its_end(log) else 0
+    return at_the_end + sum(sum(run.gaps) for run in runs)
+
+
+def _runs(log: bytes) -> list[_Run]:
+    runs = [_Run([], is_cut=False)]
+    for line in log.splitlines():
+        found = _LINE.search(line)  # after bytes without a newline, too
+        if line.startswith(_DROPPED):
+            runs.append(_Run([], is_cut=True))
+        elif found and int(found[1]) == 1 and runs[-1].numbers:
+            runs.append(_Run([1], is_cut=False))
+        elif found:
+            runs[-1].numbers.append(int(found[1]))
+    return [run for run in runs if run.numbers]
+
+
+def _last(runs: Sequence[_Run]) -> int:
+    return max(runs[-1].numbers) if runs else 0
+
+
+def _is_cut_at_its_end(log: bytes) -> bool:
+    return log.rpartition(b"\n")[0].rpartition(b"\n")[2].startswith(_DROPPED)
 
 
 def _by_stream(run: Sequence[int]) -> tuple[list[int], list[int]]:

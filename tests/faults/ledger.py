@@ -17,11 +17,25 @@ class _Ledger:
     def __init__(self) -> None:
         self.wants_checks = False
         """True while a fault is under test whose hosts are to be looked over at their end."""
-        self.checked = False
+        self.checked: set[int] = set()
+        """The numbers of the invariants that were looked at."""
+        self.late_seconds = 0.0
+        """How late the latest lifetime ended."""
+        self.lines_lost = 0
+        """The lines that sealed logs lack, of those that games wrote."""
 
     def begin(self, test: str, *, is_part: bool) -> None:
         """Note the name of the test that begins; one of a part alone has no host."""
-        self.wants_checks, self.checked = fault_of(test) is not None and not is_part, False
+        self.wants_checks = fault_of(test) is not None and not is_part
+        self.checked, self.late_seconds, self.lines_lost = set(), 0.0, 0
+
+    def properties(self) -> list[tuple[str, object]]:
+        """What the page says of the test, as properties of a report."""
+        return [
+            ("checked", ", ".join(f"I{number}" for number in sorted(self.checked))),
+            ("late", self.late_seconds),
+            ("lost", self.lines_lost),
+        ]
 
 
 ledger = _Ledger()

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from agent.domain.session import Session
-from tests.faults.invariants import Observation, SeenContainer, violations
+from tests.faults.invariants import OF_A_HOST, Observation, SeenContainer, violations
 from tests.faults.ledger import ledger
 from tests.support.agent.hosts import Agent
 from tests.support.fakes import FakeEngine
@@ -33,6 +33,7 @@ def observed(
         reported={session.internal_id: session.state for session in sessions},
         ports=ports,
         free_ports=free_ports,
+        more_late_seconds=float("inf"),  # its clock moves by minutes
     )
 
 
@@ -51,7 +52,7 @@ async def assert_survived(agent: Agent) -> None:
     await agent.clock.advance(RETRY_LONGEST_SECONDS)
     _assert_invariants(agent)
     assert agent.nothing_is_held(), "I11: ports, capacity or deadlines are held"
-    ledger.checked = True
+    ledger.checked |= {*OF_A_HOST, 11}
 
 
 def _assert_invariants(agent: Agent) -> None:

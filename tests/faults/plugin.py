@@ -114,6 +114,8 @@ def pytest_runtest_makereport(
     if call.when == "call":
         item.stash[_PASSED] = report.passed
     unchecked = ledger.wants_checks and not ledger.checked and item.stash.get(_PASSED, False)
+    if call.when == "teardown":
+        report.user_properties += ledger.properties()
     if call.when == "teardown" and report.passed and unchecked:
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} does not look for what must hold after a fault"

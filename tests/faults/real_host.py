@@ -1,11 +1,13 @@
 """What must hold of an agent's process, the engine below it and the kernel below both."""
 
-import itertools
+import io
 import json
 import re
+import tarfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -16,11 +18,14 @@ import grpc
 from agent.domain.engine import LABEL_AGENT, LABEL_SESSION
 from agent.domain.session import Process, Session
 from tests.faults.invariants import (
+    OF_A_HOST,
     Address,
     Observation,
     SeenContainer,
     doubled,
+    lateness,
     leftovers,
+    lines_lost,
     log_violations,
     violations,
 )
@@ -85,24 +90,37 @@ class RealHost:
             _until_right(lambda: self._wrong_after_the_end(stub))
             ended = self.sessions()
             assert doubled(ended) == []
-            logs = {each.internal_id: _log(stub, each) for each in ended if each.log_sealed}
-        lacks = self._engine_ends() - self._ends_before
-        wrong = [log_violations(who, log, may_lack=lacks) for who, log in logs.items()]
-        assert list(itertools.chain(*wrong)) == []
-        for container in self._containers():
-            remove_container(container)
+            self._check_logs(stub, [each for each in ended if each.log_sealed])
+        ledger.late_seconds = max([ledger.late_seconds, *map(lateness, ended)])
+        self._restart(container_retention_hours=0)
+        _until_right(lambda: [container.name for container in self._containers()])
         _until_right(self._left)
-        ledger.checked = True
+        ledger.checked |= {*OF_A_HOST, 7, 8, 11}
+
+    def _check_logs(self, stub: Any, ended: Sequence[Session]) -> None:
+        lacks = self._engine_ends() - self._ends_before
+        containers = {each.labels[LABEL_SESSION]: each for each in self._containers()}
+        wrong = []
+        for session in ended:
+            who, log = session.internal_id, _log(stub, session)
+            last = _saved_lines(containers[who], session) if who in containers else 0
+            starts = 1 + session.restart_count + self._agent.started_by_others
+            wrong += log_violations(who, log, may_lack=lacks, starts=starts, last=last)
+            ledger.lines_lost += lines_lost(log, last)
+        assert wrong == []
 
     def _revive(self) -> None:
         """Have the agent run as on any host, whatever the test did to it."""
         settings = self._agent.settings
         odd = bool(settings.get("failpoint")) or self._agent.wrapper != self._wrapper
         if odd or not self._agent.process.is_running:
-            settings["failpoint"] = ""
             self._agent.wrapper = self._wrapper
-            self._agent.kill()
-            self._agent.start()
+            self._restart(failpoint="")
+
+    def _restart(self, **settings: object) -> None:
+        self._agent.settings |= settings
+        self._agent.kill()
+        self._agent.start()
 
     @contextmanager
     def _stub(self) -> Iterator[Any]:
@@ -126,6 +144,7 @@ class RealHost:
             rules=self._rules(),
             restarts_before=self._restarts,
             clocks_moved=self._agent.clocks_moved,
+            more_late_seconds=self._agent.down_seconds + self._agent.stop_grace,
         )
 
     def _wrong_after_the_end(self, stub: Any) -> list[str]:
@@ -235,6 +254,22 @@ def _seen(container: Any) -> SeenContainer:
 def _log(stub: Any, session: Session) -> bytes:
     request = pb.StreamLogsRequest(internal_id=session.internal_id)
     return b"".join(part.data for part in stub.StreamLogs(request, timeout=_PATIENCE))
+
+
+def _saved_lines(container: Any, session: Session) -> int:
+    """The number of the game's last line, as it saved it at its end; 0 if it did not."""
+    if session.exit_code != 0 or session.stop_reason is None:
+        return 0
+    try:
+        chunks, _ = container.get_archive("/data/save.json")
+    except docker.errors.APIError:  # it is not the demo game
+        return 0
+    with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as tar:
+        file = tar.extractfile("save.json")
+        assert file is not None, "save.json is a file"
+        saved = json.load(file)
+    begin = datetime.fromtimestamp(session.start_time or 0.0, UTC)
+    return int(saved["lines"]) if datetime.fromisoformat(saved["time"]) >= begin else 0
 
 
 def _until_right(wrong: Callable[[], list[str]]) -> None:

@@ -12,7 +12,9 @@ from tests.faults.invariants import (
     SeenContainer,
     beyond_quota,
     doubled,
+    lateness,
     leftovers,
+    lines_lost,
     log_violations,
     violations,
 )
@@ -89,6 +91,11 @@ def test_a_host_that_is_well_is_found_to_be() -> None:
             AFTER,
             _session(deadline=Deadline(NOW - 48, "boot", 1.0), end_reason=EndReason.TTL),
         ),
+        (
+            "I4",
+            dataclasses.replace(AFTER, more_late_seconds=5),
+            _session(deadline=Deadline(NOW - 66, "boot", 1.0), end_reason=EndReason.TTL),
+        ),
         ("I5", GOOD, _session(stop_reason=EndReason.STOPPED)),
         ("I5", GOOD, _seen(restarts_before={RUNNING.internal_id: 1})),
     ],
@@ -131,16 +138,42 @@ def _log(*numbers: int) -> bytes:
         _log(1, 3, 2, 4),
         b"[tiltyard: 100 bytes were dropped]\n" + _log(7, 8),
         b"xxx" + _log(1, 2) + b"\x00\xff\n",
-        _log(999_999, 1_000_000),
+        b"[tiltyard: 9 bytes were dropped]\n" + _log(999_999, 1_000_000),
     ],
 )
 def test_a_whole_log_is_found_to_be(log: bytes) -> None:
     assert log_violations("x", log) == []
 
 
-@pytest.mark.parametrize("log", [_log(1, 3), _log(1, 2, 2, 3), _log(1, 4, 3, 2), _log(2, 1, 4)])
+@pytest.mark.parametrize(
+    "log", [_log(1, 3), _log(2, 3), _log(1, 2, 2, 3), _log(1, 4, 3, 2), _log(2, 1, 4)]
+)
 def test_a_line_lost_doubled_or_out_of_order_is_found(log: bytes) -> None:
     assert log_violations("x", log)
+
+
+def test_a_log_that_lacks_its_end_or_a_run_is_found() -> None:
+    assert log_violations("x", _log(1, 2, 1, 2, 3), starts=2, last=3) == []
+    assert log_violations("x", _log(1, 2), starts=2) == []  # ended before its first line
+    assert log_violations("x", _log(1, 2, 3), last=4)
+    assert log_violations("x", b"", last=4)
+    assert log_violations("x", _log(1, 2), starts=3)
+    assert log_violations("x", _log(1, 2, 1, 2), starts=1)
+    lost = _log(1, 2) + b"[tiltyard: the rest of this log was lost: why]\n"
+    assert log_violations("x", lost, last=4) == []
+
+
+def test_lost_lines_are_counted_where_nothing_says_so() -> None:
+    assert lines_lost(_log(1, 2, 1, 2), last=2) == 0
+    assert lines_lost(_log(1, 4, 3, 6), last=9) == 1 + 1 + 3
+    assert lines_lost(_log(3) + b"[tiltyard: 9 bytes were dropped]\n" + _log(9)) == 2
+
+
+def test_lateness_counts_ends_of_lifetimes_alone() -> None:
+    due = Deadline(NOW - 60, "boot", 1.0)
+    late = dataclasses.replace(ENDED, deadline=due, end_reason=EndReason.TTL)
+    assert lateness(late) == 10
+    assert lateness(dataclasses.replace(late, end_reason=EndReason.STOPPED)) == 0
 
 
 def test_what_is_left_behind_is_found() -> None:

@@ -21,12 +21,13 @@ def test_f01_that_looks(rounds, figure):
     assert rounds(1, 100) == 100
     figure("kills", 100)
     figure("sessions lost", 0)
-    ledger.checked = True
+    ledger.checked |= {1, 11}
+    ledger.late_seconds, ledger.lines_lost = 2.25, 7
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_f02_by_chance(chance, number):
     assert chance.random() == 0.13436424411240122
-    ledger.checked = True
+    ledger.checked.add(1)
 
 @pytest.mark.part_alone
 def test_f02_of_a_part(): pass
@@ -40,7 +41,7 @@ def host():
     yield
     raise AssertionError("I1: something is left")
 
-def test_f05_whose_end_fails(host): ledger.checked = True
+def test_f05_whose_end_fails(host): ledger.checked.add(1)
 
 @pytest.mark.skip(reason="cannot be had")
 def test_f06_that_is_skipped(): pass
@@ -75,7 +76,10 @@ def test_what_a_run_showed_is_written_down_and_nothing_unlooked_at_passes(tmp_pa
         if "test_it" in cells[3]
     }
     assert results["test_f01_that_looks"][1] == "100"
-    assert results["test_f01_that_looks"][3] == "passed; kills: 100; sessions lost: 0"
+    assert results["test_f01_that_looks"][3] == (
+        "passed; kills: 100; sessions lost: 0; latest end: 2.2 s; lines lost: 7"
+    )
+    assert results["test_f01_that_looks"][4] == "I1, I11"
     assert results["test_f02_by_chance"][1:4] == ["2", "1, 1", "passed"]
     assert results["test_f02_of_a_part"][0].endswith("` †")
     assert results["test_f03_that_does_not_look"][3] == "failed"
@@ -95,15 +99,18 @@ SHOWN: list[tuple[str, object]] = [
     ("seed", 7),
     ("figure", "kills: 3"),
     ("figure", "lost: 0"),
+    ("checked", "I1, I2"),
+    ("late", 0.0),
+    ("lost", 0),
 ]
 
 
 def test_what_did_not_run_now_stays_with_its_figures(tmp_path: Path) -> None:
     page = tmp_path / "evidence.md"
     where, run = ("", None, ""), Evidence()
-    run.add(pytest.TestReport(TEST, where, {}, "passed", None, "call", user_properties=SHOWN))
+    run.add(pytest.TestReport(TEST, where, {}, "passed", None, "teardown", user_properties=SHOWN))
     run.write(page)
     [row] = [line for line in page.read_text().splitlines() if TEST in line]
-    assert "| 3 | 7 | passed; kills: 3; lost: 0 |" in row
+    assert "| 3 | 7 | passed; kills: 3; lost: 0 | I1, I2 |" in row
     Evidence().write(page)
     assert row in page.read_text().splitlines()

@@ -280,6 +280,11 @@ class AgentProcess(_Part):
         """A command prefix for the agent, from the next start on."""
         self.clocks_moved = False
         """True if `wrapper` gives it other clocks than the machine's."""
+        self.down_seconds = 0.0
+        """How long it has been down after kills, in all."""
+        self._killed = 0.0
+        self.started_by_others = 0
+        """How often another program started the container of a session."""
         self.state_dir = self.folder / "state"
         self.socket = self.folder / "agent.sock"
         self.config = self.folder / "agent.toml"
@@ -312,6 +317,11 @@ class AgentProcess(_Part):
     def agent_id(self) -> str:
         return (self.state_dir / "agent_id").read_text().strip()
 
+    @property
+    def stop_grace(self) -> float:
+        """Seconds from SIGTERM to SIGKILL."""
+        return float(str(self.settings.get("stop_grace", 10)))
+
     def directories(self) -> set[str]:
         """Names of the sessions' directories."""
         return {path.name for path in (self.state_dir / "sessions").iterdir()}
@@ -322,10 +332,14 @@ class AgentProcess(_Part):
             [*self.wrapper, sys.executable, "-m", "agent", "serve", "--config", str(self.config)],
             lambda: accepts(self.socket),
         )
+        if self._killed:
+            self.down_seconds += time.monotonic() - self._killed
+            self._killed = 0.0
 
     def kill(self) -> None:
         """Kill it by SIGKILL, and wait for its end even behind a wrapper."""
         super().kill()
+        self._killed = self._killed or time.monotonic()
         wait_until(lambda: not accepts(self.socket), "the wrapped agent has not ended")
 
 

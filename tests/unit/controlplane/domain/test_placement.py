@@ -64,6 +64,10 @@ def pin(port: int, protocol: Protocol = UDP) -> Wanted:
     return replace(WANTED, ports=(pinned(port, protocol),))
 
 
+def with_gpus(count: int) -> Wanted:
+    return replace(WANTED, reservation=Resources(1, 1, count))
+
+
 def holds(*ports: tuple[Protocol, int]) -> HostView:
     return replace(VIEW, used_ports=lambda: frozenset(ports))
 
@@ -87,22 +91,10 @@ TABLE: list[tuple[HostView, Wanted, tuple[Obstacle, ...]]] = [
     (replace(VIEW, held=Resources(0, 9)), WANTED, (Obstacle(Kind.RAM, 2, 1, 9),)),
     (replace(VIEW, starting=1), WANTED, ()),
     (replace(VIEW, starting=2), WANTED, (Obstacle(Kind.BUSY, 2, 2),)),
-    (VIEW, replace(WANTED, reservation=Resources(1, 1, 1)), ()),
-    (
-        VIEW,
-        replace(WANTED, reservation=Resources(1, 1, 2)),
-        (Obstacle(Kind.GPU, 2, 1, 0),),
-    ),
-    (
-        on(reserved=Resources(0, 0, 1)),
-        replace(WANTED, reservation=Resources(1, 1, 1)),
-        (Obstacle(Kind.GPU, 1, 0, 0),),
-    ),
-    (
-        replace(VIEW, held=Resources(0, 0, 1)),
-        replace(WANTED, reservation=Resources(1, 1, 1)),
-        (Obstacle(Kind.GPU, 1, 0, 1),),
-    ),
+    (VIEW, with_gpus(1), ()),
+    (VIEW, with_gpus(2), (Obstacle(Kind.GPU, 2, 1, 0),)),
+    (on(reserved=Resources(0, 0, 1)), with_gpus(1), (Obstacle(Kind.GPU, 1, 0, 0),)),
+    (replace(VIEW, held=Resources(0, 0, 1)), with_gpus(1), (Obstacle(Kind.GPU, 1, 0, 1),)),
     (on(free_udp_ports=0), WANTED, (Obstacle(Kind.UDP_PORTS, 1, 0),)),
     (on(free_tcp_ports=0), WANTED, ()),
     (on(free_tcp_ports=0), TCP_ONE, (Obstacle(Kind.TCP_PORTS, 1, 0),)),

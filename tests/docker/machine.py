@@ -66,6 +66,10 @@ class Machine:
         """Run a command in the engine's network namespace; return its output."""
         return run(*self.engine.network.inside(*command))
 
+    def docker(self, *arguments: str) -> str:
+        """Run a command of `docker` on the engine; return its output."""
+        return self.run("docker", "--host", f"unix://{self.engine.socket}", *arguments).strip()
+
     def watched(self, agent: AgentProcess) -> RealHost:
         """The host of an agent on this engine."""
         engine = self.engine
@@ -307,8 +311,7 @@ class Player:
         self._sent = 0
         self._answers: dict[int, tuple[str, str]] = {}
         self._answered = time.monotonic()
-        self.longest_gap = 0.0
-        """The most seconds from one answer to the next."""
+        self.longest_gap = 0.0  # The most seconds from one answer to the next
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._go_on, name="player")
         self.address = "{}:{}".format(*self._socket.getsockname())

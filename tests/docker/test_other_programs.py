@@ -7,84 +7,62 @@ import pytest
 
 from tests.docker.machine import Agent, Machine, Player, a_machine, port_of
 from tests.docker.stack import eventually
-from tests.support.private_network import run
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 BRIDGE = ("name=tiltyard0", "enable_icc=false")
 ENDED = {pb.STATE_EXITED, pb.STATE_DEAD}
 
 
-@pytest.fixture
-def cli(machine: Machine) -> "Cli":
-    return Cli(machine)
-
-
-class Cli:
-    """The `docker` command on the machine's engine."""
-
-    def __init__(self, machine: Machine) -> None:
-        self._engine = f"unix://{machine.engine.socket}"
-
-    def __call__(self, *arguments: str) -> str:
-        return run("docker", "--host", self._engine, *arguments).strip()
-
-
-def test_f46_a_container_that_is_removed_or_restarted_has_ended(
-    machine: Machine, cli: Cli
-) -> None:
+def test_f46_a_container_that_is_removed_or_restarted_has_ended(machine: Machine) -> None:
     with Agent(machine, ports=4) as agent:
         removed, restarted, kept = agent.play(), agent.play(), agent.play()
-        cli("rm", "--force", agent.container_of(removed).name)
+        machine.docker("rm", "--force", agent.container_of(removed).name)
         agent.started_by_others = 1
-        cli("restart", "--time", "1", agent.container_of(restarted).name)
-        for session in (removed, restarted):
-            eventually(
-                lambda session=session: agent.session(session).state in ENDED,  # type: ignore[misc]
-                "its end is found",
-            )
-        eventually(
-            lambda: agent.container_of(restarted).status == "exited", "it is not left running"
-        )
+        machine.docker("restart", "--time", "1", agent.container_of(restarted).name)
+        gone = removed, restarted
+        eventually(lambda: {agent.session(each).state for each in gone} <= ENDED, "both ended")
+        container = agent.container_of(restarted)
+        eventually(lambda: container.reload() or container.status == "exited", "it is ended again")
         agent.assert_ports_agree(kept)
 
 
-def test_f46_a_renamed_container_plays_on_and_ends_when_asked(machine: Machine, cli: Cli) -> None:
+def test_f46_a_renamed_container_plays_on_and_ends_when_asked(machine: Machine) -> None:
     with Agent(machine, ports=2) as agent:
         session = agent.play()
         with Player(machine, port_of(session)) as player:
             player.seen_as(session)
-            cli("rename", agent.container_of(session).name, "mine-now")
+            machine.docker("rename", agent.container_of(session).name, "mine-now")
             assert player.seen_as(session) == player.address
         agent.end(session)
         assert agent.session(session).end_reason == pb.END_REASON_STOPPED
 
 
-def test_f46_containers_of_others_are_not_touched(machine: Machine, cli: Cli) -> None:
+def test_f46_containers_of_others_are_not_touched(machine: Machine) -> None:
     with Agent(machine, ports=2) as agent:
         session = agent.play()
         name = agent.container_of(session).name
-        twin = cli("run", "--detach", "--name", f"{name}-twin", machine.image)
+        twin = machine.docker("run", "--detach", "--name", f"{name}-twin", machine.image)
         try:
-            cli("network", "create", "theirs")
+            machine.docker("network", "create", "theirs")
             agent.end(session)
             agent.kill()
             agent.settings["container_retention_hours"] = 0
             agent.start()
             eventually(lambda: not agent.containers(), "its own container is removed")
-            assert cli("inspect", "--format", "{{.State.Running}}", twin) == "true"
+            assert machine.docker("inspect", "--format", "{{.State.Running}}", twin) == "true"
         finally:
-            cli("rm", "--force", "--volumes", twin)
-            cli("network", "rm", "theirs")
+            machine.docker("rm", "--force", "--volumes", twin)
+            machine.docker("network", "rm", "theirs")
 
 
 @pytest.mark.slow
 def test_f46_a_network_that_is_removed_is_made_again() -> None:
     with a_machine(icc=True) as machine:
-        cli, options = Cli(machine), [f"--opt=com.docker.network.bridge.{each}" for each in BRIDGE]
-        cli("network", "create", *options, "tiltyard0")
+        options = [f"--opt=com.docker.network.bridge.{each}" for each in BRIDGE]
+        machine.docker("network", "create", *options, "tiltyard0")
         with Agent(machine, ports=2) as agent:
             agent.end(agent.play())
-            cli("network", "rm", "tiltyard0")
+            machine.docker("network", "rm", "tiltyard0")
             eventually(lambda: starts(agent), "a session starts")
             running = [each for each in agent.containers() if each.status == "running"]
             [networks] = [each.attrs["NetworkSettings"]["Networks"] for each in running]

@@ -288,8 +288,7 @@ async def test_report_shows_how_a_session_ended(
 
 async def test_drain_reports_empty_host(host: Served) -> None:
     assert await host.ok("drain") == "The host is empty.\n"
-    answer = json.loads(await host.ok("drain", "--json"))
-    assert answer["live_sessions"] == []
+    assert json.loads(await host.ok("drain", "--json"))["live_sessions"] == []
 
 
 async def test_drain_lists_remaining_sessions_and_deadline(host: Served) -> None:
@@ -302,8 +301,7 @@ async def test_drain_lists_remaining_sessions_and_deadline(host: Served) -> None
     assert len(lines) == 3
     assert await host.ok("undrain") == ""
     assert json.loads(await host.ok("undrain", "--json")) == {"sessions": 1}
-    again = await host.sessions.start(an_id(), a_spec())
-    assert again.state is State.RUNNING
+    assert (await host.sessions.start(an_id(), a_spec())).state is State.RUNNING
 
 
 @pytest.mark.parametrize("text", ["", "1", "1h1h", "-5m", "٣m", "8760h1m"])

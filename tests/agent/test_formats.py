@@ -133,11 +133,9 @@ async def test_f05_an_agent_goes_on_where_one_of_an_older_version_ended(
         assert agent.runtime.deadlines.next_due() == 1_000 + 3_600
 
         await clock.advance(2)
-        restarting = await agent.reached(RESTARTING, State.RUNNING)
-        assert restarting.session.restart_count == 2
+        assert (await agent.reached(RESTARTING, State.RUNNING)).session.restart_count == 2
 
-        marked = await agent.reached(MARKED)
-        assert marked.session.end_reason is EndReason.TTL
+        assert (await agent.reached(MARKED)).session.end_reason is EndReason.TTL
 
         claimed = await agent.reached(CLAIMED, State.RUNNING)
         assert claimed.session.spec.identity.session_id == "match/6 ü"

@@ -58,8 +58,7 @@ class Fleet:
     def __init__(self, control_plane: ControlPlaneProcess, sessions: int) -> None:
         self.control_plane = control_plane
         self._sessions = sessions
-        self.adopted_s = math.nan
-        """Seconds until it had created rows for all sessions."""
+        self.adopted_s = math.nan  # Seconds until it had created rows for all sessions
 
     @property
     def pid(self) -> int:

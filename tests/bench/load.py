@@ -183,8 +183,7 @@ def whole_body(answer: bytes) -> bytes | None:
     length = _LENGTH.search(head)
     if length is not None:
         return body if len(body) >= int(length[1]) else None
-    is_chunked = b"chunked" in head
-    return None if is_chunked and not (end + body).endswith(_LAST_CHUNK) else body
+    return None if b"chunked" in head and not (end + body).endswith(_LAST_CHUNK) else body
 
 
 async def _ask_all(

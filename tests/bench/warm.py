@@ -101,8 +101,7 @@ class _Fleet:
             "hosts": [host.process.pid for host in hosts],
         }
         self.size = size
-        self.cpu = CpuMeter(self._pids)
-        """Of the claims of the last `rounds`."""
+        self.cpu = CpuMeter(self._pids)  # Of the claims of the last `rounds`
 
     def rounds(self, callers: int, least: str, rounds: int) -> dict[str, list[Load]]:
         """Claim the whole pool, alternating with as many requests to the baseline."""

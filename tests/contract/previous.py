@@ -42,8 +42,7 @@ class Previous(ByteProxy):
     def __init__(self, target: str, files: FileDescriptorSet) -> None:
         super().__init__(target)
         self.contract = Contract(files)
-        self.unknown: set[str] = set()
-        """Methods that were asked for and came later."""
+        self.unknown: set[str] = set()  # Methods that were asked for and came later
 
     def knows(self, method: str) -> bool:
         if method not in self.contract.methods:

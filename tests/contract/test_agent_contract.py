@@ -178,8 +178,7 @@ async def test_a_stop_that_comes_first_refuses_the_start(agent: Side) -> None:
 async def test_a_stop_that_discards_leaves_nothing_to_start_again(agent: Side) -> None:
     request = start_request()
     await agent.start(request)
-    ended = await agent.stop(request.internal_id, discard=True)
-    assert ended.state == pb.STATE_EXITED
+    assert (await agent.stop(request.internal_id, discard=True)).state == pb.STATE_EXITED
     stop = pb.StopSessionRequest(internal_id=request.internal_id)
     assert await agent.refuses("StopSession", stop) == "SESSION_NOT_FOUND"
     assert await agent.refuses("StartSession", request) == "SESSION_STOPPED"

@@ -151,8 +151,7 @@ async def test_a_session_from_start_to_end(stub: Any, engine: FakeEngine) -> Non
 )
 async def test_a_bad_spec_is_refused(stub: Any, changes: dict[str, Any]) -> None:
     assert await refused(stub.StartSession(start_request(**changes))) == "INVALID_ARGUMENT"
-    listed = await stub.ListSessions(pb.ListSessionsRequest())
-    assert not listed.sessions
+    assert not (await stub.ListSessions(pb.ListSessionsRequest())).sessions
 
 
 POOL = "aaaaaaaa-0000-4000-8000-000000000000"
@@ -354,8 +353,7 @@ async def test_very_many_images_are_sent_in_parts(stub: Any, engine: FakeEngine)
         assert again == many
         assert largest < 2**20
     assert set(await listed_images(stub)) == many
-    host = (await stub.GetHost(pb.GetHostRequest())).host
-    assert host.image_count == len(many)
+    assert (await stub.GetHost(pb.GetHostRequest())).host.image_count == len(many)
 
 
 async def reported_images(watch: Any) -> tuple[set[str], int]:

@@ -123,8 +123,7 @@ class Sources:
     async def enable_there(self, repository: str) -> Answer:
         """Enable a tag of a repository in the registry `tried`."""
         where = {"registry": "tried", "repository": repository}
-        edit = await self._system.call("PUT", "/application/game", json=where)
-        assert edit.status == 204, edit.text
+        (await self._system.call("PUT", "/application/game", json=where)).expect(204)
         return await self.enable("v1")
 
 

@@ -33,8 +33,7 @@ async def test_a_session_with_the_most_players_is_described_in_a_mebibyte(
     assert (await system.start(id="m", labels=labels, external_id=WORST * 256)).status == 201
     players = _ids(most, character)
     for first in range(0, most, 100):
-        joined = await _join(system, players[first : first + 100])
-        assert joined.status == 200
+        joined = (await _join(system, players[first : first + 100])).expect(200)
     assert joined.json["count"] == most
     described = await system.call("GET", "/session/m")
     assert described.json["players"]["joined"] == players

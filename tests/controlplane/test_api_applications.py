@@ -14,8 +14,7 @@ async def test_an_application_is_made_and_listed(system: System) -> None:
     body = APPLICATION | {"repository": f"{system.registry.address}/studio/game"}
     made = await system.call("POST", "/application", json=body)
     assert (made.status, made.json) == (201, {})
-    listed = (await system.call("GET", "/application")).json["applications"]
-    assert listed == [APPLICATION]
+    assert (await system.call("GET", "/application")).json["applications"] == [APPLICATION]
     again = await system.call("POST", "/application", json=body)
     assert_error(again, 409)
     assert "owner" not in again.text

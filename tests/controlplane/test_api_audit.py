@@ -34,9 +34,7 @@ async def audit(system: System, query: str = "") -> list[Any]:
 
 
 async def page(system: System, query: str) -> Any:
-    answer = await system.call("GET", f"/operator/audit?{query}")
-    assert answer.status == 200, answer.text
-    return answer.json
+    return (await system.call("GET", f"/operator/audit?{query}")).expect(200).json
 
 
 async def write(system: System, *events: Event) -> None:
@@ -246,8 +244,7 @@ async def test_only_old_events_are_deleted_in_portions(system: System) -> None:
     old = [(now - 2 * DAY - 1, "old.x", "", Actor("x"), "o")] * (2 * PORTION + 7)
     young = [(now - 2 * DAY + 60, "young.x", "", Actor("x"), "o")] * 3
     await write(system, *old, *young)
-    store = system.control_plane.store
-    assert await store.run(remove_old, now - 2 * DAY) == PORTION
+    assert await system.control_plane.store.run(remove_old, now - 2 * DAY) == PORTION
     await system.control_plane.upkeep.forget()
     assert [event["kind"] for event in await audit(system)] == ["young.x"] * 3
 

@@ -63,8 +63,7 @@ class World(System):
         """Set a pool; the application has its name."""
         name = await self.application(account)
         path = f"/warm-pool/{name}/local"
-        made = await self.call("PUT", path, account=account, json={"size": 1})
-        assert made.status == 204, made.text
+        (await self.call("PUT", path, account=account, json={"size": 1})).expect(204)
         return name
 
     async def session(self, account: str) -> str:
@@ -76,8 +75,7 @@ class World(System):
 
     async def ended_session(self, account: str) -> str:
         name = await self.session(account)
-        ended = await self.call("DELETE", f"/session/{name}", account=account)
-        assert ended.status == 204, ended.text
+        (await self.call("DELETE", f"/session/{name}", account=account)).expect(204)
         return name
 
     async def application_query(self, account: str) -> str:
@@ -89,8 +87,7 @@ class World(System):
     async def account(self, account: str) -> str:
         """Make an account that can be removed."""
         body = {"name": f"{account}s-account-{next(_numbers)}"}
-        made = await self.call("POST", "/operator/account", json=body)
-        assert made.status == 201, made.text
+        (await self.call("POST", "/operator/account", json=body)).expect(201)
         return body["name"]
 
     async def token_id(self, account: str) -> str:
@@ -120,8 +117,7 @@ class World(System):
         """Make an object that can be removed."""
         name = f"{account}s-{kind}-{next(_numbers)}"
         path = f"/operator/{kind}/{name}"
-        made = await self.call("PUT", path, json=body)
-        assert made.status == 204, made.text
+        (await self.call("PUT", path, json=body)).expect(204)
         return name
 
     async def written(self) -> list[list[tuple[Any, ...]]]:

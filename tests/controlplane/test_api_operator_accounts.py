@@ -23,8 +23,7 @@ async def ask(system: System, method: str, account: str = "", /, **body: Any) ->
 
 
 async def listed(system: System, name: str) -> Any:
-    answer = await ask(system, "GET")
-    assert answer.status == 200, answer.text
+    answer = (await ask(system, "GET")).expect(200)
     return next((a for a in answer.json["accounts"] if a["name"] == name), None)
 
 
@@ -49,8 +48,7 @@ async def only_the_audit_names_alice(system: System) -> bool:
 
 async def test_an_account_is_created_with_a_token_of_all_scopes(system: System) -> None:
     before = to_ms(system.clock.time())
-    answer = await ask(system, "POST", name="studio")
-    assert answer.status == 201
+    answer = (await ask(system, "POST", name="studio")).expect(201)
     assert answer.headers["Cache-Control"] == "no-store"
     assert set(answer.json) == {"name", "id", "token"}
     assert answer.json["name"] == "studio"
@@ -65,8 +63,7 @@ async def test_an_account_is_created_with_a_token_of_all_scopes(system: System) 
     assert_error(await system.call("GET", "/operator/account", token=token), 403)
     made = ("studio", system.operator_id, "127.0.0.1", "studio")
     assert (await events(system, "account.created"))[-1] == made
-    of_token = (*made[:3], token_id(token))
-    assert (await events(system, "token.created"))[-1] == of_token
+    assert (await events(system, "token.created"))[-1] == (*made[:3], token_id(token))
 
 
 async def test_concurrent_requests_create_an_account_once(system: System) -> None:
@@ -146,8 +143,7 @@ async def test_an_account_is_removed_with_its_objects(system: System) -> None:
     await system.start(id="s", labels={"mode": "duel"})
     body = {"session": "s", "players": ["p"]}
     assert (await system.call("PUT", "/session/player/join", json=body)).status == 200
-    pool = await system.call("PUT", "/warm-pool/game/local", json={"size": 0})
-    assert pool.status == 204
+    (await system.call("PUT", "/warm-pool/game/local", json={"size": 0})).expect(204)
     child = await system.make_token(name="child", scopes=["session:read"])
     assert all((await names_alice(system)).values())
     assert_error(await ask(system, "DELETE", "alice"), 409)

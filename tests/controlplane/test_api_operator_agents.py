@@ -31,8 +31,7 @@ class Operated(System):
         return await self.call(method, f"/operator/agent{path}")
 
     async def agents_by_name(self) -> dict[str, dict[str, Any]]:
-        answer = await self.ask("GET")
-        assert answer.status == 200, answer.text
+        answer = (await self.ask("GET")).expect(200)
         return {row["name"]: row for row in answer.json["agents"]}
 
     async def undeclare(self) -> FakeAgent:
@@ -68,8 +67,7 @@ def tasks_about(agent: FakeAgent) -> list[str]:
 
 async def test_an_agent_is_shown_with_its_host(system: Operated) -> None:
     image = await system.make_application()
-    started = await system.start()
-    assert started.status == 201
+    (await system.start()).expect(201)
     busy, idle = sorted(system.agents, key=lambda agent: not agent.live)
     busy.change_host(draining=True, version="1.2.3", engine_available=False)
     await system.until(f"/operator/agent/{busy.name}", lambda shown: shown["draining"])
@@ -276,8 +274,7 @@ async def test_a_start_that_chose_a_removed_agent_takes_another(
         await go()
 
     intercept(monkeypatch, begin_attempt, begin)
-    started = await system.start(id="s")
-    assert started.status == 201, started.text
+    (await system.start(id="s")).expect(201)
     assert len(tries) == 2
     reserved = "SELECT count(*) FROM event WHERE kind='session.reserved' AND object='s'"
     assert await system.rows(reserved) == [(1,)]
@@ -354,8 +351,7 @@ async def test_the_region_of_a_removed_agent_is_free(system: Operated) -> None:
     assert_error(refused, 409)
     assert "agents: 1" in refused.json["details"]
     assert (await system.ask("DELETE", "/a0")).status == 204
-    answer = await system.call("DELETE", "/operator/region/local")
-    assert answer.status == 204, answer.text
+    (await system.call("DELETE", "/operator/region/local")).expect(204)
     assert await system.status_of("s") == "exited"
 
 

@@ -35,8 +35,7 @@ class Operated(System):
         return await self.call("PUT", "/application/game", json=changes)
 
     async def listed(self, thing: str) -> dict[str, dict[str, Any]]:
-        answer = await self.ask("GET", thing)
-        assert answer.status == 200, answer.text
+        answer = (await self.ask("GET", thing)).expect(200)
         rows = answer.json.pop(THINGS[thing])
         assert [row["name"] for row in rows] == sorted(row["name"] for row in rows)
         return {row["name"]: row for row in rows}
@@ -97,8 +96,7 @@ async def test_a_strategy_applies_to_later_starts_and_after_a_restart(tmp_path: 
     async def where(system: Operated) -> set[str]:
         before = {agent.name: len(agent.started) for agent in system.agents}
         for _ in range(4):
-            started = await system.start()
-            assert started.status == 201, started.text
+            (await system.start()).expect(201)
         return {a.name for a in system.agents if len(a.started) > before[a.name]}
 
     async with Operated(tmp_path, agents=2) as system:

@@ -22,14 +22,11 @@ async def system(system: System) -> System:
 
 
 async def start(system: System, account: str, name: str) -> None:
-    answer = await system.start(account=account, id=name)
-    assert answer.status == 201, answer.text
+    (await system.start(account=account, id=name)).expect(201)
 
 
 async def page(system: System, query: str = "") -> Any:
-    answer = await system.call("GET", f"/operator/session?{query}")
-    assert answer.status == 200, answer.text
-    return answer.json
+    return (await system.call("GET", f"/operator/session?{query}")).expect(200).json
 
 
 async def ids(system: System, query: str = "") -> list[str]:

@@ -23,8 +23,7 @@ async def make(system: System, body: Any, token: str | None = None) -> Answer:
 
 
 async def made(system: System, token: str | None = None, **body: Any) -> str:
-    answer = await make(system, body, token)
-    assert answer.status == 201, answer.text
+    answer = (await make(system, body, token)).expect(201)
     assert answer.headers["Cache-Control"] == "no-store"
     assert answer.json["id"] == token_id(answer.json["token"])
     return str(answer.json["token"])

@@ -30,8 +30,7 @@ async def _players(system: System, session: str = "m") -> Any:
 async def test_players_join_in_order_and_once(system: System) -> None:
     joined = await _join(system, "b", "a", "b")
     assert (joined.status, joined.json) == (200, {"count": 2, "players": ["b", "a"]})
-    again = await _join(system, "c", "a")
-    assert again.json == {"count": 3, "players": ["b", "a", "c"]}
+    assert (await _join(system, "c", "a")).json == {"count": 3, "players": ["b", "a", "c"]}
     assert await _players(system) == {"joined": ["b", "a", "c"], "joinedCount": 3}
     listed = (await system.call("GET", "/session?playerCount[gt]=2")).json["sessions"]
     assert [entry["playerCount"] for entry in listed] == [3]

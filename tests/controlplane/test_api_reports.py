@@ -64,8 +64,7 @@ async def test_a_report_has_the_hosts_data(system: System) -> None:
         log=b"one\n\xff\xc3\xa4\0",
         log_truncated=True,
     )
-    answer = await report(system)
-    assert answer.status == 200, answer.text
+    answer = (await report(system)).expect(200)
     assert answer.json == {
         "id": "s",
         "status": "exited",

@@ -127,8 +127,7 @@ async def test_any_id_can_be_addressed(system: System) -> None:
     for session_id in (
         *("a/b", "a%2Fb", "a b", "ü", "?x=1#y", "+", "..", "%", "a\\b", "{", "}", "ä {x:.*}/{}"),
     ):
-        started = await system.start(id=session_id)
-        assert started.status == 201
+        started = (await system.start(id=session_id)).expect(201)
         for path in (started.headers["Location"], f"/session/{quote(session_id, safe='')}"):
             status, body = await call("GET", path)
             assert status == 200, body

@@ -100,8 +100,7 @@ async def test_a_name_is_free_again_once_its_token_has_ended(system: System) -> 
     first = await system.make_token(**wanted)
     assert_error(await _ask(system, wanted), 409)
     assert_error(await _ask(system, wanted | {"name": "initial"}), 409)
-    bob = await system.call("POST", "/token", account="bob", json=wanted)
-    assert bob.status == 201
+    (await system.call("POST", "/token", account="bob", json=wanted)).expect(201)
     assert (await system.call("DELETE", f"/operator/token/{token_id(first)}")).status == 200
     second = await system.make_token(**wanted)
     assert_error(await _ask(system, wanted), 409)

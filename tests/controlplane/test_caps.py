@@ -28,8 +28,7 @@ async def test_players_of_a_session_are_limited(system: System) -> None:
     description = (await system.call("GET", "/session/m")).json["players"]
     assert description["joinedCount"] == MAX_PLAYERS - 2
     assert "a" not in description["joined"]
-    full = await join(system, "a", "p1", "b", "a", "p2")
-    assert full.status == 200
+    full = (await join(system, "a", "p1", "b", "a", "p2")).expect(200)
     assert full.json["count"] == MAX_PLAYERS
     assert full.json["players"][:2] == ["p1", "p2"]
     assert full.json["players"][-3:] == [f"p{MAX_PLAYERS - 2}", "a", "b"]

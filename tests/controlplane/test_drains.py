@@ -25,9 +25,7 @@ class Draining(System):
     async def drain(
         self, name: str = "a0", *, method: str = "POST", **body: Any
     ) -> dict[str, Any]:
-        answer = await self.ask(method, f"{name}/drain", json=body)
-        assert answer.status == 200, answer.text
-        return dict(answer.json)
+        return dict((await self.ask(method, f"{name}/drain", json=body)).expect(200).json)
 
     async def undrain(self) -> dict[str, Any]:
         return await self.drain(method="DELETE")

@@ -23,8 +23,7 @@ pytestmark = pytest.mark.system(kind=Enrolling)
 
 async def test_host_is_enrolled_in_the_place_of_its_token(system: Enrolling) -> None:
     token = await system.token(region="elsewhere", nodePool="big")
-    answer = await system.enrol(token)
-    assert answer.status == 201, answer.text
+    answer = (await system.enrol(token)).expect(201)
     assert answer.headers["Cache-Control"] == "no-store"
     body = answer.json
     assert (body["name"], body["region"], body["nodePool"]) == ("host-1", "elsewhere", "big")
@@ -55,11 +54,9 @@ async def test_hosts_enrol_past_the_proxies_of_the_api(tmp_path: Path) -> None:
 
 
 async def test_only_the_authority_is_public(system: Enrolling) -> None:
-    answer = await system.ask({})
-    assert answer.status == 200
+    answer = (await system.ask({})).expect(200)
     der = ssl.PEM_cert_to_DER_cert(answer.json["authority"])
-    token = await system.token()
-    assert token.rpartition(".")[2] == hashlib.sha256(der).hexdigest()
+    assert (await system.token()).rpartition(".")[2] == hashlib.sha256(der).hexdigest()
     assert set(answer.json) == {"authority", "format"}
 
 
@@ -200,8 +197,7 @@ async def test_agent_enrols_again_only_with_a_token_for_it(system: Enrolling) ->
     [(first,)] = await system.rows("SELECT id FROM agent")
     token = await system.token_again("host-1")
     assert_error(await system.enrol(token, name="host-2"), 422, "name")
-    answer = await system.enrol(token, address="192.0.2.8:7444")
-    assert answer.status == 201, answer.text
+    answer = (await system.enrol(token, address="192.0.2.8:7444")).expect(201)
     shown = await system.shown()
     assert (shown["address"], shown["region"], shown["nodePool"]) == (
         *("192.0.2.8:7444", "elsewhere"),

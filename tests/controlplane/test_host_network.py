@@ -9,8 +9,7 @@ IN_HOST: dict[str, Any] = {**APPLICATION, "networkMode": "host"}
 
 async def allow(system: System, *, host_network: bool | None, pool: str = "default") -> None:
     body = {} if host_network is None else {"hostNetwork": host_network}
-    answer = await system.call("PUT", f"/operator/node-pool/{pool}", json=body)
-    assert answer.status == 204, answer.text
+    (await system.call("PUT", f"/operator/node-pool/{pool}", json=body)).expect(204)
 
 
 async def places(system: System) -> list[str]:
@@ -58,8 +57,7 @@ async def test_revoked_permission_of_a_node_pool_stops_new_starts(system: System
     await system.make_application(networkMode="host")
     assert (await system.start(id="old")).status == 201
     assert await places(system) == ["local"]
-    pool = await system.call("PUT", "/warm-pool/game/local", json={"size": 2})
-    assert pool.status == 204
+    (await system.call("PUT", "/warm-pool/game/local", json={"size": 2})).expect(204)
     await standbys_are(system, 2)
 
     await allow(system, host_network=None)

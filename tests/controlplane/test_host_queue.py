@@ -117,8 +117,7 @@ async def test_free_slot_is_assigned_in_the_same_step(
 async def test_start_stopped_while_waiting_never_begins(system: System) -> None:
     gate = Gate(system.agent)
     first, second = await _begin(system, gate), await _join(system, "second")
-    stop = await system.call("DELETE", "/session/second")
-    assert stop.status == 204
+    (await system.call("DELETE", "/session/second")).expect(204)
     assert_error(await second, 409)
     gate.open(9)
     assert (await first).status == 201

@@ -56,8 +56,7 @@ async def test_a_repository_is_in_that_registry(system: Guarded) -> None:
             continue
         assert (post.status, put.status) == (201, 204), text
         assert_error(await sources.enable("v1"), 404)
-        repository = STRIPPED.get(text, text)
-        assert system.registry.asked == [f"/v2/{repository}/manifests/v1"]
+        assert system.registry.asked == [f"/v2/{STRIPPED.get(text, text)}/manifests/v1"]
 
 
 async def test_a_tag_is_in_that_repository(system: Guarded) -> None:

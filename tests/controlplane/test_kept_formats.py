@@ -114,8 +114,7 @@ def _migrated(path: Path) -> set[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_a_migrated_database_equals_a_new_one(schema: str, tmp_path: Path) -> None:
-    path = put_back(schema, tmp_path / "state")
-    assert _migrated(path) == _migrated(tmp_path / "new.db")
+    assert _migrated(put_back(schema, tmp_path / "state")) == _migrated(tmp_path / "new.db")
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
@@ -140,9 +139,7 @@ async def test_callers_and_operators_continue(schema: str, tmp_path: Path) -> No
         assert owed == [("a0",)]
 
         async def read(path: str) -> Any:
-            answer = await system.call("GET", f"/operator/{path}")
-            assert answer.status == 200, answer.text
-            return answer.json
+            return (await system.call("GET", f"/operator/{path}")).expect(200).json
 
         accounts = {each["name"]: each["quota"] for each in (await read("account"))["accounts"]}
         assert set(accounts) == {"alice", "bob", "carol"}

@@ -58,8 +58,7 @@ def test_only_these_calls_need_no_token() -> None:
 
 
 async def test_the_document_is_served(system: System) -> None:
-    answer = await system.call("GET", "/openapi.json", token="none")
-    assert answer.status == 200
+    answer = (await system.call("GET", "/openapi.json", token="none")).expect(200)
     assert answer.headers["Content-Type"] == "application/json"
     assert answer.json == json.loads(json.dumps(DOCUMENT))
 
@@ -73,13 +72,11 @@ def test_optional_properties_have_no_default_of_null() -> None:
 
 
 async def test_the_page_loads_only_the_files_of_its_list(system: System) -> None:
-    page = await system.call("GET", "/docs", token="none")
-    assert page.status == 200
+    page = (await system.call("GET", "/docs", token="none")).expect(200)
     links = re.findall('(?:src|href)="([^"]*)"', page.text)
     assert "docs/swagger-ui-bundle.js" in links
     for link in links:
-        answer = await system.call("GET", f"/{link}", token="none")
-        assert answer.status == 200
+        answer = (await system.call("GET", f"/{link}", token="none")).expect(200)
         assert answer.body
         assert not re.search(rb"https?://", answer.body) or "swagger-ui" in link
     sources = dict(

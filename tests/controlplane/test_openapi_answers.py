@@ -115,8 +115,7 @@ async def _enrich(world: World) -> None:
     )
     assert started.status == 201, started.text
     players = {"session": "rich", "players": ["ann"]}
-    joined = await world.call("PUT", "/session/player/join", json=players)
-    assert joined.status == 200, joined.text
+    (await world.call("PUT", "/session/player/join", json=players)).expect(200)
 
 
 async def _answers(world: World, route: Route) -> AsyncIterator[Answer]:

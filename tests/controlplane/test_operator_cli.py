@@ -74,8 +74,7 @@ async def test_accounts(system: Operated) -> None:
     assert TOKEN.fullmatch(made.stdout.strip())
     assert "cannot be shown again" in made.stderr
     assert not TOKEN.search(made.stderr)
-    answer = await system.call("GET", "/session", token=made.stdout.strip())
-    assert answer.status == 200
+    (await system.call("GET", "/session", token=made.stdout.strip())).expect(200)
     head, alice, _, studio = cells(await system.ok("account", "list"))
     assert head == ["NAME", "SESSIONS", "CPU", "RAM", "CREATED"]
     assert alice[:4] == ["alice", "0 of any", "0 of any", "0 MiB of any"]

@@ -19,8 +19,7 @@ pytestmark = pytest.mark.system(
 
 async def put(system: System, region: str, **fields: Any) -> None:
     body = {"size": 1, "env": {"REGION": region}, "args": ["x"], "labels": {"y": "z"}} | fields
-    answer = await system.call("PUT", f"/warm-pool/game/{region}", json=body)
-    assert answer.status == 204
+    (await system.call("PUT", f"/warm-pool/game/{region}", json=body)).expect(204)
 
 
 @pytest.fixture

@@ -13,8 +13,7 @@ pytestmark = [pytest.mark.system(agents=2), pytest.mark.usefixtures("quick_pulls
 
 
 async def _pulls(system: System, agent: str = "a0") -> list[dict[str, Any]]:
-    answer = await system.call("GET", f"/operator/agent/{agent}")
-    assert answer.status == 200, answer.text
+    answer = (await system.call("GET", f"/operator/agent/{agent}")).expect(200)
     pulls = answer.json["pulls"]
     assert isinstance(pulls, list)
     return pulls

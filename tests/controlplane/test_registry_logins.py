@@ -45,8 +45,7 @@ class Configured(System):
         return await self.call("PUT", "/operator/registry/own", json=body)
 
     async def listed(self, name: str = "own") -> dict[str, Any]:
-        answer = await self.call("GET", "/operator/registry")
-        assert answer.status == 200, answer.text
+        answer = (await self.call("GET", "/operator/registry")).expect(200)
         rows: dict[str, dict[str, Any]] = {r["name"]: r for r in answer.json["registries"]}
         return rows[name]
 
@@ -167,8 +166,7 @@ async def test_registry_is_unusable_without_the_key_until_its_password_is_set(
     caplog.set_level(logging.WARNING)
     refused = await system.enable_tag()
     assert_error(refused, 503)
-    why = "cannot ask registry 'own': its password is unusable"
-    assert refused.json["details"] == why
+    assert refused.json["details"] == "cannot ask registry 'own': its password is unusable"
     assert f"{system.key} is not the key of its password: set its password again" in caplog.text
     with pytest.raises(StoreError, match=r"'own': .*: set its password again"):
         await system.login(f"{address}/studio/game@sha256:0")

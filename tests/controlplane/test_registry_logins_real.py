@@ -82,8 +82,7 @@ async def system(
 
 
 async def with_application(system: Configured) -> None:
-    body = {**system.login, "password": "not this one"}
-    assert (await system.set(**body)).status == 204
+    assert (await system.set(**{**system.login, "password": "not this one"})).status == 204
     await system.make_application(tag=None, registry="own", repository="studio/own")
 
 

@@ -165,8 +165,7 @@ async def test_restart_finishes_a_removal(broken_off: System) -> None:
 
 async def test_new_account_of_a_removed_name_is_empty(broken_off: System) -> None:
     path, body = "/operator/account", {"name": "alice"}
-    made = await broken_off.call("POST", path, json=body)
-    assert made.status == 201
+    made = (await broken_off.call("POST", path, json=body)).expect(201)
     token = made.json["token"]
     listed = await broken_off.call("GET", "/session?all=1", token=token)
     assert listed.json == {"sessions": []}

@@ -58,8 +58,7 @@ async def _connected(system: System) -> tuple[asyncio.StreamReader, asyncio.Stre
     client = ssl.create_default_context()
     client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
     reader, writer = await asyncio.open_connection("127.0.0.1", system.port, ssl=client)
-    shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
-    return reader, writer, shown
+    return reader, writer, writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
 
 
 async def test_changed_files_are_reloaded(files: Files, caplog: pytest.LogCaptureFixture) -> None:

@@ -372,8 +372,7 @@ async def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 
 
 async def _ids(system: System, query: str) -> list[str]:
-    answer = await system.call("GET", f"/session?{query}")
-    assert answer.status == 200
+    answer = (await system.call("GET", f"/session?{query}")).expect(200)
     assert answer.headers["Content-Type"] == "application/json; charset=utf-8"
     return [session["id"] for session in answer.json["sessions"]]
 

@@ -18,9 +18,7 @@ ERROR = AgentRefusedError(ErrorReason.ENGINE_ERROR, CAUSE)
 
 
 async def ask(system: System, path: str) -> Any:
-    answer = await system.call("GET", f"/operator/{path}")
-    assert answer.status == 200, answer.text
-    return answer.json
+    return (await system.call("GET", f"/operator/{path}")).expect(200).json
 
 
 pytestmark = pytest.mark.system(agents=2, in_order=True, application={})

@@ -8,8 +8,7 @@ pytestmark = [pytest.mark.system(agents=2), pytest.mark.usefixtures("quick_pulls
 
 
 async def _exists(system: System, tag: str, image: str = "game") -> bool:
-    answer = await system.call("GET", f"/tag/local/{image}/{tag}")
-    return bool(answer.json["exists"])
+    return bool((await system.call("GET", f"/tag/local/{image}/{tag}")).json["exists"])
 
 
 async def _gone(system: System, image: str) -> None:
@@ -46,8 +45,7 @@ async def test_a_tag_that_is_pulled_forward_outlives_others(system: System) -> N
 async def test_a_smaller_tag_keep_withdraws_at_once(system: System) -> None:
     first = await system.make_application(tagKeep=3)
     second = await system.enable("v2")
-    edited = await system.call("PUT", "/application/game", json={"tagKeep": 1})
-    assert edited.status == 204
+    (await system.call("PUT", "/application/game", json={"tagKeep": 1})).expect(204)
     await _gone(system, first)
     assert set(system.agent.images) == {second}
     assert not await _exists(system, "v1")

@@ -91,8 +91,7 @@ async def test_answers_unaffected_by_unreported_hosts_are_immediate(system: Syst
     await restart_without(system, system.agents[1])
     assert_error(await system.start(version="v0"), 404)
     assert_error(await system.start(image="far", location="elsewhere"), 404)
-    no_tag = await system.call("GET", "/tag/local/game/v0")
-    assert no_tag.json == {"exists": False}
+    assert (await system.call("GET", "/tag/local/game/v0")).json == {"exists": False}
     assert (await system.start()).status == 201
     assert (await system.call("GET", TAG)).json == {"exists": True}
     answer = await system.call("GET", LOCATIONS)
@@ -162,8 +161,7 @@ async def test_a_host_that_is_removed_is_not_waited_for(system: System) -> None:
 async def test_a_ready_standby_serves_while_the_tag_is_on_an_unreported_host(
     system: System,
 ) -> None:
-    pool = await system.call("PUT", "/warm-pool/game/local", json={"size": 1})
-    assert pool.status == 204
+    (await system.call("PUT", "/warm-pool/game/local", json={"size": 1})).expect(204)
     await eventually(lambda: any(agent.standbys for agent in system.agents))
     first, newer = sorted(system.agents, key=lambda agent: not agent.standbys)
     newest = await add_newer_tag(system, newer)

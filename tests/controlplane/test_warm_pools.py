@@ -33,8 +33,7 @@ pytestmark = pytest.mark.system(application={})
 
 
 async def put(system: System, place: str = "game/local", **pool: Any) -> None:
-    answer = await system.call("PUT", f"/warm-pool/{place}", json=POOL | pool)
-    assert answer.status == 204, answer.text
+    (await system.call("PUT", f"/warm-pool/{place}", json=POOL | pool)).expect(204)
 
 
 async def becomes_ready(system: System, count: int) -> None:
@@ -285,8 +284,7 @@ async def test_claimed_standby_is_a_session(system: System) -> None:
         "ttl": "2h",
         "external_id": "lobby",
     }
-    answer = await system.start(id="match", **asked)
-    assert answer.status == 201, answer.text
+    answer = (await system.start(id="match", **asked)).expect(201)
     (claim,) = system.agent.claimed
     assert claim.internal_id in before
     assert (claim.identity.session_id, claim.identity.external_id) == ("match", "lobby")
@@ -339,8 +337,7 @@ async def test_unclaimable_standby_is_skipped(system: System) -> None:
 async def test_an_exhausted_pool_means_a_cold_start(system: System) -> None:
     await keep(system, size=1)
     system.agent.before_claim = refusing("STANDBY_NOT_CLAIMABLE")
-    answer = await system.start(labels={"mine": "1"})
-    assert answer.status == 201
+    answer = (await system.start(labels={"mine": "1"})).expect(201)
     (start,) = system.agent.started
     (standby,) = system.agent.standbys
     assert start.spec.identity.session_id == answer.json["id"] != standby.internal_id
@@ -430,8 +427,7 @@ async def test_a_claim_is_running_from_its_commit(system: System) -> None:
         shown.append((await system.call("GET", "/session/x")).json)
 
     system.agent.before_claim = look
-    answer = await system.start(id="x")
-    assert answer.status == 201
+    answer = (await system.start(id="x")).expect(201)
     ports = {f"{port['container']}/{port['type']}": port["host"] for port in answer.json["ports"]}
     assert [(one["status"], one["host"], one["port"]) for one in shown] == [
         ("running", answer.json["host"], ports)

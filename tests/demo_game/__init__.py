@@ -32,13 +32,10 @@ _GROUP = b"game:x:1000:\n"
 class Image:
     """An image in a registry."""
 
-    repository: str
-    """Name within the registry."""
+    repository: str  # Name within the registry
     tag: str
-    digest: str
-    """`sha256:…` of the manifest that the registry holds."""
-    address: str
-    """`host:port` of the registry."""
+    digest: str  # `sha256:…` of the manifest that the registry holds
+    address: str  # `host:port` of the registry
 
     @property
     def reference(self) -> str:

@@ -30,8 +30,7 @@ class EngineProxy(ServingThread):
         super().__init__("engine-proxy")
         self._folder = Path(tempfile.mkdtemp(prefix="typ-", dir="/tmp"))
         self.socket = self._folder / "engine.sock"
-        self.requests: list[str] = []
-        """The names of all requests, including faulty ones."""
+        self.requests: list[str] = []  # The names of all requests, including faulty ones
         self._upstream = upstream
         self._lost: list[re.Pattern[str]] = []
         self._before: list[tuple[re.Pattern[str], Deed]] = []

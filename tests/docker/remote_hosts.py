@@ -100,8 +100,7 @@ class Fleet(Served):
 
     control_plane: ControlPlaneProcess
     operator: Operator
-    hosts: Mapping[str, RemoteHost]
-    """By address, as in created sessions."""
+    hosts: Mapping[str, RemoteHost]  # By address, as in created sessions
 
     def host_of(self, made: Mapping[str, Any]) -> RemoteHost:
         return self.hosts[made["host"]]

@@ -218,8 +218,7 @@ async def test_limits_entries(artifacts: Artifacts, make: MakeTree) -> None:
     container = make("none")
     files = [Entry(b"%06d" % number) for number in range(99_999)]
     assert await asyncio.to_thread(container.put_archive, "/tree", tar_of(files))
-    found = await fetched(artifacts, container, "/tree")
-    assert len(found) == 512 * (100_000 + 2)
+    assert len(await fetched(artifacts, container, "/tree")) == 512 * (100_000 + 2)
     assert container.put_archive("/tree", tar_of([Entry(b"more")]))
     with pytest.raises(ArtifactTooLargeError) as error:
         await fetched(artifacts, container, "/tree")
@@ -269,8 +268,7 @@ async def test_f10_an_archive_that_hangs_harms_only_its_container(
         await engine.remove(sound.name)
         with pytest.raises(EngineTimeoutError):
             await late
-    patient = a_few(engine, records)
-    assert len(await fetched(patient, hung, "/tree")) > len(NOISE)
+    assert len(await fetched(a_few(engine, records), hung, "/tree")) > len(NOISE)
 
 
 # Through the public API, with both programs as processes.

@@ -233,8 +233,7 @@ def test_f03_an_agent_killed_while_it_removes_an_image_knows_which_there_are(
 
 def _has(machine: Machine, image: str) -> bool:
     """Whether the engine lists an image; inspecting each could race with a removal."""
-    listed = machine.client.api.images()
-    return any(image in (each["RepoDigests"] or ()) for each in listed)
+    return any(image in (each["RepoDigests"] or ()) for each in machine.client.api.images())
 
 
 @pytest.mark.slow

@@ -81,8 +81,7 @@ class Site:
 
     machine: Machine
     outside: list[str]
-    proxy: bool
-    """Whether the engine proxies traffic of sessions to published ports of their host."""
+    proxy: bool  # Whether the engine proxies traffic of sessions to published ports of their host
 
     def firewall(self, word: str, config: Path) -> subprocess.CompletedProcess[str]:
         command = (sys.executable, "-m", "agent", "firewall", word, "--config", str(config))
@@ -214,8 +213,7 @@ def test_sessions_reach_the_internet_but_not_their_host_or_its_cloud(
     show = ("ip", "-6", "address", "show", "dev", "docker0", "tentative")
     eventually(lambda: not site.machine.run(*show), "the bridge has its addresses")
     with serving(neighbour):
-        before = reached(session, everything)
-        assert before >= {*for_all, *of_host, *of_cloud, *not_allowed}
+        assert reached(session, everything) >= {*for_all, *of_host, *of_cloud, *not_allowed}
         assert site.firewall("check", agent.config).returncode == 1
         assert site.firewall("apply", agent.config).stdout == "rules added\n"
         assert reached(session, everything) == for_all

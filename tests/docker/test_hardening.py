@@ -192,8 +192,7 @@ def test_container_has_the_requested_limits(prison: Prison) -> None:
     assert limit("memory/memory.limit_in_bytes", "memory.max") == str(MEMORY)
     swap = limit("memory/memory.memsw.limit_in_bytes", "memory.swap.max")
     assert swap in {str(MEMORY), "0"}  # memory and swap together, or swap alone
-    quota = limit("cpu/cpu.cfs_quota_us", "cpu.max").split()[0]
-    assert quota == "100000"
+    assert limit("cpu/cpu.cfs_quota_us", "cpu.max").split()[0] == "100000"
     assert int(limit("cpu/cpu.shares", "cpu.weight")) <= 10  # by default it is 1024 or 100
 
 
@@ -216,8 +215,7 @@ def test_f30_a_fork_bomb_stays_within_its_limit_and_ends_when_told(
         current = prison.cgroup(session, "pids/pids.current", "pids.current")
         eventually(lambda: int(current.read_text()) == PIDS_LIMIT, "it has all it gets")
         subprocess.run(["true"], check=True, timeout=PATIENCE)
-        other = prison.held()
-        assert agent.session(other).state == pb.STATE_RUNNING
+        assert agent.session(prison.held()).state == pb.STATE_RUNNING
         assert int(current.read_text()) <= PIDS_LIMIT
         agent.end(session)
         ended = agent.session(session)

@@ -125,8 +125,7 @@ def test_f15_an_image_that_vanishes_before_the_create_is_a_420_and_pulled_again_
             pulls = proxy.count("POST /images/create$")
             lose = machine.client.images.remove
             proxy.before(CREATE, lambda _: lose(image.reference, force=True))
-            answer = stack.try_to_start().expect(420)
-            assert int(answer.headers["retry-after"]) >= 1
+            assert int(stack.try_to_start().expect(420).headers["retry-after"]) >= 1
             assert (stack.containers(), stack.agent.directories()) == ({}, set())
             eventually(lambda: proxy.count("POST /images/create$") > pulls, "it is pulled again")
 

@@ -32,8 +32,7 @@ def test_database_is_restored_while_sessions_play(stack: Enrolled, shell: Shell)
     places = play(stack, "before", "stopped")
     printed = shell.type(commands("Backup"))
     assert "ticket.key" in printed[-1]
-    backup = shell.folder / "tiltyard.backup"
-    assert backup.stat().st_mode & 0o777 == 0o600
+    assert (shell.folder / "tiltyard.backup").stat().st_mode & 0o777 == 0o600
     places |= play(stack, "since")
     stack.end("stopped")
     del places["stopped"]

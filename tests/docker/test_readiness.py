@@ -170,8 +170,7 @@ def test_player_reaches_ready_session(stack: Stack, image: str) -> None:
     ports = {port["container"]: port["host"] for port in made["ports"]}
     assert tcp_greeting(made["host"], ports[TCP_PORT]) == f"demo game {made['id']}"
     play_round(made)
-    record = stack.record(made["id"])
-    assert record["ready_time"] >= game_began(stack, image) + 0.6
+    assert stack.record(made["id"])["ready_time"] >= game_began(stack, image) + 0.6
     for phase in ("queue", "create", "start", "ready"):
         assert phase_count(stack, phase) >= 1, phase
     stack.end(made["id"])

@@ -112,8 +112,7 @@ def test_ports_all_taken_are_a_420_that_leaves_nothing(stack: Stack) -> None:
         taken.bind(("127.0.0.1", 21000))
         tag = f"/tag/{REGION}/{APPLICATION}/{stack.image.tag}"
         eventually(lambda: bool(stack.client.get(tag).json()["exists"]), "the host is back")
-        answer = stack.try_to_start().expect(420)
-        assert int(answer.headers["retry-after"]) >= 1
+        assert int(stack.try_to_start().expect(420).headers["retry-after"]) >= 1
     assert (stack.containers(), stack.agent.directories()) == ({}, set())
 
 

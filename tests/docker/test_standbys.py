@@ -103,8 +103,7 @@ def test_claimed_standby_is_never_reused_after_its_directory_was_deleted(agent: 
     found = agent.session(session)
     assert (found.in_doubt, found.pid) == (True, session.pid)
     calls = [agent.claiming(session, f"n{number}") for number in range(50)]
-    refusals = {reason_of(next(call)) for call in calls}
-    assert refusals == {"STANDBY_NOT_CLAIMABLE"}
+    assert {reason_of(next(call)) for call in calls} == {"STANDBY_NOT_CLAIMABLE"}
     again = agent.claim(session, "m1", again=True)
     assert (again.pid, again.identity.session_id, again.in_doubt) == (session.pid, "m1", False)
     agent.give_up(session)

@@ -75,8 +75,7 @@ def test_f18_of_fifty_callers_one_gets_the_last_standby(stack: Stack, rounds: Ro
         keep(stack, 1)
         [last] = standbys(stack)
         made = made_of(at_once(stack, CALLERS))
-        owners = [session for session in made if session["id"] == last]
-        assert len(owners) == 1
+        assert len([session for session in made if session["id"] == last]) == 1
         assert len({session["id"] for session in made}) == len(made)
         addresses = [(session["host"], str(session["ports"])) for session in made]
         assert len(set(addresses)) == len(made)
@@ -92,8 +91,7 @@ def test_pool_of_twenty_stays_full_while_a_caller_claims_all(stack: Stack) -> No
     assert len(standbys(stack)) == LARGE
     made = made_of([stack.try_to_start() for _ in range(LARGE)])
     assert len(made) == LARGE
-    warm = began_as_standbys(stack, claimed=True)
-    assert {session["id"] for session in made} == warm
+    assert {session["id"] for session in made} == began_as_standbys(stack, claimed=True)
     eventually(lambda: ready(stack) == LARGE, "the pool is full again", patience=60)
     again = standbys(stack)
     assert len(again) == LARGE

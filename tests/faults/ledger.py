@@ -17,12 +17,9 @@ class _Ledger:
     def __init__(self) -> None:
         self.wants_checks = False
         """True while a fault is under test whose hosts are to be looked over at their end."""
-        self.checked: set[int] = set()
-        """The numbers of the invariants that were looked at."""
-        self.late_seconds = 0.0
-        """How late the latest lifetime ended."""
-        self.lines_lost = 0
-        """The lines that sealed logs lack, of those that games wrote."""
+        self.checked: set[int] = set()  # The numbers of the invariants that were looked at
+        self.late_seconds = 0.0  # How late the latest lifetime ended
+        self.lines_lost = 0  # The lines that sealed logs lack, of those that games wrote
 
     def begin(self, test: str, *, is_part: bool) -> None:
         """Note the name of the test that begins; one of a part alone has no host."""

@@ -68,8 +68,7 @@ class Line:
         self._program: object = None
         self._cut = False
         self._broken = loop.create_future()
-        self.fates: deque[Fate] = deque()
-        """The fates of the next starts and stops."""
+        self.fates: deque[Fate] = deque()  # The fates of the next starts and stops
 
     def connect(self, service: AgentService, program: object) -> None:
         """Connect to an agent; its handlers run as tasks of `program`."""

@@ -42,8 +42,7 @@ class Witness:
 
     def __init__(self) -> None:
         self.engines: list[_SeenEngine] = []
-        self.most: dict[str, int] = {}
-        """The session quota by account."""
+        self.most: dict[str, int] = {}  # The session quota by account
         self.beyond_quota: list[str] = []
         self.doubled: list[str] = []
 

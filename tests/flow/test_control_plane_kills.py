@@ -54,8 +54,7 @@ class Caller:
         self._outlived = outlived
         self._chance = chance
         self._numbers = itertools.count()
-        self._mine: list[str] = []
-        """The sessions that may live."""
+        self._mine: list[str] = []  # The sessions that may live
         self.sessions: dict[Key, Session] = {}
         self.answers: Counter[str] = Counter()
         self.wrong: list[str] = []

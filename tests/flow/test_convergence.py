@@ -58,12 +58,10 @@ class Convergence(RuleBasedStateMachine):
         self.deletes: dict[asyncio.Task[bool], str | None] = {}
         self.answered: set[Key] = set()
         """Sessions that this database must have: answered with 201 and known to the hosts."""
-        self.may_live: set[Key] = set()
-        """Sessions that may live: all others were always refused."""
+        self.may_live: set[Key] = set()  # Sessions that may live: all others were always refused
         self.over: dict[str, int] = {}
         """Unanswered attempts that can no longer start, with their number of starts."""
-        self.given_up: set[str] = set()
-        """Attempts that were replaced by another or refused."""
+        self.given_up: set[str] = set()  # Attempts that were replaced by another or refused
         self.stopped: set[str] = set()
         self.ended: set[Key] = set()
         self.invented: dict[str, Box] = {}

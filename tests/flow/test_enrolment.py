@@ -74,8 +74,7 @@ async def test_certificates_are_renewed_and_no_stream_is_dropped(
             renewed = await system.identity(host)
             assert renewed.key != before[host.name].key
             assert renewed.uri == before[host.name].uri
-            shown = await system.shown(host.name)
-            assert shown["certificateExpires"] > due * 1000
+            assert (await system.shown(host.name))["certificateExpires"] > due * 1000
         # They report after the renewal on the stream from before it.
         reported = [(link, link.reported_at or 0.0) for link in plane.fleet.hosts]
         await eventually(lambda: all((link.reported_at or 0.0) > at for link, at in reported))
@@ -137,8 +136,7 @@ async def test_a_revoked_agent_is_disconnected_at_once_and_the_others_play_on(
     async with followed(system, "lost") as stream:
         begun = time.monotonic()
         system.control_plane.renewal.redial()  # the stream is on a former connection
-        path = "/operator/agent/host-1/revoke"
-        assert (await system.call("POST", path)).status == 204
+        assert (await system.call("POST", "/operator/agent/host-1/revoke")).status == 204
         with pytest.raises(aiohttp.ClientError):
             await stream.read()
         await eventually(lambda: followers(first) == 0)

@@ -145,8 +145,7 @@ async def play(api: Generated, client: Any, whole: Whole) -> None:
         assert tar.getnames() == ["save.json"]
 
     token = api.body("TokenBody", {"name": "reader", "scopes": ["session:read"]})
-    made = await call("make_token", status=201, body=token)
-    assert made.token.startswith("ty_")
+    assert (await call("make_token", status=201, body=token)).token.startswith("ty_")
 
     gone = await call("get_session", "none", status=404)
     assert isinstance(gone, api.models.ErrorResponse)

@@ -29,8 +29,7 @@ async def whole(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 async def _started(whole: WholeBehind, session_id: str, **fields: Any) -> str:
     """Start a session; return the name of its container."""
-    answer = await whole.start(id=session_id, **fields)
-    assert answer.status == 201, answer.text
+    (await whole.start(id=session_id, **fields)).expect(201)
     sql = "SELECT internal_id FROM session WHERE id=?"
     [(internal_id,)] = await whole.rows(sql, session_id)
     return container_name(internal_id)
@@ -51,8 +50,7 @@ async def test_session_from_start_to_report(whole: WholeBehind) -> None:
         return bool(report["log"] == "one\n")
 
     await eventually(log_is_kept)
-    artifact = await whole.call("GET", "/artifacts?session=duel&path=/data")
-    assert artifact.status == 200
+    artifact = (await whole.call("GET", "/artifacts?session=duel&path=/data")).expect(200)
     with tarfile.open(fileobj=BytesIO(artifact.body)) as tar:
         assert "data/replay" in tar.getnames()
     assert_error(await whole.call("GET", "/artifacts?session=duel&path=/none"), 404)

@@ -16,8 +16,7 @@ QUICKLY: dict[str, Any] = {"start_rate": 1e6, "start_burst": 10**6}
 
 
 async def stop(whole: Whole, session_id: str, account: str) -> None:
-    answer = await whole.call("DELETE", f"/session/{session_id}", account=account)
-    assert answer.status == 204, answer.text
+    (await whole.call("DELETE", f"/session/{session_id}", account=account)).expect(204)
 
 
 @pytest.mark.timeout(900)
@@ -52,8 +51,7 @@ async def test_f17_of_all_who_want_the_last_of_a_quota_one_has_it(
         await whole.make_game()
         path = "/operator/account/alice"
         body = {"quota": {"sessions": quota}}
-        answer = await whole.call("PUT", path, token=whole.operator_token, json=body)
-        assert answer.status == 204, answer.text
+        (await whole.call("PUT", path, token=whole.operator_token, json=body)).expect(204)
         held = [f"held-{number}" for number in range(quota - 1)]
         for session_id in held:
             assert (await whole.start(id=session_id)).status == 201

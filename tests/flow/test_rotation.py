@@ -44,8 +44,7 @@ class Rotating(Enrolling):
         return await self._order("finish", body)
 
     async def _order(self, what: str, body: dict[str, bool]) -> dict[str, Any]:
-        answer = await self.operate("POST", f"/authority/{what}", json=body)
-        assert answer.status == 200, answer.text
+        answer = (await self.operate("POST", f"/authority/{what}", json=body)).expect(200)
         return dict(answer.json)
 
     async def all_move(self) -> None:

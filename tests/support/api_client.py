@@ -23,8 +23,7 @@ class Answer:
 
     request: str
     status: int
-    headers: Mapping[str, str]
-    """By lower-case name."""
+    headers: Mapping[str, str]  # By lower-case name
     body: bytes
 
     def json(self) -> Any:

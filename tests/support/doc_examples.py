@@ -18,10 +18,8 @@ _COMMENT = re.compile(r"\s# .*")
 class Example:
     """A command of a page, and its documented output."""
 
-    heading: str
-    """The heading above it."""
-    prompt: str
-    """`$` for any user, `#` for root."""
+    heading: str  # The heading above it
+    prompt: str  # `$` for any user, `#` for root
     command: str
     shown: str
 

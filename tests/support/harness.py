@@ -118,8 +118,7 @@ def to_toml(settings: Mapping[str, object]) -> str:
 class Process:
     """A program in its own process session, with its output in a file."""
 
-    start_timeout = _START_TIMEOUT
-    """Maximum seconds from its start until it is ready."""
+    start_timeout = _START_TIMEOUT  # Maximum seconds from its start until it is ready
 
     def __init__(self, name: str, log: Path) -> None:
         self.name = name
@@ -276,15 +275,11 @@ class AgentProcess(_Part):
 
     def __init__(self, docker_socket: Path, **settings: object) -> None:
         super().__init__("agent")
-        self.wrapper: Sequence[str] = ()
-        """A command prefix for the agent, from the next start on."""
-        self.clocks_moved = False
-        """True if `wrapper` gives it other clocks than the machine's."""
-        self.down_seconds = 0.0
-        """How long it has been down after kills, in all."""
+        self.wrapper: Sequence[str] = ()  # A command prefix for the agent, from the next start on
+        self.clocks_moved = False  # True if `wrapper` gives it other clocks than the machine's
+        self.down_seconds = 0.0  # How long it has been down after kills, in all
         self._killed = 0.0
-        self.started_by_others = 0
-        """How often another program started the container of a session."""
+        self.started_by_others = 0  # How often another program started the container of a session
         self.state_dir = self.folder / "state"
         self.socket = self.folder / "agent.sock"
         self.config = self.folder / "agent.toml"
@@ -360,8 +355,7 @@ class ControlPlaneProcess(_Part):
     """
 
     ACCOUNTS: tuple[str, ...] = ("default", "other")
-    program = "controlplane"
-    """The module to run: the program, or a test module that runs it."""
+    program = "controlplane"  # The module to run: the program, or a test module that runs it
 
     def __init__(
         self, agents: Sequence[AgentSpec], registries: Mapping[str, str], **settings: object
@@ -370,8 +364,7 @@ class ControlPlaneProcess(_Part):
         self.state_dir = self.folder / "state"
         self.config = self.folder / "controlplane.toml"
         self.base_url = ""
-        self.tokens: dict[str, str] = {}
-        """The token of each account, with the nine scopes."""
+        self.tokens: dict[str, str] = {}  # The token of each account, with the nine scopes
         self.made: dict[str, list[str]] = {account: [] for account in self.ACCOUNTS}
         """The ids of sessions that were answered to a client of an account."""
         self.operator_token = ""

@@ -10,8 +10,7 @@ class Hold(asyncio.Event):
 
     def __init__(self) -> None:
         super().__init__()
-        self.reached = asyncio.Event()
-        """Set once a call has been blocked."""
+        self.reached = asyncio.Event()  # Set once a call has been blocked
 
     async def __call__(self, *_: object) -> None:
         self.reached.set()

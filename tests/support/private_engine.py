@@ -63,8 +63,7 @@ class PrivateEngine:
         self._dockerd = Process("dockerd", self.folder / "dockerd.log")
         self._containerd = Process("containerd", self.folder / "containerd.log")
         self._is_on = False
-        self.ends = 0
-        """The number of times that dockerd was ended."""
+        self.ends = 0  # The number of times that dockerd was ended
 
     @property
     def pid(self) -> int:

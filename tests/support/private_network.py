@@ -16,12 +16,9 @@ class PrivateNetwork:
     """A network namespace; its addresses follow from its name, so that many can exist."""
 
     def __init__(self) -> None:
-        self.name = ""
-        """The name in `ip netns`; empty before `make`."""
-        self.host_address = ""
-        """The address of the test for the namespace."""
-        self.address = ""
-        """The address of the namespace for the test."""
+        self.name = ""  # The name in `ip netns`; empty before `make`
+        self.host_address = ""  # The address of the test for the namespace
+        self.address = ""  # The address of the namespace for the test
 
     def make(self) -> None:
         """Create the namespace and the pair; after a failure `remove` cleans up."""

@@ -25,8 +25,7 @@ class SteadyPlayer:
         )
         self.sent = 0
         self._answered: set[int] = set()
-        self.strangers: list[str] = []
-        """Answers of other sessions."""
+        self.strangers: list[str] = []  # Answers of other sessions
 
     def __enter__(self) -> Self:
         self._sender.start()

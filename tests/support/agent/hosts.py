@@ -194,8 +194,7 @@ class Agent:
         )
 
     def directories(self) -> list[str]:
-        folder = self.records.directory("x").parent
-        return sorted(path.name for path in folder.iterdir())
+        return sorted(path.name for path in self.records.directory("x").parent.iterdir())
 
 
 hosts: dict[Path, tuple[FakeEngine, FakeClock, dict[str, Any]]] = {}

@@ -28,15 +28,12 @@ class Tokens(System):
 
     async def token_again(self, agent: str) -> str:
         """Create a token with which an agent enrols again."""
-        answer = await self.operate("POST", f"/agent/{agent}/token")
-        assert answer.status == 201, answer.text
+        answer = (await self.operate("POST", f"/agent/{agent}/token")).expect(201)
         return str(answer.json["token"])
 
     async def shown(self, name: str = "host-1") -> dict[str, Any]:
         """Return an agent as operators see it."""
-        answer = await self.operate("GET", f"/agent/{name}")
-        assert answer.status == 200, answer.text
-        return dict(answer.json)
+        return dict((await self.operate("GET", f"/agent/{name}")).expect(200).json)
 
 
 class Enrolling(Tokens):

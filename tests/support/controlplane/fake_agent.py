@@ -116,8 +116,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         self.before_order: Script | None = None
         self.claimed: list[agent_pb2.Claim] = []
         self.orders: list[agent_pb2.SetWarmPoolRequest] = []
-        self.pools: dict[str, agent_pb2.SetWarmPoolRequest] = {}
-        """The newest order of each pool."""
+        self.pools: dict[str, agent_pb2.SetWarmPoolRequest] = {}  # The newest order of each pool
         self.during_pull: Script | None = None
         self.pull_waits = False
         self.logins: list[tuple[str, str] | None] = []

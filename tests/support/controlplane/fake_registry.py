@@ -42,16 +42,13 @@ class FakeRegistry:
         self.tags: dict[tuple[str, str], str] = {}
         self.manifests: dict[tuple[str, str], tuple[bytes, str]] = {}
         """Content and type, by repository and digest."""
-        self.header_digest: str | None = None
-        """Replaces the digest in the header; empty omits it."""
+        self.header_digest: str | None = None  # Replaces the digest in the header; empty omits it
         self.status = 200
         self.hangs = False
-        self.hangs_on = ""
-        """A reference whose manifest request gets no answer."""
+        self.hangs_on = ""  # A reference whose manifest request gets no answer
         self.hides = False
         self.token_status = 200
-        self.asked: list[str] = []
-        """The paths of all requests."""
+        self.asked: list[str] = []  # The paths of all requests
         self.page_size = 1000
         self.heeds_n = True
         self.list_body: str | None = None
@@ -123,8 +120,7 @@ class FakeRegistry:
             if len(tags) > size
             else {}
         )
-        body = {"name": repository, "tags": tags[:size]}
-        return web.json_response(body, headers=headers)
+        return web.json_response({"name": repository, "tags": tags[:size]}, headers=headers)
 
     async def _manifest(self, request: web.Request) -> web.Response:
         if self.hangs or request.match_info["reference"] == self.hangs_on:

@@ -61,8 +61,7 @@ async def eventually_equals(read: Callable[[], Awaitable[object]], expected: obj
 
     async def equals() -> bool:
         nonlocal found
-        found = await read()
-        return found == expected
+        return await read() == expected
 
     try:
         await eventually(equals)
@@ -223,8 +222,7 @@ class System(Parts):
     ) -> str:
         """Create an application with a tag that every agent has pulled; return the image."""
         body = APPLICATION | changes
-        answer = await self.call("POST", "/application", account=account, json=body)
-        assert answer.status == 201, answer.text
+        (await self.call("POST", "/application", account=account, json=body)).expect(201)
         return await self.enable(tag, body["name"], body["repository"], account) if tag else ""
 
     async def enable(
@@ -238,8 +236,7 @@ class System(Parts):
     ) -> str:
         """Push and enable a tag, wait until agents, by default all, have pulled it."""
         image = f"{self.registry.address}/{repository}@{self.registry.push(repository, tag)}"
-        answer = await self.enable_tag(tag, name, account)
-        assert answer.status == 204, answer.text
+        (await self.enable_tag(tag, name, account)).expect(204)
         pulling = self.agents if pulled_by is None else pulled_by
         await eventually(lambda: all(self.has(agent.name, image) for agent in pulling))
         return image
@@ -291,8 +288,7 @@ class System(Parts):
 
     async def make_token(self, token: str | None = None, **fields: Any) -> str:
         """POST /token; return the new token."""
-        answer = await self.call("POST", "/token", token=token, json=fields)
-        assert answer.status == 201, answer.text
+        answer = (await self.call("POST", "/token", token=token, json=fields)).expect(201)
         assert answer.headers["Cache-Control"] == "no-store"
         return str(answer.json["token"])
 
@@ -357,6 +353,11 @@ class Answer:
         self.headers = response.headers
         self.path = response.request_info.url.raw_path
         self.body = body
+
+    def expect(self, status: int) -> Self:
+        """Return this answer if it has this status, else raise AssertionError with its text."""
+        assert self.status == status, self.text
+        return self
 
     @property
     def text(self) -> str:

@@ -78,8 +78,7 @@ def test_only_injected_names_are_expanded_longest_first(value: str, expanded: st
 
 
 def test_expanded_values_are_not_expanded_again() -> None:
-    injected = {"T_A": "$T_B", "T_B": "b"}
-    assert container_environment({"X": "$T_A"}, injected)["X"] == "$T_B"
+    assert container_environment({"X": "$T_A"}, {"T_A": "$T_B", "T_B": "b"})["X"] == "$T_B"
 
 
 def test_expansion_of_many_dollars_is_linear() -> None:

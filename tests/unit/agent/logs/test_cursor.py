@@ -133,8 +133,7 @@ class Log:
     gaps: int = 0
     lost: bool = False
     cursor: Cursor = field(default_factory=Cursor)
-    width: int = 1
-    """Pieces per chunk."""
+    width: int = 1  # Pieces per chunk
 
     def write(self, pieces: Sequence[LogPiece]) -> None:
         self.kept += pieces

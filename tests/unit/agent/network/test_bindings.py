@@ -99,8 +99,7 @@ async def test_tls_port_in_host_network_is_bound_on_loopback(
     with bound(Protocol.TCP, address) as inner, bound(Protocol.TCP, "0.0.0.0") as agents:
         [plain] = ports(Protocol.TCP, agents)
         tls = replace(plain, tls=True, inner=inner)
-        found = await bindings.all_bound(me, NetworkMode.HOST, [tls])
-        assert found is (address != "::1")
+        assert await bindings.all_bound(me, NetworkMode.HOST, [tls]) is (address != "::1")
     assert not await bindings.all_bound(me, NetworkMode.HOST, [tls])
 
 

@@ -49,8 +49,7 @@ async def test_only_log_lines_of_a_start_have_its_request(
 
     async def call() -> str:
         bind(request="r", agent="other")
-        session = await agent.sessions.start(an_id(), hostile)
-        return session.internal_id
+        return (await agent.sessions.start(an_id(), hostile)).internal_id
 
     async with host() as agent:
         internal_id = await asyncio.create_task(call(), name="call")

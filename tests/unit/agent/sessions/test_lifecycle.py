@@ -64,8 +64,7 @@ async def test_start_cancelled_at_any_step_leaves_no_orphan(agent: Agent, step: 
     await agent.steps.reached(step)
     await let_go(caller)
     agent.steps.release(step)
-    session = await agent.sessions.start(internal_id, a_spec())
-    assert session.state is State.RUNNING
+    assert (await agent.sessions.start(internal_id, a_spec())).state is State.RUNNING
     assert [s.internal_id for s in agent.sessions.all()] == [internal_id]
     await agent.sessions.stop(internal_id, EndReason.STOPPED)
     assert agent.nothing_is_held()

@@ -53,8 +53,7 @@ async def test_f19_a_port_of_the_host_is_passed_over_before_the_engine_is_asked(
 async def test_f19_a_port_that_the_engine_refuses_goes_to_the_end_of_the_queue(host: Host) -> None:
     async with host(ports=(20000, 20003)) as agent:
         host.engine.occupy("udp", 20000)
-        session = await play(agent)
-        assert session.ports[0].host == 20001
+        assert (await play(agent)).ports[0].host == 20001
         assert len(await host.engine.list(agent.runtime.agent_id)) == 1
         host.engine.vacate("udp", 20000)
         assert [(await play(agent)).ports[0].host for _ in range(3)] == [20002, 20003, 20000]
@@ -108,14 +107,12 @@ async def test_f21_a_session_is_told_once_the_flows_to_its_ports_are_forgotten(
     assert agent.sessions.started() == []
     assert not start.done()
     agent.steps.release("flows")
-    session = await start
-    assert agent.flows_forgotten == [session.ports]
+    assert agent.flows_forgotten == [(await start).ports]
 
 
 async def test_f21_a_start_whose_answer_was_lost_forgets_them_too(agent: Agent) -> None:
     agent.engine.answer_lost_next("start")
-    session = await play(agent)
-    assert agent.flows_forgotten == [session.ports]
+    assert agent.flows_forgotten == [(await play(agent)).ports]
 
 
 async def test_f21_a_restart_forgets_them_before_it_is_told(agent: Agent) -> None:
@@ -187,8 +184,7 @@ async def test_f23_a_start_is_tried_again_after_growing_waits(agent: Agent) -> N
         while agent.engine.count("start") < number:
             await agent.clock.advance(0.01)
         moments.append(agent.clock.monotonic() - begin)
-    session = await start
-    assert session.state is State.RUNNING
+    assert (await start).state is State.RUNNING
     waits = [later - sooner for sooner, later in itertools.pairwise(moments)]
     for wait, mean in zip(waits, (0.2, 0.4, 0.8), strict=True):
         assert 0.5 * mean - 0.02 <= wait <= 1.5 * mean + 0.02

@@ -19,8 +19,7 @@ def engine(clock: FakeClock) -> FakeEngine:
 
 
 async def started(agent: Agent, **changes: object) -> str:
-    session = await agent.sessions.start(an_id(), a_spec(**changes))
-    return session.internal_id
+    return (await agent.sessions.start(an_id(), a_spec(**changes))).internal_id
 
 
 async def test_session_is_ready_once_its_ports_are_bound(agent: Agent) -> None:

@@ -165,8 +165,7 @@ def test_equal_hosts_are_sorted_by_latency_then_randomly() -> None:
     views.append(replace(VIEW, agent="unknown"))
     assert rank(views) == ["10.0", "20.0", "30.0", "unknown"]
     equals = [replace(VIEW, agent=name) for name in "abc"]
-    firsts = {rank(equals, seed=seed)[0] for seed in range(50)}
-    assert firsts == {"a", "b", "c"}
+    assert {rank(equals, seed=seed)[0] for seed in range(50)} == {"a", "b", "c"}
 
 
 def test_latencies_are_compared_in_whole_milliseconds() -> None:

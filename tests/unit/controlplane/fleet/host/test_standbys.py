@@ -83,8 +83,7 @@ class Queues(RuleBasedStateMachine):
     agents = st.sampled_from("ab")
 
     def _may_speak(self, agent: str, internal_id: str) -> bool:
-        owner = self.live.get(internal_id) or self.taken.get(internal_id) or agent
-        return owner == agent
+        return (self.live.get(internal_id) or self.taken.get(internal_id) or agent) == agent
 
     @rule(agent=agents, internal_id=ids, ready=st.booleans())
     def note(self, agent: str, internal_id: str, ready: bool) -> None:

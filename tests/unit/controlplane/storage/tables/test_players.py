@@ -21,5 +21,4 @@ def statements_of_a_join(db: Database) -> list[str]:
 
 
 async def test_a_join_looks_up_inserts_reads_and_counts(store: Store) -> None:
-    statements = await store.run(statements_of_a_join)
-    assert statements == ["SELECT", "INSERT", "SELECT", "UPDATE"]
+    assert await store.run(statements_of_a_join) == ["SELECT", "INSERT", "SELECT", "UPDATE"]

@@ -43,12 +43,10 @@ class TarFilter:
         self._root = root
         self._limits = limits or TarLimits()
         self._pending = b""
-        self._content = 0
-        """Remaining bytes of the entry's content and padding."""
+        self._content = 0  # Remaining bytes of the entry's content and padding
         self._passed_on = False
         self._pax_bytes = 0
-        self._pax: bytearray | None = None
-        """The content of a PAX header, with its padding."""
+        self._pax: bytearray | None = None  # The content of a PAX header, with its padding
         self._attributes: dict[bytes, bytes] = {}
         self._kinds: dict[int, bytes] = {}
         """Kinds of entries by a keyed, and so unpredictable, hash of the name."""

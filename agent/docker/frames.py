@@ -26,8 +26,7 @@ class Demultiplexer:
 
     def __init__(self) -> None:
         self._rest = b""
-        self._within_line: set[int] = set()
-        """Streams whose line continues in the next piece."""
+        self._within_line: set[int] = set()  # Streams whose line continues in the next piece
         self._messages = bytearray()
 
     @property

@@ -66,8 +66,7 @@ class Images:
         self._policy = policy or Policy()
         self._metrics = metrics or Metrics()
         self._pull_timeout = pull_timeout
-        self.here: frozenset[str] = frozenset()
-        """Digest references."""
+        self.here: frozenset[str] = frozenset()  # Digest references
         self.pulls: dict[str, PullProgress] = {}
         self._changed = asyncio.Event()
         self._tasks = TaskOwner[None](AgentError)

@@ -108,8 +108,7 @@ class Disks:
         self._seen: dict[Path, Disk] = {}
         self._without_room: set[str] = set()
         self._room_asked = False
-        self.nothing_left = False
-        """True if nothing is left to remove in favour of logs."""
+        self.nothing_left = False  # True if nothing is left to remove in favour of logs
         self.sealing = asyncio.Lock()
         """Serialises retries to seal a log: concurrent ones might run out of space again."""
 

@@ -24,22 +24,17 @@ class Cursor:
 
     def __init__(self) -> None:
         self.read_bytes = 0
-        self.found = True
-        """False until the answer reaches the position."""
+        self.found = True  # False until the answer reaches the position
         self._line_end: Mark | None = None
-        self._behind = 0
-        """Pieces after `_line_end`, or since the beginning of the log."""
+        self._behind = 0  # Pieces after `_line_end`, or since the beginning of the log
         self._first: Mark | None = None
-        self._open: dict[int, bytes] = {}
-        """Times of unfinished lines, by stream."""
-        self._cut: dict[int, bytes] = {}
-        """Unfinished lines whose rest must be skipped."""
+        self._open: dict[int, bytes] = {}  # Times of unfinished lines, by stream
+        self._cut: dict[int, bytes] = {}  # Unfinished lines whose rest must be skipped
         self._to_skip = 0
         self._from_first = False
         self._whole = False
         self._landmark: Mark | None = None
-        self.over = False
-        """True if the answer has nothing more for this position."""
+        self.over = False  # True if the answer has nothing more for this position
 
     @property
     def has_mark(self) -> bool:

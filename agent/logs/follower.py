@@ -45,8 +45,7 @@ class Follower:
         self._gap_marked = False
         self._begun = False
         self._failures = 0
-        self.complete = False
-        """True if `read_on` reached the end that the log had when it began."""
+        self.complete = False  # True if `read_on` reached the end that the log had when it began
 
     async def read_on(self, *, live: bool) -> AsyncGenerator[bytes]:
         """Yield new output. `live`: wait for more until the run ends, up to LIVE_BYTES.

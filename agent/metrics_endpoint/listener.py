@@ -53,8 +53,7 @@ class MetricsListener:
         self._process = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._process)
-        self.serving = asyncio.Event()
-        """Set once the port is open."""
+        self.serving = asyncio.Event()  # Set once the port is open
 
     async def run(self) -> None:
         """Serve until cancelled; wait while the port is in use."""

@@ -56,8 +56,7 @@ class Conntrack:
     def __init__(self) -> None:
         self._threads = Threads(1, "conntrack")
         self._batches = Batches[list[int], None](self._forget_all, "conntrack")
-        self.failures = 0
-        """Failures since the agent started."""
+        self.failures = 0  # Failures since the agent started
         self.warnings: tuple[str, ...] = ()
         """Warnings for the host's report; empty after a success."""
 

@@ -40,8 +40,7 @@ class FirewallWatch:
         self._notify = notify
         self._threads = Threads(1, "firewall")
         self._unled: frozenset[HostPort] = frozenset()
-        self.warnings: tuple[str, ...] = ()
-        """Warnings for the host's report."""
+        self.warnings: tuple[str, ...] = ()  # Warnings for the host's report
 
     async def run(self) -> None:
         """Check every LOOK_SECONDS, forever."""

@@ -79,8 +79,7 @@ class HostCertificate:
     def __init__(self, files: CertificateFiles) -> None:
         self._files = files
         self.pair: Pair | None = None
-        self.problem = ""
-        """Why the files are not in use; empty if they are."""
+        self.problem = ""  # Why the files are not in use; empty if they are
 
     def look(self, now: float) -> None:
         """Load the files if they have changed; `now` in Unix time. Blocks."""

@@ -22,14 +22,12 @@ class Limits:
     handshakes: int = 512
     """In progress; a new one replaces the oldest, so that idle clients cannot block others."""
     handshake: float = 10.0
-    dial: float = 5.0
-    """For a container on this host, which accepts immediately or never."""
+    dial: float = 5.0  # For a container on this host, which accepts immediately or never
     half_closed: float = 60.0
     """Like tcp_fin_timeout, the kernel's default for half-closed connections."""
     unread: float = 120.0
     """For a player to acknowledge data (TCP_USER_TIMEOUT); as long as keepalive takes."""
-    linger: float = 5.0
-    """For a game's last data to be delivered after its session has ended."""
+    linger: float = 5.0  # For a game's last data to be delivered after its session has ended
 
 
 class Gate:
@@ -41,8 +39,7 @@ class Gate:
         self._total = limits.total if files < 0 else min(limits.total, files // FILES_EACH)
         self._by_port: Counter[int] = Counter()
         self._by_caller: Counter[str] = Counter()
-        self.open = 0
-        """Connections that are admitted and not released."""
+        self.open = 0  # Connections that are admitted and not released
 
     def refusal(self, port: int, address: str) -> str:
         """Admit and count a connection (""), or return the limit that is reached."""

@@ -50,8 +50,7 @@ class Shared:
 
     gate: Gate
     limits: Limits
-    context: Callable[[], ssl.SSLContext | None]
-    """Returns the context of the certificate in use."""
+    context: Callable[[], ssl.SSLContext | None]  # Returns the context of the certificate in use
     lives: Callable[[Process], Awaitable[bool]]
     handshakes: dict[asyncio.Task[None], None] = field(default_factory=dict)
     """Handshakes in progress, oldest first."""

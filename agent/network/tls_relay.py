@@ -22,8 +22,7 @@ class TlsStream:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._sending = asyncio.Lock()
         self._ended = False
-        self._received = b""
-        """Decrypted data that `receive` has not returned."""
+        self._received = b""  # Decrypted data that `receive` has not returned
 
     async def handshake(self) -> None:
         """Perform the TLS handshake."""
@@ -96,8 +95,7 @@ class Relay:
         self._player = player
         self._game = game
         self._half_closed = half_closed
-        self._pieces = 0
-        """Chunks received from the player."""
+        self._pieces = 0  # Chunks received from the player
 
     async def run(self) -> None:
         """Relay; raises an exception group of OSErrors if a side fails."""

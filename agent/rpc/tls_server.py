@@ -55,8 +55,7 @@ class Certificates:
         self._loop = asyncio.get_running_loop()
         self._seen: Signature = ()
         self._host = ""
-        self.enrolled_again = asyncio.Event()
-        """Set once the host has another URI than at first."""
+        self.enrolled_again = asyncio.Event()  # Set once the host has another URI than at first
 
     def load(self) -> grpc.ServerCertificateConfiguration | None:
         """Read the file; None if unchanged. Blocks; raises NotYetError without an identity."""
@@ -109,8 +108,7 @@ class TlsServer:
         self._add_services = add_services
         self._end_streams = end_streams
         self._problem = ""
-        self.serving = asyncio.Event()
-        """Set once the port is open."""
+        self.serving = asyncio.Event()  # Set once the port is open
 
     @property
     def warnings(self) -> tuple[str, ...]:

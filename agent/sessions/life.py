@@ -57,10 +57,8 @@ class Life:
             self.stop_asked.set()
         self.removed = asyncio.Event()
         """Set when its start failed and was undone, or when it was forgotten."""
-        self.cleanup_lock = asyncio.Lock()
-        """Held during a step of its cleanup."""
-        self.unkillable = False
-        """True while a dead session's process survives SIGKILL."""
+        self.cleanup_lock = asyncio.Lock()  # Held during a step of its cleanup
+        self.unkillable = False  # True while a dead session's process survives SIGKILL
 
     @property
     def started(self) -> bool:

@@ -38,8 +38,7 @@ class Lifecycle:
         self._runtime = runtime
         self._reservations = reservations
         self._life = life
-        self._refusals = 0
-        """Consecutive restarts that the engine has refused."""
+        self._refusals = 0  # Consecutive restarts that the engine has refused
 
     async def run_new(self) -> None:
         """Start the session and drive it until its log is sealed; undo a failed start."""

@@ -56,8 +56,7 @@ class SessionManager:
         self._runtime = runtime
         self._reservations = reservations
         self._lives: dict[str, Life] = {}
-        self._starting: list[Life] = []
-        """Those that were starting when the newest one was added."""
+        self._starting: list[Life] = []  # Those that were starting when the newest one was added
         self._tasks = TaskOwner[None]()
         self._discards = TaskOwner[None](AgentError)
         self.tombstones = Tombstones(runtime.records, runtime.clock)

@@ -55,11 +55,9 @@ class Reconciler:
         self._orphans: dict[str, float] = {}
         self._chores = TaskOwner[None]()
         self._removals = asyncio.Semaphore(REMOVED_AT_ONCE)
-        self._stuck: set[str] = set()
-        """Sessions whose last removal failed."""
+        self._stuck: set[str] = set()  # Sessions whose last removal failed
         self._hint = asyncio.Event()
-        self.engine_available = False
-        """True if the engine answered the last pass."""
+        self.engine_available = False  # True if the engine answered the last pass
 
     async def run(self) -> None:
         """Adopt as soon as the engine answers, then repeat passes until cancelled."""

@@ -24,8 +24,7 @@ class Recovery:
         self._runtime = runtime
         self._reservations = reservations
         self._sessions = sessions
-        self._damaged: list[str] = []
-        """Ids of directories without a readable record."""
+        self._damaged: list[str] = []  # Ids of directories without a readable record
 
     async def load(self) -> None:
         """Load the records, before anything is served."""

@@ -53,16 +53,13 @@ class WarmPools:
         self._runtime = runtime
         self._reservations = reservations
         self._sessions = sessions
-        self._pools: dict[str, WarmPool] = {}
-        """Includes the newest REMOVED_KEPT removed pools."""
+        self._pools: dict[str, WarmPool] = {}  # Includes the newest REMOVED_KEPT removed pools
         self._ordering = asyncio.Lock()
         self._tasks = TaskOwner[None](AgentError)
-        self._standbys: dict[str, Life] = {}
-        """Standbys not in doubt, until claimed or removed."""
+        self._standbys: dict[str, Life] = {}  # Standbys not in doubt, until claimed or removed
         self._due = deque[str]()
         """The pools of the standbys that the last pass planned and that are not started yet."""
-        self._found = False
-        """True once `_standbys` includes those of earlier runs of the agent."""
+        self._found = False  # True once `_standbys` includes those of earlier runs of the agent
         self._ends = TaskOwner[None]()
         self._failed: dict[str, str] = {}
         """The newest failed standby of each pool, kept for its log."""

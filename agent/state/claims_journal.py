@@ -27,8 +27,7 @@ class ClaimsJournal:
     ) -> None:
         self._path = path
         self._run = run
-        self._lines: dict[str, bytes] = {}
-        """The lines that count, by internal id."""
+        self._lines: dict[str, bytes] = {}  # The lines that count, by internal id
         self._size = 0
         self._batches = Batches(self._append, "claims journal")
 

@@ -45,8 +45,7 @@ class HostDrain:
         self._deadlines = deadlines
         self._feed = feed
         self._clock = clock
-        self.now = Drain()
-        """The current state."""
+        self.now = Drain()  # The current state
 
     async def load(self) -> None:
         """Load the order from disk."""

@@ -64,12 +64,9 @@ DEFAULT_ACCOUNT = "default"
 class ControlPlane:
     """The whole program except signals and the command line."""
 
-    base_url = ""
-    """Address of the API, once `listening` is set."""
-    enrol_url = ""
-    """Address of the enrolment listener, if enabled."""
-    metrics_url = ""
-    """Address of the metrics listener, if enabled."""
+    base_url = ""  # Address of the API, once `listening` is set
+    enrol_url = ""  # Address of the enrolment listener, if enabled
+    metrics_url = ""  # Address of the metrics listener, if enabled
 
     def __init__(
         self,
@@ -221,8 +218,7 @@ class ControlPlane:
                 )
             ),
         )
-        self.listening = asyncio.Event()
-        """Set once requests are answered at `base_url`."""
+        self.listening = asyncio.Event()  # Set once requests are answered at `base_url`
 
     async def initialise(
         self, names: tuple[str, ...], *, new_operator_token: bool = False

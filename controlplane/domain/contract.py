@@ -46,14 +46,11 @@ class HostSession:
     detail: str
     sequence: int
     host: str
-    ready_time: float | None = None
-    """When the ports of its newest run were all bound, None before."""
-    warm_pool: str = ""
-    """Id of its pool while it is an unclaimed standby, otherwise ""."""
+    ready_time: float | None = None  # When the ports of its newest run were all bound, None before
+    warm_pool: str = ""  # Id of its pool while it is an unclaimed standby, otherwise ""
     warm_pool_revision: int = 0
     """Revision of the pool whose spec it runs; 0 if it was never a standby."""
-    in_doubt: bool = False
-    """A standby found without its record, which may have been claimed."""
+    in_doubt: bool = False  # A standby found without its record, which may have been claimed
 
     @property
     def is_standby(self) -> bool:
@@ -144,8 +141,7 @@ class HostReport:
     engine_version: str = ""
     runc_version: str = ""
     kernel_version: str = ""
-    warm_pools: Mapping[str, PoolOnHost] = field(default_factory=dict)
-    """By pool id."""
+    warm_pools: Mapping[str, PoolOnHost] = field(default_factory=dict)  # By pool id
     starting: frozenset[str] = frozenset()
     """Internal ids that hold capacity and are not reported as sessions yet."""
 

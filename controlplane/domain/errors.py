@@ -32,14 +32,11 @@ class NoCapacityCause(StrEnum):
     """Why no host took a start."""
 
     NO_ROOM = auto()
-    RATE = auto()
-    """The account exceeds its start rate in the region."""
-    QUEUE_FULL = auto()
-    """The start queue is full."""
+    RATE = auto()  # The account exceeds its start rate in the region
+    QUEUE_FULL = auto()  # The start queue is full
     OUT_OF_TIME = auto()
     HOSTS_UNRESPONSIVE = auto()
-    HOSTS_FAILED = auto()
-    """Hosts failed for a reason other than capacity."""
+    HOSTS_FAILED = auto()  # Hosts failed for a reason other than capacity
 
 
 class StoreError(Exception):

@@ -29,8 +29,7 @@ class Pinger:
 
     fleet: Fleet
     _: KW_ONLY
-    interval: float
-    """Seconds between two measurements of a host; 0 disables them."""
+    interval: float  # Seconds between two measurements of a host; 0 disables them
     clock: Clock
     random: Random = field(default_factory=Random)
     ping: Callable[[str, float], Awaitable[float | None]] = ping

@@ -58,8 +58,7 @@ class Renewal:
     metrics: FleetMetrics
     reach: Reach = no_failpoint
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
-    _causes: dict[str, str] = field(default_factory=dict)
-    """Why hosts could not be moved, by name."""
+    _causes: dict[str, str] = field(default_factory=dict)  # Why hosts could not be moved, by name
     _retry_at: dict[str, float] = field(default_factory=dict)
     """Time of the next try by name, monotonic."""
     _called_as_moved: set[str] = field(default_factory=set)

@@ -32,8 +32,7 @@ class UnreportedHosts:
     """Owns the set of hosts that have not reported; it only shrinks."""
 
     unreachable_after: Callable[[], float]
-    listened: Callable[[], float]
-    """Reads the `ListeningClock`."""
+    listened: Callable[[], float]  # Reads the `ListeningClock`
     clock: Clock
     _hosts: dict[Place, set[Host]] = field(default_factory=dict)
     _began: float = 0.0

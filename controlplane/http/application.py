@@ -29,8 +29,7 @@ class Application:
     """
 
     def __init__(self, metrics: HttpMetrics) -> None:
-        self.web = web.Application()
-        """What the handlers share, and hooks; it has no routes."""
+        self.web = web.Application()  # What the handlers share, and hooks; it has no routes
         self._metrics = metrics
         self._plain: dict[str, _Resource] = {}
         self._by_depth: dict[int, dict[str, _Resource]] = {}

@@ -49,8 +49,7 @@ class Limits:
     header: float = 10.0
     """From connecting, or a later request's first byte, to the end of the headers; also for a
     TLS handshake."""
-    body: float = 30.0
-    """From there to the end of the body: the maximum of 1 MiB at 280 kbit/s."""
+    body: float = 30.0  # From there to the end of the body: the maximum of 1 MiB at 280 kbit/s
     idle: float = 75.0
     """Between requests: longer than clients and proxies usually keep a connection (60 s)."""
     stall: float = 120.0

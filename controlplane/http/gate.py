@@ -27,8 +27,7 @@ class Bounds:
     total: int
     per_address: int
     proxies: tuple[Network, ...] = ()
-    proxies_only: bool = False
-    """Refuse other peers, apart from loopback."""
+    proxies_only: bool = False  # Refuse other peers, apart from loopback
 
     @classmethod
     def of_api(cls, config: Config) -> Self:

@@ -17,12 +17,9 @@ class Request(web.Request):
     """A request with what the edge and its route know of it."""
 
     ATTRS = web.Request.ATTRS | {"app", "identifier", "is_forwarded", "match_info", "route"}
-    app = cast("web.Application", None)
-    """Set by the application that answers."""
-    identifier = ""
-    """A UUID, in the response and in every log line about the request."""
-    is_forwarded = False
-    """Whether `remote` is another address than the connection's."""
+    app = cast("web.Application", None)  # Set by the application that answers
+    identifier = ""  # A UUID, in the response and in every log line about the request
+    is_forwarded = False  # Whether `remote` is another address than the connection's
     match_info: Mapping[str, str] = MappingProxyType({})  # type: ignore[assignment]
     """The parameters of the path, decoded."""
     route = UNMATCHED

@@ -22,8 +22,7 @@ class Issuer:
     """Owns the authorities, the control plane's certificates and the thread for file access."""
 
     authorities: Authorities
-    caller: Identity
-    """Client identity for calls to agents."""
+    caller: Identity  # Client identity for calls to agents
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path

@@ -51,8 +51,7 @@ class Confirmed:
     """The host runs the session; its row is confirmed."""
 
     session: HostSession
-    is_to_stop: bool
-    """A stop was requested meanwhile and is under way."""
+    is_to_stop: bool  # A stop was requested meanwhile and is under way
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,7 @@ class Trial:
     attempt: Attempt
     release: Callable[[], None]
     """Releases its host's capacity; called when the row no longer names it."""
-    is_unanswered: bool = False
-    """Its host was called and has not confirmed that nothing started."""
+    is_unanswered: bool = False  # Its host was called and has not confirmed that nothing started
 
 
 @dataclass(slots=True, eq=False)
@@ -37,24 +36,16 @@ class Start:
     request: StartRequest
     deadline: float
     timing: StartTiming
-    id: str
-    """The requested id, else that of its row, "" before it has a row."""
-    has_row: bool = False
-    """Its id and quota are held."""
-    trial: Trial | None = None
-    """What its row names, until confirmed or removed."""
-    is_recorded: bool = False
-    """The audit has the session under the id of its row."""
-    ask: Ask | None = None
-    """The newest; it may still wait for a host."""
-    stop_wanted: bool = False
-    """A DELETE waits for it: no further host is tried."""
-    is_stopped: bool = False
-    """Its row has the stop mark: its caller gets no session."""
+    id: str  # The requested id, else that of its row, "" before it has a row
+    has_row: bool = False  # Its id and quota are held
+    trial: Trial | None = None  # What its row names, until confirmed or removed
+    is_recorded: bool = False  # The audit has the session under the id of its row
+    ask: Ask | None = None  # The newest; it may still wait for a host
+    stop_wanted: bool = False  # A DELETE waits for it: no further host is tried
+    is_stopped: bool = False  # Its row has the stop mark: its caller gets no session
     decided: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once it has a row, or ended without one."""
-    session: HostSession | None = None
-    """Its outcome."""
+    session: HostSession | None = None  # Its outcome
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     def no_capacity(

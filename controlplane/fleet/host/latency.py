@@ -38,8 +38,7 @@ class HostLatency:
     def __init__(self) -> None:
         self.seconds: float | None = None
         """The smoothed round trip to the nearest address, in seconds."""
-        self.due = float("-inf")
-        """Time of the next measurement, in seconds of the monotonic clock."""
+        self.due = float("-inf")  # Time of the next measurement, in seconds of the monotonic clock
         self._announced: tuple[str, ...] = ()
         self._addresses: dict[str, _Address] = {}
 

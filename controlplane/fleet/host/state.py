@@ -55,8 +55,7 @@ class _InFlight:
     reservation: Resources
     ports: tuple[PortRequest, ...]
     answer: Answer | None = None
-    is_counted: bool = False
-    """The host's own numbers include it."""
+    is_counted: bool = False  # The host's own numbers include it
 
 
 class HostState:
@@ -68,12 +67,9 @@ class HostState:
         self.name = row.name
         self.row = row
         self.client = client
-        self.listeners: list[Callable[[], None]] = []
-        """Called by `notify`."""
-        self.removed = False
-        """True once the fleet has removed it."""
-        self.tried = False
-        """True once it has reconciled or could not be reached."""
+        self.listeners: list[Callable[[], None]] = []  # Called by `notify`
+        self.removed = False  # True once the fleet has removed it
+        self.tried = False  # True once it has reconciled or could not be reached
         self._standbys = standbys or Standbys()
         self.report: HostReport | None = None
         self.incarnation = ""
@@ -82,12 +78,9 @@ class HostState:
         self.reconciled = False
         self.in_doubt = False
         """True after a start without an answer or a refused claim, until the next report."""
-        self.is_newer = False
-        """True while it reports a newer format than this program can read."""
-        self.drain = row.drain
-        """The newest drain order, given to the control plane or on the host."""
-        self.lost = row.lost
-        """When the host and its sessions were given up as lost."""
+        self.is_newer = False  # True while it reports a newer format than this program can read
+        self.drain = row.drain  # The newest drain order, given to the control plane or on the host
+        self.lost = row.lost  # When the host and its sessions were given up as lost
         self.latency = HostLatency()
         self.failures = StartFailures()
         self.unclaimed: set[str] = set()
@@ -97,8 +90,7 @@ class HostState:
         """A set that is being reported in parts; it replaces `_images` when complete."""
         self._sessions: dict[str, _Seen] = {}
         self._in_flight: dict[str, _InFlight] = {}
-        self.claiming: set[str] = set()
-        """Standbys whose claim a task of this process handles."""
+        self.claiming: set[str] = set()  # Standbys whose claim a task of this process handles
 
     def notify(self) -> None:
         """Notify the listeners that the host or its reservations changed."""

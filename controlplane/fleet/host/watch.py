@@ -64,8 +64,7 @@ class Watch:
     downtime: Downtime
     claims: ClaimReplay
     clock: Clock
-    listened: Callable[[], float]
-    """Reads the `ListeningClock`."""
+    listened: Callable[[], float]  # Reads the `ListeningClock`
     random: Random
     stop_elsewhere: Callable[[str, str], object]
     """Stops a session on any host, by its agent and internal id."""

@@ -69,8 +69,7 @@ def queue_as(account: str) -> None:
 class _Job:
     function: Callable[[Database], Any]
     future: "asyncio.Future[Any]"
-    transaction: Callable[..., Any]
-    """What `function` calls with its arguments."""
+    transaction: Callable[..., Any]  # What `function` calls with its arguments
     outcome: Any = None
     failure: BaseException | None = None
 
@@ -103,8 +102,7 @@ class _Thread:
         self._loop: asyncio.AbstractEventLoop
         self._closed: asyncio.Future[None]
         self._thread: threading.Thread | None = None
-        self.listeners: list[Listener] = []
-        """Called before any transaction of a batch resolves."""
+        self.listeners: list[Listener] = []  # Called before any transaction of a batch resolves
 
     def waiting(self) -> int:
         """Count the jobs that have not begun."""

@@ -50,14 +50,10 @@ class Verdict(Enum):
 
     KEEP = auto()
     STOP = auto()
-    STOP_REQUESTED = auto()
-    """Stop it as a caller requested."""
-    WAIT = auto()
-    """Evaluate it later: another start of its id is under way."""
-    CLAIM = auto()
-    """Repeat the claim that the database holds for this standby."""
-    UNCLAIMED = auto()
-    """It belongs to no row: show it to operators only."""
+    STOP_REQUESTED = auto()  # Stop it as a caller requested
+    WAIT = auto()  # Evaluate it later: another start of its id is under way
+    CLAIM = auto()  # Repeat the claim that the database holds for this standby
+    UNCLAIMED = auto()  # It belongs to no row: show it to operators only
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from controlplane.storage.tables import tokens
 from tests.support.controlplane.system import Answer, System, assert_error, eventually, token_id
 from tests.support.controlplane.transactions import Go, intercept
 from tests.support.fake_clock import FakeClock
+from tests.support.hold import Hold
 from tiltyard.runtime.clock import to_ms
 
 LINE = b"line 1\n"
@@ -313,8 +314,10 @@ async def test_a_token_that_ends_before_the_first_byte_is_401(
     monkeypatch.setattr("controlplane.api.operations.streams.FIRST_BYTE_WAIT", None)
     token = await made(playing, account="alice", name="x", scopes=["logs:read"])
     playing.agent.logs = []
+    asked = playing.agent.before_logs = Hold()
+    asked.set()
     call = asyncio.create_task(playing.call("GET", "/logs?id=s&follow=1", token=token))
-    await eventually(lambda: count(playing) == 1)
+    await asked.reached.wait()
     assert (await revoke(playing, token)).status == 200
     assert_error(await call, 401)
     await eventually(playing.agent.log_cancelled.is_set)

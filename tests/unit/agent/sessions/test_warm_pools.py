@@ -103,7 +103,7 @@ async def test_standbys_use_half_of_the_start_slots(host: Host) -> None:
 
 
 async def test_one_pass_fills_a_pool_unless_a_start_fails_or_the_order_changes(host: Host) -> None:
-    async with host(start_slots=2) as agent:  # one for standbys, so that they start in turn
+    async with host(start_slots=4) as agent:
         await agent.warm_pools.set(a_pool(8))
         agent.warm_pools.look()
         await until_idle()
@@ -111,18 +111,21 @@ async def test_one_pass_fills_a_pool_unless_a_start_fails_or_the_order_changes(h
 
         await agent.warm_pools.set(a_pool(20, revision=2))
         agent.engine.fail_next("create", EngineError("create", "no"))
+        agent.engine.hold("start")
         agent.warm_pools.look()
+        await until_idle()  # one has failed, another is still starting
+        agent.engine.release("start")
         await until_idle()
-        assert len(standbys(agent)) == 8
+        assert len(standbys(agent)) == 9
 
         agent.warm_pools.look()
         await agent.clock.advance(1)
         agent.engine.hold("start")
         agent.warm_pools.look()
-        await agent.warm_pools.set(a_pool(9, revision=3))
+        await agent.warm_pools.set(a_pool(11, revision=3))
         agent.engine.release("start")
         await until_idle()
-        assert len(ready(agent)) == 9
+        assert len(ready(agent)) == 11
         await agent.warm_pools.close()
 
 

@@ -21,7 +21,14 @@ from agent.docker.engine_streams import DockerStreams, message_of, translated
 from agent.docker.errors import Call, RemovalInProgressError, already_so, error_of_answer
 from agent.docker.listing import Listing
 from agent.docker.program import began, why_not_run
-from agent.domain.engine import LABEL_AGENT, Container, ContainerSpec, EngineInfo, container_name
+from agent.domain.engine import (
+    LABEL_AGENT,
+    Container,
+    ContainerSpec,
+    EngineInfo,
+    OnStarted,
+    container_name,
+)
 from agent.domain.errors import AgentError, EngineError, ImageCannotRunError
 from agent.domain.session import Port, Process
 from agent.kernel.processes import live_process, send_signal, wait_end
@@ -110,7 +117,7 @@ class DockerEngine(DockerStreams):
 
         return await self._ask(call, seconds, create)
 
-    async def start(self, container: str) -> Container:
+    async def start(self, container: str, on_started: OnStarted | None = None) -> Container:
         """Start and describe a container; ImageCannotRunError if its program cannot run."""
         call, seconds = Call("start", container=container, changes=True), self._timeouts.start
 
@@ -123,6 +130,8 @@ class DockerEngine(DockerStreams):
 
         async def start(_: docker_sdk.EngineFacts) -> Container:
             await self._send(call, "POST", f"{_path(container)}/start", seconds)
+            if on_started is not None:
+                await on_started()
             answer = await self._send(call, "GET", f"{_path(container)}/json", seconds)
             with translated(call):
                 pid = pid_of(answer)

@@ -4,7 +4,7 @@
 """
 
 import enum
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -153,6 +153,9 @@ _PIECE_OVERHEAD = 128
 """Docker 20.10's driver `local` adds at most 29 bytes to a line, 102 to a piece."""
 
 
+OnStarted = Callable[[], Awaitable[None]]
+
+
 class Engine(Interface):
     """A container engine. Every call has its own deadline.
 
@@ -174,8 +177,10 @@ class Engine(Interface):
         """
         ...
 
-    async def start(self, container: str) -> Container:
+    async def start(self, container: str, on_started: OnStarted | None = None) -> Container:
         """Start a container and describe it; no-op if it runs. After an error it remains.
+
+        `on_started` is called as soon as the engine has answered, before anything else.
 
         Raises:
             PortTakenError: Another process has one of its ports.

@@ -1,8 +1,10 @@
 """Flushes connection tracking entries of UDP flows to a host port that is published.
 
 The kernel routes a UDP flow once, at its first datagram. A player who was sending before the
-container started would be routed past it until the flow's entry is deleted, which needs
-CAP_NET_ADMIN.
+engine had published the port would be routed past the container until the flow's entry is deleted,
+which needs CAP_NET_ADMIN. Entries of a former container are deleted before the start. Once the
+game runs, entries that lead to it stay: its answers in flight would not find theirs, and would
+leave with another port.
 """
 
 import asyncio
@@ -12,6 +14,7 @@ import socket
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from agent.domain.session import Port
 from agent.network import netlink
@@ -42,12 +45,58 @@ _CONNTRACK = 1 << 8  # The subsystem, in the upper byte of a message's type
 _GET, _DELETE = _CONNTRACK | 1, _CONNTRACK | 2
 _FAMILY = struct.Struct("=BxH")  # Address family, version 0, resource 0
 
-_ORIGINAL, _ID, _FILTER = 1, 12, 25
-"""CTA_TUPLE_ORIG (addresses from the sender's view), CTA_ID, CTA_FILTER."""
+_ORIGINAL, _STATUS, _ID, _FILTER, _STATUS_MASK = 1, 3, 12, 25, 26
+"""CTA_TUPLE_ORIG (addresses from the sender's view), CTA_STATUS, CTA_ID, CTA_FILTER, …"""
 _TRANSPORT = 2
-_NUMBER, _TO_PORT = 1, 3  # CTA_PROTO_NUM and CTA_PROTO_DST_PORT
+_NUMBER, _FROM_PORT, _TO_PORT = 1, 2, 3  # CTA_PROTO_NUM, CTA_PROTO_SRC_PORT, CTA_PROTO_DST_PORT
 _ORIGINAL_FLAGS, _REPLY_FLAGS = 1, 2
-_BY_NUMBER_AND_TO_PORT = 1 << 3 | 1 << 5
+_BY_NUMBER = 1 << 3  # CTA_FILTER_F_CTA_PROTO_NUM; those of the ports follow
+_SOURCE_TRANSLATED, _TARGET_TRANSLATED = 1 << 4, 1 << 5  # IPS_SRC_NAT, IPS_DST_NAT
+
+
+class Flows(NamedTuple):
+    """The UDP flows to a host port, or from it, without those that are translated as listed."""
+
+    kind: int
+    port: int
+    unless: int
+
+    def contain(self, entry: Mapping[int, bytes]) -> bool:
+        """Whether a listed entry is one of them."""
+        transport = attributes(attributes(entry[_ORIGINAL])[_TRANSPORT])
+        return (
+            transport[_NUMBER] == bytes([socket.IPPROTO_UDP])
+            and int.from_bytes(transport[self.kind]) == self.port
+            and not int.from_bytes(entry[_STATUS]) & self.unless
+        )
+
+    @property
+    def port_attribute(self) -> bytes:
+        """The encoded port, which is part of each of their entries."""
+        return attribute(self.kind, self.port.to_bytes(2))
+
+    @property
+    def filter(self) -> bytes:
+        """A filter by these fields; the kernel wants a family with it."""
+        transport = attribute(_NUMBER, bytes([socket.IPPROTO_UDP])) + self.port_attribute
+        original = attribute(_ORIGINAL | NESTED, attribute(_TRANSPORT | NESTED, transport))
+        mask = attribute(_STATUS_MASK, self.unless.to_bytes(4))
+        status = attribute(_STATUS, bytes(4)) + mask if self.unless else b""
+        fields = struct.pack("=I", _BY_NUMBER | 1 << self.kind + 2)
+        flags = attribute(_ORIGINAL_FLAGS, fields) + attribute(_REPLY_FLAGS, bytes(4))
+        return original + status + attribute(_FILTER | NESTED, flags)
+
+
+def flows_of(port: int, *, forwarded: bool) -> list[Flows]:
+    """The flows to a port, `forwarded` to a container or not, and those of docker-proxy from it.
+
+    The latter would keep a player's next datagrams away from the container; a container's own
+    flows may have the same port, but are translated.
+    """
+    return [
+        Flows(_TO_PORT, port, 0 if forwarded else _TARGET_TRANSLATED),
+        Flows(_FROM_PORT, port, _SOURCE_TRANSLATED),
+    ]
 
 
 class Conntrack:
@@ -55,19 +104,23 @@ class Conntrack:
 
     def __init__(self) -> None:
         self._threads = Threads(1, "conntrack")
-        self._batches = Batches[list[int], None](self._forget_all, "conntrack")
+        self._batches = Batches[list[Flows], None](self._forget_all, "conntrack")
         self.failures = 0  # Failures since the agent started
         self.warnings: tuple[str, ...] = ()
         """Warnings for the host's report; empty after a success."""
 
-    async def forget(self, ports: Sequence[Port]) -> None:
-        """Flush all flows to the UDP ports among `ports`, IPv4 and IPv6. Best effort."""
-        numbers = sorted({port.host for port in ports if port.protocol is Protocol.UDP})
+    async def forget(self, ports: Sequence[Port], *, forwarded: bool) -> None:
+        """Flush flows to the UDP ports among `ports`, IPv4 and IPv6. Best effort.
+
+        Those that are forwarded to a container only if `forwarded`: no game may be using them.
+        """
+        numbers = {port.host for port in ports if port.protocol is Protocol.UDP}
         if not numbers:
             return
+        flows = [flows for number in numbers for flows in flows_of(number, forwarded=forwarded)]
         try:
             async with asyncio.timeout(WAIT_SECONDS):
-                await self._batches.add(numbers)
+                await self._batches.add(flows)
         except OSError as error:  # TimeoutError is one
             self._failed(error.strerror or "the kernel does not answer in time")
         else:
@@ -78,9 +131,9 @@ class Conntrack:
         await self._batches.finish()
         await self._threads.close()
 
-    async def _forget_all(self, waiting: list[list[int]]) -> list[None]:
-        ports = sorted({port for numbers in waiting for port in numbers})
-        await self._threads.run(forget_udp_flows, ports)
+    async def _forget_all(self, waiting: list[list[Flows]]) -> list[None]:
+        flows = sorted({one for flows in waiting for one in flows})
+        await self._threads.run(forget_flows, flows)
         return [None] * len(waiting)
 
     def _failed(self, cause: str) -> None:
@@ -94,29 +147,29 @@ class Conntrack:
         self.warnings = (warning,)
 
 
-def forget_udp_flows(ports: Sequence[int]) -> None:
-    """Delete all UDP flows to the ports in this network namespace. Blocks; raises OSError."""
+def forget_flows(flows: Sequence[Flows]) -> None:
+    """Delete flows in this network namespace. Blocks; raises OSError."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER) as kernel:
         kernel.settimeout(WAIT_SECONDS)
-        forget_by(kernel, ports)
+        forget_by(kernel, flows)
 
 
-def forget_by(kernel: socket.socket, ports: Sequence[int]) -> None:
+def forget_by(kernel: socket.socket, flows: Sequence[Flows]) -> None:
     """Delete the flows by filter, or from a list where the kernel cannot."""
-    families = [(port, family) for port in ports for family in (socket.AF_INET, socket.AF_INET6)]
+    families = [(one, family) for one in flows for family in (socket.AF_INET, socket.AF_INET6)]
     try:
-        for port, family in families:
-            _delete(kernel, family, udp_to(port))
+        for one, family in families:
+            _delete(kernel, family, one.filter)
     except OSError as error:
         if error.errno not in _NO_FILTER:
             raise
     else:
         return
     if _count() <= FEW_FLOWS:
-        forget_flows(kernel, socket.AF_UNSPEC, ports)
+        forget_listed(kernel, socket.AF_UNSPEC, flows)
         return
-    for port, family in families:
-        forget_flows(kernel, family, [port], udp_to(port))
+    for one, family in families:
+        forget_listed(kernel, family, [one], one.filter)
 
 
 def _delete(kernel: socket.socket, family: int, match: bytes) -> None:
@@ -124,47 +177,27 @@ def _delete(kernel: socket.socket, family: int, match: bytes) -> None:
         pass
 
 
-def forget_flows(
-    kernel: socket.socket, family: int, ports: Sequence[int], match: bytes = b""
+def forget_listed(
+    kernel: socket.socket, family: int, flows: Sequence[Flows], match: bytes = b""
 ) -> None:
-    """List flows and delete those to the ports; flows that are already gone are ignored.
+    """List entries and delete those of the flows; entries that are already gone are ignored.
 
     Kernels before 5.8 ignore `match` and list everything, so entries are matched here as well.
     """
-    marks = [_to_port(port) for port in ports]
+    marks = [one.port_attribute for one in flows]
     header = _FAMILY.pack(family, 0)
     listed = netlink.asked(kernel, _GET, netlink.DUMP, header + match)
-    found = [flow for flow in listed if any(mark in flow for mark in marks)]
-    for flow in found:
-        entry = attributes(flow[_FAMILY.size :])
-        if not _is_udp_to(entry, ports):
+    found = [entry for entry in listed if any(mark in entry for mark in marks)]
+    for encoded in found:
+        entry = attributes(encoded[_FAMILY.size :])
+        if not any(one.contain(entry) for one in flows):
             continue
-        one = attribute(_ORIGINAL | NESTED, entry[_ORIGINAL]) + attribute(_ID, entry[_ID])
+        match = attribute(_ORIGINAL | NESTED, entry[_ORIGINAL]) + attribute(_ID, entry[_ID])
         with contextlib.suppress(FileNotFoundError):
-            _delete(kernel, flow[0], one)
-
-
-def _to_port(port: int) -> bytes:
-    return attribute(_TO_PORT, port.to_bytes(2))
+            _delete(kernel, encoded[0], match)
 
 
 def _count() -> int:
     with contextlib.suppress(FileNotFoundError):  # connection tracking is not active yet
         return int(_COUNT.read_text())
     return 0
-
-
-def udp_to(port: int) -> bytes:
-    """A filter for UDP flows to a port; the kernel wants a family with it."""
-    transport = attribute(_NUMBER, bytes([socket.IPPROTO_UDP])) + _to_port(port)
-    flags = attribute(_ORIGINAL_FLAGS, struct.pack("=I", _BY_NUMBER_AND_TO_PORT)) + attribute(
-        _REPLY_FLAGS, struct.pack("=I", 0)
-    )
-    original = attribute(_TRANSPORT | NESTED, transport)
-    return attribute(_ORIGINAL | NESTED, original) + attribute(_FILTER | NESTED, flags)
-
-
-def _is_udp_to(entry: Mapping[int, bytes], ports: Sequence[int]) -> bool:
-    transport = attributes(attributes(entry[_ORIGINAL])[_TRANSPORT])
-    is_udp = transport[_NUMBER] == bytes([socket.IPPROTO_UDP])
-    return is_udp and int.from_bytes(transport[_TO_PORT]) in ports

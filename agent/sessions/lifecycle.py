@@ -65,7 +65,7 @@ class Lifecycle:
             if container is None or container.status is ContainerStatus.CREATED:
                 await self._undo(SessionStoppedError(session.internal_id))
                 return
-            await self._runtime.forget_flows(session.ports)
+            await self._runtime.forget_flows(session.ports, forwarded=False)
             deadline = session.deadline
             running = starting.running(self._runtime, session, container, deadline=deadline)
             await life.save(running)
@@ -142,7 +142,7 @@ class Lifecycle:
         container = await ending.ended_container(runtime, session)
         if container is not None and container.process is not None:
             # Restarted externally: it is still this session.
-            await runtime.forget_flows(session.ports)
+            await runtime.forget_flows(session.ports, forwarded=False)
             await life.save(session.with_next_run(container.process, container.address))
         elif (
             container is not None

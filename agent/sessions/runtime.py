@@ -1,7 +1,8 @@
 """Settings and components shared by all sessions of a host."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol as Interface
 
 from agent.changes.feed import Feed
 from agent.domain.clock import HostClock
@@ -15,8 +16,13 @@ from agent.state.record import Records
 from tiltyard.contract import MEBI, SessionSpec
 from tiltyard.runtime.failpoints import Reach
 
-ForgetFlows = Callable[[Sequence[Port]], Awaitable[None]]
-"""Flushes connection tracking of ports; called after the engine has published them."""
+
+class ForgetFlows(Interface):
+    """Flushes connection tracking of ports."""
+
+    async def __call__(self, ports: Sequence[Port], *, forwarded: bool) -> None:
+        """`forwarded`: also flows to a container, which none may use that runs."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)

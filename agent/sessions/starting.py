@@ -1,8 +1,10 @@
 """The start of a session, step by step."""
 
+import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 
 from agent.domain.deadlines import deadline_by
 from agent.domain.engine import Container, ContainerSpec, ContainerStatus, container_name, name_of
@@ -64,7 +66,6 @@ async def start(
         await runtime.records.create(session, reservations.drain.now)
         await step("start.recorded")
         session, container = await _create_and_start(runtime, reservations, session, step)
-        await runtime.forget_flows(session.ports)
         await step("start.started")
         session = running(runtime, session, container, deadline=_deadline(runtime, session))
         await runtime.records.save(session)
@@ -101,7 +102,7 @@ async def as_found(runtime: Runtime, session: Session, container: Container | No
     if container is not None and not container.has_lost_process:
         process = container.process
     if process not in {None, session.process}:
-        await runtime.forget_flows(session.ports)
+        await runtime.forget_flows(session.ports, forwarded=False)
         session = session.with_next_run(process, session.address)
     if container is not None:
         session = session.with_changes(container=container.container, address=container.address)
@@ -119,28 +120,32 @@ def running_again(runtime: Runtime, session: Session, container: Container) -> S
     )
 
 
-async def start_container(runtime: Runtime, name: str) -> Container:
-    """Start a container; up to FIREWALL_TRIES attempts while other programs hold the firewall."""
-    wait = FIREWALL_FIRST_SECONDS
+async def start_container(runtime: Runtime, session: Session) -> Container:
+    """Start a container; up to FIREWALL_TRIES attempts while other programs hold the firewall.
+
+    Flows to its ports that were there before the engine published them are flushed at once.
+    """
+    name, wait = name_of(session), FIREWALL_FIRST_SECONDS
+    flush = partial(runtime.forget_flows, session.ports, forwarded=False)
     for _ in range(FIREWALL_TRIES - 1):
         try:
-            return await runtime.engine.start(name)
+            return await runtime.engine.start(name, flush)
         except FirewallFailedError as error:
             log.warning("not started, trying again", container=name, error=str(error))
             await runtime.clock.sleep(wait * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
             wait *= 2
-    return await runtime.engine.start(name)
+    return await runtime.engine.start(name, flush)
 
 
 async def start_again(runtime: Runtime, session: Session) -> Container | None:
     """Restart a session's container; None if the outcome is unknown."""
     try:
-        await start_container(runtime, name_of(session))
+        if session.process is None:  # else it ran when it was adopted and may have players
+            await runtime.forget_flows(session.ports, forwarded=True)
+        await start_container(runtime, session)
     except (EngineUnavailableError, EngineTimeoutError, FirewallFailedError) as error:
         log.warning("cannot restart yet", session=session.internal_id, error=str(error))
         return None
-    if session.process is None:  # else it ran when it was adopted and may have players
-        await runtime.forget_flows(session.ports)
     await runtime.failpoint("restart.started")
     try:
         return await runtime.engine.inspect(name_of(session))
@@ -186,7 +191,6 @@ async def _create_and_start(
     runtime: Runtime, reservations: Reservations, session: Session, step: Step
 ) -> tuple[Session, Container]:
     """Retry with other ports while the engine finds one in use."""
-    name = container_name(session.internal_id)
     pinned = any(request.pinned for request in session.spec.ports)
     begins, metrics = start_of(session), runtime.metrics
     tries = 1
@@ -194,16 +198,17 @@ async def _create_and_start(
         try:
             reservations.tls_ports.open(session)
             with metrics.phase(Phase.CREATE, begins, runtime.clock):
-                await _create(runtime, session)
+                forget = runtime.forget_flows(session.ports, forwarded=True)
+                await asyncio.gather(_create(runtime, session), forget)
             await step("start.created")
             with metrics.phase(Phase.START, begins, runtime.clock):
-                container = await _start_created(runtime, name)
+                container = await _start_created(runtime, session)
         except PortTakenError as error:
             if pinned or tries == PORT_TRIES:
                 raise
             log.warning("taking other ports", session=session.internal_id, error=str(error))
             tries += 1
-            await runtime.engine.remove(name)
+            await runtime.engine.remove(container_name(session.internal_id))
             session = _prepared(runtime, reservations.swap_ports(session))
             await runtime.records.save(session)
             await runtime.records.publish(session, reservations.drain.now)
@@ -226,13 +231,14 @@ async def _create(runtime: Runtime, session: Session) -> None:
             raise error from None
 
 
-async def _start_created(runtime: Runtime, name: str) -> Container:
+async def _start_created(runtime: Runtime, session: Session) -> Container:
     try:
-        return await start_container(runtime, name)
+        return await start_container(runtime, session)
     except EngineTimeoutError:
-        found = await runtime.engine.inspect(name)
+        found = await runtime.engine.inspect(container_name(session.internal_id))
         if found.status is ContainerStatus.CREATED:
             raise
+        await runtime.forget_flows(session.ports, forwarded=False)
         return found
 
 

@@ -19,7 +19,14 @@ import pytest
 
 from agent.domain.session import Port
 from agent.network import conntrack
-from agent.network.conntrack import Conntrack, forget_by, forget_flows, forget_udp_flows, udp_to
+from agent.network.conntrack import (
+    Conntrack,
+    Flows,
+    flows_of,
+    forget_by,
+    forget_flows,
+    forget_listed,
+)
 from tiltyard.contract import Protocol
 
 CLONE_NEWNET = 0x40000000
@@ -60,29 +67,42 @@ def flows() -> set[tuple[str, str, int, int]]:
     return found
 
 
-STALE = {("udp", "198.51.100.1", 5000, PORT), ("udp", "198.51.100.2", 5000, PORT)} | {
-    ("udp", "2001:db8::2", 5000, PORT)
+FORWARDED = {("udp", "198.51.100.3", 5000, PORT), ("udp", "2001:db8::3", 5000, PORT)}
+STALE = {
+    ("udp", "198.51.100.1", 5000, PORT),
+    ("udp", "198.51.100.2", 5000, PORT),
+    ("udp", "198.51.100.1", PORT, 5000),  # of docker-proxy
+    ("udp", "2001:db8::2", 5000, PORT),
+    ("udp", "2001:db8::2", PORT, 5000),
 }
+MASQUERADED = ("udp", "198.51.100.4", PORT, 5000)  # of a container
 OTHERS = {
     ("udp", "198.51.100.1", 5000, PORT + 1),
-    ("udp", "198.51.100.1", PORT, 5000),  # outgoing
+    MASQUERADED,
     ("tcp", "198.51.100.1", 5000, PORT),
     ("udp", "2001:db8::2", 5000, PORT + 1),
     ("tcp", "2001:db8::2", 5000, PORT),
 }
+TRANSLATED = {
+    ("udp", "198.51.100.3", 5000, PORT): ("--dst-nat", "192.0.2.9:7777"),
+    ("udp", "2001:db8::3", 5000, PORT): ("--dst-nat", "[2001:db8::9]:7777"),
+    MASQUERADED: ("--src-nat", "192.0.2.8:30000"),
+}
+UNFORWARDED = flows_of(PORT, forwarded=False)
 
 
 def know_flows() -> None:
-    for protocol, source, from_port, to_port in STALE | OTHERS:
+    for flow in STALE | FORWARDED | OTHERS:
+        protocol, source, from_port, to_port = flow
         to = "2001:db8::1" if ":" in source else "192.0.2.1"
         ports = ("--sport", str(from_port), "--dport", str(to_port))
-        state = ("--state", "ESTABLISHED") if protocol == "tcp" else ()
+        state = ("--state", "ESTABLISHED") if protocol == "tcp" else TRANSLATED.get(flow, ())
         tool("-I", "-p", protocol, "-s", source, "-d", to, *ports, *state, "--timeout", "600")
-    assert flows() == STALE | OTHERS
+    assert flows() == STALE | FORWARDED | OTHERS
 
 
 GET, DELETE = 1, 2
-FILTER = udp_to(PORT)[-20:]  # The attribute that says which fields of the tuple must match
+FILTER = UNFORWARDED[0].filter[-20:]  # Says which fields of the tuple must match
 
 
 class SomeKernel:
@@ -108,8 +128,8 @@ class OlderKernel(SomeKernel):
     def send(self, data: bytes) -> None:
         if data[4] == GET and self._lists_all:
             data = data[:20]
-        elif data[4] == DELETE:
-            data = data.removesuffix(FILTER)
+        elif data[4] == DELETE and data[-20:-12] == FILTER[:8]:
+            data = data[:-20]
         super().send(struct.pack("=I", len(data)) + data[4:])
 
 
@@ -125,12 +145,16 @@ def test_deletes_only_udp_flows_to_the_ports(
         know_flows()
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as kernel:
             asked: Any = OlderKernel(kernel, lists_all=lists_all)
-            forget_flows(asked, socket.AF_INET, [PORT], udp_to(PORT))
-            assert flows() == OTHERS | {one for one in STALE if ":" in one[1]}
-            forget_by(asked, [PORT - 1, PORT])
+            to_port = UNFORWARDED[0]
+            forget_listed(asked, socket.AF_INET, [to_port], to_port.filter)
+            gone = {one for one in STALE if ":" not in one[1] and one[3] == PORT}
+            assert flows() == (STALE | FORWARDED | OTHERS) - gone
+            forget_by(asked, [*flows_of(PORT - 1, forwarded=True), *UNFORWARDED])
+            assert flows() == FORWARDED | OTHERS
+            forget_by(asked, flows_of(PORT, forwarded=True))
         assert flows() == OTHERS
-        forget_udp_flows([PORT, PORT + 1])
-        assert flows() == {flow for flow in OTHERS if flow[0] == "tcp" or flow[2] == PORT}
+        forget_flows(flows_of(PORT + 1, forwarded=True))
+        assert flows() == {flow for flow in OTHERS if flow[3] != PORT + 1}
 
     apart(work)
 
@@ -141,10 +165,12 @@ def test_deletes_by_filter_without_a_list(apart: Work) -> None:
         know_flows()
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as kernel:
             asked: Any = SomeKernel(kernel)
-            forget_by(asked, [PORT - 1, PORT])
+            forget_by(asked, UNFORWARDED)
+            assert flows() == FORWARDED | OTHERS
+            forget_by(asked, flows_of(PORT, forwarded=True))
         assert flows() == OTHERS
         if tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 11):
-            assert asked.asked == {DELETE: 4}
+            assert asked.asked == {DELETE: 8}
 
     apart(work)
 
@@ -161,7 +187,7 @@ def test_ignores_flow_that_is_already_gone(apart: Work) -> None:
                 kernel.send(data)
 
             asked: Any = SimpleNamespace(send=send, recv=kernel.recv)
-            forget_flows(asked, socket.AF_UNSPEC, [PORT])
+            forget_listed(asked, socket.AF_UNSPEC, UNFORWARDED)
         assert flows() == set()
 
     apart(work)
@@ -176,7 +202,7 @@ def test_raises_without_capability(apart: Work) -> None:
         header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
         assert libc.capset(header, none) == 0, os.strerror(ctypes.get_errno())
         with pytest.raises(PermissionError):
-            forget_udp_flows([PORT])
+            forget_flows(UNFORWARDED)
 
     apart(work)
 
@@ -191,22 +217,25 @@ async def flushing() -> Any:
 async def test_flushes_only_udp_ports(
     flushing: Conntrack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[list[int]] = []
-    monkeypatch.setattr(conntrack, "forget_udp_flows", asked.append)
-    await flushing.forget([TCP])
-    await flushing.forget([])
-    await flushing.forget([TCP, UDP, Port(1, Protocol.UDP, 20002), Port(2, Protocol.UDP, 20002)])
-    assert asked == [[PORT, 20002]]
+    asked: list[list[Flows]] = []
+    monkeypatch.setattr(conntrack, "forget_flows", asked.append)
+    await flushing.forget([TCP], forwarded=True)
+    await flushing.forget([], forwarded=True)
+    twice = [Port(1, Protocol.UDP, 20002), Port(2, Protocol.UDP, 20002)]
+    await flushing.forget([TCP, UDP, *twice], forwarded=False)
+    assert asked == [sorted(UNFORWARDED + flows_of(20002, forwarded=False))]
 
 
 async def test_starts_that_wait_share_one_list(
     flushing: Conntrack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[list[int]] = []
-    monkeypatch.setattr(conntrack, "forget_udp_flows", asked.append)
+    asked: list[list[Flows]] = []
+    monkeypatch.setattr(conntrack, "forget_flows", asked.append)
     ports = [Port(1, Protocol.UDP, number) for number in (20003, PORT, 20002)]
-    await asyncio.gather(*(flushing.forget([port]) for port in ports))
-    assert asked == [[PORT, 20002, 20003]]
+    await asyncio.gather(*(flushing.forget([port], forwarded=True) for port in ports))
+    [flows] = asked
+    assert {one.port for one in flows} == {PORT, 20002, 20003}
+    assert len(flows) == 6
 
 
 async def test_failures_are_counted_and_logged_once(
@@ -214,21 +243,21 @@ async def test_failures_are_counted_and_logged_once(
 ) -> None:
     outcomes: list[OSError | None] = [REFUSED, REFUSED, None]
 
-    def forget(_: list[int]) -> None:
+    def forget(_: list[Flows]) -> None:
         if (outcome := outcomes.pop(0)) is not None:
             raise outcome
 
-    monkeypatch.setattr(conntrack, "forget_udp_flows", forget)
+    monkeypatch.setattr(conntrack, "forget_flows", forget)
     caplog.set_level(logging.WARNING)
     assert flushing.warnings == ()
-    await flushing.forget([UDP])
-    await flushing.forget([UDP])
+    await flushing.forget([UDP], forwarded=True)
+    await flushing.forget([UDP], forwarded=True)
     assert flushing.failures == 2
     warning = "".join(flushing.warnings)
     assert "CAP_NET_ADMIN" in warning
     assert "Operation not permitted" in warning
     assert caplog.messages == [f"connection tracking of UDP ports is not flushed error={warning}"]
-    await flushing.forget([UDP])
+    await flushing.forget([UDP], forwarded=True)
     assert flushing.warnings == ()
     assert flushing.failures == 2
 
@@ -238,14 +267,14 @@ async def test_unresponsive_kernel_delays_a_start_only_briefly(
 ) -> None:
     let_go, ended = threading.Event(), threading.Event()
 
-    def hang(_: list[int]) -> None:
+    def hang(_: list[Flows]) -> None:
         let_go.wait()
         ended.set()
         raise REFUSED
 
-    monkeypatch.setattr(conntrack, "forget_udp_flows", hang)
+    monkeypatch.setattr(conntrack, "forget_flows", hang)
     monkeypatch.setattr(conntrack, "WAIT_SECONDS", 0.01)
-    await flushing.forget([UDP])
+    await flushing.forget([UDP], forwarded=True)
     assert flushing.failures == 1
     assert "does not answer" in flushing.warnings[0]
     let_go.set()

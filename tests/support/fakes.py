@@ -24,6 +24,7 @@ from agent.domain.engine import (
     Credentials,
     EngineInfo,
     LogPiece,
+    OnStarted,
     container_name,
 )
 from agent.domain.errors import (
@@ -319,22 +320,27 @@ class FakeEngine:
             self._notify(held)
             return held.id
 
-    async def start(self, container: str) -> Container:
+    async def start(self, container: str, on_started: OnStarted | None = None) -> Container:
         async with self._call("start", container):
-            held = self._find(container)
-            if held.status is ContainerStatus.RUNNING:
-                return held.described()
-            if held.spec.image in self.cannot_run:
-                raise ImageCannotRunError("as scripted")
-            self._take_ports(held)
-            number = next(self._numbers)
-            held.process = Process(pid=100_000 + number, start_ticks=number)
-            held.status, held.start_time = ContainerStatus.RUNNING, self._clock.time()
-            held.oom_killed, held.error = False, ""
-            held.bound = self.binds_at_once
-            self._ends[held.process] = asyncio.Event()
-            self._notify(held)
+            found = self._start(self._find(container))
+        if on_started is not None:
+            await on_started()
+        return found
+
+    def _start(self, held: _Held) -> Container:
+        if held.status is ContainerStatus.RUNNING:
             return held.described()
+        if held.spec.image in self.cannot_run:
+            raise ImageCannotRunError("as scripted")
+        self._take_ports(held)
+        number = next(self._numbers)
+        held.process = Process(pid=100_000 + number, start_ticks=number)
+        held.status, held.start_time = ContainerStatus.RUNNING, self._clock.time()
+        held.oom_killed, held.error = False, ""
+        held.bound = self.binds_at_once
+        self._ends[held.process] = asyncio.Event()
+        self._notify(held)
+        return held.described()
 
     async def inspect(self, container: str) -> Container:
         async with self._call("inspect", container):

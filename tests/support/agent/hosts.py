@@ -107,8 +107,9 @@ class Agent:
     steps: Steps
     usage: UsageMeter
     cgroups: FakeCgroups
-    flows_forgotten: list[tuple[Port, ...]]
-    """The ports of each conntrack flush, which can be held at "flows"."""
+    flows_forgotten: list[tuple[tuple[Port, ...], bool]]
+    """The ports of each conntrack flush, and whether forwarded flows were included; those that
+    keep them can be held at "flows"."""
 
     def service(
         self, describe_host: Callable[[], pb.Host], artifacts: Artifacts | None = None
@@ -225,13 +226,14 @@ async def an_agent(
     feed, steps, deadlines = Feed(), Steps(), Deadlines(clock)
     cgroups = FakeCgroups(tmp_path / "cgroup")
     usage = UsageMeter(clock, cgroups.find)
-    flows_forgotten: list[tuple[Port, ...]] = []
+    flows_forgotten: list[tuple[tuple[Port, ...], bool]] = []
     tls_ports = TlsPorts(certificate, clock, bind_address="127.0.0.1", notify=feed.host_changed)
     await tls_ports.look()
 
-    async def forget_flows(ports: Sequence[Port]) -> None:
-        await steps("flows")
-        flows_forgotten.append(tuple(ports))
+    async def forget_flows(ports: Sequence[Port], *, forwarded: bool) -> None:
+        if not forwarded:
+            await steps("flows")
+        flows_forgotten.append((tuple(ports), forwarded))
 
     metrics = Metrics()
     runtime = Runtime(

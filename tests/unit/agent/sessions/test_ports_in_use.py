@@ -13,7 +13,7 @@ from agent.domain.errors import (
     NoFreePortError,
     PortTakenError,
 )
-from agent.domain.session import Session
+from agent.domain.session import Port, Session
 from agent.sessions.starting import FIREWALL_TRIES
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, let_go, until
 from tests.support.agent.samples import a_spec, an_id
@@ -92,7 +92,12 @@ async def test_order_of_free_ports_survives_a_restart(host: Host) -> None:
             await play(agent)
 
 
-# -- F21: flows are flushed whenever the engine has published ports ----------------------------
+# -- F21: flows are flushed before a start, and once the engine has published the ports ---------
+
+
+def before_and_after(session: Session) -> list[tuple[tuple[Port, ...], bool]]:
+    """The flushes of a start: all flows first, then those that lead past the container."""
+    return [(session.ports, True), (session.ports, False)]
 
 
 @pytest.mark.parametrize("mode", NetworkMode)
@@ -107,12 +112,30 @@ async def test_f21_a_session_is_told_once_the_flows_to_its_ports_are_forgotten(
     assert agent.sessions.started() == []
     assert not start.done()
     agent.steps.release("flows")
-    assert agent.flows_forgotten == [(await start).ports]
+    assert agent.flows_forgotten == before_and_after(await start)
+
+
+async def test_f21_no_flow_to_a_game_that_runs_is_forgotten(agent: Agent) -> None:
+    """Its answers in flight would leave with another port."""
+    agent.engine.hold("start")
+    start = asyncio.create_task(play(agent))
+    await agent.engine.held("start")
+    assert [forwarded for _, forwarded in agent.flows_forgotten] == [True]
+    agent.engine.release("start")
+    assert agent.flows_forgotten == before_and_after(await start)
+
+
+async def test_f21_other_ports_after_a_refusal_are_flushed_too(agent: Agent) -> None:
+    agent.engine.fail_next("start", PortTakenError(Protocol.UDP, 20000))
+    session = await play(agent)
+    [refused, *later] = agent.flows_forgotten
+    assert refused != (session.ports, True)
+    assert later == before_and_after(session)
 
 
 async def test_f21_a_start_whose_answer_was_lost_forgets_them_too(agent: Agent) -> None:
     agent.engine.answer_lost_next("start")
-    assert agent.flows_forgotten == [(await play(agent)).ports]
+    assert agent.flows_forgotten == before_and_after(await play(agent))
 
 
 async def test_f21_a_restart_forgets_them_before_it_is_told(agent: Agent) -> None:
@@ -124,7 +147,7 @@ async def test_f21_a_restart_forgets_them_before_it_is_told(agent: Agent) -> Non
     assert life.session.state is State.RESTARTING
     agent.steps.release("flows")
     await agent.reached(session.internal_id, State.RUNNING)
-    assert agent.flows_forgotten == [session.ports] * 2
+    assert agent.flows_forgotten == before_and_after(session) * 2
 
 
 @pytest.mark.parametrize("restarting", [False, True])
@@ -146,7 +169,7 @@ async def test_f21_what_a_killed_agent_left_to_do_is_done_by_the_next(
     async with host() as agent:
         await host.clock.advance(1)
         life = await agent.reached(internal_id, State.RUNNING)
-        assert agent.flows_forgotten == [life.session.ports]
+        assert agent.flows_forgotten == [(life.session.ports, False)]
 
 
 @pytest.mark.parametrize("agent_is_there", [False, True])
@@ -164,11 +187,11 @@ async def test_f21_a_container_that_somebody_restarted_has_them_forgotten(
             host.engine.release("inspect")
             life = agent.sessions.life(session.internal_id)
             await life.wait_for(lambda now: now.process != session.process)
-            assert agent.flows_forgotten == [session.ports]
+            assert agent.flows_forgotten == [(session.ports, False)]
             return
         await agent.sessions.close()
     async with host() as agent:
-        await until(lambda: agent.flows_forgotten == [session.ports])
+        await until(lambda: agent.flows_forgotten == [(session.ports, False)])
 
 
 # -- F23: other programs hold the firewall -----------------------------------------------------
@@ -230,4 +253,4 @@ async def test_f23_a_restart_that_the_host_cannot_do_now_is_done_later(
     assert life.session.state is State.RESTARTING
     await agent.clock.advance(60)
     assert (life.session.state, life.session.restart_count) == (State.RUNNING, 1)
-    assert agent.flows_forgotten == [session.ports] * 2
+    assert agent.flows_forgotten[-2:] == before_and_after(session)

@@ -44,13 +44,14 @@ class Identity:
         try:
             with path.open("rb") as file:
                 text = file.read(MAX_BYTES)
-        except FileNotFoundError:
-            return None
-        try:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(path, password="")  # the key is for the certificate
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+                # Checks that the key is for the certificate. It opens a path twice, and a renewal
+                # may replace the file in between.
+                context.load_cert_chain(f"/proc/self/fd/{file.fileno()}", password="")
             key, certificate, authority, *more = [block[0] for block in _BLOCK.finditer(text)]
             context.load_verify_locations(cadata=b"".join([authority, *more]).decode("ascii"))
+        except FileNotFoundError:
+            return None
         except (ValueError, ssl.SSLError) as error:
             raise UnfitIdentityError(f"{path} is damaged") from error
         return cls(key, certificate, authority, b"".join(more))

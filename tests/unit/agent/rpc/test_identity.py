@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import ssl
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -111,6 +112,22 @@ def _changed(text: bytes, old: bytes, new: bytes) -> bytes:
     begin, *lines, end = text.splitlines()
     der = base64.b64decode(b"".join(lines)).replace(old, new)
     return b"\n".join([begin, base64.b64encode(der), end, b""])
+
+
+def test_reads_one_version_of_a_file_that_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, identity = tmp_path / FILE, an_identity()
+    identity.save(path)
+
+    class Context(ssl.SSLContext):
+        def load_cert_chain(self, *arguments: Any, **named: Any) -> None:
+            an_identity().save(path)
+            path.write_bytes(b"")
+            super().load_cert_chain(*arguments, **named)
+
+    monkeypatch.setattr(ssl, "SSLContext", Context)
+    assert Identity.read(path) == identity
 
 
 async def test_rejects_renewal_before_enrolment(tmp_path: Path) -> None:

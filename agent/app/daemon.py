@@ -22,7 +22,7 @@ from agent.images.images import Images
 from agent.kernel.disks import Disks
 from agent.kernel.usage import UsageMeter
 from agent.metrics.instruments import Metrics
-from agent.metrics_endpoint.collector import HostState
+from agent.metrics_endpoint.collector import HostGauges
 from agent.metrics_endpoint.listener import MetricsListener
 from agent.network.conntrack import Conntrack
 from agent.network.firewall import Firewall
@@ -242,7 +242,7 @@ class Daemon:
 
     def _metrics_listener(self, runtime: Runtime) -> MetricsListener:
         firewall = self._firewall if self._config.firewall_bridges else None
-        state = HostState(
+        state = HostGauges(
             reservations=self._reservations,
             feed=self.feed,
             sessions=self.sessions,

@@ -35,7 +35,7 @@ _STANDBYS = {
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class HostState(Collector):
+class HostGauges(Collector):
     """The gauges of a host; `firewall_intact` is None if the agent does not check the rules."""
 
     reservations: Reservations

@@ -5,10 +5,11 @@ rest of the fleet. What is known of a host is a hint: admission is up to its age
 
 A session or standby gets its host in one of four ways. Three follow the rules of `_lasting`:
 `rank_hosts` (`Fleet.take_host`), a free slot for a waiting start (`fleet/queue.py`), and new
-standbys (`domain/standby_shares.py`). A rule that excludes hosts is added there, one that prefers
-some to `rank_key`; hosts without a view are explained in `Fleet`. A claim gets the host of its
-standby, which has image, disk and room already: a rule that must hold for claims, too, is added
-to `Fleet.takes_claims`.
+standbys (`domain/standby_shares.py`), where they limit how a host's share grows. A rule that
+excludes hosts is added there, with its text in `domain/explanation.py`, one that prefers some to
+`rank_key`; hosts without a view are explained in `Fleet`. A claim gets the host of its standby,
+which has image, disk and room already: a rule that must hold for claims, too, is added to
+`Fleet.takes_claims`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -77,7 +78,7 @@ class ObstacleKind(StrEnum):
 
     CONNECTING = "connecting"
     NEWER = "newer"
-    HOST_NETWORK = "host_network"
+    HOST_NETWORK = "host_network"  # Of a whole node pool: refused before a host is selected
     UNRESPONSIVE = "unresponsive"
     ENGINE_UNAVAILABLE = "engine_unavailable"
     DRAINING = "draining"

@@ -16,7 +16,7 @@ class PoolHost:
     """A host that may keep standbys of a pool.
 
     `held`: its current share; `present`: standbys that exist; `room`: how many more fit; `rank`:
-    that of placement. `is_short`: it has been unable to create its share for a while.
+    that of placement. `cannot_fill`: it has been unable to create its share for a while.
     """
 
     agent: str
@@ -24,7 +24,7 @@ class PoolHost:
     present: int
     room: int
     rank: tuple[float, ...] = ()
-    is_short: bool = False
+    cannot_fill: bool = False
 
     @property
     def most(self) -> int:
@@ -35,7 +35,9 @@ class PoolHost:
 def share(size: int, hosts: Iterable[PoolHost], strategy: Strategy) -> dict[str, int]:
     """Return each agent's share, without zeros; standbys that fit nowhere are left out."""
     order = sorted(hosts, key=lambda host: (host.rank, host.agent))
-    shares = {host.agent: min(host.held, host.most if host.is_short else size) for host in order}
+    shares = {
+        host.agent: min(host.held, host.most if host.cannot_fill else size) for host in order
+    }
     surplus = sum(shares.values()) - size
     for present_too in (False, True):
         for host in reversed(order):

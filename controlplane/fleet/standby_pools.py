@@ -68,7 +68,7 @@ class StandbyPools:
         self._places: dict[tuple[str, str, str], WarmPool] = {}
         self._newest: dict[str, tuple[Tag, float]] = {}
         """By pool, the newest tag that a host has pulled, and since when."""
-        self._short_since: dict[tuple[str, str], float] = {}
+        self._unfilled_since: dict[tuple[str, str], float] = {}
         """Since when a host lacks capacity for its share, by pool and agent."""
         self._views: dict[str, HostView | None] = {}
         """The hosts in this round, including the standbys planned so far."""
@@ -173,8 +173,8 @@ class StandbyPools:
             raise
         self._wanted = {each.pool.id: each for each in wanted}
         self._newest = {pool: seen for pool, seen in self._newest.items() if pool in self._wanted}
-        self._short_since = {
-            k: since for k, since in self._short_since.items() if k[0] in self._wanted
+        self._unfilled_since = {
+            k: since for k, since in self._unfilled_since.items() if k[0] in self._wanted
         }
         self._places = {
             (each.pool.account, each.pool.application, each.pool.location): each.pool
@@ -235,9 +235,9 @@ class StandbyPools:
         for view in views:
             name = view.agent
             room = room_for(view, each, self._fleet.unresponsive_after)
-            is_short = self._is_short((pool_id, name), mine[name] - present[name] > room)
+            cannot_fill = self._cannot_fill((pool_id, name), mine[name] - present[name] > room)
             rank = rank_key(view, strategy)
-            hosts.append(PoolHost(name, mine[name], present[name], room, rank, is_short))
+            hosts.append(PoolHost(name, mine[name], present[name], room, rank, cannot_fill))
         shares = share(size, hosts, strategy)
         for view in views:  # other pools get the rest
             lacking = max(0, shares.get(view.agent, 0) - present[view.agent])
@@ -247,12 +247,12 @@ class StandbyPools:
             )
         return shares
 
-    def _is_short(self, key: tuple[str, str], is_lacking: bool) -> bool:
+    def _cannot_fill(self, key: tuple[str, str], is_lacking: bool) -> bool:
         now = self._clock.monotonic()
         if not is_lacking:
-            self._short_since.pop(key, None)
+            self._unfilled_since.pop(key, None)
             return False
-        return now - self._short_since.setdefault(key, now) >= SHORT_AFTER
+        return now - self._unfilled_since.setdefault(key, now) >= SHORT_AFTER
 
     def _view(self, host: Host) -> HostView | None:
         if host.name not in self._views:

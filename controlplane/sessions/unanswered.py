@@ -18,7 +18,7 @@ FREE_RETRY = 1.0  # Seconds between retries after a database error
 
 
 class Unanswered:
-    """Removes failures from the rows of starts."""
+    """Ends attempts and claims without an answer: records them, and has their sessions stopped."""
 
     def __init__(self, store: Store, fleet: Fleet, clock: Clock) -> None:
         self._store = store

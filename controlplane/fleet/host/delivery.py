@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """Owns the unanswered calls to one host, at most one per key."""
+    """Owns the calls to one host that are in progress, at most one per key."""
 
     agent: str
     clock: Clock

@@ -44,7 +44,7 @@ class Shared:
 
 
 class Host(HostState):
-    """Owns the tasks of one host."""
+    """Owns the tasks of one host; its data and its view for placement are in `HostState`."""
 
     def __init__(self, row: AgentRow, shared: Shared, changed: Callable[["Host"], None]) -> None:
         super().__init__(row, shared.dial(row), shared.standbys)

@@ -10,7 +10,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.kernel.clock import SystemHostClock
-from agent.metrics_endpoint.collector import HostState
+from agent.metrics_endpoint.collector import HostGauges
 from agent.metrics_endpoint.listener import CONNECTION_SECONDS, MetricsListener
 from tests.support.agent.hosts import Agent, host_report
 from tests.support.harness import free_port
@@ -79,7 +79,7 @@ async def scraped(
 ) -> AsyncIterator[Scraped]:
     """Serve the metrics of an agent."""
     conntrack, firewall = Amiss(), Amiss()
-    state = HostState(
+    state = HostGauges(
         reservations=agent.reservations,
         feed=agent.runtime.feed,
         sessions=agent.sessions,

@@ -19,7 +19,7 @@ HOSTS = st.lists(
         present=COUNTS,
         room=COUNTS,
         rank=st.tuples(st.floats(0, 1)),
-        is_short=st.booleans(),
+        cannot_fill=st.booleans(),
     ),
     unique_by=lambda host: host.agent,
 )
@@ -33,7 +33,7 @@ def test_shares_add_up_to_the_size_or_to_the_room(
 ) -> None:
     shares = share(size, hosts, strategy)
     assert all(count > 0 for count in shares.values())
-    keeps = {h.agent: max(h.most, 0 if h.is_short else h.held) for h in hosts}
+    keeps = {h.agent: max(h.most, 0 if h.cannot_fill else h.held) for h in hosts}
     assert sum(shares.values()) == min(size, sum(keeps.values()))
     assert all(count <= keeps[agent] for agent, count in shares.items())
 
@@ -45,7 +45,7 @@ def test_shares_do_not_change_without_a_reason(
     shares = share(size, hosts, strategy)
     again = [replace(h, held=shares.get(h.agent, 0)) for h in hosts]
     assert share(size, again, strategy) == shares
-    keeps = {h.agent: min(h.held, h.most) if h.is_short else h.held for h in hosts}
+    keeps = {h.agent: min(h.held, h.most) if h.cannot_fill else h.held for h in hosts}
     if sum(keeps.values()) <= size:  # no host gives up what it can keep
         assert all(shares.get(agent, 0) >= count for agent, count in keeps.items())
     else:
@@ -72,7 +72,7 @@ def test_packed_fills_the_first_host_and_spread_balances() -> None:
 def test_a_lasting_shortage_of_a_host_moves_to_others() -> None:
     full, other = PoolHost("full", 4, 1, 0), PoolHost("other", 0, 0, 2)
     assert share(4, [full, other], Strategy.PACKED) == {"full": 4}
-    short = replace(full, is_short=True)
+    short = replace(full, cannot_fill=True)
     assert share(4, [short, other], Strategy.PACKED) == {"full": 1, "other": 2}
 
 

@@ -22,9 +22,9 @@ _PAGE = """\
 This page has the results of `make test-faults`, which writes it. Each row is from the latest run
 of its test, at the given commit; `PYTEST_ARGS="-k f24"` updates the rows of F24. The
 [invariants](#invariants) in the column "checked" are checked after each test; tests marked with †
-test one component without a host. "latest end" is how long after its time a lifetime ended, the
-grace period and the time without an agent included. "lines lost" are those that an engine took
-with it. Random choices derive from the seed: running the test with `--seed` repeats them.
+test one component without a host. "latest end" is the longest delay of a lifetime's end, with the
+grace period and the time without an agent included. "lines lost" are those that a killed engine
+had read and not written. Random choices derive from the seed: `--seed` repeats them.
 
 {about}
 
@@ -36,12 +36,12 @@ with it. Random choices derive from the seed: running the test with `--seed` rep
 
 | | |
 |---|---|
-| I1 | every container of the agent has one record, every record has the objects that it lists |
-| I2 | the same ports are reserved, published and forwarded, and none twice |
+| I1 | every container of the agent has one record, and everything that a record lists exists |
+| I2 | reserved, published and forwarded ports are the same, and none is in use twice |
 | I3 | a running session has its process, an ended one has none |
 | I4 | no lifetime ends early, or more than 10 s and the grace period late |
 | I5 | a stopped session does not start again; the number of restarts never decreases |
-| I6 | every session that a caller got a response for is visible |
+| I6 | every session whose start returned success is visible |
 | I7 | an id has one session at a time |
 | I8 | a sealed log has every line of the game once and in order, the first and last included |
 | I9 | no account uses more than its quota |
@@ -50,7 +50,7 @@ with it. Random choices derive from the seed: running the test with `--seed` rep
 
 ## What is not covered
 
-The table states why a fault has no test. All tests ran on one machine, with cgroups of
+Where a fault has no test, the table says why. All tests ran on one machine, with cgroups of
 {cgroups}, and iptables by {iptables}; systemd did not run. The machine's
 kernel has neither storage quotas nor AppArmor. A power cut is emulated for the control plane's
 database and for the state directory of an agent, by removing everything from their files that was

@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 
 from agent.docker.errors import Call
 from agent.domain.errors import EngineTimeoutError
-from tiltyard.runtime.tasks import TaskOwner, Threads
+from tiltyard.runtime.tasks import TaskOwner
 
 GENERAL_CALLS = 24  # Concurrent calls; the engine itself processes starts almost serially
 RESERVED_CALLS = 8
@@ -51,7 +51,6 @@ class EngineCalls:
         self._reserved = asyncio.Semaphore(RESERVED_CALLS)
         self._locks = WeakValueDictionary[str, asyncio.Lock]()
         self._in_progress = TaskOwner[Any](Exception)
-        self.threads = Threads(GENERAL_CALLS, "engine")
 
     async def run(
         self, call: Call, seconds: float, work: Callable[[], Coroutine[Any, Any, T]]
@@ -72,9 +71,8 @@ class EngineCalls:
             _release(held)
 
     async def close(self) -> None:
-        """Wait for the calls in progress and end the threads."""
+        """Wait for the calls in progress."""
         await self._in_progress.wait()
-        await self.threads.close()
 
     def _slots(self, call: Call) -> Iterator[asyncio.Lock | asyncio.Semaphore]:
         if call.container:

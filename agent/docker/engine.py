@@ -13,12 +13,20 @@ from urllib.parse import quote
 
 import aiohttp
 
-from agent.docker import sdk as docker_sdk
-from agent.docker.answers import container_of, pid_of, references, warnings_of
+from agent.docker.answers import (
+    container_of,
+    open_listeners,
+    pid_of,
+    references,
+    volume_paths,
+    volume_sizes,
+    warnings_of,
+)
 from agent.docker.calls import EngineCalls, Timeouts
-from agent.docker.container_config import container_config
+from agent.docker.container_config import container_config, why_refused
 from agent.docker.engine_streams import DockerStreams, message_of, translated
 from agent.docker.errors import Call, RemovalInProgressError, already_so, error_of_answer
+from agent.docker.facts import OWN_NETWORK, EngineFacts, api_of, daemon_facts, engine_facts
 from agent.docker.listing import Listing
 from agent.docker.program import began, why_not_run
 from agent.domain.engine import (
@@ -29,7 +37,7 @@ from agent.domain.engine import (
     OnStarted,
     container_name,
 )
-from agent.domain.errors import AgentError, EngineError, ImageCannotRunError
+from agent.domain.errors import AgentError, ContainerGoneError, EngineError, ImageCannotRunError
 from agent.domain.session import Port, Process
 from agent.kernel.processes import live_process, send_signal, wait_end
 from agent.metrics.instruments import Metrics
@@ -40,8 +48,7 @@ from tiltyard.runtime.tasks import TaskOwner, Threads
 
 T = TypeVar("T")
 
-Ask = Callable[[docker_sdk.Client, docker_sdk.EngineFacts], T]
-Work = Callable[[docker_sdk.EngineFacts], Coroutine[Any, Any, T]]
+Work = Callable[[EngineFacts], Coroutine[Any, Any, T]]
 
 _STATUS_THREADS = 2  # For files of /proc, which are read at once
 
@@ -66,46 +73,58 @@ class DockerEngine(DockerStreams):
         self._calls = EngineCalls()
         self._status = Threads(_STATUS_THREADS, "processes")
         self._bindings = Bindings()
-        self._clients = docker_sdk.Clients(socket_path)
         self._fit_images: set[str] = set()
-        self._facts: docker_sdk.EngineFacts | None = None
-        self._searches = TaskOwner[docker_sdk.EngineFacts](AgentError)
-        self._listing = Listing(self._calls, self._inspect_for_listing, self._timeouts.read)
+        self._facts: EngineFacts | None = None
+        self._searches = TaskOwner[EngineFacts](AgentError)
+        self._listing = Listing(self._status, self._inspect_for_listing, self._timeouts.read)
 
     async def info(self) -> EngineInfo:
         """Describe the engine; also the liveness check."""
         self._forget()  # its settings may have changed
-        answer, facts = await self._ask_sdk(
-            Call("info"), self._timeouts.read, lambda api, facts: (api.info(), facts)
-        )
-        return EngineInfo(
-            version=answer["ServerVersion"],
-            cpus=int(answer["NCPU"]),
-            memory_bytes=int(answer["MemTotal"]),
-            warnings=warnings_of(
-                answer, facts.settings, own_network=facts.network == docker_sdk.OWN_NETWORK
-            ),
-            data_root=str(answer.get("DockerRootDir", "")),
-            runc=facts.runc,
-            kernel=str(answer.get("KernelVersion", "")),
-        )
+        call, seconds = Call("info"), self._timeouts.read
+
+        async def info(facts: EngineFacts) -> EngineInfo:
+            answer = await self._send(call, "GET", "/info", seconds)
+            own_network = facts.network == OWN_NETWORK
+            with translated(call):
+                return EngineInfo(
+                    version=answer["ServerVersion"],
+                    cpus=int(answer["NCPU"]),
+                    memory_bytes=int(answer["MemTotal"]),
+                    warnings=warnings_of(answer, facts.daemon.settings, own_network=own_network),
+                    data_root=str(answer.get("DockerRootDir", "")),
+                    runc=facts.runc,
+                    kernel=str(answer.get("KernelVersion", "")),
+                )
+
+        return await self._ask(call, seconds, info)
+
+    async def open_listeners(self) -> tuple[str, ...]:
+        """TCP addresses of the engine that need no client certificate.
+
+        If it does not answer, only its settings are known.
+        """
+        daemon = await self._status.run(daemon_facts, self._socket_path)
+        try:
+            answer = await self._request(Call("info"), "GET", "/info", self._timeouts.read)
+        except AgentError:
+            answer = {}
+        return open_listeners(answer, daemon.settings)
 
     async def create(self, spec: ContainerSpec) -> str:
         """Create a container and return its id; ImageCannotRunError if its image is refused."""
         name, image, seconds = container_name(spec.internal_id), spec.image, self._timeouts.create
         call = Call("create", container=name, image=image, changes=True)
 
-        async def create(facts: docker_sdk.EngineFacts) -> str:
+        async def create(facts: EngineFacts) -> str:
             if image not in self._fit_images:
-                await self._on_thread(
-                    call, seconds, lambda api, _: docker_sdk.check_image(api, image)
-                )
+                await self._check_image(call, image, seconds)
                 if "@" in image:  # its content never changes
                     self._fit_images.add(image)
             config = container_config(
                 spec,
                 cpus=facts.cpus,
-                nofile=facts.nofile,
+                nofile=facts.daemon.nofile,
                 network=facts.network,
                 has_layer_quota=facts.has_layer_quota,
             )
@@ -128,7 +147,7 @@ class DockerEngine(DockerStreams):
             async with self.logs(container, tail=5) as found:
                 return b"".join([piece.data async for pieces in found for piece in pieces])
 
-        async def start(_: docker_sdk.EngineFacts) -> Container:
+        async def start(_: EngineFacts) -> Container:
             await self._send(call, "POST", f"{_path(container)}/start", seconds)
             if on_started is not None:
                 await on_started()
@@ -151,26 +170,39 @@ class DockerEngine(DockerStreams):
 
     async def list(self, agent_id: str) -> list[Container]:
         """Describe all containers with the label of this agent, running or not."""
-        filters = {"label": f"{LABEL_AGENT}={agent_id}"}
+        call, seconds = Call("list"), self._timeouts.read
+        params = _filters("label", f"{LABEL_AGENT}={agent_id}") | {"all": "1"}
         with self.metrics.engine_call("list", self.clock):
-            call, seconds = Call("list"), self._timeouts.read
+            path = "/containers/json"
             entries = await self._run(
-                call,
-                seconds,
-                lambda _: self._on_thread(
-                    call, seconds, lambda api, _: api.containers(all=True, filters=filters)
-                ),
+                call, seconds, lambda _: self._send(call, "GET", path, seconds, params=params)
             )
             return await self._listing.described(entries)
 
     async def written_bytes(self, container: str) -> int:
         """Bytes in a container's writable layer and its image's volumes."""
         # Takes no container slot, so that a kill does not wait for the walk.
-        return await self._ask_sdk(
-            Call("written-bytes"),
-            self._timeouts.walk,
-            lambda api, _: docker_sdk.written_bytes(api, container),
-        )
+        call, seconds = Call("written-bytes"), self._timeouts.walk
+
+        async def written(_: EngineFacts) -> int:
+            params = _filters("id", container) | {"all": "1", "size": "1"}
+            entries = await self._send(call, "GET", "/containers/json", seconds, params=params)
+            if not entries:
+                raise ContainerGoneError(container)
+            with translated(call):
+                volumes = volume_paths(entries[0])
+                sizes = [int(entries[0].get("SizeRw", 0))]
+            if volumes:
+                # Before API 1.42 the engine measures everything else, too.
+                params = {"type": "volume"}
+                usage = await self._send(call, "GET", "/system/df", seconds, params=params)
+                with translated(call):
+                    sizes += volume_sizes(usage, volumes)
+            if min(sizes) < 0:
+                raise EngineError(call.name, "the engine could not measure all of it")
+            return sum(sizes)
+
+        return await self._ask(call, seconds, written)
 
     async def kill(self, container: str, signal: str) -> None:
         """Send a signal; no-op if the container does not run."""
@@ -185,7 +217,7 @@ class DockerEngine(DockerStreams):
         call, seconds = Call("remove", container=container, changes=True), self._timeouts.remove
         path = _path(container)
 
-        async def remove(_: docker_sdk.EngineFacts) -> None:
+        async def remove(_: EngineFacts) -> None:
             try:
                 params = {"v": "1", "force": "1"}
                 await self._send(call, "DELETE", path, seconds, params=params)
@@ -221,18 +253,18 @@ class DockerEngine(DockerStreams):
 
     async def image_sizes(self) -> Mapping[str, int]:
         """Unpacked bytes of all images on the host, by digest reference."""
-        return references(
-            await self._ask_sdk(Call("images"), self._timeouts.read, lambda api, _: api.images())
+        call, seconds = Call("images"), self._timeouts.read
+        answer = await self._ask(
+            call, seconds, lambda _: self._send(call, "GET", "/images/json", seconds)
         )
+        with translated(call):
+            return references(answer)
 
     async def remove_image(self, image: str) -> None:
         """Remove a digest reference, and the image with its last one; no-op if it is gone."""
-        call = Call("remove-image", image=image, changes=True)
-        await self._ask_sdk(
-            call,
-            self._timeouts.remove,
-            lambda api, _: docker_sdk.unless_so(call, api.remove_image, image),
-        )
+        call, seconds = Call("remove-image", image=image, changes=True), self._timeouts.remove
+        path = f"/images/{quote(image)}"
+        await self._ask(call, seconds, lambda _: self._send(call, "DELETE", path, seconds))
 
     async def close(self) -> None:
         """Release threads and connections; calls in progress run to their deadlines."""
@@ -240,14 +272,9 @@ class DockerEngine(DockerStreams):
         await super().close()
         await self._bindings.close()
         await self._status.close()
-        self._clients.close()
 
     async def _read_process(self, pid: int) -> Process | None:
         return await self._status.run(live_process, pid)
-
-    async def _ask_sdk(self, call: Call, seconds: float, ask: Ask[T]) -> T:
-        """Run and measure a blocking call, including its queueing."""
-        return await self._ask(call, seconds, lambda _: self._on_thread(call, seconds, ask))
 
     async def _ask(self, call: Call, seconds: float, work: Work[T]) -> T:
         """Run and measure a call, including its queueing."""
@@ -259,11 +286,11 @@ class DockerEngine(DockerStreams):
         try:
             return await self._calls.run(call, seconds, lambda: work(facts))
         except EngineError as error:
-            if docker_sdk.OWN_NETWORK in error.cause:
+            if OWN_NETWORK in error.cause:
                 self._forget()  # the network was removed: recreate it
             raise
 
-    async def _known(self) -> docker_sdk.EngineFacts:
+    async def _known(self) -> EngineFacts:
         if self._facts is not None:
             return self._facts
         search = self._searches.get("facts") or self._searches.start(
@@ -281,10 +308,23 @@ class DockerEngine(DockerStreams):
         params: Mapping[str, str] | None = None,
         body: object = None,
     ) -> Any:
+        """Send a request in the version of the facts, as `_request`."""
+        path = f"/v{(await self._known()).api}{path}"
+        return await self._request(call, method, path, seconds, params=params, body=body)
+
+    async def _request(
+        self,
+        call: Call,
+        method: str,
+        path: str,
+        seconds: float,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: object = None,
+    ) -> Any:
         """Send a request and return the JSON of its answer; None if it is done already."""
-        facts = await self._known()
         timeout = aiohttp.ClientTimeout(sock_connect=seconds, sock_read=seconds)
-        url = f"http://docker/v{facts.api}{path}"
+        url = f"http://docker{path}"
         with translated(call, self._forget):
             async with self._connections().request(
                 method, url, params=params, json=body, timeout=timeout
@@ -303,24 +343,29 @@ class DockerEngine(DockerStreams):
             pid = pid_of(answer)
             return container_of(answer, None if pid is None else await self._read_process(pid))
 
-    async def _on_thread(self, call: Call, seconds: float, ask: Ask[T]) -> T:
-        facts = await self._known()
-        return await self._block(call, lambda: ask(self._clients.mine(facts.api, seconds), facts))
+    async def _check_image(self, call: Call, image: str, seconds: float) -> None:
+        """Raise ImageCannotRunError if an image is refused."""
+        answer = await self._send(call, "GET", f"/images/{quote(image)}/json", seconds)
+        with translated(call):
+            cause = why_refused(answer["Config"] or {})
+        if cause is not None:
+            raise ImageCannotRunError(cause)
 
-    async def _block(self, call: Call, work: Callable[[], T]) -> T:
-        def convert() -> T:
-            with docker_sdk.translated(call, self._forget):
-                return work()
-
-        return await self._calls.threads.run(convert)
-
-    async def _find_out(self) -> docker_sdk.EngineFacts:
+    async def _find_out(self) -> EngineFacts:
         call, seconds = Call("info"), self._timeouts.read
-        self._facts = facts = await self._calls.run(
-            call,
-            seconds,
-            lambda: self._block(call, lambda: docker_sdk.find_out(self._clients, seconds)),
-        )
+
+        async def find_out() -> EngineFacts:
+            daemon = await self._status.run(daemon_facts, self._socket_path)
+            version = await self._request(call, "GET", "/version", seconds)
+            with translated(call):
+                api = api_of(version)
+
+                async def ask(method: str, path: str, **named: Any) -> Any:
+                    return await self._request(call, method, f"/v{api}{path}", seconds, **named)
+
+                return await engine_facts(ask, version, daemon)
+
+        self._facts = facts = await self._calls.run(call, seconds, find_out)
         return facts
 
     async def _inspect_for_listing(self, container: str) -> Container:
@@ -333,3 +378,7 @@ class DockerEngine(DockerStreams):
 
 def _path(container: str) -> str:
     return f"/containers/{quote(container, safe='')}"
+
+
+def _filters(name: str, value: str) -> dict[str, str]:
+    return {"filters": json.dumps({name: [value]})}

@@ -5,13 +5,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from agent.docker.answers import container_of_listing, status_of
-from agent.docker.calls import EngineCalls
 from agent.domain.engine import Container, ContainerStatus
 from agent.domain.errors import ContainerGoneError, EngineError, EngineTimeoutError
 from agent.kernel.processes import live_process
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.tasks import Threads
 
-_INSPECTS_AT_ONCE = 8  # Threads of one listing; the others stay free for starts and removals
+_INSPECTS_AT_ONCE = 8  # Calls of one listing; the others stay free for starts and removals
 
 log = get_logger(__name__)
 
@@ -25,11 +25,11 @@ class Listing:
 
     def __init__(
         self,
-        calls: EngineCalls,
+        threads: Threads,
         inspect: Callable[[str], Awaitable[Container]],
         seconds: float,
     ) -> None:
-        self._calls = calls
+        self._threads = threads
         self._inspect = inspect
         self._seconds = seconds
         self._running: dict[str, Container] = {}
@@ -39,7 +39,7 @@ class Listing:
         listed = {e["Id"] for e in entries if status_of(e["State"]) is ContainerStatus.RUNNING}
         known = {key: found for key, found in self._running.items() if key in listed}
         if known:
-            known = await self._calls.threads.run(_alive, known)
+            known = await self._threads.run(_alive, known)
         slots = asyncio.Semaphore(_INSPECTS_AT_ONCE)
         found = await asyncio.gather(
             *(self._in_full(entry, slots) for entry in entries if entry["Id"] not in known)

@@ -9,9 +9,10 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from agent.client.agent_client import AgentClient, ClientError
-from agent.docker import sdk as docker_sdk
 from agent.docker.dockerd import peer_pid
 from agent.docker.errors import Call
+from agent.docker.facts import component, isolates
+from agent.docker.sdk import sdk_client
 from agent.doctor.facts import (
     AgentFacts,
     CertificateFacts,
@@ -81,28 +82,24 @@ def gather(config: AgentConfig, *, seconds: float = GATHER_SECONDS) -> Facts:
 
 def engine_facts(socket: Path, seconds: float) -> EngineFacts:
     """Query Docker Engine, with a timeout per call; raises AgentError."""
-    clients = docker_sdk.Clients(str(socket))
-    try:
-        with docker_sdk.translated(Call("info"), lambda: None):
-            client = clients.mine(docker_sdk.MIN_API, seconds)
-            version = dict(client.version(api_version=False))
-            info = dict(client.info())
-            ours = map(dict, client.containers(filters={"label": LABEL_AGENT}))
-            return EngineFacts(
-                api=str(version["ApiVersion"]),
-                runc=docker_sdk.component(version, "runc"),
-                info=info,
-                data_root=Path(info["DockerRootDir"]),
-                kept_apart=docker_sdk.keeps_apart(client),
-                published=frozenset(
-                    (Protocol(port["Type"]), int(port["PublicPort"]))
-                    for container in ours
-                    for port in container.get("Ports") or ()
-                    if "PublicPort" in port and port["Type"] in {"tcp", "udp"}
-                ),
-            )
-    finally:
-        clients.close()
+    with sdk_client(socket, Call("info"), seconds) as client:
+        version = dict(client.version(api_version=False))
+        info = dict(client.info())
+        ours = map(dict, client.containers(filters={"label": LABEL_AGENT}))
+        networks = client.networks(names=["bridge"])
+        return EngineFacts(
+            api=str(version["ApiVersion"]),
+            runc=component(version, "runc"),
+            info=info,
+            data_root=Path(info["DockerRootDir"]),
+            kept_apart=any(isolates(each) for each in networks if each["Name"] == "bridge"),
+            published=frozenset(
+                (Protocol(port["Type"]), int(port["PublicPort"]))
+                for container in ours
+                for port in container.get("Ports") or ()
+                if "PublicPort" in port and port["Type"] in {"tcp", "udp"}
+            ),
+        )
 
 
 def agent_facts(socket: Path) -> AgentFacts:

@@ -39,14 +39,15 @@ def test_commands_on_the_socket_import_only_what_they_need(words: list[str]) -> 
     assert imported(code, HEAVY, *words) == []
 
 
-def test_enrolled_agent_serves_without_cryptography(tmp_path: Path) -> None:
+def test_enrolled_agent_serves_without_cryptography_and_the_sdk(tmp_path: Path) -> None:
     an_identity().save(tmp_path / FILE)
     code = (
         "import agent.cli.main, agent.cli.serve, agent.rpc.identity, pathlib\n"
         "assert agent.rpc.identity.Identity.read(pathlib.Path(sys.argv[2])).uri\n"
         "report()\n"
     )
-    assert imported(code, ("aiohttp", "cryptography"), str(tmp_path / FILE)) == ["aiohttp"]
+    watched = ("aiohttp", "cryptography", "docker", "requests")
+    assert imported(code, watched, str(tmp_path / FILE)) == ["aiohttp"]
 
 
 def imported(code: str, watched: Sequence[str], *words: str) -> list[str]:

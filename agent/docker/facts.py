@@ -1,0 +1,136 @@
+"""What an engine is and offers, which is found out before the first call."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from typing import Protocol as Interface
+
+from agent.docker.container_config import has_layer_quota
+from agent.docker.dockerd import daemon_pid, grantable_nofile, known_settings
+from agent.domain.errors import EngineError
+
+OWN_NETWORK = "tiltyard0"
+"""Network and interface of sessions if the default bridge does not isolate containers."""
+
+MIN_API, _MAX_API = "1.41", "1.47"  # API versions: Docker Engine 20.10 has the first, 28.5 both
+_ICC = "com.docker.network.bridge.enable_icc"
+_BRIDGE_NAME = "com.docker.network.bridge.name"
+
+_MOUNTS = Path("/proc/self/mountinfo")
+
+
+class Ask(Interface):
+    """Sends a request to the engine and returns its JSON answer; raises AgentError."""
+
+    async def __call__(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: object = None,
+    ) -> Any:
+        """`path` begins after the version of the API."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonFacts:
+    """What the host knows of an engine's daemon; `settings` are empty if unreadable."""
+
+    nofile: int | None
+    settings: Mapping[str, Any]
+    mounts: str
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    """Cached properties of an engine."""
+
+    api: str
+    cpus: int
+    network: str
+    runc: str
+    daemon: DaemonFacts
+    has_layer_quota: bool
+
+
+def daemon_facts(socket_path: str) -> DaemonFacts:
+    """Read the host's files about the daemon behind a socket. Blocks."""
+    daemon = daemon_pid(socket_path)
+    return DaemonFacts(
+        nofile=None if daemon is None else grantable_nofile(daemon),
+        settings=known_settings(daemon),
+        mounts=_MOUNTS.read_text("utf-8", "replace"),
+    )
+
+
+def api_of(version: Mapping[str, Any]) -> str:
+    """The API version to use, by a `/version` answer; EngineError if the engine is too old."""
+    spoken: str = version["ApiVersion"]
+    if _number(spoken) < _number(MIN_API):
+        raise EngineError("info", f"the engine has API {spoken}, and {MIN_API} is needed")
+    return min(spoken, _MAX_API, key=_number)
+
+
+async def engine_facts(ask: Ask, version: Mapping[str, Any], daemon: DaemonFacts) -> EngineFacts:
+    """Query an engine's facts, and create its network if necessary."""
+    info = await ask("GET", "/info")
+    return EngineFacts(
+        api=api_of(version),
+        cpus=int(info["NCPU"]),
+        network=await _network(ask),
+        runc=component(version, "runc"),
+        daemon=daemon,
+        has_layer_quota=has_layer_quota(info, daemon.mounts),
+    )
+
+
+def component(version: Mapping[str, Any], name: str) -> str:
+    """The version of a component in a `/version` answer; empty if it is not listed."""
+    parts = {part["Name"]: part["Version"] for part in version.get("Components") or ()}
+    return str(parts.get(name, ""))
+
+
+def isolates(network: Mapping[str, Any]) -> bool:
+    """Return whether a network isolates containers from each other."""
+    return bool(network.get("Options", {}).get(_ICC) == "false")
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+async def _network(ask: Ask) -> str:
+    """Find or create a network that isolates sessions from each other."""
+    networks = await _networks(ask)
+    if isolates(networks.get("bridge", {})):
+        return "bridge"
+    if OWN_NETWORK not in networks:
+        options = {_ICC: "false", _BRIDGE_NAME: OWN_NETWORK}
+        try:
+            await ask(
+                "POST",
+                "/networks/create",
+                body={
+                    "Name": OWN_NETWORK,
+                    "Driver": "bridge",
+                    "Options": options,
+                    "CheckDuplicate": True,
+                },
+            )
+        except EngineError:  # another agent on this host may just have created it
+            if OWN_NETWORK not in await _networks(ask):
+                raise
+    elif not isolates(networks[OWN_NETWORK]):
+        cause = f"network {OWN_NETWORK} lets containers reach each other: remove it"
+        raise EngineError("info", cause)
+    return OWN_NETWORK
+
+
+async def _networks(ask: Ask) -> dict[str, Mapping[str, Any]]:
+    filters = json.dumps({"name": ["bridge", OWN_NETWORK]})  # also matches parts of names
+    found = await ask("GET", "/networks", params={"filters": filters})
+    return {each["Name"]: each for each in found}

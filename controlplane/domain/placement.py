@@ -189,6 +189,7 @@ def _lasting(view: HostView, wanted: Wanted, max_age: float) -> Iterator[Obstacl
 
 
 def _unusable(view: HostView, max_age: float) -> Iterator[Obstacle]:
+    """Yield obstacles to any session; those to the wanted one are in `_lasting`."""
     if view.report_age > max_age:
         yield Obstacle(ObstacleKind.UNRESPONSIVE, max_age, view.report_age)
     if not view.host.engine_available:

@@ -11,6 +11,9 @@ from agent.domain.session import Session
 PILE_LARGEST = 2000
 """Twice the live sessions of a host; a watcher with more pending gets a new snapshot."""
 
+GATHER_SECONDS = 0.05
+"""Longest delay of a change that no watcher waits for: it is reported with others."""
+
 
 @dataclass(slots=True)
 class Changes:
@@ -30,6 +33,7 @@ class Subscription:
         self._sessions: dict[str, Session] = {}
         self._pending = Changes()
         self._wake = asyncio.Event()
+        self._later: asyncio.TimerHandle | None = None  # Wakes for changes that can wait
 
     async def take(self, timeout: float) -> Changes:
         """Wait at most `timeout` seconds for changes and take them; empty after a timeout."""
@@ -41,10 +45,18 @@ class Subscription:
         changes.sessions = tuple(sessions)
         self._sessions.clear()
         self._wake.clear()
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
         return changes
 
-    def note(self, session: Session | None = None, **changed: bool) -> None:
-        """Add a change; `changed` are fields of `Changes`."""
+    def note(
+        self, session: Session | None = None, *, can_wait: bool = False, **changed: bool
+    ) -> None:
+        """Add a change; `changed` are fields of `Changes`.
+
+        `can_wait`: it is taken with the next change, or after GATHER_SECONDS.
+        """
         pending = self._pending
         for name, value in changed.items():
             setattr(pending, name, value)
@@ -53,7 +65,11 @@ class Subscription:
         pending.snapshot |= len(self._sessions) > PILE_LARGEST
         if pending.snapshot:
             self._sessions.clear()  # the snapshot includes them
-        self._wake.set()
+        if not can_wait:
+            self._wake.set()
+        elif self._later is None:
+            loop = asyncio.get_running_loop()
+            self._later = loop.call_later(GATHER_SECONDS, self._wake.set)
 
 
 class Feed:
@@ -79,9 +95,12 @@ class Feed:
         self.next_change = asyncio.Event()
         return self.sequence
 
-    def session_changed(self, session: Session) -> None:
-        """Notify the watchers that a session, and with it the host's resources, changed."""
-        self._note(session, host=True)
+    def session_changed(
+        self, session: Session, *, host: bool = True, can_wait: bool = False
+    ) -> None:
+        """Notify the watchers that a session, and perhaps the host, changed."""
+        changed = {"host": True} if host else {}
+        self._note(session, can_wait=can_wait, **changed)
 
     def host_changed(self) -> None:
         """Notify the watchers that the host changed."""
@@ -123,6 +142,8 @@ class Feed:
         finally:
             self._subscriptions.discard(subscription)
 
-    def _note(self, session: Session | None = None, **changed: bool) -> None:
+    def _note(
+        self, session: Session | None = None, *, can_wait: bool = False, **changed: bool
+    ) -> None:
         for subscription in self._subscriptions:
-            subscription.note(session, **changed)
+            subscription.note(session, can_wait=can_wait, **changed)

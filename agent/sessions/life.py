@@ -111,8 +111,9 @@ class Life:
 
     def apply(self, session: Session) -> None:
         """Replace the session, stamp its sequence and notify the watchers."""
-        self._runtime.metrics.session_changed(self.session, session)
-        _log_change(self.session, session)
+        before = self.session
+        self._runtime.metrics.session_changed(before, session)
+        _log_change(before, session)
         self.session = session.with_changes(sequence=self._runtime.feed.stamp())
         self._reservations.tls_ports.follow(self.session)
         if session.state is not State.RUNNING:
@@ -120,7 +121,11 @@ class Life:
             self.answer_claim(ended)
         self._wake_waiters()
         if self.started:
-            self._runtime.feed.session_changed(self.session)
+            self._runtime.feed.session_changed(
+                self.session,
+                host=session.state is not before.state,
+                can_wait=not _is_awaited(before, session),
+            )
 
     def note(self, **changes: object) -> None:
         """Apply changes that the next `save` records."""
@@ -159,6 +164,15 @@ class Life:
     def _wake_waiters(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
+
+
+def _is_awaited(before: Session, after: Session) -> bool:
+    """True if a caller may wait for watchers to see a change: readiness, or an end.
+
+    A start, a claim and a stop are answered by themselves.
+    """
+    has_ended = after.state.ended and not before.state.ended
+    return has_ended or after.ready_time != before.ready_time
 
 
 def _log_change(before: Session, after: Session) -> None:

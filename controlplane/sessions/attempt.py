@@ -127,7 +127,7 @@ class Attempts:
             return Unknown(error)
         await self._reach("claim.answered")
         session = self._answered(start, host, answer, claim.identity)
-        host.write_soon(session)
+        host.write_soon(session.internal_id)
         return Confirmed(session, is_to_stop=False)
 
     async def _confirm(
@@ -141,6 +141,8 @@ class Attempts:
         verdict = evaluation.verdicts[internal_id]
         if verdict in {Verdict.STOP, Verdict.STOP_REQUESTED}:
             self._fleet.stop_session(agent, internal_id)
+        if verdict is Verdict.KEEP:
+            host.note_written(session)
         if session.state.ended:
             host.forget(session)
         return Confirmed(session, verdict is Verdict.STOP_REQUESTED)

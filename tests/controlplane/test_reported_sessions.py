@@ -10,6 +10,7 @@ import pytest
 from controlplane.app.control_plane import ControlPlane
 from controlplane.fleet.host import watch as watching
 from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.reports import Evaluation, Reports
 from tests.support.controlplane.fake_agent import FakeAgent, refusing
 from tests.support.controlplane.system import System, assert_error, eventually, eventually_equals
 from tiltyard.agent.v1 import agent_pb2
@@ -145,3 +146,36 @@ async def test_reported_session_survives_a_failed_start_of_its_id(system: System
     assert_error(await system.start(id="x"), 420)
     await system.becomes("x", "running")
     assert await system.rows("SELECT internal_id FROM session") == [(there.internal_id,)]
+
+
+@pytest.mark.parametrize("is_warm", [False, True])
+@pytest.mark.system(application={})
+async def test_reports_that_change_no_row_are_not_written(
+    system: System, monkeypatch: pytest.MonkeyPatch, *, is_warm: bool
+) -> None:
+    system.agent.binds_at_once = is_warm
+    if is_warm:
+        (await system.call("PUT", "/warm-pool/game/local", json={"size": 1})).expect(204)
+        await system.until("/warm-pool", lambda found: found["warmPools"][0]["ready"] == 1)
+    assert (await system.start(id="x")).status == 201
+    (session,) = system.agent.live
+    await eventually(lambda: system.is_confirmed("x"))
+    written: list[str] = []
+    write = Reports.write
+
+    async def noted(self: Reports, agent: str, sessions: Any, *more: Any) -> Evaluation:
+        written.extend(each.internal_id for each in sessions)
+        return await write(self, agent, sessions, *more)
+
+    monkeypatch.setattr(Reports, "write", noted)
+    for _ in range(2):
+        system.agent.bind(session.internal_id)
+    link = system.link()
+    await eventually(lambda: link.sequence == system.agent.sequence)
+    system.agent.change_host()
+    await eventually(lambda: link.sequence == system.agent.sequence)
+    assert session.internal_id not in written
+    system.agent.change(session.internal_id, state=agent_pb2.STATE_RESTARTING)
+    await eventually(lambda: session.internal_id in written)
+    system.agent.send_snapshot()
+    await eventually(lambda: written.count(session.internal_id) == 2)

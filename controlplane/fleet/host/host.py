@@ -7,7 +7,7 @@ from functools import partial
 from random import Random
 
 from controlplane.agent_rpc.client import AgentClient
-from controlplane.domain.contract import HostSession, RegistryLogin
+from controlplane.domain.contract import RegistryLogin
 from controlplane.fleet.host.delivery import Deliveries
 from controlplane.fleet.host.downtime import Downtime
 from controlplane.fleet.host.images import Images
@@ -88,9 +88,9 @@ class Host(HostState):
             for what, part in (("watch", self._watch), ("images of", self.images))
         ]
 
-    def write_soon(self, session: HostSession) -> None:
+    def write_soon(self, internal_id: str) -> None:
         """Write a claimed session, with others of the next moment."""
-        self._watch.write_soon(session)
+        self._watch.write_soon(internal_id)
 
     async def stop(self) -> None:
         """Cancel all tasks and close the connection."""

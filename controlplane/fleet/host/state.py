@@ -39,10 +39,14 @@ MAX_SESSIONS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The last report of a session, and the incarnation that sent it."""
+    """The last report of a session, and the incarnation that sent it.
+
+    `is_written`: its row says the same.
+    """
 
     session: HostSession
     incarnation: str
+    is_written: bool = False
 
     def older_than(self, session: HostSession, incarnation: str) -> bool:
         return self.incarnation != incarnation or self.session.sequence <= session.sequence
@@ -185,6 +189,17 @@ class HostState:
         seen = self._sessions.get(internal_id)
         return seen.session if seen is not None else None
 
+    def note_written(self, session: HostSession) -> None:
+        """Note that the row of a live session says what a report of it says."""
+        seen = self._sessions.get(session.internal_id)
+        if seen is not None and _leave_same_row(session, seen.session):
+            self._sessions[session.internal_id] = replace(seen, is_written=True)
+
+    def is_written(self, session: HostSession) -> bool:
+        """Return whether the row of a session says what its newest report says."""
+        seen = self._sessions.get(session.internal_id)
+        return seen is not None and seen.is_written and seen.session is session
+
     def apply(self, message: WatchMessage, now: float) -> None:
         """Apply one message of the Watch stream.
 
@@ -297,7 +312,9 @@ class HostState:
     def _remember(self, session: HostSession, incarnation: str) -> None:
         seen = self._sessions.get(session.internal_id)
         if seen is None or seen.older_than(session, incarnation):
-            self._sessions[session.internal_id] = _Seen(session, incarnation)
+            is_same = seen is not None and _leave_same_row(session, seen.session)
+            is_written = is_same and seen is not None and seen.is_written
+            self._sessions[session.internal_id] = _Seen(session, incarnation, is_written)
             self._standbys.note(self.name, session)
 
     def _release_counted(self) -> None:
@@ -326,3 +343,11 @@ class HostState:
             for port in seen.session.ports
         ]
         return frozenset(pinned | {(port.protocol, port.host) for port in ports})
+
+
+def _leave_same_row(session: HostSession, other: HostSession) -> bool:
+    """Return whether two reports of a live session leave the same row."""
+    if session.is_standby or session.state.ended:
+        return False
+    as_other = replace(session, sequence=other.sequence, ready_time=other.ready_time)
+    return as_other == other

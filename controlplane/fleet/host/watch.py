@@ -74,8 +74,8 @@ class Watch:
     _snapshot_began: float = field(init=False, default=0.0)
     _waiting: dict[str, HostSession] = field(init=False, default_factory=dict)
     """Sessions whose start has no outcome yet: evaluated with every message."""
-    _answered: dict[str, HostSession] = field(init=False, default_factory=dict)
-    """Claimed sessions that are not written yet."""
+    _answered: set[str] = field(init=False, default_factory=set)
+    """Internal ids of claimed sessions that are not written yet."""
     _writing: TaskOwner[None] = field(init=False, default_factory=lambda: TaskOwner(StoreError))
     _claims_at: float = field(init=False, default=0.0)
     _acked: int = field(init=False, default=0)
@@ -108,11 +108,11 @@ class Watch:
             else:
                 await back_off.wait()
 
-    def write_soon(self, session: HostSession) -> None:
-        """Write a claimed session as its host answered, with others of the next moment."""
+    def write_soon(self, internal_id: str) -> None:
+        """Write a claimed session as its host reports it, with others of the next moment."""
         if not self._answered:
             self._writing.start(self._write_answered(), f"claims of {self.host.name}")
-        self._answered[session.internal_id] = session
+        self._answered.add(internal_id)
 
     async def close(self) -> None:
         """Leave what is not written to the next snapshot."""
@@ -121,7 +121,8 @@ class Watch:
     async def _write_answered(self) -> None:
         await self.clock.sleep(GATHER_SECONDS)
         await self.reach("claim.unconfirmed")
-        sessions = list(self._answered.values())
+        # One that the host dropped meanwhile has ended, and its end is written.
+        sessions = [session for i in self._answered if (session := self.host.session(i))]
         self._answered.clear()
         try:
             await self._write(sessions)
@@ -167,7 +168,14 @@ class Watch:
         if self._snapshot is not None:
             self._snapshot.update(session.internal_id for session in sessions)
             self.host.check_sessions(len(self._snapshot))
+        else:
+            sessions = [session for session in sessions if not self._needs_no_write(session)]
         await self._write(sessions)
+
+    def _needs_no_write(self, session: HostSession) -> bool:
+        """Return whether a report is in its row already, or is soon, with its claim's answer."""
+        is_answered = session.internal_id in self._answered and not session.state.ended
+        return is_answered or self.host.is_written(session)
 
     async def _write(self, sessions: Sequence[HostSession]) -> None:
         name, now = self.host.name, self.clock.time()
@@ -177,11 +185,12 @@ class Watch:
             verdict = evaluation.verdicts.get(internal_id)
             self._waiting.pop(internal_id, None)
             if verdict is not None:  # it was written: its start was not under way
-                self._answered.pop(internal_id, None)
+                self._answered.discard(internal_id)
                 if session.state.ended:
                     self.host.forget(session)
-            if verdict is Verdict.KEEP:  # its account may have become known
-                self.host.unclaimed.discard(internal_id)
+            if verdict is Verdict.KEEP:
+                self.host.unclaimed.discard(internal_id)  # its account may have become known
+                self.host.note_written(session)
             if verdict is Verdict.WAIT:
                 self._waiting[internal_id] = session
             elif verdict in {Verdict.STOP, Verdict.STOP_REQUESTED}:

@@ -7,6 +7,7 @@ from unittest import mock
 
 import pytest
 
+from agent.changes.feed import Changes
 from agent.domain.engine import container_name
 from agent.domain.errors import (
     DiskFullError,
@@ -72,6 +73,21 @@ async def test_claim_makes_a_session_of_the_claimant(agent: Agent) -> None:
     assert agent.recorded(session.internal_id).claim == replace(
         claim, notified=False
     )  # there is no signal
+
+
+async def test_claims_are_reported_together_and_without_the_host(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.changes.feed.GATHER_SECONDS", 3600.0)
+    async with kept_full(agent):
+        await ordered(agent, a_pool(2))
+    with agent.runtime.feed.subscribe() as subscription:
+        taking = asyncio.create_task(subscription.take(3600.0), name="taking")
+        claimed = [await claiming(agent, standby) for standby in ready(agent)]
+        await until_idle()
+        assert not taking.done()
+        agent.runtime.feed.session_changed(claimed[0], host=False)
+        assert await taking == Changes(tuple(claimed))
 
 
 async def test_repeated_claim_returns_the_session(agent: Agent) -> None:

@@ -19,10 +19,10 @@ class Phase(StrEnum):
     """Phases of a start in order; a cold start repeats the last four for each host."""
 
     PREPARE = "prepare"  # Read the application and the tag
-    RESERVE = "reserve"  # Take the id and the quota of a cold start
+    RESERVE = "reserve"  # Take the id and the quota of a cold start, with its first attempt
     CLAIM = "claim"  # Try standbys, if there are any, each with the id and the quota
     QUEUE = "queue"  # Wait for a host with capacity and a start slot
-    COMMIT = "commit"  # Write the attempt
+    COMMIT = "commit"  # Write the attempt, unless a host was free at once
     AGENT = "agent"  # The host starts it: image, network, container, process
     CONFIRM = "confirm"  # Write the host's answer
 

@@ -7,8 +7,8 @@ the row of a session during its start:
 |--------------------------------|-----------------------------------|----------------------------|
 | none                           |                                   | nothing                    |
 | running, names a standby       | before its host is called         | a claim that is repeated   |
-| created, names no host         | when no standby is left, and when | nothing: its id is freed   |
-|                                | an attempt has failed             | by the next process        |
+| created, names no host         | when no host can take it at once, | nothing: its id is freed   |
+|                                | and when an attempt has failed    | by the next process        |
 | created, names an attempt      | before its host is called         | what the host reports      |
 | confirmed                      | when the host has answered; of a  | the session                |
 |                                | claim, soon after                 |                            |
@@ -202,18 +202,29 @@ class Starts:
         return confirmed.session
 
     async def _reserve(
-        self, start: Start, plan: Plan, identity: Identity, claim: NewClaim | None = None
+        self,
+        start: Start,
+        plan: Plan,
+        identity: Identity,
+        *,
+        claim: NewClaim | None = None,
+        first: Trial | None = None,
     ) -> None:
-        """Commit a row; it replaces that of a failed claim."""
+        """Commit a row, with its `first` attempt; it replaces that of a failed claim."""
         before, failed = start.trial, None
         if before is not None:
             failed = FailedClaim(start.id, before.attempt, before.is_unanswered)
         now = self._clock.time()
         new = NewSession(identity, plan.application.reservation, now, claim)
-        await self._store.run(sessions.reserve, new, failed)
-        start.is_recorded &= start.id == identity.session_id
-        start.is_recorded |= claim is not None
-        start.trial = None
+        is_recorded = start.is_recorded and start.id == identity.session_id
+        attempt = None if first is None else first.attempt
+        first_of = None if is_recorded else start.actor
+        is_begun = await self._store.run(sessions.reserve, new, failed, attempt, first_of)
+        if first is not None and not is_begun:
+            first.release()
+            first = None
+        start.is_recorded = is_recorded or claim is not None or first is not None
+        start.trial = first
         self.under_way.note_row(start, identity.session_id)
         if before is not None:
             self._unanswered.drop(before)
@@ -250,7 +261,7 @@ class Starts:
         new = claim_of(plan, held, start.actor)
         try:
             await self._reach("claim.taken")
-            await self._reserve(start, plan, new.claim.identity, new)
+            await self._reserve(start, plan, new.claim.identity, claim=new)
         except StandbyTakenError:
             self._claims.keep(held)
             return None
@@ -281,22 +292,32 @@ class Starts:
         if plan.no_tag is not None and retry_after is None:
             raise plan.no_tag
         spec = plan.spec(start.request.id or str(uuid.uuid4()))
-        with start.timing.phase(Phase.RESERVE):
-            await self._reserve(start, plan, spec.identity)
+        first = None if retry_after is not None else self._trial_at_once(start, plan)
+        try:
+            with start.timing.phase(Phase.RESERVE):
+                await self._reserve(start, plan, spec.identity, first=first and first[1])
+        except BaseException:
+            if first is not None:
+                first[1].release()
+            raise
         await self._reach("start.reserved")
         if retry_after is not None:
             why = "too many sessions were started"
             raise start.no_capacity(NoCapacityCause.RATE, why, retry_after)
-        return await self._try_hosts(start, plan, spec)
+        if start.stop_wanted:
+            raise StoppedDuringStartError
+        return await self._try_hosts(start, plan, spec, first if start.trial else None)
 
-    async def _try_hosts(self, start: Start, plan: Plan, spec: SessionSpec) -> Confirmed:
+    async def _try_hosts(
+        self, start: Start, plan: Plan, spec: SessionSpec, first: tuple[Host, Trial] | None
+    ) -> Confirmed:
         tried: frozenset[str] = frozenset()
         unanswered, failure = 0, None
         try:
             while unanswered < MAX_UNANSWERED:
-                internal_id = str(uuid.uuid4())
-                host = await self._next_host(start, plan, internal_id, tried)
-                outcome = await self._try_host(start, host, internal_id, spec)
+                host, trial = first or await self._next_trial(start, plan, tried)
+                first = None
+                outcome = await self._try_host(start, host, trial, spec)
                 if isinstance(outcome, Confirmed):
                     return outcome
                 unanswered += isinstance(outcome, Unknown)
@@ -311,44 +332,45 @@ class Starts:
             why = f"the hosts failed, the last one with {failure}"
             raise start.no_capacity(NoCapacityCause.HOSTS_FAILED, why) from error
 
-    async def _next_host(
-        self, start: Start, plan: Plan, internal_id: str, tried: frozenset[str]
-    ) -> Host:
+    def _trial_at_once(self, start: Start, plan: Plan) -> tuple[Host, Trial] | None:
+        """Choose a host for the first attempt; None if none can take it now."""
+        ask = _ask(start, plan, frozenset())
+        with start.timing.phase(Phase.QUEUE):
+            host = self.queue.take_host_at_once(ask)
+        return None if host is None else (host, self._trial(host, ask.internal_id))
+
+    async def _next_trial(
+        self, start: Start, plan: Plan, tried: frozenset[str]
+    ) -> tuple[Host, Trial]:
         if start.stop_wanted:
             raise StoppedDuringStartError
         left = self._time_left(start) - MIN_CALL
         if left < 0:
             why = "the start timed out"
             raise start.no_capacity(NoCapacityCause.OUT_OF_TIME, why)
-        place = start.request.location, plan.application.node_pool
-        start.ask = Ask(place, start.account, plan.wanted, internal_id, tried)
+        start.ask = ask = _ask(start, plan, tried)
         with start.timing.phase(Phase.QUEUE):
-            host = await self.queue.take_host(start.ask, left)
+            host = await self.queue.take_host(ask, left)
         if host is None:
             raise StoppedDuringStartError
-        return host
+        return host, self._trial(host, ask.internal_id)
+
+    def _trial(self, host: Host, internal_id: str) -> Trial:
+        address = host.report.public_address if host.report is not None else ""
+        give_back = partial(self._fleet.give_back, host, internal_id)
+        return Trial(Attempt(internal_id, host.name, address), give_back)
 
     async def _try_host(
-        self, start: Start, host: Host, internal_id: str, spec: SessionSpec
+        self, start: Start, host: Host, trial: Trial, spec: SessionSpec
     ) -> Outcome:
         """Make one attempt; a failed one is removed from the row."""
-        address = host.report.public_address if host.report is not None else ""
-        attempt = Attempt(internal_id, host.name, address)
-        give_back = partial(self._fleet.give_back, host, internal_id)
-        start.trial = trial = Trial(attempt, give_back)
-        first_of = None if start.is_recorded else start.actor
-        outcome: Outcome
-        try:
-            with start.timing.phase(Phase.COMMIT):
-                key, now = (start.account, start.id), self._clock.time()
-                begin = sessions.begin_attempt
-                await self._store.run(begin, *key, attempt, now, first_of=first_of)
-        except AgentRefusedError as error:
-            outcome = NothingStarted(error)
-        else:
-            start.is_recorded = trial.is_unanswered = True
+        outcome: Outcome | None = None
+        if start.trial is not trial:
+            outcome = await self._begin(start, trial)
+        if outcome is None:
+            trial.is_unanswered = True
             await self._reach("start.attempted")
-            timeout = self._timeout(start, CALL_SHARE)
+            timeout, internal_id = self._timeout(start, CALL_SHARE), trial.attempt.internal_id
             outcome = await self._attempts.start(start, host, internal_id, spec, timeout)
         if not isinstance(outcome, Confirmed):
             trial.is_unanswered = isinstance(outcome, Unknown)
@@ -356,8 +378,27 @@ class Starts:
         start.trial = None
         return outcome
 
+    async def _begin(self, start: Start, trial: Trial) -> NothingStarted | None:
+        """Write an attempt to the row; return why its host cannot be called."""
+        start.trial = trial
+        first_of = None if start.is_recorded else start.actor
+        try:
+            with start.timing.phase(Phase.COMMIT):
+                key, now = (start.account, start.id), self._clock.time()
+                begin = sessions.begin_attempt
+                await self._store.run(begin, *key, trial.attempt, now, first_of=first_of)
+        except AgentRefusedError as error:
+            return NothingStarted(error)
+        start.is_recorded = True
+        return None
+
     def _timeout(self, start: Start, share: float) -> float:
         return max(MIN_CALL, min(share * self.start_timeout, self._time_left(start)))
 
     def _time_left(self, start: Start) -> float:
         return start.deadline - RESERVE - self._clock.monotonic()
+
+
+def _ask(start: Start, plan: Plan, tried: frozenset[str]) -> Ask:
+    place = start.request.location, plan.application.node_pool
+    return Ask(place, start.account, plan.wanted, str(uuid.uuid4()), tried)

@@ -9,7 +9,7 @@ import pytest
 from controlplane.domain.errors import AgentUnavailableError
 from controlplane.domain.tokens import Scope
 from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.sessions import begin_attempt
+from controlplane.storage.tables.sessions import begin_attempt, reserve
 from tests.support.controlplane.fake_agent import FakeAgent, refusing
 from tests.support.controlplane.system import PATIENCE, Answer, System, assert_error, eventually
 from tests.support.controlplane.transactions import Go, intercept
@@ -267,13 +267,14 @@ async def test_a_start_that_chose_a_removed_agent_takes_another(
     await system.fills(gone)
     tries: list[Go] = []
 
-    async def begin(go: Go) -> None:
+    async def begin(go: Go) -> Any:
         tries.append(go)
         if len(tries) == 1:
             assert (await system.ask("DELETE", "/a1")).status == 204
-        await go()
+        return await go()
 
-    intercept(monkeypatch, begin_attempt, begin)
+    for transaction in (reserve, begin_attempt):
+        intercept(monkeypatch, transaction, begin)
     (await system.start(id="s")).expect(201)
     assert len(tries) == 2
     reserved = "SELECT count(*) FROM event WHERE kind='session.reserved' AND object='s'"

@@ -122,7 +122,7 @@ async def test_start_stopped_while_waiting_never_begins(system: System) -> None:
     gate.open(9)
     assert (await first).status == 201
     assert gate.begun == ["first"]
-    assert _link(system).in_flight == 0
+    await eventually(lambda: _link(system).in_flight == 0)
 
 
 async def test_waiting_start_fails_when_the_room_is_gone(system: System) -> None:

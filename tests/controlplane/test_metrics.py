@@ -161,7 +161,7 @@ async def test_a_cold_start_is_timed_by_its_phases(system: Scraped) -> None:
     scrape = await system.scrape()
     assert scrape.sum("start_duration_seconds_count", kind="cold", result="started") == 1
     assert scrape.values("start_phase_duration_seconds", "phase") == {
-        *("prepare", "reserve", "claim", "queue", "commit", "agent", "confirm")
+        *("prepare", "reserve", "claim", "queue", "agent", "confirm")
     }
     phases = scrape.sum("start_phase_duration_seconds_sum")
     assert 0 < phases <= scrape.sum("start_duration_seconds_sum")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from controlplane.storage.tables.reports import Reports
-from controlplane.storage.tables.sessions import begin_attempt
+from controlplane.storage.tables.sessions import reserve
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.system import Answer, System, assert_error
 from tests.support.controlplane.transactions import Go, intercept
@@ -101,11 +101,11 @@ async def test_no_attempt_begins_on_a_host_revoked_meanwhile(
     gone = await system.enrolled()
     await system.only_starts_on(gone)
 
-    async def after_the_revocation(go: Go) -> None:
+    async def after_the_revocation(go: Go) -> Any:
         assert (await system.ask("POST", f"{gone.name}/revoke")).status == 204
-        await go()
+        return await go()
 
-    intercept(monkeypatch, begin_attempt, after_the_revocation)
+    intercept(monkeypatch, reserve, after_the_revocation)
     assert_error(await system.start(id="match"), 420)
     assert not gone.started
     assert await system.session("match") == []

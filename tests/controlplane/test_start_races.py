@@ -11,7 +11,7 @@ import pytest
 from controlplane.domain.errors import StoreError
 from controlplane.sessions.sessions import STOP_WAIT
 from controlplane.storage.tables.reports import Reports
-from controlplane.storage.tables.sessions import end_attempt, free
+from controlplane.storage.tables.sessions import begin_attempt, end_attempt, free
 from tests.support.controlplane.fake_agent import refusing
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tests.support.controlplane.transactions import Go, fail_once, intercept
@@ -39,6 +39,27 @@ async def stop_of_x(system: System) -> asyncio.Task[Answer]:
     assert start is not None
     await eventually(lambda: start.stop_wanted)
     return stopper
+
+
+@pytest.mark.parametrize("slots", [1, 0])
+async def test_first_attempt_is_committed_with_its_row_if_a_host_is_free(
+    system: System, monkeypatch: pytest.MonkeyPatch, slots: int
+) -> None:
+    begun: list[Go] = []
+
+    async def noted(go: Go) -> None:
+        begun.append(go)
+        await go()
+
+    intercept(monkeypatch, begin_attempt, noted)
+    system.agent.change_host(start_slots=slots)
+    await system.has_reported("a0", start_slots=slots)
+    post = asyncio.create_task(system.start(id="x"))
+    queue = system.control_plane.starts.queue
+    await eventually(lambda: post.done() or any(queue.waiting().values()))
+    system.agent.change_host(start_slots=1)
+    assert (await post).status == 201
+    assert len(begun) == 1 - slots
 
 
 async def test_a_delete_whose_caller_hangs_up_during_a_start_still_stops_it(

@@ -131,9 +131,10 @@ async def test_a_delete_waits_for_a_start_whose_row_is_just_committed(
 ) -> None:
     gate = Hold()
 
-    async def held(go: Go) -> None:
-        await go()
+    async def held(go: Go) -> Any:
+        begun = await go()
         await gate()
+        return begun
 
     intercept(monkeypatch, reserve, held)
     post, stop = await both(system, gate)

@@ -72,11 +72,20 @@ class Session:
     player_count: int
 
 
-def reserve(db: Database, new: NewSession, failed: FailedClaim | None = None) -> None:
+def reserve(
+    db: Database,
+    new: NewSession,
+    failed: FailedClaim | None = None,
+    first: Attempt | None = None,
+    first_of: Actor | None = None,
+) -> bool:
     """Reserve the id and the quota, and the standby that `new` claims.
 
     Replaces the row of a `failed` claim of the same start; its players stay with its id. A claim
     is audited here, a cold start with its first attempt: cheap refusals must not fill the audit.
+
+    `first` and `first_of` are written as by `begin_attempt`. Returns whether the row names it:
+    not if its agent was removed or revoked.
 
     Raises:
         StoppedDuringStartError: The row of the failed claim has the stop mark.
@@ -108,6 +117,13 @@ def reserve(db: Database, new: NewSession, failed: FailedClaim | None = None) ->
     add_labels(db, account, session_id, new.identity.labels)
     if claim is not None and not is_ours:
         record_event(db, new.created, "session.reserved", account, claim.actor, session_id)
+    if first is None:
+        return False
+    try:
+        begin_attempt(db, account, session_id, first, new.created, first_of=first_of)
+    except AgentRefusedError:
+        return False
+    return True
 
 
 def begin_attempt(

@@ -192,7 +192,9 @@ class HostState:
     def note_written(self, session: HostSession) -> None:
         """Note that the row of a live session says what a report of it says."""
         seen = self._sessions.get(session.internal_id)
-        if seen is not None and _leave_same_row(session, seen.session):
+        if seen is not None and (
+            seen.session is session or _leave_same_row(session, seen.session)
+        ):
             self._sessions[session.internal_id] = replace(seen, is_written=True)
 
     def is_written(self, session: HostSession) -> bool:
@@ -312,8 +314,9 @@ class HostState:
     def _remember(self, session: HostSession, incarnation: str) -> None:
         seen = self._sessions.get(session.internal_id)
         if seen is None or seen.older_than(session, incarnation):
-            is_same = seen is not None and _leave_same_row(session, seen.session)
-            is_written = is_same and seen is not None and seen.is_written
+            is_written = (
+                seen is not None and seen.is_written and _leave_same_row(session, seen.session)
+            )
             self._sessions[session.internal_id] = _Seen(session, incarnation, is_written)
             self._standbys.note(self.name, session)
 

@@ -1,7 +1,8 @@
 """The task of one session, from its reservation to its sealed log.
 
-Every step is durable before the next begins, and is a failpoint for tests. After an engine timeout
-the outcome is unknown and is read again, never assumed.
+Every step is durable before the next begins, and is a failpoint for tests; the first record at the
+latest before its container starts. After an engine timeout the outcome is unknown and is read
+again, never assumed.
 """
 
 import asyncio

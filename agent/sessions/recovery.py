@@ -90,6 +90,7 @@ class Recovery:
         session = _as_labelled(session, found)
         try:
             await self._runtime.records.create(session, self._reservations.drain.now)
+            await self._runtime.records.flush(session.internal_id)
         except DiskFullError as error:
             log.warning("no record yet", session=internal_id, error=str(error))
         self._sessions.remember(session)

@@ -198,8 +198,7 @@ async def _create_and_start(
         try:
             reservations.tls_ports.open(session)
             with metrics.phase(Phase.CREATE, begins, runtime.clock):
-                forget = runtime.forget_flows(session.ports, forwarded=True)
-                await asyncio.gather(_create(runtime, session), forget)
+                await _create_and_flush(runtime, session)
             await step("start.created")
             with metrics.phase(Phase.START, begins, runtime.clock):
                 container = await _start_created(runtime, session)
@@ -214,6 +213,18 @@ async def _create_and_start(
             await runtime.records.publish(session, reservations.drain.now)
         else:
             return session, container
+
+
+async def _create_and_flush(runtime: Runtime, session: Session) -> None:
+    """Create the container; flush the record and the ports' flows, as a start needs, meanwhile."""
+    flushing = asyncio.gather(
+        runtime.records.flush(session.internal_id),
+        runtime.forget_flows(session.ports, forwarded=True),
+    )
+    try:
+        await _create(runtime, session)
+    finally:
+        await flushing
 
 
 async def _create(runtime: Runtime, session: Session) -> None:

@@ -40,7 +40,7 @@ from agent.state import state_format
 from agent.state.claims_journal import ClaimsJournal
 from agent.state.encoding import SESSIONS, decode_claims, encode_session, newest, public_view
 from tiltyard.contract import EndReason
-from tiltyard.runtime.atomic_file import flush_folder, write
+from tiltyard.runtime.atomic_file import flush_file, flush_folder, write
 from tiltyard.runtime.batches import Batches
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import Threads
@@ -150,8 +150,12 @@ class Records:
         await self.run(_remove, list(paths))
 
     async def create(self, session: Session, drain: Drain) -> None:
-        """Create a session's directory and first record."""
+        """Create a session's directory and first record, durable after `flush`."""
         await self.run(self._create, session, drain)
+
+    async def flush(self, internal_id: str) -> None:
+        """Make a session's record and directory durable."""
+        await self.run(self._flush, self.directory(internal_id))
 
     async def save(self, session: Session) -> None:
         """Replace a session's record."""
@@ -260,7 +264,12 @@ class Records:
             public.mkdir(exist_ok=True)
             public.chmod(0o755)
             write(public / "session.json", public_view(session, drain), 0o644, durable=False)
-            write(directory / "record.json", encode_session(session), 0o600)
+            write(directory / "record.json", encode_session(session), 0o600, durable=False)
+
+    def _flush(self, directory: Path) -> None:
+        with disk(directory):
+            flush_file(directory / "record.json")
+            flush_folder(directory)
             flush_folder(directory.parent)
 
     async def _publish_all(self, batch: list[tuple[Session, Drain]]) -> list[DiskFullError | None]:

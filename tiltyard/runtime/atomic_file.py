@@ -51,7 +51,16 @@ def signature(*paths: Path) -> Signature:
 
 def flush_folder(path: Path) -> None:
     """Flush a folder, so that changes of its entries survive a power failure."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    _flush(path, os.O_DIRECTORY)
+
+
+def flush_file(path: Path) -> None:
+    """Flush a file, so that its content survives a power failure, if its folder does."""
+    _flush(path, 0)
+
+
+def _flush(path: Path, flags: int) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
     try:
         os.fsync(descriptor)
     finally:

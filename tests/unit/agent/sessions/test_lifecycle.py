@@ -5,6 +5,7 @@ import pytest
 
 from agent.domain.errors import (
     AgentError,
+    DiskFullError,
     EngineError,
     EngineTimeoutError,
     EngineUnavailableError,
@@ -18,9 +19,12 @@ from agent.domain.errors import (
     SpecConflictError,
 )
 from agent.domain.steps import START_STEPS
+from agent.state.record import Records
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, let_go
 from tests.support.agent.pools import session_json
 from tests.support.agent.samples import MEBIBYTE, a_spec, an_id
+from tests.support.fake_clock import until_idle
+from tests.support.hold import Hold
 from tiltyard.contract import EndReason, PortRequest, Protocol, Resources, State
 
 UUID = "01234567-89ab-4def-8123-456789abcdef"
@@ -40,6 +44,37 @@ async def test_started_session_runs_and_is_recorded(agent: Agent) -> None:
     public = session_json(agent, session)
     assert public["ports"][0] == {"type": "udp", "container": 7777, "host": 20000}
     assert agent.reservations.capacity.reserved == a_spec().reservation
+
+
+async def test_container_starts_once_its_record_is_durable(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, flush = Hold(), Records.flush
+
+    async def held(self: Records, internal_id: str) -> None:
+        await gate()
+        await flush(self, internal_id)
+
+    monkeypatch.setattr(Records, "flush", held)
+    starting = asyncio.create_task(agent.sessions.start(an_id(), a_spec()), name="starting")
+    await gate.reached.wait()
+    await until_idle()
+    assert (agent.engine.count("create"), agent.engine.count("start")) == (1, 0)
+    gate.set()
+    assert (await starting).state is State.RUNNING
+
+
+async def test_start_is_undone_if_its_record_cannot_be_made_durable(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_: Records, internal_id: str) -> None:
+        raise DiskFullError(internal_id, "no space left")
+
+    monkeypatch.setattr(Records, "flush", fail)
+    with pytest.raises(DiskFullError):
+        await agent.sessions.start(an_id(), a_spec())
+    assert agent.engine.count("start") == 0
+    await assert_nothing_is_left(agent)
 
 
 async def test_repeated_start_joins_and_another_spec_is_refused(agent: Agent) -> None:

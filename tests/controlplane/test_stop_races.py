@@ -10,8 +10,9 @@ import pytest
 from controlplane.applications.applications import Applications
 from controlplane.domain.errors import ConflictError, NotFoundError, TiltyardError
 from controlplane.sessions.start_request import StartRequest
-from controlplane.storage.engine.store import Actor
-from controlplane.storage.tables.accounts import Caller
+from controlplane.storage.engine.store import Actor, Store
+from controlplane.storage.tables.accounts import Caller, note_use
+from controlplane.storage.tables.reports import write_all, write_stopped
 from controlplane.storage.tables.sessions import request_stop, reserve
 from tests.support.controlplane.fake_agent import refusing
 from tests.support.controlplane.system import System, assert_error, eventually
@@ -215,3 +216,22 @@ async def test_stop_mark_ends_started_session(system: System) -> None:
     assert_error(await post, 409)
     await system.becomes("x", "exited")
     await system.nothing_is_left()
+
+
+async def test_a_stop_is_two_transactions_and_its_report(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (await system.start(id="x")).status == 201
+    ran: list[object] = []
+    run = Store.run_then
+
+    async def noted(self: Store, then: Any, transaction: Any, *more: Any, **named: Any) -> Any:
+        ran.append(transaction)
+        return await run(self, then, transaction, *more, **named)
+
+    monkeypatch.setattr(Store, "run_then", noted)
+    (await system.call("DELETE", "/session/x")).expect(204)
+    link = system.link()
+    await eventually(lambda: link.sequence == system.agent.sequence)
+    others = {write_all, note_use}
+    assert [each for each in ran if each not in others] == [request_stop, write_stopped]

@@ -12,8 +12,8 @@ from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.claims import held_claim
 from controlplane.storage.tables.fleet import learn_drain
 from controlplane.storage.tables.reports import Reports
-from controlplane.storage.tables.session_rows import end_session, has_row, note_stopped
-from tiltyard.contract import EndReason, ErrorReason, SessionSpec, State
+from controlplane.storage.tables.session_rows import end_stopped, has_row
+from tiltyard.contract import ErrorReason, SessionSpec
 from tiltyard.runtime.clock import Clock, to_ms
 from tiltyard.runtime.failpoints import Reach
 from tiltyard.runtime.logging.events import get_logger
@@ -57,19 +57,15 @@ class Stops:
                 return False
             if error.agent_reason is not ErrorReason.SESSION_NOT_FOUND:
                 raise
-            state, reason, now = State.EXITED, EndReason.STOPPED, self.clock.time()
-            await self.store.run(
-                end_session, agent, internal_id, state=state, reason=reason, now=now
-            )
+            await self.store.run(end_stopped, agent, internal_id, self.clock.time())
             self.host.drop(internal_id)
         else:
             await self.reach("stop.answered")
-            await self.reports.write(agent, (answer.session,), self.clock.time())
+            await self.reports.write_stopped(agent, answer.session, self.clock.time())
             await self.reach("stop.written")
             if answer.session.state.ended:
                 self.host.forget(answer.session)
         self.host.notify()
-        await self.store.run(note_stopped, agent, self.clock.time(), internal_id)
         return True
 
 

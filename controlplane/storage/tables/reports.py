@@ -29,6 +29,7 @@ from controlplane.storage.tables.session_rows import (
     env_json,
     is_unanswered,
     lose_sessions,
+    note_stopped,
     note_unanswered,
     ports_json,
     remove_labels,
@@ -102,8 +103,14 @@ class Reports:
         reported = [s for s in sessions if s.internal_id not in starting]
         if not reported:
             return Evaluation()
-        by = _Reporter(agent, self._is_ours, now, self._keep_ended)
-        return await self._store.run(write_all, by, reported)
+        return await self._store.run(write_all, self._reporter(agent, now), reported)
+
+    async def write_stopped(self, agent: str, session: HostSession, now: float) -> None:
+        """Write a session as its host answered a stop, and that it is carried out."""
+        await self._store.run(write_stopped, self._reporter(agent, now), session)
+
+    def _reporter(self, agent: str, now: float) -> _Reporter:
+        return _Reporter(agent, self._is_ours, now, self._keep_ended)
 
 
 def write_all(db: Database, by: _Reporter, sessions: Collection[HostSession]) -> Evaluation:
@@ -115,6 +122,12 @@ def write_all(db: Database, by: _Reporter, sessions: Collection[HostSession]) ->
         is_known = internal_id in unchanged
         into.verdicts[internal_id] = Verdict.KEEP if is_known else _evaluate(db, by, session, into)
     return into
+
+
+def write_stopped(db: Database, by: _Reporter, session: HostSession) -> None:
+    """Do `write_all` and `note_stopped` of one session."""
+    write_all(db, by, (session,))
+    note_stopped(db, by.agent, by.now, session.internal_id)
 
 
 def _unchanged(db: Database, by: _Reporter, sessions: Collection[HostSession]) -> set[str]:

@@ -97,6 +97,13 @@ def end_session(
         record_event(db, now, "session.ended", row[0], ITSELF, row[1], reason=reason)
 
 
+def end_stopped(db: Database, agent: str, internal_id: str, now: float) -> None:
+    """End a session that its host, asked to stop it, does not have. Idempotent."""
+    state, reason = State.EXITED, EndReason.STOPPED
+    end_session(db, agent, internal_id, state=state, reason=reason, now=now)
+    note_stopped(db, agent, now, internal_id)
+
+
 def live_on(db: Database, agent: str) -> list[str]:
     """Read the internal ids of a host's live sessions."""
     sql = "SELECT internal_id FROM session WHERE agent=? AND ended_ms IS NULL"

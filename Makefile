@@ -6,6 +6,18 @@ MAKEFLAGS += --no-print-directory
 .PHONY: wheel install-agent install-controlplane uninstall-agent uninstall-controlplane
 .DELETE_ON_ERROR:
 
+# PART=, with test-faults: one part of it. AGAIN=1 runs also what passed at this commit.
+DEBIAN := $(shell . /etc/os-release && echo $$VERSION_CODENAME)
+ENGINES := bookworm trixie sid
+PARTS := rounds $(filter-out $(DEBIAN),$(ENGINES)) python
+ifneq ($(filter $(ENGINES),$(PART)),)
+ENGINE := $(PART)
+endif
+ifeq ($(PART),python)
+PYTHON := $(or $(shell .ci/prerequisites find-newest-python),$(error there is no such Python))
+endif
+TESTS_OF_PART := $(if $(filter rounds,$(PART)),-m fault --long,$(if $(ENGINE),-m 'docker or fault'))
+
 # ENGINE=bookworm|trixie|sid, with any target: the Docker Engine of that Debian, not this machine's.
 ifdef ENGINE
 export TILTYARD_TEST_ENGINE := $(ENGINE)
@@ -50,8 +62,16 @@ test: everything ## all tests but the slow ones, real Docker included; PYTEST_AR
 test-ci: everything ## the slow tests; PYTEST_ARGS=...
 	@exec $(PYTEST) $(BESIDE) -m slow $(PYTEST_ARGS)
 
-test-faults: everything ## every fault as often as promised, half an hour or more; docs/evidence.md
-	@exec $(PYTEST) $(BESIDE) --faults --long --evidence=docs/evidence.md $(PYTEST_ARGS)
+ifdef PART
+test-faults: everything
+	@exec $(PYTEST) $(BESIDE) $(TESTS_OF_PART) --part=$(PART) --evidence=docs/evidence.md \
+	  $(if $(AGAIN),--again) $(PYTEST_ARGS)
+else
+test-faults: ## faults, engines, Pythons: docs/evidence.md; PART=rounds|trixie|sid|python AGAIN=1
+	@failed=; for part in $(PARTS); do \
+	  $(MAKE) test-faults PART=$$part || failed="$$failed $$part"; \
+	done; [ -z "$$failed" ] || { echo "test-faults: failed:$$failed" >&2; exit 1; }
+endif
 
 mutants: everything ## put defects in one by one and see tests fail; ONLY=<part of name or file>
 	@exec $(VENV)/bin/python -m tests.mutants $(if $(ONLY),--only '$(ONLY)')

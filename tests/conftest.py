@@ -13,6 +13,7 @@ pytest_plugins = [
     "tests.support.leaks",
     "tests.support.power_cut",
     "tests.support.real_parts_policy",
+    "tests.faults.results",
     "tests.faults.plugin",
 ]
 

@@ -3,24 +3,23 @@
 import platform
 import re
 import subprocess
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
-import pytest
-
 from tests.faults.catalogue import FAULTS, NOT_YET
 from tests.faults.ledger import fault_of
+from tests.faults.results import Result, Results
 from tests.support.harness import ROOT
 
 _PAGE = """\
 # Evidence
 
 This page has the results of `make test-faults`, which writes it. Each row is from the latest run
-of its test, at the given commit; `PYTEST_ARGS="-k f24"` updates the rows of F24. The
+of its test, at the given commit; `PART=rounds PYTEST_ARGS="-k f24"` updates the rows of F24. The
 [invariants](#invariants) in the column "checked" are checked after each test; tests marked with †
 test one component without a host. "latest end" is the longest delay of a lifetime's end, with the
 grace period and the time without an agent included. "lines lost" are those that a killed engine
@@ -31,6 +30,16 @@ had read and not written. Random choices derive from the seed: `--seed` repeats 
 | fault | | tests | rounds | seed | result | checked | commit |
 |---|---|---|---|---|---|---|---|
 {rows}
+
+## Other engines and Pythons
+
+The parts `bookworm`, `trixie` and `sid` run the tests of contracts, of Docker and of faults on the
+engine of that Debian, each fault a few times. The part `python` runs all tests on the newest
+supported Python. Skipped tests need what this machine or engine does not have.
+
+| part | Docker Engine | containerd | runc | Python | passed | failed | skipped | date | commit |
+|---|---|---|---|---|---|---|---|---|---|
+{others}
 
 ## Invariants
 
@@ -63,6 +72,9 @@ _ROW = re.compile(
     r"\| .* \| `(?P<name>[^`]+)`(?P<part> †)? \| (?P<rounds>\d+) \| (?P<seeds>[\d, ]*) \|"
     r" (?P<outcome>\w+)(?:; (?P<figures>[^|]*))? \| (?P<checked>[^|]*) \| (?P<commit>\S+) \|"
 )
+_ABOUT = re.compile(r"^- .*$", re.MULTILINE)
+_OTHER = re.compile(r"^\| (bookworm|trixie|sid|python) (\| .*)$", re.MULTILINE)
+_ENGINE = {"dockerd": "Docker Engine", "containerd": "containerd", "runc": "runc"}
 
 
 @dataclass
@@ -77,70 +89,91 @@ class _Test:
     is_part: bool = False
     commit: str = ""
 
+    def add(self, result: Result) -> None:
+        """Add the result of one set of parameters."""
+        properties = dict(result.properties)
+        if self.outcome == "passed" or result.outcome == "failed":
+            self.outcome = result.outcome
+        self.is_part = bool(properties["part alone"])
+        self.checked = str(properties.get("checked", ""))
+        self.late = max(self.late, float(str(properties.get("late", 0.0))))
+        self.lost += int(str(properties.get("lost", 0)))
+        self.rounds += int(str(properties.get("rounds", 1)))
+        self.seeds += map(str, result.all_of("seed"))
+        self.figures += map(str, result.all_of("figure"))
 
-class Evidence:
-    """Collects how tests of faults ended."""
 
-    def __init__(self) -> None:
-        self._tests: dict[int, dict[str, _Test]] = defaultdict(lambda: defaultdict(_Test))
-        self._commit = _commit()
+_Tests = dict[int, dict[str, _Test]]
 
-    def add(self, report: pytest.TestReport) -> None:
-        """Take note of one phase of a test."""
-        # Where several processes run tests, a group's name follows that of the test.
-        path, _, name = report.nodeid.partition("@")[0].partition("::")
+
+def write(page: Path, part: str, results: Results) -> None:
+    """Write the page; what is of other parts and tests stays as it was."""
+    written = page.read_text() if page.exists() else ""
+    tests: _Tests = defaultdict(dict)
+    others = dict(_OTHER.findall(written))
+    about = _ABOUT.findall(written)
+    if part == "rounds":
+        tests.update(_tests(results))
+        about = [f"- {name}: {value}" for name, value in _versions()]
+    else:
+        others[part] = _other(results)
+    for fault, name, test in _written(written):
+        tests[fault].setdefault(name, test)
+    is_unified = Path("/sys/fs/cgroup/cgroup.controllers").exists()
+    iptables = _first_line("iptables", "--version").partition("(")[2].rstrip(")") or "none"
+    page.write_text(
+        _PAGE.format(
+            about="\n".join(about),
+            rows="\n".join(line for fault in FAULTS for line in _rows(fault, tests[fault])),
+            others="\n".join(f"| {name} {row}" for name, row in sorted(others.items())),
+            cgroups="version 2" if is_unified else "version 1",
+            iptables=iptables,
+        )
+    )
+
+
+def _tests(results: Results) -> _Tests:
+    tests: _Tests = defaultdict(lambda: defaultdict(_Test))
+    for result in results.latest().values():
+        path, _, name = result.test.partition("::")
         fault = fault_of(name)
-        if fault is None:
-            return
-        test = self._tests[fault][f"{path}::{name.partition('[')[0]}"]
-        test.commit = self._commit
-        test.is_part = "part_alone" in report.keywords
-        if report.failed:
-            test.outcome = "failed"
-        elif report.skipped and test.outcome == "passed":
-            test.outcome = "skipped"
-        if report.when == "teardown":
-            properties = dict(report.user_properties)
-            test.checked = str(properties["checked"])
-            test.late = max(test.late, float(str(properties["late"])))
-            test.lost += int(str(properties["lost"]))
-            test.rounds += int(str(properties.get("rounds", 1)))
-            test.seeds += [str(properties["seed"])] if "seed" in properties else []
-            test.figures += [str(v) for name, v in report.user_properties if name == "figure"]
-
-    def write(self, page: Path) -> None:
-        """Write the page; what did not run now stays as it was."""
-        for fault, name, test in _written(page):
-            self._tests[fault].setdefault(name, test)
-        rows = "\n".join(line for fault in FAULTS for line in self._rows(fault))
-        about = "\n".join(f"- {name}: {value}" for name, value in _versions())
-        is_unified = Path("/sys/fs/cgroup/cgroup.controllers").exists()
-        cgroups = "version 2" if is_unified else "version 1"
-        iptables = _first_line("iptables", "--version").partition("(")[2].rstrip(")") or "none"
-        page.write_text(_PAGE.format(about=about, rows=rows, cgroups=cgroups, iptables=iptables))
-
-    def _rows(self, fault: int) -> Iterator[str]:
-        tests: Mapping[str, _Test] = self._tests.get(fault, {})
-        if not tests:
-            why = NOT_YET.get(fault, "did not run")
-            yield f"| F{fault:02} | {FAULTS[fault]} | none: {why} | | | | | |"
-        first = f"F{fault:02} | {FAULTS[fault]}"
-        for name, test in tests.items():
-            dagger = " †" if test.is_part else ""
-            late = [f"latest end: {test.late:.1f} s"] if test.late else []
-            lost = [f"lines lost: {test.lost}"] if test.lost else []
-            result = "; ".join([test.outcome, *test.figures, *late, *lost])
-            seeds = ", ".join(test.seeds)
-            shown = f"{test.rounds} | {seeds} | {result} | {test.checked} | {test.commit}"
-            yield f"| {first} | `{name}`{dagger} | {shown} |"
-            first = " | "
+        if fault is not None:
+            test = tests[fault][f"{path}::{name.partition('[')[0]}"]
+            test.commit = results.commit
+            test.add(result)
+    return tests
 
 
-def _written(page: Path) -> Iterator[tuple[int, str, _Test]]:
+def _other(results: Results) -> str:
+    """What a part has shown, without its name."""
+    latest = results.latest().values()
+    ends = Counter(result.outcome for result in latest)
+    versions = [_number(_first_line(name, "--version")) for name in _ENGINE]
+    numbers = [ends["passed"], ends["failed"], ends["skipped"]]
+    date = max((result.date for result in latest), default="")
+    cells = [*versions, platform.python_version(), *numbers, date, results.commit]
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def _rows(fault: int, tests: Mapping[str, _Test]) -> Iterator[str]:
+    if not tests:
+        why = NOT_YET.get(fault, "did not run")
+        yield f"| F{fault:02} | {FAULTS[fault]} | none: {why} | | | | | |"
+    first = f"F{fault:02} | {FAULTS[fault]}"
+    for name, test in tests.items():
+        dagger = " †" if test.is_part else ""
+        late = [f"latest end: {test.late:.1f} s"] if test.late else []
+        lost = [f"lines lost: {test.lost}"] if test.lost else []
+        result = "; ".join([test.outcome, *test.figures, *late, *lost])
+        seeds = ", ".join(test.seeds)
+        shown = f"{test.rounds} | {seeds} | {result} | {test.checked} | {test.commit}"
+        yield f"| {first} | `{name}`{dagger} | {shown} |"
+        first = " | "
+
+
+def _written(page: str) -> Iterator[tuple[int, str, _Test]]:
     """The tests of a page that was written before: their fault, their name, what they showed."""
-    if not page.exists():
-        return
-    for row in page.read_text().splitlines():
+    for row in page.splitlines():
         found = _ROW.fullmatch(row)
         fault = fault_of(found["name"].partition("::")[2]) if found else None
         if found and fault is not None and _exists(found["name"]):
@@ -165,16 +198,17 @@ def _exists(test: str) -> bool:
     return module.is_file() and f"def {name}(" in module.read_text()
 
 
-def _commit() -> str:
-    return _first_line("git", "describe", "--always", "--dirty")
+def _number(version: str) -> str:
+    """The number in what a program says of its version."""
+    found = re.search(r"\d+\.\d+[\w.+~-]*", version)
+    return found[0] if found else "unknown"
 
 
 def _versions() -> Iterable[tuple[str, str]]:
     yield "date", datetime.now(UTC).strftime("%Y-%m-%d")
     yield "machine", f"{platform.machine()}, Linux {platform.release()}"
-    yield "Docker Engine", _first_line("dockerd", "--version")
-    yield "containerd", _first_line("containerd", "--version")
-    yield "runc", _first_line("runc", "--version")
+    for program, name in _ENGINE.items():
+        yield name, _first_line(program, "--version")
     packages = [f"{name} {metadata.version(name)}" for name in ("grpcio", "aiohttp", "docker")]
     yield "Python", ", ".join([platform.python_version(), *packages])
 

@@ -1,8 +1,8 @@
 """A pytest plugin: tests of faults in a long form, with seeds, and what they showed in a page.
 
-A test named `test_fNN_…` is one of fault FNN of `catalogue.py`. `make test-faults` runs them all
-and no others (`--faults`), as often as promised (`--long`), and writes down how they ended
-(`--evidence FILE`).
+A test named `test_fNN_…` is one of fault FNN of `catalogue.py`, and marked `fault`. `make
+test-faults` runs each as often as promised (`--long`), keeps how each test ended (`--part`), and
+writes a page of it (`--evidence FILE`).
 """
 
 import random
@@ -12,53 +12,60 @@ from random import Random
 
 import pytest
 
-from tests.faults.evidence import Evidence
+from tests.faults import evidence
 from tests.faults.ledger import fault_of, ledger
+from tests.faults.results import RECORDER, AlreadyPassed, Recorder, Results, commit_of
 
 Rounds = Callable[[int, int], int]
 Figure = Callable[[str, object], None]
 
 _PASSED = pytest.StashKey[bool]()
-_EVIDENCE = pytest.StashKey[Evidence]()
+_RESULTS = pytest.StashKey[Results]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the long form."""
     group = parser.getgroup("faults")
-    group.addoption("--faults", action="store_true", help="run the tests of faults alone")
-    group.addoption("--evidence", type=Path, help="write what the tests of faults showed")
+    group.addoption("--part", help="keep how tests end, and run none that passed at this commit")
+    group.addoption("--again", action="store_true", help="run also what passed at this commit")
+    group.addoption("--evidence", type=Path, help="write what the tests of this part showed")
     group.addoption("--long", action="store_true", help="run each fault as often as promised")
     group.addoption("--seed", type=int, help="what chance begins with, as a failed run printed it")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Collect what is to be written down."""
-    collects = not hasattr(config, "workerinput") and not config.option.collectonly
-    if config.getoption("evidence") and collects:
-        config.stash[_EVIDENCE] = Evidence()
-        config.pluginmanager.register(_Collector(config.stash[_EVIDENCE]))
+    """Keep how tests end, in the process that gets all reports."""
+    if not config.option.part or config.option.collectonly or hasattr(config, "workerinput"):
+        return
+    if commit := commit_of(config.rootpath):
+        config.stash[_RESULTS] = Results(config.rootpath, commit, is_long=config.option.long)
+        config.pluginmanager.register(
+            Recorder(config.stash[_RESULTS], again=config.option.again), RECORDER
+        )
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is of no fault."""
-    if config.getoption("faults"):
-        others = [item for item in items if fault_of(item.name) is None]
-        items[:] = [item for item in items if fault_of(item.name) is not None]
-        config.hook.pytest_deselected(items=others)
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say what is kept."""
+    if not config.option.part:
+        return ""
+    if _RESULTS in config.stash:
+        return f"part: {config.option.part}, kept in {config.stash[_RESULTS].path}"
+    return f"part: {config.option.part}, not kept: there are changes that are not committed"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of faults, before `-m` selects."""
+    for item in items:
+        if fault_of(item.name) is not None:
+            item.add_marker(pytest.mark.fault)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write down how they ended."""
-    if _EVIDENCE in session.config.stash:
-        session.config.stash[_EVIDENCE].write(session.config.getoption("evidence"))
-
-
-class _Collector:
-    def __init__(self, evidence: Evidence) -> None:
-        self._evidence = evidence
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._evidence.add(report)
+    """Write the page, whatever ended the session."""
+    options = session.config.option
+    if _RESULTS in session.config.stash and options.evidence:
+        evidence.write(options.evidence, options.part, session.config.stash[_RESULTS])
 
 
 @pytest.fixture
@@ -101,7 +108,8 @@ def chance(
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Note which fault is under test."""
-    ledger.begin(item.name, is_part=item.get_closest_marker("part_alone") is not None)
+    hostless = isinstance(item, AlreadyPassed) or item.get_closest_marker("part_alone")
+    ledger.begin(item.name, is_part=bool(hostless))
     return (yield)
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults import evidence
 from tests.faults.catalogue import FAULTS, NOT_YET
-from tests.faults.evidence import Evidence
+from tests.faults.results import Result, Results, commit_of
 from tests.support.harness import ROOT
 
 MODULE = """
@@ -48,15 +49,14 @@ def test_f06_that_is_skipped(): pass
 """
 
 
-@pytest.mark.slow
-def test_what_a_run_showed_is_written_down_and_nothing_unlooked_at_passes(tmp_path: Path) -> None:
-    (tmp_path / "test_it.py").write_text(MODULE)
-    page = tmp_path / "evidence.md"
+def run_part(root: Path, *options: str) -> tuple[int, str]:
+    """Run what is in a repository as a part; return its exit code and output."""
+    plugins = ("no:cacheprovider", "tests.faults.results", "tests.faults.plugin")
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "pytest", "-q", "-p", "tests.faults.plugin"),
-            *("-p", "no:cacheprovider", "-c", ROOT / "pyproject.toml", "--rootdir", tmp_path),
-            *("--faults", "--long", "--seed", "1", "--evidence", page, tmp_path / "test_it.py"),
+            *(sys.executable, "-m", "pytest", *(f"-p{plugin}" for plugin in plugins)),
+            *("-c", str(ROOT / "pyproject.toml"), f"--rootdir={root}", str(root / "test_it.py")),
+            *(f"--evidence={root}/docs/evidence.md", *options),
         ],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -65,8 +65,26 @@ def test_what_a_run_showed_is_written_down_and_nothing_unlooked_at_passes(tmp_pa
         check=False,
         timeout=50,
     )
-    output = done.stdout + done.stderr
-    assert done.returncode == 1, output
+    return done.returncode, done.stdout + done.stderr
+
+
+def commit(root: Path, module: str) -> str:
+    """Commit a test module in a repository, which is made if needed; return the commit."""
+    (root / "test_it.py").write_text(module)
+    (root / "docs").mkdir(exist_ok=True)
+    (root / ".gitignore").write_text("/build/\n__pycache__/\n")
+    who = ("-c", "user.name=test", "-c", "user.email=test@example.com")
+    for command in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "test"]):
+        subprocess.run(["git", *command], cwd=root, check=True)
+    return commit_of(root)
+
+
+@pytest.mark.slow
+def test_what_a_run_showed_is_written_down_and_nothing_unlooked_at_passes(tmp_path: Path) -> None:
+    commit(tmp_path, MODULE)
+    code, output = run_part(tmp_path, "--part=rounds", "-m", "fault", "--long", "--seed=1")
+    page = tmp_path / "docs/evidence.md"
+    assert code == 1, output
     assert "test_f03_that_does_not_look does not look for what must hold" in output
     assert "1 failed, 6 passed, 1 skipped, 1 deselected, 2 errors" in output
     rows = [line for line in page.read_text().splitlines() if line.startswith("| ")]
@@ -93,6 +111,74 @@ def test_what_a_run_showed_is_written_down_and_nothing_unlooked_at_passes(tmp_pa
         assert f"| F{number:02} | {FAULTS[number]} | none: {why} |" in page.read_text()
 
 
+SLOW = """
+import os
+from pathlib import Path
+import pytest
+
+@pytest.mark.part_alone
+def test_f01_that_passes(request):
+    with (request.config.rootpath / "build/ran").open("a") as ran:
+        ran.write("x")
+
+@pytest.mark.parametrize("text", ["a@b"])
+@pytest.mark.xdist_group("tests/one.py")
+def test_of_a_group(request, text):
+    test_f01_that_passes(request)
+
+def test_that_fails_once(request):
+    assert (request.config.rootpath / "build/fixed").exists()
+
+def test_that_ends_the_run(request):
+    if not (request.config.rootpath / "build/fixed").exists():
+        os._exit(1)
+"""
+APART = ("--numprocesses=1", "--dist=loadgroup", "--max-worker-restart=0")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("apart", [(), APART])
+def test_a_run_that_was_interrupted_resumes(tmp_path: Path, apart: tuple[str, ...]) -> None:
+    (tmp_path / "build").mkdir()
+    ran = tmp_path / "build/ran"
+    made = commit(tmp_path, SLOW)
+    run_part(tmp_path, "--part=python", *apart)
+    assert ran.read_text() == "xx"
+    (tmp_path / "build/fixed").touch()
+    code, output = run_part(tmp_path, "--part=python", *apart)
+    assert code == 0, output
+    assert "2 passed, 2 already passed" in output
+    assert ran.read_text() == "xx"
+    [row] = [
+        line
+        for line in (tmp_path / "docs/evidence.md").read_text().splitlines()
+        if line.startswith("| python |")
+    ]
+    assert [cell.strip() for cell in row.split("|")][6:9] == ["4", "0", "0"]
+    assert row.endswith(f"| {made} |")
+    code, output = run_part(tmp_path, "--part=python", "--again", *apart)
+    assert "4 passed" in output
+    assert ran.read_text() == "xxxx"
+
+
+@pytest.mark.slow
+def test_changes_that_are_not_committed_are_neither_recorded_nor_skipped(tmp_path: Path) -> None:
+    commit(tmp_path, "def test_it(): pass")
+    assert run_part(tmp_path, "--part=python")[0] == 0
+    (page := tmp_path / "docs/evidence.md").write_text("as it was")
+    assert "1 already passed" in run_part(tmp_path, "--part=python")[1]
+    page.write_text("as it was")
+    (tmp_path / "new.py").touch()
+    output = run_part(tmp_path, "--part=python")[1]
+    assert "1 passed" in output
+    assert "not kept: there are changes that are not committed" in output
+    assert page.read_text() == "as it was"
+    (tmp_path / "new.py").unlink()
+    made = commit(tmp_path, "def test_it(): assert True")
+    assert "1 passed" in run_part(tmp_path, "--part=python")[1]
+    assert made in page.read_text()
+
+
 TEST = "tests/flow/test_races.py::test_f16_of_all_who_start_one_id_one_has_it_in_each_account"
 SHOWN: list[tuple[str, object]] = [
     ("rounds", 3),
@@ -100,17 +186,32 @@ SHOWN: list[tuple[str, object]] = [
     ("figure", "kills: 3"),
     ("figure", "lost: 0"),
     ("checked", "I1, I2"),
-    ("late", 0.0),
-    ("lost", 0),
+    ("part alone", False),
 ]
 
 
 def test_what_did_not_run_now_stays_with_its_figures(tmp_path: Path) -> None:
     page = tmp_path / "evidence.md"
-    where, run = ("", None, ""), Evidence()
-    run.add(pytest.TestReport(TEST, where, {}, "passed", None, "teardown", user_properties=SHOWN))
-    run.write(page)
+    results = Results(tmp_path, "abc", is_long=True)
+    results.add(Result(TEST, "passed", "2026-11-26", 1.5, SHOWN))
+    evidence.write(page, "rounds", results)
     [row] = [line for line in page.read_text().splitlines() if TEST in line]
-    assert "| 3 | 7 | passed; kills: 3; lost: 0 | I1, I2 |" in row
-    Evidence().write(page)
-    assert row in page.read_text().splitlines()
+    assert "| 3 | 7 | passed; kills: 3; lost: 0 | I1, I2 | abc |" in row
+    evidence.write(page, "sid", results)
+    before = page.read_text()
+    assert row in before.splitlines()
+    [sid] = [line for line in before.splitlines() if line.startswith("| sid |")]
+    evidence.write(page, "rounds", Results(tmp_path, "def", is_long=True))
+    assert {row, sid} <= set(page.read_text().splitlines())
+
+
+def test_a_line_that_was_cut_off_is_no_result(tmp_path: Path) -> None:
+    results = Results(tmp_path, "abc", is_long=False)
+    results.add(Result("one", "failed", "2026-11-26", 1.5, []))
+    with results.path.open("a") as file:
+        file.write('{"test": "two", "outco')
+    assert list(results.latest()) == ["one"]
+    assert results.passed() == []
+    results.add(Result("one", "passed", "2026-11-26", 1.5, []))
+    results.add(Result("one", "passed", "2026-11-26", 1.5, []))
+    assert results.passed() == ["one"]

@@ -56,7 +56,7 @@ async def _missing(acknowledged: list[str], state: Path) -> list[str]:
 
 @pytest.mark.part_alone
 @pytest.mark.timeout(600)
-def test_answered_changes_survive_a_power_cut(
+def test_f49_answered_changes_survive_a_power_cut(
     tmp_path: Path, disk_log: Path, rounds: Rounds, chance: Random, figure: Figure
 ) -> None:
     deeds = _logged(disk_log, tmp_path / "run")

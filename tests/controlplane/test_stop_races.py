@@ -187,7 +187,8 @@ async def mark(system: System, name: str) -> None:
     assert await store.run(request_stop, "alice", name, Actor("other"), 1) is not None
 
 
-async def test_stop_mark_ends_start_before_its_next_host(system: System) -> None:
+@pytest.mark.part_alone
+async def test_f51_stop_mark_ends_start_before_its_next_host(system: System) -> None:
     gate = Hold()
 
     async def refuse(request: Any, context: Any) -> None:
@@ -205,7 +206,8 @@ async def test_stop_mark_ends_start_before_its_next_host(system: System) -> None
     await system.nothing_is_left()
 
 
-async def test_stop_mark_ends_started_session(system: System) -> None:
+@pytest.mark.part_alone
+async def test_f51_stop_mark_ends_started_session(system: System) -> None:
     gate = Hold()
     for agent in system.agents:
         agent.after_start = gate

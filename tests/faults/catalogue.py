@@ -1,4 +1,4 @@
-"""The 48 faults that Tiltyard is tested to survive, and why some have no test yet."""
+"""The faults that Tiltyard is tested to survive, and why some have no test yet."""
 
 from collections.abc import Mapping
 
@@ -51,6 +51,10 @@ FAULTS: Mapping[int, str] = {
     46: "another program on the host removes, restarts or renames containers",
     47: "leaks over thousands of starts and stops",
     48: "the agent's event loop is blocked, or the agent is stopped",
+    49: "SIGKILL of the agent, a power cut or a full disk during a claim; a torn journal",
+    50: "SIGKILL of the control plane during a claim; a stream of claims that breaks",
+    51: "SIGKILL of the control plane during a stop; a stop that is marked during a start",
+    52: "SIGKILL of the control plane, or a read, between a commit and the copy in memory",
 }
 
 NOT_YET: Mapping[int, str] = {37: "SQLite is the only store"}

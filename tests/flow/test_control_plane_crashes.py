@@ -1,7 +1,7 @@
 """A control plane that is killed by SIGKILL at each of its fail points.
 
 After a restart each request was carried out once or not at all, and a retry gets a proper answer.
-`SCENARIOS` maps each fail point to the code that reaches it; a missing one is an error.
+`SCENARIOS` maps each fail point to the code that reaches it.
 docker/test_killed_control_plane.py has starts on a real engine.
 """
 
@@ -16,7 +16,16 @@ from typing import Any
 import pytest
 
 from agent.rpc.identity import FILE, Identity
-from controlplane.domain.steps import AUTHORITY_STEPS, CLAIM_STEPS, STEPS
+from controlplane.domain.steps import (
+    AUTHORITY_STEPS,
+    CLAIM_STEPS,
+    PLAYER_STEPS,
+    START_STEPS,
+    STEPS,
+    STOP_STEPS,
+    TAG_STEPS,
+    TOKEN_STEPS,
+)
 from tests.flow.enrolled import enrolled
 from tests.flow.outlived import NO_ANSWER, REPOSITORY, Outlived
 from tests.support.agent.served import WholeAgent
@@ -237,13 +246,44 @@ SCENARIOS: dict[str, Callable[[Killed, str], Awaitable[None]]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "step",
-    [pytest.param(step, marks=[] if step in AT_ONCE else pytest.mark.slow) for step in STEPS],
-)
+def _killed_at(*steps: str) -> pytest.MarkDecorator:
+    marked = [(step, () if step in AT_ONCE else pytest.mark.slow) for step in steps]
+    return pytest.mark.parametrize("step", [pytest.param(step, marks=m) for step, m in marked])
+
+
+@_killed_at(*START_STEPS, *AUTHORITY_STEPS)
 async def test_f38_what_a_control_plane_was_killed_over_is_done_once_or_not_at_all(
     tmp_path: Path, step: str
 ) -> None:
+    await _play_through(tmp_path, step)
+
+
+@_killed_at(*CLAIM_STEPS)
+async def test_f50_a_claim_whose_control_plane_is_killed_is_one_session_or_none(
+    tmp_path: Path, step: str
+) -> None:
+    await _play_through(tmp_path, step)
+
+
+@_killed_at(*STOP_STEPS)
+async def test_f51_a_stop_whose_control_plane_is_killed_is_carried_out(
+    tmp_path: Path, step: str
+) -> None:
+    await _play_through(tmp_path, step)
+
+
+@_killed_at(*TAG_STEPS, *TOKEN_STEPS, *PLAYER_STEPS)
+async def test_f52_what_is_committed_counts_though_no_memory_had_it(
+    tmp_path: Path, step: str
+) -> None:
+    await _play_through(tmp_path, step)
+
+
+async def _play_through(folder: Path, step: str) -> None:
     listen = f"127.0.0.1:{free_port()}"
-    async with Killed(tmp_path, failpoint=f"{step}:kill", enrol_listen=listen) as killed:
+    async with Killed(folder, failpoint=f"{step}:kill", enrol_listen=listen) as killed:
         await SCENARIOS[step](killed, step)
+
+
+def test_every_step_is_of_a_fault() -> None:
+    assert set(SCENARIOS) == set(STEPS)

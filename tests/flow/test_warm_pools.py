@@ -5,11 +5,14 @@ import shutil
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 from agent.domain.session import Session
+from agent.state.claims_journal import ClaimsJournal
 from controlplane.domain.errors import AgentUnavailableError
+from tests.flow.relay import RELAY, Relayed, a_relay
 from tests.flow.whole import Whole
 from tests.support.controlplane.system import Answer, eventually, eventually_equals
 
@@ -43,13 +46,23 @@ class Warm(Whole):
         await self.host.start()
 
 
+class RelayedWarm(Warm, Relayed):
+    """The same behind a relay."""
+
+
+SETTINGS: dict[str, Any] = {
+    "agent": {"cpu": 64, "ram": 65536},
+    # On any machine: a claim that takes too long continues as a cold start.
+    "start_timeout": 60.0,
+    "unresponsive_after": 60.0,
+    "start_rate": 1000.0,
+    "start_burst": 1000,
+}
+
+
 @pytest.fixture
 async def warm(tmp_path: Path) -> AsyncIterator[Warm]:
-    agent = {"cpu": 64, "ram": 65536}
-    # On any machine: a claim that takes too long continues as a cold start.
-    patient = {"start_timeout": 60.0, "unresponsive_after": 60.0}
-    unlimited = {"start_rate": 1000.0, "start_burst": 1000}
-    async with Warm(tmp_path, agent=agent, **patient, **unlimited) as running:
+    async with Warm(tmp_path, **SETTINGS) as running:
         await running.make_game()
         yield running
 
@@ -117,6 +130,37 @@ async def test_f18_answers_that_are_lost_leave_nothing_claimed_that_nobody_owns(
     await eventually(lambda: sorted(_names(warm.claimed)) == sorted(started))
     unanswered = "SELECT 1 FROM unanswered WHERE stopped_ms IS NULL"
     await eventually_equals(lambda: warm.rows(unanswered), [])
+
+
+async def test_f50_claims_whose_stream_breaks_are_done_once_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append, gate, begun = ClaimsJournal.append, asyncio.Event(), []
+
+    async def held(journal: ClaimsJournal, internal_id: str, record: bytes) -> None:
+        begun.append(internal_id)
+        await gate.wait()
+        await append(journal, internal_id, record)
+
+    socket = tmp_path / "host-1.sock"
+    async with (
+        a_relay(tmp_path / RELAY, socket) as relay,
+        RelayedWarm(tmp_path, **SETTINGS) as warm,
+    ):
+        await warm.make_game()
+        await warm.keep(10)
+        monkeypatch.setattr(ClaimsJournal, "append", held)
+        starts = [asyncio.create_task(warm.start(id=f"s{n}"), name="start") for n in range(10)]
+        await eventually(lambda: len(begun) == 10)
+        relay.reset()
+        gate.set()
+        answers = await asyncio.gather(*starts)
+        assert _statuses(answers) == {201}
+        await eventually(lambda: sorted(_names(warm.claimed)) == [f"s{n}" for n in range(10)])
+        assert not set(begun) & {session.internal_id for session in warm.claimed}
+        await warm.becomes_ready(10)
+        unanswered = "SELECT 1 FROM unanswered WHERE stopped_ms IS NULL"
+        await eventually_equals(lambda: warm.rows(unanswered), [])
 
 
 def _statuses(answers: list[Answer]) -> set[int]:

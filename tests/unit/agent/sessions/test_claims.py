@@ -21,7 +21,7 @@ from agent.domain.steps import CLAIM_STEPS
 from agent.sessions.claims import checked_request
 from agent.sessions.life import ClaimRequest
 from agent.state.drain import DrainOrder
-from agent.state.record import Records
+from agent.state.record import CLAIMS, Records
 from tests.support.agent.hosts import Agent, Host
 from tests.support.agent.pools import a_claim, a_pool, kept_full, ordered, ready, session_json
 from tests.support.agent.samples import a_spec, an_id
@@ -176,7 +176,7 @@ async def test_pending_claim_is_not_stopped_as_surplus(agent: Agent) -> None:
         assert agent.now(standby.internal_id).stop_reason is None
 
 
-async def test_unrecorded_claim_fails(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_f49_unrecorded_claim_fails(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     standby = await a_standby(agent)
 
     async def full(*_: object) -> None:
@@ -212,7 +212,7 @@ async def test_restarted_agent_notifies_a_game_that_was_not_notified(host: Host)
 
 
 @pytest.mark.parametrize("step", CLAIM_STEPS)
-async def test_agent_killed_at_any_step_of_a_claim(host: Host, step: str) -> None:
+async def test_f49_agent_killed_at_any_step_of_a_claim(host: Host, step: str) -> None:
     """A repeated claim succeeds and the game is notified."""
     async with host() as agent:
         standby = await a_standby(agent, claim_signal="SIGUSR1")
@@ -238,6 +238,29 @@ async def test_agent_killed_at_any_step_of_a_claim(host: Host, step: str) -> Non
         assert session_json(agent, again)["id"] == "m1"
         await until_idle()
         assert signals(agent, standby) == (2 if step == "claim.signalled" else 1)
+
+
+@pytest.mark.parametrize("is_cut_off", [True, False], ids=["cut off", "zeros"])
+async def test_f49_a_claim_whose_line_is_torn_never_was_and_can_be_made(
+    host: Host, *, is_cut_off: bool
+) -> None:
+    """As after a power cut before the flush: it was not answered, unlike an earlier one."""
+    async with host() as agent:
+        async with kept_full(agent):
+            await ordered(agent, a_pool(2))
+        one, other = (each.internal_id for each in ready(agent))
+        await agent.warm_pools.claim(one, a_claim("m1"))
+        journal = agent.records.directory(one).parents[1] / CLAIMS
+    line = journal.read_bytes()
+    torn = line.replace(one.encode(), other.encode())[: len(line) // 2]
+    journal.write_bytes(line + (torn if is_cut_off else bytes(len(line))))
+    async with host() as agent:
+        assert agent.now(one).spec.identity.session_id == "m1"
+        assert [standby.internal_id for standby in ready(agent)] == [other]
+        await agent.warm_pools.claim(other, a_claim("m2"))
+    async with host() as agent:
+        names = {agent.now(each).spec.identity.session_id for each in (one, other)}
+        assert (names, ready(agent)) == ({"m1", "m2"}, [])
 
 
 async def test_claim_repeated_during_the_final_save_returns(

@@ -181,8 +181,9 @@ async def test_newer_record_counts_and_ends_its_line(records: Records) -> None:
     assert journal.strip() == encode_session(other)
 
 
+@pytest.mark.part_alone
 @pytest.mark.parametrize("torn", [b"\n{", b"\0" * 600, b"\n\xff\n\n"])
-async def test_torn_journal_keeps_what_was_flushed(
+async def test_f49_torn_journal_keeps_what_was_flushed(
     records: Records, monkeypatch: pytest.MonkeyPatch, torn: bytes
 ) -> None:
     [session] = await claimed(records)
@@ -195,8 +196,9 @@ async def test_torn_journal_keeps_what_was_flushed(
     assert await records.load() == ([session, later], [])
 
 
+@pytest.mark.part_alone
 @pytest.mark.parametrize("call", ["fdopen", "fdatasync"])
-async def test_claim_that_cannot_be_written_leaves_the_standby(
+async def test_f49_claim_that_cannot_be_written_leaves_the_standby(
     records: Records, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     [kept] = await claimed(records)

@@ -103,7 +103,8 @@ async def test_a_refusal_is_of_one_claim(client: AgentClient) -> None:
     assert await claimed == "ok"
 
 
-async def test_a_broken_stream_fails_what_waits_and_is_opened_again(
+@pytest.mark.part_alone
+async def test_f50_a_broken_stream_fails_what_waits_and_is_opened_again(
     client: AgentClient, host: Host
 ) -> None:
     host.go_on.clear()
@@ -119,7 +120,8 @@ async def test_a_broken_stream_fails_what_waits_and_is_opened_again(
     assert host.streams == 2
 
 
-async def test_a_claim_without_a_result_ends_with_its_time(client: AgentClient) -> None:
+@pytest.mark.part_alone
+async def test_f50_a_claim_without_a_result_ends_with_its_time(client: AgentClient) -> None:
     with pytest.raises(AgentUnavailableError, match="in time"):
         await claiming(client, "none", timeout=0.05)
     assert await claiming(client, "next") == "next"

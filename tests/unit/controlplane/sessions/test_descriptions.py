@@ -55,7 +55,8 @@ async def test_a_commit_drops_the_description_of_its_session_alone(
     assert descriptions.get(OTHER) is kept
 
 
-async def test_what_was_read_before_a_commit_is_not_kept_after_it(store: Store) -> None:
+@pytest.mark.part_alone
+async def test_f52_what_was_read_before_a_commit_is_not_kept_after_it(store: Store) -> None:
     descriptions, kept = Descriptions(store), description()
     with descriptions.looking(KEY) as keep_old:
         await store.run(Database.execute, "UPDATE session SET tag = 'v2' WHERE id = 'one'")

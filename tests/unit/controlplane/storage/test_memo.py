@@ -69,7 +69,8 @@ async def test_keeps_the_last_used(store: Store) -> None:
     assert looks == ["n", "no", "nor", "no"]
 
 
-async def test_look_that_a_transaction_overtakes_is_not_kept(store: Store) -> None:
+@pytest.mark.part_alone
+async def test_f52_look_that_a_transaction_overtakes_is_not_kept(store: Store) -> None:
     memo = Memo(store, regions, most=10, without=())
     begun = asyncio.create_task(memo.get("n"))
     await asyncio.sleep(0)
@@ -78,7 +79,8 @@ async def test_look_that_a_transaction_overtakes_is_not_kept(store: Store) -> No
     assert await memo.get("n") == "n"
 
 
-async def test_change_of_a_dropped_result_is_not_kept(store: Store) -> None:
+@pytest.mark.part_alone
+async def test_f52_change_of_a_dropped_result_is_not_kept(store: Store) -> None:
     memo = Memo(store, regions, most=10, without={count})
     known = await memo.get("n")
     assert known is not None
@@ -89,7 +91,8 @@ async def test_change_of_a_dropped_result_is_not_kept(store: Store) -> None:
     assert await memo.get("n") == "n"
 
 
-async def test_failed_commit_drops_results_too(store: Store) -> None:
+@pytest.mark.part_alone
+async def test_f52_failed_commit_drops_results_too(store: Store) -> None:
     memo = Memo(store, regions, most=10, without=())
     await memo.get("n")
     with pytest.raises(Exception, match="UNIQUE"):

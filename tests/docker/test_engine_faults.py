@@ -2,17 +2,27 @@
 
 import contextlib
 import signal
+import socket
+import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 
+from tests.docker.killed_agent import KilledAgent
 from tests.docker.machine import Agent, Machine, Player, a_machine, port_of
 from tests.docker.stack import PATIENCE, eventually
 from tests.faults.plugin import Figure, Rounds
+from tests.support.agent.samples import an_id
 from tests.support.real_engine import ends
 from tiltyard.agent.v1 import agent_pb2 as pb
+
+HANGS = (30, 600)  # Seconds; the second in the long form alone
+UNAVAILABLE = {"ENGINE_ERROR", "ENGINE_TIMEOUT", "ENGINE_UNAVAILABLE"}
+NOISE_BYTES = 30 * 10**6  # More than all buffers between the engine and a caller
 
 
 def _kill(pid: int) -> None:
@@ -65,21 +75,78 @@ def test_f07_games_go_on_while_the_engine_is_killed_and_comes_back(
 
 
 @pytest.mark.slow
-def test_f09_a_lifetime_ends_the_game_while_the_engine_hangs(machine: Machine) -> None:
+@pytest.mark.timeout(1200)
+def test_f09_a_lifetime_ends_the_game_while_the_engine_hangs(
+    machine: Machine, rounds: Rounds, figure: Figure
+) -> None:
+    hangs = HANGS[: rounds(1, 2)]
     with Agent(machine, ports=3) as agent:
-        session, other = agent.play(ttl=2), agent.play()
-        process = agent.processes()[session.internal_id]
-        machine.engine.pause()
-        try:
-            eventually(lambda: not _lives(process), "it is ended past the engine", patience=50)
+        other = agent.play()
+        with Player(machine, port_of(other)) as player:
+            for seconds in hangs:
+                _hangs_for(seconds, agent, player, other)
+    figure("hangs", " and ".join(f"{seconds} s" for seconds in hangs))
+
+
+def _hangs_for(seconds: float, agent: Agent, player: Player, other: pb.Session) -> None:
+    session, asked = agent.play(ttl=2), an_id()
+    process = agent.processes()[session.internal_id]
+    with _hanging(agent.machine):
+        over = time.monotonic() + seconds
+        eventually(lambda: not _lives(process), "it is ended past the engine", patience=50)
+        with pytest.raises(grpc.RpcError):
+            agent.play(internal_id=asked)
+        while time.monotonic() < over:
             assert agent.session(other).state == pb.STATE_RUNNING  # the agent stays responsive
-        finally:
-            machine.engine.resume()
-        eventually(lambda: agent.session(session).state == pb.STATE_EXITED, "its end is reported")
-        assert agent.session(session).end_reason == pb.END_REASON_TTL
+            player.wait_for_more_answers(other.internal_id)
+    eventually(lambda: agent.session(session).state == pb.STATE_EXITED, "its end is reported")
+    assert agent.session(session).end_reason == pb.END_REASON_TTL
+    eventually(lambda: _starts(agent, internal_id=asked), "the start is repeated")
+    assert player.seen_as(other) == player.address
+    agent.assert_ports_agree(other)
+
+
+@contextlib.contextmanager
+def _hanging(machine: Machine) -> Iterator[None]:
+    machine.engine.pause()
+    try:
+        yield
+    finally:
+        machine.engine.resume()
+
+
+@pytest.mark.slow
+def test_f10_a_session_whose_engine_calls_hang_holds_up_no_other(machine: Machine) -> None:
+    with KilledAgent(machine, ports=3, stop_grace=1) as agent:
+        hung = agent.play("--write-file", "/data/save", str(NOISE_BYTES))
+        other = agent.play()
+        process = agent.processes()[hung.internal_id]
+        eventually(lambda: bool(agent.log(hung)), "it has written its file")
+        with (
+            Player(machine, port_of(other)) as player,
+            _locked(machine, agent.container_of(hung).id),
+        ):
+            stopping = agent.stopping(hung)
+            for _ in range(3):
+                agent.end(agent.play())
+            eventually(lambda: not _lives(process), "it is ended past the engine", patience=50)
+            assert agent.session(hung).state == pb.STATE_SHUTTINGDOWN  # as the engine confirms it
+            agent.end(agent.play())
+            assert agent.engine_available
+            assert player.seen_as(other) == player.address
+        assert stopping.result(PATIENCE).session.state == pb.STATE_EXITED
         agent.assert_ports_agree(other)
-        agent.end(other)
-        agent.assert_ports_agree()
+
+
+@contextlib.contextmanager
+def _locked(machine: Machine, container: str) -> Iterator[None]:
+    """Have the engine hold the lock of a container, for an archive that nobody reads on."""
+    with socket.socket(socket.AF_UNIX) as unread:
+        unread.connect(str(machine.engine.socket))
+        path = f"/v1.41/containers/{container}/archive?path=/data"
+        unread.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        assert unread.recv(12) == b"HTTP/1.1 200"
+        yield
 
 
 def test_f11_a_game_that_dies_with_its_shim_is_found_to_have_ended(machine: Machine) -> None:
@@ -108,7 +175,7 @@ def test_f11_games_go_on_while_containerd_is_killed_and_comes_back(machine: Mach
             player.seen_as(session)
             machine.engine.kill_containerd()
             assert player.seen_as(session) == player.address
-            assert agent.refusal() in {"ENGINE_ERROR", "ENGINE_TIMEOUT", "ENGINE_UNAVAILABLE"}
+            assert agent.refusal() in UNAVAILABLE
             _kill(before[ending.internal_id])
             machine.engine.start_containerd()
             eventually(
@@ -124,10 +191,10 @@ def test_f11_games_go_on_while_containerd_is_killed_and_comes_back(machine: Mach
         agent.assert_ports_agree()
 
 
-def _starts(agent: Agent) -> bool:
+def _starts(agent: Agent, **asked: Any) -> bool:
     """Start a session and end it; False if it was refused."""
     try:
-        session = agent.play()
+        session = agent.play(**asked)
     except grpc.RpcError:
         return False
     agent.end(session)
@@ -159,32 +226,30 @@ def test_f08_without_live_restore_games_end_with_the_engine_or_start_again_and_i
 
 
 @pytest.mark.slow
-def test_f45_after_a_reboot_what_asks_for_restarts_runs_again_and_the_rest_has_ended(
-    machine: Machine, tmp_path: Path
+@pytest.mark.timeout(600)
+def test_f45_after_a_power_cut_what_asks_for_restarts_runs_again_and_the_rest_has_ended(
+    machine: Machine, tmp_path: Path, rounds: Rounds
 ) -> None:
     boot_id = tmp_path / "boot_id"
     boot_id.write_text(f"{uuid.uuid4()}\n")
-    with Agent(machine, ports=3) as agent:
-        ended, restarted = agent.play(), agent.play(restart=True)
-        processes = agent.processes()
+    count = rounds(4, 20)
+    with Agent(machine, ports=count + 2) as agent:
+        ended = [agent.play() for _ in range(2)]
+        restarted = [agent.play(restart=True) for _ in range(count)]
         agent.kill()
-        machine.engine.kill()
-        for process in processes.values():
-            shim = _parent(process)
-            _kill(process)
-            _kill(shim)
+        machine.engine.power_off()
         machine.engine.start()
         bind = 'mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"'
         mounted = ("unshare", "--mount", "sh", "-c", bind, str(boot_id))
         agent.wrapper = machine.engine.network.inside(*mounted)
         agent.start()
-        eventually(lambda: agent.session(ended).state == pb.STATE_EXITED, "it has ended")
-        assert agent.session(ended).end_reason == pb.END_REASON_HOST_RESTART
-        eventually(lambda: agent.session(restarted).restart_count >= 1, "it was started again")
-        eventually(lambda: agent.session(restarted).state == pb.STATE_RUNNING, "and it runs")
-        assert agent.session(restarted).restart_count == 1
-        agent.assert_ports_agree(restarted)
-        with Player(machine, port_of(restarted)) as player:
-            assert player.seen_as(restarted) == player.address
-        agent.end(restarted)
-        agent.assert_ports_agree()
+        for session in ended:
+            eventually(lambda: agent.session(session).state == pb.STATE_EXITED, "it has ended")  # noqa: B023
+            assert agent.session(session).end_reason == pb.END_REASON_HOST_RESTART
+        for session in restarted:
+            eventually(lambda: agent.session(session).state == pb.STATE_RUNNING, "it runs again")  # noqa: B023
+            assert agent.session(session).restart_count == 1
+            with Player(machine, port_of(session)) as player:
+                assert player.seen_as(session) == player.address
+        agent.assert_ports_agree(*restarted)
+        agent.end(agent.play())

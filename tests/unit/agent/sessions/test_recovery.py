@@ -115,6 +115,27 @@ async def test_f45_after_a_reboot_what_asks_for_restarts_starts_again_and_the_re
         assert (now.state, now.restart_count) == (State.RUNNING, 1)
 
 
+async def test_f45_after_a_reboot_no_more_sessions_start_at_once_than_there_are_slots(
+    host: Host,
+) -> None:
+    async with host() as agent:
+        sessions = [await agent.sessions.start(an_id(), a_spec(restart=True)) for _ in range(20)]
+    for session in sessions:
+        host.engine.end(session.container, 137)
+    host.clock.reboot()
+    host.engine.calls.clear()
+    host.engine.hold("start")
+    async with host(start_slots=3) as agent:
+        await host.clock.advance(60)
+        assert host.engine.count("start") == 3
+        host.engine.release("start")
+        for session in sessions:
+            life = await agent.reached(session.internal_id, State.RUNNING)
+            assert life.session.restart_count == 1
+        assert host.engine.count("start") == len(sessions)
+        await assert_survived(agent)
+
+
 @pytest.mark.parametrize("restart", [False, True])
 async def test_f45_a_container_that_turns_up_after_it_was_given_up_has_its_log_sealed(
     host: Host, restart: bool

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
@@ -158,6 +159,47 @@ def test_f22_without_the_capability_sessions_start_and_the_host_says_so(machine:
         assert "CAP_NET_ADMIN" in warning
         eventually(lambda: warning in agent.process.log.read_text(), "the log has it")
         assert agent.process.log.read_text().count(warning) == 1
+
+
+@pytest.mark.slow
+def test_f22_a_full_table_keeps_new_players_out_and_disturbs_nobody_else(
+    machine: Machine, tmp_path: Path
+) -> None:
+    with Agent(machine, ports=3) as agent:
+        session = agent.play()
+        with Player(machine, port_of(session)) as player:
+            assert player.seen_as(session) == player.address
+            _fill_connection_tracking(machine, tmp_path)
+            later = agent.play()
+            agent.end(agent.play())
+            with Player(machine, port_of(later)) as newcomer:
+                newcomer.wait_for_more_datagrams()
+                assert newcomer.answers_from(later.internal_id) == 0
+                assert player.seen_as(session) == player.address
+                machine.run("conntrack", "-F")
+                assert newcomer.seen_as(later) == newcomer.address
+            assert player.seen_as(session) == player.address
+        assert agent.warnings == []
+        agent.assert_ports_agree(session, later)
+
+
+def _fill_connection_tracking(machine: Machine, folder: Path) -> None:
+    """Fill the namespace's table with flows that the kernel does not drop for new ones.
+
+    Its maximum is that of the whole machine; a namespace counts its own flows.
+    """
+    machine.run("conntrack", "-F")  # flows that end would make room
+    most = int(Path("/proc/sys/net/netfilter/nf_conntrack_max").read_text())
+    flows = folder / "flows"
+    with flows.open("w") as file:
+        for number in range(most):
+            one, another = IPv4Address("10.0.0.0") + number, "192.0.2.1"
+            there, back = f"-s {one} -d {another}", f"-r {another} -q {one}"
+            ports = "--sport 9 --dport 9 --reply-port-src 9 --reply-port-dst 9"
+            file.write(f"-I -p udp {there} {back} {ports} -t 600 -u ASSURED,SEEN_REPLY\n")
+    # The table is full before the last line, which fails, and whose error is no matter.
+    machine.run("sh", "-c", 'conntrack -R "$0" >"$0.log" 2>&1 || true', str(flows))
+    assert int(machine.run("conntrack", "-C")) >= most
 
 
 IPTABLES = """#!/bin/sh

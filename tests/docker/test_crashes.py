@@ -24,6 +24,7 @@ from tests.docker.killed_agent import KilledAgent, or_else
 from tests.docker.machine import Machine
 from tests.docker.pool_agent import PoolAgent, seen_by
 from tests.docker.stack import PATIENCE, eventually
+from tests.faults.invariants import LATE_SECONDS
 from tests.faults.plugin import Rounds
 from tests.support.agent.claiming import reason_of
 from tests.support.agent.samples import an_id
@@ -289,9 +290,12 @@ def test_f24_a_lifetime_that_ended_while_the_agent_was_down_ends_the_game_on_its
         due = session.expire_time.ToSeconds()
         eventually(lambda: time.time() > due + 1, "its time is over")
         assert agent.processes()
+        returned = time.time()
         agent.start()
         eventually(lambda: agent.session(session).state == pb.STATE_EXITED, "it has ended")
-        assert agent.session(session).end_reason == pb.END_REASON_TTL
+        ended = agent.session(session)
+        assert ended.end_reason == pb.END_REASON_TTL
+        assert ended.end_time.ToSeconds() - returned <= LATE_SECONDS
 
 
 @pytest.mark.slow

@@ -4,24 +4,50 @@ For the agent alone, a preloaded library moves the wall clock and a time namespa
 """
 
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from tests.docker.machine import Agent, Machine, Player, port_of
 from tests.docker.stack import Stack, eventually
+from tests.faults.invariants import LATE_SECONDS
+from tiltyard.agent.v1 import agent_pb2 as pb
 
 DAY = 86400
 DECADE = 3652 * DAY
+SHORT = 5  # Seconds of a short lifetime
 SOURCE = Path(__file__).with_name("wall_clock.c")
 
 
+class WallClock:
+    """A wall clock for programs that is off by seconds, which may change while they run."""
+
+    def __init__(self, library: Path, offset: Path) -> None:
+        self._offset = offset
+        self.jump(0)
+        self.wrapper = ("env", f"LD_PRELOAD={library}", f"WALL_CLOCK_OFFSET={offset}")
+
+    def jump(self, seconds: int) -> None:
+        """Have it be this far off from now on."""
+        mode = "r+b" if self._offset.exists() else "wb"
+        with self._offset.open(mode) as file:  # the same file, which programs have mapped
+            file.write(seconds.to_bytes(8, sys.byteorder, signed=True))
+
+
 @pytest.fixture(scope="module")
-def wall_clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A library that, if preloaded, moves the wall clock of a process."""
-    library = tmp_path_factory.mktemp("wall-clock") / "wall_clock.so"
-    command = ["gcc", "-shared", "-fPIC", "-O", "-o", str(library), str(SOURCE), "-ldl"]
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The preloaded library that moves the wall clock of a process."""
+    made = tmp_path_factory.mktemp("wall-clock") / "wall_clock.so"
+    command = ["gcc", "-shared", "-fPIC", "-O", "-o", str(made), str(SOURCE), "-ldl"]
     subprocess.run(command, check=True, timeout=60)
-    return library
+    return made
+
+
+@pytest.fixture
+def wall_clock(library: Path, tmp_path: Path) -> WallClock:
+    return WallClock(library, tmp_path / "offset")
 
 
 def _later(seconds: int) -> list[str]:
@@ -54,14 +80,44 @@ def test_f24_a_lifetime_that_ends_while_the_agent_is_down_ends_the_session_on_it
     _short_ends_long_lives(stack, *_later(3600))
 
 
-@pytest.mark.parametrize(
+JUMPS = pytest.mark.parametrize(
     "offset", [DAY, *(pytest.param(back, marks=pytest.mark.slow) for back in (-DAY, -DECADE))]
 )
+
+
+@JUMPS
 def test_f26_a_wall_clock_that_jumps_ends_nothing_early_and_nothing_late(
-    stack: Stack, wall_clock: Path, offset: int
+    stack: Stack, wall_clock: WallClock, offset: int
 ) -> None:
-    off = ("env", f"LD_PRELOAD={wall_clock}", f"WALL_CLOCK_OFFSET={offset}")
-    _short_ends_long_lives(stack, *_later(3600), *off)
+    wall_clock.jump(offset)
+    _short_ends_long_lives(stack, *_later(3600), *wall_clock.wrapper)
+
+
+@JUMPS
+def test_f26_a_wall_clock_that_jumps_while_the_agent_runs_changes_no_lifetime(
+    machine: Machine, wall_clock: WallClock, offset: int
+) -> None:
+    inside = machine.engine.network.inside(*wall_clock.wrapper)
+    with Agent(machine, ports=3, wrapper=inside, stop_grace=1) as agent:
+        agent.clocks_moved = True
+        long, begin = agent.play(ttl=DAY // 2), time.monotonic()
+        short = agent.play(ttl=SHORT)
+        wall_clock.jump(offset)
+        later = agent.play(ttl=SHORT)
+        for session in (short, later):
+            eventually(
+                lambda: agent.session(session).state == pb.STATE_EXITED,  # noqa: B023
+                "its lifetime ends",
+                patience=SHORT + LATE_SECONDS,
+            )
+            assert agent.session(session).end_reason == pb.END_REASON_TTL
+        assert time.monotonic() - begin >= SHORT
+        # All sessions considered due are stopped in the same step.
+        assert agent.session(long).state == pb.STATE_RUNNING
+        wall_clock.jump(0)
+        with Player(machine, port_of(long)) as player:
+            assert player.seen_as(long) == player.address
+        agent.assert_ports_agree(long)
 
 
 @pytest.mark.slow
@@ -78,6 +134,6 @@ def test_f25_a_lifetime_ends_the_session_while_the_control_plane_is_down(stack: 
     )
     record = stack.record(made["id"])
     assert record["end_reason"] == "ttl"
-    assert record["end_time"] - record["start_time"] >= 60
+    assert 60 <= record["end_time"] - record["start_time"] <= 60 + LATE_SECONDS
     stack.control_plane.start()
     eventually(lambda: stack.status(made["id"]) == "exited", "it is known to have ended")

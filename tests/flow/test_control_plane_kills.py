@@ -24,6 +24,7 @@ MOST = dict.fromkeys(ACCOUNTS, QUOTA)
 CALLERS = 3  # Callers per account; together they exceed its quota
 HOSTS = 3
 SESSIONS_EACH = 6  # Sessions per host: no single host has room for all
+STARTS_PER_KILL = 20  # Acknowledged starts, on average at least
 LONGEST_LIFE = 1.5
 """Seconds after which a control plane is killed if it has not reached its fail point."""
 STEPS = (*START_STEPS, *STOP_STEPS)
@@ -73,13 +74,12 @@ class Caller:
 
     def _next(self) -> tuple[str, str]:
         """The next operation and its session."""
-        if len(self._mine) < SESSIONS_OF_A_CALLER and self._chance.random() < 0.3:
+        if len(self._mine) < SESSIONS_OF_A_CALLER and self._chance.random() < 0.5:
             self._mine.append(f"{self._name}-{next(self._numbers)}")
             return "start", self._mine[-1]
         if not self._mine:
             return "read", f"{self._name}-0"
-        [operation] = self._chance.choices(("stop", "read"), (1, 2))
-        return operation, self._chance.choice(self._mine)
+        return self._chance.choice(("stop", "read")), self._chance.choice(self._mine)
 
     async def _ask(self, operation: str, session_id: str) -> bool:
         """Send one request; return whether its outcome is unknown."""
@@ -102,7 +102,8 @@ class Caller:
             if status == 200:
                 ended = body["status"] in ENDED
                 mistake |= not session.stop_asked if ended else session.stopped
-            is_over = status == 404
+            # What was asked for may be there later: only a stop ends it.
+            is_over = status == 404 and not session.start_asked
         if mistake:
             self.wrong.append(f"{operation} of {session_id}, {session}: {status} {body}")
         if is_over and not is_unknown and session_id in self._mine:
@@ -131,6 +132,7 @@ async def test_f36_a_control_plane_killed_again_and_again_forgets_and_doubles_no
     tmp_path: Path, rounds: Rounds, chance: Random, figure: Figure
 ) -> None:
     kills = rounds(5, 100)
+    starts = STARTS_PER_KILL * kills
     hosts = {"hosts": HOSTS, "sessions_each": SESSIONS_EACH}
     async with Outlived(tmp_path, **hosts, **SETTINGS) as outlived:
         await _prepare(outlived)
@@ -139,7 +141,7 @@ async def test_f36_a_control_plane_killed_again_and_again_forgets_and_doubles_no
             for number in range(CALLERS)
             for account in ACCOUNTS
         ]
-        await _killed_under_load(outlived, callers, kills, chance)
+        kills = await _killed_under_load(outlived, callers, kills, starts, chance)
         known = await _reconciled(outlived)
         found = _mistakes(outlived, callers, known)
         figure("SIGKILLs", kills)
@@ -186,15 +188,19 @@ def _mistakes(
 
 
 async def _killed_under_load(
-    outlived: Outlived, callers: list[Caller], kills: int, chance: Random
-) -> None:
-    """Kill the control plane after a random time or at a random step, and restart it."""
-    serving, enough = asyncio.Event(), asyncio.Event()
+    outlived: Outlived, callers: list[Caller], kills: int, starts: int, chance: Random
+) -> int:
+    """Kill the control plane after a random time or at a random step, and restart it.
+
+    Returns the number of kills, which goes beyond `kills` until enough starts are acknowledged.
+    """
+    serving, enough, killed = asyncio.Event(), asyncio.Event(), 0
     async with asyncio.TaskGroup() as group:
         for caller in callers:
             group.create_task(caller.run(serving, enough), name="caller")
-        for _ in range(kills):
-            step = chance.choice(("", "", *STEPS))
+        while killed < kills or sum(each.answers["start ok"] for each in callers) < starts:
+            killed += 1
+            step = chance.choice(("", chance.choice(STEPS)))
             if await outlived.serve(f"{step}:kill" if step else ""):
                 serving.set()
                 await _ends_itself(outlived, chance.uniform(0, LONGEST_LIFE))
@@ -203,6 +209,7 @@ async def _killed_under_load(
         await outlived.serve()
         serving.set()
         enough.set()
+    return killed
 
 
 async def _ends_itself(outlived: Outlived, within: float) -> None:

@@ -1,11 +1,10 @@
 """What an engine is and offers, which is found out before the first call."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from typing import Protocol as Interface
 
 from agent.docker.container_config import has_layer_quota
 from agent.docker.dockerd import daemon_pid, grantable_nofile, known_settings
@@ -21,19 +20,8 @@ _BRIDGE_NAME = "com.docker.network.bridge.name"
 _MOUNTS = Path("/proc/self/mountinfo")
 
 
-class Ask(Interface):
-    """Sends a request to the engine and returns its JSON answer; raises AgentError."""
-
-    async def __call__(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: object = None,
-    ) -> Any:
-        """`path` begins after the version of the API."""
-        ...
+Ask = Callable[..., Awaitable[Any]]
+"""Sends a request (method, path, `params`, `body`); returns the JSON answer, raises AgentError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +98,9 @@ async def _network(ask: Ask) -> str:
         return "bridge"
     if OWN_NETWORK not in networks:
         options = {_ICC: "false", _BRIDGE_NAME: OWN_NETWORK}
+        network = {"Name": OWN_NETWORK, "Driver": "bridge", "Options": options}
         try:
-            await ask(
-                "POST",
-                "/networks/create",
-                body={
-                    "Name": OWN_NETWORK,
-                    "Driver": "bridge",
-                    "Options": options,
-                    "CheckDuplicate": True,
-                },
-            )
+            await ask("POST", "/networks/create", body=network | {"CheckDuplicate": True})
         except EngineError:  # another agent on this host may just have created it
             if OWN_NETWORK not in await _networks(ask):
                 raise

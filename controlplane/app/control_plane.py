@@ -29,7 +29,7 @@ from controlplane.http.listeners import Listeners
 from controlplane.http.request_slots import RequestSlots
 from controlplane.metrics.registry import Metrics
 from controlplane.metrics_endpoint import listener as metrics_listener
-from controlplane.metrics_endpoint.live import LiveCollector, LiveParts
+from controlplane.metrics_endpoint.live import LiveCollector
 from controlplane.operators.accounts import AccountAdmin
 from controlplane.operators.agents import Agents
 from controlplane.operators.enrolment import Enrolment
@@ -208,15 +208,7 @@ class ControlPlane:
         )
         self._exposition = metrics_listener.Exposition(
             metrics,
-            LiveCollector(
-                LiveParts(
-                    fleet=self.fleet,
-                    queue=queue,
-                    pools=self._standby_pools,
-                    streams=streams,
-                    issuer=self.issuer,
-                )
-            ),
+            LiveCollector(self.fleet, queue, self._standby_pools, streams, self.issuer),
         )
         self.listening = asyncio.Event()  # Set once requests are answered at `base_url`
 

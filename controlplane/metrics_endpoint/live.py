@@ -45,17 +45,6 @@ _STATUSES = sorted(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LiveParts:
-    """Sources of the metrics."""
-
-    fleet: Fleet
-    queue: HostQueue
-    pools: StandbyPools
-    streams: OpenStreams
-    issuer: Issuer
-
-
 @dataclass(slots=True)
 class Room:
     """Sums of resources over hosts, by place."""
@@ -125,13 +114,17 @@ class _Count:
     room: Room = field(default_factory=Room)
 
 
+@dataclass(slots=True, eq=False)
 class LiveCollector(Collector):
     """Holds the last counts; `refresh` updates them."""
 
-    def __init__(self, parts: LiveParts) -> None:
-        self._parts = parts
-        self._names = BoundedNames()
-        self._families: list[Metric] = []
+    fleet: Fleet
+    queue: HostQueue
+    pools: StandbyPools
+    streams: OpenStreams
+    issuer: Issuer
+    _names: BoundedNames = field(default_factory=BoundedNames, init=False)
+    _families: list[Metric] = field(default_factory=list, init=False)
 
     def collect(self) -> list[Metric]:
         """Return the last counts."""
@@ -140,38 +133,33 @@ class LiveCollector(Collector):
     async def refresh(self) -> None:
         """Update the counts."""
         count = _Count()
-        for host in self._parts.fleet.hosts:
+        for host in self.fleet.hosts:
             self._count_host(host, count)
             await asyncio.sleep(0)
-        pools = self._parts.pools.sizes()
+        pools = self.pools.sizes()
         present = {(account, name) for _, account, name, _ in count.sessions}
         self._names.keep(present | {(pool.account, pool.application) for pool, _, _ in pools})
-        waiting = dict.fromkeys(count.unclaimed, 0) | self._parts.queue.waiting()
+        waiting = dict.fromkeys(count.unclaimed, 0) | self.queue.waiting()
         self._families = [
             self._sessions(count),
             *self._standbys(pools),
             *_of_hosts(count),
             *count.room.families(),
-            gauge(
-                "starts_waiting",
-                "Starts queued for a start slot of a host.",
-                PLACE,
-                waiting,
-            ),
-            gauge("open_streams", "Streams being sent.", (), {(): self._parts.streams.count}),
+            gauge("starts_waiting", "Starts queued for a start slot of a host.", PLACE, waiting),
+            gauge("open_streams", "Streams being sent.", (), {(): self.streams.count}),
             gauge(
                 "certificate_expiry_timestamp_seconds",
                 "When the control plane's own certificates expire, in Unix time.",
                 ("certificate",),
                 {
-                    ("controlplane",): self._parts.issuer.caller.expire,
-                    ("authority",): self._parts.issuer.authority.expire,
+                    ("controlplane",): self.issuer.caller.expire,
+                    ("authority",): self.issuer.authority.expire,
                 },
             ),
         ]
 
     def _count_host(self, host: Host, count: _Count) -> None:
-        fleet, place = self._parts.fleet, (host.row.region, host.row.node_pool)
+        fleet, place = self.fleet, (host.row.region, host.row.node_pool)
         responsive = fleet.is_responsive(host.name)
         for state in _AGENT_STATES:
             count.agents.setdefault((*place, state), 0)

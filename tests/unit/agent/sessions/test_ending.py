@@ -165,6 +165,31 @@ async def test_f09_an_end_that_is_due_comes_while_the_engine_hangs_since_the_sta
         await assert_survived(agent)
 
 
+@pytest.mark.parametrize("seconds", [30, pytest.param(600, marks=pytest.mark.slow)])
+async def test_f09_a_hang_of_a_running_agents_engine_ends_what_is_due_and_delays_the_rest(
+    agent: Agent, seconds: float
+) -> None:
+    due = await agent.sessions.start(an_id(), a_spec(ttl=20.0))
+    failing = await agent.sessions.start(an_id(), a_spec(restart=True))
+    other = await agent.sessions.start(an_id(), a_spec())
+    asked = an_id()
+    async with agent.timed():
+        agent.engine.unavailable = True
+        with pytest.raises(EngineUnavailableError):
+            await agent.sessions.start(asked, a_spec())
+        agent.engine.end(failing.container, 1)
+        await agent.clock.advance(seconds)
+        assert due.process not in agent.engine.living
+        assert agent.now(due.internal_id).state is State.SHUTTINGDOWN
+        assert agent.now(other.internal_id).state is State.RUNNING
+        agent.engine.unavailable = False
+        await agent.clock.advance(30)
+        assert agent.now(due.internal_id).end_reason is EndReason.TTL
+        await agent.reached(failing.internal_id, State.RUNNING)
+        assert (await agent.sessions.start(asked, a_spec())).state is State.RUNNING
+    await assert_survived(agent)
+
+
 async def test_f09_of_another_boot_no_process_is_touched_before_the_engine_tells_of_it(
     host: Host,
 ) -> None:

@@ -2,9 +2,11 @@
 
 import asyncio
 import inspect
+import os
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 from blockbuster import blockbuster_ctx
@@ -54,3 +56,8 @@ async def _guarded_loop() -> AsyncIterator[None]:
 
 def ours(threads: set[threading.Thread]) -> list[str]:
     return sorted(t.name for t in threads if not any(part in t.name for part in _NOT_OURS))
+
+
+def resident_bytes(pid: int) -> int:
+    """The memory that a process holds."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

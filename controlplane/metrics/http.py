@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge
 
-from controlplane.metrics.making import Maker, Registry
+from controlplane.metrics.making import Maker, Observations, Registry
 
 _METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD"})
 
@@ -24,7 +24,7 @@ class HttpMetrics:
             "Seconds from the end of a request's header until its response is ready, or streamed.",
             *("method", "route"),
         )
-        self._answered: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        self._answered: dict[tuple[str, str, int], tuple[Counter, Observations]] = {}
         self.in_progress = make.gauge("http_requests_in_progress", "Requests being answered.")
         self.authentication_failures = make.counter(
             "authentication_failures_total", "Requests without a known token."

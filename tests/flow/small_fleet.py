@@ -69,7 +69,7 @@ class LoopStore(Store):
 
     async def run_then(
         self,
-        then: Callable[[_T], object],
+        then: Callable[[Any], object] | None,
         transaction: Callable[Concatenate[Database, _P], _T],
         *args: _P.args,
         **kwargs: _P.kwargs,
@@ -78,11 +78,12 @@ class LoopStore(Store):
         if self._db is None:
             raise asyncio.CancelledError
         future: Any = asyncio.get_running_loop().create_future()
-        job = _Job(lambda db: transaction(db, *args, **kwargs), future, transaction)
+        job = _Job(lambda db: transaction(db, *args, **kwargs), future, transaction, None)
         _commit(self._db, [job], metrics=self._metrics, changed=set())
         job.resolve()
         if future.exception() is None:
-            then(future.result())
+            if then is not None:
+                then(future.result())
             if transaction in {end_attempt, free} and kwargs["unanswered"]:
                 attempt: Any = kwargs.get("attempt") or args[2]
                 self._given_up(attempt.internal_id)

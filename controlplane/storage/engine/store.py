@@ -16,15 +16,17 @@ import threading
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlite_utils
 
 from controlplane.domain.errors import StoreError, TiltyardError
+from controlplane.metrics.making import Observations
 from controlplane.metrics.store import StoreMetrics
 from controlplane.storage.engine.changes import SessionKey, note_changes
 from controlplane.storage.engine.migrations import migrate
@@ -54,6 +56,8 @@ MAX_BATCH = 256  # Functions in one commit at most: bounds how long the first on
 Listener = Callable[[Collection[Callable[..., Any]], Collection[SessionKey]], None]
 """Called with the transactions of a commit and the sessions that they changed."""
 
+_Then = Callable[[Any], object] | None
+
 _Do = Callable[[Database, "list[_Job]"], Collection[SessionKey]]
 """Runs a batch, never raises, and returns the sessions that were changed."""
 
@@ -70,6 +74,8 @@ class _Job:
     function: Callable[[Database], Any]
     future: "asyncio.Future[Any]"
     transaction: Callable[..., Any]  # What `function` calls with its arguments
+    then: _Then  # Gets the outcome of a success
+    sent: float = field(default_factory=perf_counter)
     outcome: Any = None
     failure: BaseException | None = None
 
@@ -82,19 +88,25 @@ class _Job:
             raise
 
     def resolve(self) -> None:
-        if isinstance(self.failure, sqlite3.Error):
-            self.future.set_exception(StoreError(f"the database failed: {self.failure}"))
-        elif self.failure is not None:
-            self.future.set_exception(self.failure)
+        future, failure = self.future, self.failure
+        if failure is None and self.then is not None:
+            future.get_loop().call_soon(self.then, self.outcome)
+        if future.done():  # its task was cancelled
+            return
+        if isinstance(failure, sqlite3.Error):
+            future.set_exception(StoreError(f"the database failed: {failure}"))
+        elif failure is not None:
+            future.set_exception(failure)
         else:
-            self.future.set_result(self.outcome)
+            future.set_result(self.outcome)
 
 
 class _Thread:
     """A thread with a fair queue of jobs; it runs at most `at_once` together."""
 
-    def __init__(self, name: str, at_once: int) -> None:
+    def __init__(self, name: str, at_once: int, seconds: Observations) -> None:
         self._name = name
+        self._seconds = seconds  # From sending a job to its result
         self._at_once = at_once
         self._sent: queue.SimpleQueue[tuple[str, _Job] | None] = queue.SimpleQueue()
         self._waiting = FairQueue[_Job]()  # used by the thread alone
@@ -132,13 +144,13 @@ class _Thread:
         thread.join()  # at once: that was its last step
 
     def send(
-        self, transaction: Transaction[_P, _T], *args: _P.args, **kwargs: _P.kwargs
+        self, then: _Then, transaction: Transaction[_P, _T], *args: _P.args, **kwargs: _P.kwargs
     ) -> "asyncio.Future[_T]":
-        """Queue a function; its future must not be cancelled."""
+        """Queue a function; it runs even if its future is cancelled."""
         if self._thread is None:
             raise StoreError("the database is not open")
         future: asyncio.Future[_T] = self._loop.create_future()
-        job = _Job(lambda db: transaction(db, *args, **kwargs), future, transaction)
+        job = _Job(lambda db: transaction(db, *args, **kwargs), future, transaction, then)
         self._sent.put((_account.get(), job))
         return future
 
@@ -165,6 +177,7 @@ class _Thread:
         for listener in self.listeners:
             listener(transactions, changed)
         for job in batch:
+            self._seconds.observe(perf_counter() - job.sent)
             job.resolve()
 
     def _next_batch(self) -> list[_Job]:
@@ -183,11 +196,11 @@ class Store:
 
     def __init__(self, path: Path, metrics: StoreMetrics | None = None) -> None:
         self._path = path
-        self._metrics = metrics or StoreMetrics()
-        self._writer = _Thread("store", MAX_BATCH)
-        self._looker = _Thread("store looks", MAX_BATCH)
-        self._reader = _Thread("store reader", 1)
-        self._metrics.follow(path, self._writer.waiting)
+        self._metrics = metrics = metrics or StoreMetrics()
+        self._writer = _Thread("store", MAX_BATCH, metrics.transaction_seconds)
+        self._looker = _Thread("store looks", MAX_BATCH, metrics.look_seconds)
+        self._reader = _Thread("store reader", 1, metrics.read_seconds)
+        metrics.follow(path, self._writer.waiting)
 
     def listen(self, listener: Listener) -> None:
         """Call after each commit, before the tasks that sent its transactions go on."""
@@ -225,20 +238,13 @@ class Store:
         Raises:
             StoreError: The database failed, or is not open; nothing was changed.
         """
-        return await self.run_then(lambda _: None, transaction, *args, **kwargs)
+        return await self.run_then(None, transaction, *args, **kwargs)
 
     async def run_then(
-        self,
-        then: Callable[[_T], object],
-        transaction: Transaction[_P, _T],
-        *args: _P.args,
-        **kwargs: _P.kwargs,
+        self, then: _Then, transaction: Transaction[_P, _T], *args: _P.args, **kwargs: _P.kwargs
     ) -> _T:
         """As `run`; `then` gets the result, even if the calling task is cancelled."""
-        committed = self._writer.send(transaction, *args, **kwargs)
-        committed.add_done_callback(partial(_notify, then))
-        with self._metrics.transaction_seconds.time():
-            return await asyncio.shield(committed)
+        return await self._writer.send(then, transaction, *args, **kwargs)
 
     async def run_in_portions(
         self, transaction: Transaction[_P, int], *args: _P.args, **kwargs: _P.kwargs
@@ -255,18 +261,11 @@ class Store:
         Raises:
             StoreError: The database failed, or is not open.
         """
-        with self._metrics.look_seconds.time():
-            return await asyncio.shield(self._looker.send(at, *args, **kwargs))
+        return await self._looker.send(None, at, *args, **kwargs)
 
     async def read(self, at: Transaction[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Run long SELECTs as `look` does, delaying neither transactions nor looks."""
-        with self._metrics.read_seconds.time():
-            return await asyncio.shield(self._reader.send(at, *args, **kwargs))
-
-
-def _notify(then: Callable[[_T], object], committed: "asyncio.Future[_T]") -> None:
-    if not committed.cancelled() and committed.exception() is None:
-        then(committed.result())
+        return await self._reader.send(None, at, *args, **kwargs)
 
 
 def _look(db: Database, batch: list[_Job]) -> Collection[SessionKey]:
@@ -291,17 +290,18 @@ def _commit(
     db: Database, batch: list[_Job], *, metrics: StoreMetrics, changed: set[SessionKey]
 ) -> Collection[SessionKey]:
     metrics.commit_size.observe(len(batch))
+    began = perf_counter()
     try:
-        with metrics.commit_seconds.time():
-            db.execute("BEGIN IMMEDIATE")
-            for job in batch:
-                _run_in_savepoint(db, job)
-            db.commit()
+        db.execute("BEGIN IMMEDIATE")
+        for job in batch:
+            _run_in_savepoint(db, job)
+        db.commit()
     except Exception as error:  # every future gets it
         log.exception("cannot commit transactions", count=len(batch))
         metrics.commit_failures.inc()
         _fail(batch, error)
         db.rollback()
+    metrics.commit_seconds.observe(perf_counter() - began)
     noted = frozenset(changed)
     changed.clear()
     return noted

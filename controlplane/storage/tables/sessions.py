@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from controlplane.domain.errors import (
     AgentRefusedError,
@@ -43,9 +43,8 @@ class NewSession:
     claim: NewClaim | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
-    """A session's row.
+class Session(NamedTuple):
+    """A session's row; a tuple, since lists make thousands.
 
     `internal_id`, `agent` and `host` are those of the newest attempt, None and "" before the
     first; `confirmed`: the agent has reported it. `ports`, `labels` and `injected_env` are JSON

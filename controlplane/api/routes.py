@@ -4,11 +4,12 @@ import functools
 import json
 
 from aiohttp import hdrs, web
+from multidict import CIMultiDictProxy
 
 from controlplane.api import documents
 from controlplane.api.openapi import openapi_document
 from controlplane.api.operations import streams
-from controlplane.api.operations.operation import Route
+from controlplane.api.operations.operation import Begin, Route
 from controlplane.api.operations.services import CALLER, SERVICES, Services
 from controlplane.api.operator import (
     accounts,
@@ -32,7 +33,7 @@ from controlplane.api.resources import (
 )
 from controlplane.domain.errors import ForbiddenError
 from controlplane.domain.tokens import Scope, grants
-from controlplane.http.application import Application
+from controlplane.http.application import Application, AtOnce, Brief
 from controlplane.http.errors import Handler
 from controlplane.http.messages import Request
 from controlplane.http.request_slots import RequestSlot
@@ -45,10 +46,12 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/session", Scope.SESSION_START,
           sessions.start_session, {402, 404, 409, 420, 503, 504}),
     Route("GET", "/session", Scope.SESSION_READ, sessions.list_sessions),
-    Route("GET", "/session/{id}", Scope.SESSION_READ, sessions.get_session, {404}),
+    Route("GET", "/session/{id}", Scope.SESSION_READ, sessions.get_session, {404},
+          sessions.begin_get),
     Route("DELETE", "/session/{id}", Scope.SESSION_STOP, sessions.stop_session, {404, 409, 503}),
     Route("GET", "/session/{id}/report", Scope.SESSION_READ, reports.get_report, {404, 409, 503}),
-    Route("PUT", "/session/player/join", Scope.SESSION_PLAYERS, players.join_players, {404}),
+    Route("PUT", "/session/player/join", Scope.SESSION_PLAYERS, players.join_players, {404},
+          players.begin_join),
     Route("DELETE", "/session/player/leave", Scope.SESSION_PLAYERS, players.leave_players, {404}),
     Route("GET", "/logs", Scope.LOGS_READ, streams.stream_logs, {404, 503}),
     Route("GET", "/artifacts", Scope.ARTIFACT_READ, streams.fetch_artifact, {404, 409, 413, 503}),
@@ -123,7 +126,8 @@ def make_web_app(services: Services) -> Application:
     app.web.on_shutdown.append(streams.end_streams)
     app.web.on_shutdown.append(sessions.end_waits)
     for route in ROUTES:
-        app.add_route(route.method, route.path, _guarded(route, services))
+        begin = route.scope and route.begin and _at_once(route.scope, route.begin, services)
+        app.add_route(route.method, route.path, _guarded(route, services), begin or None)
     return app
 
 
@@ -139,7 +143,7 @@ def _guarded(route: Route, services: Services) -> Handler:
     authenticate, slots = services.accounts.authenticate, services.request_slots
 
     async def admit(request: Request, scope: Scope) -> RequestSlot:
-        caller = await authenticate(_bearer(request), request.remote or "")
+        caller = await authenticate(_bearer(request.headers), request.remote or "")
         request[CALLER] = caller
         if caller.account:
             bind(account=caller.account)
@@ -166,8 +170,24 @@ def _guarded(route: Route, services: Services) -> Handler:
     return handle
 
 
-def _bearer(request: Request) -> str:
+def _at_once(scope: Scope, begin: Begin, services: Services) -> AtOnce:
+    """Wrap `begin`: the same checks as `_guarded`; what has to wait is left to it."""
+    recall, slots = services.accounts.known, services.request_slots
+
+    def answer(brief: Brief) -> None:
+        caller = recall(_bearer(brief.message.headers))
+        if caller is not None and grants(caller.scopes, scope):
+            brief.slot = slots.take_now(caller.account)
+            if brief.slot is not None:
+                begin(services, caller, brief)
+                return
+        brief.finish(None)
+
+    return answer
+
+
+def _bearer(headers: "CIMultiDictProxy[str]") -> str:
     """Return the bearer token; "" unless there is exactly one."""
-    headers = request.headers.getall(hdrs.AUTHORIZATION, [])
-    scheme, _, token = headers[0].partition(" ") if len(headers) == 1 else ("", "", "")
+    sent = headers.getall(hdrs.AUTHORIZATION, [])
+    scheme, _, token = sent[0].partition(" ") if len(sent) == 1 else ("", "", "")
     return token.strip() if scheme.lower() == "bearer" else ""

@@ -2,15 +2,78 @@
 
 import asyncio
 import re
+from collections.abc import Callable
 from time import perf_counter
 
 from aiohttp import web
+from aiohttp.http import RawRequestMessage
 
 from controlplane.http.errors import Handler, answer_error
 from controlplane.http.messages import Request
+from controlplane.http.request_slots import RequestSlot
 from controlplane.metrics.http import HttpMetrics
 
 _PARAMETER = re.compile(r"\\{(\w+)\\}")
+
+
+class Brief:
+    """A request that may be answered with a 200 before its handler gets a task.
+
+    `last` is the last part of its path, `slot` is released at the end.
+    """
+
+    __slots__ = (
+        "_answer",
+        "_began",
+        "_done",
+        "_metrics",
+        "_route",
+        "body",
+        "last",
+        "message",
+        "slot",
+    )
+
+    def __init__(
+        self,
+        message: RawRequestMessage,
+        last: str,
+        route: tuple[str, "AtOnce"],
+        metrics: HttpMetrics,
+    ) -> None:
+        self.message = message
+        self.last = last
+        self.body = b""
+        self.slot: RequestSlot | None = None
+        self._route, self._answer = route
+        self._metrics = metrics
+        self._began = perf_counter()
+        self._done: Callable[[bytes | None], bool]
+
+    def begin(self, body: bytes, done: Callable[[bytes | None], bool]) -> None:
+        """Call `done` once, now or later.
+
+        It gets the content of a 200, or None if the handler must answer; it returns whether the
+        client is still connected.
+        """
+        self.body, self._done = body, done
+        self._metrics.in_progress += 1
+        self._answer(self)
+
+    def finish(self, content: bytes | None) -> None:
+        """End with the content of a 200, or with None if the handler must answer."""
+        if self.slot is not None:
+            self.slot.release()
+        metrics, message = self._metrics, self.message
+        metrics.in_progress -= 1
+        is_open = self._done(content)
+        if content is not None:
+            seconds = perf_counter() - self._began
+            metrics.answered(message.method, self._route, 200 if is_open else 499, seconds)
+
+
+AtOnce = Callable[[Brief], None]
+"""Checks a request as its handler does, and finishes it, now or later."""
 
 
 class _Resource:
@@ -33,16 +96,24 @@ class Application:
         self._metrics = metrics
         self._plain: dict[str, _Resource] = {}
         self._by_depth: dict[int, dict[str, _Resource]] = {}
+        self._at_once: dict[tuple[str, str], tuple[str, AtOnce]] = {}
 
-    def add_route(self, method: str, path: str, handler: Handler) -> None:
-        """Add a route; at most one path may match a request."""
+    def add_route(
+        self, method: str, path: str, handler: Handler, at_once: AtOnce | None = None
+    ) -> None:
+        """Add a route; at most one path may match a request.
+
+        The parameter of a path with `at_once` is its last part.
+        """
+        if at_once is not None:
+            self._at_once[method, re.sub(r"{\w+}", "{}", path)] = path, at_once
         alike = self._by_depth.setdefault(path.count("/"), {}) if "{" in path else self._plain
         alike.setdefault(path, _Resource(path)).handlers[method] = handler
 
     async def answer(self, request: Request) -> web.StreamResponse:
         """Answer a request. Count by route, not path; 499: the client disconnected before."""
         metrics, status, began = self._metrics, 500, perf_counter()
-        metrics.in_progress.inc()
+        metrics.in_progress += 1
         try:
             try:
                 response = await self._handler(request)(request)
@@ -55,8 +126,17 @@ class Application:
             status = response.status
             return response
         finally:
-            metrics.in_progress.dec()
+            metrics.in_progress -= 1
             metrics.answered(request.method, request.route, status, perf_counter() - began)
+
+    def brief(self, message: RawRequestMessage) -> Brief | None:
+        """Return a request that may be answered at once; None if its route has no such way."""
+        path, method = message.url.path_safe, message.method
+        place, _, last = path.rpartition("/")
+        route = self._at_once.get((method, path)) or self._at_once.get((method, f"{place}/{{}}"))
+        if route is None or "%" in last:  # which is not decoded
+            return None
+        return Brief(message, last, route, self._metrics)
 
     def _handler(self, request: Request) -> Handler:
         """Find the route.

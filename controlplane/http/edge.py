@@ -10,11 +10,9 @@ import logging
 import re
 import ssl
 import time
-import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from random import getrandbits
 from typing import cast
 
 from aiohttp import HttpVersion10, HttpVersion11, StreamReader, web
@@ -22,15 +20,18 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 from aiohttp.http_exceptions import BadStatusLine, InvalidHeader, InvalidURLError, LineTooLong
 
-from controlplane.http.errors import REFUSED, BrokenBodyError, Handler, error_body, level_of
+from controlplane.http.application import Application, Brief
+from controlplane.http.errors import REFUSED, BrokenBodyError, error_body, level_of
 from controlplane.http.gate import Gate, listen
-from controlplane.http.messages import Reply, Request
+from controlplane.http.messages import Reply, Request, encoded_head, identifier
 from tiltyard.runtime.logging.events import bind, get_logger
 
 log = get_logger(__name__)
 
 MAX_HEADERS = 64  # At 8 KiB per field a connection holds at most 0.5 MiB before its first request
 HEAD_KEPT = 4096  # Bytes of an incomplete request head kept to name the path in a refusal
+
+SMALL = 4096  # Bytes of a body that may be parsed twice, without a task and with one
 
 _TARGET = re.compile(rb"[A-Za-z]+ (/[!-~]*)")
 _REFUSALS: dict[type[BaseException], str] = {
@@ -39,6 +40,8 @@ _REFUSALS: dict[type[BaseException], str] = {
     InvalidURLError: "the request's target is malformed",
     InvalidHeader: "a header field is malformed",
 }
+_Briefs = Callable[[RawRequestMessage], Brief | None]
+_UNUSUAL = ("Expect", "X-Forwarded-For", "Content-Encoding")
 _MALFORMED = "the request is not well-formed HTTP/1.1"
 
 
@@ -63,7 +66,7 @@ class Limits:
 class Connection(web.RequestHandler):
     """An aiohttp connection with deadlines and documented error responses."""
 
-    def __init__(self, server: web.Server, limits: Limits) -> None:
+    def __init__(self, server: web.Server, limits: Limits, brief: _Briefs) -> None:
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
@@ -73,6 +76,9 @@ class Connection(web.RequestHandler):
             auto_decompress=False,  # bodies with a Content-Encoding are refused unread
         )
         self._limits = limits
+        self._brief = brief
+        self._idle: asyncio.Future[None] | None = None  # The task's wait, while it is kept waiting
+        self.arrived = b""  # What was read of a body before the task
         self._wire: asyncio.Transport
         self._deadline: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
@@ -107,13 +113,62 @@ class Connection(web.RequestHandler):
             return
         if data and not self._busy:
             self._head = (self._head + data)[:HEAD_KEPT]
+        waiter, self._waiter = self._waiter, None  # not woken for what is answered here
         super().data_received(data)
+        self._waiter = waiter
         if not self._messages:
             if data and not self._busy and self._deadline is None:
                 self._await_head()
         elif not isinstance(self._messages[-1][0], RawRequestMessage):
             self._broken = True
             self._break_body("the body is malformed")
+        if waiter is not None and self._messages and not waiter.done() and not self._begun():
+            waiter.set_result(None)
+
+    def _begun(self) -> bool:
+        """Begin to answer a request without its task, if it is alone, complete and small."""
+        message, payload = self._messages[0]
+        is_alone = len(self._messages) == 1 and not self._paused and not self._upgraded
+        if not is_alone or not isinstance(message, RawRequestMessage) or not payload.is_eof():
+            return False
+        brief = self._brief(message) if payload.total_bytes <= SMALL else None
+        if brief is None:
+            return False
+        self._disarm()
+        # As while the task works.
+        self._busy, self._request_in_progress = True, True
+        self._idle, self._waiter = self._waiter, None
+        self.arrived = payload.read_nowait()
+        brief.begin(self.arrived, self._finish)
+        return True
+
+    def _finish(self, content: bytes | None) -> bool:
+        """Send the content of a 200, or wake the task; return whether the client is connected."""
+        waiter = self._waiter = self._idle
+        is_open = self.transport is not None and not self._wire.is_closing()
+        if content is not None:
+            self._request_in_progress = False
+            if self._handler_waiter is not None:
+                self._handler_waiter.set_result(None)
+            self._messages.popleft()
+            if is_open and self._parser is not None:
+                self._wire.write(encoded_head(identifier(), len(content)) + content)
+                self._parser.message_consumed()
+                self._expect_another()
+        if waiter is None or waiter.done():
+            return is_open
+        if content is not None and (self._close or self._force_close):
+            waiter.cancel()
+        elif self._messages:
+            waiter.set_result(None)
+        return is_open
+
+    def _expect_another(self) -> None:
+        self._busy, self._head, self.arrived = False, b"", b""
+        self._next_keepalive_close_time = self._loop.time() + self._limits.idle
+        if self._keepalive_handle is None:
+            at, end = self._next_keepalive_close_time, self._process_keepalive
+            self._keepalive_handle = self._loop.call_at(at, end)
 
     def begin(self, body: StreamReader) -> None:
         """Note the end of a request's headers, and start the body deadline."""
@@ -201,24 +256,24 @@ class Edge:
         self._limits = limits
         self._gate = gate
         self._servers: list[asyncio.Server] = []
-        self._handle: Handler
+        self._app: Application
 
     async def open(
         self,
         server: web.Server,
-        handle: Handler,
+        app: Application,
         address: tuple[str, int],
         tls: ssl.SSLContext | None,
     ) -> str:
-        """Listen, let `handle` answer, and return the base URL."""
-        self._handle = handle
+        """Listen, let `app` answer, and return the base URL."""
+        self._app = app
         server.request_factory = cast("Callable[..., web.BaseRequest]", self._begin)
         server.request_handler = cast("Callable[..., Awaitable[Reply]]", self._answer)
         loop = asyncio.get_running_loop()
         for listener in await listen(*address, self._gate):
             self._servers.append(
                 await loop.create_server(
-                    lambda: Connection(server, self._limits),
+                    lambda: Connection(server, self._limits, self._brief),
                     sock=listener,
                     ssl=tls,
                     ssl_handshake_timeout=self._limits.header if tls else None,
@@ -248,17 +303,24 @@ class Edge:
         caller = self._gate.caller(peer, forwarded) if forwarded else peer
         loop = asyncio.get_running_loop()
         request = Request(message, payload, protocol, writer, task, loop, remote=caller)
-        # As uuid4, but without a call of the system: it need not be unguessable.
-        random = uuid.UUID(int=getrandbits(128), version=4)
-        request.identifier, request.is_forwarded = str(random), caller != peer
+        request.identifier, request.is_forwarded = identifier(), caller != peer
+        request.arrived, protocol.arrived = protocol.arrived, b""
         return request
+
+    def _brief(self, message: RawRequestMessage) -> Brief | None:
+        """Return a request that may need no task, unless it needs more checks or a log line."""
+        headers = message.headers
+        is_plain = message.version == HttpVersion11 and not message.should_close
+        if not is_plain or _logs_debug() or any(name in headers for name in _UNUSUAL):
+            return None
+        return self._app.brief(message)
 
     async def _answer(self, request: Request) -> web.StreamResponse:
         """Answer a request; its log lines carry its identifier."""
         bind(request=request.identifier)  # for this request's task
         began = time.monotonic()
         response = await self._dispatch(request)
-        if log.isEnabledFor(logging.DEBUG):
+        if _logs_debug():
             log.debug(
                 "request answered",
                 method=request.method,
@@ -282,14 +344,18 @@ class Edge:
                 await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
                 request.writer.output_size = 0  # the response has not begun
         if not request.is_forwarded:
-            return await self._handle(request)
+            return await self._app.answer(request)
         caller = request.remote or ""
         if not self._gate.take(caller):
             return _refuse(request, 503, "too many requests from this address are in progress")
         try:
-            return await self._handle(request)
+            return await self._app.answer(request)
         finally:
             self._gate.give(caller)
+
+
+def _logs_debug() -> bool:
+    return logging.root.isEnabledFor(logging.DEBUG)
 
 
 def _refuse(request: Request, status: int, details: str, path: str | None = None) -> Reply:

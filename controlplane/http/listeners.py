@@ -46,7 +46,7 @@ class Listeners:
         await runner.setup()
         assert runner.server is not None, "set up"
         try:
-            return await edge.open(runner.server, app.answer, address, tls)
+            return await edge.open(runner.server, app, address, tls)
         except OSError as error:
             host, port = address
             text = f"{setting}: cannot listen on port {port} of {host or 'any address'}"

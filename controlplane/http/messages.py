@@ -1,6 +1,8 @@
 """Requests, and responses that are sent in one piece."""
 
+import uuid
 from collections.abc import Mapping
+from random import getrandbits
 from types import MappingProxyType
 from typing import cast
 
@@ -10,14 +12,20 @@ from aiohttp.helpers import rfc822_formatted_time
 
 JSON = "application/json"
 NO_CONTENT = 204
+_TYPE = f"{JSON}; charset=utf-8"
+_ALWAYS = "X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n"
 UNMATCHED = "unmatched"  # Route of requests that match none
+
+
+_ATTRIBUTES = {"app", "arrived", "identifier", "is_forwarded", "match_info", "route"}
 
 
 class Request(web.Request):
     """A request with what the edge and its route know of it."""
 
-    ATTRS = web.Request.ATTRS | {"app", "identifier", "is_forwarded", "match_info", "route"}
+    ATTRS = web.Request.ATTRS | _ATTRIBUTES
     app = cast("web.Application", None)  # Set by the application that answers
+    arrived = b""  # What was read of its body before it got a task
     identifier = ""  # A UUID, in the response and in every log line about the request
     is_forwarded = False  # Whether `remote` is another address than the connection's
     match_info: Mapping[str, str] = MappingProxyType({})  # type: ignore[assignment]
@@ -55,27 +63,45 @@ class Reply(web.StreamResponse):
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter:
         """Send headers and body."""
         assert isinstance(request, Request)
-        headers, writer = self.headers, request.writer
-        if self.status != NO_CONTENT:
-            headers["Content-Type"] = f"{JSON}; charset=utf-8"
-            headers["Content-Length"] = str(len(self.content))
-        headers["Date"] = rfc822_formatted_time()
+        headers, content, writer = self.headers, self.content, request.writer
         self._keeps_alive = request.keep_alive and not self.is_last
         if not self._keeps_alive:
             headers["Connection"] = "close"
         elif request.version == HttpVersion10:
             headers["Connection"] = "keep-alive"
-        add_headers(request, self)
-        await writer.write_headers(f"HTTP/1.1 {self.status} {self.reason}", headers)
-        await writer.write_eof(b"" if request.method == "HEAD" else self.content)
+        length = None if self.status == NO_CONTENT else len(content)
+        head = encoded_head(request.identifier, length, self.status, self.reason, headers)
+        await writer.write(head if request.method == "HEAD" else head + content)
+        await writer.drain()
         return writer
 
     async def write_eof(self, data: bytes = b"") -> None:
         """Do nothing: everything is sent."""
 
 
+def identifier() -> str:
+    """As uuid4, but without a call of the system: it need not be unguessable."""
+    return str(uuid.UUID(int=getrandbits(128), version=4))
+
+
+def encoded_head(
+    identifier: str,
+    length: int | None,
+    status: int = 200,
+    reason: str = "OK",
+    headers: Mapping[str, str] = MappingProxyType({}),
+) -> bytes:
+    """Encode the head of a response with JSON of this length, None for no content."""
+    body = "" if length is None else f"Content-Type: {_TYPE}\r\nContent-Length: {length}\r\n"
+    more = "".join([f"{name}: {text}\r\n" for name, text in headers.items()])
+    return (
+        f"HTTP/1.1 {status} {reason}\r\n{more}{body}Date: {rfc822_formatted_time()}\r\n"
+        f"X-Request-Id: {identifier}\r\n{_ALWAYS}\r\n"
+    ).encode()
+
+
 def add_headers(request: Request, response: web.StreamResponse) -> None:
-    """Set the headers that every response carries."""
+    """Set the headers that every response of aiohttp carries."""
     headers = response.headers
     headers["X-Request-Id"] = request.identifier
     headers["X-Content-Type-Options"] = "nosniff"

@@ -75,7 +75,15 @@ class RequestSlots:
         _slot.set(slot)
         return slot
 
-    async def _admitted(self, name: str) -> FairSlots:
+    def take_now(self, name: str) -> RequestSlot | None:
+        """Take a slot of an account without a task, None if the request has to wait for one."""
+        if not name:
+            return RequestSlot(None)
+        slots = self._of(name)
+        return RequestSlot(slots.release) if slots.take() else None
+
+    def _of(self, name: str) -> FairSlots:
+        """Return the slots of the account that calls now."""
         if name != self._last:
             if self._last:  # alternating accounts share the API
                 self._shared_until = self._clock.monotonic() + SHARED_FOR
@@ -84,6 +92,10 @@ class RequestSlots:
         if slots is None:
             slots = self._accounts[name] = FairSlots(self._limit)
         self._recent = slots
+        return slots
+
+    async def _admitted(self, name: str) -> FairSlots:
+        slots = self._of(name)
         if not slots.take():
             if len(slots.waiting) >= self._most_waiting:
                 await self._clock.sleep(REFUSAL_DELAY)

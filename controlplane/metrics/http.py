@@ -25,7 +25,9 @@ class HttpMetrics:
             *("method", "route"),
         )
         self._answered: dict[tuple[str, str, int], tuple[Counter, Observations]] = {}
-        self.in_progress = make.gauge("http_requests_in_progress", "Requests being answered.")
+        self.in_progress = 0
+        in_progress = make.gauge("http_requests_in_progress", "Requests being answered.")
+        in_progress.set_function(lambda: self.in_progress)
         self.authentication_failures = make.counter(
             "authentication_failures_total", "Requests without a known token."
         )

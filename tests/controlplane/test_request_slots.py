@@ -15,6 +15,7 @@ from sqlite_utils import Database
 from controlplane.app.control_plane import ControlPlane
 from controlplane.domain.errors import AccountBusyError
 from controlplane.http.request_slots import RequestSlots, release_slot
+from controlplane.storage.engine.store import Store
 from controlplane.storage.tables import players
 from tests.support.controlplane.raw_http import Wire
 from tests.support.controlplane.system import (
@@ -61,11 +62,9 @@ async def bounded(folder: Path, slots: RequestSlots, **settings: Any) -> AsyncIt
         yield system
 
 
-async def join(
-    system: System, player: str, account: str = "alice", token: str | None = None
-) -> Answer:
+async def join(system: System, player: str, account: str = "alice", **more: Any) -> Answer:
     body = {"session": "m", "players": [player]}
-    return await system.call(*JOIN, account=account, token=token, json=body)
+    return await system.call(*JOIN, account=account, json=body, **more)
 
 
 @asynccontextmanager
@@ -196,8 +195,9 @@ async def test_a_list_with_a_stalled_reader_holds_no_slot(
                 assert (await system.call("GET", "/application")).status == 200
 
 
+@pytest.mark.parametrize("headers", [{}, {"X-Forwarded-For": "1.1.1.1"}])  # without and with tasks
 async def test_requests_queue_at_the_database_as_their_accounts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str]
 ) -> None:
     joined: list[str] = []
     began, gate = threading.Event(), threading.Event()
@@ -219,15 +219,24 @@ async def test_requests_queue_at_the_database_as_their_accounts(
         store = system.control_plane.store
         holding = asyncio.create_task(store.run(hold))
         assert await asyncio.to_thread(began.wait, PATIENCE)
-        sent: list[Go] = []
+        sent: list[object] = []
 
         async def note(go: Go) -> Any:
             sent.append(go)
             return await go()
 
         intercept(monkeypatch, players.join, note)
+        begin = Store.begin
+
+        def note_begun(store: Store, *args: Any) -> Any:
+            sent.append(args)
+            return begin(store, *args)
+
+        monkeypatch.setattr(Store, "begin", note_begun)
         calls = [
-            asyncio.create_task(join(system, f"p{number}", token=tokens[number % 4]))
+            asyncio.create_task(
+                join(system, f"p{number}", token=tokens[number % 4], headers=headers)
+            )
             for number in range(20)
         ]
         await eventually(lambda: len(sent) == 20)

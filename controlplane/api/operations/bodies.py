@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from controlplane.domain.errors import BodyTooLargeError, InvalidRequestError, Violation
 from controlplane.http.json_reader import read_json
+from controlplane.http.messages import Request
 
 MAX_BODY = 1024 * 1024
 MAX_PROPERTIES = 100  # Per object; more than any model has. Each unknown one is a violation.
@@ -59,11 +60,11 @@ async def receive_body(request: web.Request, max_bytes: int) -> bytes:
         raise BodyTooLargeError(max_bytes)
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise _invalid("Content-Encoding is not accepted")
-    body = bytearray()
-    while chunk := await request.content.readany():
+    body = bytearray(request.arrived) if isinstance(request, Request) else bytearray()
+    while len(body) <= max_bytes and (chunk := await request.content.readany()):
         body += chunk
-        if len(body) > max_bytes:
-            raise BodyTooLargeError(max_bytes)
+    if len(body) > max_bytes:
+        raise BodyTooLargeError(max_bytes)
     request[_RECEIVED] = bytes(body)
     return request[_RECEIVED]
 

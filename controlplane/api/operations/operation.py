@@ -21,10 +21,13 @@ from typing_extensions import TypedDict
 
 from controlplane.api.operations.bodies import Body, read_body, receive_body
 from controlplane.api.operations.queries import Query, read_query
+from controlplane.api.operations.services import Services
 from controlplane.domain.tokens import Scope
+from controlplane.http.application import Brief
 from controlplane.http.errors import break_off
 from controlplane.http.messages import JSON, Reply
 from controlplane.http.request_slots import release_slot
+from controlplane.storage.tables.accounts import Caller
 
 ANYWHERE = frozenset({400, 503})
 """Errors of any call: malformed HTTP, too many requests, database failures."""
@@ -36,6 +39,7 @@ READER_WAIT = 1.0  # Seconds that a list waits for its reader before it releases
 _Shape = TypeVar("_Shape")
 _Item = TypeVar("_Item")
 _Handle = Callable[..., Awaitable[Any]]
+Begin = Callable[[Services, Caller, Brief], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,11 @@ class Answer(Generic[_Shape]):
 
     content: _Shape | bytes
     headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def encoded(content: Any) -> bytes:
+    """Encode the content of a response as JSON."""
+    return json.dumps(_dumped(content)).encode()
 
 
 def _dumped(content: Any) -> Any:
@@ -143,7 +152,7 @@ class Operation:
             return Reply(status=self.status)
         content = answer.content
         if not isinstance(content, bytes):
-            content = json.dumps(_dumped(content)).encode()
+            content = encoded(content)
         return Reply(content, self.status, answer.headers)
 
 
@@ -217,13 +226,17 @@ def operation(
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A route; without `scope` it needs no token. `own_errors`: beyond scope, body and query."""
+    """A route; without `scope` it needs no token. `own_errors`: beyond scope, body and query.
+
+    `begin` may finish a request without a task, as its handler would.
+    """
 
     method: str
     path: str
     scope: Scope | None
     handler: Operation
     own_errors: AbstractSet[int] = frozenset()
+    begin: Begin | None = None
 
     @property
     def errors(self) -> AbstractSet[int]:

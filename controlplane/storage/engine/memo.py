@@ -46,6 +46,10 @@ class Memo(Generic[_K, _T]):
                 self._known.popitem(last=False)
         return found
 
+    def known(self, key: _K) -> _T | None:
+        """Return the result that `get` would return without a look."""
+        return self._known.get(key)
+
     def amend(self, key: _K, known: _T, changed: _T) -> None:
         """Note what a transaction in `without` has changed, unless the result was dropped."""
         if self._known.get(key) is known:

@@ -246,6 +246,12 @@ class Store:
         """As `run`; `then` gets the result, even if the calling task is cancelled."""
         return await self._writer.send(then, transaction, *args, **kwargs)
 
+    def begin(
+        self, transaction: Transaction[_P, _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> "asyncio.Future[_T]":
+        """As `run`, for a caller without a task."""
+        return self._writer.send(None, transaction, *args, **kwargs)
+
     async def run_in_portions(
         self, transaction: Transaction[_P, int], *args: _P.args, **kwargs: _P.kwargs
     ) -> None:

@@ -1,0 +1,220 @@
+"""Requests that need no task: answered in the same way, after the same checks."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from controlplane.catalog.accounts import LAST_USED_STEP
+from controlplane.http.application import Application
+from controlplane.http.edge import SMALL
+from tests.support.controlplane.raw_http import RawAnswer, Wire, assert_documented
+from tests.support.controlplane.scrapes import Scraped
+from tests.support.controlplane.system import PATIENCE, eventually_equals, token_id
+from tiltyard.runtime.clock import SystemClock
+
+GET, JOIN = "GET /session/m", "PUT /session/player/join"
+PLAYERS = "SELECT player FROM player ORDER BY sequence"
+
+
+class Ahead(SystemClock):
+    """A wall clock that can be set forward."""
+
+    ahead = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead
+
+
+class Watched(Scraped):
+    """Counts the requests that get a task."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.clock = self.wall = Ahead()
+        self.tasks = 0
+
+    def request(self, call: str, *more: str, token: str = "", body: str = "") -> bytes:
+        bearer = f"Authorization: Bearer {token or self.tokens['alice']}"
+        length = [f"Content-Length: {len(body)}"] if body else []
+        head = [f"{call} HTTP/1.1", "Host: a", bearer, *length, *more]
+        return "\r\n".join([*head, "", body]).encode()
+
+    async def ask(self, wire: Wire, call: str, *more: str, **parts: str) -> RawAnswer:
+        wire.send(self.request(call, *more, **parts))
+        answer = await wire.answer()
+        assert answer is not None
+        return answer
+
+    async def join(self, wire: Wire, player: str, session: str = "m") -> RawAnswer:
+        return await self.ask(wire, JOIN, body=joining(player, session))
+
+    @asynccontextmanager
+    async def busy(self) -> AsyncIterator[None]:
+        """Hold the thread that commits."""
+        began, gate = threading.Event(), threading.Event()
+
+        def hold(_: object) -> None:
+            began.set()
+            assert gate.wait(PATIENCE)
+
+        holding = asyncio.create_task(self.control_plane.store.run(hold))
+        assert await asyncio.to_thread(began.wait, PATIENCE)
+        try:
+            yield
+        finally:
+            gate.set()
+            await holding
+
+    async def read(self, sql: str) -> list[Any]:
+        """Read a column outside of transactions, which drop what is known of tokens."""
+        rows = await self.control_plane.store.read(lambda db: db.execute(sql).fetchall())
+        return [row[0] for row in rows]
+
+
+def joining(player: str, session: str = "m") -> str:
+    return f'{{"session": "{session}", "players": ["{player}"]}}'
+
+
+pytestmark = pytest.mark.system(kind=Watched, application={}, session="m")
+
+
+@pytest.fixture
+async def wire(system: Watched, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Wire]:
+    """Have a connection whose token is known."""
+    answer = Application.answer
+
+    async def counted(app: Application, request: Any) -> Any:
+        system.tasks += request.path != "/metrics"
+        return await answer(app, request)
+
+    async with Wire(system.port) as wire:
+        assert (await system.ask(wire, GET)).status == 200
+        monkeypatch.setattr(Application, "answer", counted)
+        yield wire
+
+
+async def test_known_description_is_answered_as_by_a_task(system: Watched, wire: Wire) -> None:
+    answers = [await system.ask(wire, GET, *more) for more in ((), (), ("Expect: 100-continue",))]
+    assert system.tasks == 1
+    assert len({answer.headers.pop("x-request-id") for answer in answers}) == 3
+    for answer in answers:
+        del answer.headers["date"]
+    shown = [(answer.status, answer.headers, answer.body) for answer in answers]
+    assert shown == [shown[-1]] * 3
+    routes = {"method": "GET", "route": "/session/{id}", "status": "200"}
+    scrape = await system.scrape()
+    assert scrape.sum("http_requests_total", **routes) == 4
+    assert scrape.sum("http_requests_in_progress") == 0
+
+
+@pytest.mark.parametrize(
+    "more",
+    ["Connection: close", "Expect: 100-continue", "X-Forwarded-For: 1.1.1.1", "Content-Length: 9"],
+)
+async def test_request_that_needs_more_gets_a_task(system: Watched, wire: Wire, more: str) -> None:
+    answer = await system.ask(wire, GET, more)
+    assert (answer.status, system.tasks) == (200, 1)
+    assert answer.interim == ([100] if "Expect" in more else [])
+
+
+async def test_every_request_is_logged_at_level_debug(
+    system: Watched, wire: Wire, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    await system.ask(wire, GET)
+    assert "request answered method=GET path=/session/m status=200" in caplog.text
+
+
+async def test_revoked_and_expired_tokens_are_refused_at_once(system: Watched, wire: Wire) -> None:
+    scopes = ["session:read"]
+    revoked = await system.make_token(name="revoked", scopes=scopes)
+    expiring = await system.make_token(name="expiring", scopes=scopes, expires_after="1m")
+    other = await system.make_token(name="other", scopes=["logs:read"])
+    for token, status in ((revoked, 200), (expiring, 200), (other, 403)):
+        assert [(await system.ask(wire, GET, token=token)).status for _ in "12"] == [status] * 2
+    await system.call("DELETE", f"/operator/token/{token_id(revoked)}")
+    assert (await system.ask(wire, GET, token=revoked)).status == 401
+    system.wall.ahead = 60.0
+    assert (await system.ask(wire, GET, token=expiring)).status == 401
+
+
+async def test_use_of_a_token_is_noted_again(system: Watched, wire: Wire) -> None:
+    sql = "SELECT last_used_ms FROM token WHERE account='alice'"
+    (first,) = await system.read(sql)
+    system.wall.ahead = LAST_USED_STEP
+    await system.ask(wire, GET)
+    (last,) = await system.read(sql)
+    assert last >= first + LAST_USED_STEP * 1000
+
+
+async def test_joins_need_no_task_unless_they_fail(system: Watched, wire: Wire) -> None:
+    for number, player in enumerate("pq", start=1):
+        answer = await system.join(wire, player)
+        assert answer.json == {"count": number, "players": [*"pq"[:number]]}
+    assert (await system.ask(wire, GET)).json["players"]["joined"] == ["p", "q"]
+    assert system.tasks == 1  # the description has changed
+    for session, status in (("n", 404), ("", 422)):
+        answer = await system.join(wire, "p", session)
+        assert_documented(answer)
+        assert answer.status == status
+    large = joining("p" + " " * SMALL).replace(" ", "", 1)
+    assert (await system.ask(wire, JOIN, body=large)).status == 422
+    assert (await system.ask(wire, JOIN, "Content-Encoding: br", body=joining("x"))).status == 422
+    assert system.tasks == 5
+    assert await system.read(PLAYERS) == ["p", "q"]
+
+
+async def test_requests_behind_a_join_wait_for_it(system: Watched, wire: Wire) -> None:
+    async with system.busy():
+        wire.send(system.request(JOIN, body=joining("p")))
+        await eventually_equals(lambda: in_progress(system), 1)
+        wire.send(system.request(GET))
+        await system.scrape()
+    answers = [await wire.answer() for _ in "12"]
+    shown = [answer.json["players"] for answer in answers if answer is not None]
+    assert shown == [["p"], {"joined": ["p"], "joinedCount": 1}]
+
+
+async def test_pipelined_requests_are_answered_in_order(system: Watched, wire: Wire) -> None:
+    get = system.request(GET)
+    wire.send(get + system.request(JOIN, body=joining("p")) + get)
+    answers = [await wire.answer() for _ in "123"]
+    shown = [answer.json["players"] for answer in answers if answer is not None]
+    assert [shown[0]["joined"], shown[1], shown[2]["joined"]] == [[], ["p"], ["p"]]
+
+
+async def test_join_of_a_caller_that_hangs_up_is_counted_as_499(system: Watched) -> None:
+    async with Wire(system.port) as wire:
+        assert (await system.ask(wire, GET)).status == 200
+        connected = (await system.scrape()).sum("http_connections", listener="api")
+        async with system.busy():
+            wire.send(system.request(JOIN, body=joining("p")))
+            await eventually_equals(lambda: in_progress(system), 1)
+            wire.writer.transport.abort()
+            await system.shows(lambda s: s.sum("http_connections", listener="api") < connected)
+    await system.shows(lambda s: s.sum("http_requests_total", status="499") == 1)
+    assert await in_progress(system) == 0
+    assert await system.read(PLAYERS) == ["p"]
+
+
+async def test_join_is_answered_during_a_shutdown(system: Watched, wire: Wire) -> None:
+    async with system.busy():
+        wire.send(system.request(JOIN, body=joining("p")))
+        await eventually_equals(lambda: in_progress(system), 1)
+        stopping = asyncio.create_task(system.stop_serving())
+        for _ in range(10):
+            await asyncio.sleep(0)
+    answer = await wire.answer()
+    assert answer is not None
+    assert answer.json["players"] == ["p"]
+    assert await wire.ends() == b""
+    await stopping
+
+
+async def in_progress(system: Watched) -> float:
+    return (await system.scrape()).sum("http_requests_in_progress")

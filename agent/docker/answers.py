@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from agent.docker.dockerd import open_hosts
+from agent.docker.wording import Meaning, parts_of
 from agent.domain.engine import Container, ContainerStatus
 from agent.domain.session import Process
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)")
 _NEVER = "0001-01-01"  # Go's zero time
-_EXITED = re.compile(r"Exited \((\d+)\)")
 _RUNNING = frozenset({"running", "paused", "restarting"})
 
 
@@ -53,13 +53,13 @@ def container_of(answer: Mapping[str, Any], process: Process | None) -> Containe
 
 def container_of_listing(entry: Mapping[str, Any]) -> Container:
     """Parse a listing entry, which has no process, times or OOM flag."""
-    code = _EXITED.match(entry.get("Status", ""))
+    ended = parts_of(Meaning.EXIT_CODE, entry.get("Status", ""))
     return Container(
         container=entry["Id"],
         name=entry["Names"][0].removeprefix("/"),
         status=status_of(entry["State"]),
         labels=entry.get("Labels") or {},
-        exit_code=int(code[1]) if code else None,
+        exit_code=int(ended["code"]) if ended else None,
         address=address_of(entry),
     )
 
@@ -129,13 +129,10 @@ def warnings_of(
 
 def open_listeners(info: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[str, ...]:
     """TCP addresses that need no client certificate, by the engine's warnings or settings."""
-    found = map(_OPEN_LISTENER.search, info.get("Warnings") or ())
-    warned = tuple(match["address"] for match in found if match is not None)
+    found = (parts_of(Meaning.OPEN_LISTENER, text) for text in info.get("Warnings") or ())
+    warned = tuple(each["address"] for each in found if each is not None)
     return warned or open_hosts(settings)
 
-
-# The beginning of the warning differs between releases.
-_OPEN_LISTENER = re.compile(r"\bAPI is accessible on (?P<address>\S+)", re.IGNORECASE)
 
 WANTED: Mapping[str, Lack] = {
     "LiveRestoreEnabled": Lack(

@@ -135,12 +135,16 @@ def _name(port: Port) -> str:
     return f"{port.container}/{port.protocol.value}"
 
 
-def why_refused(settings: Mapping[str, Any]) -> str | None:
+def why_refused(settings: Mapping[str, Any], *, has_args: bool) -> str | None:
     """Return why an image with these settings is refused; None if it is accepted.
+
+    `has_args`: the session has arguments, which may begin with the program.
 
     Containers inherit an image's ports, labels, variables and volumes, and the engine repeats
     them in each list and inspect answer: 4 MB with 131,070 ports.
     """
+    if not (has_args or settings.get("Entrypoint") or settings.get("Cmd")):
+        return "it names no command and none is given"
     size = len(json.dumps(settings))
     if size > _MAX_IMAGE:
         return f"its ports, labels, variables and other settings take {size} bytes of {_MAX_IMAGE}"

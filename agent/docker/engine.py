@@ -25,7 +25,13 @@ from agent.docker.answers import (
 from agent.docker.calls import EngineCalls, Timeouts
 from agent.docker.container_config import container_config, why_refused
 from agent.docker.engine_streams import DockerStreams, message_of, translated
-from agent.docker.errors import Call, RemovalInProgressError, already_so, error_of_answer
+from agent.docker.errors import (
+    Call,
+    PartMissingError,
+    RemovalInProgressError,
+    already_so,
+    error_of_answer,
+)
 from agent.docker.facts import OWN_NETWORK, EngineFacts, api_of, daemon_facts, engine_facts
 from agent.docker.listing import Listing
 from agent.docker.program import began, why_not_run
@@ -73,7 +79,7 @@ class DockerEngine(DockerStreams):
         self._calls = EngineCalls()
         self._status = Threads(_STATUS_THREADS, "processes")
         self._bindings = Bindings()
-        self._fit_images: set[str] = set()
+        self._fit_images: set[tuple[str, bool]] = set()  # Whether with arguments
         self._facts: EngineFacts | None = None
         self._searches = TaskOwner[EngineFacts](AgentError)
         self._listing = Listing(self._status, self._inspect_for_listing, self._timeouts.read)
@@ -114,13 +120,14 @@ class DockerEngine(DockerStreams):
     async def create(self, spec: ContainerSpec) -> str:
         """Create a container and return its id; ImageCannotRunError if its image is refused."""
         name, image, seconds = container_name(spec.internal_id), spec.image, self._timeouts.create
+        has_args = bool(spec.args)
         call = Call("create", container=name, image=image, changes=True)
 
         async def create(facts: EngineFacts) -> str:
-            if image not in self._fit_images:
-                await self._check_image(call, image, seconds)
+            if (image, has_args) not in self._fit_images:
+                await self._check_image(call, seconds, has_args=has_args)
                 if "@" in image:  # its content never changes
-                    self._fit_images.add(image)
+                    self._fit_images.add((image, has_args))
             config = container_config(
                 spec,
                 cpus=facts.cpus,
@@ -139,20 +146,26 @@ class DockerEngine(DockerStreams):
     async def start(self, container: str, on_started: OnStarted | None = None) -> Container:
         """Start and describe a container; ImageCannotRunError if its program cannot run."""
         call, seconds = Call("start", container=container, changes=True), self._timeouts.start
+        read = Call("inspect", container=container, changes=True)  # as it has been started
 
         async def inspect() -> Container:
-            return await self._inspect(call, seconds)
+            return await self._inspect(read, seconds)
 
         async def log_end() -> bytes:
             async with self.logs(container, tail=5) as found:
                 return b"".join([piece.data async for pieces in found for piece in pieces])
 
         async def start(_: EngineFacts) -> Container:
-            await self._send(call, "POST", f"{_path(container)}/start", seconds)
+            try:
+                await self._send(call, "POST", f"{_path(container)}/start", seconds)
+            except PartMissingError:
+                await inspect()  # ContainerGoneError if the container is missing
+                self._forget()  # else its network, which must be created again
+                raise
             if on_started is not None:
                 await on_started()
-            answer = await self._send(call, "GET", f"{_path(container)}/json", seconds)
-            with translated(call):
+            answer = await self._send(read, "GET", f"{_path(container)}/json", seconds)
+            with translated(read):
                 pid = pid_of(answer)
             if pid is None or not await self._status.run(began, pid):
                 cause = await why_not_run(inspect, log_end)
@@ -283,12 +296,7 @@ class DockerEngine(DockerStreams):
 
     async def _run(self, call: Call, seconds: float, work: Work[T]) -> T:
         facts = await self._known()
-        try:
-            return await self._calls.run(call, seconds, lambda: work(facts))
-        except EngineError as error:
-            if OWN_NETWORK in error.cause:
-                self._forget()  # the network was removed: recreate it
-            raise
+        return await self._calls.run(call, seconds, lambda: work(facts))
 
     async def _known(self) -> EngineFacts:
         if self._facts is not None:
@@ -331,7 +339,7 @@ class DockerEngine(DockerStreams):
             ) as response:
                 if response.status >= 400:
                     message = await message_of(response)
-                    if already_so(call, response.status, message):
+                    if already_so(call, response.status):
                         return None
                     raise error_of_answer(call, response.status, message)
                 answer = await response.read()
@@ -343,11 +351,11 @@ class DockerEngine(DockerStreams):
             pid = pid_of(answer)
             return container_of(answer, None if pid is None else await self._read_process(pid))
 
-    async def _check_image(self, call: Call, image: str, seconds: float) -> None:
+    async def _check_image(self, call: Call, seconds: float, *, has_args: bool) -> None:
         """Raise ImageCannotRunError if an image is refused."""
-        answer = await self._send(call, "GET", f"/images/{quote(image)}/json", seconds)
+        answer = await self._send(call, "GET", f"/images/{quote(call.image)}/json", seconds)
         with translated(call):
-            cause = why_refused(answer["Config"] or {})
+            cause = why_refused(answer["Config"] or {}, has_args=has_args)
         if cause is not None:
             raise ImageCannotRunError(cause)
 

@@ -26,6 +26,7 @@ from agent.domain.errors import (
     EngineTimeoutError,
     EngineUnavailableError,
     InvalidArgumentError,
+    PathNotFoundError,
     RegistryTimeoutError,
 )
 from tiltyard.contract import PullProgress
@@ -77,18 +78,24 @@ class DockerStreams:
             longest=longest,
         )
 
-    def archive(
-        self, container: str, path: str
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+    @contextlib.asynccontextmanager
+    async def archive(self, container: str, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
         """Read a file or folder as an uncompressed tar."""
-        return self._open(
-            Call("archive", container=container, path=path),
-            f"/containers/{quote(container, safe='')}/archive",
-            {"path": path},
-            _body,
-            read_timeout=self._read_timeout,
-            read_ahead=_ARCHIVE_AHEAD,
-        )
+        at, timeout = f"/containers/{quote(container, safe='')}", self._read_timeout
+        try:
+            async with self._open(
+                Call("archive", container=container, path=path),
+                f"{at}/archive",
+                {"path": path},
+                _body,
+                read_timeout=timeout,
+                read_ahead=_ARCHIVE_AHEAD,
+            ) as body:
+                yield body
+        except PathNotFoundError:
+            call = Call("inspect", container=container)
+            async with self._open(call, f"{at}/json", {}, _body, read_timeout=timeout):
+                raise  # ContainerGoneError if the container is missing, not the path
 
     def pull(
         self, image: str, credentials: Credentials | None = None

@@ -1,11 +1,11 @@
 """Detect programs that init could not execute: it exits with 126 or 127 and logs the cause."""
 
 import asyncio
-import re
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from agent.docker.wording import Meaning, parts_of
 from agent.domain.engine import Container
 
 _PROC = Path("/proc")
@@ -14,7 +14,6 @@ _BEGIN_SECONDS = 1.0  # A program that takes longer to begin is slow, not missin
 _NOTICE_TRIES, _NOTICE_SECONDS = 200, 0.01
 """2 s for the engine to notice the end of init; usually 0.1 s."""
 _INIT_REFUSES = frozenset({126, 127})
-_EXEC_FAILED = re.compile(rb"\[FATAL tini \(\d+\)\] exec (?P<cause>[^\r\n]+)")
 
 
 async def why_not_run(
@@ -28,8 +27,8 @@ async def why_not_run(
         await asyncio.sleep(_NOTICE_SECONDS)
     if found.exit_code not in _INIT_REFUSES:
         return None
-    failure = _EXEC_FAILED.search(await log_end())
-    return failure["cause"].decode(errors="replace") if failure else None
+    failure = parts_of(Meaning.EXEC_FAILED, (await log_end()).decode(errors="replace"))
+    return failure["cause"] if failure else None
 
 
 def began(init: int) -> bool:

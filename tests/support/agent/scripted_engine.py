@@ -15,6 +15,8 @@ from agent.docker.engine import DockerEngine
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 IMAGE = "registry.test/game@sha256:" + "a" * 64
+ACCEPTED = {"Config": {"Cmd": ["/game"]}}
+"""The description of an image that can run."""
 
 PATIENT = Timeouts()
 HASTY = Timeouts(read=0.2, create=0.2, start=0.2, kill=0.2, remove=0.2, stream=0.2, pull=0.2)
@@ -65,7 +67,7 @@ class ScriptedEngine:
         self.answer("GET /version", says({"ApiVersion": "1.41", "MinAPIVersion": "1.12"}))
         self.answer("GET /info", says(INFO))
         self.answer("GET /networks", says([BRIDGE]))
-        self.answer(f"GET /images/{IMAGE}/json", says({"Config": {}}))
+        self.answer(f"GET /images/{IMAGE}/json", says(ACCEPTED))
 
     def answer(self, what: str, *answers: Answer) -> None:
         """Script answers by method and path; the last one repeats."""

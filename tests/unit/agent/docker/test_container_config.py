@@ -184,7 +184,11 @@ TYPICAL: dict[str, Any] = {
 
 @pytest.mark.parametrize("settings", [{}, {"Volumes": None}, TYPICAL])
 def test_accepts_settings_of_common_images(settings: dict[str, Any]) -> None:
-    assert why_refused(settings) is None
+    assert why_refused(settings, has_args=True) is None
+    assert why_refused(settings | {"Cmd": ["/game"]}, has_args=False) is None
+    assert why_refused(settings | {"Entrypoint": ["/game"]}, has_args=False) is None
+    cause = why_refused(settings | {"Cmd": None}, has_args=False)
+    assert cause == "it names no command and none is given"
 
 
 @pytest.mark.parametrize(
@@ -203,7 +207,7 @@ def test_accepts_settings_of_common_images(settings: dict[str, Any]) -> None:
     ],
 )
 def test_refuses_image_with_excessive_settings(settings: dict[str, Any], named: str) -> None:
-    cause = why_refused(settings)
+    cause = why_refused(settings, has_args=True)
     assert cause is not None
     assert named in cause
 

@@ -22,6 +22,7 @@ from agent.domain.errors import (
 from agent.kernel.processes import live_process
 from tests.support.agent.samples import a_container_spec
 from tests.support.agent.scripted_engine import (
+    ACCEPTED,
     CREATED,
     IMAGE,
     ScriptedEngine,
@@ -199,16 +200,19 @@ async def test_inspects_each_digest_until_it_is_accepted(
     script: ScriptedEngine, engine: DockerEngine
 ) -> None:
     what = f"GET /images/{IMAGE}/json"
-    script.answer(what, says({"Config": {"Volumes": {"/": {}}}}))
-    for _ in range(2):
-        with pytest.raises(ImageCannotRunError):
-            await engine.create(SPEC)
     script.answer(what, says({"Config": {}}))
     script.answer("POST /containers/create", says({"Id": "abc"}, 201))
     for _ in range(2):
+        assert await engine.create(replace(SPEC, args=("/game",))) == "abc"
+    assert script.seen[what] == 1
+    for _ in range(2):
+        with pytest.raises(ImageCannotRunError, match="no command"):
+            await engine.create(SPEC)
+    script.answer(what, says(ACCEPTED))
+    for _ in range(2):
         assert await engine.create(SPEC) == "abc"
-    assert script.seen[what] == 3
-    script.answer("GET /images/game:v1/json", says({"Config": {}}))
+    assert script.seen[what] == 4
+    script.answer("GET /images/game:v1/json", says(ACCEPTED))
     for _ in range(2):
         await engine.create(replace(SPEC, image="game:v1"))
     assert script.seen["GET /images/game:v1/json"] == 2
@@ -235,8 +239,13 @@ async def test_creates_network_if_the_default_bridge_does_not_isolate(
     }
     assert bodies[-1]["HostConfig"]["NetworkMode"] == "tiltyard0"
     # If the network is removed, the next container creates it again.
-    script.answer("POST /containers/x/start", refuses(404, "network tiltyard0 not found"))
-    with pytest.raises(EngineError):
+    script.answer("POST /containers/x/start", refuses(404, "as worded by any engine"))
+    with pytest.raises(ContainerGoneError):
+        await engine.start("x")
+    script.answer("GET /containers/x/json", says(CREATED))
+    await engine.create(SPEC)
+    assert script.seen["POST /networks/create"] == 1
+    with pytest.raises(EngineError, match="as worded by any engine"):
         await engine.start("x")
     await engine.create(SPEC)
     assert script.seen["POST /networks/create"] == 2

@@ -13,20 +13,24 @@ from agent.docker.engine import DockerEngine
 from agent.domain.engine import Credentials, LogPiece
 from agent.domain.errors import (
     AgentError,
+    ContainerGoneError,
     EngineError,
     EngineTimeoutError,
     EngineUnavailableError,
     ImageNotFoundError,
+    PathNotFoundError,
     RegistryTimeoutError,
     RegistryUnavailableError,
 )
 from tests.support.agent.scripted_engine import (
+    CREATED,
     HASTY,
     IMAGE,
     ScriptedEngine,
     an_engine,
     drained,
     refuses,
+    says,
     streams,
 )
 
@@ -185,6 +189,17 @@ async def test_converts_pull_failure_in_status_or_stream(
     )
     with pytest.raises(error):
         await drained(engine.pull(IMAGE))
+
+
+async def test_missing_path_and_missing_container_are_told_apart_by_an_inspect(
+    script: ScriptedEngine, engine: DockerEngine
+) -> None:
+    script.answer("GET /containers/x/archive", refuses(404, "as worded by any engine"))
+    with pytest.raises(ContainerGoneError):
+        await drained(engine.archive("x", "/data"))
+    script.answer("GET /containers/x/json", says(CREATED))
+    with pytest.raises(PathNotFoundError):
+        await drained(engine.archive("x", "/data"))
 
 
 async def test_credentials_go_to_the_engine_for_this_pull_alone(

@@ -269,7 +269,7 @@ class Starts:
             self._claims.release(held)
             raise
         keep = partial(self._claims.keep, held)
-        start.trial = trial = Trial(new.attempt, keep, is_unanswered=True)
+        start.trial = trial = Trial(held.host, new.attempt, keep, is_unanswered=True)
         await self._reach("claim.attempted")
         timeout = self._timeout(start, CLAIM_SHARE)
         outcome = await self._attempts.claim(start, held.host, new.claim, timeout)
@@ -295,10 +295,10 @@ class Starts:
         first = None if retry_after is not None else self._trial_at_once(start, plan)
         try:
             with start.timing.phase(Phase.RESERVE):
-                await self._reserve(start, plan, spec.identity, first=first and first[1])
+                await self._reserve(start, plan, spec.identity, first=first)
         except BaseException:
             if first is not None:
-                first[1].release()
+                first.release()
             raise
         await self._reach("start.reserved")
         if retry_after is not None:
@@ -306,25 +306,22 @@ class Starts:
             raise start.no_capacity(NoCapacityCause.RATE, why, retry_after)
         if start.stop_wanted:
             raise StoppedDuringStartError
-        return await self._try_hosts(start, plan, spec, first if start.trial else None)
+        return await self._try_hosts(start, plan, spec)
 
-    async def _try_hosts(
-        self, start: Start, plan: Plan, spec: SessionSpec, first: tuple[Host, Trial] | None
-    ) -> Confirmed:
+    async def _try_hosts(self, start: Start, plan: Plan, spec: SessionSpec) -> Confirmed:
         tried: frozenset[str] = frozenset()
         unanswered, failure = 0, None
         try:
             while unanswered < MAX_UNANSWERED:
-                host, trial = first or await self._next_trial(start, plan, tried)
-                first = None
-                outcome = await self._try_host(start, host, trial, spec)
+                trial = start.trial or await self._next_trial(start, plan, tried)
+                outcome = await self._try_host(start, trial, spec)
                 if isinstance(outcome, Confirmed):
                     return outcome
                 unanswered += isinstance(outcome, Unknown)
                 error = outcome.error
                 if isinstance(error, AgentRefusedError) and error.agent_reason not in LACK_OF_ROOM:
                     failure = error
-                tried |= {host.name}
+                tried |= {trial.host.name}
             raise start.no_capacity(NoCapacityCause.HOSTS_UNRESPONSIVE, "the hosts do not answer")
         except NoCapacityError as error:
             if failure is None:
@@ -332,16 +329,14 @@ class Starts:
             why = f"the hosts failed, the last one with {failure}"
             raise start.no_capacity(NoCapacityCause.HOSTS_FAILED, why) from error
 
-    def _trial_at_once(self, start: Start, plan: Plan) -> tuple[Host, Trial] | None:
+    def _trial_at_once(self, start: Start, plan: Plan) -> Trial | None:
         """Choose a host for the first attempt; None if none can take it now."""
         ask = _ask(start, plan, frozenset())
         with start.timing.phase(Phase.QUEUE):
             host = self.queue.take_host_at_once(ask)
-        return None if host is None else (host, self._trial(host, ask.internal_id))
+        return None if host is None else self._trial(host, ask.internal_id)
 
-    async def _next_trial(
-        self, start: Start, plan: Plan, tried: frozenset[str]
-    ) -> tuple[Host, Trial]:
+    async def _next_trial(self, start: Start, plan: Plan, tried: frozenset[str]) -> Trial:
         if start.stop_wanted:
             raise StoppedDuringStartError
         left = self._time_left(start) - MIN_CALL
@@ -353,16 +348,14 @@ class Starts:
             host = await self.queue.take_host(ask, left)
         if host is None:
             raise StoppedDuringStartError
-        return host, self._trial(host, ask.internal_id)
+        return self._trial(host, ask.internal_id)
 
     def _trial(self, host: Host, internal_id: str) -> Trial:
         address = host.report.public_address if host.report is not None else ""
         give_back = partial(self._fleet.give_back, host, internal_id)
-        return Trial(Attempt(internal_id, host.name, address), give_back)
+        return Trial(host, Attempt(internal_id, host.name, address), give_back)
 
-    async def _try_host(
-        self, start: Start, host: Host, trial: Trial, spec: SessionSpec
-    ) -> Outcome:
+    async def _try_host(self, start: Start, trial: Trial, spec: SessionSpec) -> Outcome:
         """Make one attempt; a failed one is removed from the row."""
         outcome: Outcome | None = None
         if start.trial is not trial:
@@ -371,7 +364,7 @@ class Starts:
             trial.is_unanswered = True
             await self._reach("start.attempted")
             timeout, internal_id = self._timeout(start, CALL_SHARE), trial.attempt.internal_id
-            outcome = await self._attempts.start(start, host, internal_id, spec, timeout)
+            outcome = await self._attempts.start(start, trial.host, internal_id, spec, timeout)
         if not isinstance(outcome, Confirmed):
             trial.is_unanswered = isinstance(outcome, Unknown)
             await self._unanswered.end_attempt(start, trial)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from controlplane.domain.contract import HostSession
 from controlplane.domain.errors import RETRY_AFTER, ConflictError, NoCapacityCause, NoCapacityError
 from controlplane.domain.start_timing import StartTiming
+from controlplane.fleet.host.host import Host
 from controlplane.fleet.queue import Ask
 from controlplane.sessions.start_request import StartRequest
 from controlplane.storage.engine.store import Actor
@@ -21,6 +22,7 @@ from controlplane.storage.tables.session_rows import Attempt
 class Trial:
     """The attempt or standby that the row of a start names."""
 
+    host: Host
     attempt: Attempt
     release: Callable[[], None]
     """Releases its host's capacity; called when the row no longer names it."""

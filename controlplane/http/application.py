@@ -58,7 +58,10 @@ class Brief:
         """
         self.body, self._done = body, done
         self._metrics.in_progress += 1
-        self._answer(self)
+        try:
+            self._answer(self)
+        except Exception:  # noqa: BLE001 - the handler raises it again, for its response and log
+            self.finish(None)
 
     def finish(self, content: bytes | None) -> None:
         """End with the content of a 200, or with None if the handler must answer."""

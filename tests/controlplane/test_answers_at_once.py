@@ -12,6 +12,7 @@ import pytest
 from controlplane.catalog.accounts import LAST_USED_STEP
 from controlplane.http.application import Application
 from controlplane.http.edge import SMALL
+from controlplane.sessions.sessions import Sessions
 from tests.support.controlplane.raw_http import RawAnswer, Wire, assert_documented
 from tests.support.controlplane.scrapes import Scraped
 from tests.support.controlplane.system import PATIENCE, eventually_equals, token_id
@@ -167,6 +168,18 @@ async def test_joins_need_no_task_unless_they_fail(system: Watched, wire: Wire) 
     assert (await system.ask(wire, JOIN, "Content-Encoding: br", body=joining("x"))).status == 422
     assert system.tasks == 5
     assert await system.read(PLAYERS) == ["p", "q"]
+
+
+async def test_handler_answers_what_fails_at_once(
+    system: Watched, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("as scripted")
+
+    monkeypatch.setattr(Sessions, "known", fail)
+    answer = await system.ask(wire, GET)
+    assert (answer.json["code"], system.tasks) == ("INTERNAL_ERROR", 1)
+    assert (await system.scrape()).sum("http_requests_in_progress") == 0
 
 
 async def test_requests_behind_a_join_wait_for_it(system: Watched, wire: Wire) -> None:

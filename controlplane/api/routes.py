@@ -171,17 +171,26 @@ def _guarded(route: Route, services: Services) -> Handler:
 
 
 def _at_once(scope: Scope, begin: Begin, services: Services) -> AtOnce:
-    """Wrap `begin`: the same checks as `_guarded`; what has to wait is left to it."""
+    """Wrap `begin`: the same checks as `_guarded`, to which a refusal is left."""
     recall, slots = services.accounts.known, services.request_slots
 
     def answer(brief: Brief) -> None:
         caller = recall(_bearer(brief.message.headers))
-        if caller is not None and grants(caller.scopes, scope):
-            brief.slot = slots.take_now(caller.account)
-            if brief.slot is not None:
-                begin(services, caller, brief)
+        if caller is None or not grants(caller.scopes, scope):
+            brief.finish(None)
+            return
+
+        def admitted(slot: RequestSlot | None) -> None:
+            brief.slot = slot
+            if slot is None:
+                brief.finish(None)
                 return
-        brief.finish(None)
+            try:
+                begin(services, caller, brief)
+            except Exception:  # noqa: BLE001 - the handler raises it again, and logs it
+                brief.finish(None)
+
+        brief.waiting = slots.take_then(caller.account, admitted)
 
     return answer
 

@@ -32,6 +32,7 @@ class Brief:
         "last",
         "message",
         "slot",
+        "waiting",
     )
 
     def __init__(
@@ -45,6 +46,7 @@ class Brief:
         self.last = last
         self.body = b""
         self.slot: RequestSlot | None = None
+        self.waiting: asyncio.Future[None] | None = None  # For its slot
         self._route, self._answer = route
         self._metrics = metrics
         self._began = perf_counter()
@@ -53,15 +55,17 @@ class Brief:
     def begin(self, body: bytes, done: Callable[[bytes | None], bool]) -> None:
         """Call `done` once, now or later.
 
-        It gets the content of a 200, or None if the handler must answer; it returns whether the
-        client is still connected.
+        It gets the content of a 200, or None if the handler must answer; it returns whether that
+        is possible, since the client is still connected.
         """
         self.body, self._done = body, done
         self._metrics.in_progress += 1
-        try:
-            self._answer(self)
-        except Exception:  # noqa: BLE001 - the handler raises it again, for its response and log
-            self.finish(None)
+        self._answer(self)
+
+    def cancel(self) -> None:
+        """Stop waiting for a slot: the client has disconnected."""
+        if self.waiting is not None:
+            self.waiting.cancel()
 
     def finish(self, content: bytes | None) -> None:
         """End with the content of a 200, or with None if the handler must answer."""
@@ -70,7 +74,7 @@ class Brief:
         metrics, message = self._metrics, self.message
         metrics.in_progress -= 1
         is_open = self._done(content)
-        if content is not None:
+        if content is not None or not is_open:
             seconds = perf_counter() - self._began
             metrics.answered(message.method, self._route, 200 if is_open else 499, seconds)
 

@@ -78,6 +78,7 @@ class Connection(web.RequestHandler):
         self._limits = limits
         self._brief = brief
         self._idle: asyncio.Future[None] | None = None  # The task's wait, while it is kept waiting
+        self._pending: Brief | None = None  # What is answered without the task now
         self.arrived = b""  # What was read of a body before the task
         self._wire: asyncio.Transport
         self._deadline: asyncio.TimerHandle | None = None
@@ -98,10 +99,12 @@ class Connection(web.RequestHandler):
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Cancel the deadlines."""
+        """Cancel the deadlines, and the wait for a slot."""
         self._disarm()
         if self._stalled is not None:
             self._stalled.cancel()
+        if self._pending is not None:
+            self._pending.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -138,13 +141,14 @@ class Connection(web.RequestHandler):
         # As while the task works.
         self._busy, self._request_in_progress = True, True
         self._idle, self._waiter = self._waiter, None
-        self.arrived = payload.read_nowait()
+        self.arrived, self._pending = payload.read_nowait(), brief
         brief.begin(self.arrived, self._finish)
         return True
 
     def _finish(self, content: bytes | None) -> bool:
-        """Send the content of a 200, or wake the task; return whether the client is connected."""
-        waiter = self._waiter = self._idle
+        """Send the content of a 200, or wake the task; return False if the client is gone."""
+        waiter, self._pending = self._idle, None
+        self._waiter = waiter
         is_open = self.transport is not None and not self._wire.is_closing()
         if content is not None:
             self._request_in_progress = False
@@ -156,12 +160,12 @@ class Connection(web.RequestHandler):
                 self._parser.message_consumed()
                 self._expect_another()
         if waiter is None or waiter.done():
-            return is_open
+            return is_open and content is not None
         if content is not None and (self._close or self._force_close):
             waiter.cancel()
         elif self._messages:
             waiter.set_result(None)
-        return is_open
+        return is_open or content is None
 
     def _expect_another(self) -> None:
         self._busy, self._head, self.arrived = False, b"", b""

@@ -5,6 +5,7 @@ own requests to end. A request that waits for something outside this process (a 
 reader) releases its slot.
 """
 
+import asyncio
 from collections.abc import Callable
 from contextvars import ContextVar
 from weakref import WeakValueDictionary
@@ -75,12 +76,29 @@ class RequestSlots:
         _slot.set(slot)
         return slot
 
-    def take_now(self, name: str) -> RequestSlot | None:
-        """Take a slot of an account without a task, None if the request has to wait for one."""
-        if not name:
-            return RequestSlot(None)
-        slots = self._of(name)
-        return RequestSlot(slots.release) if slots.take() else None
+    def take_then(
+        self, name: str, then: Callable[[RequestSlot | None], None]
+    ) -> "asyncio.Future[None] | None":
+        """Call `then` with a slot of an account, now or when the returned future resolves.
+
+        With None if that is cancelled, or if too many requests of the account wait already.
+        """
+        slots = self._of(name) if name else None
+        if slots is None or slots.take():
+            then(RequestSlot(None if slots is None else slots.release))
+            return None
+        if len(slots.waiting) >= self._most_waiting:
+            then(None)
+            return None
+        given = slots.queue()
+
+        def resolved(_: object) -> None:
+            if given.cancelled():
+                slots.waiting.remove("", given)
+            then(None if given.cancelled() else RequestSlot(slots.release))
+
+        given.add_done_callback(resolved)
+        return given
 
     def _of(self, name: str) -> FairSlots:
         """Return the slots of the account that calls now."""

@@ -4,14 +4,16 @@ import asyncio
 import logging
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
 
+from controlplane.app.control_plane import ControlPlane
 from controlplane.catalog.accounts import LAST_USED_STEP
 from controlplane.http.application import Application
 from controlplane.http.edge import SMALL
+from controlplane.http.request_slots import RequestSlots
 from controlplane.sessions.sessions import Sessions
 from tests.support.controlplane.raw_http import RawAnswer, Wire, assert_documented
 from tests.support.controlplane.scrapes import Scraped
@@ -38,6 +40,10 @@ class Watched(Scraped):
         super().__init__(*args, **more)
         self.clock = self.wall = Ahead()
         self.tasks = 0
+        self.slots = RequestSlots(self.wall, at_once=2)
+
+    def make_control_plane(self) -> ControlPlane:
+        return ControlPlane(self.config, self.clock, request_slots=self.slots)
 
     def request(self, call: str, *more: str, token: str = "", body: str = "") -> bytes:
         bearer = f"Authorization: Bearer {token or self.tokens['alice']}"
@@ -213,6 +219,21 @@ async def test_join_of_a_caller_that_hangs_up_is_counted_as_499(system: Watched)
     await system.shows(lambda s: s.sum("http_requests_total", status="499") == 1)
     assert await in_progress(system) == 0
     assert await system.read(PLAYERS) == ["p"]
+
+
+async def test_requests_wait_for_a_slot_without_a_task(system: Watched, wire: Wire) -> None:
+    async with AsyncExitStack() as stack:
+        wires = [await stack.enter_async_context(Wire(system.port)) for _ in range(5)]
+        async with system.busy():
+            for number, each in enumerate(wires, start=1):
+                each.send(system.request(JOIN, body=joining(f"p{number}")))
+                await eventually_equals(lambda: in_progress(system), number)
+            wires[3].writer.transport.abort()
+            await system.shows(lambda s: s.sum("http_requests_total", status="499") == 1)
+        answers = [await each.answer() for each in (*wires[:3], wires[4])]
+    assert [answer and answer.status for answer in answers] == [200] * 4
+    assert await system.read(PLAYERS) == ["p1", "p2", "p3", "p5"]
+    assert (system.tasks, await in_progress(system)) == (0, 0)
 
 
 async def test_join_is_answered_during_a_shutdown(system: Watched, wire: Wire) -> None:

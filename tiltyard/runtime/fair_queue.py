@@ -80,10 +80,15 @@ class FairSlots:
         self.used += 1
         return True
 
+    def queue(self, account: str = "") -> "asyncio.Future[None]":
+        """Return a future that resolves when it is given a slot; cancelled ones get none."""
+        given: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.put(account, given)
+        return given
+
     async def wait(self, account: str = "") -> None:
         """Wait for a slot."""
-        given = asyncio.get_running_loop().create_future()
-        self.waiting.put(account, given)
+        given = self.queue(account)
         try:
             await given
         except asyncio.CancelledError:

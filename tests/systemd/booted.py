@@ -5,7 +5,6 @@ the shell. It reaches only the test, at `host_address`; the test reaches it at `
 processes end with the one that booted it, and its files are removed.
 """
 
-import contextlib
 import os
 import shutil
 import subprocess
@@ -23,31 +22,23 @@ from tests.support.private_engine import remove_cgroups
 from tests.support.private_network import PrivateNetwork
 from tests.support.real_engine import UnavailableError
 from tests.systemd.root import made_root
+from tests.systemd.system import System
 
 _BOOT = Path(__file__).with_name("boot.sh")
 _BOOT_TIMEOUT = 120.0  # Seconds; it takes 1 on an idle machine with two cores
 _COMMAND_TIMEOUT = 60.0
-_ENVIRONMENT = {
-    "HOME": "/root",
-    "LANG": "C.UTF-8",
-    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-}
 
 
-class CommandFailedError(Exception):
-    """A command inside failed; the text has its output."""
-
-
-class Booted:
+class Booted(System):
     """A system that runs within the context; `environment` is for its commands."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         if os.geteuid() != 0:
             raise UnavailableError("booting a system needs root")
-        self.environment = {**_ENVIRONMENT, **(environment or {})}
+        super().__init__(environment)
         # Not in /tmp, which is memory on many machines: it holds images and containers.
         self.folder = Path(tempfile.mkdtemp(prefix="tiltyard-boot-", dir="/var/tmp"))
-        self.network = PrivateNetwork()
+        self.network: PrivateNetwork = PrivateNetwork()
         self._process = Process("boot.sh", self.folder / "console.log")
         self._init = 0
 
@@ -66,7 +57,7 @@ class Booted:
             self._process.launch(
                 [str(_BOOT), "enter", name, name, str(root), str(disk)], self._is_systemd
             )
-            eventually(self._is_up, "systemd has started all", patience=_BOOT_TIMEOUT)
+            eventually(self.is_up, "systemd has started all", patience=_BOOT_TIMEOUT)
         except BaseException:
             self._report()
             self._remove()
@@ -86,14 +77,6 @@ class Booted:
         enter = ["nsenter", f"--target={self._init}", "--all", "--wdns=/"]
         return [*enter, "env", "--ignore-environment", *settings, *command]
 
-    def run(self, *command: str, given: bytes = b"", timeout: float = _COMMAND_TIMEOUT) -> str:
-        """Run a command inside and return its output; raises CommandFailedError."""
-        done = self.attempt(*command, given=given, timeout=timeout)
-        if done.returncode != 0:
-            output = f"{done.stdout}{done.stderr}".strip()
-            raise CommandFailedError(f"{' '.join(command)}: {done.returncode}: {output}")
-        return done.stdout
-
     def attempt(
         self, *command: str, given: bytes = b"", timeout: float = _COMMAND_TIMEOUT
     ) -> subprocess.CompletedProcess[str]:
@@ -103,25 +86,6 @@ class Booted:
         )
         out, err = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
         return subprocess.CompletedProcess(command, done.returncode, out, err)
-
-    def write(self, path: str, text: str) -> None:
-        """Write a file inside at an absolute path; missing folders are created."""
-        self.run("sh", "-c", 'mkdir -p "${0%/*}" && cat >"$0"', path, given=text.encode())
-
-    def unpack(self, folder: str, tar: bytes) -> None:
-        """Unpack an archive inside, into a folder that is created if missing."""
-        self.run("mkdir", "-p", folder)
-        self.run("tar", "--extract", "--no-same-owner", f"--directory={folder}", given=tar)
-
-    def unit(self, name: str, *keys: str) -> dict[str, str]:
-        """Return properties of a unit from `systemctl show`."""
-        shown = self.run("systemctl", "show", name, *(f"--property={key}" for key in keys))
-        return dict(line.split("=", 1) for line in shown.splitlines())
-
-    def journal(self, *arguments: str) -> list[str]:
-        """Sync the journal and return the lines that `journalctl` selects."""
-        self.attempt("journalctl", "--sync")
-        return self.run("journalctl", "--no-pager", "--quiet", *arguments).splitlines()
 
     def _is_systemd(self) -> bool:
         """Return whether the first process inside has become systemd."""
@@ -135,19 +99,8 @@ class Booted:
         except OSError:  # it ended; its parent is about to report that
             return False
 
-    def _is_up(self) -> bool:
-        state = self.attempt("systemctl", "is-system-running").stdout.strip()
-        if state == "degraded":
-            failed = self.run("systemctl", "--failed", "--no-legend")
-            raise RuntimeError(f"units failed at the start: {failed}")
-        return state == "running"
-
     def _report(self) -> None:
-        """Print the system's log, which pytest shows if the test fails."""
-        with contextlib.suppress(CommandFailedError, subprocess.TimeoutExpired):
-            lines = self.journal("--lines=1000", "--output=short-monotonic")
-            for line in (line for line in lines if " level=info " not in line):
-                click.echo(line, err=True)
+        self.report()
         if self._process.log.exists():
             click.echo(self._process.tail(), err=True)
 

@@ -12,12 +12,13 @@ from typing import Any
 
 from tests.demo_game import build_image
 from tests.demo_game.player import saved
-from tests.docker.stack import Served, eventually, udp_port_of
+from tests.docker.stack import PATIENCE, Served, eventually, udp_port_of
 from tests.support.api_client import ApiClient
 from tests.support.deployment import REGION
 from tests.support.harness import ROOT, Registry, source_files, to_toml
 from tests.systemd.booted import Booted
 from tests.systemd.player import SteadyPlayer
+from tests.systemd.system import System
 from tests.systemd.wheels import fetched_wheels
 
 AGENT, CONTROL_PLANE = "tiltyard-agent", "tiltyard-controlplane"
@@ -25,7 +26,7 @@ UNITS = (AGENT, CONTROL_PLANE)
 SOURCES = "/root/tiltyard"
 TOKENS = "/root/tokens.json"
 HOST = "host-1"
-_WHEELS = "/root/wheels"
+WHEELS = "/root/wheels"
 _API_PORT = 8080
 _MAKE_TIMEOUT = 300.0
 
@@ -34,14 +35,18 @@ _MAKE_TIMEOUT = 300.0
 class Installed(Served):
     """A system on which both programs run and the demo game can be started."""
 
-    system: Booted
+    system: System
     registry: Registry
     tokens: Mapping[str, Any]
 
     @property
+    def api(self) -> str:
+        """The address of the API."""
+        return f"http://{self.system.network.address}:{_API_PORT}"
+
+    @property
     def client(self) -> ApiClient:
-        token = self.tokens["accounts"]["studio"]
-        return ApiClient(f"http://{self.system.network.address}:{_API_PORT}", token)
+        return ApiClient(self.api, self.tokens["accounts"]["studio"])
 
     def make(self, *arguments: str) -> str:
         """Run make in the sources and return its output."""
@@ -69,7 +74,12 @@ class Installed(Served):
     def until_ready(self) -> None:
         """Wait until the host is ready."""
         show = ("agent", "show", HOST)
-        eventually(lambda: bool(self.operate(*show)["state"] == "ready"), "the host is ready")
+        patience = PATIENCE * self.system.slowness
+        eventually(
+            lambda: bool(self.operate(*show)["state"] == "ready"),
+            "the host is ready",
+            patience=patience,
+        )
 
     @contextmanager
     def undisturbed(self, session_id: str) -> Iterator[SteadyPlayer]:
@@ -97,14 +107,14 @@ class Installed(Served):
         assert [int(line.split()[0]) for line in log] == list(range(1, save["lines"] + 1))
 
 
-def make(system: Booted, *arguments: str) -> str:
+def make(system: System, *arguments: str) -> str:
     done = system.attempt("make", f"--directory={SOURCES}", *arguments, timeout=_MAKE_TIMEOUT)
     output = done.stdout + done.stderr
     assert done.returncode == 0, output
     return output
 
 
-def upgraded_sources(system: Booted) -> str:
+def upgraded_sources(system: System) -> str:
     """Raise the version of the sources inside, and return it."""
     path = f"{SOURCES}/pyproject.toml"
     text = system.run("cat", path)
@@ -118,14 +128,14 @@ def upgraded_sources(system: Booted) -> str:
 @contextmanager
 def installed() -> Iterator[Installed]:
     """Boot a system, install and start both programs, enrol the host, create an application."""
-    offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": _WHEELS}
+    offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": WHEELS}
     with Booted(offline) as system, Registry(system.network.host_address) as registry:
         registry_port = int(registry.address.rpartition(":")[2])
         system.network.lead_to_host(registry_port)
         version = system.run("python3", "-c", "import sys; print(*sys.version_info[:2], sep='.')")
         wheels = fetched_wheels(version.strip())
-        system.unpack(_WHEELS, _tar(wheels, [path.name for path in wheels.iterdir()]))
-        system.unpack(SOURCES, _tar(ROOT, source_files()))
+        system.unpack(WHEELS, archive(wheels, [path.name for path in wheels.iterdir()]))
+        system.unpack(SOURCES, archive(ROOT, source_files()))
         make(system, "install-controlplane")
         make(system, "install-agent")
         tokens = _serve(system, f"127.0.0.1:{registry_port}")
@@ -136,7 +146,7 @@ def installed() -> Iterator[Installed]:
         yield host
 
 
-def _serve(system: Booted, registry: str) -> dict[str, Any]:
+def _serve(system: System, registry: str) -> dict[str, Any]:
     """Follow the first steps of the installation's output; return the tokens."""
     plane = {
         "api_listen": f"0.0.0.0:{_API_PORT}",
@@ -165,7 +175,7 @@ def _serve(system: Booted, registry: str) -> dict[str, Any]:
     return dict(json.loads(shown))
 
 
-def _tar(folder: Path, names: list[str]) -> bytes:
+def archive(folder: Path, names: list[str]) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name in names:

@@ -1,6 +1,6 @@
-"""The root of a small system of this machine's own release, made once by debootstrap.
+"""Roots of small systems, each made once by debootstrap.
 
-What runs in it sees it through an overlay, so that it stays as it was made.
+What runs in one sees it through an overlay, so that it stays as it was made.
 """
 
 import fcntl
@@ -8,12 +8,13 @@ import hashlib
 import platform
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.harness import ROOT
 from tests.support.real_engine import UnavailableError
 
-_PACKAGES = (
+PACKAGES = (
     "containerd",
     "dbus",
     "docker.io",
@@ -27,35 +28,42 @@ _PACKAGES = (
     "systemd-sysv",
 )
 _CACHE = ROOT / "build"
+_DEBIAN = "http://deb.debian.org/debian"  # The mirror of releases other than this machine's own
 _MAKE_TIMEOUT = 900.0  # It took 60 s on a quiet machine of two cores with the mirror near
 
 
-def made_root() -> Path:
-    """Return the folder of the root; it is made when this very recipe made none yet."""
+def made_root(release: str = "", packages: Sequence[str] = PACKAGES) -> Path:
+    """Return the folder of a root; it is made when this very recipe made none yet.
+
+    Without a `release` it is of this machine's own.
+    """
     if shutil.which("debootstrap") is None:
         raise UnavailableError("there is no debootstrap: install the package debootstrap")
-    release = platform.freedesktop_os_release()["VERSION_CODENAME"]
-    recipe = release.encode() + Path(__file__).read_bytes()
+    own = platform.freedesktop_os_release()["VERSION_CODENAME"]
+    release = release or own
+    recipe = " ".join([release, *packages]).encode() + Path(__file__).read_bytes()
     root = _CACHE / f"systemd-root-{hashlib.sha256(recipe).hexdigest()[:16]}"
     _CACHE.mkdir(exist_ok=True)
     with (_CACHE / "systemd-root.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not root.exists():
+            mirror, components = _source(release) if release == own else (_DEBIAN, ["main"])
             partial = root.with_suffix(".part")
             shutil.rmtree(partial, ignore_errors=True)
-            _make(partial, release)
+            _make(partial, release, packages, mirror, components)
             partial.rename(root)
     return root
 
 
-def _make(root: Path, release: str) -> None:
-    mirror, components = _source(release)
+def _make(
+    root: Path, release: str, packages: Sequence[str], mirror: str, components: Sequence[str]
+) -> None:
     made = subprocess.run(
         [
             "debootstrap",
             "--variant=minbase",
             f"--components={','.join(components)}",
-            f"--include={','.join(_PACKAGES)}",
+            f"--include={','.join(packages)}",
             release,
             str(root),
             mirror,

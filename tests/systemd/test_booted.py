@@ -10,7 +10,8 @@ import pytest
 
 from tests.docker.stack import eventually
 from tests.support.private_engine import cgroups
-from tests.systemd.booted import Booted, CommandFailedError
+from tests.systemd.booted import Booted
+from tests.systemd.system import CommandFailedError
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(600)]
 

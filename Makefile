@@ -2,7 +2,7 @@
 # it installs what is missing, says so, and stops what it starts.
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help lint unit test test-ci test-faults mutants demo up bench fuzz clean lock install
+.PHONY: help lint unit test test-ci test-faults test-host mutants demo up bench fuzz clean lock install
 .PHONY: wheel install-agent install-controlplane uninstall-agent uninstall-controlplane
 .DELETE_ON_ERROR:
 
@@ -57,10 +57,10 @@ unit: install ## the tests of tests/unit: no root, no Docker, about a minute; PY
 	@exec $(PYTEST) $(BESIDE) tests/unit $(PYTEST_ARGS)
 
 test: everything ## all tests but the slow ones, real Docker included; PYTEST_ARGS=... ENGINE=sid
-	@exec $(PYTEST) $(BESIDE) -m "not slow" $(PYTEST_ARGS)
+	@exec $(PYTEST) $(BESIDE) -m "not slow and not host" $(PYTEST_ARGS)
 
 test-ci: everything ## the slow tests; PYTEST_ARGS=...
-	@exec $(PYTEST) $(BESIDE) -m slow $(PYTEST_ARGS)
+	@exec $(PYTEST) $(BESIDE) -m "slow and not host" $(PYTEST_ARGS)
 
 ifdef PART
 test-faults: everything
@@ -72,6 +72,9 @@ test-faults: ## faults, engines, Pythons: docs/evidence.md; PART=rounds|trixie|s
 	  $(MAKE) test-faults PART=$$part || failed="$$failed $$part"; \
 	done; [ -z "$$failed" ] || { echo "test-faults: failed:$$failed" >&2; exit 1; }
 endif
+
+test-host: everything ## a whole Debian 13 in QEMU, from its installation to faults; docs/evidence.md
+	@exec $(PYTEST) -m host --evidence=docs/evidence.md tests/host $(PYTEST_ARGS)
 
 mutants: everything ## put defects in one by one and see tests fail; ONLY=<part of name or file>
 	@exec $(VENV)/bin/python -m tests.mutants $(if $(ONLY),--only '$(ONLY)')

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import docker
 
@@ -30,13 +30,14 @@ class Served:
     """What callers of a control plane do."""
 
     control_plane: ControlPlaneProcess
+    region: ClassVar[str] = REGION
 
     @property
     def client(self) -> ApiClient:
         return self.control_plane.client()
 
     def try_to_start(self, headers: Mapping[str, str] | None = None, **body: object) -> Answer:
-        body = {"location": REGION, "image": APPLICATION, **body}
+        body = {"location": self.region, "image": APPLICATION, **body}
         return self.client.request("POST", "/session", body=body, headers=headers, timeout=90)
 
     def start(self, **body: object) -> dict[str, Any]:
@@ -51,8 +52,9 @@ class Served:
 
     def make_game(self, name: str = APPLICATION, **changes: object) -> None:
         """Create an application of the demo game, whose tag a host has pulled."""
-        self.client.post("/application", application(name, **changes)).expect(201)
-        enable_tag(self.client, name, "v1")
+        asked = application(name, **{"regions": [self.region], **changes})
+        self.client.post("/application", asked).expect(201)
+        enable_tag(self.client, name, "v1", region=self.region)
 
 
 @dataclass

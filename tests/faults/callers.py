@@ -26,7 +26,7 @@ def assert_callers_served(control_plane: ControlPlaneProcess, sessions: Sequence
     for account, made in control_plane.made.items():
         client = control_plane.client(account)
         others = [name for name in control_plane.ACCOUNTS if name != account]
-        _assert_durable(client, account, made)
+        assert_durable(client, account, made)
         for other in others:
             theirs = set(control_plane.made[other])
             _assert_unseen(control_plane.client(other), set(made) - theirs)
@@ -35,7 +35,8 @@ def assert_callers_served(control_plane: ControlPlaneProcess, sessions: Sequence
     ledger.checked |= {6, 7, 9, 10}
 
 
-def _assert_durable(client: ApiClient, account: str, made: list[str]) -> None:
+def assert_durable(client: ApiClient, account: str, made: list[str]) -> None:
+    """Each session of an account that was answered is visible, and no id has two live ones."""
     for session_id in made:
         status = client.get(f"/session/{quote(session_id, safe='')}").status
         assert status == 200, f"I6: session {session_id} of {account} was made, and is {status}"

@@ -18,12 +18,13 @@ from tests.support.harness import ROOT
 _PAGE = """\
 # Evidence
 
-This page has the results of `make test-faults`, which writes it. Each row is from the latest run
-of its test, at the given commit; `PART=rounds PYTEST_ARGS="-k f24"` updates the rows of F24. The
-[invariants](#invariants) in the column "checked" are checked after each test; tests marked with †
-test one component without a host. "latest end" is the longest delay of a lifetime's end, with the
-grace period and the time without an agent included. "lines lost" are those that a killed engine
-had read and not written. Random choices derive from the seed: `--seed` repeats them.
+This page has the results of `make test-faults` and `make test-host`, which write it. Each row is
+from the latest run of its test, at the given commit; `PART=rounds PYTEST_ARGS="-k f24"` updates the
+rows of F24. The [invariants](#invariants) in the column "checked" are checked after each test;
+tests marked with † test one component without a host. "latest end" is the longest delay of a
+lifetime's end, with the grace period and the time without an agent included. "lines lost" are those
+that a killed engine had read and not written. Random choices derive from the seed: `--seed` repeats
+them.
 
 {about}
 
@@ -57,14 +58,23 @@ supported Python. Skipped tests need what this machine or engine does not have.
 | I10 | no account sees another's sessions; a revoked token is rejected |
 | I11 | the agent removes its containers; links, rules, mounts, cgroups and spool are as before |
 
+## A whole machine
+
+The tests in `tests/host` ran on a Debian 13 with its own kernel, systemd, cgroups of version 2,
+AppArmor and Docker Engine, emulated by QEMU at a fraction of the speed of a real machine. The
+programs were installed by the commands of [First steps](operations.md#first-steps), with a
+registry that requires a password. Its power is cut by killing QEMU: everything is lost that the
+system had not flushed to its disk. "served again after" is the time from power-on until all
+services were started.
+
 ## What is not covered
 
-Where a fault has no test, the table says why. All tests ran on one machine, with cgroups of
-{cgroups}, and iptables by {iptables}; systemd did not run. The machine's
-kernel has neither storage quotas nor AppArmor. A power cut is emulated for the control plane's
-database and for the state directory of an agent, by removing everything from their files that was
-not synced. In other tests, processes are killed, and disks are filled, made read-only and removed,
-but no completed write is undone.
+Where a fault has no test, the table says why. All other tests ran on one machine, with cgroups of
+{cgroups}, and iptables by {iptables}; systemd did not run. The machine's kernel has neither
+storage quotas nor AppArmor. In these tests, a power cut is emulated for the control plane's
+database and for the state directory of an agent, by removing everything from their files that
+was not synced; processes are killed, and disks are filled, made read-only and removed, but no
+completed write is undone.
 """
 
 

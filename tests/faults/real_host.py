@@ -214,7 +214,11 @@ def published(container: Any) -> frozenset[Address]:
 
 def led_to_containers(inside: Callable[..., list[str]]) -> frozenset[Address]:
     """The host ports that the firewall leads to containers; `inside` runs a command there."""
-    rules = run(*inside("iptables", "-w", "-t", "nat", "-S", "DOCKER"))
+    return led_by(run(*inside("iptables", "-w", "-t", "nat", "-S", "DOCKER")))
+
+
+def led_by(rules: str) -> frozenset[Address]:
+    """The host ports that rules of the nat table, as `iptables -S` prints them, lead on."""
     return frozenset((protocol, int(port)) for protocol, port in _DNAT.findall(rules))
 
 

@@ -162,11 +162,11 @@ def application(name: str = APPLICATION, **changes: object) -> dict[str, object]
     }
 
 
-def enable_tag(client: ApiClient, name: str, tag: str) -> None:
+def enable_tag(client: ApiClient, name: str, tag: str, region: str = REGION) -> None:
     """Enable a tag and wait until a host has pulled it; raise TimeoutError if none does."""
     client.post(f"/application/{name}/tags", {"tag": tag}).expect(204)
     wait_until(
-        lambda: client.get(f"/tag/{REGION}/{name}/{tag}").expect(200).json()["exists"],
+        lambda: client.get(f"/tag/{region}/{name}/{tag}").expect(200).json()["exists"],
         f"no host pulled {name}:{tag}",
         _PULLED_TIMEOUT,
     )

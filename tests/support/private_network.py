@@ -92,6 +92,32 @@ class PrivateNetwork:
             run(*self.inside(*nat.split(), *rule.split()))
 
 
+class TapNetwork:
+    """A network interface of a virtual machine, with addresses as a PrivateNetwork has them."""
+
+    def __init__(self) -> None:
+        self.name = ""  # The name of the interface; empty before `make`
+        self.host_address = ""  # The address of the test for the machine
+        self.address = ""  # The address of the machine for the test
+
+    def make(self) -> None:
+        """Create the interface; after a failure `remove` cleans up."""
+        number = random.randrange(ADDRESSES.num_addresses // 4)
+        name = f"ty{number:04x}"
+        run("ip", "tuntap", "add", "dev", name, "mode", "tap")
+        self.name = name
+        self.host_address = str(ADDRESSES[4 * number + 1])
+        self.address = str(ADDRESSES[4 * number + 2])
+        run("ip", "address", "add", f"{self.host_address}/30", "dev", name)
+        run("ip", "link", "set", name, "up")
+
+    def remove(self) -> None:
+        """Remove the interface. Idempotent."""
+        if self.name:
+            run("ip", "link", "delete", self.name)
+            self.name = ""
+
+
 def run(*command: str) -> str:
     """Run a system command; return its output, raise if it fails."""
     return subprocess.run(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from tests.demo_game import Image, compiled
-from tests.support.agent.tars import tar_of_files
+from tests.support.agent.tars import Entry, folder, tar_of, tar_of_files
 
 _MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 _CONFIG = "application/vnd.docker.container.image.v1+json"
@@ -48,7 +48,9 @@ def push_image(
 
     Images share layers of equal content. `log_in` is a user name and a password.
     """
-    layers = [tar_of_files({"game": program or compiled().read_bytes()}, mode=0o755)]
+    content = program or compiled().read_bytes()
+    data = replace(folder(b"data"), uid=1000, gid=1000)
+    layers = [tar_of([Entry(b"game", content=content, mode=0o755), data])]
     layers += [tar_of_files({f"more-{number}": content}) for number, content in enumerate(more)]
     config = {
         "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),

@@ -1,0 +1,98 @@
+"""What must hold of a whole machine after a fault: I1 to I7, and that sessions can be started."""
+
+import base64
+import json
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agent.domain.engine import LABEL_SESSION
+from agent.domain.session import Process
+from tests.docker.stack import eventually, play_round
+from tests.faults.callers import assert_durable
+from tests.faults.invariants import (
+    OF_A_HOST,
+    Address,
+    Observation,
+    SeenContainer,
+    doubled,
+    violations,
+)
+from tests.faults.ledger import ledger
+from tests.faults.real_host import led_by
+from tests.faults.records import recorded_sessions
+from tests.host.whole_host import WholeHost
+from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.agent.wire import STATES
+
+_LOOK = Path(__file__).with_name("look.py").read_text()
+_STATES = {number: state for state, number in STATES.items()}
+
+
+def assert_survived(host: WholeHost) -> None:
+    """Everything is as it must be, and a new session can be played and ended."""
+    host.until_ready()
+    wrong: list[str] = []
+
+    def is_right() -> bool:
+        wrong[:] = violations(observed(host))
+        return not wrong
+
+    try:
+        eventually(is_right, "all is right", patience=host.patience)
+    except TimeoutError:
+        raise AssertionError(json.dumps(wrong, indent=1)) from None
+    assert_durable(host.client, host.account, host.made)
+    fresh = host.try_to_start({"Prefer": "wait=ready"}).expect(201).json()
+    play_round(fresh)
+    host.end(fresh["id"])
+    assert "0 FAIL" in host.system.run("tiltyard-agent", "doctor")
+    ledger.checked |= {*OF_A_HOST, 6, 7}
+
+
+def observed(host: WholeHost) -> Observation:
+    """What the records, the engine and the kernel of the machine say at this moment."""
+    seen = json.loads(host.system.run("python3", "-c", _LOOK))
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in seen["files"].items():
+            path = Path(folder) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(base64.b64decode(content))
+        sessions = recorded_sessions(Path(folder))
+    assert doubled(sessions) == []
+    about = seen["status"]["host"]
+    ports = 2 * (about["port_range_last"] - about["port_range_first"] + 1)
+    return Observation(
+        now=seen["now"],
+        sessions=sessions,
+        containers=[_container(each) for each in seen["containers"]],
+        living=frozenset(
+            each.process for each in sessions if each.process and _lives(each.process, seen)
+        ),
+        reported={
+            each["internal_id"]: _STATES[pb.State.Value(each["state"])]
+            for each in seen["sessions"]
+        },
+        ports=ports,
+        free_ports=about["free_tcp_ports"] + about["free_udp_ports"],
+        rules=led_by(seen["nat"]),
+    )
+
+
+def _container(inspected: Mapping[str, Any]) -> SeenContainer:
+    ports: frozenset[Address] = frozenset(
+        (port.partition("/")[2], int(binding["HostPort"]))
+        for port, bindings in (inspected["NetworkSettings"]["Ports"] or {}).items()
+        for binding in bindings or ()
+    )
+    return SeenContainer(
+        inspected["Name"].removeprefix("/"),
+        inspected["Config"]["Labels"][LABEL_SESSION],
+        running=inspected["State"]["Running"],
+        ports=ports,
+    )
+
+
+def _lives(process: Process, seen: Mapping[str, Any]) -> bool:
+    return [process.pid, process.start_ticks] in seen["processes"]

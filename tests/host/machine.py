@@ -1,0 +1,217 @@
+"""A whole Debian 13 in QEMU, emulated without hardware help: a kernel, a disk, a power switch.
+
+`python -m tests.host.machine` boots one and runs each line of standard input in it as root.
+"""
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+import click
+
+from tests.docker.stack import eventually
+from tests.host.guest_agent import GuestAgent, GuestGoneError
+from tests.host.image import made_image
+from tests.support.harness import Process
+from tests.support.private_network import TapNetwork
+from tests.support.real_engine import UnavailableError
+from tests.systemd.system import System
+
+_BOOT_TIMEOUT = 900.0  # Seconds; it takes 60 on an idle machine
+_MEMORY = 2048  # MiB
+_ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL")
+_KERNEL = (
+    "root=/dev/vda rw console=ttyS0 net.ifnames=0 mitigations=off audit=0 panic=-1"
+    " ip={address}::{host_address}:255.255.255.252::eth0:off"
+)
+
+
+class Machine(System):
+    """A machine that is on within the context, with a disk of its own.
+
+    Its processes end with the context, and its files are removed.
+    """
+
+    slowness = 20.0
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        if os.geteuid() != 0:
+            raise UnavailableError("a machine needs a network interface, which needs root")
+        super().__init__(environment)
+        self.folder = Path(tempfile.mkdtemp(prefix="tiltyard-machine-", dir="/var/tmp"))
+        self.network: TapNetwork = TapNetwork()
+        self._disk = Process("disk", self.folder / "disk.log")
+        self._qemu = Process("qemu", self.folder / "console.log")
+        self._agent: GuestAgent | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self._image = made_image()
+            self.network.make()
+            disk = self.folder / "disk"
+            copy = ["cp", "--sparse=always", "--reflink=auto", str(self._image.disk), str(disk)]
+            subprocess.run(copy, check=True, timeout=300)
+            serve = [
+                *_ENDS_WITH_US,
+                sys.executable,
+                "-m",
+                "tests.host.disk",
+                str(self._nbd),
+                str(disk),
+            ]
+            self._disk.launch(serve, self._nbd.exists)
+            self.power_on()
+        except BaseException:
+            self._report()
+            self._remove()
+            raise
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            if error is not None:
+                self._report()
+        finally:
+            self._remove()
+
+    def power_on(self, clock: str = "utc") -> float:
+        """Boot and return the seconds until everything was started; `clock` as in `-rtc base=`."""
+        begin = time.monotonic()
+        self._guest.unlink(missing_ok=True)
+        self._qemu.launch(self._command(clock), self._guest.exists)
+        self._agent = GuestAgent(self._guest)
+        self._until_up()
+        return time.monotonic() - begin
+
+    def cut_power(self) -> None:
+        """Kill QEMU: what the system did not flush to its disk is lost."""
+        assert self._agent is not None
+        self._qemu.kill()
+        self._agent.close()
+        self._agent = None
+
+    def reboot(self) -> float:
+        """Have systemd reboot; return the seconds until everything was started again."""
+        begin = time.monotonic()
+        before = self._boot_id()
+        self.run("systemctl", "--no-block", "reboot")
+
+        def is_another() -> bool:
+            with contextlib.suppress(subprocess.TimeoutExpired, GuestGoneError):
+                return self._greet() and self._boot_id() != before
+            return False
+
+        eventually(is_another, "it boots again", patience=_BOOT_TIMEOUT)
+        self._until_up()
+        return time.monotonic() - begin
+
+    def attempt(
+        self, *command: str, given: bytes = b"", timeout: float = 60.0
+    ) -> subprocess.CompletedProcess[str]:
+        assert self._agent is not None, "the machine is off"
+        settings = [f"{name}={value}" for name, value in self.environment.items()]
+        done = self._agent.run(
+            ["/usr/bin/env", "--ignore-environment", *settings, *command],
+            given,
+            timeout * self.slowness,
+        )
+        out, err = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
+        return subprocess.CompletedProcess(command, done.returncode, out, err)
+
+    def unpack(self, folder: str, tar: bytes) -> None:
+        """Unpack an archive inside, which comes by the network: the guest agent is slow."""
+        with socket.create_server((self.network.host_address, 0)) as listener:
+            port = listener.getsockname()[1]
+            untar = 'mkdir -p "$0" && exec tar --extract --no-same-owner --directory="$0"'
+            fetch = f"{untar} </dev/tcp/{self.network.host_address}/{port}"
+            unit = ("systemd-run", "--quiet", "--unit=unpack")
+            self.run(*unit, "bash", "-c", fetch, folder)
+            listener.settimeout(60 * self.slowness)
+            client, _ = listener.accept()
+            with client:
+                client.sendall(tar)
+                client.shutdown(socket.SHUT_WR)
+                client.recv(1)  # until it has closed its end
+
+    @property
+    def _nbd(self) -> Path:
+        return self.folder / "disk.sock"
+
+    @property
+    def _guest(self) -> Path:
+        return self.folder / "guest.sock"
+
+    def _command(self, clock: str) -> list[str]:
+        kernel = _KERNEL.format(**vars(self.network))
+        modules = self._image.qemu / "usr/lib/x86_64-linux-gnu/qemu"
+        return [
+            *("env", f"QEMU_MODULE_DIR={modules}", *_ENDS_WITH_US, "nice", "--adjustment=19"),
+            *self._image.qemu_command,
+            *("-L", str(self._image.qemu / "usr/share/qemu")),
+            *("-L", str(self._image.qemu / "usr/share/seabios")),
+            # /dev/kvm may be there and hang.
+            *("-accel", "tcg", "-machine", "q35", "-cpu", "max,la57=off"),
+            *("-smp", "2", "-m", str(_MEMORY), "-rtc", f"base={clock}"),
+            *("-nodefaults", "-display", "none", "-serial", "stdio"),
+            *("-kernel", str(self._image.kernel), "-initrd", str(self._image.initrd)),
+            *("-append", kernel),
+            *("-blockdev", f"driver=nbd,node-name=disk,server.type=unix,server.path={self._nbd}"),
+            *("-device", "virtio-blk-pci,drive=disk"),
+            *("-netdev", f"tap,id=net,ifname={self.network.name},script=no,downscript=no"),
+            *("-device", "virtio-net-pci,netdev=net,romfile="),
+            *("-object", "rng-builtin,id=rng", "-device", "virtio-rng-pci,rng=rng"),
+            *("-chardev", f"socket,id=guest,path={self._guest},server=on,wait=off"),
+            *("-device", "virtio-serial-pci"),
+            *("-device", "virtserialport,chardev=guest,name=org.qemu.guest_agent.0"),
+        ]
+
+    def _greet(self) -> bool:
+        assert self._agent is not None
+        if not self._qemu.is_running:
+            raise RuntimeError(f"QEMU ended:\n{self._qemu.tail()}")
+        return self._agent.greet()
+
+    def _until_up(self) -> None:
+        eventually(self._greet, "its guest agent answers", patience=_BOOT_TIMEOUT)
+        self.attempt("systemctl", "is-system-running", "--wait", timeout=60)
+        assert self.is_up()
+
+    def _boot_id(self) -> str:
+        return self.run("cat", "/proc/sys/kernel/random/boot_id", timeout=1)
+
+    def _report(self) -> None:
+        if self._agent is not None and self._qemu.is_running and self._agent.greet():
+            self.report()
+        for process in (self._qemu, self._disk):
+            if process.log.exists():
+                click.echo(process.tail(), err=True)
+
+    def _remove(self) -> None:
+        try:
+            self._qemu.kill()
+            if self._agent is not None:
+                self._agent.close()
+            self._disk.kill()
+        finally:
+            self.network.remove()
+            shutil.rmtree(self.folder)
+
+
+def _main() -> None:
+    with Machine() as machine:
+        click.echo(f"a machine at {machine.network.address} in {machine.folder}")
+        for line in sys.stdin:
+            done = machine.attempt("bash", "-c", line)
+            click.echo(f"{done.stdout}{done.stderr}{done.returncode}")
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,52 @@
+"""Faults of a whole machine, while sessions are started, claimed, stopped and played."""
+
+from random import Random
+
+import pytest
+
+from tests.faults.plugin import Figure, Rounds
+from tests.host.invariants import assert_survived
+from tests.host.load import Load
+from tests.host.whole_host import WholeHost
+
+pytestmark = [pytest.mark.host, pytest.mark.root, pytest.mark.registry, pytest.mark.timeout(7200)]
+
+_LATEST_CUT = 3.0  # Seconds after a start at which the power is cut at the latest
+_MEBIBYTE = 2**20
+
+
+def test_f45_reboot_of_whole_machine(host: WholeHost, figure: Figure) -> None:
+    ends, stays = host.start()["id"], host.start(restart=True)["id"]
+    with Load(host) as load:
+        load.plays(3)
+        seconds = host.system.reboot()
+    host.until(stays, "running")
+    assert host.report(ends)["end_reason"] == "host_restart"
+    assert_survived(host)
+    host.end(stays)
+    figure("served again after", f"{seconds:.0f} s")
+
+
+def test_f45_power_cut_of_whole_machine(
+    host: WholeHost, rounds: Rounds, chance: Random, figure: Figure
+) -> None:
+    longest = 0.0
+    for _ in range(rounds(1, 20)):
+        with Load(host) as load:
+            load.plays(1)
+            load.runs_for(chance.uniform(0, _LATEST_CUT))
+            host.system.cut_power()
+            longest = max(longest, host.system.power_on())
+        assert_survived(host)
+    figure("served again after at most", f"{longest:.0f} s")
+
+
+def test_f53_memory_of_session_on_whole_machine_is_exhausted(host: WholeHost) -> None:
+    small = {"cpu": 1, "ram": 24}
+    host.make_game("small", registry="own", limits=small, reservation=small)
+    with Load(host) as load:
+        much = ["--write-file", "/dev/shm/much", str(60 * _MEBIBYTE)]
+        report = host.report(host.start(image="small", args=much)["id"])
+        assert (report["end_reason"], report["oomKilled"]) == ("oom", True)
+        load.plays(1)
+    assert_survived(host)

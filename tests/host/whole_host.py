@@ -1,0 +1,163 @@
+"""Both programs on a whole Debian 13, set up by an operator who types docs/operations.md.
+
+The commands of First steps and the two settings files beside them are the page's, word for word.
+What the page leaves to its reader is added: names of its examples, an API for the network, and a
+registry with a password whose certificate is of a private authority.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.docker.procedures import PAGE, commands
+from tests.docker.stack import PATIENCE, eventually
+from tests.host.machine import Machine
+from tests.support.api_client import ApiClient
+from tests.support.certificates import SERVES, Signer, trusting
+from tests.support.controlplane.secured_registry import USER, SecuredRegistry
+from tests.support.harness import ROOT, source_files
+from tests.support.pushed_image import push_image
+from tests.systemd.installed import SOURCES, WHEELS, Installed, archive
+from tests.systemd.wheels import fetched_wheels
+
+REGISTRY = "registry.example"
+_REGISTRY_PORT = 5000
+_NAMES = "127.0.0.1 localhost\n{address} control.example\n{host_address} registry.example\n"
+_API = 'api_listen = "0.0.0.0:8080"\nbehind_proxy = ["{host_address}"]\n'
+_CREDENTIALS = """\
+username = "{username}"
+password_file = "/etc/tiltyard/password.txt"
+private = true
+ca_file = "/etc/tiltyard/ca.pem"
+"""
+_SLOW = "start_timeout = 60.0\nunresponsive_after = 60.0\n"  # Emulation: ten times the defaults
+_COMMAND_TIMEOUT = 60.0
+_HINT = re.compile(r"^  (cp .*daemon\.json .*)$", re.MULTILINE)  # Of `make install-agent`
+_TOML = re.compile(r"^```toml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass
+class WholeHost(Installed):
+    """A machine on which both programs run and the demo game can be started."""
+
+    system: Machine
+    made: list[str] = field(default_factory=list)  # Ids of all sessions that were answered
+
+    region = "eu"
+    account = "studio"
+
+    @property
+    def client(self) -> ApiClient:
+        token = self.tokens["accounts"][self.account]
+        return ApiClient(self.api, token, made=self.made)
+
+    @property
+    def patience(self) -> float:
+        """Timeout of waits for this host in seconds."""
+        return PATIENCE * self.system.slowness
+
+    def until(self, session_id: str, *statuses: str) -> None:
+        """Wait until a session has one of these statuses."""
+        eventually(
+            lambda: self.status(session_id) in statuses,
+            f"{session_id} is {' or '.join(statuses)}",
+            patience=self.patience,
+        )
+
+    def end_all(self) -> None:
+        """End every live session."""
+        for each in self.client.get("/session").expect(200).json()["sessions"]:
+            self.end(each["id"])
+
+    def report(self, session_id: str) -> dict[str, Any]:
+        """The report of a session that has ended or is about to."""
+        self.until(session_id, "exited", "dead")
+        return dict(self.client.get(f"/session/{session_id}/report").expect(200).json())
+
+
+class Shell:
+    """A root shell in the sources, in which variables stay set."""
+
+    def __init__(self, system: Machine) -> None:
+        self._system = system
+        self._exports: list[str] = []
+
+    def type(self, line: str) -> tuple[int, str]:
+        """Type a line; return its exit code and output."""
+        if line.startswith("export "):
+            self._exports.append(line)
+            return 0, ""
+        script = "\n".join([f"cd {SOURCES}", *self._exports, line])
+        done = self._system.attempt("bash", "-euc", script, timeout=_COMMAND_TIMEOUT)
+        return done.returncode, done.stdout + done.stderr
+
+
+@contextmanager
+def whole_host(tmp_path: Path) -> Iterator[WholeHost]:
+    """Boot a machine, follow the first steps, create an application."""
+    offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": WHEELS}
+    with Machine(offline) as system, _registry(system, tmp_path) as (registry, authority):
+        version = system.run("python3", "-c", "import sys; print(*sys.version_info[:2], sep='.')")
+        wheels = fetched_wheels(version.strip())
+        system.unpack(WHEELS, archive(wheels, [path.name for path in wheels.iterdir()]))
+        system.unpack(SOURCES, archive(ROOT, source_files()))
+        system.write("/etc/hosts", _NAMES.format(**vars(system.network)))
+        follow_first_steps(system, authority)
+        host = WholeHost(system, registry, json.loads(system.run("cat", "/root/tokens.json")))
+        host.until_ready()
+        host.make_game(registry="own")
+        yield host
+
+
+def follow_first_steps(system: Machine, authority: str) -> None:
+    """Type the commands, and write each settings file after the first command of its program."""
+    plane, agent = _TOML.findall(_section("First steps"))
+    shell = Shell(system)
+    for line in commands("First steps"):
+        code, output = shell.type(line)
+        may_fail = line == "tiltyard-agent doctor"  # the firewall has no rules yet
+        assert code == 0 or may_fail, f"{line}: {code}: {output}"
+        if line == "make install-controlplane":
+            system.write("/etc/tiltyard/ca.pem", authority)
+            system.write("/etc/tiltyard/password.txt", USER["password"])
+            owner = "tiltyard-controlplane:tiltyard-controlplane"
+            system.run("chown", owner, "/etc/tiltyard/password.txt")
+            system.run("chmod", "600", "/etc/tiltyard/password.txt")
+            api = _API.format(**vars(system.network))
+            settings = api + _SLOW + plane + _CREDENTIALS.format(**USER)
+            system.write("/etc/tiltyard/controlplane.toml", settings)
+        if line == "make install-agent":
+            [settings_of_engine] = _HINT.findall(output)
+            code, output = shell.type(settings_of_engine)
+            assert code == 0, output
+            system.write("/etc/tiltyard/agent.toml", agent)
+            system.write(f"{SOURCES}/ca.pem", authority)
+            for each in commands("Registry credentials"):
+                code, output = shell.type(each)
+                assert code == 0, output
+
+
+@contextmanager
+def _registry(system: Machine, folder: Path) -> Iterator[tuple[SecuredRegistry, str]]:
+    """Serve a registry to the system, with the game; yield its authority's certificate, too."""
+    signer = Signer.new()
+    party = signer.sign(SERVES, hosts=[REGISTRY])
+    tls = {name: str(folder / f"registry-{name}.pem") for name in ("certificate", "key")}
+    Path(tls["certificate"]).write_bytes(party.certificate + signer.certificate)
+    Path(tls["key"]).write_bytes(party.key)
+    registry = SecuredRegistry(tls, host=system.network.host_address)
+    registry.address = f"{system.network.host_address}:{_REGISTRY_PORT}"
+    with registry:
+        context = trusting(signer.certificate)
+        context.check_hostname = False  # the push goes to the address
+        log_in = USER["username"], USER["password"]
+        push_image(registry.address, "demo-game", log_in=log_in, context=context)
+        yield registry, signer.certificate.decode()
+
+
+def _section(heading: str) -> str:
+    return PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]

@@ -16,7 +16,7 @@ endif
 ifeq ($(PART),python)
 PYTHON := $(or $(shell .ci/prerequisites find-newest-python),$(error there is no such Python))
 endif
-TESTS_OF_PART := $(if $(filter rounds,$(PART)),-m fault --long,$(if $(ENGINE),-m 'docker or fault'))
+TESTS_OF_PART := -m 'not host$(if $(filter rounds,$(PART)), and fault' --long,$(if $(ENGINE), and (docker or fault))')
 
 # ENGINE=bookworm|trixie|sid, with any target: the Docker Engine of that Debian, not this machine's.
 ifdef ENGINE
@@ -74,7 +74,8 @@ test-faults: ## faults, engines, Pythons: docs/evidence.md; PART=rounds|trixie|s
 endif
 
 test-host: everything ## a whole Debian 13 in QEMU, from its installation to faults; docs/evidence.md
-	@exec $(PYTEST) -m host --evidence=docs/evidence.md tests/host $(PYTEST_ARGS)
+	@exec $(PYTEST) -m host --part=host --evidence=docs/evidence.md $(if $(AGAIN),--again) \
+	  tests/host $(PYTEST_ARGS)
 
 mutants: everything ## put defects in one by one and see tests fail; ONLY=<part of name or file>
 	@exec $(VENV)/bin/python -m tests.mutants $(if $(ONLY),--only '$(ONLY)')

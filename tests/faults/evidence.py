@@ -19,12 +19,12 @@ _PAGE = """\
 # Evidence
 
 This page has the results of `make test-faults` and `make test-host`, which write it. Each row is
-from the latest run of its test, at the given commit; `PART=rounds PYTEST_ARGS="-k f24"` updates the
-rows of F24. The [invariants](#invariants) in the column "checked" are checked after each test;
-tests marked with † test one component without a host. "latest end" is the longest delay of a
-lifetime's end, with the grace period and the time without an agent included. "lines lost" are those
-that a killed engine had read and not written. Random choices derive from the seed: `--seed` repeats
-them.
+from the latest run of its test, at the given commit; `PART=rounds PYTEST_ARGS="-k f24"` updates
+the rows of F24. The [invariants](#invariants) in the column "checked" are checked after each
+test; tests marked with † test one component without a host. "latest end" is the longest delay of
+a lifetime's end, with the grace period and the time without an agent included. "lines lost" are
+those that a killed engine had read and not written. Random choices derive from the seed: `--seed`
+repeats them.
 
 {about}
 
@@ -122,10 +122,11 @@ def write(page: Path, part: str, results: Results) -> None:
     tests: _Tests = defaultdict(dict)
     others = dict(_OTHER.findall(written))
     about = _ABOUT.findall(written)
-    if part == "rounds":
+    if part in {"rounds", "host"}:
         tests.update(_tests(results))
+    if part == "rounds":
         about = [f"- {name}: {value}" for name, value in _versions()]
-    else:
+    elif part != "host":
         others[part] = _other(results)
     for fault, name, test in _written(written):
         tests[fault].setdefault(name, test)

@@ -1,6 +1,5 @@
 """Accounts: authentication, and initialisation at the first start."""
 
-import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -40,8 +39,17 @@ class Accounts:
         self._clock = clock
         self._metrics = metrics
         self._tokens = Memo(store, accounts.find_token, most=MAX_TOKENS, without=HOT)
-        self._valid: dict[bytes, StoredToken] = {}
-        """By the digest of a token that was valid; still valid while the memo has this object."""
+
+    def known(self, token: str) -> Caller | None:
+        """As `authenticate`, but without the address; None if that has to wait or to refuse."""
+        presented, now = parse(token), self._clock.time()
+        stored = presented and self._tokens.known(presented.token_id)
+        if not presented or not stored or not matches(presented, stored.secret_hash):
+            return None
+        if not stored.is_good(now) or _is_due(stored, now):
+            return None
+        queue_as(stored.caller.account)
+        return stored.caller
 
     async def authenticate(self, token: str, address: str = "") -> Caller:
         """Return the caller of a token; this task's later database work queues under its account.
@@ -52,27 +60,14 @@ class Accounts:
         presented, caller = parse(token), None
         if presented is not None:
             queue_as(f"token {presented.token_id}")
-            caller = await self._caller(token, presented, address)
+            caller = await self._caller(presented, address)
         if caller is None:
             self._metrics.authentication_failures.inc()
             raise UnauthorizedError
         queue_as(caller.account)
         return caller
 
-    def known(self, token: str) -> Caller | None:
-        """As `authenticate`, of a token that was valid before, but without the address.
-
-        None if the database has to be asked, or the token's use noted.
-        """
-        stored, now = self._valid.get(_digest(token)), self._clock.time()
-        if stored is None or stored is not self._tokens.known(stored.caller.token_id):
-            return None
-        if not stored.is_good(now) or _is_due(stored, now):
-            return None
-        queue_as(stored.caller.account)
-        return stored.caller
-
-    async def _caller(self, token: str, presented: PresentedToken, address: str) -> Caller | None:
+    async def _caller(self, presented: PresentedToken, address: str) -> Caller | None:
         stored, now = await self._tokens.get(presented.token_id), self._clock.time()
         is_right = matches(presented, None if stored is None else stored.secret_hash)
         if stored is None or not is_right or not stored.is_good(now):
@@ -83,10 +78,6 @@ class Accounts:
             await self._store.run(accounts.note_use, caller, now)
             used = replace(stored, last_used=now)
             self._tokens.amend(presented.token_id, stored, used)
-            stored = used
-        if len(self._valid) >= MAX_TOKENS:
-            self._valid.clear()
-        self._valid[_digest(token)] = stored
         return caller
 
     async def initialise(
@@ -103,10 +94,6 @@ class Accounts:
         if await self._store.run(create, operator, now, another=another):
             made.operator_token = operator.text
         return made
-
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
 def _is_due(stored: StoredToken, now: float) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from time import perf_counter
 
 from aiohttp import web
@@ -16,71 +17,44 @@ from controlplane.metrics.http import HttpMetrics
 _PARAMETER = re.compile(r"\\{(\w+)\\}")
 
 
+@dataclass(slots=True, eq=False)
 class Brief:
-    """A request that may be answered with a 200 before its handler gets a task.
+    """A request that may be answered with a 200 without a task for its handler."""
 
-    `last` is the last part of its path, `slot` is released at the end.
-    """
-
-    __slots__ = (
-        "_answer",
-        "_began",
-        "_done",
-        "_metrics",
-        "_route",
-        "body",
-        "last",
-        "message",
-        "slot",
-        "waiting",
+    message: RawRequestMessage
+    last: str  # The last part of its path
+    _metrics: HttpMetrics
+    _route: str
+    _answer: "AtOnce"
+    body: bytes = b""
+    slot: RequestSlot | None = None  # Released at the end
+    waiting: asyncio.Future[None] | None = (
+        None  # For the slot; cancelled if the client disconnects
     )
-
-    def __init__(
-        self,
-        message: RawRequestMessage,
-        last: str,
-        route: tuple[str, "AtOnce"],
-        metrics: HttpMetrics,
-    ) -> None:
-        self.message = message
-        self.last = last
-        self.body = b""
-        self.slot: RequestSlot | None = None
-        self.waiting: asyncio.Future[None] | None = None  # For its slot
-        self._route, self._answer = route
-        self._metrics = metrics
-        self._began = perf_counter()
-        self._done: Callable[[bytes | None], bool]
+    _done: Callable[[bytes | None], bool] = lambda _: False
+    _began: float = field(default_factory=perf_counter)
 
     def begin(self, body: bytes, done: Callable[[bytes | None], bool]) -> None:
-        """Call `done` once, now or later.
+        """Call `done` once, now or later, with the argument of `finish`.
 
-        It gets the content of a 200, or None if the handler must answer; it returns whether that
-        is possible, since the client is still connected.
+        It returns whether that can be followed, since the client is still connected.
         """
         self.body, self._done = body, done
         self._metrics.in_progress += 1
         self._answer(self)
 
-    def cancel(self) -> None:
-        """Stop waiting for a slot: the client has disconnected."""
-        if self.waiting is not None:
-            self.waiting.cancel()
-
     def finish(self, content: bytes | None) -> None:
         """End with the content of a 200, or with None if the handler must answer."""
         if self.slot is not None:
             self.slot.release()
-        metrics, message = self._metrics, self.message
-        metrics.in_progress -= 1
-        is_open = self._done(content)
+        self._metrics.in_progress -= 1
+        is_open, method = self._done(content), self.message.method
         if content is not None or not is_open:
-            seconds = perf_counter() - self._began
-            metrics.answered(message.method, self._route, 200 if is_open else 499, seconds)
+            seconds, status = perf_counter() - self._began, 200 if is_open else 499
+            self._metrics.answered(method, self._route, status, seconds)
 
 
-AtOnce = Callable[[Brief], None]
-"""Checks a request as its handler does, and finishes it, now or later."""
+AtOnce = Callable[[Brief], None]  # Checks a request as its handler does, and finishes it
 
 
 class _Resource:
@@ -143,7 +117,7 @@ class Application:
         route = self._at_once.get((method, path)) or self._at_once.get((method, f"{place}/{{}}"))
         if route is None or "%" in last:  # which is not decoded
             return None
-        return Brief(message, last, route, self._metrics)
+        return Brief(message, last, self._metrics, *route)
 
     def _handler(self, request: Request) -> Handler:
         """Find the route.

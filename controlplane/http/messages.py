@@ -17,13 +17,17 @@ _ALWAYS = "X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n"
 UNMATCHED = "unmatched"  # Route of requests that match none
 
 
-_ATTRIBUTES = {"app", "arrived", "identifier", "is_forwarded", "match_info", "route"}
-
-
 class Request(web.Request):
     """A request with what the edge and its route know of it."""
 
-    ATTRS = web.Request.ATTRS | _ATTRIBUTES
+    ATTRS = web.Request.ATTRS | {
+        "app",
+        "arrived",
+        "identifier",
+        "is_forwarded",
+        "match_info",
+        "route",
+    }
     app = cast("web.Application", None)  # Set by the application that answers
     arrived = b""  # What was read of its body before it got a task
     identifier = ""  # A UUID, in the response and in every log line about the request

@@ -72,7 +72,7 @@ class FleetMetrics:
         self.snapshot_seconds = make.histogram(
             "watch_snapshot_duration_seconds",
             "Duration of snapshots; each is a host that was synchronised again.",
-        ).labels()
+        )
         self._breaks = make.counter(
             "watch_breaks_total", "Broken streams of hosts, by reason.", "reason"
         )

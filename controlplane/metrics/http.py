@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from prometheus_client import Counter, Gauge
+from prometheus_client import Counter, Gauge, Histogram
 
-from controlplane.metrics.making import Maker, Observations, Registry
+from controlplane.metrics.making import Maker, Registry
 
 _METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD"})
 
@@ -24,7 +24,7 @@ class HttpMetrics:
             "Seconds from the end of a request's header until its response is ready, or streamed.",
             *("method", "route"),
         )
-        self._answered: dict[tuple[str, str, int], tuple[Counter, Observations]] = {}
+        self._answered: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self.in_progress = 0
         in_progress = make.gauge("http_requests_in_progress", "Requests being answered.")
         in_progress.set_function(lambda: self.in_progress)

@@ -24,14 +24,10 @@ class Metrics:
         self.agent_calls = AgentCalls(registry)
         self.fleet = FleetMetrics(registry)
         self.store = StoreMetrics(registry)
-        self.loop_lag = (
-            Maker(registry)
-            .histogram(
-                "event_loop_lag_seconds",
-                "Seconds by which a timer of the event loop was late.",
-                buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
-            )
-            .labels()
+        self.loop_lag = Maker(registry).histogram(
+            "event_loop_lag_seconds",
+            "Seconds by which a timer of the event loop was late.",
+            buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
         )
         ProcessCollector(registry=registry)
         GCCollector(registry)

@@ -18,17 +18,17 @@ class StoreMetrics:
             "database_transaction_duration_seconds",
             "Seconds from the request for a transaction to its commit, including its queue.",
             buckets=_SECONDS,
-        ).labels()
+        )
         self.commit_seconds = make.histogram(
             "database_commit_duration_seconds",
             "Duration of commits with their transactions.",
             buckets=_SECONDS,
-        ).labels()
+        )
         self.commit_size = make.histogram(
             "database_commit_transactions",
             "Transactions that were committed together.",
             buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256),
-        ).labels()
+        )
         self.commit_failures = make.counter(
             "database_commit_failures_total", "Commits that failed and were rolled back."
         )
@@ -36,12 +36,12 @@ class StoreMetrics:
             "database_look_duration_seconds",
             "Duration of short reads outside transactions, including their queue.",
             buckets=_SECONDS,
-        ).labels()
+        )
         self.read_seconds = make.histogram(
             "database_read_duration_seconds",
             "Duration of long reads outside transactions.",
             buckets=_SECONDS,
-        ).labels()
+        )
         self._waiting = make.gauge(
             "database_waiting_transactions", "Transactions that wait for the database's thread."
         )

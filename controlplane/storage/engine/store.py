@@ -24,9 +24,9 @@ from time import perf_counter
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlite_utils
+from prometheus_client import Histogram
 
 from controlplane.domain.errors import StoreError, TiltyardError
-from controlplane.metrics.making import Observations
 from controlplane.metrics.store import StoreMetrics
 from controlplane.storage.engine.changes import SessionKey, note_changes
 from controlplane.storage.engine.migrations import migrate
@@ -104,7 +104,7 @@ class _Job:
 class _Thread:
     """A thread with a fair queue of jobs; it runs at most `at_once` together."""
 
-    def __init__(self, name: str, at_once: int, seconds: Observations) -> None:
+    def __init__(self, name: str, at_once: int, seconds: Histogram) -> None:
         self._name = name
         self._seconds = seconds  # From sending a job to its result
         self._at_once = at_once
@@ -296,18 +296,17 @@ def _commit(
     db: Database, batch: list[_Job], *, metrics: StoreMetrics, changed: set[SessionKey]
 ) -> Collection[SessionKey]:
     metrics.commit_size.observe(len(batch))
-    began = perf_counter()
     try:
-        db.execute("BEGIN IMMEDIATE")
-        for job in batch:
-            _run_in_savepoint(db, job)
-        db.commit()
+        with metrics.commit_seconds.time():
+            db.execute("BEGIN IMMEDIATE")
+            for job in batch:
+                _run_in_savepoint(db, job)
+            db.commit()
     except Exception as error:  # every future gets it
         log.exception("cannot commit transactions", count=len(batch))
         metrics.commit_failures.inc()
         _fail(batch, error)
         db.rollback()
-    metrics.commit_seconds.observe(perf_counter() - began)
     noted = frozenset(changed)
     changed.clear()
     return noted

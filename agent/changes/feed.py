@@ -102,10 +102,10 @@ class Feed:
         changed = {"host": True} if host else {}
         self._note(session, can_wait=can_wait, **changed)
 
-    def host_changed(self) -> None:
+    def host_changed(self, *, can_wait: bool = False) -> None:
         """Notify the watchers that the host changed."""
         self.stamp()
-        self._note(host=True)
+        self._note(host=True, can_wait=can_wait)
 
     def images_changed(self) -> None:
         """Notify the watchers that the host's images changed."""

@@ -264,7 +264,7 @@ class SessionManager:
         life = Life(self._runtime, self._reservations, session)
         self._add(life)
         self._own(life, Lifecycle(self._runtime, self._reservations, life).run_new)
-        self._runtime.feed.host_changed()
+        self._runtime.feed.host_changed(can_wait=True)  # a hint, since only this host admits
         return life
 
     def _own(self, life: Life, run: Callable[[], Coroutine[None, None, None]]) -> None:

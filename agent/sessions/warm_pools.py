@@ -150,7 +150,7 @@ class WarmPools:
         warnings = self._warnings()
         if warnings != self.warnings:
             self.warnings = warnings
-            self._runtime.feed.host_changed()
+            self._runtime.feed.host_changed(can_wait=True)
 
     async def close(self) -> None:
         """Cancel work in progress; standbys keep running."""

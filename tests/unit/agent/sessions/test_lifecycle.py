@@ -46,6 +46,23 @@ async def test_started_session_runs_and_is_recorded(agent: Agent) -> None:
     assert agent.reservations.capacity.reserved == a_spec().reservation
 
 
+async def test_start_and_stop_are_reported_once_each(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.changes.feed.GATHER_SECONDS", 3600.0)
+    with agent.runtime.feed.subscribe() as subscription:
+        taking = asyncio.create_task(subscription.take(3600.0), name="taking")
+        internal_id = (await agent.sessions.start(an_id(), a_spec())).internal_id
+        started = await taking
+        assert started.host
+        assert [each.ready_time is not None for each in started.sessions] == [True]
+        taking = asyncio.create_task(subscription.take(3600.0), name="taking")
+        await agent.sessions.stop(internal_id, EndReason.STOPPED)
+        ended = await taking
+        assert ended.host
+        assert [each.state for each in ended.sessions] == [State.EXITED]
+
+
 async def test_container_starts_once_its_record_is_durable(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:

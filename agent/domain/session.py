@@ -125,7 +125,8 @@ class Session:
     its container last started. `ready_time` is when all ports were bound in the last run, None
     before. `sequence` is the agent's counter at the last change. `exit_code` and `oom_killed` are
     of the last run that ended; `run_usage` is of the last run, `earlier_usage` of all before it.
-    `log_sealed` is true while the host has its log. `kept_since` is the time of its end, a
+    `log_sealed` is true while the host has its log, `log_damaged` if a part of it could not be
+    read. `kept_since` is the time of its end, a
     `Deadline` so that retention uses the same clocks. A session with `standby` belongs to its pool
     until it has a `claim`.
     """
@@ -163,6 +164,7 @@ class Session:
     address: str = ""
     standby: Standby | None = None
     claim: Claim | None = None
+    log_damaged: bool = False
 
     @property
     def holds_reservation(self) -> bool:

@@ -1,10 +1,10 @@
 """Read session output: from the engine, or from the log sealed after the container's end."""
 
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from agent.domain.engine import Engine, name_of
+from agent.domain.engine import Engine, LogPiece, name_of
 from agent.domain.errors import DiskFullError, EngineError, LogGoneError, ReadersBusyError
 from agent.domain.fair_share import exceeds_share
 from agent.domain.session import Session
@@ -24,8 +24,8 @@ EACH_SESSION = 16
 
 STEP_SECONDS = 1.0  # Poll interval of a follower without notifications
 
-UNREADABLE = b"\n[tiltyard: the rest of this log was lost: %s]\n"
-"""The last line of a log that the engine could not read to its end."""
+UNREADABLE = b"\n[tiltyard: a part of this log was lost: %s]\n"
+"""The last line of a log that the engine could not read completely."""
 
 
 class LogReaders:
@@ -56,6 +56,13 @@ class LogReaders:
             slots.remove(session)
 
 
+class Sealed(NamedTuple):
+    """A sealed log: its bytes, and whether the engine could not read a part of it."""
+
+    size: int
+    damaged: bool
+
+
 class Followed(Protocol):
     """A session to follow; `Life` is one."""
 
@@ -75,31 +82,59 @@ class Followed(Protocol):
 
 async def seal(
     engine: Engine, records: Records, session: Session, failpoint: Reach, *, partly: bool = False
-) -> int:
+) -> Sealed:
     """Copy the newest LOG_BYTES of an ended container's log to the session's directory.
 
-    Returns the size in bytes. `partly`: if the engine cannot read the rest, keep the beginning and
-    a last line that says so. The failpoint `log.copied` precedes the rename.
+    `partly`: if the engine cannot read all of it, keep the rest and a last line that says so. The
+    failpoint `log.copied` precedes the rename.
 
     Raises:
         DiskFullError: The log cannot be written.
         AgentError: An error of the engine, such as ContainerGoneError.
     """
-    path = records.log_path(session.internal_id)
+    path, name = records.log_path(session.internal_id), name_of(session)
+    first: Sequence[LogPiece] = ()
+    last: Sequence[LogPiece] = ()
+    count, damaged = 0, False
     try:
         async with records.opened(lambda: SealedLog(path)) as log:
             try:
-                async with engine.logs(name_of(session)) as answer:
+                async with engine.logs(name) as answer:
                     async for pieces in answer:
+                        first, last = first or pieces[:1], pieces[-1:]
+                        count += len(pieces)
                         await records.run(log.add, pieces)
+                await _check_complete(engine, name, count, first, last)
             except EngineError as error:
                 if not partly:
                     raise
+                damaged = True
                 await records.run(log.add_words, UNREADABLE % str(error).encode())
             await failpoint("log.copied")
-            return await records.run(log.finish)
+            return Sealed(await records.run(log.finish), damaged)
     except OSError as error:
         raise DiskFullError(str(path), error.strerror or str(error)) from error
+
+
+async def _check_complete(
+    engine: Engine, name: str, count: int, first: Sequence[LogPiece], last: Sequence[LogPiece]
+) -> None:
+    """Raise EngineError if the engine left out a part of a log that it read as `count` pieces.
+
+    Since version 27 it skips the rest of a damaged file without an error. For a tail it reads the
+    lengths of pieces, backwards: the log must end with `last` and have no piece before `first`.
+    A tail of a damaged log may crash 20.10: the longer one is only read if the ends agree.
+    """
+    for tail, expected in ((1, last), (count + 1, first)):
+        async with engine.logs(name, tail=tail) as answer:
+            found: Sequence[LogPiece] = await anext(answer, [])  # () breaks it in Python 3.11
+        if _marks(found[:1]) != _marks(expected):
+            raise EngineError("read the log", "a damaged part was left out")
+
+
+def _marks(pieces: Sequence[LogPiece]) -> list[tuple[int, bytes, bool]]:
+    """What identifies pieces, in an answer that begins anywhere."""
+    return [(piece.stream, piece.time, piece.ends_line) for piece in pieces]
 
 
 async def read(

@@ -163,7 +163,12 @@ def report_to_proto(session: Session, tail: Tail | None) -> pb.GetReportResponse
     )
     if tail is None:
         return pb.GetReportResponse(report=message)
-    return pb.GetReportResponse(report=message, log=tail.data, log_truncated=tail.cut)
+    return pb.GetReportResponse(
+        report=message,
+        log=tail.data,
+        log_truncated=tail.cut,
+        log_damaged=session.log_damaged,
+    )
 
 
 def progress_to_proto(progress: PullProgress) -> pb.PullImageResponse:

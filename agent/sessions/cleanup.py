@@ -27,12 +27,12 @@ async def seal(runtime: Runtime, disks: Disks, life: Life) -> None:
     """
     back_off, failures, internal_id = BackOff(runtime.clock), 0, life.session.internal_id
     alone: contextlib.AbstractAsyncContextManager[None] = contextlib.nullcontext()
-    sealed = None
+    sealed, damaged = None, False
     try:
         while sealed is None:
             try:
                 async with alone:
-                    size = await logs.seal(
+                    size, damaged = await logs.seal(
                         runtime.engine,
                         runtime.records,
                         life.session,
@@ -54,7 +54,11 @@ async def seal(runtime: Runtime, disks: Disks, life: Life) -> None:
         await runtime.failpoint("log.sealed")
     finally:
         disks.found_room(internal_id)
-    await life.save(life.session.with_changes(log_sealed=sealed, container_removed=not sealed))
+    await life.save(
+        life.session.with_changes(
+            log_sealed=sealed, log_damaged=damaged, container_removed=not sealed
+        )
+    )
 
 
 async def record(life: Life) -> None:

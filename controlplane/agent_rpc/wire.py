@@ -192,6 +192,7 @@ def report_in(response: agent_pb2.GetReportResponse) -> SessionReport:
         peak_memory_bytes=report.peak_memory_bytes if known("peak_memory_bytes") else None,
         log=response.log if response.HasField("log") else None,
         log_truncated=response.log_truncated,
+        log_damaged=response.log_damaged,
     )
 
 

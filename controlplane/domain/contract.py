@@ -213,7 +213,8 @@ class WatchMessage:
 class SessionReport:
     """How a session ended, its history, what it used, and the end of its log.
 
-    `log` is None if the host does not have it; `log_truncated` if it is incomplete.
+    `log` is None if the host does not have it; `log_truncated` if it is only the end of the log,
+    `log_damaged` if the engine could not read a part of the log.
     """
 
     state: State
@@ -231,3 +232,4 @@ class SessionReport:
     peak_memory_bytes: int | None
     log: bytes | None
     log_truncated: bool
+    log_damaged: bool

@@ -31,6 +31,7 @@ ended = st.builds(
     end_time=times,
     exit_code=codes,
     oom_killed=st.booleans(),
+    log_damaged=st.booleans(),
     restart_count=st.integers(0, 2**31),
     failed_runs=st.lists(
         st.builds(FailedRun, st.none() | times, times, codes, st.booleans(), spans), max_size=3
@@ -68,6 +69,7 @@ def test_nothing_is_lost_on_the_way(session: Session, tail: Tail | None) -> None
         peak_memory_bytes=session.run_usage.peak_memory_bytes,
         log=None if tail is None else tail.data,
         log_truncated=tail is not None and tail.cut,
+        log_damaged=tail is not None and session.log_damaged,
     )
 
 

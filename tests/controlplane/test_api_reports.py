@@ -63,6 +63,7 @@ async def test_a_report_has_the_hosts_data(system: System) -> None:
         ),
         log=b"one\n\xff\xc3\xa4\0",
         log_truncated=True,
+        log_damaged=True,
     )
     answer = (await report(system)).expect(200)
     assert answer.json == {
@@ -97,6 +98,7 @@ async def test_a_report_has_the_hosts_data(system: System) -> None:
         "peakMemoryBytes": 2**40,
         "log": "one\n\ufffdä\0",
         "logTruncated": True,
+        "logDamaged": True,
     }
 
 
@@ -114,7 +116,7 @@ async def test_values_unknown_to_the_host_are_null(system: System) -> None:
     assert (found["status"], found["end_reason"]) == ("dead", "engine_error")
     names = ("exitCode", "signal", "cpuSeconds", "peakMemoryBytes", "log")
     assert [found[name] for name in names] == [None] * 5
-    assert found["logTruncated"] is False
+    assert (found["logTruncated"], found["logDamaged"]) == (False, False)
 
 
 async def test_a_live_or_unknown_session_has_no_report(system: System) -> None:

@@ -69,6 +69,7 @@ class _Held:
     renamed: str = ""
     log: list[LogPiece] = field(default_factory=list)
     log_breaks: list[tuple[int, AgentError]] = field(default_factory=list)
+    unreadable: range = range(0)
     dropped: int = 0
     files: dict[str, bytes] = field(default_factory=dict)
     written: int = 0
@@ -298,6 +299,10 @@ class FakeEngine:
         """Make the next log responses fail after this number of parts."""
         self._find(container).log_breaks += [(pieces, error)] * times
 
+    def damage_log(self, container: str, pieces: range) -> None:
+        """Make reads of the whole log skip these parts without an error, as since version 27."""
+        self._find(container).unreadable = pieces
+
     def put_file(self, container: str, path: str, data: bytes) -> None:
         self._find(container).files[path] = data
 
@@ -521,7 +526,8 @@ class FakeEngine:
                 await held.changed.wait()
                 self._check_available()
             next_piece = max(next_piece, held.dropped)
-            yield [held.log[next_piece - held.dropped]]
+            if tail is not None or next_piece not in held.unreadable:
+                yield [held.log[next_piece - held.dropped]]
             next_piece += 1
 
     async def _read_events(self, queue: asyncio.Queue[str | None]) -> AsyncGenerator[str]:

@@ -60,6 +60,7 @@ class Report(Shown):
     peak_memory_bytes: int | None
     log: Annotated[str, BeforeValidator(_log_text)] | None
     log_truncated: bool
+    log_damaged: bool
 
 
 @operation()

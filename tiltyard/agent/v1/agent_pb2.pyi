@@ -1593,12 +1593,15 @@ class GetReportResponse(_message.Message):
     REPORT_FIELD_NUMBER: _builtins.int
     LOG_FIELD_NUMBER: _builtins.int
     LOG_TRUNCATED_FIELD_NUMBER: _builtins.int
+    LOG_DAMAGED_FIELD_NUMBER: _builtins.int
     log: _builtins.bytes
     """The last 128 KiB of the log at most, bytes as the game wrote them, from the beginning of a line;
     absent when the log is not in the host's keeping, as after its container vanished.
     """
     log_truncated: _builtins.bool
     """True when the log is longer than that."""
+    log_damaged: _builtins.bool
+    """True when the engine could not read a part of the log, as of a damaged file: it is missing."""
     @_builtins.property
     def report(self) -> Global___Report:
         """The report."""
@@ -1609,10 +1612,11 @@ class GetReportResponse(_message.Message):
         report: Global___Report | None = ...,
         log: _builtins.bytes | None = ...,
         log_truncated: _builtins.bool = ...,
+        log_damaged: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_log", b"_log", "log", b"log", "report", b"report"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_log", b"_log", "log", b"log", "log_truncated", b"log_truncated", "report", b"report"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_log", b"_log", "log", b"log", "log_damaged", b"log_damaged", "log_truncated", b"log_truncated", "report", b"report"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__log: _TypeAlias = _typing.Literal["log"]  # noqa: Y015
     _WhichOneofArgType__log: _TypeAlias = _typing.Literal["_log", b"_log"]  # noqa: Y015

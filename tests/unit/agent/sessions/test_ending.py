@@ -14,7 +14,9 @@ from agent.domain.errors import (
     SessionNotFoundError,
 )
 from agent.domain.session import Process
+from agent.logs import report
 from agent.logs.reading import UNREADABLE
+from agent.rpc.wire import report_to_proto
 from agent.sessions.cleanup import SEAL_TRIES
 from agent.sessions.ending import KILL_SECONDS
 from agent.state.drain import DrainOrder
@@ -269,6 +271,23 @@ async def test_unreadable_rest_of_a_log_is_lost(agent: Agent) -> None:
     await agent.clock.advance(RETRY_FIRST_SECONDS * 2**SEAL_TRIES)
     sealed = agent.records.log_path(session.internal_id).read_bytes()
     assert sealed == b"one\ntwo\n" + UNREADABLE % str(broken).encode()
+    assert agent.recorded(session.internal_id).log_damaged
+
+
+@pytest.mark.parametrize("lost", [range(3), range(1, 3), range(2, 4), range(4)])
+async def test_silent_gap_in_a_log_is_reported(agent: Agent, lost: range) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    lines = [b"one\n", b"two\n", b"three\n", b"four\n"]
+    agent.engine.write_log(session.container, b"".join(lines))
+    agent.engine.damage_log(session.container, lost)
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    await agent.clock.advance(RETRY_FIRST_SECONDS * 2 ** (SEAL_TRIES + 1))
+    sealed = agent.records.log_path(session.internal_id).read_bytes()
+    readable = b"".join(line for n, line in enumerate(lines) if n not in lost)
+    assert sealed.startswith(readable + UNREADABLE.partition(b"%")[0])
+    life = agent.sessions.life(session.internal_id)
+    found, tail = await report.read(agent.records, agent.clock, life)
+    assert report_to_proto(found, tail).log_damaged
 
 
 async def test_log_is_sealed_whole_after_one_read_error(agent: Agent) -> None:
@@ -279,6 +298,7 @@ async def test_log_is_sealed_whole_after_one_read_error(agent: Agent) -> None:
     await agent.clock.advance(RETRY_FIRST_SECONDS)
     await until_sealed(agent, session.internal_id)
     assert agent.records.log_path(session.internal_id).read_bytes() == b"one\ntwo\n"
+    assert not agent.recorded(session.internal_id).log_damaged
 
 
 async def test_discard_completes_after_the_caller_disconnects(agent: Agent) -> None:

@@ -119,6 +119,8 @@ class DockerStage:
     def occupied(self, protocol: Protocol) -> Iterator[int]:
         kind = socket.SOCK_STREAM if protocol is Protocol.TCP else socket.SOCK_DGRAM
         with socket.socket(socket.AF_INET, kind) as other:
+            if protocol is Protocol.TCP:  # as free_port() looked
+                other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             other.bind(("127.0.0.1", free_port()))
             if protocol is Protocol.TCP:
                 other.listen()

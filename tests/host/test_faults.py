@@ -1,4 +1,4 @@
-"""Faults of a whole machine, while sessions are started, claimed, stopped and played."""
+"""Faults of a whole machine, while sessions are started, stopped and played."""
 
 from random import Random
 
@@ -23,7 +23,6 @@ def test_f45_reboot_of_whole_machine(host: WholeHost, figure: Figure) -> None:
     host.until(stays, "running")
     assert host.report(ends)["end_reason"] == "host_restart"
     assert_survived(host)
-    host.end(stays)
     figure("served again after", f"{seconds:.0f} s")
 
 

@@ -55,7 +55,7 @@ class Authorities:
 
     def rotated(self, now: float) -> Self:
         """Begin a rotation: create a new current authority and keep the old one as `former`."""
-        return type(self)(Authority.create(now, self.current.life), self.current)
+        return type(self)(Authority.create(now), self.current)
 
     def finished(self) -> Self:
         """Finish a rotation: drop `former`."""

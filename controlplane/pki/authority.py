@@ -22,7 +22,7 @@ CALLER_URI = "tiltyard://controlplane"
 ENROLMENT_HOST = "enrolment.tiltyard.internal"
 """DNS name in the certificate of the enrolment listener, whatever its address."""
 
-LIFE = timedelta(days=30)
+LIFE = timedelta(days=30)  # Of issued certificates
 AUTHORITY_LIFE = timedelta(days=3650)
 ENDING = timedelta(days=365)
 """Replace an authority this long before it expires: hosts may be offline for months."""
@@ -67,17 +67,14 @@ def agent_uri(agent_id: str) -> str:
 
 
 class Authority:
-    """A CA certificate and its key. `life`: lifetime of issued certificates."""
+    """A CA certificate and its key."""
 
-    def __init__(
-        self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey, life: timedelta
-    ) -> None:
+    def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
         self._certificate = certificate
         self._key = key
-        self.life = life
 
     @classmethod
-    def create(cls, now: float, life: timedelta = LIFE) -> Self:
+    def create(cls, now: float) -> Self:
         """Create an authority. Its unique name keeps TLS from trying another authority's key."""
         key = ec.generate_private_key(_CURVE)
         name = _name(f"Tiltyard authority {secrets.token_hex(8)}")
@@ -85,10 +82,10 @@ class Authority:
         builder = _builder(name, name, key.public_key(), begin, begin + AUTHORITY_LIFE)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), True)
         builder = builder.add_extension(_usage(signs_certificates=True), True)
-        return cls(builder.sign(key, hashes.SHA256()), key, life)
+        return cls(builder.sign(key, hashes.SHA256()), key)
 
     @classmethod
-    def from_pem(cls, text: bytes, life: timedelta = LIFE) -> Self:
+    def from_pem(cls, text: bytes) -> Self:
         """Parse the output of `to_pem`.
 
         Raises:
@@ -103,7 +100,7 @@ class Authority:
             raise ValueError("its key is of another kind")  # noqa: TRY004  # as all else here
         if certificate.public_key() != key.public_key():
             raise ValueError("its key and its certificate do not belong together")
-        return cls(certificate, key, life)
+        return cls(certificate, key)
 
     def to_pem(self) -> bytes:
         """Return the key and the certificate."""
@@ -138,7 +135,7 @@ class Authority:
 
         One that is not valid yet is due too: it was issued while the clock was ahead.
         """
-        life = self.life.total_seconds()
+        life = LIFE.total_seconds()
         return not expire - life - BACKDATED.total_seconds() <= now < expire - life / 3
 
     def sign_agent(self, request: bytes, agent_id: str, now: float) -> Issued:
@@ -184,7 +181,7 @@ class Authority:
         issuer = self._certificate
         # An expired authority issues expired certificates: it can be rotated while serving.
         begin = min(datetime.fromtimestamp(now, UTC), issuer.not_valid_after_utc)
-        expire = min(begin + self.life, issuer.not_valid_after_utc)
+        expire = min(begin + LIFE, issuer.not_valid_after_utc)
         builder = _builder(_name(name), issuer.subject, key, begin, expire)
         issuer_key_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         extensions: tuple[tuple[x509.ExtensionType, bool], ...] = (

@@ -7,12 +7,10 @@ from datetime import timedelta
 from unittest import mock
 
 from controlplane.cli.main import main
-from controlplane.pki.authority import Authority
 from tests.docker.long_streams import LongStreams, long_streams
 
 LIFE = timedelta(seconds=15)
 LOOK_EVERY_SECONDS = 0.2
-_READ = Authority.from_pem
 
 
 class ShortLived(LongStreams):
@@ -23,7 +21,7 @@ class ShortLived(LongStreams):
 
 if __name__ == "__main__":
     with (
-        mock.patch.object(Authority, "from_pem", lambda text: _READ(text, LIFE)),
+        mock.patch("controlplane.pki.authority.LIFE", LIFE),
         mock.patch("controlplane.fleet.renewal.INTERVAL", LOOK_EVERY_SECONDS),
         long_streams(),
     ):

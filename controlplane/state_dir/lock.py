@@ -8,7 +8,7 @@ import fcntl
 import os
 import pwd
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from controlplane.domain.errors import StoreError
@@ -16,28 +16,22 @@ from controlplane.domain.errors import StoreError
 RESTORE_READY = "restore.ready"  # Folder that exists while a restored state is moved in place
 
 
-@contextmanager
-def serving(state_dir: Path) -> Iterator[None]:
+def serving(state_dir: Path) -> AbstractContextManager[None]:
     """Lock a state directory for the server. Creates the directory.
 
     Raises:
         StoreError: Another process serves, or a restore is running or was interrupted.
     """
-    with _locked(state_dir, "serve.lock", "a control plane or `restore` is running there"):
-        _check_complete(state_dir)
-        yield
+    return _locked(state_dir, "serve.lock", "a control plane or `restore` is running there")
 
 
-@contextmanager
-def using(state_dir: Path) -> Iterator[None]:
+def using(state_dir: Path) -> AbstractContextManager[None]:
     """Lock a state directory for a command that reads or adds to it, also beside a server.
 
     Raises:
         StoreError: Another command or a restore is running, or a restore was interrupted.
     """
-    with _locked(state_dir, "state.lock", "`init`, `backup` or `restore` is running there"):
-        _check_complete(state_dir)
-        yield
+    return _locked(state_dir, "state.lock", "`init`, `backup` or `restore` is running there")
 
 
 @contextmanager
@@ -47,22 +41,16 @@ def replacing(state_dir: Path) -> Iterator[None]:
     Raises:
         StoreError: The directory is in use.
     """
+    user = "`init`, `backup` or `restore` is running there"
     with (
-        _locked(state_dir, "serve.lock", "a control plane is running there"),
-        _locked(state_dir, "state.lock", "`init`, `backup` or `restore` is running there"),
+        _locked(state_dir, "serve.lock", "a control plane is running there", restoring=True),
+        _locked(state_dir, "state.lock", user, restoring=True),
     ):
         yield
 
 
-def _check_complete(state_dir: Path) -> None:
-    if (state_dir / RESTORE_READY).exists():
-        raise StoreError(
-            f"cannot use {state_dir}: a restore was interrupted there: repeat it with --force"
-        )
-
-
 @contextmanager
-def _locked(state_dir: Path, name: str, user: str) -> Iterator[None]:
+def _locked(state_dir: Path, name: str, user: str, *, restoring: bool = False) -> Iterator[None]:
     path = state_dir / name
     with ExitStack() as stack:
         try:
@@ -77,6 +65,10 @@ def _locked(state_dir: Path, name: str, user: str) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise StoreError(f"cannot use {state_dir}: {user}") from None
+        if not restoring and (state_dir / RESTORE_READY).exists():
+            raise StoreError(
+                f"cannot use {state_dir}: a restore was interrupted there: repeat it with --force"
+            )
         yield
 
 

@@ -11,15 +11,14 @@ Name = tuple[str, ...]  # For example an application, or an account and its appl
 class BoundedNames:
     """Assigns labels to names. A name keeps its label while present, so that series are stable."""
 
-    def __init__(self, most: int = MAX_NAMES) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._named: set[Name] = set()
 
     def keep(self, present: AbstractSet[Name]) -> None:
         """Free the labels of names that are gone, and assign them to present names in order."""
         self._named &= present
         for name in sorted(present - self._named):
-            if len(self._named) >= self._most:
+            if len(self._named) >= MAX_NAMES:
                 return
             if all(len(part) <= LONGEST and part.isprintable() for part in name):
                 self._named.add(name)

@@ -1,8 +1,12 @@
+import pytest
+
+from tiltyard.runtime import bounded_names
 from tiltyard.runtime.bounded_names import OTHER, BoundedNames
 
 
-def test_name_keeps_its_label_while_present() -> None:
-    names = BoundedNames(most=2)
+def test_name_keeps_its_label_while_present(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_names, "MAX_NAMES", 2)
+    names = BoundedNames()
     names.keep({("a", "3"), ("a", "4")})
     names.keep({("a", "1"), ("a", "3"), ("a", "4")})
     assert names.label(("a", "4")) == ("a", "4")

@@ -2,9 +2,9 @@
 
 import asyncio
 import socket
-import sys
 import time
 from pathlib import Path
+from typing import TextIO
 
 import click
 
@@ -17,8 +17,7 @@ from agent.domain.errors import DiskFullError
 @click.argument("url")
 @click.option(
     "--token-file",
-    "token_file",
-    type=click.Path(path_type=Path, allow_dash=True),
+    type=click.File(encoding="utf-8", errors="replace"),
     default="-",
     help="File with the token of `tiltyard-controlplane agent token`; default: stdin.",
 )
@@ -29,7 +28,7 @@ def enrol_host(
     path: Path | None,
     url: str,
     *,
-    token_file: Path,
+    token_file: TextIO,
     name: str | None,
     region: str | None,
     node_pool: str | None,
@@ -51,7 +50,7 @@ def enrol_host(
     named |= {"region": region or "", "nodePool": node_pool or ""}
     wanted = {key: value for key, value in named.items() if value}
     try:
-        token = Token.parse(_text(token_file))
+        token = Token.parse(token_file.read())
         enrolled = asyncio.run(enrol(url, token, wanted, time.time()))
     except NotEnrolledError as error:
         fail(str(error))
@@ -64,10 +63,3 @@ def enrol_host(
         f"enrolled as {enrolled.name} in region {enrolled.region}, node pool"
         f" {enrolled.node_pool}; called at {config.announced()}"
     )
-
-
-def _text(path: Path) -> str:
-    try:
-        return sys.stdin.read() if str(path) == "-" else path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        fail(f"cannot read {path}: {getattr(error, 'strerror', None) or error}")

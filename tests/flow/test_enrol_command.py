@@ -87,7 +87,6 @@ async def test_failed_enrolment_prints_its_cause(system: Enrolling, machine: Mac
         ("1:1/enrol: Connection refused\n", "https://127.0.0.1:1", token),
         ("cannot reach", "https://a..b:1", token),
         ("nothing was sent", url, f"{text}.{fingerprint[::-1]}"),
-        ("cannot read /nowhere: No such file or directory\n", url, "", "--token-file", "/nowhere"),
         ("422 region: the token is for local", url, token, "--region", "eu"),
         ("422 nodePool: the token is for default", url, token, "--node-pool", "big"),
     ):
@@ -96,6 +95,13 @@ async def test_failed_enrolment_prints_its_cause(system: Enrolling, machine: Mac
     await machine.identity()
     (machine.state / FILE).unlink()
     await machine.refused("401 bearer token incorrect: it was used", url, token)
+
+
+async def test_missing_token_file_is_a_usage_error(system: Enrolling, machine: Machine) -> None:
+    url = system.control_plane.enrol_url
+    result = await machine.enrol(url, "", "--token-file", "/nowhere")
+    assert result.exit_code == 2
+    assert "'/nowhere': No such file or directory" in result.stderr
 
 
 async def test_host_without_rpc_listen_is_not_enrolled(

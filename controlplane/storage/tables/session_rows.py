@@ -76,16 +76,16 @@ def remove_labels(db: Database, account: str, session_id: str) -> None:
     )
 
 
-def end_session(
-    db: Database, agent: str, internal_id: str, *, state: State, reason: EndReason, now: float
+def _end_session(
+    db: Database, agent: str, internal_id: str, reason: EndReason, now: float
 ) -> None:
-    """End a session of an agent. Idempotent."""
+    """End a session of an agent, as exited only if it was stopped. Idempotent."""
     row = db.execute(
         "UPDATE session SET state=:state, ended_ms=:now, end_reason=:reason, claim=NULL"
         " WHERE internal_id=:internal_id AND agent=:agent"
         " AND ended_ms IS NULL RETURNING account, id",
         {
-            "state": state,
+            "state": State.EXITED if reason is EndReason.STOPPED else State.DEAD,
             "now": to_ms(now),
             "reason": reason,
             "internal_id": internal_id,
@@ -99,8 +99,7 @@ def end_session(
 
 def end_stopped(db: Database, agent: str, internal_id: str, now: float) -> None:
     """End a session that its host, asked to stop it, does not have. Idempotent."""
-    state, reason = State.EXITED, EndReason.STOPPED
-    end_session(db, agent, internal_id, state=state, reason=reason, now=now)
+    _end_session(db, agent, internal_id, EndReason.STOPPED, now)
     note_stopped(db, agent, now, internal_id)
 
 
@@ -141,8 +140,7 @@ def end_missing(db: Database, agent: str, internal_id: str, now: float) -> None:
         {"internal_id": internal_id, "agent": agent},
     ).fetchone()
     if row is None:
-        reason = EndReason.ENGINE_ERROR
-        end_session(db, agent, internal_id, state=State.DEAD, reason=reason, now=now)
+        _end_session(db, agent, internal_id, EndReason.ENGINE_ERROR, now)
         return
     # The control plane died before the answer: stop the session if it still starts.
     note_unanswered(db, agent, internal_id, now)
@@ -154,8 +152,7 @@ def lose_sessions(db: Database, agent: str, now: float) -> None:
     """End the sessions of a removed or revoked host, except starts under way."""
     live = "SELECT internal_id FROM session WHERE agent=? AND ended_ms IS NULL AND confirmed"
     for (internal_id,) in db.execute(live, (agent,)).fetchall():
-        reason = EndReason.HOST_LOST
-        end_session(db, agent, internal_id, state=State.DEAD, reason=reason, now=now)
+        _end_session(db, agent, internal_id, EndReason.HOST_LOST, now)
     note_stopped(db, agent, now)
 
 
@@ -170,8 +167,7 @@ def give_up_sessions(db: Database, agent: str, starting: Collection[str], now: f
             continue
         if confirmed:
             note_unanswered(db, agent, internal_id, now)
-            reason = EndReason.HOST_LOST
-            end_session(db, agent, internal_id, state=State.DEAD, reason=reason, now=now)
+            _end_session(db, agent, internal_id, EndReason.HOST_LOST, now)
         else:
             end_missing(db, agent, internal_id, now)
 

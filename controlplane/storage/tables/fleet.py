@@ -141,13 +141,7 @@ def regions(db: Database) -> list[str]:
 
 def counted_regions(db: Database) -> list[Region]:
     """Read all regions by name, with what uses them."""
-    sql = (
-        "SELECT name, (SELECT count(*) FROM agent WHERE agent.region = region.name),"
-        " (SELECT count(*) FROM application WHERE EXISTS"
-        " (SELECT 1 FROM json_each(application.regions) WHERE value = region.name))"
-        " FROM region ORDER BY name"
-    )
-    return [Region(*row) for row in db.execute(sql)]
+    return [Region(name, **_uses(db, "region", name)) for name in regions(db)]
 
 
 def create_region(db: Database, name: str, actor: Actor, now: float) -> None:
@@ -158,15 +152,14 @@ def create_region(db: Database, name: str, actor: Actor, now: float) -> None:
 
 def node_pools(db: Database) -> list[NodePool]:
     """Read all node pools by name, with what uses them."""
-    rows = db.execute(
-        "SELECT name, strategy, host_network,"
-        " (SELECT count(*) FROM agent WHERE agent.node_pool = pool.name),"
-        " (SELECT count(*) FROM application WHERE application.node_pool = pool.name)"
-        " FROM node_pool AS pool ORDER BY name"
-    )
+    rows = db.execute("SELECT name, strategy, host_network FROM node_pool ORDER BY name")
     return [
-        NodePool(name, NodePoolRules(Strategy(strategy), bool(host_network)), *counts)
-        for name, strategy, host_network, *counts in rows
+        NodePool(
+            name,
+            NodePoolRules(Strategy(strategy), bool(host_network)),
+            **_uses(db, "node_pool", name),
+        )
+        for name, strategy, host_network in rows.fetchall()
     ]
 
 
@@ -199,9 +192,13 @@ def remove(db: Database, table: str, name: str, actor: Actor, now: float) -> Non
     record_event(db, now, f"{table}.removed", "", actor, name)
 
 
+def _uses(db: Database, table: str, name: str) -> dict[str, int]:
+    """Count what uses a row."""
+    return {what: db.execute(sql, (name,)).fetchone()[0] for what, sql in _USES[table].items()}
+
+
 def _check_unused(db: Database, table: str, name: str) -> None:
-    counts = {what: db.execute(sql, (name,)).fetchone()[0] for what, sql in _USES[table].items()}
-    by = [f"{what}: {count}" for what, count in counts.items() if count]
+    by = [f"{what}: {count}" for what, count in _uses(db, table, name).items() if count]
     if by:
         kind = table.replace("_", " ")
         raise ConflictError(f"the {kind} {name!r} is in use by {', '.join(by)}")

@@ -2,7 +2,7 @@
 
 import platform
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
@@ -16,7 +16,7 @@ from agent.sessions.manager import SessionManager
 from agent.sessions.reservations import Reservations
 from agent.sessions.warm_pools import WarmPools
 from tiltyard.agent.v1 import agent_pb2 as pb
-from tiltyard.contract import NANO, Protocol, State
+from tiltyard.contract import NANO, State
 from tiltyard.runtime.bounded_names import BoundedNames
 
 _PREFIX = "tiltyard_agent_"
@@ -70,16 +70,16 @@ class HostGauges(Collector):
             if pool.spec is not None:
                 standbys[pool.spec.identity.application, "wanted"] += pool.size
         self._names.keep({(application,) for application, _ in (*sessions, *standbys)})
-        family = _gauge("sessions", _SESSIONS, ("application", "state"))
-        for application, counts in self._by_application(sessions):
-            for state in State:
-                family.add_metric((application, state.value), counts[state.value])
-        yield family
+        values = {
+            (application, state.value): counts[state.value]
+            for application, counts in self._by_application(sessions)
+            for state in State
+        }
+        yield _gauge("sessions", _SESSIONS, ("application", "state"), values)
+        kept = self._by_application(standbys)
         for kind, text in _STANDBYS.items():
-            family = _gauge(f"standbys_{kind}", text, ("application",))
-            for application, counts in self._by_application(standbys):
-                family.add_metric((application,), counts[kind])
-            yield family
+            numbers = {(application,): counts[kind] for application, counts in kept}
+            yield _gauge(f"standbys_{kind}", text, ("application",), numbers)
 
     def _by_application(
         self, found: Counter[tuple[str, str]]
@@ -101,14 +101,11 @@ class HostGauges(Collector):
         yield _one("reserved_gpus", "GPUs that are reserved.", reserved.gpus)
         yield _one("capacity_sessions", "Sessions that are allowed.", capacity.max_sessions)
         yield _one("reserved_sessions", "Sessions that hold a reservation.", capacity.sessions)
-        ports = _gauge("capacity_ports", "Host ports of the range.", ("protocol",))
-        free = _gauge("free_ports", "Host ports that no session holds.", ("protocol",))
-        for protocol in Protocol:
-            ports.add_metric(
-                (protocol.value,), report.port_range_last - report.port_range_first + 1
-            )
-            free.add_metric((protocol.value,), self.reservations.ports.free(protocol))
-        yield from (ports, free)
+        ports = report.port_range_last - report.port_range_first + 1
+        free = {("tcp",): report.free_tcp_ports, ("udp",): report.free_udp_ports}
+        every = dict.fromkeys(free, ports)
+        yield _gauge("capacity_ports", "Host ports of the range.", ("protocol",), every)
+        yield _gauge("free_ports", "Host ports that no session holds.", ("protocol",), free)
 
     def _health(self, report: pb.Host) -> Iterator[Metric]:
         yield _one("reconciled", "1 once records were reconciled.", self.sessions.reconciled)
@@ -122,19 +119,18 @@ class HostGauges(Collector):
             text = "When the certificate of TLS ports expires, in Unix time."
             yield _one("tls_certificate_expiry_timestamp_seconds", text, ends)
         for name, text in _DISKS.items():
-            family = _gauge(f"disk_{name}", text, ("path",))
-            for disk in self.reservations.disks.seen:
-                if disk.free_inodes is not None or "inodes" not in name:
-                    family.add_metric((str(disk.path),), getattr(disk, name))
-            yield family
+            values = {
+                (str(disk.path),): getattr(disk, name)
+                for disk in self.reservations.disks.seen
+                if disk.free_inodes is not None or "inodes" not in name
+            }
+            yield _gauge(f"disk_{name}", text, ("path",), values)
 
     def _work(self) -> Iterator[Metric]:
         pulls = self.images.pulls.values()
         waiting = sum(progress.waiting for progress in pulls)
-        family = _gauge("image_pulls_in_progress", "Image pulls in progress.", ("state",))
-        family.add_metric(("waiting",), waiting)
-        family.add_metric(("pulling",), len(pulls) - waiting)
-        yield family
+        states = {("waiting",): waiting, ("pulling",): len(pulls) - waiting}
+        yield _gauge("image_pulls_in_progress", "Image pulls in progress.", ("state",), states)
         slots, tls_ports = self.reservations.start_slots, self.reservations.tls_ports
         yield _one("start_slots", "Start slots of the host.", slots.slots)
         yield _one("starts_in_progress", "Starts in progress.", slots.used)
@@ -169,8 +165,13 @@ def _kind(session: Session) -> str:
     return "ready" if runs and session.is_given_back else "unready"
 
 
-def _gauge(name: str, text: str, labels: tuple[str, ...]) -> GaugeMetricFamily:
-    return GaugeMetricFamily(_PREFIX + name, text, labels=labels)
+def _gauge(
+    name: str, text: str, labels: tuple[str, ...], values: Mapping[tuple[str, ...], float]
+) -> Metric:
+    family = GaugeMetricFamily(_PREFIX + name, text, labels=labels)
+    for key, value in values.items():
+        family.add_metric(key, value)
+    return family
 
 
 def _one(name: str, text: str, value: float) -> GaugeMetricFamily:

@@ -49,14 +49,7 @@ class Api:
         url = "/".join((self._url, *(quote(part, safe="") for part in path)))
         given = {name: value for name, value in (query or {}).items() if value is not None}
         url += f"?{urlencode(given)}" if given else ""
-        try:
-            status, answer = asyncio.run(self._exchange(method, url, body, timeout))
-        except TimeoutError:
-            raise ApiError(f"{self._url} did not answer within {timeout:g} s") from None
-        except ssl.SSLError as error:
-            raise ApiError(f"no TLS connection with {self._url}: {error}") from None
-        except ConnectionError as error:
-            raise ApiError(f"{self._url} cannot be reached: {error}") from None
+        status, answer = asyncio.run(self._exchange(method, url, body, timeout))
         if status == 204:
             return None
         try:
@@ -130,11 +123,11 @@ class Api:
             ):
                 return response.status, await response.read()
         except TimeoutError:
-            raise
+            raise ApiError(f"{self._url} did not answer within {timeout:g} s") from None
         except ssl.SSLError as error:
-            raise ssl.SSLError(why(error)) from None
+            raise ApiError(f"no TLS connection with {self._url}: {why(error)}") from None
         except (aiohttp.ClientError, OSError) as error:
-            raise ConnectionError(why(error)) from None
+            raise ApiError(f"{self._url} cannot be reached: {why(error)}") from None
 
 
 def check_url(url: str) -> None:

@@ -8,14 +8,15 @@ are those that the manifest declares.
 
 import hashlib
 import re
-from typing import Annotated, Any, Self, TypeAlias
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 from controlplane.domain.errors import ImageRefusedError
 from controlplane.http.json_reader import read_json
 from controlplane.registries.endpoint import UnusableError
+from tiltyard.runtime.settings import checked, shown
 
 MAX_LAYERS = 125  # Docker's limit: 126 layers fail with "max depth exceeded"
 
@@ -58,13 +59,9 @@ _EXTERNAL = "has a part outside the registry"
 _DIGEST = re.compile(r"(?:sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})\Z")
 
 
-def _digest(text: str) -> str:
+def _check_digest(text: str) -> None:
     if not _DIGEST.match(text):
         raise ValueError("is not a digest")
-    return text
-
-
-_Digest: TypeAlias = Annotated[str, AfterValidator(_digest)]
 
 
 class _Part(BaseModel):
@@ -93,7 +90,7 @@ class _Descriptor(_Part):
     """Reference to a blob or manifest; `size` in bytes."""
 
     media_type: str
-    digest: _Digest
+    digest: Annotated[str, checked(_check_digest)]
     size: Annotated[int, Field(ge=0)]
     urls: list[str] | None = None
     platform: _Platform | None = None
@@ -209,6 +206,5 @@ def _linux_digests(manifests: list[_Descriptor]) -> tuple[str, ...]:
 def _describe_first(error: ValidationError) -> str:
     """Describe the first error, quoting nothing from the manifest but known field names."""
     details = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in details["loc"])
-    where = "".join(parts).removeprefix(".") or "the manifest"
+    where = shown(details["loc"]) or "the manifest"
     return f"is malformed: {where}: {details['msg'].removeprefix('Value error, ')}"

@@ -11,6 +11,7 @@ A registry cannot make the client connect elsewhere (SSRF):
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import aiohttp
@@ -35,7 +36,7 @@ MAX_CONNECTIONS = 8  # Per host, so that an unresponsive registry cannot starve 
 
 MAX_TOKEN_BYTES = 64 * 1024
 MAX_TOKENS = 1024  # Cached tokens, one per repository; expired ones, then the oldest are evicted
-MAX_CONTEXTS = 64  # Cached TLS contexts; the oldest is evicted first
+MAX_CONTEXTS = 64  # Cached TLS contexts; the least recently used is evicted first
 TOKEN_MARGIN = 10.0  # Seconds before its stated expiry at which a token is replaced
 
 _DENIED = frozenset({401, 403, 404})
@@ -60,7 +61,6 @@ class RegistryHttp:
         self._public: aiohttp.ClientSession | None = None
         self._look_ups = LookUps()
         self._tokens: dict[tuple[Endpoint, str], tuple[str, float]] = {}
-        self._contexts: dict[str, ssl.SSLContext] = {}
         self._loading = Threads(1, "registry certificates")
 
     async def start(self) -> None:
@@ -209,13 +209,12 @@ class RegistryHttp:
     async def _context(self, endpoint: Endpoint) -> ssl.SSLContext | bool:
         if not endpoint.ca:
             return True
-        context = self._contexts.get(endpoint.ca)
-        if context is None:
-            context = await self._loading.run(ssl.create_default_context, cadata=endpoint.ca)
-            self._contexts[endpoint.ca] = context
-            while len(self._contexts) > MAX_CONTEXTS:
-                del self._contexts[next(iter(self._contexts))]
-        return context
+        return await self._loading.run(_context_of, endpoint.ca)
+
+
+@lru_cache(MAX_CONTEXTS)
+def _context_of(ca: str) -> ssl.SSLContext:
+    return ssl.create_default_context(cadata=ca)
 
 
 def _session(resolver: Resolver) -> aiohttp.ClientSession:

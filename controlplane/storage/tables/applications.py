@@ -5,6 +5,8 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from controlplane.domain.errors import (
     ConflictError,
     InvalidRequestError,
@@ -18,7 +20,7 @@ from controlplane.storage.tables.quota_use import bounded_pools, has_account
 from controlplane.storage.tables.registries import Registry
 from controlplane.storage.tables.tags import Tag, enabled_tags, withdraw_old_tags
 from controlplane.storage.tables.warm_pools import remove_pools_elsewhere
-from tiltyard.contract import NetworkMode, PortRequest, Protocol, Resources
+from tiltyard.contract import NetworkMode, PortRequest, Resources
 from tiltyard.runtime.clock import to_ms
 
 MAX_APPLICATIONS = 1000  # Per account
@@ -51,6 +53,9 @@ class Application:
     reservation: Resources
     ports: tuple[PortRequest, ...]
     disk_bytes: int = 0
+
+
+_READER = TypeAdapter(Application)
 
 
 def create(
@@ -187,10 +192,4 @@ def _row(application: Application) -> dict[str, Any]:
 
 def _application(row: tuple[Any, ...]) -> Application:
     fields = dict(zip(_COLUMNS.split(", "), row, strict=True))
-    fields |= {name: json.loads(fields[name]) for name in _AS_JSON}
-    fields |= {name: Resources(**fields[name]) for name in ("limits", "reservation")}
-    ports = [{**port, "protocol": Protocol(port["protocol"])} for port in fields["ports"]]
-    fields["ports"] = tuple(PortRequest(**port) for port in ports)
-    fields["regions"] = tuple(fields["regions"])
-    fields["network_mode"] = NetworkMode(fields["network_mode"])
-    return Application(**fields)
+    return _READER.validate_python(fields | {name: json.loads(fields[name]) for name in _AS_JSON})

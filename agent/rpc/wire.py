@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -173,12 +174,7 @@ def report_to_proto(session: Session, tail: Tail | None) -> pb.GetReportResponse
 
 def progress_to_proto(progress: PullProgress) -> pb.PullImageResponse:
     """Convert the progress of a pull."""
-    return pb.PullImageResponse(
-        layers=progress.layers,
-        layers_done=progress.layers_done,
-        received_bytes=progress.received_bytes,
-        waiting=progress.waiting,
-    )
+    return pb.PullImageResponse(**asdict(progress))
 
 
 def images_to_proto(

@@ -289,8 +289,6 @@ def _standby_spec(wanted: WantedPool, tag: Tag) -> SessionSpec:
         image=tag.image,
         args=pool.args,
         env=pool.env,
-        restart=False,
-        ttl=None,
         network_mode=application.network_mode,
         reservation=application.reservation,
         limits=application.limits,

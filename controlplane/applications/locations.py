@@ -8,6 +8,7 @@ from controlplane.applications.applications import Applications
 from controlplane.domain.errors import BadRequestError, NotFoundError, Violation
 from controlplane.domain.placement import Wanted
 from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.host.host import Host
 from controlplane.fleet.standby_pools import StandbyPools
 from controlplane.fleet.unreported import Place
 from controlplane.registries.client import TAG
@@ -90,14 +91,14 @@ class Locations:
     def _with_room(
         self, account: str, application: Application, tags: Sequence[Tag]
     ) -> dict[str, tuple[str, ...]]:
-        ports = application.ports
-        found: dict[str, dict[str, None]] = {}
+        found: dict[str, tuple[str, ...]] = {}
         for region in application.regions:
+            hosts: list[Host] = []
             for tag in tags:
-                wanted = Wanted(tag.image, application.reservation, ports)
-                links = self.fleet.hosts_with_room(region, application.node_pool, wanted)
-                for link in links:
-                    found.setdefault(region, {}).update(dict.fromkeys(link.latency.answering))
-            for link in self.standbys.ready_hosts(account, application.name, region):
-                found.setdefault(region, {}).update(dict.fromkeys(link.latency.answering))
-        return {region: tuple(addresses) for region, addresses in found.items()}
+                wanted = Wanted(tag.image, application.reservation, application.ports)
+                hosts += self.fleet.hosts_with_room(region, application.node_pool, wanted)
+            hosts += self.standbys.ready_hosts(account, application.name, region)
+            if hosts:
+                addresses = (address for host in hosts for address in host.latency.answering)
+                found[region] = tuple(dict.fromkeys(addresses))
+        return found

@@ -14,8 +14,7 @@ from controlplane.fleet.standby_pools import KeptOnHost, StandbyPools
 from controlplane.operators.fleet import Declared, check_undeclared
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.enrolment import revoked
-from controlplane.storage.tables.fleet import AgentRow, order_drain, remove_agent
+from controlplane.storage.tables.fleet import AgentRow, agents, order_drain, remove_agent
 from tiltyard.runtime.clock import Clock
 
 ORDER_WAIT = 2.0
@@ -85,7 +84,7 @@ class Agents:
 
     async def all(self) -> list[ShownAgent]:
         """Return all agents by name, including revoked ones."""
-        gone = await self.store.read(revoked)
+        gone = await self.store.read(agents, revoked=True)
         shown = {row.name: _revoked(row) for row in gone}
         shown |= {host.name: self._shown(host) for host in self.fleet.hosts}
         return [shown[name] for name in sorted(shown)]
@@ -99,7 +98,7 @@ class Agents:
         host = self.fleet.host(name)
         if host is not None:
             return self._shown(host)
-        for row in await self.store.read(revoked):
+        for row in await self.store.read(agents, revoked=True):
             if row.name == name:
                 return _revoked(row)
         raise NotFoundError("agent", name)

@@ -12,7 +12,13 @@ from controlplane.domain.errors import (
 from controlplane.domain.tokens import NewToken, PresentedToken, matches
 from controlplane.pki.authority import Issued
 from controlplane.storage.engine.store import ITSELF, Actor, Database, record_event
-from controlplane.storage.tables.fleet import AGENT_COLUMNS, AgentRow, agent_of, void_tokens
+from controlplane.storage.tables.fleet import (
+    AGENT_COLUMNS,
+    AgentRow,
+    agent_of,
+    agents,
+    void_tokens,
+)
 from controlplane.storage.tables.session_rows import drop_starts, lose_sessions
 from tiltyard.runtime.clock import to_ms
 
@@ -185,18 +191,9 @@ def revoke(db: Database, name: str, actor: Actor, now: float) -> None:
         record_event(db, now, "agent.revoked", "", actor, name)
 
 
-def revoked(db: Database) -> list[AgentRow]:
-    """Read the agents that were revoked and not removed, by name."""
-    rows = db.execute(
-        f"SELECT {AGENT_COLUMNS} FROM agent WHERE revoked_ms IS NOT NULL"  # noqa: S608
-        " AND removed_ms IS NULL ORDER BY name"
-    )
-    return [agent_of(row) for row in rows]
-
-
 def drop_starts_on_revoked(db: Database, now: float) -> None:
     """End starts of a previous process on revoked hosts."""
-    for agent in revoked(db):
+    for agent in agents(db, revoked=True):
         drop_starts(db, agent.name, now)
         lose_sessions(db, agent.name, now)
 

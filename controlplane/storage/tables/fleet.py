@@ -116,13 +116,14 @@ def declare(
         )
 
 
-def agents(db: Database) -> list[AgentRow]:
-    """Read all agents that were neither removed nor revoked."""
-    sql = (
-        f"SELECT {AGENT_COLUMNS} FROM agent WHERE removed_ms IS NULL AND revoked_ms IS NULL"  # noqa: S608
-        " ORDER BY name"
+def agents(db: Database, *, revoked: bool = False) -> list[AgentRow]:
+    """Read the agents in service or the revoked ones by name, without removed ones."""
+    rows = db.execute(
+        f"SELECT {AGENT_COLUMNS} FROM agent WHERE removed_ms IS NULL"  # noqa: S608
+        " AND (revoked_ms IS NOT NULL) = :revoked ORDER BY name",
+        {"revoked": revoked},
     )
-    return [agent_of(row) for row in db.execute(sql)]
+    return [agent_of(row) for row in rows]
 
 
 def agent_of(row: tuple[Any, ...]) -> AgentRow:

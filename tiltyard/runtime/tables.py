@@ -1,4 +1,4 @@
-"""Formats tables, sizes and durations for terminals."""
+"""Formats tables and sizes for terminals."""
 
 from collections.abc import Iterable, Sequence
 
@@ -39,17 +39,3 @@ def size(count: int) -> str:
 def cores(nano_cpus: int) -> str:
     """Format billionths of a core as cores."""
     return f"{nano_cpus / 10**9:.4g}"
-
-
-def span(seconds: float) -> str:
-    """Format a duration in its two largest units: `2 h 5 min`, or `3 s ago` if negative."""
-    whole = round(abs(seconds))
-    parts = []
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
-        count, whole = divmod(whole, length)
-        if count:
-            parts.append(f"{count} {unit}")
-        elif parts:
-            break
-    shown = " ".join(parts[:2]) or "0 s"
-    return f"{shown} ago" if seconds < 0 and parts else shown

@@ -27,7 +27,7 @@ from tiltyard.contract import ErrorReason, Identity, Resources, State
 from tiltyard.runtime.clock import from_ms, to_ms
 
 COLUMNS = (
-    "account, id, internal_id, agent, confirmed, state, application, tag, location, host, ports,"
+    "account, id, internal_id, agent, state, application, tag, location, host, ports,"
     " labels, external_id, injected_env, created_ms, ended_ms, detail,"
     " player_count"
 )
@@ -47,7 +47,7 @@ class Session(NamedTuple):
     """A session's row; a tuple, since lists make thousands.
 
     `internal_id`, `agent` and `host` are those of the newest attempt, None and "" before the
-    first; `confirmed`: the agent has reported it. `ports`, `labels` and `injected_env` are JSON
+    first. `ports`, `labels` and `injected_env` are JSON
     text.
     """
 
@@ -55,7 +55,6 @@ class Session(NamedTuple):
     id: str
     internal_id: str | None
     agent: str | None
-    confirmed: bool
     state: State
     application: str
     tag: str
@@ -272,6 +271,6 @@ def _row(new: NewSession) -> dict[str, Any]:
 def session_of(row: tuple[Any, ...]) -> Session:
     """Convert a row of `COLUMNS`, which are in the order of the fields."""
     values = list(row)
-    values[4:6] = bool(row[4]), State(row[5])
-    values[14:16] = from_ms(row[14]), from_ms(row[15])
+    values[4] = State(row[4])
+    values[13:15] = from_ms(row[13]), from_ms(row[14])
     return Session(*values)

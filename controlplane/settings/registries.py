@@ -2,9 +2,10 @@
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import IO, Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool
 
@@ -33,26 +34,25 @@ def _rule(fits: Callable[[str], bool], text: str) -> AfterValidator:
     return checked(check)
 
 
-def _path(value: object) -> Path:
-    if not isinstance(value, str | Path) or "\0" in str(value):
+@contextmanager
+def _opened(path: object, flags: int = 0) -> Iterator[IO[bytes]]:
+    if not isinstance(path, str | Path) or "\0" in str(path):
         raise ValueError("must be a path in quotes")
-    return Path(value)
-
-
-def _read_password(value: object) -> str:
-    path = _path(value)
     try:
-        # O_NONBLOCK: do not wait for a writer if this is a pipe.
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        with os.fdopen(handle, "rb") as file:
-            mode = os.fstat(handle).st_mode
-            if not stat.S_ISREG(mode):
-                raise ValueError(f"{path} is not a file")
-            if mode & 0o077:
-                raise ValueError(f"{path} is accessible to other users: run `chmod 600 {path}`")
-            content = file.read(_MAX_PASSWORD_BYTES + 1)
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags), "rb") as file:
+            yield file
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _read_password(path: object) -> str:
+    with _opened(path, os.O_NONBLOCK) as file:  # do not wait for a writer if this is a pipe
+        mode = os.fstat(file.fileno()).st_mode
+        if not stat.S_ISREG(mode):
+            raise ValueError(f"{path} is not a file")
+        if mode & 0o077:
+            raise ValueError(f"{path} is accessible to other users: run `chmod 600 {path}`")
+        content = file.read(_MAX_PASSWORD_BYTES + 1)
     try:
         password = content.decode().removesuffix("\n")
     except UnicodeDecodeError:  # its message would contain the password
@@ -62,13 +62,9 @@ def _read_password(value: object) -> str:
     return password
 
 
-def _read_authorities(value: object) -> str:
-    path = _path(value)
-    try:
-        with path.open("rb") as file:
-            pem = file.read(MAX_CHARACTERS + 1).decode("ascii", "replace")
-    except OSError as error:
-        raise ValueError(f"cannot read {path}: {error.strerror}") from None
+def _read_authorities(path: object) -> str:
+    with _opened(path) as file:
+        pem = file.read(MAX_CHARACTERS + 1).decode("ascii", "replace")
     try:
         check_authorities(pem)
     except ValueError as error:

@@ -26,10 +26,9 @@ class SealedLog:
     Calls are serialised: one whose caller was cancelled may still run during `close`.
     """
 
-    def __init__(self, path: Path, *, kept_bytes: int = LOG_BYTES) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
         self._beside = path.with_name(f".{path.name}.new")
-        self._kept_bytes = kept_bytes
         self._file: IO[bytes] | None = None
         self._closed = False
         self._lock = threading.Lock()
@@ -52,8 +51,8 @@ class SealedLog:
         with self._lock:
             file = self._opened()
             file.flush()
-            if self._counted > self._kept_bytes:
-                kept = self._written * self._kept_bytes // self._counted
+            if self._counted > LOG_BYTES:
+                kept = self._written * LOG_BYTES // self._counted
                 file.seek(max(self._written - kept, _LEAST_CUT))
                 file.readline(_LONGEST_LINE)
                 _move_to_front(file.fileno(), file.tell())

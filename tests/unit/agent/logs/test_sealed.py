@@ -16,8 +16,9 @@ def place(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def log(place: Path) -> Iterator[SealedLog]:
-    made = SealedLog(place, kept_bytes=KEPT)
+def log(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SealedLog]:
+    monkeypatch.setattr("agent.logs.sealed.LOG_BYTES", KEPT)
+    made = SealedLog(place)
     yield made
     made.close()
 

@@ -39,14 +39,12 @@ class MetricsListener:
         clock: Clock,
         *,
         is_ready: Callable[[], bool],
-        connection_seconds: float = CONNECTION_SECONDS,
     ) -> None:
         """`is_ready` decides the response of /healthz."""
         self._address = address
         self._registry = registry
         self._clock = clock
         self._is_ready = is_ready
-        self._connection_seconds = connection_seconds
         self._connections: dict[asyncio.Task[Any], None] = {}
         self._thread = ThreadPoolExecutor(1, "metrics")
         self._scrape = asyncio.Lock()
@@ -89,7 +87,7 @@ class MetricsListener:
             oldest.cancel()
         self._connections[task] = None
         try:
-            async with asyncio.timeout(self._connection_seconds):
+            async with asyncio.timeout(CONNECTION_SECONDS):
                 status, text = await self._answer(reader)
                 head = f"HTTP/1.1 {status}\r\nContent-Type: {CONTENT_TYPE}\r\n"
                 head += f"Content-Length: {len(text)}\r\nConnection: close\r\n\r\n"

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from agent.kernel.clock import SystemHostClock
 from agent.metrics_endpoint.collector import HostGauges
-from agent.metrics_endpoint.listener import CONNECTION_SECONDS, MetricsListener
+from agent.metrics_endpoint.listener import MetricsListener
 from tests.support.agent.hosts import Agent, host_report
 from tests.support.harness import free_port
 
@@ -74,9 +74,7 @@ async def scraped_from(client: aiohttp.ClientSession, address: str) -> Scrape:
 
 
 @contextlib.asynccontextmanager
-async def scraped(
-    agent: Agent, *, connection_seconds: float = CONNECTION_SECONDS
-) -> AsyncIterator[Scraped]:
+async def scraped(agent: Agent) -> AsyncIterator[Scraped]:
     """Serve the metrics of an agent."""
     conntrack, firewall = Amiss(), Amiss()
     state = HostGauges(
@@ -97,7 +95,6 @@ async def scraped(
         registry,
         CLOCK,
         is_ready=lambda: agent.sessions.reconciled,
-        connection_seconds=connection_seconds,
     )
     work = asyncio.create_task(listener.run(), name="metrics")
     await listener.serving.wait()

@@ -327,8 +327,11 @@ async def test_rejects_malformed_requests_without_warnings(
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /metrics HT"])
-async def test_closes_slow_and_idle_connections(agent: Agent, sent: bytes) -> None:
-    async with scraped(agent, connection_seconds=0.05) as scrape:
+async def test_closes_slow_and_idle_connections(
+    agent: Agent, sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.metrics_endpoint.listener.CONNECTION_SECONDS", 0.05)
+    async with scraped(agent) as scrape:
         reader, writer = await asyncio.open_connection(*scrape.address.split(":"))
         writer.write(sent)
         with contextlib.suppress(ConnectionResetError):

@@ -36,8 +36,7 @@ def quota_of(db: Database, account: str) -> Quota | None:
 
 def has_account(db: Database, name: str) -> bool:
     """Return whether an account exists and is not being removed."""
-    sql = "SELECT 1 FROM account WHERE name=? AND removed_ms IS NULL"
-    return db.execute(sql, (name,)).fetchone() is not None
+    return quota_of(db, name) is not None
 
 
 def passed_limit(db: Database, account: str, quota: Quota) -> str | None:

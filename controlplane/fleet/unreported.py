@@ -47,14 +47,9 @@ class UnreportedHosts:
 
     def note(self, host: Host) -> None:
         """Drop a host that has reported or was removed."""
-        if self._hosts and (host.removed or host.reconciled or host.is_newer):
-            self.drop(host)
-
-    def drop(self, host: Host) -> None:
-        """Stop waiting for a host. Idempotent."""
         place = _place(host)
-        hosts = self._hosts.get(place)
-        if hosts is None or host not in hosts:
+        hosts = self._hosts.get(place, set())
+        if host not in hosts or not (host.removed or host.reconciled or host.is_newer):
             return
         hosts.discard(host)
         if not hosts:

@@ -79,8 +79,7 @@ class Issuer:
     async def show_current(self) -> None:
         """Serve the enrolment listener with a certificate of the current authority."""
         try:
-            if self._tls is not None:
-                await self._show_listener(self._tls)
+            await self._show_listener()
         except OSError as error:  # retried by the next `renew_own`
             log.error(  # noqa: TRY400 - no traceback needed
                 "enrolment listener keeps its previous certificate", error=str(error)
@@ -88,8 +87,8 @@ class Issuer:
 
     async def listener_tls(self, context: ssl.SSLContext) -> ssl.SSLContext:
         """Load the enrolment certificate into a context, now and after renewals."""
-        await self._show_listener(context)
         self._tls = context
+        await self._show_listener()
         return context
 
     async def renew_own(self) -> bool:
@@ -106,8 +105,7 @@ class Issuer:
             self._issue_own(now)
         elif self._tls is None or self._served is self._listener:
             return False
-        if self._tls is not None:
-            await self._show_listener(self._tls)
+        await self._show_listener()
         log.info("the control plane has renewed its own certificates")
         return True
 
@@ -116,10 +114,11 @@ class Issuer:
         self._former_caller = None if former is None else former.caller(now)
         self.caller, self._listener = current.caller(now), current.listener(now)
 
-    async def _show_listener(self, context: ssl.SSLContext) -> None:
-        listener = self._listener
-        await self._threads.run(_load, context, listener, self._path.parent)
-        self._served = listener
+    async def _show_listener(self) -> None:
+        if self._tls is not None:
+            listener = self._listener
+            await self._threads.run(_load, self._tls, listener, self._path.parent)
+            self._served = listener
 
     def _open(self, enrolled: int) -> Authorities:
         try:

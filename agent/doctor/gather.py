@@ -36,9 +36,10 @@ from agent.network.tls_certificate import CertificateFiles, UnfitCertificateErro
 from agent.rpc.identity import FILE, Identity
 from agent.rpc.signing import expire_time
 from agent.settings.model import AgentConfig
-from agent.settings.policy import PolicyError, load_policy
+from agent.settings.policy import load_policy
 from agent.state import state_format
 from tiltyard.contract import Protocol
+from tiltyard.runtime.settings import SettingsError
 
 ANSWER_SECONDS = 5.0  # Timeout of each engine call; all are cheap
 GATHER_SECONDS = 20.0
@@ -138,7 +139,7 @@ def _held_ports(agent: AgentClient) -> Iterator[HostPort]:
 def _problem(check: Callable[[T], object], path: T) -> str:
     try:
         check(path)
-    except (PolicyError, state_format.NewerStateError) as error:
+    except (SettingsError, state_format.NewerStateError) as error:
         return str(error)
     return ""
 

@@ -34,10 +34,6 @@ def _registry(entry: str) -> str:
     return entry.lower()
 
 
-class PolicyError(SettingsError):
-    """The policy cannot be read or is invalid; the text says what to fix."""
-
-
 class Policy(Settings):
     """Limits of requests to this host; an unset one does not apply.
 
@@ -81,19 +77,17 @@ class Policy(Settings):
 
 
 def load_policy(path: Path | None) -> Policy:
-    """Read the policy; without a file only `host_network` is denied. Raises PolicyError."""
+    """Read the policy; without a file only `host_network` is denied. Raises SettingsError."""
     if path is None:
         return Policy()
     try:
-        table = read_toml(path)
-        mode = path.stat().st_mode
-        if mode & _WRITABLE_BY_OTHERS:
-            text = f"{path} can be written by others; chmod go-w {path}"
-            raise PolicyError(Mistake(_KEY, text))
-        return Policy.model_validate(table)
+        policy, mode = Policy.model_validate(read_toml(path)), path.stat().st_mode
     except SettingsError as error:
-        raise PolicyError(*(replace(each, key=_KEY) for each in error.mistakes)) from error
+        raise SettingsError(*(replace(each, key=_KEY) for each in error.mistakes)) from error
     except OSError as error:
-        raise PolicyError(Mistake(_KEY, f"cannot read {path}: {error.strerror}")) from error
+        raise SettingsError(Mistake(_KEY, f"cannot read {path}: {error.strerror}")) from error
     except ValidationError as error:
-        raise PolicyError(*placed(mistakes_of(error, Policy), path)) from error
+        raise SettingsError(*placed(mistakes_of(error, Policy), path)) from error
+    if mode & _WRITABLE_BY_OTHERS:
+        raise SettingsError(Mistake(_KEY, f"{path} can be written by others; chmod go-w {path}"))
+    return policy

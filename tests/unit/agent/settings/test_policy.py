@@ -4,10 +4,11 @@ from pathlib import Path
 import pytest
 
 from agent.domain.errors import NotAllowedError
-from agent.settings.policy import Policy, PolicyError, load_policy
+from agent.settings.policy import Policy, load_policy
 from tests.support.agent.hosts import Host, assert_nothing_is_left
 from tests.support.agent.samples import MEBIBYTE, a_spec, an_id
 from tiltyard.contract import NetworkMode, Resources, SessionSpec
+from tiltyard.runtime.settings import SettingsError
 
 LIMITS = Resources(nano_cpus=2 * 10**9, memory_bytes=512 * MEBIBYTE, gpus=1)
 SPEC = a_spec(limits=LIMITS, reservation=Resources())
@@ -92,5 +93,5 @@ def test_policy_file_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_rejects_invalid_policy_file(tmp_path: Path, text: str, mode: int, message: str) -> None:
-    with pytest.raises(PolicyError, match=message):
+    with pytest.raises(SettingsError, match=message):
         load_policy(_written(tmp_path, text, mode))

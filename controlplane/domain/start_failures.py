@@ -122,9 +122,6 @@ class StartFailures:
 
     def _forget(self, now: float) -> None:
         """Drop old failures, so that the next one counts as the first."""
-        for owner, failure in list(self._newest.items()):
-            if now > failure.until + LONGEST_PAUSE:
-                del self._newest[owner]
-        for account, until in list(self._accounts.items()):
-            if now >= until:
-                del self._accounts[account]
+        known = self._newest.items()
+        self._newest = {owner: each for owner, each in known if now <= each.until + LONGEST_PAUSE}
+        self._accounts = {name: until for name, until in self._accounts.items() if now < until}

@@ -15,6 +15,7 @@ from controlplane.domain.placement import (
     is_usable,
     rank_hosts,
 )
+from controlplane.domain.start_failures import Owner
 from controlplane.fleet.host.host import Host, Shared
 from controlplane.fleet.host.stall_aware_clock import ListeningClock
 from controlplane.fleet.host.standbys import Standbys
@@ -204,7 +205,7 @@ class Fleet:
                 if usable
                 else view.report_age <= self.unreachable_after
             )
-            for view in self._views(region, node_pool)
+            for view in self._views(self.hosts_of(region, node_pool))
         )
 
     def hosts_of(self, region: str, node_pool: str) -> list[Host]:
@@ -213,7 +214,7 @@ class Fleet:
 
     def hosts_with_room(self, region: str, node_pool: str, wanted: Wanted) -> list[Host]:
         """Return the healthy hosts of a region and node pool with room for a session."""
-        views = self._views(region, node_pool)
+        views = self._views(self.hosts_of(region, node_pool))
         fit = (view for view in views if has_room(view, wanted, self.unresponsive_after))
         return [self._hosts[view.agent] for view in fit]
 
@@ -229,9 +230,8 @@ class Fleet:
             unknown = ObstacleKind.NEWER if host.is_newer else ObstacleKind.CONNECTING
             return host.view(now, wanted.owner) or unknown
 
-        hosts = self._places.get((region, node_pool), [])
         return explain(
-            {host.name: seen(host) for host in hosts},
+            {host.name: seen(host) for host in self.hosts_of(region, node_pool)},
             wanted,
             strategy=self.node_pools.strategy(node_pool),
             max_age=self.unresponsive_after,
@@ -246,14 +246,10 @@ class Fleet:
         refused: frozenset[str],
     ) -> Host | None:
         """Choose a host and reserve what the attempt needs, in one step of the event loop."""
-        now = self._listening.now()
-        views = (
-            host.view(now, wanted.owner)
-            for host in self._places.get((region, node_pool), ())
-            if host.has_start_slot and host.name not in refused
-        )
+        hosts = self.hosts_of(region, node_pool)
+        able = (host for host in hosts if host.has_start_slot and host.name not in refused)
         ranked = rank_hosts(
-            (view for view in views if view is not None),
+            self._views(able, wanted.owner),
             wanted,
             strategy=self.node_pools.strategy(node_pool),
             max_age=self.unresponsive_after,
@@ -281,7 +277,7 @@ class Fleet:
         if not reported_only and self.unreported.count([(region, node_pool)], taking=True):
             return set()
         left = set(asked)
-        for view in self._views(region, node_pool):
+        for view in self._views(self.hosts_of(region, node_pool)):
             left = {
                 (wanted, refused)
                 for wanted, refused in left
@@ -323,9 +319,7 @@ class Fleet:
         for listener in self._listeners:
             listener(host)
 
-    def _views(self, region: str, node_pool: str) -> Iterator[HostView]:
+    def _views(self, hosts: Iterable[Host], owner: Owner = ("", "")) -> Iterator[HostView]:
         now = self._listening.now()
-        for host in self._places.get((region, node_pool), ()):
-            view = host.view(now)
-            if view is not None:
-                yield view
+        views = (host.view(now, owner) for host in hosts)
+        return (view for view in views if view is not None)

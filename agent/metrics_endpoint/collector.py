@@ -145,16 +145,15 @@ class HostGauges(Collector):
 
 
 def _build(report: pb.Host) -> Iterator[Metric]:
-    build = InfoMetricFamily(f"{_PREFIX}build", "The agent.")
-    build.add_metric((), {"version": report.version, "python": platform.python_version()})
-    engine = InfoMetricFamily(f"{_PREFIX}engine", "The container engine, empty while unknown.")
-    versions = {
+    build = {"version": report.version, "python": platform.python_version()}
+    yield InfoMetricFamily(f"{_PREFIX}build", "The agent.", build)
+    engine = {
         "version": report.engine_version,
         "runc": report.runc_version,
         "kernel": report.kernel_version,
     }
-    engine.add_metric((), versions)
-    yield from (build, engine)
+    text = "The container engine, empty while unknown."
+    yield InfoMetricFamily(f"{_PREFIX}engine", text, engine)
 
 
 def _kind(session: Session) -> str:

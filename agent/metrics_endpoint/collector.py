@@ -4,6 +4,7 @@ import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -19,6 +20,7 @@ from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.contract import NANO, State
 from tiltyard.runtime.bounded_names import BoundedNames
 
+_Key = TypeVar("_Key", bound=tuple[str, ...])
 _PREFIX = "tiltyard_agent_"
 _SESSIONS = "Sessions, including ended ones that are kept."
 _DISKS = {
@@ -164,9 +166,7 @@ def _kind(session: Session) -> str:
     return "ready" if runs and session.is_given_back else "unready"
 
 
-def _gauge(
-    name: str, text: str, labels: tuple[str, ...], values: Mapping[tuple[str, ...], float]
-) -> Metric:
+def _gauge(name: str, text: str, labels: tuple[str, ...], values: Mapping[_Key, float]) -> Metric:
     family = GaugeMetricFamily(_PREFIX + name, text, labels=labels)
     for key, value in values.items():
         family.add_metric(key, value)

@@ -92,7 +92,7 @@ class Fleet:
     async def load(self) -> None:
         """Read node pools and agents from the store."""
         pools = await self._store.look(rows.node_pools)
-        self.node_pools.load({pool.name: pool.rules for pool in pools})
+        self.node_pools.rules = {pool.name: pool.rules for pool in pools}
         for row in await self._store.look(rows.agents):
             self.add(row)
         self._awaited = tuple(self.hosts)

@@ -63,7 +63,7 @@ class FleetAdmin:
         _check_name("nodePool", name)
         now = self.clock.time()
         await self.store.run_then(
-            lambda _: self.fleet.node_pools.set(name, rules),
+            lambda _: self.fleet.node_pools.rules.update({name: rules}),
             rows.set_node_pool,
             name,
             rules,
@@ -98,7 +98,7 @@ class FleetAdmin:
         check_undeclared(table, name, self.declared)
         now = self.clock.time()
         await self.store.run_then(
-            lambda _: self.fleet.node_pools.drop(name) if table == "node_pool" else None,
+            lambda _: table == "node_pool" and self.fleet.node_pools.rules.pop(name, None),
             rows.remove,
             table,
             name,

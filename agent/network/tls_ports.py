@@ -18,6 +18,7 @@ from agent.network.tls_listener import Destination, Shared, TlsListener, bind
 from tiltyard.contract import SessionSpec, State
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.tasks import Threads
 
 log = get_logger(__name__)
 
@@ -54,7 +55,7 @@ class TlsPorts:
         """Adopted sessions with a port that could not be bound yet."""
         self._ending: set[asyncio.Task[None]] = set()
         self._files_thread = ThreadPoolExecutor(1, "tls-files")
-        self._process_thread = ThreadPoolExecutor(1, "tls-processes")
+        self._processes = Threads(1, "tls-processes")
         self._looking: asyncio.Future[None] | None = None
         self._reported: tuple[bool, tuple[str, ...]] = (False, ())
 
@@ -161,7 +162,7 @@ class TlsPorts:
         _cancel(ending)
         await asyncio.gather(*ending, return_exceptions=True)
         self._files_thread.shutdown(wait=False, cancel_futures=True)
-        self._process_thread.shutdown(wait=False, cancel_futures=True)
+        await self._processes.close()
 
     def _listen(self, session: Session) -> None:
         mine = self._listeners.setdefault(session.internal_id, {})
@@ -185,10 +186,7 @@ class TlsPorts:
         return None if pair is None else pair.context
 
     async def _lives(self, process: Process) -> bool:
-        running = asyncio.get_running_loop().run_in_executor(
-            self._process_thread, live_process, process.pid
-        )
-        return await running == process
+        return await self._processes.run(live_process, process.pid) == process
 
     def _report_changes(self) -> None:
         now = (self.available, self.warnings)

@@ -239,10 +239,8 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         """Start or cancel a drain."""
         order = wire.drain_order_from_proto(request)
         empty_time, sessions = await self.sessions.set_drain(order)
-        response = pb.SetDrainResponse(sessions=sessions)
-        if empty_time is not None:
-            response.empty_time.FromNanoseconds(round(empty_time * 1e9))
-        return response
+        empty = wire.timestamp_to_proto(empty_time)
+        return pb.SetDrainResponse(sessions=sessions, empty_time=empty)
 
     @answers
     async def RenewCertificate(

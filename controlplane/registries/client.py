@@ -13,7 +13,6 @@ from controlplane.registries.http import RegistryHttp, Reply
 from controlplane.registries.manifests import (
     IMAGE_TYPES,
     INDEX_TYPES,
-    check_listed,
     check_manifest,
     digest_of,
     is_named_by,
@@ -99,7 +98,7 @@ class RegistryClient:
             image = await self._manifest(registry, repository, listed)
             if image is None or not is_named_by(listed, image.body):
                 raise UnusableError("it lacks an image that its list names")
-            check_listed(image.body, _type_of(image), self._max_image_bytes)
+            check_manifest(image.body, _type_of(image), self._max_image_bytes, is_listed=True)
         return digest_of(reply.body)
 
     async def _manifest(self, registry: Registry, repository: str, reference: str) -> Reply | None:

@@ -125,10 +125,13 @@ def is_named_by(digest: str, content: bytes) -> bool:
     return found == hexadecimal
 
 
-def check_manifest(content: bytes, content_type: str, max_image_bytes: int) -> tuple[str, ...]:
+def check_manifest(
+    content: bytes, content_type: str, max_image_bytes: int, *, is_listed: bool = False
+) -> tuple[str, ...]:
     """Check an image; for a list of images, return the digests that remain to be checked.
 
-    `max_image_bytes` limits the sum of the declared, compressed sizes of config and layers.
+    `max_image_bytes` limits the sum of the declared, compressed sizes of config and layers. One
+    that `is_listed`, by a list, must be an image.
 
     Raises:
         ImageRefusedError: The image may not be used.
@@ -138,15 +141,9 @@ def check_manifest(content: bytes, content_type: str, max_image_bytes: int) -> t
     if manifest.manifests is None:
         _check_image(manifest, max_image_bytes)
         return ()
-    return _linux_digests(manifest.manifests)
-
-
-def check_listed(content: bytes, content_type: str, max_image_bytes: int) -> None:
-    """Check an image of a list. Raises as `check_manifest`, also for a nested list."""
-    manifest = _read(content, content_type)
-    if manifest.manifests is not None:
+    if is_listed:
         raise ImageRefusedError(_NESTED)
-    _check_image(manifest, max_image_bytes)
+    return _linux_digests(manifest.manifests)
 
 
 def _read(content: bytes, content_type: str) -> _Manifest:

@@ -16,7 +16,6 @@ from controlplane.registries.manifests import (
     MAX_CONFIG_BYTES,
     MAX_IMAGES,
     MAX_LAYERS,
-    check_listed,
     check_manifest,
     digest_of,
     is_named_by,
@@ -81,7 +80,7 @@ def without(manifest: dict[str, Any], *names: str) -> dict[str, Any]:
 )
 def test_accepts_an_image(manifest: dict[str, Any], kind: str) -> None:
     assert check(manifest, kind) == ()
-    check_listed(json.dumps(manifest).encode(), kind, LIMIT)
+    check_manifest(json.dumps(manifest).encode(), kind, LIMIT, is_listed=True)
 
 
 @pytest.mark.parametrize(
@@ -218,10 +217,10 @@ def test_refuses_unsupported_image_lists(manifest: Any, reported: str) -> None:
 
 def test_checks_an_image_of_a_list() -> None:
     with pytest.raises(ImageRefusedError, match="nested list of images"):
-        check_listed(json.dumps(index(entry())).encode(), INDEX, LIMIT)
+        check_manifest(json.dumps(index(entry())).encode(), INDEX, LIMIT, is_listed=True)
     with pytest.raises(ImageRefusedError, match="outside the registry"):
         foreign = layers(blob(LAYER, urls=ELSEWHERE))
-        check_listed(json.dumps(foreign).encode(), IMAGE, LIMIT)
+        check_manifest(json.dumps(foreign).encode(), IMAGE, LIMIT, is_listed=True)
 
 
 # -- digests -------------------------------------------------------------------------------------
@@ -272,4 +271,4 @@ def test_arbitrary_input_is_accepted_refused_or_unusable(content: bytes, kind: s
         found = check_manifest(content, kind, LIMIT)
         assert all(re.fullmatch(r"sha(256|512):[0-9a-f]+", digest) for digest in found)
     with suppress(ImageRefusedError, UnusableError):
-        check_listed(content, kind, LIMIT)
+        check_manifest(content, kind, LIMIT, is_listed=True)

@@ -4,9 +4,6 @@ import ipaddress
 import resource
 from collections import Counter
 from dataclasses import dataclass
-from typing import TypeVar
-
-T = TypeVar("T")
 
 FILES_EACH = 4
 """Open files budgeted per connection: two for itself, two for sessions, logs and the engine."""
@@ -37,35 +34,31 @@ class Gate:
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._limits = limits
         self._total = limits.total if files < 0 else min(limits.total, files // FILES_EACH)
-        self._by_port: Counter[int] = Counter()
-        self._by_caller: Counter[str] = Counter()
-        self.open = 0  # Connections that are admitted and not released
+        self._counts: Counter[int | str | None] = Counter()  # By port, caller, and None for all
+
+    @property
+    def open(self) -> int:
+        """Number of connections that are admitted and not released."""
+        return self._counts[None]
 
     def refusal(self, port: int, address: str) -> str:
         """Admit and count a connection (""), or return the limit that is reached."""
-        caller = caller_of(address)
-        if self.open >= self._total:
+        caller, counts = caller_of(address), self._counts
+        if counts[None] >= self._total:
             return "this host's"
-        if self._by_port[port] >= self._limits.per_port:
+        if counts[port] >= self._limits.per_port:
             return "the port's"
-        if self._by_caller[caller] >= self._limits.per_address:
+        if counts[caller] >= self._limits.per_address:
             return "the address's"
-        self.open += 1
-        self._by_port[port] += 1
-        self._by_caller[caller] += 1
+        counts.update((None, port, caller))
         return ""
 
     def release(self, port: int, address: str) -> None:
         """Stop counting a connection."""
-        self.open -= 1
-        _count_less(self._by_port, port)
-        _count_less(self._by_caller, caller_of(address))
-
-
-def _count_less(counter: Counter[T], counted: T) -> None:
-    counter[counted] -= 1
-    if not counter[counted]:
-        del counter[counted]
+        for key in (None, port, caller_of(address)):
+            self._counts[key] -= 1
+            if not self._counts[key]:
+                del self._counts[key]
 
 
 def caller_of(address: str) -> str:

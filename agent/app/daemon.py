@@ -53,7 +53,7 @@ from tiltyard.contract import FORMAT, MEBI, NANO, Protocol, Resources
 from tiltyard.runtime import loop_lag
 from tiltyard.runtime.failpoints import failpoint
 from tiltyard.runtime.logging.events import get_logger
-from tiltyard.runtime.systemd import Notifier, Supervision
+from tiltyard.runtime.systemd import READY, STOPPING, Notifier, Supervision
 
 log = get_logger(__name__)
 
@@ -159,8 +159,8 @@ class Daemon:
             stack.push_async_callback(_bounded, "firewall", self._firewall.close)
             await stack.enter_async_context(self._served(runtime))
             self.serving.set()
-            self._notifier.ready()
-            stack.callback(self._notifier.stopping)
+            self._notifier.notify(READY)
+            stack.callback(self._notifier.notify, STOPPING)
             async with asyncio.TaskGroup() as loops:
                 for name, run in self._loops(runtime):
                     loops.create_task(run(), name=name)

@@ -10,6 +10,8 @@ from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 
+READY, STOPPING = "READY=1", "STOPPING=1"
+
 
 class Supervision(NamedTuple):
     """What systemd passed to the program. An empty `socket` disables notifications.
@@ -51,27 +53,20 @@ class Notifier:
     async def follow(self, serving: asyncio.Event, stopping: asyncio.Event) -> None:
         """Notify of readiness and stopping, with keepalives in between."""
         await serving.wait()
-        self.ready()
+        self.notify(READY)
         async with asyncio.TaskGroup() as group:
             group.create_task(self.beat(), name="watchdog")
             await stopping.wait()
-            self.stopping()
-
-    def ready(self) -> None:
-        """Notify that the program is ready."""
-        self._notify("READY=1")
-
-    def stopping(self) -> None:
-        """Notify that the program is stopping."""
-        self._notify("STOPPING=1")
+            self.notify(STOPPING)
 
     async def beat(self) -> None:
         """Send watchdog keepalives twice per timeout, forever."""
         while self._watchdog is not None:
-            self._notify("WATCHDOG=1")
+            self.notify("WATCHDOG=1")
             await self._sleep(self._watchdog / 2)
 
-    def _notify(self, state: str) -> None:
+    def notify(self, state: str) -> None:
+        """Report a state, unless notifications are disabled; a failure is logged."""
         if not self._address:
             return
         try:

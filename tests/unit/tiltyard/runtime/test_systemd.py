@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.fake_clock import FakeClock
 from tests.support.service_manager import Manager, a_manager
-from tiltyard.runtime.systemd import Notifier, Supervision, read_supervision
+from tiltyard.runtime.systemd import READY, Notifier, Supervision, read_supervision
 
 
 @pytest.fixture(params=["path", "abstract"])
@@ -60,13 +60,13 @@ async def test_sends_nothing_without_a_service_manager(caplog: pytest.LogCapture
 def test_missing_or_blocked_service_manager_does_not_block(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    Notifier(Supervision(str(tmp_path / "none"))).ready()
+    Notifier(Supervision(str(tmp_path / "none"))).notify(READY)
     assert "cannot notify the service manager state=READY=1 error=[Errno 2]" in caplog.text
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as deaf:
         deaf.bind(str(tmp_path / "deaf"))
         notifier = Notifier(Supervision(str(tmp_path / "deaf")))
         while "[Errno 11]" not in caplog.text:  # until its queue is full
-            notifier.ready()
+            notifier.notify(READY)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Exponential back-off."""
 
+from dataclasses import KW_ONLY, dataclass, field
 from random import Random
 
 from tiltyard.runtime.clock import Clock
@@ -23,22 +24,16 @@ def pause(
     return wait if random is None else wait * (0.5 + random.random() / 2)
 
 
+@dataclass(eq=False)
 class BackOff:
     """Waits that double from `first` to `longest` seconds, with jitter from `random`."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        random: Random | None = None,
-        *,
-        first: float = RETRY_FIRST_SECONDS,
-        longest: float = RETRY_LONGEST_SECONDS,
-    ) -> None:
-        self._clock = clock
-        self._random = random
-        self._first = first
-        self._longest = longest
-        self._failures = 0
+    clock: Clock
+    random: Random | None = None
+    _: KW_ONLY
+    first: float = RETRY_FIRST_SECONDS
+    longest: float = RETRY_LONGEST_SECONDS
+    _failures: int = field(default=0, init=False)
 
     def reset(self) -> None:
         """Return to the shortest wait, after a success."""
@@ -47,6 +42,6 @@ class BackOff:
     async def wait(self) -> None:
         """Wait, longer each time."""
         self._failures += 1
-        await self._clock.sleep(
-            pause(self._failures, first=self._first, longest=self._longest, random=self._random)
+        await self.clock.sleep(
+            pause(self._failures, first=self.first, longest=self.longest, random=self.random)
         )

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import KW_ONLY, dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,34 +30,33 @@ MAX_HEAD_BYTES = 16 * 1024
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
+@dataclass(eq=False)
 class MetricsListener:
     """The listener of `metrics_listen`."""
 
-    def __init__(
-        self,
-        address: str,
-        registry: CollectorRegistry,
-        clock: Clock,
-        *,
-        is_ready: Callable[[], bool],
-    ) -> None:
-        """`is_ready` decides the response of /healthz."""
-        self._address = address
-        self._registry = registry
-        self._clock = clock
-        self._is_ready = is_ready
-        self._connections: dict[asyncio.Task[Any], None] = {}
-        self._thread = ThreadPoolExecutor(1, "metrics")
-        self._scrape = asyncio.Lock()
-        self._process = CollectorRegistry()
+    address: str
+    registry: CollectorRegistry
+    clock: Clock
+    _: KW_ONLY
+    is_ready: Callable[[], bool]
+    """Decides the response of /healthz."""
+    serving: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    """Set once the port is open."""
+    _connections: dict[asyncio.Task[Any], None] = field(default_factory=dict, init=False)
+    _thread: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(1, "metrics"), init=False
+    )
+    _scrape: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    _process: CollectorRegistry = field(default_factory=CollectorRegistry, init=False)
+
+    def __post_init__(self) -> None:
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._process)
-        self.serving = asyncio.Event()  # Set once the port is open
 
     async def run(self) -> None:
         """Serve until cancelled; wait while the port is in use."""
         server = await self._open()
-        log.info("serving metrics", address=self._address)
+        log.info("serving metrics", address=self.address)
         self.serving.set()
         try:
             await asyncio.Event().wait()
@@ -67,7 +67,7 @@ class MetricsListener:
             self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _open(self) -> asyncio.Server:
-        host, port = host_and_port(self._address)
+        host, port = host_and_port(self.address)
         logged = ""
         while True:
             try:
@@ -75,8 +75,8 @@ class MetricsListener:
             except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
                 if str(error) != logged:
                     logged = str(error)
-                    log.warning("not serving metrics yet", address=self._address, error=logged)
-            await self._clock.sleep(RETRY_SECONDS)
+                    log.warning("not serving metrics yet", address=self.address, error=logged)
+            await self.clock.sleep(RETRY_SECONDS)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -112,14 +112,14 @@ class MetricsListener:
             return "200 OK", await self._metrics()
         if path != "/healthz":
             return "404 Not Found", b""
-        if self._is_ready():
+        if self.is_ready():
             return "200 OK", b"ok\n"
         return "503 Service Unavailable", b"records are not reconciled with the engine yet\n"
 
     async def _metrics(self) -> bytes:
         """Collect in one step of the event loop; format the text on a thread."""
         async with self._scrape:
-            families = list(self._registry.collect())
+            families = list(self.registry.collect())
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._thread, self._text, families)
 

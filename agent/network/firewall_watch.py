@@ -1,6 +1,7 @@
 """Warns if the firewall rules of sessions are missing; the agent has no privilege to add them."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import KW_ONLY, dataclass, field
 
 from agent.domain.session import Session
 from agent.network.firewall import Firewall, FirewallError
@@ -17,6 +18,7 @@ PORTS_NAMED = 5
 HostPort = tuple[Protocol, int]
 
 
+@dataclass(eq=False)
 class FirewallWatch:
     """Checks rules periodically, on its own thread.
 
@@ -24,40 +26,32 @@ class FirewallWatch:
     called when `warnings` change.
     """
 
-    def __init__(
-        self,
-        firewall: Firewall,
-        clock: Clock,
-        *,
-        version: int,
-        published: Callable[[], frozenset[HostPort]],
-        notify: Callable[[], None],
-    ) -> None:
-        self._firewall = firewall
-        self._clock = clock
-        self._version = version
-        self._published = published
-        self._notify = notify
-        self._threads = Threads(1, "firewall")
-        self._unled: frozenset[HostPort] = frozenset()
-        self.warnings: tuple[str, ...] = ()  # Warnings for the host's report
+    firewall: Firewall
+    clock: Clock
+    _: KW_ONLY
+    version: int
+    published: Callable[[], frozenset[HostPort]]
+    notify: Callable[[], None]
+    warnings: tuple[str, ...] = field(default=(), init=False)  # Warnings for the host's report
+    _threads: Threads = field(default_factory=lambda: Threads(1, "firewall"), init=False)
+    _unled: frozenset[HostPort] = field(default=frozenset(), init=False)
 
     async def run(self) -> None:
         """Check every LOOK_SECONDS, forever."""
         while True:
             await self.look()
-            await self._clock.sleep(LOOK_SECONDS)
+            await self.clock.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
         """Check once."""
-        found = await self._threads.run(self._look, self._published())
+        found = await self._threads.run(self._look, self.published())
         if found != self.warnings:
             for warning in found:
                 log.warning("firewall rules are incomplete", error=warning)
             if not found:
                 log.info("firewall rules are complete")
             self.warnings = found
-            self._notify()
+            self.notify()
 
     async def close(self) -> None:
         """Wait for a check in progress, which is bounded by deadlines."""
@@ -71,7 +65,7 @@ class FirewallWatch:
         return tuple(filter(None, found))
 
     def _reachable(self) -> str:
-        problems = "; ".join(self._firewall.problems())
+        problems = "; ".join(self.firewall.problems())
         if not problems:
             return ""
         return (
@@ -84,7 +78,7 @@ class FirewallWatch:
 
         The rules of a session can disappear shortly before the agent sees its end.
         """
-        led = self._firewall.led_ports(self._version)
+        led = self.firewall.led_ports(self.version)
         unled = frozenset() if led is None else published - led
         lasting, self._unled = unled & self._unled, unled
         if not lasting:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
 import grpc
@@ -89,31 +90,25 @@ class Certificates:
             return None
 
 
+@dataclass(eq=False)
 class TlsServer:
     """The listener of `rpc_listen`, once the host is enrolled."""
 
-    def __init__(
-        self,
-        address: str,
-        identity: HostIdentity,
-        clock: Clock,
-        *,
-        add_services: Callable[[grpc.aio.Server], None],
-        end_streams: Callable[[], None],
-    ) -> None:
-        """`end_streams` ends streams that would continue forever."""
-        self._address = address
-        self._identity = identity
-        self._clock = clock
-        self._add_services = add_services
-        self._end_streams = end_streams
-        self._problem = ""
-        self.serving = asyncio.Event()  # Set once the port is open
+    address: str
+    identity: HostIdentity
+    clock: Clock
+    _: KW_ONLY
+    add_services: Callable[[grpc.aio.Server], None]
+    end_streams: Callable[[], None]
+    """Ends streams that would continue forever."""
+    serving: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    """Set once the port is open."""
+    _problem: str = field(default="", init=False)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Why the control plane cannot call this host; empty while serving."""
-        return (f"not serving at {self._address}: {self._problem}",) if self._problem else ()
+        return (f"not serving at {self.address}: {self._problem}",) if self._problem else ()
 
     async def run(self) -> None:
         """Serve until cancelled; wait while the host is not enrolled or the port is in use.
@@ -126,31 +121,31 @@ class TlsServer:
             except NotYetError as problem:
                 if str(problem) != self._problem:
                     self._problem = str(problem)
-                    log.warning("not serving yet", address=self._address, error=self._problem)
-                await self._clock.sleep(RETRY_SECONDS)
+                    log.warning("not serving yet", address=self.address, error=self._problem)
+                await self.clock.sleep(RETRY_SECONDS)
                 continue
             self._problem = ""
-            log.info("serving", address=self._address)
+            log.info("serving", address=self.address)
             self.serving.set()
             try:
                 await certificates.enrolled_again.wait()
-                log.info("enrolled again: closing all connections", address=self._address)
+                log.info("enrolled again: closing all connections", address=self.address)
             finally:
-                self._end_streams()
+                self.end_streams()
                 await server.stop(GRACE_SECONDS)
 
     async def _open(self) -> tuple[grpc.aio.Server, Certificates]:
-        certificates = Certificates(self._identity.path)
-        first = await self._identity.run(certificates.load)
+        certificates = Certificates(self.identity.path)
+        first = await self.identity.run(certificates.load)
         server = grpc.aio.server(options=[*SERVER_OPTIONS, *NETWORK_OPTIONS])
-        self._add_services(server)
+        self.add_services(server)
         credentials = grpc.dynamic_ssl_server_credentials(
             first,
             certificates.newer,  # type: ignore[arg-type]  # the stubs lack None
             require_client_authentication=True,
         )
         try:
-            server.add_secure_port(self._address, credentials)
+            server.add_secure_port(self.address, credentials)
         except RuntimeError as error:  # its text has no cause
             cause = "cannot listen there: `ss -lntp` shows the process that has the port"
             raise NotYetError(cause) from error

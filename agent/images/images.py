@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 
 from agent.changes.feed import Feed
 from agent.domain.engine import Credentials, Engine
@@ -49,43 +50,38 @@ def checked_reference(image: str) -> str:
     return image
 
 
+@dataclass(eq=False)
 class Images:
     """The images on the host, as last read from the engine, and pulls in progress."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        feed: Feed,
-        policy: Policy | None = None,
-        *,
-        metrics: Metrics | None = None,
-        pull_timeout: float = PULL_SECONDS,
-    ) -> None:
-        self._engine = engine
-        self._feed = feed
-        self._policy = policy or Policy()
-        self._metrics = metrics or Metrics()
-        self._pull_timeout = pull_timeout
-        self.here: frozenset[str] = frozenset()  # Digest references
-        self.pulls: dict[str, PullProgress] = {}
-        self._changed = asyncio.Event()
-        self._tasks = TaskOwner[None](AgentError)
-        self._slots = asyncio.Semaphore(CONCURRENT_PULLS)
+    engine: Engine
+    feed: Feed
+    policy: Policy = field(default_factory=Policy)
+    _: KW_ONLY
+    metrics: Metrics = field(default_factory=Metrics)
+    pull_timeout: float = PULL_SECONDS
+    here: frozenset[str] = field(default=frozenset(), init=False)  # Digest references
+    pulls: dict[str, PullProgress] = field(default_factory=dict, init=False)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _tasks: TaskOwner[None] = field(default_factory=lambda: TaskOwner(AgentError), init=False)
+    _slots: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(CONCURRENT_PULLS), init=False
+    )
 
     async def sizes(self) -> Mapping[str, int]:
         """Sizes of images in bytes, by reference; empty if the engine does not report them."""
         try:
-            return await self._engine.image_sizes()
+            return await self.engine.image_sizes()
         except (EngineError, EngineTimeoutError, EngineUnavailableError) as error:
             log.info("cannot read the sizes of images", error=str(error))
             return {}
 
     async def refresh(self) -> None:
         """Read the engine's list again; AgentError if the engine does not answer."""
-        here = await self._engine.images()
+        here = await self.engine.images()
         if here != self.here:
             self.here = here
-            self._feed.images_changed()
+            self.feed.images_changed()
 
     async def pull(
         self, image: str, credentials: Credentials | None = None
@@ -94,7 +90,7 @@ class Images:
 
         Raises AgentError as listed for PullImage in agent.proto.
         """
-        self._policy.check_image(checked_reference(image))
+        self.policy.check_image(checked_reference(image))
         if image in self.here:
             await self.refresh()
         if image in self.here:
@@ -118,7 +114,7 @@ class Images:
         checked_reference(image)
         if image in self.pulls:
             raise ImageInUseError(image, "it is being pulled")
-        await self._engine.remove_image(image)
+        await self.engine.remove_image(image)
         log.info("image removed", image=image)
         await self.refresh()
 
@@ -140,7 +136,7 @@ class Images:
                 log.info("pull waits for others", image=image, count=CONCURRENT_PULLS)
             self._note(image, PullProgress(waiting=self._slots.locked()))
             async with self._slots:
-                with self._metrics.pull():
+                with self.metrics.pull():
                     await self._fetch(image, credentials)
         except AgentError as error:
             log.warning("pull failed", image=image, error=str(error))
@@ -153,12 +149,12 @@ class Images:
         log.info("pull begins", image=image)
         self._note(image, PullProgress())
         try:
-            async with asyncio.timeout(self._pull_timeout):
-                async with self._engine.pull(image, credentials) as steps:
+            async with asyncio.timeout(self.pull_timeout):
+                async with self.engine.pull(image, credentials) as steps:
                     async for progress in steps:
                         self._note(image, progress)
         except TimeoutError:
-            cause = f"it timed out after {self._pull_timeout:g} s"
+            cause = f"it timed out after {self.pull_timeout:g} s"
             raise RegistryTimeoutError(image, cause) from None
         await self.refresh()
         if image not in self.here:

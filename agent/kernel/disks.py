@@ -9,7 +9,7 @@ import errno
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agent.domain.errors import DiskFullError
@@ -92,25 +92,21 @@ def disk_of(path: Path, found: os.statvfs_result, device: int, reserve_bytes: in
     )
 
 
+@dataclass(eq=False)
 class Disks:
     """The disks as last measured; `reserve_bytes` 0 disables the reserves."""
 
-    def __init__(
-        self,
-        reserve_bytes: int,
-        state_dir: Path,
-        measure: Callable[[Path, int], Disk] = measured,
-    ) -> None:
-        self.reserve_bytes = reserve_bytes
-        self._state_dir = state_dir
-        self._engine_dirs: set[Path] = set()
-        self._measure = measure
-        self._seen: dict[Path, Disk] = {}
-        self._without_room: set[str] = set()
-        self._room_asked = False
-        self.nothing_left = False  # True if nothing is left to remove in favour of logs
-        self.sealing = asyncio.Lock()
-        """Serialises retries to seal a log: concurrent ones might run out of space again."""
+    reserve_bytes: int
+    state_dir: Path
+    measure: Callable[[Path, int], Disk] = measured
+    nothing_left: bool = field(default=False, init=False)
+    """True if nothing is left to remove in favour of logs."""
+    sealing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    """Serialises retries to seal a log: concurrent ones might run out of space again."""
+    _engine_dirs: set[Path] = field(default_factory=set, init=False)
+    _seen: dict[Path, Disk] = field(default_factory=dict, init=False)
+    _without_room: set[str] = field(default_factory=set, init=False)
+    _room_asked: bool = field(default=False, init=False)
 
     def watch(self, path: str) -> None:
         """Also measure the disk of this folder, in which the engine keeps containers."""
@@ -120,14 +116,14 @@ class Disks:
     def look(self) -> None:
         """Measure all disks. Blocks."""
         before, seen = self.warnings, {}
-        for path in sorted({self._state_dir} | self._engine_dirs):
+        for path in sorted({self.state_dir} | self._engine_dirs):
             try:
-                disk = self._measure(path, self.reserve_bytes)
+                disk = self.measure(path, self.reserve_bytes)
             except OSError as error:
                 log.debug("cannot measure a disk", path=str(path), error=str(error))
                 continue
             # The systemd unit may make the engine's disk read-only for this process alone.
-            own = path == self._state_dir
+            own = path == self.state_dir
             seen[path] = replace(disk, is_read_only=disk.is_read_only and own)
         self._seen = seen
         for warning in set(self.warnings) - set(before):
@@ -170,7 +166,7 @@ class Disks:
 
     def take_shortage(self) -> Shortage:
         """Return and reset where space must be freed, by the last check and later requests."""
-        state = self._seen.get(self._state_dir)
+        state = self._seen.get(self.state_dir)
         engine = self._engine_disks()
         shared = state is not None and any(disk.device == state.device for disk in engine)
         logs = self._room_asked or (state is not None and state.is_low)
@@ -190,7 +186,7 @@ class Disks:
             return short
         unsealed = (
             f"the logs of {len(self._without_room)} ended sessions cannot be sealed: no "
-            f"space on the disk of {self._state_dir}, and nothing left to remove"
+            f"space on the disk of {self.state_dir}, and nothing left to remove"
         )
         return (*short, unsealed)
 

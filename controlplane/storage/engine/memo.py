@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Generic, TypeVar
 
 from controlplane.storage.engine.store import Store, Transaction
@@ -10,28 +11,23 @@ _K = TypeVar("_K")
 _T = TypeVar("_T")
 
 
+@dataclass(eq=False)
 class Memo(Generic[_K, _T]):
     """The results of one look by its argument; what does not exist is looked up each time.
 
     Every transaction clears it, except those in `without`, which do not write what it reads.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        at: Transaction[[_K], _T | None],
-        *,
-        most: int,
-        without: Collection[Callable[..., Any]],
-    ) -> None:
-        """Keep up to `most` results, the last used ones."""
-        self._store = store
-        self._at = at
-        self._most = most
-        self._without = frozenset(without)
-        self._known: OrderedDict[_K, _T] = OrderedDict()
-        self._generation = 0
-        store.listen(self._committed)
+    store: Store
+    at: Transaction[[_K], _T | None]
+    _: KW_ONLY
+    most: int  # Results kept, the last used ones
+    without: Collection[Callable[..., Any]]
+    _known: OrderedDict[_K, _T] = field(default_factory=OrderedDict, init=False)
+    _generation: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.store.listen(self._committed)
 
     async def get(self, key: _K) -> _T | None:
         """Return the result as of the transactions that resolved before this call, or later."""
@@ -39,10 +35,10 @@ class Memo(Generic[_K, _T]):
             self._known.move_to_end(key)
             return self._known[key]
         generation = self._generation
-        found = await self._store.look(self._at, key)
+        found = await self.store.look(self.at, key)
         if found is not None and generation == self._generation:
             self._known[key] = found
-            if len(self._known) > self._most:
+            if len(self._known) > self.most:
                 self._known.popitem(last=False)
         return found
 
@@ -56,6 +52,6 @@ class Memo(Generic[_K, _T]):
             self._known[key] = changed
 
     def _committed(self, transactions: Collection[Callable[..., Any]], _: object) -> None:
-        if not self._without.issuperset(transactions):
+        if not set(transactions).issubset(self.without):
             self._generation += 1
             self._known.clear()

@@ -18,7 +18,7 @@ an unanswered attempt. A start under way is waited for. An ended row never comes
 
 import json
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from enum import Enum, auto
 
 from controlplane.domain.contract import HostSession
@@ -83,14 +83,17 @@ class _Reporter:
     keep_ended: float
 
 
+@dataclass(eq=False)
 class Reports:
-    """Writes reports of agents."""
+    """Writes reports of agents.
 
-    def __init__(self, store: Store, *, is_ours: IsOurs, keep_ended: float) -> None:
-        """Adopt what `is_ours`, unless it ended more than `keep_ended` seconds ago."""
-        self._store = store
-        self._is_ours = is_ours
-        self._keep_ended = keep_ended
+    Adopts what `is_ours`, unless it ended more than `keep_ended` seconds ago.
+    """
+
+    store: Store
+    _: KW_ONLY
+    is_ours: IsOurs
+    keep_ended: float
 
     async def write(
         self,
@@ -103,14 +106,14 @@ class Reports:
         reported = [s for s in sessions if s.internal_id not in starting]
         if not reported:
             return Evaluation()
-        return await self._store.run(write_all, self._reporter(agent, now), reported)
+        return await self.store.run(write_all, self._reporter(agent, now), reported)
 
     async def write_stopped(self, agent: str, session: HostSession, now: float) -> None:
         """Write a session as its host answered a stop, and that it is carried out."""
-        await self._store.run(write_stopped, self._reporter(agent, now), session)
+        await self.store.run(write_stopped, self._reporter(agent, now), session)
 
     def _reporter(self, agent: str, now: float) -> _Reporter:
-        return _Reporter(agent, self._is_ours, now, self._keep_ended)
+        return _Reporter(agent, self.is_ours, now, self.keep_ended)
 
 
 def write_all(db: Database, by: _Reporter, sessions: Collection[HostSession]) -> Evaluation:

@@ -118,7 +118,8 @@ def _error_of_text(call: Call, text: str) -> AgentError:
     found = find(call.name, _without_names(call.image, text))
     if found is None:
         return EngineError(call.name, _short(text))
-    return _BY_MEANING[found.meaning](call, _short(text), found.parts)
+    meaning, parts = found
+    return _BY_MEANING[meaning](call, _short(text), parts)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

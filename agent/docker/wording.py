@@ -41,25 +41,18 @@ class Wording(NamedTuple):
     pattern: re.Pattern[str]
 
 
-class Found(NamedTuple):
-    """A recognised text and the named parts of it."""
-
-    meaning: Meaning
-    parts: Parts
-
-
-def find(call: str, text: str) -> Found | None:
-    """Find what the error of a call means, by the first row that matches; None if unknown."""
+def find(call: str, text: str) -> tuple[Meaning, Parts] | None:
+    """What the error of a call means, and its parts, by the first row; None if unknown."""
     for row in TABLE:
-        if row.where in {"", call} and (match := row.pattern.search(text)) is not None:
-            return Found(row.meaning, match.groupdict(""))
+        if row.where in {"", call} and (match := row.pattern.search(text)):
+            return row.meaning, match.groupdict("")
     return None
 
 
 def parts_of(meaning: Meaning, text: str) -> Parts | None:
     """The parts of a text with this meaning; None if it does not have it."""
     matches = (row.pattern.search(text) for row in TABLE if row.meaning is meaning)
-    return next((match.groupdict("") for match in matches if match is not None), None)
+    return next((match.groupdict("") for match in matches if match), None)
 
 
 def _row(meaning: Meaning, where: str, pattern: str, *engines: str) -> Wording:

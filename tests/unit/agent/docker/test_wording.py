@@ -21,8 +21,8 @@ def test_recognises_the_texts_of_each_engine(
     engines: str, where: str, meaning: str, text: str
 ) -> None:
     found = find(where, text.replace("\\n", "\n"))
-    parts = [] if found is None else [f"{name}={part}" for name, part in found.parts.items()]
-    assert " ".join([found.meaning.name if found else "-", *parts]) == meaning
+    parts = [f"{name}={part}" for name, part in found[1].items()] if found else []
+    assert " ".join([found[0].name if found else "-", *parts]) == meaning
     assert (engines == "-") is (found is None)
 
 

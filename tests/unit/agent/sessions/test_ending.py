@@ -1,4 +1,5 @@
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -288,6 +289,25 @@ async def test_silent_gap_in_a_log_is_reported(agent: Agent, lost: range) -> Non
     life = agent.sessions.life(session.internal_id)
     found, tail = await report.read(agent.records, agent.clock, life)
     assert report_to_proto(found, tail).log_damaged
+
+
+async def test_log_whose_pieces_take_too_long_to_count_is_sealed(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = agent.engine.logs
+
+    def logs(container: str, *, tail: int | None = None, **options: Any) -> Any:
+        if tail is not None and tail > 1:
+            raise EngineTimeoutError("logs")
+        return whole(container, tail=tail, **options)
+
+    monkeypatch.setattr(agent.engine, "logs", logs)
+    session = await agent.sessions.start(an_id(), a_spec())
+    agent.engine.write_log(session.container, b"one\ntwo\n")
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    await agent.clock.advance(RETRY_FIRST_SECONDS)
+    assert agent.records.log_path(session.internal_id).read_bytes() == b"one\ntwo\n"
+    assert not agent.recorded(session.internal_id).log_damaged
 
 
 async def test_log_is_sealed_whole_after_one_read_error(agent: Agent) -> None:

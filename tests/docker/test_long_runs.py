@@ -19,7 +19,8 @@ from tests.docker.killed_agent import KilledAgent, LogLine
 from tests.docker.machine import FIRST, Machine, port_of
 from tests.docker.stack import eventually
 from tests.docker.supervisor import Supervisor
-from tests.faults.plugin import Rounds
+from tests.faults.plugin import Figure, Rounds
+from tests.support.leaks import resident_bytes
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 pytestmark = pytest.mark.slow
@@ -31,6 +32,7 @@ LONGEST_STALL = 5.0
 """Seconds that a busy machine may delay a game; a blocking agent would delay it for ten."""
 WATCHDOG = 2.0  # Seconds; shorter than in the unit, since an agent is blocked for ten
 POOLS = 24  # Threads and connections that pools may still open under more concurrency
+SPARE_BYTES = 16 * 1024 * 1024  # Memory of an agent that pools and allocators may add
 CALLERS = 3  # Concurrent callers that make an agent open its usual threads and connections
 
 
@@ -142,7 +144,7 @@ def test_f48_a_watchdog_starts_a_blocked_agent_again_and_no_session_notices(
 
 @pytest.mark.timeout(1800)
 def test_f47_sessions_that_come_and_go_leave_nothing_in_the_agent_or_the_kernel(
-    machine: Machine, rounds: Rounds
+    machine: Machine, rounds: Rounds, figure: Figure
 ) -> None:
     with KilledAgent(machine, ports=CALLERS) as agent, ThreadPoolExecutor(CALLERS) as callers:
 
@@ -152,9 +154,12 @@ def test_f47_sessions_that_come_and_go_leave_nothing_in_the_agent_or_the_kernel(
             agent.discard(session)
 
         list(callers.map(cycle, range(3 * CALLERS)))
-        before = held(agent)
+        before, memory = held(agent), resident_bytes(agent.process.pid)
         for number in range(rounds(POOLS + 6, 300)):
             cycle(number)
+        grown = resident_bytes(agent.process.pid) - memory
+        figure("memory grown", f"{grown / 2**20:.1f} MiB")
+        assert grown < SPARE_BYTES
         eventually(lambda: adds_up(before, held(agent)) == [], f"it holds no more than {before}")
         # The kernel keeps at most the last player of a port.
         for port in range(FIRST, FIRST + agent.ports):

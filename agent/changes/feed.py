@@ -58,8 +58,8 @@ class Subscription:
         `can_wait`: it is taken with the next change, or after GATHER_SECONDS.
         """
         pending = self._pending
-        for name, value in changed.items():
-            setattr(pending, name, value)
+        for name in (name for name, value in changed.items() if value):
+            setattr(pending, name, True)
         if session is not None:
             self._sessions[session.internal_id] = session
         pending.snapshot |= len(self._sessions) > PILE_LARGEST
@@ -99,8 +99,7 @@ class Feed:
         self, session: Session, *, host: bool = True, can_wait: bool = False
     ) -> None:
         """Notify the watchers that a session, and perhaps the host, changed."""
-        changed = {"host": True} if host else {}
-        self._note(session, can_wait=can_wait, **changed)
+        self._note(session, host=host, can_wait=can_wait)
 
     def host_changed(self, *, can_wait: bool = False) -> None:
         """Notify the watchers that the host changed."""
@@ -142,8 +141,6 @@ class Feed:
         finally:
             self._subscriptions.discard(subscription)
 
-    def _note(
-        self, session: Session | None = None, *, can_wait: bool = False, **changed: bool
-    ) -> None:
+    def _note(self, session: Session | None = None, **changed: bool) -> None:
         for subscription in self._subscriptions:
-            subscription.note(session, can_wait=can_wait, **changed)
+            subscription.note(session, **changed)

@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 from agent.artifacts.fetching import Artifacts
-from agent.artifacts.spool_room import RoomLimits
+from agent.artifacts.spool_room import SpoolRoom
 from agent.changes.feed import Feed
 from agent.domain.capacity import Capacity
 from agent.domain.clock import HostClock
@@ -210,7 +210,7 @@ class Daemon:
             artifacts=Artifacts(
                 self._engine,
                 self._records,
-                RoomLimits(self._config.artifact_spool_bytes, LARGEST_SPOOL_BYTES),
+                SpoolRoom(self._config.artifact_spool_bytes, LARGEST_SPOOL_BYTES),
             ),
             engine=self._engine,
             records=self._records,

@@ -8,12 +8,12 @@ import asyncio
 import posixpath
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import IO
 
 from isal import isal_zlib
 
-from agent.artifacts.spool_room import RoomLimits, SpoolRoom
+from agent.artifacts.spool_room import SpoolRoom
 from agent.artifacts.tar_filter import TarFilter, TarLimits
 from agent.domain.engine import Engine
 from agent.domain.errors import (
@@ -57,23 +57,16 @@ def checked_path(path: str) -> str:
     return posixpath.normpath("/" + path.lstrip("/"))
 
 
+@dataclass(eq=False)
 class Artifacts:
-    """Packs and serves artifacts within RoomLimits."""
+    """Packs and serves artifacts within limits."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        records: Records,
-        room: RoomLimits,
-        *,
-        limits: TarLimits | None = None,
-        patience: Patience | None = None,
-    ) -> None:
-        self._engine = engine
-        self._records = records
-        self._room = SpoolRoom(room)
-        self._limits = limits or TarLimits()
-        self._patience = patience or Patience()
+    engine: Engine
+    records: Records
+    room: SpoolRoom
+    _: KW_ONLY
+    limits: TarLimits = field(default_factory=TarLimits)
+    patience: Patience = field(default_factory=Patience)
 
     async def fetch(self, container: str, path: str, send: Send, *, account: str) -> None:
         """Read the whole archive, then pass it to `send` in chunks of at most CHUNK_BYTES.
@@ -85,15 +78,15 @@ class Artifacts:
             ReaderTooSlowError: After the first chunk; all other errors come before it.
             AgentError: The archive is too large, there is no room, or the engine fails.
         """
-        path, folder = checked_path(path), self._records.spool_dir
+        path, folder = checked_path(path), self.records.spool_dir
         try:
             # Unlinked at creation, so that nothing can stay behind.
             async with (
-                self._room.taken(container, account) as share,
-                self._records.opened(lambda: tempfile.TemporaryFile(dir=folder)) as spool,
+                self.room.taken(container, account) as share,
+                self.records.opened(lambda: tempfile.TemporaryFile(dir=folder)) as spool,
             ):
                 size = await self._packed(container, path, spool)
-                self._room.packed(share, size)
+                self.room.packed(share, size)
                 await self._served(spool, send)
         except OSError as error:
             raise DiskFullError(str(folder), error.strerror or str(error)) from error
@@ -101,13 +94,13 @@ class Artifacts:
     async def _packed(self, container: str, path: str, spool: IO[bytes]) -> int:
         """Write the whole archive and return its size; packs a batch while reading the next."""
         root = posixpath.basename(path).encode("utf-8", "surrogateescape") or b"."
-        packer = _Packer(TarFilter(root, self._limits), spool)
+        packer = _Packer(TarFilter(root, self.limits), spool)
         packing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         packing.set_result(None)
         try:
             async with (
-                asyncio.timeout(self._patience.pack),
-                self._engine.archive(container, path) as chunks,
+                asyncio.timeout(self.patience.pack),
+                self.engine.archive(container, path) as chunks,
             ):
                 batch, size = list[bytes](), 0
                 async for chunk in chunks:
@@ -116,7 +109,7 @@ class Artifacts:
                     if size >= BATCH_BYTES:
                         await packing
                         packing = asyncio.create_task(
-                            self._records.run(packer.add, batch), name="pack"
+                            self.records.run(packer.add, batch), name="pack"
                         )
                         batch, size = [], 0
                 await packing
@@ -124,17 +117,17 @@ class Artifacts:
             raise EngineTimeoutError("archive") from error
         finally:
             await asyncio.gather(packing, return_exceptions=True)
-        size = await self._records.run(packer.finish, batch)
+        size = await self.records.run(packer.finish, batch)
         if not packer.tar.entries_kept:
             raise PathNotFoundError(path)
         return size
 
     async def _served(self, spool: IO[bytes], send: Send) -> None:
         now = asyncio.get_running_loop().time
-        end = now() + self._patience.serve
-        while chunk := await self._records.run(spool.read, CHUNK_BYTES):
+        end = now() + self.patience.serve
+        while chunk := await self.records.run(spool.read, CHUNK_BYTES):
             try:
-                async with asyncio.timeout(min(self._patience.idle, end - now())):
+                async with asyncio.timeout(min(self.patience.idle, end - now())):
                     await send(chunk)
             except TimeoutError as error:
                 raise ReaderTooSlowError from error

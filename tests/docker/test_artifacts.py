@@ -15,7 +15,7 @@ import docker
 import pytest
 
 from agent.artifacts.fetching import BATCH_BYTES, Artifacts, Patience, checked_path
-from agent.artifacts.spool_room import RoomLimits
+from agent.artifacts.spool_room import SpoolRoom
 from agent.docker.engine import DockerEngine
 from agent.domain.errors import ArtifactTooLargeError, EngineTimeoutError, PathNotFoundError
 from agent.state.record import Records
@@ -107,7 +107,7 @@ def artifacts(engine: CountingEngine, records: Records) -> Artifacts:
 
 
 def a_few(engine: DockerEngine, records: Records, **patience: float) -> Artifacts:
-    room = RoomLimits(10**9, 101 * MEGABYTE, patience=5.0)
+    room = SpoolRoom(10**9, 101 * MEGABYTE, patience=5.0)
     return Artifacts(engine, records, room, patience=Patience(**patience))
 
 

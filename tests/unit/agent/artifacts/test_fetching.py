@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from agent.artifacts.fetching import Artifacts, Patience, checked_path
-from agent.artifacts.spool_room import RoomLimits
+from agent.artifacts.spool_room import SpoolRoom
 from agent.artifacts.tar_filter import TarLimits
 from agent.domain.errors import (
     ArtifactTooLargeError,
@@ -53,9 +53,9 @@ def artifacts(
     return Artifacts(
         agent.engine,
         agent.records,
-        RoomLimits(300 * MEGABYTE, 100 * MEGABYTE, patience=0.0),
-        limits=limits,
-        patience=patience,
+        SpoolRoom(300 * MEGABYTE, 100 * MEGABYTE, patience=0.0),
+        limits=limits or TarLimits(),
+        patience=patience or Patience(),
     )
 
 

@@ -3,7 +3,7 @@ from contextlib import AsyncExitStack, suppress
 
 import pytest
 
-from agent.artifacts.spool_room import RoomLimits, SpoolRoom
+from agent.artifacts.spool_room import SpoolRoom
 from agent.domain.errors import ReadersBusyError
 
 LARGEST = 100
@@ -11,7 +11,7 @@ LARGEST = 100
 
 def room(*, patience: float = 0.0, **limits: int) -> SpoolRoom:
     plain = {"total_bytes": 10**9, "largest_bytes": LARGEST, **limits}
-    return SpoolRoom(RoomLimits(**plain, patience=patience))
+    return SpoolRoom(**plain, patience=patience)
 
 
 async def busy(room: SpoolRoom, container: str, account: str = "") -> str:
@@ -33,7 +33,7 @@ async def test_packs_one_archive_per_container() -> None:
 
 
 async def test_readers_of_one_session_leave_room_for_others() -> None:
-    rooms = room(fetched_each=2)
+    rooms = room(most_each=2)
     async with AsyncExitStack() as stack:
         for _ in range(2):
             rooms.packed(await stack.enter_async_context(rooms.taken("a", "a")), 1)
@@ -45,7 +45,7 @@ async def test_readers_of_one_session_leave_room_for_others() -> None:
 
 
 async def test_limits_archives_being_packed() -> None:
-    rooms = room(packed=2)
+    rooms = room(most_packed=2)
     async with rooms.taken("a", "a") as share, rooms.taken("b", "b"):
         assert await busy(rooms, "c") == "2 of other sessions are being packed"
         rooms.packed(share, 1)
@@ -54,7 +54,7 @@ async def test_limits_archives_being_packed() -> None:
 
 
 async def test_limits_archives_being_fetched() -> None:
-    rooms = room(fetched=2)
+    rooms = room(most_fetched=2)
     async with rooms.taken("a", "a") as one, rooms.taken("b", "b") as other:
         rooms.packed(one, 0)
         rooms.packed(other, 0)
@@ -63,7 +63,7 @@ async def test_limits_archives_being_fetched() -> None:
 
 @pytest.mark.parametrize(
     ("limits", "size"),
-    [({"fetched": 8}, 0), ({"packed": 8}, None), ({"total_bytes": 800}, LARGEST)],
+    [({"most_fetched": 8}, 0), ({"most_packed": 8}, None), ({"total_bytes": 800}, LARGEST)],
 )
 async def test_account_takes_at_most_as_much_as_it_leaves(
     limits: dict[str, int], size: int | None

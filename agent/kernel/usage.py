@@ -115,23 +115,21 @@ class _Run:
         return found
 
 
+@dataclass(eq=False)
 class UsageMeter:
     """Reads usage of watched runs, identified by first processes, on its own threads."""
 
-    def __init__(
-        self, clock: Clock, find: Callable[[Process], Counters | None] = find_counters
-    ) -> None:
-        self._clock = clock
-        self._find = find
-        self._threads = Threads(THREADS, "usage")
-        self._watched: dict[Process, _Run] = {}
+    clock: Clock
+    find: Callable[[Process], Counters | None] = find_counters
+    _threads: Threads = field(default_factory=lambda: Threads(THREADS, "usage"), init=False)
+    _watched: dict[Process, _Run] = field(default_factory=dict, init=False)
 
     async def run(self) -> None:
         """Read all runs periodically, young ones more often; never returns."""
         all_each = round(SAMPLE_SECONDS / YOUNG_SAMPLE_SECONDS)
         for number in itertools.count(1):
-            await self._clock.sleep(YOUNG_SAMPLE_SECONDS)
-            young_since = self._clock.monotonic() - SAMPLE_SECONDS
+            await self.clock.sleep(YOUNG_SAMPLE_SECONDS)
+            young_since = self.clock.monotonic() - SAMPLE_SECONDS
             due = [
                 run
                 for run in self._watched.values()
@@ -144,9 +142,9 @@ class UsageMeter:
         """Start reading the usage of this run; no-op if it has ended already."""
         if process in self._watched:
             return
-        counters = await self._threads.run(self._find, process)
+        counters = await self._threads.run(self.find, process)
         if counters is not None:
-            run = self._watched.setdefault(process, _Run(counters, self._clock.monotonic()))
+            run = self._watched.setdefault(process, _Run(counters, self.clock.monotonic()))
             await self._threads.run(run.read)
 
     async def read(self, process: Process, *, last: bool = False) -> Usage:

@@ -74,7 +74,7 @@ test-faults: ## faults, engines, Pythons: docs/evidence.md; PART=rounds|trixie|s
 	done; [ -z "$$failed" ] || { echo "test-faults: failed:$$failed" >&2; exit 1; }
 endif
 
-test-host: everything ## a whole Debian 13 in QEMU, from its installation to faults; docs/evidence.md
+test-host: everything ## install on a whole Debian 13 in QEMU, and cut its power; docs/evidence.md
 	@exec $(PYTEST) -m host --part=host --evidence=docs/evidence.md $(if $(AGAIN),--again) \
 	  tests/host $(PYTEST_ARGS)
 

@@ -55,7 +55,6 @@ FAULTS: Mapping[int, str] = {
     50: "SIGKILL of the control plane during a claim; a stream of claims that breaks",
     51: "SIGKILL of the control plane during a stop; a stop that is marked during a start",
     52: "SIGKILL of the control plane, or a read, between a commit and the copy in memory",
-    53: "memory is exhausted, of a session or of the host",
 }
 
 NOT_YET: Mapping[int, str] = {37: "SQLite is the only store"}

@@ -44,7 +44,8 @@ def assert_survived(host: WholeHost) -> None:
     except TimeoutError:
         raise AssertionError(json.dumps(wrong, indent=1)) from None
     assert_durable(host.client, host.account, host.made)
-    fresh = host.try_to_start({"Prefer": "wait=ready"}).expect(201).json()
+    fresh = host.start()
+    host.until_ready()
     play_round(fresh)
     host.end_all()
     assert "0 FAIL" in host.system.run("tiltyard-agent", "doctor")

@@ -12,18 +12,6 @@ from tests.host.whole_host import WholeHost
 pytestmark = [pytest.mark.host, pytest.mark.root, pytest.mark.registry, pytest.mark.timeout(7200)]
 
 _LATEST_CUT = 3.0  # Seconds after a start at which the power is cut at the latest
-_MEBIBYTE = 2**20
-
-
-def test_f45_reboot_of_whole_machine(host: WholeHost, figure: Figure) -> None:
-    ends, stays = host.start()["id"], host.start(restart=True)["id"]
-    with Load(host) as load:
-        load.plays(3)
-        seconds = host.system.reboot()
-    host.until(stays, "running")
-    assert host.report(ends)["end_reason"] == "host_restart"
-    assert_survived(host)
-    figure("served again after", f"{seconds:.0f} s")
 
 
 def test_f45_power_cut_of_whole_machine(
@@ -38,14 +26,3 @@ def test_f45_power_cut_of_whole_machine(
             longest = max(longest, host.system.power_on())
         assert_survived(host)
     figure("served again after at most", f"{longest:.0f} s")
-
-
-def test_f53_memory_of_session_on_whole_machine_is_exhausted(host: WholeHost) -> None:
-    small = {"cpu": 1, "ram": 24}
-    host.make_game("small", registry="own", limits=small, reservation=small)
-    with Load(host) as load:
-        much = ["--write-file", "/dev/shm/much", str(60 * _MEBIBYTE)]
-        report = host.report(host.start(image="small", args=much)["id"])
-        assert (report["end_reason"], report["oomKilled"]) == ("oom", True)
-        load.plays(1)
-    assert_survived(host)

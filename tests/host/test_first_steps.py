@@ -17,13 +17,14 @@ def test_doctor_finds_no_failures(host: WholeHost) -> None:
 
 
 def test_plays_the_first_session(host: WholeHost) -> None:
-    made = host.play("first")
+    made = host.start()
+    session_id = made["id"]
+    host.until_ready()
     play_round(made)
-    assert host.status("first") == "running"
-    host.end("first")
-    host.until("first", "exited")
-    archive = host.client.get("/artifacts", session="first", path="/data").expect(200).body
-    assert saved(archive)["session"] == "first"
-    log = host.client.get("/logs", id="first").expect(200).body
+    assert host.status(session_id) == "running"
+    host.end(session_id)
+    assert host.report(session_id)["end_reason"] == "stopped"
+    archive = host.client.get("/artifacts", session=session_id, path="/data").expect(200).body
+    assert saved(archive)["session"] == session_id
+    log = host.client.get("/logs", id=session_id).expect(200).body
     assert log.startswith(b"000001 ")
-    assert host.client.get("/session/first/report").expect(200).json()["end_reason"] == "stopped"

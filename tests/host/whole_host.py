@@ -21,7 +21,7 @@ from tests.support.certificates import SERVES, Signer, trusting
 from tests.support.controlplane.secured_registry import USER, SecuredRegistry
 from tests.support.harness import ROOT, source_files
 from tests.support.pushed_image import push_image
-from tests.systemd.installed import SOURCES, UNITS, WHEELS, Installed, archive
+from tests.systemd.installed import AGENT, CONTROL_PLANE, SOURCES, WHEELS, Installed, archive
 from tests.systemd.wheels import fetched_wheels
 
 REGISTRY = "registry.example"
@@ -34,7 +34,11 @@ password_file = "/etc/tiltyard/password.txt"
 private = true
 ca_file = "/etc/tiltyard/ca.pem"
 """
-_PATIENT_UNIT = "[Service]\nTimeoutStartSec=1800\nWatchdogSec=300\n"  # Emulation, as below
+_PATIENT_UNIT = "[Service]\nTimeoutStartSec=1800\nWatchdogSec=300\n"  # Emulation is slow
+_PATIENT_AGENT = """\
+ExecStartPre=
+ExecStartPre=-+/opt/tiltyard/agent/bin/tiltyard-agent firewall apply
+"""
 _SLOW = "start_timeout = 60.0\nunresponsive_after = 60.0\n"  # Emulation: ten times the defaults
 _COMMAND_TIMEOUT = 60.0
 _HINT = re.compile(r"^  (cp .*daemon\.json .*)$", re.MULTILINE)  # Of `make install-agent`
@@ -107,8 +111,8 @@ def whole_host(tmp_path: Path) -> Iterator[WholeHost]:
         system.unpack(WHEELS, archive(wheels, [path.name for path in wheels.iterdir()]))
         system.unpack(SOURCES, archive(ROOT, source_files()))
         system.write("/etc/hosts", _NAMES.format(**vars(system.network)))
-        for unit in UNITS:
-            system.write(f"/etc/systemd/system/{unit}.service.d/slow.conf", _PATIENT_UNIT)
+        for unit, more in ((AGENT, _PATIENT_AGENT), (CONTROL_PLANE, "")):
+            system.write(f"/etc/systemd/system/{unit}.service.d/slow.conf", _PATIENT_UNIT + more)
         follow_first_steps(system, authority)
         host = WholeHost(system, registry, json.loads(system.run("cat", "/root/tokens.json")))
         host.until_ready()

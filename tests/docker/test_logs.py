@@ -20,9 +20,11 @@ from agent.kernel.clock import SystemHostClock
 from agent.logs import follower as log_follower
 from agent.logs import reading as logs
 from agent.logs.follower import MISSING, TAIL_PIECES
+from agent.logs.reading import UNREADABLE
 from agent.logs.sealed import DROPPED
 from agent.state.record import Records
 from tests.demo_game import Image
+from tests.docker.machine import a_machine
 from tests.support.agent.samples import a_container_spec, a_session
 from tiltyard.contract import State
 
@@ -118,12 +120,20 @@ async def playing(
     async with engine.pull(image.reference) as steps:
         async for _ in steps:
             pass
+    async with playing_here(engine, image.reference, folder, *args) as game:
+        yield game
+
+
+@contextlib.asynccontextmanager
+async def playing_here(
+    engine: DockerEngine, image: str, folder: Path, *args: str
+) -> AsyncIterator[Game]:
     session = a_session()
     container = await engine.create(
         a_container_spec(
             internal_id=session.internal_id,
             agent_id="logs",
-            image=image.reference,
+            image=image,
             args=args,
             public_dir=str(folder),
         )
@@ -250,7 +260,7 @@ async def test_f31_a_flood_of_anything_is_followed_and_sealed(
         await game.stop()
         log = await reader.whole()
         records.directory(game.session.internal_id).mkdir(parents=True)
-        await logs.seal(engine, records, game.session, lambda _: asyncio.sleep(0))
+        await seal(engine, records, game)
         await records.close()
     sealed = records.log_path(game.session.internal_id).read_bytes()
     assert log.startswith(b"000001 ")
@@ -305,7 +315,7 @@ async def test_seals_too_long_log_with_a_line_that_says_so(
         await game.flooded()
         await game.stop()
         records.directory(game.session.internal_id).mkdir(parents=True)
-        await logs.seal(engine, records, game.session, lambda _: asyncio.sleep(0))
+        await seal(engine, records, game)
         await records.close()
     with records.log_path(game.session.internal_id).open("rb") as sealed:
         assert sealed.readline().startswith(DROPPED.partition(b"%")[0])
@@ -313,3 +323,42 @@ async def test_seals_too_long_log_with_a_line_that_says_so(
         assert sealed.tell() <= 64 * 2**20
     assert read_numbers == list(range(read_numbers[0], read_numbers[-1] + 1))
     assert read_numbers[0] > 1
+
+
+@pytest.mark.usefixtures("small_files")
+async def test_a_log_with_a_damaged_file_is_not_sealed_as_complete(tmp_path: Path) -> None:
+    """Before version 27 the engine fails to read it, later it skips a part. 20.10 may crash."""
+    records = Records(tmp_path / "state")
+    flood = ("--flood", "0", "--flood-bytes", str(FILE_BYTES * 3 // 2))
+    with a_machine() as machine:
+        engine = DockerEngine(str(machine.engine.socket))
+        root = Path(machine.client.info()["DockerRootDir"], "containers")
+        for name in ("container.log", "container.log.1"):
+            async with playing_here(engine, machine.image, tmp_path, *flood) as game:
+                await game.flooded()
+                await game.stop()
+                sealed = records.log_path(game.session.internal_id)
+                sealed.parent.mkdir(parents=True)
+                assert not (await seal(engine, records, game)).damaged
+                damage(root / game.container / "local-logs" / name)
+                with pytest.raises(EngineError):
+                    await seal(engine, records, game)
+                assert (await seal(engine, records, game, partly=True)).damaged
+                assert sealed.read_bytes().splitlines()[-1].startswith(UNREADABLE[1:20])
+        await engine.close()
+    await records.close()
+
+
+async def seal(
+    engine: DockerEngine, records: Records, game: Game, *, partly: bool = False
+) -> logs.Sealed:
+    return await logs.seal(
+        engine, records, game.session, lambda _: asyncio.sleep(0), partly=partly
+    )
+
+
+def damage(file: Path) -> None:
+    """Overwrite several lines in the middle of a log file."""
+    with file.open("r+b") as log:
+        log.seek(file.stat().st_size // 2)
+        log.write(b"\xff" * 4096)

@@ -96,7 +96,7 @@ TABLE = (
         "archive",
         ": (?:no such file or directory|not a directory|file name too long)$",
     ),
-    _row(Meaning.NO_PATH, "archive", "^evalSymlinksInScope: too many links in ", V20),
+    _row(Meaning.NO_PATH, "archive", "^evalSymlinksInScope: too many links in "),
     _row(Meaning.NO_PATH, "archive", ": too many levels of symbolic links$", V26, V28),
     # Pulls: the first match counts, also among the rows of other meanings.
     _row(
@@ -108,7 +108,7 @@ TABLE = (
         Meaning.REGISTRY_REFUSES,
         "pull",
         "unauthorized|authentication required|no basic auth credentials|access denied|"
-        "access to the resource is denied|denied: |incorrect username or password|"
+        "access to the resource is denied|^denied$|denied: |incorrect username or password|"
         "error parsing http 40[13]",
     ),
     _row(

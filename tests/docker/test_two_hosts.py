@@ -1,5 +1,6 @@
 """Two hosts with their own networks: cut off, far away or suddenly gone."""
 
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,12 +19,14 @@ from tests.docker.remote_hosts import (
 )
 from tests.docker.slow_link import SlowLink
 from tests.docker.stack import eventually, udp_port_of
+from tests.faults.plugin import Figure
 from tests.support.api_client import Answer
 
 pytestmark = MARKS
 
 GIVEN_UP_AFTER = 15.0
 NO_ANSWER = "start unknown"
+LONG_CUT = 600.0  # Seconds, in the long form
 LIFETIME_PATIENCE = 90.0  # Seconds; the minimum lifetime is a minute
 START_TIMEOUT = 20.0  # Seconds; an unresponsive host takes half of it
 AT_ONCE = 5
@@ -65,20 +68,30 @@ def test_f39_a_host_that_is_cut_off_is_done_without_and_comes_back(
             player.wait_for_more_answers("kept")
 
 
-def test_f39_a_lifetime_ends_on_a_host_that_is_cut_off(machines: Machines) -> None:
+@pytest.mark.timeout(1200)
+def test_f39_a_lifetime_ends_on_a_host_that_is_cut_off(
+    machines: Machines, pytestconfig: pytest.Config, figure: Figure
+) -> None:
+    least = LONG_CUT if pytestconfig.getoption("long") else 0.0
     with a_fleet(*machines, **SHORT_TIMEOUTS) as fleet:
         kept, _ = fleet.start(id="kept"), fleet.start(id="short", ttl="0h1m")
         far = fleet.host_of(kept)
-        with far.cut_off(BOTH_WAYS):
-            fleet.until("short", "server_unreachable")
-            eventually(
-                lambda: [who for who, _ in far.games()] == ["kept"],
-                "its lifetime has ended",
-                patience=LIFETIME_PATIENCE,
-            )
-            assert fleet.status("short") == "server_unreachable"
-        fleet.until("short", "exited")
-        fleet.until("kept", "running")
+        with Player(far.machine, udp_port_of(kept)) as player:
+            begin = time.monotonic()
+            with far.cut_off(BOTH_WAYS):
+                fleet.until("short", "server_unreachable")
+                eventually(
+                    lambda: [who for who, _ in far.games()] == ["kept"],
+                    "its lifetime has ended",
+                    patience=LIFETIME_PATIENCE,
+                )
+                while time.monotonic() < begin + least:
+                    player.wait_for_more_answers("kept")
+                assert fleet.status("short") == "server_unreachable"
+                figure("seconds cut off", round(time.monotonic() - begin))
+            fleet.until("short", "exited")
+            fleet.until("kept", "running")
+            player.wait_for_more_answers("kept")
         fleet.everything_runs_once()
 
 
@@ -99,7 +112,7 @@ def test_f39_a_host_that_was_given_up_ends_its_games_once_it_is_told(machines: M
 
 
 def test_f40_over_a_slow_link_that_loses_packets_starts_end_and_the_host_is_heard(
-    machines: Machines,
+    machines: Machines, figure: Figure
 ) -> None:
     [machine, *_], registry = machines
     with (
@@ -121,7 +134,9 @@ def test_f40_over_a_slow_link_that_loses_packets_starts_end_and_the_host_is_hear
             with ThreadPoolExecutor(AT_ONCE) as callers:
                 answers = list(callers.map(start, range(4 * AT_ONCE)))
             assert {answer.status for answer in answers} <= {201, 420}
-            assert 201 in {answer.status for answer in answers}
+            started = sum(answer.status == 201 for answer in answers)
+            figure("started", f"{started} of {len(answers)}")
+            assert started >= len(answers) // 2
             held = link.connections
             assert held <= before + MOST_TRIES, "not one for each start"
             fleet.control_plane.restart()

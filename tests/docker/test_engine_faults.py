@@ -81,7 +81,8 @@ def test_f09_a_lifetime_ends_the_game_while_the_engine_hangs(
 ) -> None:
     hangs = HANGS[: rounds(1, 2)]
     with Agent(machine, ports=3) as agent:
-        other = agent.play()
+        # An engine that hangs reads no output: at 64 KiB a game would wait for it.
+        other = agent.play("--lines-per-second", "1")
         with Player(machine, port_of(other)) as player:
             for seconds in hangs:
                 _hangs_for(seconds, agent, player, other)

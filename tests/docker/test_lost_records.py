@@ -65,10 +65,11 @@ def test_f06_sessions_are_rebuilt_from_their_containers_while_games_are_played(
             found = agent.until_sealed(session)
             assert (found.state, found.exit_code) == (pb.STATE_EXITED, 0)
             assert_complete(agent.log(session))
-        assert agent.processes() == {**before, ending.internal_id: 0}  # none is doubled
+        assert agent.processes() == {**before, ending.internal_id: 0}
+        assert len(agent.containers()) == len(before)  # none is doubled
         for player, session in zip(connected, live, strict=True):
             assert agent.session(session).state == pb.STATE_RUNNING
-            assert player.seen_as(session) == player.address
+            player.wait_for_more_answers(session.internal_id)
             with Player(machine, port_of(session)) as newcomer:
                 assert newcomer.seen_as(session) == newcomer.address
         agent.assert_ports_agree(*live)

@@ -243,7 +243,12 @@ async def _sessions(call: Call, response: aiohttp.ClientResponse) -> AsyncGenera
 
 async def message_of(response: aiohttp.ClientResponse) -> str:
     """Read the engine's message of an error."""
-    body = await response.content.read(_MAX_ERROR_BODY)
+    body = b""
+    while left := _MAX_ERROR_BODY - len(body):
+        piece = await response.content.read(left)  # as much as has arrived
+        if not piece:
+            break
+        body += piece
     with contextlib.suppress(ValueError, TypeError, KeyError):
         return str(json.loads(body)["message"])
     return body.decode(errors="replace")

@@ -5,11 +5,13 @@ import base64
 import contextlib
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from agent.docker.engine import DockerEngine
+from agent.docker.engine_streams import message_of
 from agent.domain.engine import Credentials, LogPiece
 from agent.domain.errors import (
     AgentError,
@@ -216,3 +218,14 @@ async def test_credentials_go_to_the_engine_for_this_pull_alone(
         "serveraddress": "registry.test",
     }
     assert "X-Registry-Auth" not in second.headers
+
+
+async def test_error_that_arrives_in_pieces_is_read_to_its_end() -> None:
+    reader, body = asyncio.StreamReader(), b'{"message": "no such file"}'
+    reader.feed_data(body[:9])
+    response: Any = SimpleNamespace(content=reader)
+    message = asyncio.create_task(message_of(response))
+    await asyncio.sleep(0)
+    reader.feed_data(body[9:])
+    reader.feed_eof()
+    assert await message == "no such file"

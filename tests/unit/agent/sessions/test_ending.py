@@ -168,7 +168,7 @@ async def test_f09_an_end_that_is_due_comes_while_the_engine_hangs_since_the_sta
         await assert_survived(agent)
 
 
-@pytest.mark.parametrize("seconds", [30, pytest.param(600, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [30, 600])
 async def test_f09_a_hang_of_a_running_agents_engine_ends_what_is_due_and_delays_the_rest(
     agent: Agent, seconds: float
 ) -> None:

@@ -123,7 +123,7 @@ async def test_no_answered_delete_is_lost(system: System, standbys: int) -> None
     assert not await system.rows("SELECT id FROM session WHERE ended_ms IS NULL")
     assert not any(agent.live for agent in system.agents)
     assert any(agent.claimed for agent in system.agents) == bool(standbys)
-    assert race.answers["CONFLICT"] > race.answers["201"]  # none when machines are busy
+    assert race.answers["CONFLICT"]  # how many depends on how busy the machine is
     assert race.answers["204"] >= ROUNDS
 
 

@@ -38,11 +38,12 @@ def agent(machine: Machine, proxy: EngineProxy) -> Iterator[Agent]:
 
 @pytest.mark.parametrize("fault", ["cut", "silent"])
 def test_f12_what_happens_while_no_event_arrives_is_found_within_one_period(
-    machine: Machine, proxy: EngineProxy, agent: Agent, fault: str
+    machine: Machine, proxy: EngineProxy, agent: KilledAgent, fault: str
 ) -> None:
     """A live game's end is detected by its process, everything else by the next pass."""
     ended, removed, over = agent.play(), agent.play(), agent.play("--exit-after", "1")
     agent.end(ended)
+    agent.until_sealed(ended)  # else its log has what it prints when it is started again
     eventually(lambda: proxy.count(EVENTS) > 0, "it listens")
     proxy.cut(EVENTS) if fault == "cut" else proxy.silence(EVENTS)
     passes = proxy.count(LIST)

@@ -112,7 +112,8 @@ class DockerEngine(DockerStreams):
         """
         daemon = await self._status.run(daemon_facts, self._socket_path)
         try:
-            answer = await self._request(Call("info"), "GET", "/info", self._timeouts.read)
+            call, seconds = Call("info"), self._timeouts.read
+            answer = await self._send(call, "GET", "/info", seconds, version="")
         except AgentError:
             answer = {}
         return open_listeners(answer, daemon.settings)
@@ -315,24 +316,16 @@ class DockerEngine(DockerStreams):
         *,
         params: Mapping[str, str] | None = None,
         body: object = None,
+        version: str | None = None,
     ) -> Any:
-        """Send a request in the version of the facts, as `_request`."""
-        path = f"/v{(await self._known()).api}{path}"
-        return await self._request(call, method, path, seconds, params=params, body=body)
+        """Send a request and return the JSON of its answer; None if it is done already.
 
-    async def _request(
-        self,
-        call: Call,
-        method: str,
-        path: str,
-        seconds: float,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: object = None,
-    ) -> Any:
-        """Send a request and return the JSON of its answer; None if it is done already."""
+        `version`: begins the path; that of the facts by default, "" for the engine's newest.
+        """
+        if version is None:
+            version = f"/v{(await self._known()).api}"
         timeout = aiohttp.ClientTimeout(sock_connect=seconds, sock_read=seconds)
-        url = f"http://docker{path}"
+        url = f"http://docker{version}{path}"
         with translated(call, self._forget):
             async with self._connections().request(
                 method, url, params=params, json=body, timeout=timeout
@@ -364,14 +357,16 @@ class DockerEngine(DockerStreams):
 
         async def find_out() -> EngineFacts:
             daemon = await self._status.run(daemon_facts, self._socket_path)
-            version = await self._request(call, "GET", "/version", seconds)
+            version = await self._send(call, "GET", "/version", seconds, version="")
             with translated(call):
                 api = api_of(version)
 
-                async def ask(method: str, path: str, **named: Any) -> Any:
-                    return await self._request(call, method, f"/v{api}{path}", seconds, **named)
+                async def ask(method: str, path: str, **more: Any) -> Any:
+                    return await self._send(
+                        call, method, path, seconds, version=f"/v{api}", **more
+                    )
 
-                return await engine_facts(ask, version, daemon)
+                return await engine_facts(ask, api, version, daemon)
 
         self._facts = facts = await self._calls.run(call, seconds, find_out)
         return facts

@@ -63,11 +63,13 @@ def api_of(version: Mapping[str, Any]) -> str:
     return min(spoken, _MAX_API, key=_number)
 
 
-async def engine_facts(ask: Ask, version: Mapping[str, Any], daemon: DaemonFacts) -> EngineFacts:
+async def engine_facts(
+    ask: Ask, api: str, version: Mapping[str, Any], daemon: DaemonFacts
+) -> EngineFacts:
     """Query an engine's facts, and create its network if necessary."""
     info = await ask("GET", "/info")
     return EngineFacts(
-        api=api_of(version),
+        api=api,
         cpus=int(info["NCPU"]),
         network=await _network(ask),
         runc=component(version, "runc"),

@@ -43,10 +43,10 @@ class Accounts:
     def known(self, token: str) -> Caller | None:
         """As `authenticate`, but without the address; None if that has to wait or to refuse."""
         presented, now = parse(token), self._clock.time()
-        stored = presented and self._tokens.known(presented.token_id)
-        if not presented or not stored or not matches(presented, stored.secret_hash):
+        if presented is None:
             return None
-        if not stored.is_good(now) or _is_due(stored, now):
+        stored = _checked(presented, self._tokens.known(presented.token_id), now)
+        if stored is None or _is_due(stored, now):
             return None
         queue_as(stored.caller.account)
         return stored.caller
@@ -68,9 +68,9 @@ class Accounts:
         return caller
 
     async def _caller(self, presented: PresentedToken, address: str) -> Caller | None:
-        stored, now = await self._tokens.get(presented.token_id), self._clock.time()
-        is_right = matches(presented, None if stored is None else stored.secret_hash)
-        if stored is None or not is_right or not stored.is_good(now):
+        found, now = await self._tokens.get(presented.token_id), self._clock.time()
+        stored = _checked(presented, found, now)
+        if stored is None:
             return None
         of = stored.caller
         caller = Caller(of.account, of.token_id, of.scopes, address, of.expire)
@@ -94,6 +94,14 @@ class Accounts:
         if await self._store.run(create, operator, now, another=another):
             made.operator_token = operator.text
         return made
+
+
+def _checked(
+    presented: PresentedToken, stored: StoredToken | None, now: float
+) -> StoredToken | None:
+    """Return the stored token if it was presented and is valid; an unknown one costs as much."""
+    is_right = matches(presented, None if stored is None else stored.secret_hash)
+    return stored if stored is not None and is_right and stored.is_good(now) else None
 
 
 def _is_due(stored: StoredToken, now: float) -> bool:

@@ -131,7 +131,7 @@ async def _check_complete(
     lengths of pieces, backwards: the log must end with `last` and have no piece before `first`.
     A tail of a damaged log may crash 20.10: the longer one is only read if the ends agree.
     """
-    for tail, expected in ((1, last), (count + 1, first)):
+    for tail, expected in {1: last, count + 1: first}.items():  # one if the log is empty
         try:
             async with engine.logs(name, tail=tail) as answer:
                 found: Sequence[LogPiece] = await anext(answer, [])  # () breaks it in Python 3.11

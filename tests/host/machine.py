@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
 
 import click
 
@@ -52,35 +51,15 @@ class Machine(System):
         self._qemu = Process("qemu", self.folder / "console.log")
         self._agent: GuestAgent | None = None
 
-    def __enter__(self) -> Self:
-        try:
-            self._image = made_image()
-            self.network.make()
-            disk = self.folder / "disk"
-            copy = ["cp", "--sparse=always", "--reflink=auto", str(self._image.disk), str(disk)]
-            subprocess.run(copy, check=True, timeout=300)
-            serve = [
-                *_ENDS_WITH_US,
-                sys.executable,
-                "-m",
-                "tests.host.disk",
-                str(self._nbd),
-                str(disk),
-            ]
-            self._disk.launch(serve, self._nbd.exists)
-            self.power_on()
-        except BaseException:
-            self._report()
-            self._remove()
-            raise
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        try:
-            if error is not None:
-                self._report()
-        finally:
-            self._remove()
+    def _start(self) -> None:
+        self._image = made_image()
+        self.network.make()
+        disk = self.folder / "disk"
+        copy = ["cp", "--sparse=always", "--reflink=auto", str(self._image.disk), str(disk)]
+        subprocess.run(copy, check=True, timeout=300)
+        server = [sys.executable, "-m", "tests.host.disk", str(self._nbd), str(disk)]
+        self._disk.launch([*_ENDS_WITH_US, *server], self._nbd.exists)
+        self.power_on()
 
     def power_on(self, clock: str = "utc") -> float:
         """Boot and return the seconds until everything was started; `clock` as in `-rtc base=`."""

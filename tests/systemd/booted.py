@@ -12,7 +12,6 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
 
 import click
 
@@ -47,29 +46,16 @@ class Booted(System):
         """Path of the engine's socket, for the test."""
         return Path(f"/proc/{self._init}/root/run/docker.sock")
 
-    def __enter__(self) -> Self:
-        try:
-            root = made_root()
-            self.network.make()
-            disk = self.folder / "disk"
-            disk.mkdir()
-            name = self.network.name
-            self._process.launch(
-                [str(_BOOT), "enter", name, name, str(root), str(disk)], self._is_systemd
-            )
-            eventually(self.is_up, "systemd has started all", patience=_BOOT_TIMEOUT)
-        except BaseException:
-            self._report()
-            self._remove()
-            raise
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        try:
-            if error is not None:
-                self._report()
-        finally:
-            self._remove()
+    def _start(self) -> None:
+        root = made_root()
+        self.network.make()
+        disk = self.folder / "disk"
+        disk.mkdir()
+        name = self.network.name
+        self._process.launch(
+            [str(_BOOT), "enter", name, name, str(root), str(disk)], self._is_systemd
+        )
+        eventually(self.is_up, "systemd has started all", patience=_BOOT_TIMEOUT)
 
     def inside(self, *command: str) -> list[str]:
         """Return a command that runs `command` inside as root."""

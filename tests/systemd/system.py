@@ -3,7 +3,7 @@
 import contextlib
 import subprocess
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, Self
 
 import click
 
@@ -35,6 +35,22 @@ class System:
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         self.environment = {**_ENVIRONMENT, **(environment or {})}
 
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self._report()
+            self._remove()
+            raise
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            if error is not None:
+                self._report()
+        finally:
+            self._remove()
+
     def run(self, *command: str, given: bytes = b"", timeout: float = _COMMAND_TIMEOUT) -> str:
         """Run a command inside and return its output; raises CommandFailedError."""
         done = self.attempt(*command, given=given, timeout=timeout)
@@ -47,6 +63,17 @@ class System:
         self, *command: str, given: bytes = b"", timeout: float = _COMMAND_TIMEOUT
     ) -> subprocess.CompletedProcess[str]:
         """Run a command inside without checking its exit code."""
+        raise NotImplementedError
+
+    def _start(self) -> None:
+        raise NotImplementedError
+
+    def _report(self) -> None:
+        """Print what shows why a test failed."""
+        raise NotImplementedError
+
+    def _remove(self) -> None:
+        """End what was started, all of it or a part."""
         raise NotImplementedError
 
     def write(self, path: str, text: str) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import heapq
 import itertools
 from concurrent.futures import Future, ThreadPoolExecutor
+from operator import attrgetter
 from sys import _current_frames
 from typing import Any
 
@@ -16,6 +17,7 @@ _MAX_ROUNDS = 10_000
 _unfinished: set[Future[Any]] = set()
 """Unfinished work of thread pools: a thread that has only dequeued its work looks idle."""
 _submit = ThreadPoolExecutor.submit
+_waits_for = attrgetter("_fut_waiter")  # None: the task can run, such as in sleep(0)
 
 
 def _noted(pool: ThreadPoolExecutor, /, *work: Any, **named: Any) -> Future[Any]:
@@ -34,12 +36,18 @@ async def until_idle() -> None:
     for _ in range(_MAX_ROUNDS):
         await asyncio.sleep(0)
         now = _progress()
-        quiet = quiet + 1 if now == before and not _threads_at_work() else 0
+        quiet = quiet + 1 if now == before and not _can_run() and not _threads_at_work() else 0
         if quiet == _QUIET_ROUNDS:
             return
         before = now
         await asyncio.sleep(_ROUND_SECONDS)
     raise AssertionError("the tasks do not come to rest")
+
+
+def _can_run() -> bool:
+    """Return whether a task would run if the loop went on, wherever it stands."""
+    waiting = map(_waits_for, asyncio.all_tasks() - {asyncio.current_task()})
+    return any(future is None or future.done() for future in waiting)
 
 
 def _progress() -> dict[int, list[int]]:

@@ -1,7 +1,8 @@
 """Adds, checks and removes firewall rules with the host's iptables, legacy or nft. Blocks."""
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from agent.network import firewall_rules
@@ -30,15 +31,15 @@ class Firewall:
 
     def apply(self) -> bool:
         """Add the rules; False if they were in place. Other rules are not changed."""
-        return self._change(
-            lambda filters, version: firewall_rules.to_apply(
-                filters, firewall_rules.rules(self._plan, version)
-            )
-        )
+        changes = [
+            _change_rules(version, firewall_rules.rules(self._plan, version))
+            for version in _versions()
+        ]
+        return any(changes)
 
     def remove(self) -> bool:
         """Remove all of our rules; False if there were none."""
-        return self._change(lambda filters, _: firewall_rules.to_remove(filters))
+        return Firewall(replace(self._plan, bridges=())).apply()
 
     def problems(self) -> list[str]:
         """List missing rules, one clause each; raises FirewallError if they cannot be read."""
@@ -54,14 +55,10 @@ class Firewall:
         """Return the host ports with a DNAT rule of Docker Engine; None without its chain."""
         return firewall_rules.led_ports(_read(version, "nat"))
 
-    def _change(self, lines: Callable[[Table, int], str]) -> bool:
-        changes = [_change_rules(version, lines) for version in _versions()]
-        return any(changes)
 
-
-def _change_rules(version: int, lines: Callable[[Table, int], str]) -> bool:
+def _change_rules(version: int, wanted: Mapping[str, Sequence[str]]) -> bool:
     for tries_left in reversed(range(_TRIES)):
-        text = lines(_read(version, "filter"), version)
+        text = firewall_rules.to_apply(_read(version, "filter"), wanted)
         if not text:
             return False
         try:

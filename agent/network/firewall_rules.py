@@ -7,7 +7,7 @@ in their comment: a hash of the rule and of all rules before it in its chain.
 
 import hashlib
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 
@@ -128,7 +128,7 @@ def problems(table: Table, wanted: Mapping[str, Sequence[str]]) -> list[str]:
     found = [
         f"{chain} is missing" if chain not in table else f"{chain} has other rules"
         for chain, ours in wanted.items()
-        if chain not in table or _marks(table[chain]) != _marks(ours)
+        if _marks(table.get(chain, ())) != _marks(ours)
     ]
     for chain in wanted:
         found += [
@@ -140,33 +140,25 @@ def problems(table: Table, wanted: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def to_apply(table: Table, wanted: Mapping[str, Sequence[str]]) -> str:
-    """Return input of iptables-restore that adds the wanted rules; empty if they are in place.
+    """Return input of iptables-restore that leaves the wanted of our rules; empty if they are all.
 
-    Naming a chain empties it, so a chain is replaced as a whole. Without wanted rules, existing
-    ones are removed.
+    Naming a chain empties it, so a chain is replaced as a whole.
     """
-    if not wanted:
-        return to_remove(table)
     lines = []
     for chain, ours in wanted.items():
-        if _marks(table.get(chain, ())) != _marks(ours) or chain not in table:
+        if _marks(table.get(chain, ())) != _marks(ours):
             lines += [f":{chain} - [0:0]", *(f"-A {chain} {rule}" for rule in ours)]
-    for chain in wanted:
-        parents = _parents(table, chain)
-        right = {parent for parent in parents if _jumps_first(table.get(parent, ()), chain)}
-        lines += _jump_removals(table, chain, keep=right)
-        lines += [f"-I {parent} 1 -j {chain}" for parent in parents if parent not in right]
-    return _restore_input(lines)
-
-
-def to_remove(table: Table) -> str:
-    """Return input of iptables-restore that removes all our rules; empty if there are none."""
-    lines = []
     for chain in (FORWARD_CHAIN, INPUT_CHAIN):
-        lines += _jump_removals(table, chain)
-        if chain in table:
+        jump = f"-j {chain}"
+        parents = _parents(table, chain) if chain in wanted else ()
+        right = {parent for parent in parents if _jumps_first(table.get(parent, ()), chain)}
+        for parent, present in table.items():
+            if parent not in right:
+                lines += [f"-D {parent} {jump}"] * present.count(jump)
+        lines += [f"-I {parent} 1 {jump}" for parent in parents if parent not in right]
+        if chain in table and chain not in wanted:
             lines += [f"-F {chain}", f"-X {chain}"]
-    return _restore_input(lines)
+    return "\n".join(["*filter", *lines, "COMMIT", ""]) if lines else ""
 
 
 def led_ports(nat: Table) -> frozenset[tuple[Protocol, int]] | None:
@@ -210,17 +202,3 @@ def _jumps_first(parent: Sequence[str], chain: str) -> bool:
     if parent.count(jump) != 1:
         return False
     return not any(_DECIDES.search(rule) for rule in parent[: parent.index(jump)])
-
-
-def _jump_removals(table: Table, chain: str, keep: Collection[str] = ()) -> list[str]:
-    jump = f"-j {chain}"
-    return [
-        f"-D {parent} {jump}"
-        for parent, present in table.items()
-        if parent not in keep
-        for _ in range(list(present).count(jump))
-    ]
-
-
-def _restore_input(lines: Sequence[str]) -> str:
-    return "\n".join(["*filter", *lines, "COMMIT", ""]) if lines else ""

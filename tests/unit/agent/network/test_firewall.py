@@ -24,7 +24,6 @@ from agent.network.firewall_rules import (
     service,
     tables,
     to_apply,
-    to_remove,
 )
 from agent.network.firewall_watch import FirewallWatch, published_ports
 from agent.settings.model import AgentConfig
@@ -232,7 +231,7 @@ def test_apply_and_remove_work_from_any_state(table: Filters) -> None:
     assert problems(made, wanted) == []
     assert to_apply(made, wanted) == ""
     assert of_others(made) == of_others(table)
-    assert restored(made, to_remove(made)) == of_others(table)
+    assert restored(made, to_apply(made, {})) == of_others(table)
 
 
 def test_reads_dnat_ports() -> None:

@@ -74,22 +74,30 @@ def _context() -> ssl.SSLContext:
 
 
 class HostCertificate:
-    """The pair in use, and the problem of the files, if any."""
+    """The pair in use, and the problem of the files, if any; without files there is none."""
 
-    def __init__(self, files: CertificateFiles) -> None:
-        self._files = files
+    def __init__(self, files: CertificateFiles | None) -> None:
+        self.files = files
         self.pair: Pair | None = None
         self.problem = ""  # Why the files are not in use; empty if they are
 
     def look(self, now: float) -> None:
         """Load the files if they have changed; `now` in Unix time. Blocks."""
+        if self.files is None:
+            return
+        problem = ""
         try:
-            if self.pair is None or self._files.signature() != self.pair.signature:
-                self.pair = self._fit(self._files.load(), now)
+            if self.pair is None or self.files.signature() != self.pair.signature:
+                found = self.files.load()
+                # An expired or future one does not replace another.
+                if self.pair is None or found.is_valid(now):
+                    self.pair = found
+                else:
+                    why = beginning(found.begin_time, now) or _ending(found.expire_time, now)
+                    problem = f"{self.files.certificate} {why}"
         except UnfitCertificateError as error:
-            self.problem = str(error)
-        else:
-            self.problem = ""
+            problem = str(error)
+        self.problem = problem
 
     def warnings(self, now: float) -> tuple[str, ...]:
         """Return warnings for the host's report."""
@@ -102,13 +110,6 @@ class HostCertificate:
         if self.pair is not None and (begins := beginning(self.pair.begin_time, now)):
             found.append(f"the certificate for TLS ports {begins}: is the clock right?")
         return tuple(found)
-
-    def _fit(self, found: Pair, now: float) -> Pair:
-        """Reject an expired or future certificate while another one is in use."""
-        if self.pair is None or found.is_valid(now):
-            return found
-        why = beginning(found.begin_time, now) or _ending(found.expire_time, now)
-        raise UnfitCertificateError(f"{self._files.certificate} {why}")
 
 
 def beginning(begin_time: float, now: float) -> str:

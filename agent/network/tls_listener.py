@@ -1,7 +1,6 @@
 """One TLS port of a session: its listening socket and its connections."""
 
 import asyncio
-import contextlib
 import errno
 import ipaddress
 import socket
@@ -11,8 +10,9 @@ from dataclasses import dataclass, field
 
 from agent.domain.errors import PortTakenError
 from agent.domain.session import Process
+from agent.network.tls_certificate import HostCertificate
 from agent.network.tls_gate import Gate, Limits
-from agent.network.tls_relay import Relay, TlsStream
+from agent.network.tls_relay import TlsStream, relay
 from tiltyard.contract import Protocol
 from tiltyard.runtime.logging.events import get_logger, task_context
 from tiltyard.runtime.tasks import TaskOwner
@@ -50,29 +50,23 @@ class Shared:
 
     gate: Gate
     limits: Limits
-    context: Callable[[], ssl.SSLContext | None]  # Returns the context of the certificate in use
+    certificate: HostCertificate
     lives: Callable[[Process], Awaitable[bool]]
-    handshakes: dict[asyncio.Task[None], None] = field(default_factory=dict)
+    connections: TaskOwner[None] = field(default_factory=TaskOwner)
+    handshakes: dict[socket.socket, asyncio.Task[None]] = field(default_factory=dict)
     """Handshakes in progress, oldest first."""
 
 
 def bind(address: str, port: int) -> socket.socket:
     """Listen on a port; raises PortTakenError if it cannot be bound."""
     family = socket.AF_INET6 if ipaddress.ip_address(address).version == 6 else socket.AF_INET
-    listener = None
     try:
-        listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         # Connections of an earlier agent in TIME_WAIT do not block the port.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        listener.bind((address, port))
-        listener.listen(BACKLOG)
+        listener = socket.create_server((address, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        if listener is not None:
-            listener.close()
         log.warning("cannot listen", address=address, port=port, error=error.strerror)
         raise PortTakenError(Protocol.TCP.value, port) from error
+    listener.setblocking(False)
     return listener
 
 
@@ -85,19 +79,23 @@ class TlsListener:
         self._port: int = listener.getsockname()[1]
         self._shared = shared
         self._resume: asyncio.TimerHandle | None = None
-        self._connections = TaskOwner[None]()
+        self._connections: dict[socket.socket, asyncio.Task[None]] = {}
         self.destination: Destination | None = None
         # Its connections belong to the session, not to the caller that started it.
         task_context("session").run(self._loop.add_reader, listener, self._accept)
 
-    def close(self) -> set[asyncio.Task[None]]:
-        """Stop accepting; return the open connections, which the caller must close."""
+    def close(self) -> None:
+        """Stop accepting. Open connections have `linger` seconds to deliver data."""
         self.destination = None
         if self._resume is not None:
             self._resume.cancel()
         self._loop.remove_reader(self._socket)
         self._socket.close()
-        return set(self._connections)
+        self._loop.call_later(self._shared.limits.linger, self._cancel)
+
+    def _cancel(self) -> None:
+        for task in self._connections.values():
+            task.cancel()
 
     def _accept(self) -> None:
         for _ in range(ACCEPTED_AT_ONCE):
@@ -117,24 +115,24 @@ class TlsListener:
             self._admit(connection, address)
 
     def _admit(self, connection: socket.socket, address: str) -> None:
-        shared, context = self._shared, self._shared.context()
-        refusal = "" if self.destination and context else "no route to the game"
+        shared, pair = self._shared, self._shared.certificate.pair
+        refusal = "" if self.destination and pair else "no route to the game"
         refusal = refusal or shared.gate.refusal(self._port, address)
-        if refusal or context is None:
+        if refusal or pair is None:
             log.debug("connection refused", port=self._port, address=address, reason=refusal)
             connection.close()
             return
-        task = self._connections.start(self._serve(connection, context), f"tls-{self._port}")
-        task.add_done_callback(lambda done: self._release(done, connection, address))
+        work = self._serve(connection, pair.context)
+        self._connections[connection] = task = shared.connections.start(work, f"tls-{self._port}")
+        task.add_done_callback(lambda _: self._release(connection, address))
         if len(shared.handshakes) >= shared.limits.handshakes:
-            oldest = next(iter(shared.handshakes))
-            del shared.handshakes[oldest]
-            oldest.cancel()
-        shared.handshakes[task] = None
+            shared.handshakes.pop(next(iter(shared.handshakes))).cancel()
+        shared.handshakes[connection] = task
 
-    def _release(self, task: asyncio.Task[None], connection: socket.socket, address: str) -> None:
+    def _release(self, connection: socket.socket, address: str) -> None:
         connection.close()
-        self._shared.handshakes.pop(task, None)
+        del self._connections[connection]
+        self._shared.handshakes.pop(connection, None)
         self._shared.gate.release(self._port, address)
 
     async def _serve(self, connection: socket.socket, context: ssl.SSLContext) -> None:
@@ -147,49 +145,35 @@ class TlsListener:
             player = TlsStream(connection, context)
             async with asyncio.timeout(limits.handshake):
                 await player.handshake()
-            self._shared.handshakes.pop(_this_task(), None)
-            game = await self._connect()
-            if game is None:
-                async with asyncio.timeout(limits.dial):
-                    await player.end()
-                return
-            with contextlib.closing(game):
-                await Relay(player, game, limits.half_closed).run()
+            self._shared.handshakes.pop(connection, None)
+            with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as game:
+                if await self._connect(game):
+                    await relay(player, game, limits.half_closed)
+                    return
+            async with asyncio.timeout(limits.dial):
+                await player.end()
         except* OSError as broken:  # includes timeouts and TLS errors
             log.debug("connection broke", port=self._port, error=str(broken.exceptions[0]))
 
-    async def _connect(self) -> socket.socket | None:
-        """Connect to the game; None if it does not listen or its process has ended.
+    async def _connect(self, game: socket.socket) -> bool:
+        """Connect to the game; False if it does not listen or its process has ended.
 
         Addresses are reused, so the process must be alive after the connection was made.
         """
         destination = self.destination
         if destination is None:
-            return None
-        game = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            return False
         try:
             _prepare(game)
             async with asyncio.timeout(self._shared.limits.dial):
-                address = (destination.address, destination.port)
-                await self._loop.sock_connect(game, address)
-                if await self._shared.lives(destination.process):
-                    return game
+                await self._loop.sock_connect(game, (destination.address, destination.port))
+                return await self._shared.lives(destination.process)
         except OSError as error:
             log.debug("the game does not listen", port=self._port, error=str(error))
-        except BaseException:
-            game.close()
-            raise
-        game.close()
-        return None
+            return False
 
 
 def _prepare(connection: socket.socket) -> None:
     connection.setblocking(False)
     for level, option, value in _KEEPALIVE:
         connection.setsockopt(level, option, value)
-
-
-def _this_task() -> asyncio.Task[None]:
-    task = asyncio.current_task()
-    assert task is not None, "it is called by one"
-    return task

@@ -5,8 +5,7 @@ host's network. It listens from before the container is created until the sessio
 """
 
 import asyncio
-import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from agent.domain.errors import AgentError, NoCertificateError
@@ -44,16 +43,15 @@ class TlsPorts:
         notify: Callable[[], None],
         limits: Limits | None = None,
     ) -> None:
-        self._certificate = None if files is None else HostCertificate(files)
+        self._certificate = HostCertificate(files)
         self._clock = clock
         self._bind_address = bind_address
         self._notify = notify
-        self._limits = limits or Limits()
-        self._shared = Shared(Gate(self._limits), self._limits, self._context, self._lives)
+        limits = limits or Limits()
+        self._shared = Shared(Gate(limits), limits, self._certificate, self._lives)
         self._listeners: dict[str, dict[Port, TlsListener]] = {}
         self._missing: dict[str, Session] = {}
         """Adopted sessions with a port that could not be bound yet."""
-        self._ending: set[asyncio.Task[None]] = set()
         self._files_thread = ThreadPoolExecutor(1, "tls-files")
         self._processes = Threads(1, "tls-processes")
         self._looking: asyncio.Future[None] | None = None
@@ -98,25 +96,20 @@ class TlsPorts:
         """Release a session's ports. Its connections have `linger` seconds to deliver data."""
         self._missing.pop(internal_id, None)
         for listener in self._listeners.pop(internal_id, {}).values():
-            connections = listener.close()
-            self._ending |= connections
-            for connection in connections:
-                connection.add_done_callback(self._ending.discard)
-            loop = asyncio.get_running_loop()
-            loop.call_later(self._limits.linger, _cancel, frozenset(connections))
+            listener.close()
 
     # -- for the host --------------------------------------------------------------------------
 
     @property
     def available(self) -> bool:
         """True while there is a valid certificate."""
-        pair = self._certificate.pair if self._certificate else None
+        pair = self._certificate.pair
         return pair is not None and pair.is_valid(self._clock.time())
 
     @property
     def expire_time(self) -> float | None:
         """Expiry of the certificate in Unix time, or None."""
-        pair = self._certificate.pair if self._certificate else None
+        pair = self._certificate.pair
         return None if pair is None else pair.expire_time
 
     @property
@@ -127,7 +120,7 @@ class TlsPorts:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings for the host's report."""
-        found = self._certificate.warnings(self._clock.time()) if self._certificate else ()
+        found = self._certificate.warnings(self._clock.time())
         lacking = f"TLS ports of {len(self._missing)} sessions are in use by others"
         return (*found, lacking) if self._missing else found
 
@@ -139,8 +132,8 @@ class TlsPorts:
 
     async def look(self) -> None:
         """Check the certificate's files once, and retry missing ports."""
-        if self._certificate is not None:
-            await self._look_at(self._certificate)
+        if self._certificate.files is not None:
+            await self._look_at_files()
         for session in list(self._missing.values()):
             try:
                 self._listen(session)
@@ -158,9 +151,7 @@ class TlsPorts:
         """Close all connections and release all ports."""
         for internal_id in [*self._listeners]:
             self.close(internal_id)
-        ending = frozenset(self._ending)
-        _cancel(ending)
-        await asyncio.gather(*ending, return_exceptions=True)
+        await self._shared.connections.close()
         self._files_thread.shutdown(wait=False, cancel_futures=True)
         await self._processes.close()
 
@@ -170,20 +161,16 @@ class TlsPorts:
             if port.tls and port not in mine:
                 mine[port] = TlsListener(bind(self._bind_address, port.host), self._shared)
 
-    async def _look_at(self, certificate: HostCertificate) -> None:
+    async def _look_at_files(self) -> None:
         if self._looking is None or self._looking.done():
             self._looking = asyncio.get_running_loop().run_in_executor(
-                self._files_thread, certificate.look, self._clock.time()
+                self._files_thread, self._certificate.look, self._clock.time()
             )
         await asyncio.wait({self._looking}, timeout=LOAD_SECONDS)
         if not self._looking.done():
             log.warning("cannot read the certificate for TLS ports in time", seconds=LOAD_SECONDS)
         elif error := self._looking.exception():
             log.error("cannot read the certificate for TLS ports: internal error", exc_info=error)
-
-    def _context(self) -> ssl.SSLContext | None:
-        pair = self._certificate.pair if self._certificate else None
-        return None if pair is None else pair.context
 
     async def _lives(self, process: Process) -> bool:
         return await self._processes.run(live_process, process.pid) == process
@@ -209,8 +196,3 @@ def destination_of(session: Session, port: Port) -> Destination | None:
     if not session.address:
         return None
     return Destination(session.address, port.container, session.process)
-
-
-def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()

@@ -87,36 +87,29 @@ class TlsStream:
                 await self._loop.sock_sendall(self._socket, self._outgoing.read())
 
 
-class Relay:
-    """Relays until both sides have closed; `half_closed`: idle timeout once the game has."""
+async def relay(player: TlsStream, game: socket.socket, half_closed: float) -> None:
+    """Relay until both sides have closed; raises an exception group of OSErrors if one fails.
 
-    def __init__(self, player: TlsStream, game: socket.socket, half_closed: float) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._player = player
-        self._game = game
-        self._half_closed = half_closed
-        self._pieces = 0  # Chunks received from the player
+    `half_closed`: idle timeout once the game has closed its side.
+    """
+    loop, pieces = asyncio.get_running_loop(), 0
 
-    async def run(self) -> None:
-        """Relay; raises an exception group of OSErrors if a side fails."""
-        async with asyncio.TaskGroup() as directions:
-            to_game = directions.create_task(self._to_game(), name="tls-to-game")
-            await self._to_player()
-            while not to_game.done():
-                before = self._pieces
-                await asyncio.wait({to_game}, timeout=self._half_closed)
-                if self._pieces == before:
-                    to_game.cancel()
-
-    async def _to_game(self) -> None:
-        while data := await self._player.receive():
-            self._pieces += 1
-            await self._loop.sock_sendall(self._game, data)
+    async def to_game() -> None:
+        nonlocal pieces
+        while data := await player.receive():
+            pieces += 1
+            await loop.sock_sendall(game, data)
             await asyncio.sleep(0)  # yield: neither call waits while there is more
-        self._game.shutdown(socket.SHUT_WR)
+        game.shutdown(socket.SHUT_WR)
 
-    async def _to_player(self) -> None:
-        while data := await self._loop.sock_recv(self._game, CHUNK_BYTES):
-            await self._player.send(data)
+    async with asyncio.TaskGroup() as directions:
+        sending = directions.create_task(to_game(), name="tls-to-game")
+        while data := await loop.sock_recv(game, CHUNK_BYTES):
+            await player.send(data)
             await asyncio.sleep(0)
-        await self._player.end()
+        await player.end()
+        while not sending.done():
+            before = pieces
+            await asyncio.wait({sending}, timeout=half_closed)
+            if pieces == before:
+                sending.cancel()

@@ -38,7 +38,7 @@ def enrol_host(
     The key is made here and stays here. A running agent needs no restart.
     """
     from agent.cli.settings import read_config
-    from agent.rpc.enrolment import NotEnrolledError, Token, enrol
+    from agent.rpc.enrolment import NotEnrolledError, enrol
     from agent.rpc.identity import FILE
     from tiltyard.runtime.settings import EXIT_CONFIG
 
@@ -50,8 +50,7 @@ def enrol_host(
     named |= {"region": region or "", "nodePool": node_pool or ""}
     wanted = {key: value for key, value in named.items() if value}
     try:
-        token = Token.parse(token_file.read())
-        enrolled = asyncio.run(enrol(url, token, wanted, time.time()))
+        enrolled = asyncio.run(enrol(url, token_file.read(), wanted, time.time()))
     except NotEnrolledError as error:
         fail(str(error))
     try:

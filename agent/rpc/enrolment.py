@@ -4,13 +4,11 @@ The token contains the fingerprint of the control plane's authority, and is sent
 whose certificate that authority signed for ENROLMENT_HOST.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,26 +26,11 @@ TIMEOUT_SECONDS = 20.0
 LARGEST_ANSWER = 64 * 1024
 
 _TOKEN = re.compile(r"(ty_[0-9a-f]{16}_[0-9a-f]{72})\.([0-9a-f]{64})", re.ASCII)
+"""A token for one host, and the SHA-256 of its authority's certificate."""
 
 
 class NotEnrolledError(Exception):
     """The host was not enrolled; the text states the cause and a hint."""
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A token for one host, and the SHA-256 of its authority's certificate."""
-
-    text: str = field(repr=False)
-    fingerprint: str
-
-    @classmethod
-    def parse(cls, text: str) -> Token:
-        """Parse a token; raises NotEnrolledError if it is malformed."""
-        found = _TOKEN.fullmatch(text.strip())
-        if found is None:
-            raise NotEnrolledError("this is not an enrolment token: `agent token` prints one")
-        return cls(found[1], found[2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +43,12 @@ class Enrolled:
     node_pool: str
 
 
-async def enrol(url: str, token: Token, wanted: dict[str, str], now: float) -> Enrolled:
+async def enrol(url: str, token: str, wanted: dict[str, str], now: float) -> Enrolled:
     """Enrol this host; `wanted`: further JSON fields of the request. Raises NotEnrolledError."""
+    found = _TOKEN.fullmatch(token.strip())
+    if found is None:
+        raise NotEnrolledError("this is not an enrolment token: `agent token` prints one")
+    secret, fingerprint = found.groups()
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -77,9 +64,9 @@ async def enrol(url: str, token: Token, wanted: dict[str, str], now: float) -> E
         unverified = ssl.create_default_context()
         unverified.check_hostname = False
         unverified.verify_mode = ssl.CERT_NONE
-        found = await _ask(http, address, {}, unverified)
-        authority = _verified(str(found.get("authority", "")), token)
-        body = {"format": FORMAT, "token": token.text, "request": request.decode(), **wanted}
+        public = await _ask(http, address, {}, unverified)
+        authority = _verified(str(public.get("authority", "")), fingerprint)
+        body = {"format": FORMAT, "token": secret, "request": request.decode(), **wanted}
         answer = await _ask(http, address, body, ssl.create_default_context(cadata=authority))
     try:
         identity = Identity(key, answer["certificate"].encode(), authority.encode())
@@ -91,8 +78,8 @@ async def enrol(url: str, token: Token, wanted: dict[str, str], now: float) -> E
         raise NotEnrolledError(f"cannot use the certificate of {address}: {error}") from error
 
 
-def _verified(authority: str, token: Token) -> str:
-    """Return the PEM certificate that the token names; trailing data is rejected.
+def _verified(authority: str, fingerprint: str) -> str:
+    """Return the PEM certificate of this SHA-256; trailing data is rejected.
 
     Older Pythons stop reading PEM at the padding, and would leave the rest unchecked.
     """
@@ -101,7 +88,7 @@ def _verified(authority: str, token: Token) -> str:
     except ValueError:
         certificate = b""
     alone = ssl.DER_cert_to_PEM_cert(certificate)
-    named = hashlib.sha256(certificate).hexdigest() == token.fingerprint
+    named = hashlib.sha256(certificate).hexdigest() == fingerprint
     if not named or authority.split() != alone.split():
         raise NotEnrolledError(
             "the server is not the control plane that issued the token: nothing was sent"

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from agent.rpc.enrolment import Enrolled, Token, enrol
+from agent.rpc.enrolment import Enrolled, enrol
 from agent.rpc.identity import FILE, Identity
 from controlplane.settings.model import Config
 from tests.support.agent.served import WholeAgent
@@ -16,7 +16,7 @@ from tests.support.harness import free_port
 async def enrolled(host: WholeAgent, url: str, token: str, **more: str) -> Enrolled:
     """Enrol a host with the control plane at a URL."""
     wanted = {"name": host.name, "address": host.config.rpc_listen, **more}
-    made = await enrol(url, Token.parse(token), wanted, time.time())
+    made = await enrol(url, token, wanted, time.time())
     await asyncio.to_thread(made.identity.save, host.config.state_dir / FILE)
     return made
 

@@ -11,8 +11,8 @@ Standbys in doubt are left alone: they may have been claimed.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
 from agent.domain import restarts
 from agent.domain.pools import WarmPool
@@ -32,22 +32,6 @@ class Setback:
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
-    """The standbys of a host.
-
-    `standbys` are live, not in doubt, not claimed and not being stopped; `leaving` counts those
-    being stopped, by pool. `held_back` are pools in back-off; `cramped` those whose next standby
-    did not fit.
-    """
-
-    standbys: Iterable[Session]
-    leaving: Mapping[str, int] = field(default_factory=dict)
-    held_back: Collection[str] = ()
-    cramped: Collection[str] = ()
-    draining: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """`start` has the pool of each standby to start, emptiest first; `stop` has internal ids."""
 
@@ -55,13 +39,26 @@ class Plan:
     stop: tuple[str, ...] = ()
 
 
-def plan(pools: Iterable[WarmPool], has: Holding) -> Plan:
-    """What to start and stop now."""
+def plan(
+    pools: Iterable[WarmPool],
+    standbys: Iterable[Session],
+    *,
+    leaving: Collection[str] = (),
+    held_back: Collection[str] = (),
+    cramped: Collection[str] = (),
+    draining: bool = False,
+) -> Plan:
+    """What to start and stop now.
+
+    `standbys` are live, not in doubt, not claimed and not being stopped; `leaving` are the pools
+    of those being stopped. `held_back` are pools in back-off; `cramped` those whose next standby
+    did not fit.
+    """
     by_pool: dict[str, list[Session]] = defaultdict(list)
-    for session in has.standbys:
+    for session in standbys:
         if session.standby is not None:
             by_pool[session.standby.pool].append(session)
-    if has.draining:
+    if draining:
         return Plan(stop=tuple(each.internal_id for own in by_pool.values() for each in own))
     starts: list[tuple[float, str]] = []
     stops: list[Session] = []
@@ -69,12 +66,12 @@ def plan(pools: Iterable[WarmPool], has: Holding) -> Plan:
         own = by_pool.pop(pool.pool, [])
         newest = [each for each in own if _revision(each) == pool.spec_revision]
         older = [each for each in own if _revision(each) != pool.spec_revision]
-        if pool.pool not in has.held_back:
+        if pool.pool not in held_back:
             first, count = len(newest), _missing(pool, newest, older)
             starts += [((first + each) / pool.size, pool.pool) for each in range(count)]
         older_kept = max(0, pool.size - sum(map(_is_ready, newest)))
-        cramped = pool.pool in has.cramped and not has.leaving.get(pool.pool)
-        if cramped and all(map(_is_ready, newest)):
+        lacks_room = pool.pool in cramped and pool.pool not in leaving
+        if lacks_room and all(map(_is_ready, newest)):
             older_kept = min(older_kept, len(older) - 1)
         stops += _surplus(newest, pool.size) + _surplus(older, max(0, older_kept))
     for unknown in by_pool.values():

@@ -7,7 +7,7 @@ by the next of the plan, without another pass.
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from agent.domain import restarts
 from agent.domain.errors import (
@@ -22,7 +22,7 @@ from agent.domain.errors import (
 )
 from agent.domain.pools import WarmPool, taken
 from agent.domain.session import Session
-from agent.domain.standby_plan import Holding, Plan, Setback, plan, set_back
+from agent.domain.standby_plan import Plan, Setback, plan, set_back
 from agent.metrics.instruments import Start
 from agent.sessions import claims
 from agent.sessions.life import ClaimRequest, Life
@@ -190,21 +190,20 @@ class WarmPools:
             and life.pending_claim is None
         ]
 
-    def _plan(self, cramped: Iterable[str]) -> Plan:
+    def _plan(self, cramped: Collection[str]) -> Plan:
         now = self._runtime.clock.monotonic()
-        leaving = Counter(
-            _pool_of(life)
-            for life in self._standbys.values()
-            if life.stop_asked.is_set() and not life.session.state.ended
-        )
-        has = Holding(
-            standbys=[life.session for life in self._live()],
-            leaving=leaving,
+        return plan(
+            self.pools,
+            [life.session for life in self._live()],
+            leaving={
+                _pool_of(life)
+                for life in self._standbys.values()
+                if life.stop_asked.is_set() and not life.session.state.ended
+            },
             held_back=[pool for pool, found in self._setbacks.items() if now < found.until],
-            cramped=tuple(cramped),
+            cramped=cramped,
             draining=self._reservations.drain.now.draining,
         )
-        return plan(self.pools, has)
 
     def _update_standbys(self) -> None:
         """Update the standbys from what happened since the last pass."""

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from agent.domain.session import Session, Standby
-from agent.domain.standby_plan import Holding, Plan, plan, set_back
+from agent.domain.standby_plan import Plan, plan, set_back
 from tests.support.agent.pools import OTHER, POOL, a_pool
 from tests.support.agent.samples import a_session
 
@@ -24,72 +24,71 @@ def ids(*sessions: Session) -> tuple[str, ...]:
 
 def test_missing_standbys_are_started() -> None:
     has = [a_standby(), a_standby(ready=False)]
-    assert plan([at(1, 5)], Holding(has)) == Plan(start=(POOL,) * 3)
-    assert plan([at(1, 2)], Holding(has)) == Plan()
+    assert plan([at(1, 5)], has) == Plan(start=(POOL,) * 3)
+    assert plan([at(1, 2)], has) == Plan()
 
 
 def test_emptiest_pool_is_filled_first() -> None:
     pools = [a_pool(4, spec_revision=1), a_pool(2, pool=OTHER, spec_revision=1)]
     has = [a_standby(), a_standby()]
-    assert plan(pools, Holding(has)).start == (OTHER, POOL, OTHER, POOL)
+    assert plan(pools, has).start == (OTHER, POOL, OTHER, POOL)
 
 
 def test_surplus_is_stopped_unready_first_then_youngest() -> None:
     young, old = a_standby(create_time=2.0), a_standby(create_time=1.0)
     not_ready = a_standby(ready=False, create_time=0.0)
     has = [young, old, not_ready]
-    assert plan([at(1, 2)], Holding(has)).stop == ids(not_ready)
-    assert plan([at(1, 1)], Holding(has)).stop == ids(not_ready, young)
-    assert plan([at(1, 0)], Holding(has)).stop == ids(not_ready, young, old)
+    assert plan([at(1, 2)], has).stop == ids(not_ready)
+    assert plan([at(1, 1)], has).stop == ids(not_ready, young)
+    assert plan([at(1, 0)], has).stop == ids(not_ready, young, old)
 
 
 def test_older_standby_is_stopped_once_a_newer_is_ready() -> None:
     older = [a_standby(), a_standby(), a_standby(), a_standby()]
     coming = a_standby(revision=2, ready=False)
-    assert plan([at(2, 4)], Holding(older)) == Plan(start=(POOL,))
-    assert plan([at(2, 4)], Holding([*older, coming])) == Plan()
+    assert plan([at(2, 4)], older) == Plan(start=(POOL,))
+    assert plan([at(2, 4)], [*older, coming]) == Plan()
     come = a_standby(revision=2)
-    found = plan([at(2, 4)], Holding([*older, come]))
+    found = plan([at(2, 4)], [*older, come])
     assert found.stop == ids(older[0])
-    assert plan([at(2, 4)], Holding([*older[1:], come])).start == (POOL,)
+    assert plan([at(2, 4)], [*older[1:], come]).start == (POOL,)
 
 
 def test_older_standbys_are_stopped_unready_first_then_oldest_spec() -> None:
     third, first = a_standby(revision=3), a_standby(revision=1)
     coming = a_standby(revision=2, ready=False)
     newest = a_standby(revision=4)
-    has = Holding([third, first, coming, newest])
+    has = [third, first, coming, newest]
     assert plan([at(4, 3)], has).stop == ids(coming)
     assert plan([at(4, 2)], has).stop == ids(coming, first)
 
 
 def test_unready_older_standbys_do_not_block_starts() -> None:
     coming = [a_standby(ready=False) for _ in range(4)]
-    assert plan([at(2, 4)], Holding(coming)) == Plan(start=(POOL,) * 4)
+    assert plan([at(2, 4)], coming) == Plan(start=(POOL,) * 4)
 
 
 def test_older_standbys_make_space_one_at_a_time() -> None:
     older = [a_standby(create_time=1.0), a_standby(create_time=2.0)]
-    cramped = Holding(older, cramped=[POOL])
-    assert plan([at(2, 2)], cramped).stop == ids(older[1])
-    assert plan([at(2, 2)], Holding(older, leaving={POOL: 1}, cramped=[POOL])).stop == ()
+    assert plan([at(2, 2)], older, cramped=[POOL]).stop == ids(older[1])
+    assert plan([at(2, 2)], older, leaving=[POOL], cramped=[POOL]).stop == ()
     coming = a_standby(revision=2, ready=False)
-    assert plan([at(2, 2)], Holding([*older, coming], cramped=[POOL])).stop == ()
-    assert plan([at(2, 5)], Holding([a_standby(revision=2)], cramped=[POOL])).stop == ()
+    assert plan([at(2, 2)], [*older, coming], cramped=[POOL]).stop == ()
+    assert plan([at(2, 5)], [a_standby(revision=2)], cramped=[POOL]).stop == ()
 
 
 def test_drained_host_stops_all_and_starts_none() -> None:
     has = [a_standby(), a_standby(ready=False)]
-    assert plan([at(1, 5)], Holding(has, draining=True)) == Plan(stop=ids(*has))
+    assert plan([at(1, 5)], has, draining=True) == Plan(stop=ids(*has))
 
 
 def test_pool_in_back_off_starts_nothing() -> None:
-    assert plan([at(1, 5)], Holding([], held_back=[POOL])) == Plan()
+    assert plan([at(1, 5)], [], held_back=[POOL]) == Plan()
 
 
 def test_standbys_of_an_unknown_pool_are_stopped() -> None:
     left = a_standby(OTHER)
-    assert plan([at(1, 1)], Holding([left, a_standby()])) == Plan(stop=ids(left))
+    assert plan([at(1, 1)], [left, a_standby()]) == Plan(stop=ids(left))
 
 
 def test_back_off_of_a_failing_pool_grows() -> None:
@@ -112,7 +111,7 @@ def test_replacement_keeps_a_pool_full_and_ends(size: int) -> None:
     """The number of ready standbys never drops while every start succeeds."""
     has = [a_standby() for _ in range(size)]
     for _ in range(3 * size):
-        found = plan([at(2, size)], Holding(has))
+        found = plan([at(2, size)], has)
         has = [each for each in has if each.internal_id not in found.stop]
         has += [a_standby(revision=2) for _ in found.start]
         assert size <= len(has) <= size + -(-size // 4)

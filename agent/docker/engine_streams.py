@@ -11,17 +11,10 @@ from urllib.parse import quote
 
 import aiohttp
 
-from agent.docker.errors import (
-    Call,
-    error_of_answer,
-    error_of_connection,
-    error_of_pull,
-    timed_out,
-)
+from agent.docker.errors import Call, error_of_answer, error_of_connection, timed_out
 from agent.docker.frames import Demultiplexer, PullSteps, error_in
 from agent.domain.engine import LABEL_AGENT, LABEL_SESSION, Credentials, LogPiece
 from agent.domain.errors import (
-    AgentError,
     EngineError,
     EngineTimeoutError,
     EngineUnavailableError,
@@ -158,7 +151,9 @@ class DockerStreams:
         ending = longest and asyncio.get_running_loop().call_later(longest, response.close)
         try:
             if response.status != 200:
-                raise await _error(call, response)
+                with translated(call):
+                    message = await message_of(response)
+                raise error_of_answer(call, response.status, message)
             async with aclosing(items(call, response)) as found:
                 yield found
         finally:
@@ -228,7 +223,7 @@ async def _steps(call: Call, response: aiohttp.ClientResponse) -> AsyncGenerator
     async with aclosing(_objects(call, response)) as objects:
         async for found in objects:
             if message := error_in(found):
-                raise error_of_pull(call.image, message)
+                raise error_of_answer(call, response.status, message)
             yield steps.add(found)
 
 
@@ -252,14 +247,6 @@ async def message_of(response: aiohttp.ClientResponse) -> str:
     with contextlib.suppress(ValueError, TypeError, KeyError):
         return str(json.loads(body)["message"])
     return body.decode(errors="replace")
-
-
-async def _error(call: Call, response: aiohttp.ClientResponse) -> AgentError:
-    with translated(call):
-        message = await message_of(response)
-    if call.name == "pull":
-        return error_of_pull(call.image, message)
-    return error_of_answer(call, response.status, message)
 
 
 def _login(image: str, credentials: Credentials) -> Mapping[str, str]:

@@ -55,18 +55,13 @@ def already_so(call: Call, status: int) -> bool:
 
 
 def error_of_answer(call: Call, status: int, message: str) -> AgentError:
-    """Convert an error status of the engine."""
+    """Convert an error status of the engine, or an error within a stream."""
     make = _BY_STATUS.get((call.name, status))
     if make is not None:
         return make(call, _short(message.strip()))
     if status == 404 and call.container:
         return ContainerGoneError(call.container)
     return _error_of_text(call, message.strip() or f"status {status}")
-
-
-def error_of_pull(image: str, message: str) -> AgentError:
-    """Convert the error of a failed pull, from the status or the stream."""
-    return _error_of_text(Call("pull", image=image), message.strip())
 
 
 def error_of_connection(call: Call, error: BaseException) -> AgentError:

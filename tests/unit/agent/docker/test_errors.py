@@ -9,7 +9,6 @@ from agent.docker.errors import (
     already_so,
     error_of_answer,
     error_of_connection,
-    error_of_pull,
 )
 from agent.domain.errors import (
     AgentError,
@@ -110,8 +109,7 @@ LISTEN = "listen udp4 0.0.0.0:30001: bind: address already in use"
 def test_wording_decides_where_the_status_does_not(
     name: str, message: str, error: AgentError | type[AgentError]
 ) -> None:
-    pull = name == "pull"
-    found = error_of_pull(IMAGE, message) if pull else error_of_answer(call(name), 500, message)
+    found = error_of_answer(call(name), 500, message)
     assert type(found) is (error if isinstance(error, type) else type(error))
     if isinstance(error, AgentError):
         assert str(found) == str(error)

@@ -45,7 +45,6 @@ from agent.settings.model import LARGEST_SPOOL_BYTES, AgentConfig
 from agent.settings.policy import load_policy
 from agent.state.drain import HostDrain
 from agent.state.record import Records
-from agent.state.retention import Rules
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 from tiltyard.agent.wire import resources_to_proto
@@ -143,10 +142,6 @@ class Daemon:
                 recovery,
                 self.images,
                 learn=self._learn,
-                rules=Rules(
-                    container_seconds=self._config.container_retention_hours * 3600,
-                    log_seconds=self._config.log_retention_days * 86400,
-                ),
             )
             stack.push_async_callback(_bounded, "reconciler", self.reconciler.close)
             self._firewall = FirewallWatch(

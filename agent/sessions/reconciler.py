@@ -43,7 +43,6 @@ class Reconciler:
         images: Images,
         *,
         learn: Callable[[EngineInfo], None],
-        rules: Rules,
     ) -> None:
         self._runtime = runtime
         self._disks = disks
@@ -51,7 +50,10 @@ class Reconciler:
         self._recovery = recovery
         self._images = images
         self._learn = learn
-        self._rules = rules
+        self._rules = Rules(
+            container_seconds=runtime.settings.container_retention_hours * 3600,
+            log_seconds=runtime.settings.log_retention_days * 86400,
+        )
         self._orphans: dict[str, float] = {}
         self._chores = TaskOwner[None]()
         self._removals = asyncio.Semaphore(REMOVED_AT_ONCE)
@@ -219,8 +221,6 @@ class Reconciler:
             await work
         except AgentError as error:
             log.warning("background task failed, retrying", error=str(error))
-        except Exception:
-            log.exception("background task failed: internal error")
 
     def _set_available(self, *, available: bool, why: str = "") -> None:
         if available != self.engine_available:

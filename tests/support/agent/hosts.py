@@ -34,7 +34,6 @@ from agent.settings.model import AgentConfig
 from agent.settings.policy import Policy
 from agent.state.drain import HostDrain
 from agent.state.record import Records
-from agent.state.retention import Rules
 from tests.faults.records import recorded_sessions
 from tests.support.agent.cgroups import FakeCgroups
 from tests.support.agent.samples import IMAGE, MEBIBYTE, a_spec, an_id
@@ -272,7 +271,6 @@ async def an_agent(
         recovery,
         images,
         learn=lambda _info: None,
-        rules=Rules(container_seconds=4 * 3600, log_seconds=7 * 86400),
     )
     await recovery.load()
     await warm_pools.load()

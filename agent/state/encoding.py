@@ -12,27 +12,17 @@ from agent.domain.session import Deadline, Drain, Session
 PUBLIC_FORMAT = 1
 """Format of session.json. Games are rarely rebuilt: incremented only with a major version."""
 
-SESSIONS = TypeAdapter(Session)
-
-
-def encode_session(session: Session) -> bytes:
-    """The content of record.json."""
-    return SESSIONS.dump_json(session)
-
-
-def decode_session(data: bytes) -> Session:
-    """Parse a record; raises ValueError when it is damaged."""
-    return SESSIONS.validate_json(data)
+SESSIONS = TypeAdapter(Session)  # The content of record.json
 
 
 def encode_label(session: Session) -> str:
     """The record for the container's label, without secrets."""
-    return encode_session(session.with_changes(spec=session.spec.without_secrets)).decode()
+    return SESSIONS.dump_json(session.with_changes(spec=session.spec.without_secrets)).decode()
 
 
 def decode_label(labels: Mapping[str, str]) -> Session:
     """Parse the record in a container's labels; raises ValueError when it is invalid."""
-    return decode_session(labels.get(LABEL_RECORD, "").encode())
+    return SESSIONS.validate_json(labels.get(LABEL_RECORD, "").encode())
 
 
 def public_view(session: Session, drain: Drain) -> bytes:
@@ -70,7 +60,7 @@ def decode_claims(journal: bytes) -> dict[str, Session]:
     claimed = {}
     for line in journal.split(b"\n"):
         with contextlib.suppress(ValueError):  # cut off by a power failure
-            session = decode_session(line)
+            session = SESSIONS.validate_json(line)
             claimed[session.internal_id] = session
     return claimed
 

@@ -38,7 +38,7 @@ from agent.domain.pools import WarmPool
 from agent.domain.session import Drain, Session
 from agent.state import state_format
 from agent.state.claims_journal import ClaimsJournal
-from agent.state.encoding import SESSIONS, decode_claims, encode_session, newest, public_view
+from agent.state.encoding import SESSIONS, decode_claims, newest, public_view
 from tiltyard.contract import EndReason
 from tiltyard.runtime.atomic_file import flush_file, flush_folder, write
 from tiltyard.runtime.batches import Batches
@@ -161,14 +161,14 @@ class Records:
         """Replace a session's record."""
         self.unrecorded.add(session.internal_id)
         path = self.directory(session.internal_id) / "record.json"
-        await self.write(path, encode_session(session))
+        await self.write(path, SESSIONS.dump_json(session))
         self.unrecorded.discard(session.internal_id)
         self._claims.drop(session.internal_id)
 
     async def save_claim(self, session: Session) -> None:
         """Record a claim durably; the next `save` replaces the session's record."""
         with disk(self._root / CLAIMS):
-            await self._claims.append(session.internal_id, encode_session(session))
+            await self._claims.append(session.internal_id, SESSIONS.dump_json(session))
 
     async def mark_stop(self, session: Session) -> None:
         """Mark a session as stopped, if it was, by an empty file, which fits on a full disk."""
@@ -264,7 +264,7 @@ class Records:
             public.mkdir(exist_ok=True)
             public.chmod(0o755)
             write(public / "session.json", public_view(session, drain), 0o644, durable=False)
-            write(directory / "record.json", encode_session(session), 0o600, durable=False)
+            write(directory / "record.json", SESSIONS.dump_json(session), 0o600, durable=False)
 
     def _flush(self, directory: Path) -> None:
         with disk(directory):
@@ -301,7 +301,7 @@ class Records:
                 damaged.append(directory.name)
                 continue
             if session is claimed.get(directory.name):
-                counting[directory.name] = encode_session(session)
+                counting[directory.name] = SESSIONS.dump_json(session)
             for path in directory.glob(f"{STOPPED}*"):
                 reason = EndReason(path.name.removeprefix(STOPPED))
                 session = session.with_changes(stop_reason=session.stop_reason or reason)

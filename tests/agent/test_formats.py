@@ -20,7 +20,7 @@ from agent.domain.session import Claim, Deadline, Drain
 from agent.rpc.identity import FILE, Identity
 from agent.rpc.signing import check
 from agent.state.drain import DrainOrder
-from agent.state.encoding import decode_session, encode_session
+from agent.state.encoding import SESSIONS
 from tests.agent.writing import BURIED, CLAIMED, ENDED, MARKED, RESTARTING, RUNNING, WRITTEN, write
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import an_agent, until_sealed
@@ -84,15 +84,15 @@ def _kept(written: Any, read: Any) -> bool:
 @pytest.mark.parametrize("internal_id", [RUNNING, RESTARTING, ENDED])
 def test_records_keep_all_fields(written: Path, internal_id: str) -> None:
     data = _record(written, internal_id).read_bytes()
-    assert _kept(json.loads(data), json.loads(encode_session(decode_session(data))))
+    assert _kept(json.loads(data), json.loads(SESSIONS.dump_json(SESSIONS.validate_json(data))))
 
 
 def test_ignores_fields_of_a_newer_agent(written: Path) -> None:
     content = json.loads(_record(written, RESTARTING).read_bytes())
-    known = decode_session(json.dumps(content).encode())
+    known = SESSIONS.validate_json(json.dumps(content).encode())
     content |= {"a_newer_field": 1}
     content["spec"] |= {"a_newer_field": {"of": "the spec"}}
-    assert decode_session(json.dumps(content).encode()) == known
+    assert SESSIONS.validate_json(json.dumps(content).encode()) == known
 
 
 async def _put_back(written: Path, engine: FakeEngine) -> None:
@@ -100,7 +100,7 @@ async def _put_back(written: Path, engine: FakeEngine) -> None:
     agent_id = (written / "state" / "agent_id").read_text().strip()
     label = (written / "label.json").read_text()
     for path in sorted((written / "state" / "sessions").glob("*/record.json")):
-        session = decode_session(path.read_bytes())
+        session = SESSIONS.validate_json(path.read_bytes())
         engine.add_image(session.spec.image)
         record = label if session.internal_id == RUNNING else ""
         spec = a_container_spec(

@@ -4,7 +4,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agent.domain.session import Session
-from agent.state.encoding import decode_claims, decode_session, newest
+from agent.state.encoding import SESSIONS, decode_claims, newest
 from agent.state.record import CLAIMS
 
 
@@ -14,6 +14,6 @@ def recorded_sessions(state_dir: Path) -> list[Session]:
     claimed = decode_claims((state_dir / CLAIMS).read_bytes())
     for path in sorted((state_dir / "sessions").glob("*/record.json")):
         with suppress(FileNotFoundError):
-            record = decode_session(path.read_bytes())
+            record = SESSIONS.validate_json(path.read_bytes())
             found.append(newest(record, claimed.get(record.internal_id)) or record)
     return found

@@ -10,7 +10,7 @@ from agent.domain.history import RUNS_KEPT, Usage, signal_of, with_run
 from agent.domain.session import TRANSITIONS, Session
 from agent.logs import report
 from agent.logs.report import SEAL_WAIT_SECONDS, TAIL_BYTES, Tail, read_tail
-from agent.state.encoding import encode_session
+from agent.state.encoding import SESSIONS
 from tests.support.agent.hosts import Agent, Host, let_go
 from tests.support.agent.samples import a_session, a_spec, an_id
 from tiltyard.contract import EndReason, FailedRun, Moment, State
@@ -194,8 +194,8 @@ def test_only_the_newest_failed_runs_are_kept_and_the_record_stays_small() -> No
         runs = with_run(runs, FailedRun(time, time + 59.123456, 137, True, 60.0))
     assert len(runs) == RUNS_KEPT
     assert runs[-1].start_time == 1_700_000_000.123456 + (RUNS_KEPT + 49) * 60
-    grown = len(encode_session(a_session(failed_runs=runs))) - len(encode_session(a_session()))
-    assert grown <= 12 * 1024
+    without, grown = map(SESSIONS.dump_json, (a_session(), a_session(failed_runs=runs)))
+    assert len(grown) - len(without) <= 12 * 1024
 
 
 @pytest.mark.parametrize(

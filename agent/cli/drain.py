@@ -38,7 +38,7 @@ def _seconds(_: object, __: object, text: str | None) -> int | None:
 def drain(socket: Path, *, deadline: int | None, as_json: bool) -> None:
     """Accept no new sessions, notify the games, and list remaining sessions."""
     with asked(socket) as agent:
-        answer = agent.drain(remaining=deadline)
+        answer = agent.set_drain(draining=True, remaining=deadline)
         # Standbys are stopped at once.
         live = [each for each in agent.sessions(live_only=True) if not is_standby(each)]
     if as_json:
@@ -63,6 +63,6 @@ def drain(socket: Path, *, deadline: int | None, as_json: bool) -> None:
 def undrain(socket: Path, *, as_json: bool) -> None:
     """Accept new sessions again."""
     with asked(socket) as agent:
-        answer = agent.undrain()
+        answer = agent.set_drain(draining=False)
         if as_json:
             click.echo(json.dumps(answer))

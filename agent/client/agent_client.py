@@ -94,16 +94,12 @@ class AgentClient:
             found.MergeFrom(part)
         return _to_dict(found)
 
-    def drain(self, *, remaining: int | None) -> dict[str, Any]:
-        """Accept no new sessions; stop the rest after `remaining` seconds, if given."""
-        request = pb.SetDrainRequest(draining=True)
+    def set_drain(self, *, draining: bool, remaining: int | None = None) -> dict[str, Any]:
+        """Accept no new sessions, and stop the rest after `remaining` seconds, or accept them."""
+        request = pb.SetDrainRequest(draining=draining)
         if remaining is not None:
             request.remaining.FromSeconds(remaining)
         return _to_dict(self._stub.SetDrain(request, timeout=CALL_SECONDS))
-
-    def undrain(self) -> dict[str, Any]:
-        """Accept new sessions again."""
-        return _to_dict(self._stub.SetDrain(pb.SetDrainRequest(), timeout=CALL_SECONDS))
 
     def _explain(self, error: grpc.RpcError) -> str:
         code, details = error.code(), error.details()

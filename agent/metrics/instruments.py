@@ -4,6 +4,7 @@ import contextlib
 import enum
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 
@@ -186,23 +187,17 @@ class Metrics:
 
     # -- the host ------------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def engine_call(self, call: str, clock: Clock) -> Iterator[None]:
+    def engine_call(self, call: str, clock: Clock) -> AbstractContextManager[None]:
         """Count and time a call of the engine."""
-        with _counted(self._engine_calls, call), _timed(self._engine_seconds.labels(call), clock):
-            yield
+        return _timed(self._engine_calls, self._engine_seconds, call, clock)
 
-    @contextlib.contextmanager
-    def rpc(self, method: str, clock: Clock) -> Iterator[None]:
+    def rpc(self, method: str, clock: Clock) -> AbstractContextManager[None]:
         """Count and time a gRPC call."""
-        with _counted(self._rpcs, method), _timed(self._rpc_seconds.labels(method), clock):
-            yield
+        return _timed(self._rpcs, self._rpc_seconds, method, clock)
 
-    @contextlib.contextmanager
-    def stream(self, method: str) -> Iterator[None]:
+    def stream(self, method: str) -> AbstractContextManager[None]:
         """Count a streaming gRPC call; its duration is up to the client."""
-        with _counted(self._rpcs, method):
-            yield
+        return _counted(self._rpcs, method)
 
     @contextlib.contextmanager
     def pull(self) -> Iterator[None]:
@@ -241,13 +236,14 @@ def _counted(counter: Counter, *labels: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _timed(histogram: Histogram, clock: Clock) -> Iterator[None]:
-    """Time the `with` body, failures included."""
+def _timed(counter: Counter, seconds: Histogram, label: str, clock: Clock) -> Iterator[None]:
+    """Count the `with` body by its outcome, and time it, failures included."""
     begun = clock.monotonic()
     try:
-        yield
+        with _counted(counter, label):
+            yield
     finally:
-        histogram.observe(clock.monotonic() - begun)
+        seconds.labels(label).observe(clock.monotonic() - begun)
 
 
 def _reason(error: Exception) -> str:

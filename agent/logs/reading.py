@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from agent.domain.engine import Engine, LogPiece, name_of
 from agent.domain.errors import (
@@ -62,13 +62,6 @@ class LogReaders:
             slots.remove(session)
 
 
-class Sealed(NamedTuple):
-    """A sealed log: its bytes, and whether the engine could not read a part of it."""
-
-    size: int
-    damaged: bool
-
-
 class Followed(Protocol):
     """A session to follow; `Life` is one."""
 
@@ -88,11 +81,12 @@ class Followed(Protocol):
 
 async def seal(
     engine: Engine, records: Records, session: Session, failpoint: Reach, *, partly: bool = False
-) -> Sealed:
+) -> tuple[int, bool]:
     """Copy the newest LOG_BYTES of an ended container's log to the session's directory.
 
-    `partly`: if the engine cannot read all of it, keep the rest and a last line that says so. The
-    failpoint `log.copied` precedes the rename.
+    Returns its size in bytes, and whether it lacks a part. `partly`: if the engine cannot read all
+    of it, keep the rest and a last line that says so. The failpoint `log.copied` precedes the
+    rename.
 
     Raises:
         DiskFullError: The log cannot be written.
@@ -117,7 +111,7 @@ async def seal(
                 damaged = True
                 await records.run(log.add_words, UNREADABLE % str(error).encode())
             await failpoint("log.copied")
-            return Sealed(await records.run(log.finish), damaged)
+            return await records.run(log.finish), damaged
     except OSError as error:
         raise DiskFullError(str(path), error.strerror or str(error)) from error
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import ipaddress
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -57,32 +56,27 @@ class Shared:
     """Handshakes in progress, oldest first."""
 
 
-def bind(address: str, port: int) -> socket.socket:
-    """Listen on a port; raises PortTakenError if it cannot be bound."""
-    family = socket.AF_INET6 if ipaddress.ip_address(address).version == 6 else socket.AF_INET
-    try:
-        # Connections of an earlier agent in TIME_WAIT do not block the port.
-        listener = socket.create_server((address, port), family=family, backlog=BACKLOG)
-    except OSError as error:
-        log.warning("cannot listen", address=address, port=port, error=error.strerror)
-        raise PortTakenError(Protocol.TCP.value, port) from error
-    listener.setblocking(False)
-    return listener
-
-
 class TlsListener:
     """Serves one port until closed; without a destination, new connections are closed."""
 
-    def __init__(self, listener: socket.socket, shared: Shared) -> None:
+    def __init__(self, address: str, port: int, shared: Shared) -> None:
+        """Listen on a port; raises PortTakenError if it cannot be bound."""
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        try:
+            # Connections of an earlier agent in TIME_WAIT do not block the port.
+            self._socket = socket.create_server((address, port), family=family, backlog=BACKLOG)
+        except OSError as error:
+            log.warning("cannot listen", address=address, port=port, error=error.strerror)
+            raise PortTakenError(Protocol.TCP.value, port) from error
+        self._socket.setblocking(False)
         self._loop = asyncio.get_running_loop()
-        self._socket = listener
-        self._port: int = listener.getsockname()[1]
+        self._port = port
         self._shared = shared
         self._resume: asyncio.TimerHandle | None = None
         self._connections: dict[socket.socket, asyncio.Task[None]] = {}
         self.destination: Destination | None = None
         # Its connections belong to the session, not to the caller that started it.
-        task_context("session").run(self._loop.add_reader, listener, self._accept)
+        task_context("session").run(self._loop.add_reader, self._socket, self._accept)
 
     def close(self) -> None:
         """Stop accepting. Open connections have `linger` seconds to deliver data."""

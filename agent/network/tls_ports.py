@@ -13,7 +13,7 @@ from agent.domain.session import Port, Process, Session
 from agent.kernel.processes import live_process
 from agent.network.tls_certificate import CertificateFiles, HostCertificate
 from agent.network.tls_gate import Gate, Limits
-from agent.network.tls_listener import Destination, Shared, TlsListener, bind
+from agent.network.tls_listener import Destination, Shared, TlsListener
 from tiltyard.contract import SessionSpec, State
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
@@ -159,7 +159,7 @@ class TlsPorts:
         mine = self._listeners.setdefault(session.internal_id, {})
         for port in session.ports:
             if port.tls and port not in mine:
-                mine[port] = TlsListener(bind(self._bind_address, port.host), self._shared)
+                mine[port] = TlsListener(self._bind_address, port.host, self._shared)
 
     async def _look_at_files(self) -> None:
         if self._looking is None or self._looking.done():

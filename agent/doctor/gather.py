@@ -173,21 +173,19 @@ def _start(read: Callable[[], T]) -> Future[T | Unknown]:
     future: Future[T | Unknown] = Future()
 
     def work() -> None:
+        found: T | Unknown
         try:
-            future.set_result(_read(read))
+            found = read()
+        except EngineTimeoutError:
+            found = Unknown(f"no answer within {ANSWER_SECONDS:g} s")
+        except OSError as error:
+            found = Unknown(error.strerror or str(error))
+        except (AgentError, ClientError, FirewallError, KeyError, TypeError, ValueError) as error:
+            found = Unknown(str(error))
         except BaseException as defect:  # noqa: BLE001 - the waiter gets it
             future.set_exception(defect)
+            return
+        future.set_result(found)
 
     Thread(target=work, name="doctor", daemon=True).start()
     return future
-
-
-def _read(read: Callable[[], T]) -> T | Unknown:
-    try:
-        return read()
-    except EngineTimeoutError:
-        return Unknown(f"no answer within {ANSWER_SECONDS:g} s")
-    except OSError as error:
-        return Unknown(error.strerror or str(error))
-    except (AgentError, ClientError, FirewallError, KeyError, TypeError, ValueError) as error:
-        return Unknown(str(error))

@@ -22,24 +22,22 @@ class Delegation:
     clock: Clock
     reach: Reach = no_failpoint
 
-    async def make(self, caller: Caller, wanted: TokenRequest) -> NewToken:
+    async def make(
+        self, caller: Caller, wanted: TokenRequest, account: str | None = None
+    ) -> NewToken:
         """Create a token of the caller's account; it expires no later than the caller's.
 
+        For an operator of any `account`, if given; that is no child of the operator's.
+
         Raises:
-            CannotDelegateError: The caller does not hold a scope.
+            CannotDelegateError: The caller does not hold a scope of its child.
         """
         lacking = sorted(scope for scope in wanted.scopes if not grants(caller.scopes, scope))
-        if lacking:
+        if lacking and account is None:
             raise CannotDelegateError(", ".join(lacking))
         token, now = mint(), self.clock.time()
-        await self.store.run(tokens.make, caller.actor, token, wanted, now)
+        await self.store.run(tokens.make, caller.actor, token, wanted, now, account)
         await self.reach("token.made")
-        return token
-
-    async def make_for(self, caller: Caller, account: str, wanted: TokenRequest) -> NewToken:
-        """Create a token of any account for an operator; it is no child of the operator's."""
-        token, now = mint(), self.clock.time()
-        await self.store.run(tokens.make_for, account, caller.actor, token, wanted, now)
         return token
 
     async def all(self, account: str | None, *, ended_too: bool) -> list[Token]:

@@ -180,14 +180,14 @@ async def test_a_call_with_a_token_revoked_meanwhile_creates_nothing(
 ) -> None:
     scopes = ["operator:read", "operator:write"]
     second = await made(system, name="second", scopes=scopes)
-    for transaction, account in ((tokens.make, None), (tokens.make_for, "alice")):
+    for account in (None, "alice"):
         token = await made(system, second, name=f"maker {account}", scopes=scopes)
 
         async def late(go: Go, token: str = token) -> Any:
             assert (await revoke(system, token)).status == 200
             return await go()
 
-        intercept(monkeypatch, transaction, late)
+        intercept(monkeypatch, tokens.make, late)
         assert_error(
             await make(system, {"account": account, "name": "late", "scopes": []}, token), 401
         )

@@ -89,10 +89,7 @@ async def create_token(request: web.Request, body: OperatorTokenBody) -> Answer[
     """
     delegation, caller = services_of(request).delegation, caller_of(request)
     wanted = delegated(body.name, body.scopes, body.expires_after)
-    if body.account is None:
-        token = await delegation.make(caller, wanted)
-    else:
-        token = await delegation.make_for(caller, body.account, wanted)
+    token = await delegation.make(caller, wanted, body.account)
     return Answer({"id": token.token_id, "token": token.text})
 
 

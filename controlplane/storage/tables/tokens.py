@@ -53,36 +53,49 @@ class Token:
     revoked: float | None
 
 
-def make(db: Database, maker: Actor, token: NewToken, wanted: TokenRequest, now: float) -> None:
+def make(
+    db: Database,
+    maker: Actor,
+    token: NewToken,
+    wanted: TokenRequest,
+    now: float,
+    account: str | None = None,
+) -> None:
     """Make a token of the maker's account, which expires no later than the maker's.
+
+    Of any `account`, if given, it is not the maker's child, and may expire later.
 
     Raises:
         UnauthorizedError: The maker's token was revoked or has expired.
-        ConflictError: A good token of the account has the name, or it has too many.
-    """
-    sql = f"SELECT account, expire_ms FROM token WHERE id=:id AND {GOOD}"  # noqa: S608
-    row = db.execute(sql, {"id": maker.name, "now": to_ms(now)}).fetchone()
-    if row is None:
-        raise UnauthorizedError
-    latest = from_ms(row[1])
-    _insert(db, token, wanted, maker, now, account=row[0], parent=maker.name, latest=latest)
-
-
-def make_for(
-    db: Database, account: str, actor: Actor, token: NewToken, wanted: TokenRequest, now: float
-) -> None:
-    """Make a token without a parent, for any account.
-
-    Raises:
-        UnauthorizedError: The actor's token was revoked or has expired.
         NotFoundError: There is no such account.
         ConflictError: A good token of the account has the name, or it has too many.
     """
-    if not is_good(db, actor.name, now):
+    sql = f"SELECT account, :id, expire_ms FROM token WHERE id=:id AND {GOOD}"  # noqa: S608
+    row = db.execute(sql, {"id": maker.name, "now": to_ms(now)}).fetchone()
+    if row is None:
         raise UnauthorizedError
-    if not has_account(db, account):
+    if account is not None and not has_account(db, account):
         raise NotFoundError("account", account)
-    _insert(db, token, wanted, actor, now, account=account)
+    owner, parent, latest_ms = row if account is None else (account, None, None)
+    good = f"FROM token WHERE account IS :account AND {GOOD}"
+    values = {"account": owner, "now": to_ms(now), "name": wanted.name}
+    if db.execute(f"SELECT 1 {good} AND name=:name", values).fetchone():
+        raise ConflictError("a token of that name exists already")
+    if db.execute(f"SELECT count(*) {good}", values).fetchone()[0] >= MAX_GOOD_TOKENS:
+        text = f"there are {MAX_GOOD_TOKENS} valid tokens already, the maximum"
+        raise ConflictError(text)
+    expire = None if wanted.lifetime is None else now + wanted.lifetime
+    insert_token(
+        db,
+        owner,
+        token,
+        wanted.scopes,
+        now,
+        name=wanted.name,
+        actor=maker,
+        parent=parent,
+        expire=earlier(expire, from_ms(latest_ms)),
+    )
 
 
 def find(db: Database, account: str | None, now: float, *, ended_too: bool) -> list[Token]:
@@ -173,39 +186,6 @@ def remove_tokens(db: Database, condition: str, value: int | str) -> int:
         " AND NOT EXISTS (SELECT 1 FROM token WHERE parent = maker.id) LIMIT :portion)"
     )
     return db.execute(sql, {"value": value, "portion": PORTION}).rowcount
-
-
-def _insert(
-    db: Database,
-    token: NewToken,
-    wanted: TokenRequest,
-    actor: Actor,
-    now: float,
-    *,
-    account: str | None,
-    parent: str | None = None,
-    latest: float | None = None,
-) -> None:
-    good = f"FROM token WHERE account IS :account AND {GOOD}"
-    values = {"account": account, "now": to_ms(now), "name": wanted.name}
-    if db.execute(f"SELECT 1 {good} AND name=:name", values).fetchone():
-        raise ConflictError("a token of that name exists already")
-    count = db.execute(f"SELECT count(*) {good}", values).fetchone()
-    if count[0] >= MAX_GOOD_TOKENS:
-        text = f"there are {MAX_GOOD_TOKENS} valid tokens already, the maximum"
-        raise ConflictError(text)
-    expire = earlier(None if wanted.lifetime is None else now + wanted.lifetime, latest)
-    insert_token(
-        db,
-        account,
-        token,
-        wanted.scopes,
-        now,
-        name=wanted.name,
-        actor=actor,
-        parent=parent,
-        expire=expire,
-    )
 
 
 def _token(row: tuple[Any, ...]) -> Token:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from controlplane.domain.contract import Claim, HostSession
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
-from controlplane.fleet.host.standbys import Taken
 from controlplane.sessions.attempt import NothingStarted, Outcome
 from controlplane.sessions.start_request import Plan, StartRequest, ignored_of_a_claim
 from controlplane.storage.engine.store import Actor
@@ -25,13 +24,8 @@ class HeldStandby:
     """A standby reserved for one start until it is released."""
 
     host: Host
-    taken: Taken
+    standby: HostSession  # As reported when taken
     pool: WarmPool
-
-    @property
-    def standby(self) -> HostSession:
-        """The standby as reported when taken."""
-        return self.taken.standby
 
 
 class Claims:
@@ -44,7 +38,9 @@ class Claims:
     def may_serve(self, application: Application, request: StartRequest) -> bool:
         """Return whether a standby may serve a start; host ports need a cold one."""
         pool = self._pool_at(application.account, application.name, request.location)
-        return pool is not None and not request.pins and self._fleet.standbys.has_ready(pool.id)
+        if pool is None or request.pins:
+            return False
+        return bool(self._fleet.standbys.ready_agents(pool.id))
 
     def take(self, plan: Plan) -> HeldStandby | None:
         """Reserve a ready standby for a start; None if the start must continue cold.
@@ -56,11 +52,11 @@ class Claims:
         if pool is None or request.pins:
             return None
         taken = self._fleet.standbys.take(pool.id, self._fleet.takes_claims)
-        host = None if taken is None else self._fleet.host(taken.agent)
+        host = None if taken is None else self._fleet.host(taken[0])
         if taken is None or host is None:
             return None
-        host.claiming.add(taken.standby.internal_id)
-        return HeldStandby(host, taken, pool)
+        host.claiming.add(taken[1].internal_id)
+        return HeldStandby(host, taken[1], pool)
 
     def set_aside(self, held: HeldStandby, outcome: Outcome) -> None:
         """Mark the host as in doubt, unless it refused this standby alone."""
@@ -77,13 +73,13 @@ class Claims:
         A refused one is ready after its host's next report, which may have arrived already.
         """
         self.keep(held)
-        host, taken = held.host, held.taken
-        seen = host.session(taken.standby.internal_id)
-        self._fleet.standbys.give_back(taken)
-        if seen is None or self._fleet.host(taken.agent) is not host:
+        host, standby, standbys = held.host, held.standby, self._fleet.standbys
+        seen = host.session(standby.internal_id)
+        standbys.drop(host.name, standby.internal_id)
+        if seen is None or self._fleet.host(host.name) is not host:
             return
-        if not _is_its_own(refused) or seen is not taken.standby:
-            self._fleet.standbys.note(taken.agent, seen)
+        if not _is_its_own(refused) or seen is not standby:
+            standbys.note(host.name, seen)
 
 
 def _is_its_own(outcome: Outcome | None) -> bool:

@@ -1,6 +1,6 @@
 """The standbys that hosts report, and the queues of those that are ready to be claimed.
 
-A taken standby is queued again only after it was given back and reported, so that two callers
+A taken standby is queued again only after it was dropped and reported, so that two callers
 never get the same one.
 """
 
@@ -16,14 +16,6 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 _Queue = OrderedDict[str, HostSession]
 """The ready standbys of a pool on one host by internal id, in FIFO order."""
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """A taken standby, and the agent of its host."""
-
-    agent: str
-    standby: HostSession
 
 
 @dataclass(slots=True)
@@ -63,7 +55,10 @@ class Standbys:
             _leave_queue(pool, agent, internal_id)
 
     def drop(self, agent: str, internal_id: str) -> None:
-        """Forget a standby that is gone or has become a session."""
+        """Forget a standby that is gone, has become a session, or was taken but not claimed.
+
+        The latter is queued again at its next report.
+        """
         if self._where.get(internal_id, (agent,))[0] != agent:
             return  # another host's
         self._taken.discard(internal_id)
@@ -77,7 +72,9 @@ class Standbys:
         for internal_id in [i for i in self._taken if self._where[i][0] == agent]:
             self.drop(agent, internal_id)
 
-    def take(self, pool_id: str, is_usable: Callable[[str], bool]) -> Taken | None:
+    def take(
+        self, pool_id: str, is_usable: Callable[[str], bool]
+    ) -> tuple[str, HostSession] | None:
         """Take the first ready standby of a pool on a host whose agent `is_usable`."""
         agent = next(filter(is_usable, self.ready_agents(pool_id)), None)
         if agent is None:
@@ -86,15 +83,7 @@ class Standbys:
         self._remove(internal_id)
         self._taken.add(internal_id)
         self._where[internal_id] = (agent, pool_id)
-        return Taken(agent, standby)
-
-    def give_back(self, taken: Taken) -> None:
-        """Return an unclaimed standby; it is queued again at its next report."""
-        self.drop(taken.agent, taken.standby.internal_id)
-
-    def has_ready(self, pool_id: str) -> bool:
-        """Return whether a host has reported a ready standby of a pool."""
-        return bool(self.ready_agents(pool_id))
+        return agent, standby
 
     def ready_of(self, pool_id: str, is_usable: Callable[[str], bool]) -> int:
         """Count the standbys of a pool that can be claimed now."""

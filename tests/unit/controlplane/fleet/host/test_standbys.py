@@ -30,7 +30,7 @@ def test_unusable_host_is_skipped() -> None:
         standbys.note(agent, standby(IDS[number]))
     taken = standbys.take(POOL, lambda agent: agent == "good")
     assert taken is not None
-    assert taken.agent == "good"
+    assert taken[0] == "good"
     assert standbys.take(POOL, lambda agent: agent == "good") is None
     assert standbys.ready_of(POOL, always) == 2
 
@@ -52,17 +52,17 @@ def test_unclaimable_standby_is_not_queued(one: HostSession) -> None:
     standbys.note("h", standby(one.internal_id))
     standbys.note("h", one)
     assert standbys.take(POOL, always) is None
-    assert not standbys.has_ready(POOL)
+    assert not standbys.ready_agents(POOL)
 
 
-def test_taken_standby_is_queued_again_only_after_it_is_given_back() -> None:
+def test_taken_standby_is_queued_again_only_after_it_is_dropped() -> None:
     standbys = Standbys()
     standbys.note("h", standby(IDS[0]))
     taken = standbys.take(POOL, always)
     assert taken is not None
     standbys.note("h", standby(IDS[0]))  # a late report
     assert standbys.take(POOL, always) is None
-    standbys.give_back(taken)
+    standbys.drop("h", IDS[0])
     assert standbys.take(POOL, always) is None
     standbys.note("h", standby(IDS[0]))
     assert standbys.take(POOL, always) == taken
@@ -123,9 +123,9 @@ class Queues(RuleBasedStateMachine):
         some = {i for i, agent in self.ready.items() if agent not in self.useless}
         assert (taken is None) == (not some)
         if taken is not None:
-            internal_id = taken.standby.internal_id
+            agent, internal_id = taken[0], taken[1].internal_id
             assert internal_id in some
-            assert self.ready.pop(internal_id) == taken.agent
+            assert self.ready.pop(internal_id) == agent
             self.taken[internal_id] = self.live.pop(internal_id)
 
     @invariant()

@@ -13,14 +13,6 @@ from tiltyard.runtime.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
-class ShownPool:
-    """A pool, and how many of its standbys can be claimed now."""
-
-    pool: WarmPool
-    ready: int
-
-
-@dataclass(frozen=True, slots=True)
 class WarmPools:
     """Use cases on warm pools, each of an application in one of its regions."""
 
@@ -33,11 +25,11 @@ class WarmPools:
         now = self.clock.time()
         await self.store.run_then(self._changed, warm_pools.put, pool, caller.actor, now)
 
-    async def all_of(self, caller: Caller) -> AsyncGenerator[list[ShownPool], None]:
-        """Read all pools of the caller's account, a few at a time."""
+    async def all_of(self, caller: Caller) -> AsyncGenerator[list[tuple[WarmPool, int]], None]:
+        """Read all pools of the caller's account, with their claimable standbys, in portions."""
         async with aclosing(warm_pools.all_of(self.store, caller.account)) as portions:
             async for pools in portions:
-                yield [ShownPool(pool, self.standbys.ready(pool.id)) for pool in pools]
+                yield [(pool, self.standbys.ready(pool.id)) for pool in pools]
 
     async def remove(self, caller: Caller, application: str, location: str) -> None:
         """Remove a pool of the caller's account."""

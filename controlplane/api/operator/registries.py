@@ -9,7 +9,7 @@ from controlplane.api.operations.bodies import Body
 from controlplane.api.operations.fields import NO_CONTROLS
 from controlplane.api.operations.operation import Listing, operation
 from controlplane.api.operations.services import caller_of, services_of
-from controlplane.api.operations.shown import Maybe, Shown, at
+from controlplane.api.operations.shown import Maybe, Shown
 from controlplane.domain.names import MAX_ALIASES, MAX_AUTH_HOSTS, MAX_PASSWORD, MAX_USERNAME
 from controlplane.pki.certificates import MAX_CHARACTERS
 from controlplane.settings.registries import Address, OwnAddress
@@ -68,15 +68,15 @@ class ListedRegistry(Shown):
     `username` and `ca` are null if not set. The password is never shown.
     """
 
-    name: str = at("registry.name")
-    address: str = at("registry.address")
-    aliases: list[str] = at("registry.aliases")
-    username: Maybe = at("registry.username")
-    auth_hosts: list[str] = at("registry.auth_hosts")
-    private: bool = at("registry.private")
-    ca: Maybe = at("registry.ca")
+    name: str
+    address: str
+    aliases: list[str]
+    username: Maybe
+    auth_hosts: list[str]
+    private: bool
+    ca: Maybe
     declared: bool = False
-    applications: int
+    applications: int = 0
 
 
 @operation(key="registries")
@@ -84,10 +84,13 @@ async def list_registries(request: web.Request) -> Listing[ListedRegistry]:
     """List the registries and their usage."""
     services = services_of(request)
     declared = services.fleet_admin.declared["registry"]
-    return Listing(
-        await services.store.read(counted),
-        lambda one: ListedRegistry.show(one, declared=one.registry.name in declared),
-    )
+
+    def show(each: tuple[Registry, int]) -> ListedRegistry:
+        registry, applications = each
+        is_declared = registry.name in declared
+        return ListedRegistry.show(registry, declared=is_declared, applications=applications)
+
+    return Listing(await services.store.read(counted), show)
 
 
 @operation()

@@ -34,15 +34,15 @@ class WarmPoolBody(Body):
 class ListedWarmPool(Shown):
     """A warm pool; `size` standbys are wanted, `ready` can be claimed now."""
 
-    image: str = at("pool.application")
-    location: str = at("pool.location")
-    size: int = at("pool.size")
-    enabled: bool = at("pool.enabled")
-    ready: int
-    env: dict[str, str] = at("pool.env")
-    args: list[str] = at("pool.args")
-    labels: dict[str, str] = at("pool.labels")
-    claim_signal: Maybe = at("pool.claim_signal")
+    image: str = at("application")
+    location: str
+    size: int
+    enabled: bool
+    ready: int = 0
+    env: dict[str, str]
+    args: list[str]
+    labels: dict[str, str]
+    claim_signal: Maybe
 
 
 @operation()
@@ -68,7 +68,7 @@ async def set_warm_pool(request: web.Request, body: WarmPoolBody) -> None:
 async def list_warm_pools(request: web.Request) -> Listing[ListedWarmPool]:
     """List the warm pools of the account by application and region."""
     found = services_of(request).warm_pools.all_of(caller_of(request))
-    return Listing(found, ListedWarmPool.show)
+    return Listing(found, lambda each: ListedWarmPool.show(each[0], ready=each[1]))
 
 
 @operation()

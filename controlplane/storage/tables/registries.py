@@ -56,14 +56,6 @@ class Registry:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class CountedRegistry:
-    """A registry and its number of applications."""
-
-    registry: Registry
-    applications: int
-
-
 def find(db: Database) -> dict[str, Registry]:
     """Read all registries by name."""
     return {row[0]: _registry(row) for row in db.execute(_ALL)}
@@ -81,11 +73,11 @@ def at(db: Database, address: str) -> Registry | None:
     return _registry(row) if row else None
 
 
-def counted(db: Database) -> list[CountedRegistry]:
-    """Read all registries by name, with what uses them."""
+def counted(db: Database) -> list[tuple[Registry, int]]:
+    """Read all registries by name, with their numbers of applications."""
     count = "(SELECT count(*) FROM application WHERE application.registry = registry.name)"
     sql = f"SELECT {_COLUMNS}, {count} FROM registry ORDER BY name"  # noqa: S608  # constants
-    return [CountedRegistry(_registry(row[:-1]), row[-1]) for row in db.execute(sql)]
+    return [(_registry(row[:-1]), row[-1]) for row in db.execute(sql)]
 
 
 def put(db: Database, wanted: Registry, actor: Actor, now: float) -> None:

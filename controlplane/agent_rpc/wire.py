@@ -10,7 +10,6 @@ from controlplane.domain.contract import (
     Claim,
     Drain,
     HostReport,
-    HostReported,
     HostSession,
     ImagesReported,
     PoolOnHost,
@@ -129,7 +128,7 @@ def _watch_event(response: agent_pb2.WatchResponse) -> WatchEvent | None:
     if kind == "sessions":
         return SessionsReported(tuple(map(session_in, response.sessions.sessions)))
     if kind == "host":
-        return HostReported(_host_in(response.host))
+        return _host_in(response.host)
     if kind == "images":
         part = response.images
         return ImagesReported(tuple(part.images), part.first, part.last)

@@ -182,13 +182,6 @@ class SessionsReported:
 
 
 @dataclass(frozen=True, slots=True)
-class HostReported:
-    """The current state of the host."""
-
-    host: HostReport
-
-
-@dataclass(frozen=True, slots=True)
 class ImagesReported:
     """A part of the host's images, by digest; `first` to `last` make the whole list."""
 
@@ -197,7 +190,7 @@ class ImagesReported:
     last: bool
 
 
-WatchEvent = SnapshotBegin | SnapshotEnd | SessionsReported | HostReported | ImagesReported
+WatchEvent = SnapshotBegin | SnapshotEnd | SessionsReported | HostReport | ImagesReported
 
 
 @dataclass(frozen=True, slots=True)

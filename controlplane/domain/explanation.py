@@ -30,22 +30,17 @@ class Candidate:
     view: HostView | None
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """What placement would do: the hosts by rank, then those that do not qualify."""
-
-    strategy: Strategy
-    candidates: tuple[Candidate, ...]
-
-
 def explain(
     shown: Mapping[str, HostView | ObstacleKind],
     wanted: Wanted,
     *,
     strategy: Strategy,
     max_age: float,
-) -> Explanation:
-    """Explain the hosts of a region and node pool; `shown` is by agent a view or an obstacle."""
+) -> tuple[Candidate, ...]:
+    """Return the hosts of a region and node pool by rank, then those that do not qualify.
+
+    `shown` is by agent a view or an obstacle.
+    """
     found = []
     for name, view in sorted(shown.items()):
         if isinstance(view, ObstacleKind):
@@ -58,7 +53,7 @@ def explain(
         Candidate(c.agent, bisect_left(keys, key) + 1, (), c.view)
         for key, c in sorted(fit, key=lambda pair: pair[0])
     ]
-    return Explanation(strategy, (*ranked, *(c for c in found if c.obstacles)))
+    return (*ranked, *(c for c in found if c.obstacles))
 
 
 def describe(obstacle: Obstacle) -> str:

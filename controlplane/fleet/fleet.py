@@ -6,7 +6,7 @@ from random import Random
 
 from controlplane.agent_rpc.client import AgentClient
 from controlplane.domain.contract import HostSession, RegistryLogin
-from controlplane.domain.explanation import Explanation, explain
+from controlplane.domain.explanation import Candidate, explain
 from controlplane.domain.placement import (
     HostView,
     ObstacleKind,
@@ -220,8 +220,8 @@ class Fleet:
 
     def explain(
         self, region: str, node_pool: str, wanted: Wanted, network_mode: NetworkMode
-    ) -> Explanation:
-        """Explain how `take_host` would evaluate each host of a region and node pool."""
+    ) -> tuple[Candidate, ...]:
+        """Explain how `take_host` would rank the hosts of a region and node pool."""
         now, allowed = self._listening.now(), self.node_pools.allows(node_pool, network_mode)
 
         def seen(host: Host) -> HostView | ObstacleKind:

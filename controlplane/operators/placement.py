@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from controlplane.applications.tags import Tags
 from controlplane.domain.errors import NotFoundError
-from controlplane.domain.explanation import Explanation
-from controlplane.domain.placement import Wanted
+from controlplane.domain.explanation import Candidate
+from controlplane.domain.placement import Strategy, Wanted
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.images import Pull
 from controlplane.sessions.start_request import Pin, pinned_ports
@@ -23,9 +23,9 @@ class ExplainedPlacement:
     """
 
     application: Application
-    location: str
     tag: Tag
-    explanation: Explanation
+    strategy: Strategy
+    candidates: tuple[Candidate, ...]
     pulls: Mapping[str, Pull]
 
 
@@ -64,13 +64,13 @@ class Explanations:
             raise NotFoundError("region", location)
         tag = self.tags.preferred(application, tags, location, version)
         wanted = Wanted(tag.image, application.reservation, ports, (account, name))
-        explanation = self.fleet.explain(
-            location, application.node_pool, wanted, application.network_mode
-        )
+        node_pool = application.node_pool
+        candidates = self.fleet.explain(location, node_pool, wanted, application.network_mode)
         pulls = {
             host.name: pull
             for host in self.fleet.hosts
             for pull in host.images.pulls
             if pull.image == tag.image
         }
-        return ExplainedPlacement(application, location, tag, explanation, pulls)
+        strategy = self.fleet.node_pools.strategy(node_pool)
+        return ExplainedPlacement(application, tag, strategy, candidates, pulls)

@@ -7,7 +7,7 @@ import statistics
 import time
 from dataclasses import replace
 
-from controlplane.domain.contract import HostReport, HostReported, ImagesReported, WatchMessage
+from controlplane.domain.contract import HostReport, ImagesReported, WatchMessage
 from controlplane.domain.placement import Wanted
 from controlplane.fleet.fleet import Fleet
 from controlplane.storage.tables.fleet import AgentRow
@@ -66,7 +66,7 @@ def _a_fleet(hosts: int, in_a_region: int) -> Fleet:
         link = fleet.host(name)
         assert link is not None
         images = ImagesReported((IMAGE,), first=True, last=True)
-        for event in (images, HostReported(_host(name, number % IN_A_REGION))):
+        for event in (images, _host(name, number % IN_A_REGION)):
             link.apply(WatchMessage("", 1, event), 0.0)
         link.reconciled = True
     return fleet

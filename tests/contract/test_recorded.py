@@ -17,7 +17,7 @@ from agent.rpc import wire
 from agent.rpc.identity import FILE
 from controlplane.agent_rpc.client import AgentClient
 from controlplane.domain.contract import (
-    HostReported,
+    HostReport,
     ImagesReported,
     SessionsReported,
     SnapshotBegin,
@@ -37,7 +37,7 @@ EVENTS = {
     "snapshot_begin": SnapshotBegin,
     "sessions": SessionsReported,
     "snapshot_end": SnapshotEnd,
-    "host": HostReported,
+    "host": HostReport,
     "images": ImagesReported,
     "heartbeat": type(None),
 }
@@ -102,7 +102,7 @@ def _assert_read(method: str, read: Any, sent: list[Any]) -> None:
             assert (one.incarnation, one.sequence) == (message.incarnation, message.sequence)
             kind = message.WhichOneof("event")
             assert isinstance(one.event, EVENTS[kind])
-            _assert_says(one.event, message if kind == "host" else getattr(message, kind))
+            _assert_says(one.event, getattr(message, kind))
     elif method in {"StreamLogs", "FetchArtifact"}:
         assert read == [message.data for message in sent]
     elif method == "PullImage":

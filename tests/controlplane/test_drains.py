@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from controlplane.agent_rpc.wire import MAX_REVISION, watch_message_in
-from controlplane.domain.contract import Drain, HostReported
+from controlplane.domain.contract import Drain, HostReport
 from controlplane.storage.engine.store import Actor
 from controlplane.storage.tables.fleet import order_drain
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
@@ -247,5 +247,5 @@ def test_deadline_survives_the_round_trip() -> None:
     host = agent_pb2.Host(format=1, draining=True, drain_revision=1)
     host.drain_time.FromNanoseconds(1767225600_123 * 10**6 - 300)
     message = watch_message_in(agent_pb2.WatchResponse(host=host))
-    assert isinstance(message.event, HostReported)
-    assert message.event.host.drain == Drain(1, True, 1767225600.123)
+    assert isinstance(message.event, HostReport)
+    assert message.event.drain == Drain(1, True, 1767225600.123)

@@ -105,14 +105,13 @@ async def explain_placement(request: web.Request, query: PlacementQuery) -> List
     rest = {
         "account": application.account,
         "image": application.name,
-        "location": found.location,
+        "location": query.location,
         "nodePool": application.node_pool,
-        "strategy": found.explanation.strategy,
+        "strategy": found.strategy,
         "tag": found.tag.name,
         "reservation": HostResources.show(application.reservation),
     }
-    hosts = found.explanation.candidates
-    return Listing(hosts, lambda one: _host(one, pulls.get(one.agent)), rest)
+    return Listing(found.candidates, lambda one: _host(one, pulls.get(one.agent)), rest)
 
 
 def _host(candidate: Candidate, pull: Pull | None) -> ExplainedHost:

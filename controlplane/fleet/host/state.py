@@ -14,7 +14,6 @@ from controlplane.domain.contract import (
     Answer,
     Drain,
     HostReport,
-    HostReported,
     HostSession,
     ImagesReported,
     Port,
@@ -213,8 +212,8 @@ class HostState:
         if not self.is_newer:
             self.reported_at, self.in_doubt = now, False
         self.incarnation, self.sequence = message.incarnation, message.sequence
-        if isinstance(message.event, HostReported):
-            self._apply_host(message.event.host)
+        if isinstance(message.event, HostReport):
+            self._apply_host(message.event)
         elif isinstance(message.event, ImagesReported):
             self._apply_images(message.event)
         elif isinstance(message.event, SessionsReported):

@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from random import Random
 
 from controlplane.domain.contract import (
-    HostReported,
+    HostReport,
     HostSession,
     ImagesReported,
     SessionsReported,
@@ -155,13 +155,13 @@ class Watch:
             await self._apply_sessions(event.sessions)
         elif isinstance(event, SnapshotEnd):
             await self._end_snapshot(event)
-        elif isinstance(event, HostReported):
+        elif isinstance(event, HostReport):
             await self.drain_orders.reported(reconnected=self._snapshot is not None)
         if self._snapshot is None:
             if pending := self._pending():
                 await self._write(pending)
             self._acked = message.sequence
-        if isinstance(event, SessionsReported | SnapshotEnd | HostReported | ImagesReported):
+        if isinstance(event, SessionsReported | SnapshotEnd | HostReport | ImagesReported):
             self.host.notify()
 
     async def _apply_sessions(self, sessions: Sequence[HostSession]) -> None:

@@ -32,10 +32,9 @@ def test_hosts_are_sorted_by_rank_and_equals_share_one() -> None:
         (Strategy.SPREAD, [("d", 1), ("a", 2), ("b", 3), ("c", 3)]),
     ):
         found = explain(shown, WANTED, strategy=strategy, max_age=5.0)
-        assert found.strategy is strategy
-        ranks = [(c.agent, c.rank) for c in found.candidates]
+        ranks = [(c.agent, c.rank) for c in found]
         assert ranks == [*order, ("w", None), ("x", None), ("y", None)]
-        assert [c.obstacles for c in found.candidates[4:]] == [
+        assert [c.obstacles for c in found[4:]] == [
             (Obstacle(Kind.CONNECTING),),
             (Obstacle(Kind.BUSY, 2, 2),),
             (Obstacle(Kind.NEWER),),

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from controlplane.domain.contract import HostReported, WatchMessage
+from controlplane.domain.contract import WatchMessage
 from controlplane.fleet.host.latency import MAX_ADDRESSES, MAX_LOOKED_AT, MAX_MISSES, HostLatency
 from controlplane.fleet.host.state import HostState
 from controlplane.fleet.icmp import CannotPingError
@@ -133,7 +133,7 @@ class Measured:
 
     def report(self, link: HostState, *addresses: str) -> None:
         host = replace(HOST, latency_addresses=addresses)
-        link.apply(WatchMessage("life", 1, HostReported(host)), 0.0)
+        link.apply(WatchMessage("life", 1, host), 0.0)
 
 
 @pytest.fixture

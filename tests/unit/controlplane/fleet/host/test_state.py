@@ -6,7 +6,6 @@ import pytest
 from controlplane.agent_rpc.client import AgentClient
 from controlplane.domain.contract import (
     Answer,
-    HostReported,
     HostSession,
     ImagesReported,
     Port,
@@ -43,7 +42,7 @@ SESSION = HostSession(
 @pytest.fixture
 def link() -> HostState:
     made = HostState(AgentRow("h", "unix:/h", "local", "default"), cast("AgentClient", None))
-    made.apply(WatchMessage("life", 8, HostReported(HOST)), now=0.0)
+    made.apply(WatchMessage("life", 8, HOST), now=0.0)
     made.reconciled = True
     return made
 
@@ -65,7 +64,7 @@ def test_images_are_replaced_when_all_parts_have_arrived(link: HostState) -> Non
     part("a", first=True, last=True)
     assert view(link).host.images == {"a"}
     part("b", first=True)
-    link.apply(WatchMessage("life", 9, HostReported(HOST)), 1.0)
+    link.apply(WatchMessage("life", 9, HOST), 1.0)
     assert view(link).host.images == {"a"}
     part("c", first=True)  # the stream broke and restarted
     part("d")
@@ -128,11 +127,11 @@ def test_start_counted_by_the_host_is_not_counted_twice(link: HostState) -> None
     link.hold("i", WANTED)
     link.hold("other", WANTED)
     host = replace(HOST, reserved=WANTED.reservation, starting=frozenset({"i", "unknown"}))
-    link.apply(WatchMessage("life", 9, HostReported(host)), 1.0)
+    link.apply(WatchMessage("life", 9, host), 1.0)
     shown = view(link)
     assert (shown.held, shown.in_flight, shown.starting) == (WANTED.reservation, 1, 2)
     # Its session follows in the next message; the start has no answer yet.
-    link.apply(WatchMessage("life", 10, HostReported(replace(host, starting=frozenset()))), 1.0)
+    link.apply(WatchMessage("life", 10, replace(host, starting=frozenset())), 1.0)
     assert view(link).held == WANTED.reservation
     link.give_back("i")
     link.give_back("other")

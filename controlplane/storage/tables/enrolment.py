@@ -12,13 +12,7 @@ from controlplane.domain.errors import (
 from controlplane.domain.tokens import NewToken, PresentedToken, matches
 from controlplane.pki.authority import Issued
 from controlplane.storage.engine.store import ITSELF, Actor, Database, record_event
-from controlplane.storage.tables.fleet import (
-    AGENT_COLUMNS,
-    AgentRow,
-    agent_of,
-    agents,
-    void_tokens,
-)
+from controlplane.storage.tables.fleet import AgentRow, agents, get_agent, void_tokens
 from controlplane.storage.tables.session_rows import drop_starts, lose_sessions
 from tiltyard.runtime.clock import to_ms
 
@@ -62,11 +56,7 @@ class BadEnrolmentTokenError(UnauthorizedError):
 
 def enrolled(db: Database) -> int:
     """Count the agents that hold a certificate of this control plane."""
-    sql = (
-        "SELECT count(*) FROM agent WHERE id IS NOT NULL AND removed_ms IS NULL"
-        " AND revoked_ms IS NULL"
-    )
-    return int(db.execute(sql).fetchone()[0])
+    return sum(agent.id is not None for agent in agents(db))
 
 
 def make_token(
@@ -99,14 +89,10 @@ def place_of(db: Database, agent: str) -> Place:
     Raises:
         NotFoundError: None of that name is enrolled.
     """
-    row = db.execute(
-        "SELECT region, node_pool, name FROM agent WHERE name=? AND id IS NOT NULL"
-        " AND removed_ms IS NULL AND revoked_ms IS NULL",
-        (agent,),
-    ).fetchone()
-    if row is None:
+    row = get_agent(db, agent)
+    if row.id is None or row.revoked is not None:
         raise NotFoundError("agent", agent)
-    return Place(*row)
+    return Place(row.region, row.node_pool, agent)
 
 
 def enrol(
@@ -151,8 +137,7 @@ def enrol(
     actor = Actor(presented.token_id, address)
     data = {"region": place.region, "nodePool": place.node_pool, "serial": issued.serial}
     record_event(db, now, "agent.enrolled", "", actor, newcomer.name, **data)
-    sql = f"SELECT {AGENT_COLUMNS} FROM agent WHERE name=?"  # noqa: S608  # constants
-    return agent_of(db.execute(sql, (newcomer.name,)).fetchone())
+    return get_agent(db, newcomer.name)
 
 
 def renewed(db: Database, row: AgentRow, serial: str, now: float) -> None:
@@ -175,15 +160,11 @@ def revoke(db: Database, name: str, actor: Actor, now: float) -> None:
         NotFoundError: There is none of that name.
         ConflictError: It has no certificate: the settings file declares it.
     """
-    sql = "SELECT id, revoked_ms FROM agent WHERE name=? AND removed_ms IS NULL"
-    found = db.execute(sql, (name,)).fetchone()
-    if found is None:
-        raise NotFoundError("agent", name)
-    agent_id, revoked_ms = found
-    if agent_id is None:
+    agent = get_agent(db, name)
+    if agent.id is None:
         text = f"the agent {name!r} has no certificate: the settings file declares it"
         raise ConflictError(text)
-    if revoked_ms is None:
+    if agent.revoked is None:
         sql = "UPDATE agent SET revoked_ms=:now WHERE name=:name"
         db.execute(sql, {"name": name, "now": to_ms(now)})
         lose_sessions(db, name, now)
@@ -244,13 +225,14 @@ def _place_of_token(db: Database, presented: PresentedToken, now: float) -> Plac
 
 def _check_name(db: Database, place: Place, newcomer: Newcomer) -> None:
     """Reject a name in use, and re-enrolment of an agent that is not enrolled."""
-    found = db.execute(
-        "SELECT id, revoked_ms FROM agent WHERE name=? AND removed_ms IS NULL", (newcomer.name,)
-    ).fetchone()
+    try:
+        found = get_agent(db, newcomer.name)
+    except NotFoundError:
+        found = None
     if place.agent is None:
         if found is not None:
             raise ConflictError(_NAME_TAKEN)
-    elif found is None or found[0] is None or found[1] is not None:
+    elif found is None or found.id is None or found.revoked is not None:
         why = "its agent was removed or revoked, or is declared in the settings file"
         raise BadEnrolmentTokenError(why)
 

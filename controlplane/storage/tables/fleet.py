@@ -84,7 +84,7 @@ class NodePool:
     applications: int
 
 
-AGENT_COLUMNS = (
+_AGENT_COLUMNS = (
     "name, address, region, node_pool, id, certificate_expire_ms, drain_revision, draining,"
     " drain_deadline_ms, last_report_ms, downtime_ms, lost_ms, authority, trusts_former,"
     " revoked_ms"
@@ -118,16 +118,29 @@ def declare(
 def agents(db: Database, *, revoked: bool = False) -> list[AgentRow]:
     """Read the agents in service or the revoked ones by name, without removed ones."""
     rows = db.execute(
-        f"SELECT {AGENT_COLUMNS} FROM agent WHERE removed_ms IS NULL"  # noqa: S608
+        f"SELECT {_AGENT_COLUMNS} FROM agent WHERE removed_ms IS NULL"  # noqa: S608
         " AND (revoked_ms IS NOT NULL) = :revoked ORDER BY name",
         {"revoked": revoked},
     )
-    return [agent_of(row) for row in rows]
+    return [_agent(row) for row in rows]
 
 
-def agent_of(row: tuple[Any, ...]) -> AgentRow:
-    """Convert a row of `AGENT_COLUMNS`, which are in the order of the fields."""
-    values = zip(AGENT_COLUMNS.split(", "), row, strict=True)
+def get_agent(db: Database, name: str) -> AgentRow:
+    """Read an agent, even a revoked one.
+
+    Raises:
+        NotFoundError: There is none of that name, or it was removed.
+    """
+    sql = f"SELECT {_AGENT_COLUMNS} FROM agent WHERE name=? AND removed_ms IS NULL"  # noqa: S608
+    row = db.execute(sql, (name,)).fetchone()
+    if row is None:
+        raise NotFoundError("agent", name)
+    return _agent(row)
+
+
+def _agent(row: tuple[Any, ...]) -> AgentRow:
+    """Convert a row of `_AGENT_COLUMNS`, which are in the order of the fields."""
+    values = zip(_AGENT_COLUMNS.split(", "), row, strict=True)
     return AgentRow(*(from_ms(each) if name.endswith("_ms") else each for name, each in values))
 
 
@@ -208,12 +221,9 @@ def remove_agent(db: Database, name: str, actor: Actor, now: float) -> None:
         NotFoundError: There is none of that name.
         ConflictError: It has live sessions, or attempts of unknown outcome.
     """
-    known = "SELECT coalesce(revoked_ms, lost_ms) FROM agent WHERE name=? AND removed_ms IS NULL"
-    found = db.execute(known, (name,)).fetchone()
-    if found is None:
-        raise NotFoundError("agent", name)
-    if found[0] is not None:  # starts from before it was given up have ended
-        lose_sessions(db, name, now)
+    agent = get_agent(db, name)
+    if agent.revoked is not None or agent.lost is not None:
+        lose_sessions(db, name, now)  # starts from before it was given up have ended
     # An attempt is committed before its call, so that it is counted, too.
     _check_unused(db, "agent", name)
     db.execute(
@@ -244,16 +254,10 @@ def order_drain(db: Database, agent: str, order: Drain, actor: Actor, now: float
         NotFoundError: There is no such agent.
         ConflictError: It was revoked.
     """
-    found = db.execute(
-        "SELECT drain_revision, revoked_ms FROM agent WHERE name=? AND removed_ms IS NULL",
-        (agent,),
-    ).fetchone()
-    if found is None:
-        raise NotFoundError("agent", agent)
-    revision, revoked_ms = found
-    if revoked_ms is not None:
+    row = get_agent(db, agent)
+    if row.revoked is not None:
         raise ConflictError(f"the agent {agent!r} was revoked")
-    revision = max(revision + 1, order.revision + 1, to_ms(now))
+    revision = max(row.drain_revision + 1, order.revision + 1, to_ms(now))
     deadline_ms = to_ms(order.deadline)
     drain = Drain(revision, order.draining, from_ms(deadline_ms))
     learn_drain(db, agent, drain)

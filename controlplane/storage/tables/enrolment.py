@@ -13,7 +13,7 @@ from controlplane.domain.tokens import NewToken, PresentedToken, matches
 from controlplane.pki.authority import Issued
 from controlplane.storage.engine.store import ITSELF, Actor, Database, record_event
 from controlplane.storage.tables.fleet import AgentRow, agents, get_agent, void_tokens
-from controlplane.storage.tables.session_rows import drop_starts, lose_sessions
+from controlplane.storage.tables.session_rows import lose_sessions
 from tiltyard.runtime.clock import to_ms
 
 _NAME_TAKEN = "there is an agent of this name: choose another, or use a token for this agent"
@@ -175,8 +175,7 @@ def revoke(db: Database, name: str, actor: Actor, now: float) -> None:
 def drop_starts_on_revoked(db: Database, now: float) -> None:
     """End starts of a previous process on revoked hosts."""
     for agent in agents(db, revoked=True):
-        drop_starts(db, agent.name, now)
-        lose_sessions(db, agent.name, now)
+        lose_sessions(db, agent.name, now, starts_too=True)
 
 
 def trusts_one_authority(db: Database, agent_id: str) -> None:

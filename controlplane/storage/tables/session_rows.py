@@ -132,7 +132,13 @@ def end_all_missing(db: Database, agent: str, internal_ids: Iterable[str], now: 
         end_missing(db, agent, internal_id, now)
 
 
-def end_missing(db: Database, agent: str, internal_id: str, now: float) -> None:
+def end_missing(
+    db: Database,
+    agent: str,
+    internal_id: str,
+    now: float,
+    reason: EndReason = EndReason.ENGINE_ERROR,
+) -> None:
     """End a session that its host no longer has; one that never ran is freed instead."""
     row = db.execute(
         "SELECT account, id FROM session"
@@ -140,7 +146,7 @@ def end_missing(db: Database, agent: str, internal_id: str, now: float) -> None:
         {"internal_id": internal_id, "agent": agent},
     ).fetchone()
     if row is None:
-        _end_session(db, agent, internal_id, EndReason.ENGINE_ERROR, now)
+        _end_session(db, agent, internal_id, reason, now)
         return
     # The control plane died before the answer: stop the session if it still starts.
     note_unanswered(db, agent, internal_id, now)
@@ -148,11 +154,14 @@ def end_missing(db: Database, agent: str, internal_id: str, now: float) -> None:
     record_event(db, now, "session.not_started", row[0], ITSELF, row[1])
 
 
-def lose_sessions(db: Database, agent: str, now: float) -> None:
-    """End the sessions of a removed or revoked host, except starts under way."""
-    live = "SELECT internal_id FROM session WHERE agent=? AND ended_ms IS NULL AND confirmed"
-    for (internal_id,) in db.execute(live, (agent,)).fetchall():
-        _end_session(db, agent, internal_id, EndReason.HOST_LOST, now)
+def lose_sessions(db: Database, agent: str, now: float, *, starts_too: bool = False) -> None:
+    """End the sessions of a removed or revoked host; starts are left to their tasks by default."""
+    live = (
+        "SELECT internal_id FROM session WHERE agent=:agent AND ended_ms IS NULL"
+        " AND (confirmed OR :starts_too)"
+    )
+    for (internal_id,) in db.execute(live, {"agent": agent, "starts_too": starts_too}).fetchall():
+        end_missing(db, agent, internal_id, now, EndReason.HOST_LOST)
     note_stopped(db, agent, now)
 
 
@@ -161,21 +170,10 @@ def give_up_sessions(db: Database, agent: str, starting: Collection[str], now: f
 
     The attempts in `starting` are left to their tasks.
     """
-    live = "SELECT internal_id, confirmed FROM session WHERE agent=? AND ended_ms IS NULL"
-    for internal_id, confirmed in db.execute(live, (agent,)).fetchall():
-        if internal_id in starting:
-            continue
-        if confirmed:
+    for internal_id in live_on(db, agent):
+        if internal_id not in starting:
             note_unanswered(db, agent, internal_id, now)
-            _end_session(db, agent, internal_id, EndReason.HOST_LOST, now)
-        else:
-            end_missing(db, agent, internal_id, now)
-
-
-def drop_starts(db: Database, agent: str, now: float) -> None:
-    """Free the starts of a previous process on a host."""
-    begun = "SELECT internal_id FROM session WHERE agent=? AND ended_ms IS NULL AND NOT confirmed"
-    end_all_missing(db, agent, [row[0] for row in db.execute(begun, (agent,))], now)
+            end_missing(db, agent, internal_id, now, EndReason.HOST_LOST)
 
 
 def note_unanswered(db: Database, agent: str, internal_id: str, now: float) -> None:

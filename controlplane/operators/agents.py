@@ -103,28 +103,21 @@ class Agents:
                 return _revoked(row)
         raise NotFoundError("agent", name)
 
-    async def drain(self, caller: Caller, name: str, seconds: int | None) -> ShownAgent:
-        """Drain a host, and stop its remaining sessions after `seconds`.
+    async def set_drain(
+        self, caller: Caller, name: str, *, draining: bool, seconds: int | None = None
+    ) -> ShownAgent:
+        """Drain a host, and stop its remaining sessions after `seconds`; or end its drain.
 
-        Placement excludes it at once; the order is sent until the host answers.
+        Placement applies it at once; the order is sent until the host answers.
 
         Raises:
             NotFoundError: There is no agent of that name.
             ConflictError: It was revoked.
         """
-        deadline = None if seconds is None else self.clock.time() + seconds
-        return await self._order(caller, name, draining=True, deadline=deadline)
-
-    async def undrain(self, caller: Caller, name: str) -> ShownAgent:
-        """End a drain, wherever it was ordered. Raises as `drain`."""
-        return await self._order(caller, name, draining=False, deadline=None)
-
-    async def _order(
-        self, caller: Caller, name: str, *, draining: bool, deadline: float | None
-    ) -> ShownAgent:
         host, fleet = self.fleet.host(name), self.fleet
-        order = Drain(0 if host is None else host.drain.revision, draining, deadline)
         send, now = partial(self._send, name), self.clock.time()
+        deadline = None if seconds is None else now + seconds
+        order = Drain(0 if host is None else host.drain.revision, draining, deadline)
         await self.store.run_then(send, order_drain, name, order, caller.actor, now)
         host = fleet.host(name)
         if host is not None and fleet.report_age(host) <= fleet.unresponsive_after:

@@ -88,7 +88,7 @@ def test_drained_host_notifies_its_games_and_stops_them_at_the_deadline(
         fleet.loop.spawn(fleet.box, agent.sessions.keep_deadlines(), "deadlines")
         [session] = fleet.box.live
         agents, operator = fleet.control.agents, Caller("", "token", frozenset())
-        shown = fleet.run(agents.drain(operator, "h0", 2 * HOUR))
+        shown = fleet.run(agents.set_drain(operator, "h0", draining=True, seconds=2 * HOUR))
         assert (shown.draining, shown.drain_pending) == (True, False)
         assert shown.drain.deadline is not None
         game_reads = session_json(agent, session)
@@ -101,5 +101,5 @@ def test_drained_host_notifies_its_games_and_stops_them_at_the_deadline(
         fleet.wait(120)
         assert fleet.status == "exited"
         assert fleet.rows("SELECT end_reason FROM session WHERE id='x'") == [("drain",)]
-        fleet.run(agents.undrain(operator, "h0"))
+        fleet.run(agents.set_drain(operator, "h0", draining=False))
         assert fleet.starts("y")

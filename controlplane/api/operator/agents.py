@@ -233,7 +233,9 @@ async def drain_agent(request: web.Request, body: DrainBody) -> Answer[ListedAge
     """
     seconds = None if body.deadline is None else parse_duration(body.deadline)
     agents, name = services_of(request).agents, request.match_info["agent"]
-    return Answer(_listed(await agents.drain(caller_of(request), name, seconds)))
+    caller = caller_of(request)
+    shown = await agents.set_drain(caller, name, draining=True, seconds=seconds)
+    return Answer(_listed(shown))
 
 
 @operation()
@@ -243,7 +245,7 @@ async def undrain_agent(request: web.Request) -> Answer[ListedAgent]:
     Cancels the orders given here and on the host itself.
     """
     agents, name = services_of(request).agents, request.match_info["agent"]
-    return Answer(_listed(await agents.undrain(caller_of(request), name)))
+    return Answer(_listed(await agents.set_drain(caller_of(request), name, draining=False)))
 
 
 def _listed(agent: ShownAgent) -> ListedAgent:

@@ -14,6 +14,7 @@ from controlplane.domain.errors import (
     UnauthorizedError,
     Violation,
 )
+from controlplane.storage.engine.statements import write_row
 from controlplane.storage.engine.store import Actor, Database, Store, record_event
 from controlplane.storage.tables import registries
 from controlplane.storage.tables.quota_use import bounded_pools, has_account
@@ -84,10 +85,7 @@ def create(
     if db.execute(sql, (account,)).fetchone()[0] >= MAX_APPLICATIONS:
         text = f"the account has {MAX_APPLICATIONS} applications, the maximum"
         raise ConflictError(text)
-    db.execute(
-        f"INSERT INTO application({_COLUMNS}, created_ms) VALUES ({_VALUES}, :now)",  # noqa: S608
-        {**_row(application), "now": to_ms(now)},
-    )
+    write_row(db, "application", _row(application) | {"created_ms": to_ms(now)})
     record_event(db, now, "application.created", account, actor, name)
 
 

@@ -11,8 +11,9 @@ from controlplane.domain.errors import (
 )
 from controlplane.domain.tokens import NewToken, PresentedToken, matches
 from controlplane.pki.authority import Issued
+from controlplane.storage.engine.statements import write_row
 from controlplane.storage.engine.store import ITSELF, Actor, Database, record_event
-from controlplane.storage.tables.fleet import AgentRow, agents, get_agent, void_tokens
+from controlplane.storage.tables.fleet import IN_SERVICE, AgentRow, agents, get_agent, void_tokens
 from controlplane.storage.tables.session_rows import lose_sessions
 from tiltyard.runtime.clock import to_ms
 
@@ -69,16 +70,8 @@ def make_token(
     """
     _check_place(db, wanted)
     db.execute("DELETE FROM enrolment_token WHERE expire_ms < ?", (to_ms(now - TOKENS_KEPT),))
-    db.execute(
-        "INSERT INTO enrolment_token(id, secret_hash, region, node_pool, agent, expire_ms)"
-        " VALUES (:id, :hash, :region, :node_pool, :agent, :expire)",
-        {
-            "id": token.token_id,
-            "hash": token.secret_hash,
-            "expire": to_ms(expire),
-            **asdict(wanted),
-        },
-    )
+    stored = {"id": token.token_id, "secret_hash": token.secret_hash, "expire_ms": to_ms(expire)}
+    write_row(db, "enrolment_token", stored | asdict(wanted))
     place = {"region": wanted.region, "nodePool": wanted.node_pool, "agent": wanted.agent}
     record_event(db, now, "agent.token_created", "", actor, token.token_id, **place)
 
@@ -114,23 +107,17 @@ def enrol(
     place = _place_of_token(db, presented, now)
     _check_fit(place, newcomer)
     _check_name(db, place, newcomer)
-    db.execute(
-        "INSERT INTO agent(name, address, region, node_pool, id, certificate_expire_ms,"
-        " certificate_serial, authority) VALUES (:name, :address, :region, :node_pool, :id,"
-        " :expire, :serial, :authority) ON CONFLICT(name) DO UPDATE SET"
-        " address=excluded.address, region=excluded.region, node_pool=excluded.node_pool,"
-        " id=excluded.id, certificate_expire_ms=excluded.certificate_expire_ms,"
-        " certificate_serial=excluded.certificate_serial, removed_ms=NULL, revoked_ms=NULL,"
-        " authority=excluded.authority, trusts_former=0",
-        asdict(newcomer)
-        | asdict(issued)
-        | {
-            "region": place.region,
-            "node_pool": place.node_pool,
-            "id": agent_id,
-            "expire": to_ms(issued.expire),
-        },
-    )
+    row = {
+        "name": newcomer.name,
+        "address": newcomer.address,
+        "region": place.region,
+        "node_pool": place.node_pool,
+        "id": agent_id,
+        "certificate_serial": issued.serial,
+        "certificate_expire_ms": to_ms(issued.expire),
+        "authority": issued.authority,
+    }
+    write_row(db, "agent", row | IN_SERVICE, "name")
     used = {"id": presented.token_id, "now": to_ms(now)}
     db.execute("UPDATE enrolment_token SET used_ms=:now WHERE id=:id", used)
     void_tokens(db, newcomer.name, now)

@@ -9,6 +9,7 @@ from controlplane.domain.contract import Drain
 from controlplane.domain.errors import ConflictError, NotFoundError
 from controlplane.domain.placement import NodePoolRules, Strategy
 from controlplane.settings.model import Config
+from controlplane.storage.engine.statements import write_row
 from controlplane.storage.engine.store import ITSELF, Actor, Database, record_event
 from controlplane.storage.tables import registries
 from controlplane.storage.tables.session_rows import give_up_sessions, lose_sessions
@@ -32,6 +33,11 @@ _USES = {
     },
 }
 """Queries that count what uses a row, by its table."""
+
+IN_SERVICE = {"removed_ms": None, "revoked_ms": None, "trusts_former": 0}
+_NOT_ENROLLED = dict.fromkeys(
+    ("id", "certificate_serial", "certificate_expire_ms", "authority"), None
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +110,7 @@ def declare(
         db.execute("INSERT OR IGNORE INTO node_pool(name) VALUES (?)", (pool,))
     registries.declare(db, config.registries, sealed)
     for agent in config.agents:
-        db.execute(
-            "INSERT INTO agent(name, address, region, node_pool)"
-            " VALUES (:name, :address, :region, :node_pool)"
-            " ON CONFLICT(name) DO UPDATE SET address=excluded.address,"
-            " region=excluded.region, node_pool=excluded.node_pool, removed_ms=NULL, id=NULL,"
-            " certificate_serial=NULL, certificate_expire_ms=NULL, revoked_ms=NULL,"
-            " authority=NULL, trusts_former=0",
-            agent.model_dump(),
-        )
+        write_row(db, "agent", agent.model_dump() | IN_SERVICE | _NOT_ENROLLED, "name")
 
 
 def agents(db: Database, *, revoked: bool = False) -> list[AgentRow]:
@@ -175,17 +173,9 @@ def node_pools(db: Database) -> list[NodePool]:
 
 def set_node_pool(db: Database, name: str, rules: NodePoolRules, actor: Actor, now: float) -> None:
     """Create a node pool or change its rules."""
-    values = {"strategy": rules.strategy, "hostNetwork": rules.host_network}
-    changed = db.execute(
-        "INSERT INTO node_pool(name, strategy, host_network)"
-        " VALUES (:name, :strategy, :hostNetwork)"
-        " ON CONFLICT(name) DO UPDATE SET strategy=excluded.strategy,"
-        " host_network=excluded.host_network"
-        " WHERE (strategy, host_network) <> (excluded.strategy, excluded.host_network)",
-        {"name": name, **values},
-    )
-    if changed.rowcount:
-        record_event(db, now, "node_pool.set", "", actor, name, **values)
+    if write_row(db, "node_pool", {"name": name, **asdict(rules)}, "name"):
+        data = {"strategy": rules.strategy, "hostNetwork": rules.host_network}
+        record_event(db, now, "node_pool.set", "", actor, name, **data)
 
 
 def remove(db: Database, table: str, name: str, actor: Actor, now: float) -> None:

@@ -12,6 +12,7 @@ from controlplane.domain.errors import (
     Violation,
 )
 from controlplane.settings.registries import RegistryConfig
+from controlplane.storage.engine.statements import write_row
 from controlplane.storage.engine.store import Actor, Database, record_event
 
 _NOT_KEPT = "must be given: none is stored for this username, address, authHosts, private and ca"
@@ -127,20 +128,10 @@ def _registry(row: tuple[Any, ...]) -> Registry:
 
 
 def _write(db: Database, registry: Registry) -> None:
-    db.execute(
-        "INSERT INTO registry(name, address, aliases, username, sealed_password, auth_hosts,"
-        " private, ca) VALUES (:name, :address, :aliases, :username, :sealed, :auth_hosts,"
-        " :private, :ca) ON CONFLICT(name) DO UPDATE SET"
-        " address=excluded.address, aliases=excluded.aliases, username=excluded.username,"
-        " sealed_password=excluded.sealed_password, auth_hosts=excluded.auth_hosts,"
-        " private=excluded.private, ca=excluded.ca",
-        asdict(registry)
-        | {
-            "aliases": json.dumps(registry.aliases),
-            "sealed": registry.sealed or None,
-            "auth_hosts": json.dumps(registry.auth_hosts),
-        },
-    )
+    row = asdict(registry)
+    row["sealed_password"] = row.pop("sealed") or None
+    row |= {name: json.dumps(row[name]) for name in ("aliases", "auth_hosts")}
+    write_row(db, "registry", row, "name")
 
 
 def _find_claim(wanted: Registry, others: Iterable[Registry]) -> tuple[str, str] | None:

@@ -11,6 +11,7 @@ from controlplane.domain.errors import (
     StoppedDuringStartError,
     UnauthorizedError,
 )
+from controlplane.storage.engine.statements import write_row
 from controlplane.storage.engine.store import ITSELF, Actor, Database, record_event
 from controlplane.storage.tables.claims import FailedClaim, NewClaim, check_standby, undo_claim
 from controlplane.storage.tables.quota_use import passed_limit, quota_of
@@ -101,14 +102,7 @@ def reserve(
         check_standby(db, account, claim.attempt)
     if not is_ours and id_of(db, account, session_id) is not None:
         raise ConflictError("the session id is in use")
-    row = _row(new)
-    columns, values = ", ".join(row), ", ".join(f":{column}" for column in row)
-    changes = ", ".join(f"{column}=excluded.{column}" for column in row)
-    db.execute(
-        f"INSERT INTO session({columns}) VALUES ({values})"  # noqa: S608
-        f" ON CONFLICT (account, id) DO UPDATE SET {changes}",
-        row,
-    )
+    write_row(db, "session", _row(new), "account, id")
     limit = passed_limit(db, account, quota)
     if limit is not None:
         raise QuotaExceededError(limit)

@@ -11,6 +11,7 @@ from typing import Any
 
 from controlplane.domain.errors import ConflictError, NotFoundError, UnauthorizedError
 from controlplane.domain.tokens import NewToken, Scope, earlier
+from controlplane.storage.engine.statements import write_row
 from controlplane.storage.engine.store import Actor, Database, record_event
 from controlplane.storage.tables.quota_use import has_account
 from tiltyard.runtime.clock import from_ms, to_ms
@@ -153,20 +154,17 @@ def insert_token(
 ) -> None:
     """Insert a token without any check."""
     scope_names = sorted(scopes)
-    db.execute(
-        "INSERT INTO token(id, account, name, secret_hash, scopes, parent, created_ms, expire_ms)"
-        " VALUES (:id, :account, :name, :hash, :scopes, :parent, :now, :expire)",
-        {
-            "id": token.token_id,
-            "account": account,
-            "name": name,
-            "hash": token.secret_hash,
-            "scopes": json.dumps(scope_names),
-            "parent": parent,
-            "now": to_ms(now),
-            "expire": to_ms(expire),
-        },
-    )
+    row = {
+        "id": token.token_id,
+        "account": account,
+        "name": name,
+        "secret_hash": token.secret_hash,
+        "scopes": json.dumps(scope_names),
+        "parent": parent,
+        "created_ms": to_ms(now),
+        "expire_ms": to_ms(expire),
+    }
+    write_row(db, "token", row)
     data = {"name": name, "scopes": scope_names, "expire_ms": to_ms(expire)}
     record_event(db, now, "token.created", account or "", actor, token.token_id, **data)
 

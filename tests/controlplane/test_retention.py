@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from sqlite_utils import Database
 
+from controlplane.storage.engine.statements import PORTION
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables import audit, session_rows, tokens
 from controlplane.storage.tables.accounts import remove_portion
-from controlplane.storage.tables.session_rows import PORTION
 from tests.support.controlplane.system import System, assert_error
 
 ALICE = "/operator/account/alice"

@@ -4,6 +4,8 @@ from typing import Any
 
 from controlplane.storage.engine.store import Database
 
+PORTION = 1000  # Rows removed per transaction: bounds how long others wait
+
 
 def write_row(db: Database, table: str, row: dict[str, Any], key: str = "") -> bool:
     """Insert a row, or change the one that has its `key`; return whether anything changed.
@@ -17,3 +19,10 @@ def write_row(db: Database, table: str, row: dict[str, Any], key: str = "") -> b
         sql += f" ON CONFLICT({key}) DO UPDATE SET ({columns}) = ({new})"
         sql += f" WHERE ({columns}) IS NOT ({new})"
     return bool(db.execute(sql, row).rowcount)
+
+
+def remove_some(db: Database, table: str, condition: str, value: int | str) -> int:
+    """Remove at most PORTION rows by a condition on `:value`; return how many."""
+    chosen = f"SELECT rowid FROM {table} WHERE {condition} LIMIT :portion"  # noqa: S608
+    sql = f"DELETE FROM {table} WHERE rowid IN ({chosen})"  # noqa: S608
+    return int(db.execute(sql, {"value": value, "portion": PORTION}).rowcount)

@@ -7,20 +7,15 @@ from typing import Any
 from controlplane.domain.errors import ConflictError, NotFoundError
 from controlplane.domain.quotas import UNLIMITED, Quota, Usage
 from controlplane.domain.tokens import ACCOUNT_SCOPES, OPERATOR_SCOPES, NewToken, Scope
+from controlplane.storage.engine.statements import remove_some
 from controlplane.storage.engine.store import Actor, Database, record_event
 from controlplane.storage.tables.quota_use import POOLS, has_account
-from controlplane.storage.tables.session_rows import PORTION, remove_sessions
+from controlplane.storage.tables.session_rows import remove_sessions
 from controlplane.storage.tables.tokens import GOOD, insert_token, remove_tokens
 from tiltyard.runtime.clock import from_ms, to_ms
 
-_OF_AN_ACCOUNT = {
-    "session": "number",
-    "warm_pool": "application, location",
-    "tag": "application, name",
-    "application": "name",
-    "token": "id",
-}
-"""Tables removed with their account, and their keys; referencing tables first."""
+_OF_AN_ACCOUNT = ("session", "warm_pool", "tag", "application", "token")
+"""Tables removed with their account; referencing tables first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +158,7 @@ def remove_portion(db: Database, name: str) -> int:
     removed = "SELECT 1 FROM account WHERE name=? AND removed_ms IS NOT NULL"
     if not db.execute(removed, (name,)).fetchone():
         return 0
-    if any(_remove_rows(db, table, key, name) for table, key in _OF_AN_ACCOUNT.items()):
+    if any(_remove_rows(db, table, name) for table in _OF_AN_ACCOUNT):
         return 1
     db.execute("DELETE FROM account WHERE name=?", (name,))
     return 0
@@ -207,11 +202,10 @@ def _account(row: tuple[Any, ...]) -> Account:
     return Account(row[0], from_ms(row[1]), Quota(*row[2:5]), used)
 
 
-def _remove_rows(db: Database, table: str, key: str, account: str) -> int:
+def _remove_rows(db: Database, table: str, account: str) -> int:
+    condition = "account = :value"
     if table == "session":
-        return remove_sessions(db, "account = :value", account)
+        return remove_sessions(db, condition, account)
     if table == "token":
-        return remove_tokens(db, "account = :value", account)
-    chosen = f"SELECT {key} FROM {table} WHERE account=:account LIMIT :portion"  # noqa: S608
-    sql = f"DELETE FROM {table} WHERE account=:account AND ({key}) IN ({chosen})"  # noqa: S608
-    return db.execute(sql, {"account": account, "portion": PORTION}).rowcount
+        return remove_tokens(db, condition, account)
+    return remove_some(db, table, condition, account)

@@ -7,10 +7,9 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from controlplane.storage.engine.statements import remove_some
 from controlplane.storage.engine.store import Database
 from tiltyard.runtime.clock import from_ms, to_ms
-
-PORTION = 1000  # Lines removed per transaction: bounds how long others wait
 
 _TOPIC = "substr(kind, 1, instr(kind || '.', '.') - 1)"
 
@@ -71,11 +70,7 @@ def remove_old(db: Database, before: float) -> int:
 
     Found by time, which need not follow the sequence: clocks are set.
     """
-    return db.execute(
-        "DELETE FROM event WHERE sequence IN"
-        " (SELECT sequence FROM event WHERE time_ms < :before LIMIT :portion)",
-        {"before": to_ms(before), "portion": PORTION},
-    ).rowcount
+    return remove_some(db, "event", "time_ms < :value", to_ms(before))
 
 
 def _line(sequence: int, time_ms: int, *texts: str) -> AuditLine:

@@ -6,14 +6,13 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from controlplane.domain.contract import Port
+from controlplane.storage.engine.statements import PORTION, remove_some
 from controlplane.storage.engine.store import ITSELF, Database, record_event
 from tiltyard.contract import EndReason, State
 from tiltyard.runtime.clock import to_ms
 
 _PORT = tuple(field.name for field in fields(Port))
 _SORTED = json.JSONEncoder(sort_keys=True)
-
-PORTION = 1000  # Rows removed per transaction, unless one session has more players than that
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,15 +201,14 @@ def note_stopped(db: Database, agent: str, now: float, internal_id: str | None =
 
 def remove_stopped(db: Database, before: float) -> int:
     """Remove a portion of attempts stopped before a time; return how many."""
-    return db.execute(
-        "DELETE FROM unanswered WHERE internal_id IN"
-        " (SELECT internal_id FROM unanswered WHERE stopped_ms < :before LIMIT :portion)",
-        {"before": to_ms(before), "portion": PORTION},
-    ).rowcount
+    return remove_some(db, "unanswered", "stopped_ms < :value", to_ms(before))
 
 
 def remove_sessions(db: Database, condition: str, value: int | str) -> int:
-    """Remove a portion of sessions by a condition on `:value`; return how many."""
+    """Remove a portion of sessions by a condition on `:value`; return how many.
+
+    Players count as rows, but a session is removed with all of its own.
+    """
     sql = f"SELECT number, 1 + player_count FROM session WHERE {condition} LIMIT :portion"  # noqa: S608
     chosen: list[int] = []
     rows = 0

@@ -11,7 +11,7 @@ from typing import Any
 
 from controlplane.domain.errors import ConflictError, NotFoundError, UnauthorizedError
 from controlplane.domain.tokens import NewToken, Scope, earlier
-from controlplane.storage.engine.statements import write_row
+from controlplane.storage.engine.statements import remove_some, write_row
 from controlplane.storage.engine.store import Actor, Database, record_event
 from controlplane.storage.tables.quota_use import has_account
 from tiltyard.runtime.clock import from_ms, to_ms
@@ -21,7 +21,6 @@ GOOD = "revoked_ms IS NULL AND (expire_ms IS NULL OR expire_ms > :now)"
 
 INITIALISER = Actor("init")  # The actor of the first accounts and tokens
 MAX_GOOD_TOKENS = 1000  # Per account, and of operators: lists have no pages
-PORTION = 1000  # Tokens removed per transaction: bounds how long others wait
 
 _COLUMNS = (
     "id, account, name, scopes, parent, created_ms, expire_ms, last_used_ms, last_used_address,"
@@ -179,11 +178,8 @@ def remove_tokens(db: Database, condition: str, value: int | str) -> int:
 
     A token is removed after those made from it, which must match the condition, too.
     """
-    sql = (
-        f"DELETE FROM token WHERE id IN (SELECT id FROM token AS maker WHERE {condition}"  # noqa: S608
-        " AND NOT EXISTS (SELECT 1 FROM token WHERE parent = maker.id) LIMIT :portion)"
-    )
-    return db.execute(sql, {"value": value, "portion": PORTION}).rowcount
+    made = "SELECT 1 FROM token AS child WHERE child.parent = token.id"
+    return remove_some(db, "token", f"{condition} AND NOT EXISTS ({made})", value)
 
 
 def _token(row: tuple[Any, ...]) -> Token:

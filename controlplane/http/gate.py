@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, Self
 
-from controlplane.metrics.http import HttpMetrics, ListenerMetrics
+from controlplane.metrics.http import HttpMetrics
 from controlplane.settings.model import Config, Network
 from tiltyard.runtime.logging.events import get_logger
 
@@ -49,9 +49,13 @@ class Gate:
     no token crosses a network in clear text.
     """
 
-    def __init__(self, bounds: Bounds, metrics: ListenerMetrics | None = None) -> None:
+    def __init__(
+        self, bounds: Bounds, metrics: HttpMetrics | None = None, listener: str = ""
+    ) -> None:
         self._bounds = bounds
-        self._metrics = metrics or HttpMetrics().listener("")
+        metrics = metrics or HttpMetrics()
+        self._is_open = metrics.connections.labels(listener)
+        self._turned_away = metrics.turned_away.labels(listener)
         self._open = 0
         self._taken: Counter[str] = Counter()
 
@@ -80,16 +84,16 @@ class Gate:
         trusted = self.trusts(peer)
         barred = self._bounds.proxies_only and not trusted and not _ip(peer).is_loopback
         if self._open >= self._bounds.total or barred or not (trusted or self.take(peer)):
-            self._metrics.turned_away.inc()
+            self._turned_away.inc()
             return False
         self._open += 1
-        self._metrics.is_open.inc()
+        self._is_open.inc()
         return True
 
     def release(self, peer: str) -> None:
         """Stop counting a connection."""
         self._open -= 1
-        self._metrics.is_open.dec()
+        self._is_open.dec()
         if not self.trusts(peer):
             self.give(peer)
 

@@ -35,7 +35,7 @@ class Listeners:
         Raises:
             OSError: Cannot listen on the address; the text names the setting.
         """
-        gate = Gate(bounds, self._metrics.listener(setting.removesuffix("_listen")))
+        gate = Gate(bounds, self._metrics, setting.removesuffix("_listen"))
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each connection is one
         # A disconnect cancels the handler, so that followed streams end. Work that must continue,

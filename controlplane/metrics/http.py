@@ -1,8 +1,6 @@
 """HTTP metrics: requests by route, connections, streams."""
 
-from dataclasses import dataclass
-
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Histogram
 
 from controlplane.metrics.making import Maker, Registry
 
@@ -35,8 +33,8 @@ class HttpMetrics:
             "streamed_bytes_total", "Bytes of logs and artifacts sent to callers.", "stream"
         )
         self.log_bytes, self.artifact_bytes = passed.labels("log"), passed.labels("artifact")
-        self._connections = make.gauge("http_connections", "Open connections.", "listener")
-        self._turned_away = make.counter(
+        self.connections = make.gauge("http_connections", "Open connections.", "listener")
+        self.turned_away = make.counter(
             "http_connections_refused_total",
             "Connections closed at once: over the limit, or not from a trusted proxy.",
             "listener",
@@ -55,15 +53,3 @@ class HttpMetrics:
         count, duration = found
         count.inc()
         duration.observe(seconds)
-
-    def listener(self, name: str) -> "ListenerMetrics":
-        """Return the metrics of one listener."""
-        return ListenerMetrics(self._connections.labels(name), self._turned_away.labels(name))
-
-
-@dataclass(frozen=True, slots=True)
-class ListenerMetrics:
-    """Connections of one listener."""
-
-    is_open: Gauge
-    turned_away: Counter

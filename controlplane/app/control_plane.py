@@ -119,9 +119,7 @@ class ControlPlane:
             clock=clock,
             reach=reach,
         )
-        self._queue = queue = HostQueue(
-            self.fleet, max_waiting=config.max_waiting_starts, clock=clock
-        )
+        queue = HostQueue(self.fleet, max_waiting=config.max_waiting_starts, clock=clock)
         self.starts = Starts(
             applications=applications,
             tags=tags,

@@ -74,10 +74,6 @@ class HostQueue:
         self._queues: dict[Place, _Queue] = {}
         fleet.subscribe(self._offer)
 
-    def take_host_at_once(self, ask: Ask) -> Host | None:
-        """Choose a host and reserve what the attempt needs; None if none can take it now."""
-        return self._fleet.take_host(*ask.place, ask.wanted, ask.internal_id, ask.tried)
-
     async def take_host(self, ask: Ask, seconds: float) -> Host | None:
         """Choose a host and reserve what the attempt needs, waiting up to `seconds`.
 
@@ -88,7 +84,7 @@ class HostQueue:
             HostsNotReportedError: Only hosts that have not reported yet may have room.
         """
         release_slot()
-        host = self.take_host_at_once(ask)
+        host = self._fleet.take_host(*ask.place, ask.wanted, ask.internal_id, ask.tried)
         if host is not None:
             return host
         if self._fleet.hopeless(*ask.place, [(ask.wanted, ask.tried)]):

@@ -72,7 +72,13 @@ class RequestSlots:
         Raises:
             AccountBusyError: Too many requests of the account wait already.
         """
-        slot = RequestSlot((await self._admitted(name)).release if name else None)
+        slots = self._of(name) if name else None
+        if slots is not None and not slots.take():
+            if len(slots.waiting) >= self._most_waiting:
+                await self._clock.sleep(REFUSAL_DELAY)
+                raise AccountBusyError(retry_after=1)
+            await slots.wait()
+        slot = RequestSlot(None if slots is None else slots.release)
         _slot.set(slot)
         return slot
 
@@ -110,15 +116,6 @@ class RequestSlots:
         if slots is None:
             slots = self._accounts[name] = FairSlots(self._limit)
         self._recent = slots
-        return slots
-
-    async def _admitted(self, name: str) -> FairSlots:
-        slots = self._of(name)
-        if not slots.take():
-            if len(slots.waiting) >= self._most_waiting:
-                await self._clock.sleep(REFUSAL_DELAY)
-                raise AccountBusyError(retry_after=1)
-            await slots.wait()
         return slots
 
     def _limit(self) -> int:

@@ -39,7 +39,7 @@ class StartMetrics:
         )
         for cause in NoCapacityCause:
             self._refusals.labels(cause.value)
-        self._failures = make.counter(
+        self.failures = make.counter(
             "start_failures_total",
             "Starts that failed on a host for another reason than capacity, and made it avoided.",
             *("region", "node_pool", "reason"),
@@ -69,10 +69,6 @@ class StartMetrics:
         self._seconds.labels(kind, "started").observe(timing.total())
         for phase, seconds in timing.seconds.items():
             self._phases.labels(kind, phase).observe(seconds)
-
-    def failed(self, region: str, node_pool: str, reason: str) -> None:
-        """Count a start that failed on a host."""
-        self._failures.labels(region, node_pool, reason).inc()
 
     @contextmanager
     def refusals(self) -> Iterator[None]:

@@ -127,7 +127,7 @@ class Attempts:
             return Unknown(error)
         await self._reach("claim.answered")
         session = self._answered(start, host, answer, claim.identity)
-        host.write_soon(session.internal_id)
+        host.watch.write_soon(session.internal_id)
         return Confirmed(session, is_to_stop=False)
 
     async def _confirm(
@@ -178,7 +178,7 @@ class Attempts:
             return
         row, now = host.row, self._fleet.now()
         failure = host.failures.note(owner, error, now, self._clock.time())
-        self._metrics.failed(row.region, row.node_pool, error.agent_reason.value)
+        self._metrics.failures.labels(row.region, row.node_pool, error.agent_reason.value).inc()
         log.warning(
             "start failed, the host is avoided",
             agent=row.name,

@@ -333,7 +333,7 @@ class Starts:
         """Choose a host for the first attempt; None if none can take it now."""
         ask = _ask(start, plan, frozenset())
         with start.timing.phase(Phase.QUEUE):
-            host = self.queue.take_host_at_once(ask)
+            host = self._fleet.take_host(*ask.place, ask.wanted, ask.internal_id, ask.tried)
         return None if host is None else self._trial(host, ask.internal_id)
 
     async def _next_trial(self, start: Start, plan: Plan, tried: frozenset[str]) -> Trial:

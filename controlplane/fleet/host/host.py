@@ -62,7 +62,7 @@ class Host(HostState):
             clock=clock,
             random=random,
         )
-        self._watch = Watch(
+        self.watch = Watch(
             self,
             store,
             reports,
@@ -85,19 +85,15 @@ class Host(HostState):
         own = task_context(agent=self.name)
         self._tasks = [
             group.create_task(part.run(), name=f"{what} {self.name}", context=own)
-            for what, part in (("watch", self._watch), ("images of", self.images))
+            for what, part in (("watch", self.watch), ("images of", self.images))
         ]
-
-    def write_soon(self, internal_id: str) -> None:
-        """Write a claimed session, with others of the next moment."""
-        self._watch.write_soon(internal_id)
 
     async def stop(self) -> None:
         """Cancel all tasks and close the connection."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._watch.close()
+        await self.watch.close()
         await self._deliveries.close()
         await self.images.close()
         await self.client.close()

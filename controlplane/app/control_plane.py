@@ -263,7 +263,6 @@ class ControlPlane:
         await self.issuer.open(enrolled=await self.store.run(enrolment.enrolled))
         await self._ticket_key.open()
         await self.fleet.load()
-        await self._registry.start()
 
     async def _serve_http(self, stopping: asyncio.Event) -> None:
         bounds = Bounds.of_api(self._config)
@@ -301,7 +300,7 @@ class ControlPlane:
         await self.certificate.close()
         self._exposition.close()
         await self.fleet.close()
-        await self._registry.stop()
+        await self._registry.close()
         await self._logins.close()
         await self.issuer.close()
         await self.store.close()

@@ -56,14 +56,10 @@ class RegistryClient:
         self._http = RegistryHttp(clock)
         self._lists = TagLists(self._read_tags)
 
-    async def start(self) -> None:
-        """Open the connection pools."""
-        await self._http.start()
-
-    async def stop(self) -> None:
+    async def close(self) -> None:
         """Close the connection pools. Idempotent."""
         await self._lists.close()
-        await self._http.stop()
+        await self._http.close()
 
     async def resolve(self, registry: Registry, repository: str, tag: str) -> str | None:
         """Return the current digest of a tag, None if the registry has no such tag.

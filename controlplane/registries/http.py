@@ -57,23 +57,16 @@ class RegistryHttp:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._any: aiohttp.ClientSession | None = None
-        self._public: aiohttp.ClientSession | None = None
+        self._sessions: dict[bool, aiohttp.ClientSession] = {}
+        """By whether their registries may have public addresses only."""
         self._look_ups = LookUps()
         self._tokens: dict[tuple[Endpoint, str], tuple[str, float]] = {}
         self._loading = Threads(1, "registry certificates")
 
-    async def start(self) -> None:
-        """Open the connection pools."""
-        self._any = _session(Resolver(self._look_ups, only_public=False))
-        self._public = _session(Resolver(self._look_ups, only_public=True))
-
-    async def stop(self) -> None:
+    async def close(self) -> None:
         """Close the connection pools. Idempotent."""
-        for session in (self._any, self._public):
-            if session is not None:
-                await session.close()
-        self._any = self._public = None
+        for session in self._sessions.values():
+            await session.close()
         self._look_ups.close()
         await self._loading.close()
 
@@ -189,8 +182,10 @@ class RegistryHttp:
         self, endpoint: Endpoint, url: URL, headers: dict[str, str], max_bytes: int
     ) -> Reply:
         any_address = endpoint.private or is_address(url.host or "") or url.host == "localhost"
-        session = self._any if any_address else self._public
-        assert session is not None, "start() comes first"
+        session = self._sessions.get(not any_address)
+        if session is None:
+            session = _session(Resolver(self._look_ups, only_public=not any_address))
+            self._sessions[not any_address] = session
         context = await self._context(endpoint)
         async with session.get(
             url, headers=headers, allow_redirects=False, ssl=context

@@ -25,9 +25,8 @@ LINUX = {"os": "linux", "architecture": "amd64"}
 @pytest.fixture
 async def client() -> AsyncIterator[RegistryClient]:
     client = RegistryClient(lambda row: Endpoint(row.address), FakeClock(), max_image_bytes=1000)
-    await client.start()
     yield client
-    await client.stop()
+    await client.close()
 
 
 @pytest.fixture

@@ -85,8 +85,7 @@ async def server(stack: AsyncExitStack) -> Server:
 @pytest.fixture
 async def http(stack: AsyncExitStack) -> RegistryHttp:
     client = RegistryHttp(FakeClock())
-    await client.start()
-    stack.push_async_callback(client.stop)
+    stack.push_async_callback(client.close)
     return client
 
 
@@ -332,8 +331,7 @@ async def test_hanging_registry_does_not_block_another(
 ) -> None:
     monkeypatch.setattr(registry_http, "TIMEOUT", ClientTimeout(total=None))
     http = RegistryHttp(FakeClock())
-    await http.start()
-    stack.push_async_callback(http.stop)
+    stack.push_async_callback(http.close)
     connections, all_taken = 0, asyncio.Event()
 
     async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -12,7 +12,6 @@ until the restore is repeated.
 
 import shutil
 import tarfile
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -31,16 +30,12 @@ _FILES = (*PARTS, *(DATABASE + suffix for suffix in ("-wal", "-shm", "-journal")
 """The files of a backup, and SQLite's own, which would corrupt another database."""
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """`taken`: time of the backup (RFC 3339). `replaced`: folder of the old files."""
-
-    taken: str
-    replaced: Path | None
-
-
-def restore(config: Config, file: BinaryIO, now: datetime, *, replace: bool) -> Restored:
+def restore(
+    config: Config, file: BinaryIO, now: datetime, *, replace: bool
+) -> tuple[str, Path | None]:
     """Replace the database and the keys by a backup. The old files are moved to a folder.
+
+    Returns the time of the backup (RFC 3339), and the folder if there were old files.
 
     Raises:
         StoreError: The state directory is in use, it has a database and `replace` is false, the
@@ -77,7 +72,7 @@ def restore(config: Config, file: BinaryIO, now: datetime, *, replace: bool) -> 
             flush_folder(state_dir)
         except OSError as error:
             raise StoreError(f"cannot finish the restore in {state_dir}: {error}") from error
-        return Restored(taken, replaced)
+        return taken, replaced
 
 
 def _extract(file: BinaryIO, folder: Path) -> str:

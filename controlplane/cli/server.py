@@ -102,12 +102,12 @@ def restore_from(config: Config, source: Path, *, force: bool) -> None:
         raise click.UsageError("there is no backup on standard input")
     try:
         with os.fdopen(os.dup(0), "rb") if source == _STREAM else source.open("rb") as file:
-            restored = restore(config, file, datetime.now(UTC), replace=force)
+            taken, replaced = restore(config, file, datetime.now(UTC), replace=force)
     except (StoreError, OSError) as error:
         raise click.ClickException(str(error)) from error
-    click.echo(f"restored the backup of {restored.taken}")
-    if restored.replaced is not None:
-        click.echo(f"replaced files are in {restored.replaced}")
+    click.echo(f"restored the backup of {taken}")
+    if replaced is not None:
+        click.echo(f"replaced files are in {replaced}")
     click.echo("create newer accounts again with `init --account NAME` before the next start")
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from controlplane.backups.backup import KEYS, back_up
-from controlplane.backups.restore import Restored, restore
+from controlplane.backups.restore import restore
 from controlplane.domain.errors import StoreError
 from controlplane.settings.model import Config
 from controlplane.state_dir.lock import serving
@@ -58,7 +58,9 @@ def config(made: Made, tmp_path: Path) -> Config:
     return Config(state_dir=Path(shutil.copytree(made.old, tmp_path / "state")))
 
 
-def restored_from(config: Config, backup: bytes, *, replace: bool = True) -> Restored:
+def restored_from(
+    config: Config, backup: bytes, *, replace: bool = True
+) -> tuple[str, Path | None]:
     return restore(config, io.BytesIO(backup), NOW, replace=replace)
 
 
@@ -72,31 +74,31 @@ def assert_state_of(made: Made, config: Config) -> None:
 
 def test_restores_the_backup_and_keeps_the_old_files(config: Config, made: Made) -> None:
     old = contents(config.state_dir)
-    restored = restored_from(config, made.backup)
+    taken, replaced = restored_from(config, made.backup)
     assert_state_of(made, config)
-    assert restored.taken == "2026-05-04T10:30:00Z"
-    assert restored.replaced == config.state_dir / "replaced-20260504T103000.000000Z"
-    assert contents(restored.replaced) == old
+    assert taken == "2026-05-04T10:30:00Z"
+    assert replaced == config.state_dir / "replaced-20260504T103000.000000Z"
+    assert contents(replaced) == old
     assert sorted(p.name for p in config.state_dir.iterdir() if p.suffix != ".lock") == [
         "authority.pem",
         "controlplane.db",
         "registry.key",
-        restored.replaced.name,
+        replaced.name,
         "ticket.key",
     ]
 
 
 def test_removes_an_old_key_that_the_backup_lacks(config: Config, tmp_path: Path) -> None:
     backup = a_backup(tmp_path, "bare", registry=False)
-    restored = restored_from(config, backup.read_bytes())
+    _, replaced = restored_from(config, backup.read_bytes())
     assert not (config.state_dir / "registry.key").exists()
-    assert restored.replaced is not None
-    assert (restored.replaced / "registry.key").exists()
+    assert replaced is not None
+    assert (replaced / "registry.key").exists()
 
 
 def test_restores_on_a_new_machine(made: Made, tmp_path: Path) -> None:
     config = Config(state_dir=tmp_path / "var" / "state")
-    assert restored_from(config, made.backup, replace=False).replaced is None
+    assert restored_from(config, made.backup, replace=False)[1] is None
     assert_state_of(made, config)
 
 

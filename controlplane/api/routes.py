@@ -9,6 +9,7 @@ from multidict import CIMultiDictProxy
 from controlplane.api import documents
 from controlplane.api.openapi import openapi_document
 from controlplane.api.operations import streams
+from controlplane.api.operations.bodies import receive_body
 from controlplane.api.operations.operation import Begin, Route
 from controlplane.api.operations.services import CALLER, SERVICES, Services
 from controlplane.api.operator import (
@@ -161,7 +162,8 @@ def _guarded(route: Route, services: Services) -> Handler:
             if not request.content.is_eof():
                 # A body may be slow: free the slot, and check the token again afterwards.
                 slot.release()
-                await operation.receive(request)
+                if operation.body is not None:
+                    await receive_body(request, operation.body.max_bytes)
                 slot = await admit(request, scope)
             return await operation.run(request)
         finally:

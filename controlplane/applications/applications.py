@@ -1,7 +1,7 @@
 """Applications: use cases, and the rules for a repository's name."""
 
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -135,10 +135,6 @@ class Applications:
             text = f"node pool {application.node_pool} does not allow the host's network"
             raise InvalidRequestError((Violation("image", text),))
         return application, tags
-
-    def all_of(self, caller: Caller) -> AsyncGenerator[list[Application], None]:
-        """Read all applications of the caller's account by name, in portions."""
-        return applications.all_of(self._store, caller.account)
 
 
 def local_repository(registry: Registry, repository: str) -> str | None:

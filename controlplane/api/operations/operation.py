@@ -19,7 +19,7 @@ from aiohttp import web
 from pydantic import BaseModel, create_model
 from typing_extensions import TypedDict
 
-from controlplane.api.operations.bodies import Body, read_body, receive_body
+from controlplane.api.operations.bodies import Body, read_body
 from controlplane.api.operations.queries import Query, read_query
 from controlplane.api.operations.services import Services
 from controlplane.domain.tokens import Scope
@@ -130,11 +130,6 @@ class Operation:
     def docstring(self) -> str:
         """The handler's docstring: summary and description."""
         return inspect.getdoc(self.handle) or ""
-
-    async def receive(self, request: web.Request) -> None:
-        """Read the body of a request, if this call takes one."""
-        if self.body is not None:
-            await receive_body(request, self.body.max_bytes)
 
     async def run(self, request: web.Request) -> web.StreamResponse:
         """Validate the query and the body, run the handler and return its response."""

@@ -28,7 +28,7 @@ class ListedRegion(Shown):
     """A region with its number of agents and applications; `declared` by the settings file."""
 
     name: str
-    declared: bool = False
+    declared: bool
     agents: int
     applications: int
 
@@ -53,7 +53,10 @@ async def describe_regions(request: web.Request) -> Listing[ListedRegion]:
     services = services_of(request)
     declared = services.fleet_admin.declared["region"]
     found = await services.store.read(counted_regions)
-    return Listing(found, lambda one: ListedRegion.show(one, declared=one.name in declared))
+    return Listing(
+        list(found.items()),
+        lambda one: ListedRegion(name=one[0], declared=one[0] in declared, **one[1]),
+    )
 
 
 @operation()

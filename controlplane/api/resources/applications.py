@@ -13,6 +13,7 @@ from controlplane.api.resources.application_bodies import (
     TagBody,
     listed,
 )
+from controlplane.storage.tables.applications import all_of
 
 
 class AvailableTagsQuery(Query):
@@ -43,7 +44,7 @@ async def create_application(request: web.Request, body: ApplicationBody) -> Ans
 @operation(key="applications")
 async def list_applications(request: web.Request) -> Listing[ListedApplication]:
     """List the applications of the account by name."""
-    found = services_of(request).applications.all_of(caller_of(request))
+    found = all_of(services_of(request).store, caller_of(request).account)
     return Listing(found, listed)
 
 

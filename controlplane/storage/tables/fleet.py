@@ -72,15 +72,6 @@ class AgentRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
-    """A region and its numbers of agents and applications."""
-
-    name: str
-    agents: int
-    applications: int
-
-
-@dataclass(frozen=True, slots=True)
 class NodePool:
     """A node pool, its rules and its numbers of agents and applications."""
 
@@ -147,9 +138,9 @@ def regions(db: Database) -> list[str]:
     return [row[0] for row in db.execute("SELECT name FROM region ORDER BY name")]
 
 
-def counted_regions(db: Database) -> list[Region]:
-    """Read all regions by name, with what uses them."""
-    return [Region(name, **_uses(db, "region", name)) for name in regions(db)]
+def counted_regions(db: Database) -> dict[str, dict[str, int]]:
+    """Read all regions by name, with the counts of what uses them."""
+    return {name: _uses(db, "region", name) for name in regions(db)}
 
 
 def create_region(db: Database, name: str, actor: Actor, now: float) -> None:

@@ -34,7 +34,7 @@ from agent.docker.errors import (
 )
 from agent.docker.facts import OWN_NETWORK, EngineFacts, api_of, daemon_facts, engine_facts
 from agent.docker.listing import Listing
-from agent.docker.program import began, why_not_run
+from agent.docker.program import begun, why_not_run
 from agent.domain.engine import (
     LABEL_AGENT,
     Container,
@@ -156,6 +156,18 @@ class DockerEngine(DockerStreams):
             async with self.logs(container, tail=5) as found:
                 return b"".join([piece.data async for pieces in found for piece in pieces])
 
+        async def describe() -> Container:
+            answer = await self._send(read, "GET", f"{_path(container)}/json", seconds)
+            with translated(read):
+                pid = pid_of(answer)
+            process = None if pid is None else await self._status.run(begun, pid)
+            if process is not None:
+                return container_of(answer, process)
+            cause = await why_not_run(inspect, log_end)
+            if cause is not None:
+                raise ImageCannotRunError(cause)
+            return await inspect()
+
         async def start(_: EngineFacts) -> Container:
             try:
                 await self._send(call, "POST", f"{_path(container)}/start", seconds)
@@ -163,17 +175,9 @@ class DockerEngine(DockerStreams):
                 await inspect()  # ContainerGoneError if the container is missing
                 self._forget()  # else its network, which must be created again
                 raise
-            if on_started is not None:
-                await on_started()
-            answer = await self._send(read, "GET", f"{_path(container)}/json", seconds)
-            with translated(read):
-                pid = pid_of(answer)
-            if pid is None or not await self._status.run(began, pid):
-                cause = await why_not_run(inspect, log_end)
-                if cause is not None:
-                    raise ImageCannotRunError(cause)
-            process = None if pid is None else await self._status.run(live_process, pid)
-            return await inspect() if process is None else container_of(answer, process)
+            if on_started is None:
+                return await describe()
+            return (await asyncio.gather(describe(), on_started()))[0]
 
         return await self._ask(call, seconds, start)
 

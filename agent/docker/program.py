@@ -7,6 +7,8 @@ from pathlib import Path
 
 from agent.docker.wording import Meaning, parts_of
 from agent.domain.engine import Container
+from agent.domain.session import Process
+from agent.kernel.processes import live_process
 
 _PROC = Path("/proc")
 _STEP_SECONDS = 0.001
@@ -31,17 +33,20 @@ async def why_not_run(
     return failure["cause"] if failure else None
 
 
-def began(init: int) -> bool:
-    """Wait until init's child has executed the program, which changes its name. Blocks."""
+def begun(init: int) -> Process | None:
+    """Wait until init's child has executed the program, which changes its name. Blocks.
+
+    Returns init, or None if it has ended.
+    """
     give_up = time.monotonic() + _BEGIN_SECONDS
     while time.monotonic() < give_up:
         try:
             children = (_PROC / str(init) / "task" / str(init) / "children").read_text().split()
             name, *others = ((_PROC / pid / "comm").read_text() for pid in (str(init), *children))
             if any(other != name for other in others):
-                return True
+                break
         except (FileNotFoundError, ProcessLookupError):
             if not (_PROC / str(init)).exists():
-                return False
+                return None
         time.sleep(_STEP_SECONDS)
-    return True
+    return live_process(init)

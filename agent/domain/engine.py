@@ -180,7 +180,7 @@ class Engine(Interface):
     async def start(self, container: str, on_started: OnStarted | None = None) -> Container:
         """Start a container and describe it; no-op if it runs. After an error it remains.
 
-        `on_started` is called as soon as the engine has answered, before anything else.
+        `on_started` is called as soon as the engine has answered, and has ended before it returns.
 
         Raises:
             PortTakenError: Another process has one of its ports.

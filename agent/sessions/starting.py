@@ -29,7 +29,7 @@ from agent.sessions.reservations import Reservations, StartSlots
 from agent.sessions.runtime import Runtime
 from agent.settings.model import AgentConfig
 from agent.state.encoding import encode_label
-from tiltyard.contract import SessionSpec, State
+from tiltyard.contract import NetworkMode, SessionSpec, State
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -123,10 +123,13 @@ def running_again(runtime: Runtime, session: Session, container: Container) -> S
 async def start_container(runtime: Runtime, session: Session) -> Container:
     """Start a container; up to FIREWALL_TRIES attempts while other programs hold the firewall.
 
-    Flows to its ports that were there before the engine published them are flushed at once.
+    Flows to its ports that were there before the engine published them are flushed at once. In the
+    host's network nothing is published, so they lead to the game.
     """
     name, wait = name_of(session), FIREWALL_FIRST_SECONDS
-    flush = partial(runtime.forget_flows, session.ports, forwarded=False)
+    flush = None
+    if session.spec.network_mode is NetworkMode.BRIDGE:
+        flush = partial(runtime.forget_flows, session.ports, forwarded=False)
     for _ in range(FIREWALL_TRIES - 1):
         try:
             return await runtime.engine.start(name, flush)

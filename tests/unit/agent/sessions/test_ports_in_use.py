@@ -100,19 +100,25 @@ def before_and_after(session: Session) -> list[tuple[tuple[Port, ...], bool]]:
     return [(session.ports, True), (session.ports, False)]
 
 
-@pytest.mark.parametrize("mode", NetworkMode)
 async def test_f21_a_session_is_told_once_the_flows_to_its_ports_are_forgotten(
-    agent: Agent, mode: NetworkMode
+    agent: Agent,
 ) -> None:
-    """Also in the host's network: a flow may still lead to the port's previous container."""
     agent.steps.hold("flows")
-    start = asyncio.create_task(agent.sessions.start(an_id(), a_spec(network_mode=mode)))
+    start = asyncio.create_task(play(agent))
     await agent.steps.reached("flows")
     assert agent.engine.calls[-1][0] == "start"
     assert agent.sessions.started() == []
     assert not start.done()
     agent.steps.release("flows")
     assert agent.flows_forgotten == before_and_after(await start)
+
+
+async def test_f21_in_the_hosts_network_flows_to_the_last_container_are_forgotten_before(
+    agent: Agent,
+) -> None:
+    spec = a_spec(network_mode=NetworkMode.HOST)
+    session = await agent.sessions.start(an_id(), spec)
+    assert agent.flows_forgotten == [(session.ports, True)]
 
 
 async def test_f21_no_flow_to_a_game_that_runs_is_forgotten(agent: Agent) -> None:

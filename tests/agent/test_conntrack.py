@@ -170,7 +170,7 @@ def test_deletes_by_filter_without_a_list(apart: Work) -> None:
             forget_by(asked, flows_of(PORT, forwarded=True))
         assert flows() == OTHERS
         if tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 11):
-            assert asked.asked == {DELETE: 8}
+            assert asked.asked == {DELETE: 6}
 
     apart(work)
 
@@ -234,8 +234,7 @@ async def test_starts_that_wait_share_one_list(
     ports = [Port(1, Protocol.UDP, number) for number in (20003, PORT, 20002)]
     await asyncio.gather(*(flushing.forget([port], forwarded=True) for port in ports))
     [flows] = asked
-    assert {one.port for one in flows} == {PORT, 20002, 20003}
-    assert len(flows) == 6
+    assert sorted(one.port for one in flows) == sorted([PORT, 20002, 20003])
 
 
 async def test_failures_are_counted_and_logged_once(

@@ -12,7 +12,7 @@ from agent.app.daemon import Daemon
 from agent.kernel.clock import SystemHostClock
 from agent.settings.model import load_config
 from tests.support.agent.hosts import all_ports_free
-from tests.support.fakes import EveryImage, FakeClock, FakeEngine
+from tests.support.fakes import EveryImage, FakeEngine
 from tests.support.harness import AgentProcess, to_toml
 from tests.support.real_engine import accepts
 
@@ -50,7 +50,7 @@ class _Engine(FakeEngine):
 def main(config: str) -> None:
     """Serve until SIGTERM."""
     clock = SystemHostClock()
-    engine = _Engine(FakeClock(clock.time()))
+    engine = _Engine(clock)
     engine.add_image(IMAGE)
     engine.registry = EveryImage()
     asyncio.run(Daemon(load_config(Path(config)), engine, clock, all_ports_free).run())

@@ -1,4 +1,4 @@
-"""An engine in memory on a fake clock.
+"""An engine in memory, on a fake clock unless it is given another.
 
 `FakeEngine` keeps the contract of `agent.domain.engine.Engine` as Docker does
 (contract/test_engine.py).
@@ -44,6 +44,7 @@ from agent.domain.errors import (
 from agent.domain.session import Port, Process
 from tests.support.fake_clock import FakeClock
 from tiltyard.contract import NetworkMode, PullProgress
+from tiltyard.runtime.clock import Clock
 
 __all__ = ["FakeClock", "FakeEngine"]
 
@@ -125,14 +126,14 @@ class FakeEngine:
     If `binds_at_once` is False, a started program binds its ports only at `bind`.
     """
 
-    def __init__(self, clock: FakeClock | None = None) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
         self.binds_at_once = True
         self.cannot_run: set[str] = set()
         self.ignores_sigterm: set[str] = set()
         self.survives_sigkill: set[str] = set()
         self.registry: set[str] = set()
         self.calls: deque[tuple[str, str]] = deque(maxlen=1000)
-        self._clock = clock or FakeClock()
+        self._clock: Clock = clock or FakeClock()
         self._images: set[str] = set()
         self._containers: dict[str, _Held] = {}
         self._ids: dict[str, str] = {}

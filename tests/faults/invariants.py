@@ -18,6 +18,7 @@ OF_A_HOST = frozenset({1, 2, 3, 4, 5})  # The invariants that `violations` looks
 LATE_SECONDS = 10.0  # How long after its time a stop may begin when something was broken
 EARLY_SECONDS = 1.0  # How much earlier an end may look by the wall clocks of two processes
 
+_FAR = 1e12  # A Unix time after all others
 _LINE = re.compile(rb"(\d{6,}) \d{4}-\d\d-\d\dT[\d:.]+Z ")
 _DROPPED = b"[tiltyard: "
 _MOST_TAKEN = 2**16 // len("000001 2000-01-01T00:00:00.000Z tick\n")
@@ -178,6 +179,8 @@ def beyond_quota(sessions: Iterable[Session], most: Mapping[str, int]) -> list[s
     """Accounts that had more sessions at one time than they may, at most `most` each (I9)."""
     by_account: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for session in sessions:
+        if session.is_standby:  # no session of the account before its claim
+            continue
         begin, end = _span(session)
         by_account[session.spec.identity.account] += [(begin, 1), (end - EARLY_SECONDS, -1)]
     return [
@@ -190,8 +193,11 @@ def beyond_quota(sessions: Iterable[Session], most: Mapping[str, int]) -> list[s
 
 
 def _span(session: Session) -> tuple[float, float]:
+    end = float("inf") if session.end_time is None else session.end_time
+    if session.standby is not None:  # The time of its claim is not recorded
+        return min(end, _FAR), end
     begin = session.create_time if session.start_time is None else session.start_time
-    return begin, float("inf") if session.end_time is None else max(begin, session.end_time)
+    return begin, max(begin, end)
 
 
 def ports_of(session: Session, *, published: bool = False) -> list[Address]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.domain.session import Deadline, Port, Process, Session
+from agent.domain.session import Claim, Deadline, Port, Process, Session, Standby
 from tests.faults.invariants import (
     Observation,
     SeenContainer,
@@ -117,6 +117,16 @@ def test_two_sessions_of_one_id_may_follow_each_other_and_not_overlap() -> None:
     assert doubled([_between(0, 10), _between(10, None)]) == []
     assert doubled([_between(0, 20), _between(10, None)])
     assert doubled([_between(0, None), _between(100, None)])
+
+
+def test_a_claimed_session_may_have_been_started_long_before() -> None:
+    was_claimed: dict[str, Any] = {"standby": Standby("pool", 1), "claim": Claim("{}")}
+    ended = dataclasses.replace(_between(0, 30), **was_claimed)
+    assert doubled([_between(10, 20), ended]) == []
+    assert doubled([_between(10, 40), ended])
+    assert doubled([_between(10, None), dataclasses.replace(_between(0, None), **was_claimed)])
+    standby = dataclasses.replace(_between(0, None), standby=Standby("pool", 1))
+    assert beyond_quota([_between(10, None), ended, standby], {"acme": 1}) == []
 
 
 def test_a_quota_counts_those_that_live_at_one_time() -> None:

@@ -3,21 +3,29 @@
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help lint unit test test-ci test-faults test-host mutants demo up bench fuzz clean lock install
-.PHONY: wheel install-agent install-controlplane uninstall-agent uninstall-controlplane
+.PHONY: soak wheel install-agent install-controlplane uninstall-agent uninstall-controlplane
 .DELETE_ON_ERROR:
 
-# PART=, with test-faults: one part of it. AGAIN=1 runs also what passed at this commit. A test that
-# needs Docker fails where it would be skipped (CI), as while another engine is running.
+# PART=, with test-faults: one part of it. AGAIN=1 runs also what passed at this commit. SEED= repeats
+# random choices. A test that needs Docker fails where it would be skipped (CI), as while another
+# engine is running.
 DEBIAN := $(shell . /etc/os-release && echo $$VERSION_CODENAME)
 ENGINES := bookworm trixie sid
-PARTS := rounds $(filter-out $(DEBIAN),$(ENGINES)) python
+PARTS := rounds soak $(filter-out $(DEBIAN),$(ENGINES)) python
 ifneq ($(filter $(ENGINES),$(PART)),)
 ENGINE := $(PART)
 endif
 ifeq ($(PART),python)
 PYTHON := $(or $(shell .ci/prerequisites find-newest-python),$(error there is no such Python))
 endif
-TESTS_OF_PART := -m 'not host$(if $(filter rounds,$(PART)), and fault' --long,$(if $(ENGINE), and (docker or fault))')
+TESTS_OF_PART := -m 'not host$(if $(ENGINE), and (docker or fault))'
+ifeq ($(PART),rounds)
+TESTS_OF_PART := -m 'not host and not soak and fault' --long
+endif
+ifeq ($(PART),soak)
+MINUTES ?= $(if $(HOURS),$$(($(HOURS) * 60)),30)
+TESTS_OF_PART := -m soak tests/docker/test_soak.py --capture=no --long --minutes=$(MINUTES)
+endif
 
 # ENGINE=bookworm|trixie|sid, with any target: the Docker Engine of that Debian, not this machine's.
 ifdef ENGINE
@@ -65,14 +73,17 @@ test-ci: everything ## the slow tests; PYTEST_ARGS=...
 
 ifdef PART
 test-faults: everything
-	@exec env CI=true $(PYTEST) $(BESIDE) $(TESTS_OF_PART) --part=$(PART) --evidence=docs/evidence.md \
-	  $(if $(AGAIN),--again) $(PYTEST_ARGS)
+	@exec env CI=true $(PYTEST) $(if $(filter-out soak,$(PART)),$(BESIDE)) $(TESTS_OF_PART) --part=$(PART) --evidence=docs/evidence.md \
+	  $(if $(AGAIN),--again) $(if $(SEED),--seed=$(SEED)) $(PYTEST_ARGS)
 else
-test-faults: ## faults, engines, Pythons: docs/evidence.md; PART=rounds|trixie|sid|python AGAIN=1
+test-faults: ## faults, soak, engines: docs/evidence.md; PART=rounds|soak|trixie|sid|python AGAIN=1
 	@failed=; for part in $(PARTS); do \
 	  $(MAKE) test-faults PART=$$part || failed="$$failed $$part"; \
 	done; [ -z "$$failed" ] || { echo "test-faults: failed:$$failed" >&2; exit 1; }
 endif
+
+soak: ## the soak of test-faults, longer or shorter; HOURS=24 or MINUTES=3; SEED=...
+	@$(MAKE) test-faults PART=soak AGAIN=1
 
 test-host: everything ## install on a whole Debian 13 in QEMU, and cut its power; docs/evidence.md
 	@exec $(PYTEST) -m host --part=host --evidence=docs/evidence.md $(if $(AGAIN),--again) \

@@ -55,6 +55,7 @@ FAULTS: Mapping[int, str] = {
     50: "SIGKILL of the control plane during a claim; a stream of claims that breaks",
     51: "SIGKILL of the control plane during a stop; a stop that is marked during a start",
     52: "SIGKILL of the control plane, or a read, between a commit and the copy in memory",
+    53: "random starts, claims, stops and SIGKILLs of all programs over a long time",
 }
 
 NOT_YET: Mapping[int, str] = {37: "SQLite is the only store"}

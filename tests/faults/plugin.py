@@ -30,6 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--again", action="store_true", help="run also what passed at this commit")
     group.addoption("--evidence", type=Path, help="write what the tests of this part showed")
     group.addoption("--long", action="store_true", help="run each fault as often as promised")
+    group.addoption("--minutes", type=float, help="how long to soak, instead of as promised")
     group.addoption("--seed", type=int, help="what chance begins with, as a failed run printed it")
 
 

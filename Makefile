@@ -69,12 +69,12 @@ test: everything ## all tests but the slow ones, real Docker included; PYTEST_AR
 	@exec $(PYTEST) $(BESIDE) -m "not slow and not host" $(PYTEST_ARGS)
 
 test-ci: everything ## the slow tests; PYTEST_ARGS=...
-	@exec $(PYTEST) $(BESIDE) -m "slow and not host" $(PYTEST_ARGS)
+	@exec $(PYTEST) $(BESIDE) -m "slow and not host and not soak" $(PYTEST_ARGS)
 
 ifdef PART
 test-faults: everything
-	@exec env CI=true $(PYTEST) $(if $(filter-out soak,$(PART)),$(BESIDE)) $(TESTS_OF_PART) --part=$(PART) --evidence=docs/evidence.md \
-	  $(if $(AGAIN),--again) $(if $(SEED),--seed=$(SEED)) $(PYTEST_ARGS)
+	@exec env CI=true $(PYTEST) $(if $(filter-out soak,$(PART)),$(BESIDE)) $(TESTS_OF_PART) \
+	  --part=$(PART) --evidence=docs/evidence.md $(if $(AGAIN),--again) $(if $(SEED),--seed=$(SEED)) $(PYTEST_ARGS)
 else
 test-faults: ## faults, soak, engines: docs/evidence.md; PART=rounds|soak|trixie|sid|python AGAIN=1
 	@failed=; for part in $(PARTS); do \

@@ -66,7 +66,8 @@ class Soak:
         self.calls = RandomCalls(fleet.control_plane, sides, chance)
         self.kills: Counter[str] = Counter()
         self.claims = 0
-        self.forgotten = Counter(containers=0, ports=0)  # By killed engines
+        self.forgotten = Counter(containers=0, ports=0, links=0, rules=0)  # By killed engines
+        self._before = self.real.machine.traces()
         self.most_live = dict.fromkeys((side.region for side in sides), 0)
         self._claimed: set[str] = set()  # Sessions recorded after the previous round
 
@@ -148,7 +149,8 @@ class Soak:
 
         A container whose start or stop was under way may run on in containerd after the engine and
         the agent have removed it. Its endpoint may be removed without the rule and the proxy for
-        its ports, until the engine starts again; the proxy keeps agents from using the port.
+        its ports, until the engine starts again; the proxy keeps agents from using the port. Links
+        and rules of a network that was being set up are left, too.
         """
         machine, engine = self.real.machine, self.real.machine.engine
         containers = machine.client.containers
@@ -164,8 +166,17 @@ class Soak:
             engine.stop()
             engine.start()
             self._until_ready()
-        assert "engine" in self.kills or not (forgotten or blocked), "I11: containers are left"
-        self.forgotten.update(containers=len(forgotten), ports=len(blocked))
+        rules = machine.traces()["rules"] - self._before["rules"]
+        for rule in rules:
+            machine.run("iptables", "-t", "nat", "-D", *rule.split()[1:])
+        pairs = 0
+        while links := machine.traces()["links"] - self._before["links"]:
+            machine.run("ip", "link", "delete", min(links))  # and its peer
+            pairs += 1
+        self.forgotten.update(
+            containers=len(forgotten), ports=len(blocked), links=pairs, rules=len(rules)
+        )
+        assert "engine" in self.kills or not self.forgotten.total(), "I11: something is left"
 
     def _count_claims(self) -> None:
         recorded = [

@@ -56,8 +56,9 @@ first tenth, and of the last fifth are in the row of F53; more than {memory} MB,
 descriptors or a file in addition fail it.
 
 An engine that is killed while it starts or stops a container may forget it: the process runs on
-although the container was removed, or the container's ports stay blocked until the engine starts
-again. The soak removes these before it checks the invariants; the row of F53 has their numbers.
+although the container was removed, its ports stay blocked until the engine starts again, or links
+and firewall rules stay. The soak removes these before it checks the invariants; the row of F53 has
+their numbers.
 
 ![Memory, descriptors and files of the programs after each round](soak.svg)
 

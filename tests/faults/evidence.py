@@ -57,8 +57,9 @@ descriptors or a file in addition fail it.
 
 An engine that is killed while it starts or stops a container may forget it: the process runs on
 although the container was removed, its ports stay blocked until the engine starts again, or links
-and firewall rules stay. The soak removes these before it checks the invariants; the row of F53 has
-their numbers.
+and firewall rules stay. This is not survived: neither the engine nor the agent sees the process
+then, `ctr --namespace moby tasks list` does. The soak removes what was forgotten before it checks
+the invariants; the row of F53 has the numbers.
 
 ![Memory, descriptors and files of the programs after each round](soak.svg)
 

@@ -23,8 +23,9 @@ ifeq ($(PART),rounds)
 TESTS_OF_PART := -m 'not host and not soak and fault' --long
 endif
 ifeq ($(PART),soak)
-MINUTES ?= $(if $(HOURS),$$(($(HOURS) * 60)),30)
-TESTS_OF_PART := -m soak tests/docker/test_soak.py --capture=no --long --minutes=$(MINUTES)
+MINUTES ?= $(if $(HOURS),$$(($(HOURS) * 60)))
+TESTS_OF_PART := -m soak tests/docker/test_soak.py --capture=no --long \
+  $(if $(MINUTES),--minutes=$(MINUTES))
 endif
 
 # ENGINE=bookworm|trixie|sid, with any target: the Docker Engine of that Debian, not this machine's.

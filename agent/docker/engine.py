@@ -1,7 +1,7 @@
 """The Docker Engine as an `Engine`.
 
-Streams and what each session needs are on the event loop, without the SDK, which takes several
-times as much CPU time; rare calls go through the SDK, on threads.
+All calls are on the event loop, without the SDK, which takes several times as much CPU time; only
+files of /proc and of the daemon's settings are read on threads.
 """
 
 import asyncio

@@ -82,7 +82,7 @@ class DockerEngine(DockerStreams):
         self._fit_images: set[tuple[str, bool]] = set()  # Whether with arguments
         self._facts: EngineFacts | None = None
         self._searches = TaskOwner[EngineFacts](AgentError)
-        self._listing = Listing(self._status, self._inspect_for_listing, self._timeouts.read)
+        self._listing = Listing(self._status, self._inspect_for_listing)
 
     async def info(self) -> EngineInfo:
         """Describe the engine; also the liveness check."""

@@ -23,15 +23,9 @@ class Listing:
     described by its list entry.
     """
 
-    def __init__(
-        self,
-        threads: Threads,
-        inspect: Callable[[str], Awaitable[Container]],
-        seconds: float,
-    ) -> None:
+    def __init__(self, threads: Threads, inspect: Callable[[str], Awaitable[Container]]) -> None:
         self._threads = threads
         self._inspect = inspect
-        self._seconds = seconds
         self._running: dict[str, Container] = {}
 
     async def described(self, entries: Sequence[Mapping[str, Any]]) -> list[Container]:

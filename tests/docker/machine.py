@@ -309,7 +309,8 @@ class Player:
         self._to = (machine.engine.network.address, port)
         self._numbers = itertools.count(1)
         self._sent = 0
-        self._answers: dict[int, tuple[str, str]] = {}
+        # A list: the thread appends while a test goes through it.
+        self._answers: list[tuple[int, str, str]] = []
         self._answered = time.monotonic()
         self.longest_gap = 0.0  # The most seconds from one answer to the next
         self._over = threading.Event()
@@ -334,7 +335,7 @@ class Player:
         def answered() -> bool:
             found[:] = [
                 address
-                for number, (who, address) in sorted(self._answers.items())
+                for number, who, address in self._answers
                 if number > after and who == session.internal_id
             ]
             return bool(found)
@@ -344,7 +345,7 @@ class Player:
 
     def answers_from(self, who: str) -> int:
         """The number of answers of the game with this session id."""
-        return sum(by == who for by, _ in list(self._answers.values()))
+        return sum(by == who for _, by, _ in self._answers)
 
     def wait_for_more_answers(self, who: str) -> None:
         until = self.answers_from(who) + MORE
@@ -363,7 +364,7 @@ class Player:
                 who, address, answered = self._socket.recv(1024).decode().split()
             except TimeoutError:
                 continue
-            self._answers[int(answered)] = (who, address)
+            self._answers.append((int(answered), who, address))
             now = time.monotonic()
             self.longest_gap = max(self.longest_gap, now - self._answered)
             self._answered = now

@@ -43,9 +43,15 @@ from agent.domain.engine import (
     OnStarted,
     container_name,
 )
-from agent.domain.errors import AgentError, ContainerGoneError, EngineError, ImageCannotRunError
+from agent.domain.errors import (
+    AgentError,
+    ContainerGoneError,
+    EngineError,
+    EngineTimeoutError,
+    ImageCannotRunError,
+)
 from agent.domain.session import Port, Process
-from agent.kernel.processes import live_process, send_signal, wait_end
+from agent.kernel.processes import live_process, processes_of, send_signal, wait_end
 from agent.metrics.instruments import Metrics
 from agent.network.bindings import Bindings
 from tiltyard.contract import NetworkMode
@@ -244,6 +250,22 @@ class DockerEngine(DockerStreams):
                 await self._send(call, "POST", f"{path}/wait", seconds, params=params)
 
         await self._ask(call, seconds, remove)
+
+    async def end_forgotten(self, container: str) -> None:
+        """End what runs in a container that the engine takes for not running."""
+        try:
+            found = await self.inspect(container)
+        except ContainerGoneError:
+            return
+        if found.is_running:
+            return
+        try:
+            async with asyncio.timeout(self._timeouts.kill):
+                for process in await self._status.run(processes_of, found.container):
+                    await self.signal_process(process, signals.SIGKILL.name)
+                    await self.wait_end(process)
+        except TimeoutError as error:
+            raise EngineTimeoutError("kill") from error
 
     async def signal_process(self, process: Process, signal: str) -> None:
         """Signal the process directly, for an engine that does not answer `kill`."""

@@ -208,6 +208,14 @@ class Engine(Interface):
         """Remove a container by id or name, running or not; no-op if it is gone."""
         ...
 
+    async def end_forgotten(self, container: str) -> None:
+        """End the processes of a container that the engine takes for not running.
+
+        An engine that is killed during a start takes the container for not started, and would
+        remove it without its processes. No-op if it has none, runs or is gone.
+        """
+        ...
+
     async def signal_process(self, process: Process, signal: str) -> None:
         """Send a signal to the process itself, a fallback for `kill`; no-op if it is gone."""
         ...

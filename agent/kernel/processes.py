@@ -28,6 +28,18 @@ def live_process(pid: int) -> Process | None:
     return Process(pid, int(fields[_START_FIELD - 3]))
 
 
+def processes_of(container: str) -> list[Process]:
+    """The processes in the cgroup of a container with this id, and its shim. Reads /proc."""
+    found = []
+    for folder in _PROC.glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            program, *options = (folder / "cmdline").read_text(errors="replace").split("\0")
+            is_shim = "containerd-shim" in program and container in options
+            if is_shim or container in (folder / "cgroup").read_text():
+                found.append(live_process(int(folder.name)))
+    return [process for process in found if process is not None]
+
+
 async def wait_end(process: Process, read: Callable[[int], Awaitable[Process | None]]) -> None:
     """Wait until the process is gone. `read`: `live_process` off the event loop."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()

@@ -6,12 +6,13 @@ again, never assumed.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine
 from typing import Any
 
 from agent.domain import restarts
 from agent.domain.deadlines import deadline_by
-from agent.domain.engine import Container, ContainerStatus, container_name
+from agent.domain.engine import Container, ContainerStatus, container_name, name_of
 from agent.domain.errors import (
     AgentError,
     DiskFullError,
@@ -205,6 +206,8 @@ class Lifecycle:
 
     async def _refused(self, error: AgentError) -> None:
         """Wait before the next attempt to restart; finish after restarts.TRIES."""
+        with contextlib.suppress(AgentError):  # what runs would have every attempt refused
+            await self._runtime.engine.end_forgotten(name_of(self._life.session))
         self._refusals += 1
         may_pass = isinstance(error, PortTakenError | EngineError | DiskFullError)
         if may_pass and self._refusals < restarts.TRIES:
@@ -276,7 +279,9 @@ class Lifecycle:
         life, back_off = self._life, BackOff(self._runtime.clock)
         while True:
             try:
-                await self._runtime.engine.remove(container_name(life.session.internal_id))
+                name = container_name(life.session.internal_id)
+                await self._runtime.engine.end_forgotten(name)
+                await self._runtime.engine.remove(name)
                 await self._runtime.records.delete(life.session.internal_id)
                 break
             except AgentError as failure:

@@ -66,7 +66,7 @@ class Soak:
         self.calls = RandomCalls(fleet.control_plane, sides, chance)
         self.kills: Counter[str] = Counter()
         self.claims = 0
-        self.forgotten = Counter(containers=0, ports=0, links=0, rules=0)  # By killed engines
+        self.forgotten = Counter(ports=0, links=0, rules=0)  # By killed engines
         self._before = self.real.machine.traces()
         self.most_live = dict.fromkeys((side.region for side in sides), 0)
         self._claimed: set[str] = set()  # Sessions recorded after the previous round
@@ -147,19 +147,13 @@ class Soak:
     def _clean_up_after_kills(self) -> None:
         """Remove and count what a killed engine has forgotten, once it has no container.
 
-        A container whose start or stop was under way may run on in containerd after the engine and
-        the agent have removed it. Its endpoint may be removed without the rule and the proxy for
-        its ports, until the engine starts again; the proxy keeps agents from using the port. Links
-        and rules of a network that was being set up are left, too.
+        A container's endpoint may be removed without the rule and the proxy for its ports, until
+        the engine starts again; the proxy keeps agents from using the port. Links and rules of a
+        network that was being set up are left, too.
         """
         machine, engine = self.real.machine, self.real.machine.engine
         containers = machine.client.containers
         wait_until(lambda: not containers.list(all=True), "no container is left", LONG)
-        ctr = ("ctr", "--address", str(engine.folder / "containerd.sock"), "--namespace", "moby")
-        forgotten = machine.run(*ctr, "tasks", "list", "--quiet").split()
-        for task in forgotten:
-            machine.run(*ctr, "tasks", "delete", "--force", task)
-            machine.run(*ctr, "containers", "delete", task)
         if blocked := led_to_containers(engine.network.inside):
             listening = machine.run("ss", "-Htuln")
             assert [port for _, port in blocked if f":{port} " not in listening] == []
@@ -173,9 +167,7 @@ class Soak:
         while links := machine.traces()["links"] - self._before["links"]:
             machine.run("ip", "link", "delete", min(links))  # and its peer
             pairs += 1
-        self.forgotten.update(
-            containers=len(forgotten), ports=len(blocked), links=pairs, rules=len(rules)
-        )
+        self.forgotten.update(ports=len(blocked), links=pairs, rules=len(rules))
         assert "engine" in self.kills or not self.forgotten.total(), "I11: something is left"
 
     def _count_claims(self) -> None:

@@ -55,11 +55,9 @@ and files except those of ended sessions. The medians of the first fifth of the 
 first tenth, and of the last fifth are in the row of F53; more than {memory} MB, {descriptors}
 descriptors or a file in addition fail it.
 
-An engine that is killed while it starts or stops a container may forget it: the process runs on
-although the container was removed, its ports stay blocked until the engine starts again, or links
-and firewall rules stay. This is not survived: neither the engine nor the agent sees the process
-then, `ctr --namespace moby tasks list` does. The soak removes what was forgotten before it checks
-the invariants; the row of F53 has the numbers.
+An engine that is killed while it starts or stops a container may leave links and firewall rules,
+and may keep the container's ports from being used until it starts again. The soak removes these
+before it checks the invariants; the row of F53 has the numbers.
 
 ![Memory, descriptors and files of the programs after each round](soak.svg)
 

@@ -91,7 +91,7 @@ class _Held:
             name=self.name,
             status=self.status,
             labels=self.spec.labels,
-            process=self.process,
+            process=self.process if self.status is ContainerStatus.RUNNING else None,
             exit_code=self.exit_code,
             oom_killed=self.oom_killed,
             start_time=self.start_time,
@@ -259,6 +259,10 @@ class FakeEngine:
         self._ends.pop(held.process).set()
         held.process = None
 
+    def forget_start(self, container: str) -> None:
+        """Take a running container for one that has never been started."""
+        self._find(container).status = ContainerStatus.CREATED
+
     def mislay(self, container: str) -> Callable[[], None]:
         """Make the engine forget a container until the returned function is called."""
         held = self._find(container)
@@ -364,12 +368,20 @@ class FakeEngine:
         async with self._call("remove", container):
             with contextlib.suppress(ContainerGoneError):
                 held = self._find(container)
-                if held.process is not None:
+                if held.status is ContainerStatus.RUNNING and held.process is not None:
                     self.end(held.id, 137)
                 self._free_ports(held)
                 del self._containers[held.id], self._ids[held.name]
                 held.removed = True
                 held.poke()
+
+    async def end_forgotten(self, container: str) -> None:
+        async with self._call("end_forgotten", container):
+            with contextlib.suppress(ContainerGoneError):
+                held = self._find(container)
+                if held.status is not ContainerStatus.RUNNING and held.process is not None:
+                    self._ends.pop(held.process).set()
+                    held.process = None
 
     async def signal_process(self, process: Process, signal: str) -> None:
         for held in self.all:

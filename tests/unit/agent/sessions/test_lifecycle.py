@@ -3,6 +3,7 @@ import dataclasses
 
 import pytest
 
+from agent.domain.engine import container_name
 from agent.domain.errors import (
     AgentError,
     DiskFullError,
@@ -106,6 +107,25 @@ async def test_repeated_start_joins_and_another_spec_is_refused(agent: Agent) ->
     assert await first == await again
     assert len(await agent.engine.list(agent.runtime.agent_id)) == 1
     assert (await agent.sessions.start(internal_id, a_spec())).state is State.RUNNING
+
+
+async def test_game_that_the_engine_takes_for_not_started_ends_with_its_start(
+    agent: Agent,
+) -> None:
+    internal_id = an_id()
+    agent.steps.hold("start.started")
+    starting = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
+    await agent.steps.reached("start.started")
+    agent.engine.forget_start(container_name(internal_id))
+    stopping = asyncio.create_task(agent.sessions.stop(internal_id, EndReason.STOPPED))
+    await until_idle()
+    agent.steps.release("start.started")
+    with pytest.raises(SessionStoppedError):
+        await starting
+    with pytest.raises(SessionNotFoundError):
+        await stopping
+    assert agent.engine.living == set()
+    await assert_nothing_is_left(agent)
 
 
 @pytest.mark.parametrize("step", START_STEPS)

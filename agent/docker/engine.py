@@ -255,15 +255,14 @@ class DockerEngine(DockerStreams):
         """End what runs in a container that the engine takes for not running."""
         try:
             found = await self.inspect(container)
-        except ContainerGoneError:
-            return
-        if found.is_running:
-            return
-        try:
+            if found.is_running:
+                return
             async with asyncio.timeout(self._timeouts.kill):
                 for process in await self._status.run(processes_of, found.container):
                     await self.signal_process(process, signals.SIGKILL.name)
                     await self.wait_end(process)
+        except ContainerGoneError:
+            pass
         except TimeoutError as error:
             raise EngineTimeoutError("kill") from error
 

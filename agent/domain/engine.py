@@ -209,10 +209,9 @@ class Engine(Interface):
         ...
 
     async def end_forgotten(self, container: str) -> None:
-        """End the processes of a container that the engine takes for not running.
+        """End the processes of a container that the engine takes for not running; no-op if none.
 
-        An engine that is killed during a start takes the container for not started, and would
-        remove it without its processes. No-op if it has none, runs or is gone.
+        An engine that is killed during a start does, and would remove it without its processes.
         """
         ...
 

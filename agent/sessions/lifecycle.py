@@ -6,7 +6,6 @@ again, never assumed.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Coroutine
 from typing import Any
 
@@ -41,6 +40,7 @@ class Lifecycle:
         self._reservations = reservations
         self._life = life
         self._refusals = 0  # Consecutive restarts that the engine has refused
+        self._in_doubt = False  # True while an earlier restart may run, unknown to the engine
 
     async def run_new(self) -> None:
         """Start the session and drive it until its log is sealed; undo a failed start."""
@@ -69,14 +69,13 @@ class Lifecycle:
                 return
             await self._runtime.forget_flows(session.ports, forwarded=False)
             deadline = session.deadline
-            running = starting.running(self._runtime, session, container, deadline=deadline)
-            await life.save(running)
+            await life.save(starting.running(self._runtime, session, container, deadline=deadline))
             life.finish_start()
         elif not session.state.ended:
             found = await starting.as_found(self._runtime, session, container)
             life.apply(found)
-            restarting = found.state is State.RESTARTING
-            if restarting and container and (container.start_time or 0) > found.since:
+            self._in_doubt = found.state is State.RESTARTING
+            if self._in_doubt and container and (container.start_time or 0) > found.since:
                 # A restart that was not recorded.
                 again = starting.running_again(self._runtime, life.session, container)
                 await life.save(again)
@@ -181,8 +180,16 @@ class Lifecycle:
         life, session, runtime = self._life, self._life.session, self._runtime
         passed = runtime.clock.time() - session.since
         delay = restarts.remaining_delay(session.restart_delay, passed)
+        try:
+            if self._in_doubt:  # before the delay, in which the engine notices the end
+                await runtime.engine.end_forgotten(name_of(session))
+        except AgentError as error:
+            log.warning("cannot restart yet", session=session.internal_id, error=str(error))
+            await self._unless_stopped(runtime.clock.sleep(delay))
+            return
         if not await self._unless_stopped(runtime.clock.sleep(delay)):
             return
+        self._in_doubt = True
         slots = self._reservations.start_slots
         if not await self._unless_stopped(slots.acquire(session.spec.identity.account)):
             return
@@ -195,7 +202,7 @@ class Lifecycle:
             slots.release()
         if container is None:
             return
-        self._refusals = 0
+        self._refusals, self._in_doubt = 0, False
         if container.has_lost_process:  # it failed at once
             container = await ending.ended_container(runtime, session)
         if container is None or container.has_lost_process:
@@ -206,8 +213,6 @@ class Lifecycle:
 
     async def _refused(self, error: AgentError) -> None:
         """Wait before the next attempt to restart; finish after restarts.TRIES."""
-        with contextlib.suppress(AgentError):  # what runs would have every attempt refused
-            await self._runtime.engine.end_forgotten(name_of(self._life.session))
         self._refusals += 1
         may_pass = isinstance(error, PortTakenError | EngineError | DiskFullError)
         if may_pass and self._refusals < restarts.TRIES:
@@ -283,15 +288,14 @@ class Lifecycle:
                 await self._runtime.engine.end_forgotten(name)
                 await self._runtime.engine.remove(name)
                 await self._runtime.records.delete(life.session.internal_id)
-                break
             except AgentError as failure:
                 log.warning("cannot undo a start yet", error=str(failure))
-                life.finish_start(error)
-                await back_off.wait()
             except Exception:
                 log.exception("cannot undo a start: internal error")
-                life.finish_start(error)
-                await self._runtime.clock.sleep(RETRY_LONGEST_SECONDS)
+            else:
+                break
+            life.finish_start(error)
+            await back_off.wait()
         self._runtime.deadlines.clear(life.session.internal_id)
         life.release()
         life.mark_removed()

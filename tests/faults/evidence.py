@@ -57,7 +57,9 @@ descriptors or a file in addition fail it.
 
 An engine that is killed while it starts or stops a container may leave links and firewall rules,
 and may keep the container's ports from being used until it starts again. The soak removes these
-before it checks the invariants; the row of F53 has the numbers.
+before it checks the invariants; the row of F53 has the numbers. If containerd had started the
+container meanwhile, the agent ends that run; an engine 20.10 then writes each line of the log of a
+session's next run twice.
 
 ![Memory, descriptors and files of the programs after each round](soak.svg)
 

@@ -112,7 +112,7 @@ class RealHost:
         lacks = self._engine_ends() - self._ends_before
         containers = {each.labels[LABEL_SESSION]: each for each in self._containers()}
         wrong = []
-        for session in ended:
+        for session in [] if self._agent.doubles_lines else ended:
             who = session.internal_id
             if who in self._read or (log := self._log(stub, session)) is None:
                 continue
@@ -121,7 +121,7 @@ class RealHost:
             wrong += log_violations(who, log, may_lack=lacks, starts=starts, last=last)
             ledger.lines_lost += lines_lost(log, last)
         self._read = {session.internal_id for session in ended}
-        assert wrong == []
+        assert wrong == [], wrong
 
     def _log(self, stub: Any, session: Session) -> bytes | None:
         """A sealed log; None if a test's own retention has ended meanwhile."""

@@ -261,7 +261,9 @@ class FakeEngine:
 
     def forget_start(self, container: str) -> None:
         """Take a running container for one that has never been started."""
-        self._find(container).status = ContainerStatus.CREATED
+        held = self._find(container)
+        held.status = ContainerStatus.CREATED
+        self._free_ports(held)
 
     def mislay(self, container: str) -> Callable[[], None]:
         """Make the engine forget a container until the returned function is called."""

@@ -280,6 +280,7 @@ class AgentProcess(_Part):
         self.down_seconds = 0.0  # How long it has been down after kills, in all
         self._killed = 0.0
         self.started_by_others = 0  # How often another program started the container of a session
+        self.doubles_lines = False  # True after a fault with which an engine may log lines twice
         self.state_dir = self.folder / "state"
         self.socket = self.folder / "agent.sock"
         self.config = self.folder / "agent.toml"

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from agent.domain import restarts
-from agent.domain.errors import DiskFullError, EngineTimeoutError
+from agent.domain.errors import DiskFullError, EngineTimeoutError, EngineUnavailableError
 from agent.domain.session import Process, Session
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import Agent, Host, until
@@ -133,6 +133,22 @@ async def test_f34_a_restart_that_finds_no_room_on_the_engines_disk_is_tried_aga
     await agent.clock.advance(60)
     assert (life.session.state, life.session.restart_count) == (State.RUNNING, 1)
     await assert_survived(agent)
+
+
+async def test_restart_that_the_engine_has_forgotten_is_ended_before_the_next(
+    agent: Agent,
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec(restart=True))
+    agent.engine.answer_lost_next("start")
+    agent.engine.fail_next("end_forgotten", EngineUnavailableError("refused"))
+    life = await agent.fail(session)
+    await agent.clock.advance(1)
+    assert agent.engine.count("end_forgotten") == 1
+    agent.engine.forget_start(session.container)
+    await agent.clock.advance(2)
+    await agent.reached(session.internal_id, State.RUNNING)
+    assert agent.engine.living == {life.session.process}
+    assert life.session.restart_count == 1
 
 
 async def test_stop_works_while_waiting_for_the_process_fails(

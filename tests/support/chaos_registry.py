@@ -51,7 +51,8 @@ class ChaosRegistry(ServingThread):
 
     def asked(self, pattern: str) -> int:
         """Count the GET requests whose path contains this pattern."""
-        return _sum(self.requests, pattern)
+        with self._changed:  # The server's thread adds paths.
+            return _sum(self.requests, pattern)
 
     def wait_until_asked(self, pattern: str, times: int = 1) -> None:
         """Wait for a number of requests; raise TimeoutError if they do not come."""

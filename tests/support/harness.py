@@ -371,7 +371,8 @@ class ControlPlaneProcess(_Part):
         self.operator_token = ""
         self.settings: dict[str, object] = {
             "state_dir": str(self.state_dir),
-            "api_listen": "127.0.0.1:0",
+            # Not a port of the kernel's choice: while it is down, another program could get that.
+            "api_listen": f"127.0.0.1:{free_port()}",
             "enrol_listen": "",
             "metrics_listen": "",
             "environment": "sandbox",
@@ -403,7 +404,6 @@ class ControlPlaneProcess(_Part):
             [sys.executable, "-m", self.program, "serve", "--config", str(self.config)],
             lambda: self._is_ready(begin),
         )
-        self.settings["api_listen"] = self.base_url.removeprefix("http://")
 
     def _init(self) -> None:
         """Do what `init` does in this process, which saves a second of imports."""

@@ -61,7 +61,8 @@ async def eventually_equals(read: Callable[[], Awaitable[object]], expected: obj
 
     async def equals() -> bool:
         nonlocal found
-        return await read() == expected
+        found = await read()
+        return found == expected
 
     try:
         await eventually(equals)

@@ -30,7 +30,9 @@ FLOOD = 1_000_000  # Bytes per second of a chatty game, in lines of 128
 LINES_PER_SECOND = FLOOD // 128
 LONGEST_STALL = 5.0
 """Seconds that a busy machine may delay a game; a blocking agent would delay it for ten."""
-WATCHDOG = 2.0  # Seconds; shorter than in the unit, since an agent is blocked for ten
+WATCHDOG = 5.0
+"""Seconds; shorter than in the unit, since an agent is blocked for ten, and longer than an agent
+on a busy machine stalls: each further restart fails the test."""
 POOLS = 24  # Threads and connections that pools may still open under more concurrency
 SPARE_BYTES = 16 * 1024 * 1024  # Memory of an agent that pools and allocators may add
 CALLERS = 3  # Concurrent callers that make an agent open its usual threads and connections

@@ -18,10 +18,12 @@ def traces(engine: PrivateEngine) -> list[str]:
     left = [str(engine.folder)] if engine.folder.exists() else []
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            words = (path / "cmdline").read_bytes() + (path / "cgroup").read_bytes()
+            command, groups = (path / "cmdline").read_bytes(), (path / "cgroup").read_bytes()
         except OSError:
             continue  # it ended
-        if engine.folder.name.encode() in words:
+        words = command + groups
+        # One that ended, and that its parent has not waited for yet, has only its cgroups left.
+        if command and engine.folder.name.encode() in words:
             left.append(words.replace(b"\0", b" ").decode(errors="replace"))
     for listing in (Path("/proc/mounts").read_text(), run("ip", "link")):
         left += [

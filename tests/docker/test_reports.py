@@ -21,9 +21,11 @@ def statuses(report: dict[str, Any]) -> list[str]:
 
 
 def test_report_of_failed_game_has_exit_code_log_and_usage(stack: Stack) -> None:
+    lives = stack.start()["id"]
+    stack.client.get(f"/session/{lives}/report").expect(409)
+    stack.end(lives)
     flood = ["--flood", "0", "--flood-bytes", str(4 * MEBIBYTE)]
     made = stack.start(args=["--exit-after", "2", "--exit-code", "7", *flood])
-    stack.client.get(f"/session/{made['id']}/report").expect(409)
     report = report_of(stack, made["id"])
     assert report["id"] == made["id"]
     assert (report["status"], report["end_reason"]) == ("exited", "exited")
@@ -87,6 +89,8 @@ def test_report_survives_its_container_and_a_kill_of_the_agent_while_sealing(sta
     assert container.status == "exited"
     stack.restart_agent()
     eventually(lambda: stack.containers() == {}, "its container is removed")
+    path = f"/session/{made['id']}/report"
+    eventually(lambda: stack.client.get(path).status == 200, "the agent is connected again")
     report = report_of(stack, made["id"])
     assert (report["end_reason"], report["exitCode"]) == ("stopped", 0), report["log"]
     assert report["cpuSeconds"] > 0

@@ -147,13 +147,13 @@ class PrivateEngine:
         """Kill everything at once, including containers, as before a reboot."""
         self._is_on = False
         self.kill()
+        self._containerd.kill()  # first: it removes what is read and removed here
         state = self.folder / "containerd"
         for freezer in Path("/sys/fs/cgroup").glob(f"freezer/{self.folder.name}/*/freezer.state"):
             freezer.write_text("THAWED")  # otherwise a paused container would not end
         _end(int(path.read_text()) for path in state.rglob("init.pid") if path.read_text())
         if self.network.name:
             _end(self.network.pids())
-        self._containerd.kill()
         for path in self.shim_sockets():
             path.unlink(missing_ok=True)
         for mount in _mounts_below(self.folder, self.data_root):
@@ -259,6 +259,8 @@ def _remove_cgroup(folder: Path) -> None:
         while True:
             try:
                 Path(path).rmdir()
+                break
+            except FileNotFoundError:  # removed by one of the killed processes at its end
                 break
             except OSError:
                 if time.monotonic() > deadline:

@@ -290,8 +290,8 @@ def test_f24_a_lifetime_that_ended_while_the_agent_was_down_ends_the_game_on_its
         due = session.expire_time.ToSeconds()
         eventually(lambda: time.time() > due + 1, "its time is over")
         assert agent.processes()
-        returned = time.time()
         agent.start()
+        returned = time.time()
         eventually(lambda: agent.session(session).state == pb.STATE_EXITED, "it has ended")
         ended = agent.session(session)
         assert ended.end_reason == pb.END_REASON_TTL

@@ -46,7 +46,7 @@ from tests.support.registry_faults import (
 pytestmark = pytest.mark.part_alone
 
 SOON = 1.0  # Timeout in seconds of a pull that must not succeed
-IN_TIME = 5.0  # Timeout in seconds of a pull that must succeed, even on a busy machine
+IN_TIME = 10.0  # Timeout in seconds of a pull that must succeed, even on a busy machine
 
 DAEMON = {
     # dockerd retries a layer once after 5 s, by default five times in 75 s.

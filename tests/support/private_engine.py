@@ -152,8 +152,8 @@ class PrivateEngine:
         for freezer in Path("/sys/fs/cgroup").glob(f"freezer/{self.folder.name}/*/freezer.state"):
             freezer.write_text("THAWED")  # otherwise a paused container would not end
         _end(int(path.read_text()) for path in state.rglob("init.pid") if path.read_text())
-        if self.network.name:
-            _end(self.network.pids())
+        while self.network.name and (pids := self.network.pids()):
+            _end(pids)  # again, since a shim may have started a process meanwhile
         for path in self.shim_sockets():
             path.unlink(missing_ok=True)
         for mount in _mounts_below(self.folder, self.data_root):

@@ -12,6 +12,7 @@ from tests.demo_game import Image
 from tests.docker.operated_host import Enrolled, an_operated_host, assert_played, play
 from tests.docker.procedures import Shell, commands
 from tests.docker.stack import eventually
+from tests.support.deployment import PATIENT
 from tests.support.harness import Registry
 
 pytestmark = pytest.mark.slow
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def stack(docker_engine: Path, registry: Registry, demo_image: Image) -> Iterator[Enrolled]:
-    with an_operated_host(docker_engine, registry, demo_image) as stack:
+    with an_operated_host(docker_engine, registry, demo_image, **PATIENT) as stack:
         yield stack
 
 

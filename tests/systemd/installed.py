@@ -14,7 +14,7 @@ from tests.demo_game import build_image
 from tests.demo_game.player import saved
 from tests.docker.stack import PATIENCE, Served, eventually, udp_port_of
 from tests.support.api_client import ApiClient
-from tests.support.deployment import REGION
+from tests.support.deployment import PATIENT, REGION
 from tests.support.harness import ROOT, Registry, source_files, to_toml
 from tests.systemd.booted import Booted
 from tests.systemd.player import SteadyPlayer
@@ -153,6 +153,7 @@ def _serve(system: System, registry: str) -> dict[str, Any]:
         "behind_proxy": [system.network.host_address],
         "regions": [REGION],
         "registries": [{"name": "local", "address": registry}],
+        "start_timeout": PATIENT["start_timeout"],
     }
     system.write("/etc/tiltyard/controlplane.toml", to_toml(plane))
     host = {"rpc_listen": "0.0.0.0:7444", "cpu": 16, "ram": 8192}

@@ -30,6 +30,7 @@ from tests.flow.enrolled import enrolled
 from tests.flow.outlived import NO_ANSWER, REPOSITORY, Outlived
 from tests.support.agent.served import WholeAgent
 from tests.support.controlplane.system import APPLICATION, eventually
+from tests.support.deployment import PATIENT
 from tests.support.harness import free_port
 
 ACCOUNT = "default"
@@ -281,7 +282,8 @@ async def test_f52_what_is_committed_counts_though_no_memory_had_it(
 
 async def _play_through(folder: Path, step: str) -> None:
     listen = f"127.0.0.1:{free_port()}"
-    async with Killed(folder, failpoint=f"{step}:kill", enrol_listen=listen) as killed:
+    settings = {"failpoint": f"{step}:kill", "enrol_listen": listen, **PATIENT}
+    async with Killed(folder, **settings) as killed:
         await SCENARIOS[step](killed, step)
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import docker
 import pytest
 
-from tests.docker.stack import Served, eventually, play_round
+from controlplane.fleet.host.images import LONGEST_WAIT
+from tests.docker.stack import PATIENCE, Served, eventually, play_round
 from tests.faults.callers import assert_callers_served
 from tests.faults.real_host import RealHost
 from tests.support.chaos_registry import ChaosRegistry
@@ -49,7 +50,9 @@ class Product(Served):
         return bool(self.client.get(path).expect(200).json()["exists"])
 
     def until_there(self, image: PushedImage) -> None:
-        eventually(lambda: self.is_there(image), f"{image.tag} is pulled; {self.pulls()}")
+        """Wait for a pull, whose next try may be LONGEST_WAIT away after many failures."""
+        what = f"{image.tag} is pulled; {self.pulls()}"
+        eventually(lambda: self.is_there(image), what, patience=LONGEST_WAIT + PATIENCE)
 
     def pulls(self) -> dict[str, dict[str, Any]]:
         """The host's pulls in the operator API, by image."""

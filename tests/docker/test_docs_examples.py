@@ -37,7 +37,8 @@ class Shell:
     def __init__(self, stack: Stack, docker_engine: Path, folder: Path) -> None:
         client, registry = stack.client, stack.image.address
         self.folder = folder
-        shutil.copytree(EXAMPLES, folder / "docs" / "examples")
+        no_cache = shutil.ignore_patterns("__pycache__")  # to which other tests write
+        shutil.copytree(EXAMPLES, folder / "docs" / "examples", ignore=no_cache)
         (folder / ".tiltyard").mkdir()
         (folder / ".tiltyard" / "dev.json").write_text(
             json.dumps(

@@ -45,6 +45,9 @@ def test_f06_sessions_are_rebuilt_from_their_containers_while_games_are_played(
             eventually(lambda: bool(agent.log(session)), "SIGTERM now has it save")  # noqa: B023
         agent.end(sealed)
         agent.until_sealed(sealed)
+        for session in (playing, restarted, ending):
+            eventually(lambda: agent.session(session).HasField("ready_time"), "it is recorded")  # noqa: B023
+        # From now on the agent writes nothing.
         older = shutil.copytree(agent.state_dir, tmp_path / "older")
         later = agent.play()  # which the older copy does not have
         agent.container_of(restarted).kill()

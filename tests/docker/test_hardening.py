@@ -274,7 +274,7 @@ def test_image_volume_is_removed_with_its_container(prison: Prison) -> None:
         image=prison.build(VOLUME),
         restart=True,
     )
-    eventually(lambda: prison.agent.session(session).restart_count == 1, "it is restarted")
+    eventually(lambda: prison.agent.session(session).restart_count >= 1, "it is restarted")
     found = b"100644 mark\n"
     eventually(
         lambda: found in prison.agent.container_of(session).logs(), "it finds what it wrote"

@@ -17,6 +17,7 @@ from tests import demo_game
 from tests.docker.killed_agent import KilledAgent
 from tests.docker.machine import FIRST, Machine, a_machine, ports_of
 from tests.docker.stack import PATIENCE, eventually
+from tests.docker.test_reports import MOST_MISSED
 from tests.faults.real_host import remove_container
 from tests.support.agent.tars import Entry, read
 from tests.support.harness import Registry
@@ -197,13 +198,18 @@ def test_container_has_the_requested_limits(prison: Prison) -> None:
 
 
 def test_memory_beyond_the_limit_ends_the_session(prison: Prison) -> None:
-    # It lives for about a second, so that the agent can find its counters.
-    session = prison.held("orphans", str(10 * PIDS_LIMIT), "eat")
-    eventually(
-        lambda: prison.agent.session(session).state == pb.STATE_EXITED, "it is out of memory"
-    )
-    ended = prison.agent.session(session)
-    assert (ended.exit_code, ended.end_reason) == (137, pb.END_REASON_OOM)
+    for _ in range(MOST_MISSED):
+        # It lives for about a second, so that the agent can find its counters.
+        session = prison.held("orphans", str(10 * PIDS_LIMIT), "eat")
+        eventually(
+            lambda: prison.agent.session(session).state == pb.STATE_EXITED,  # noqa: B023
+            "it is out of memory",
+        )
+        ended = prison.agent.session(session)
+        assert ended.exit_code == 137
+        if ended.end_reason == pb.END_REASON_OOM:
+            break
+    assert ended.end_reason == pb.END_REASON_OOM
 
 
 def test_f30_a_fork_bomb_stays_within_its_limit_and_ends_when_told(

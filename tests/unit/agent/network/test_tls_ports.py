@@ -280,6 +280,7 @@ async def test_slow_reader_blocks_writer(tmp_path: Path) -> None:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         player = Player(made, trusting(AUTHORITY), HOST)
         await player.shake_hands()
+        await until(lambda: sent > 0)
         before = -1
         while sent != before:  # the player does not read, so it stops
             before = sent

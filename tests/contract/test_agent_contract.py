@@ -198,7 +198,7 @@ async def test_a_drained_host_refuses_starts_until_that_is_called_off(agent: Sid
     assert await agent.refuses("SetDrain", stale) == "STALE_REVISION"
     await agent.stub.SetDrain(pb.SetDrainRequest(revision=3))
     assert (await agent.start(start_request())).state == pb.STATE_RUNNING
-    assert agent.known[kept.internal_id].state == pb.STATE_RUNNING
+    await agent.becomes(kept.internal_id, lambda s: s.state == pb.STATE_RUNNING)
 
 
 async def test_a_pool_is_filled_claimed_and_filled_again(agent: Side) -> None:

@@ -6,13 +6,14 @@ import itertools
 from concurrent.futures import Future, ThreadPoolExecutor
 from operator import attrgetter
 from sys import _current_frames
+from time import monotonic
 from typing import Any
 
 from tiltyard.runtime.clock import SystemClock
 
 _QUIET_ROUNDS = 3
 _ROUND_SECONDS = 0.0005  # Seconds left to threads between two checks for idleness
-_MAX_ROUNDS = 10_000
+_PATIENCE = 60.0  # Maximum seconds until all is idle: threads may wait for a slow disk
 
 _unfinished: set[Future[Any]] = set()
 """Unfinished work of thread pools: a thread that has only dequeued its work looks idle."""
@@ -32,8 +33,8 @@ ThreadPoolExecutor.submit = _noted  # type: ignore[assignment, method-assign]
 
 async def until_idle() -> None:
     """Return when every task waits and all thread pools are idle."""
-    before, quiet = None, 0
-    for _ in range(_MAX_ROUNDS):
+    before, quiet, deadline = None, 0, monotonic() + _PATIENCE
+    while monotonic() < deadline:
         await asyncio.sleep(0)
         now = _progress()
         quiet = quiet + 1 if now == before and not _can_run() and not _threads_at_work() else 0

@@ -83,7 +83,7 @@ async def test_one_of_fifty_gets_the_last_unit(
 
 async def test_failed_starts_leak_no_quota(tmp_path: Path) -> None:
     most = 8
-    async with System(tmp_path, agents=3, start_timeout=1.6) as system:
+    async with System(tmp_path, agents=3, start_timeout=2.6) as system:
         await system.make_application()
         await _limit(system, sessions=most)
         seen: list[int] = []

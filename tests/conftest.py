@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.demo_game import Image, build_image
 from tests.support.harness import Registry
@@ -16,6 +17,10 @@ pytest_plugins = [
     "tests.faults.results",
     "tests.faults.plugin",
 ]
+
+# A stall of the machine during an example is no failure.
+settings.register_profile("without deadline", settings(deadline=None))
+settings.load_profile("without deadline")
 
 
 @pytest.fixture(scope="session")

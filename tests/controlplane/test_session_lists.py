@@ -196,7 +196,7 @@ def _belongs(wanted: SessionFilter, new: dict[str, Any], more: dict[str, Any]) -
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(_cases())
 def test_filters_are_as_a_plain_model_has_them(
     db: Database, case: tuple[list[_Row], SessionFilter]

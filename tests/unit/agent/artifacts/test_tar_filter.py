@@ -99,7 +99,7 @@ def model(entries: list[Entry]) -> list[Entry]:
     return kept
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(tree=trees(), pieces=st.integers(1, 3000))
 def test_filters_hostile_trees_like_the_model(tree: list[Entry], pieces: int) -> None:
     found = read(filtered(tar_of(tree), pieces=pieces))
@@ -108,7 +108,7 @@ def test_filters_hostile_trees_like_the_model(tree: list[Entry], pieces: int) ->
         assert set(entry.attributes) <= {"path", "linkpath", "uid", "gid"}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(tree=trees(), data=st.data())
 def test_corrupted_tar_is_rejected_or_safe(tree: list[Entry], data: st.DataObject) -> None:
     tar = bytearray(tar_of(tree))
@@ -134,7 +134,7 @@ def test_corrupted_tar_is_rejected_or_safe(tree: list[Entry], data: st.DataObjec
         assert entry.kind != tarfile.LNKTYPE or entry.link in names
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(data=st.binary(max_size=4096))
 def test_rejects_noise(data: bytes) -> None:
     with pytest.raises(AgentError):

@@ -125,6 +125,8 @@ async def test_failed_run_does_not_count_as_ready(system: System) -> None:
 
 async def test_client_that_hangs_up_does_not_cancel_the_start(system: System) -> None:
     """The session stays if it becomes ready in time, and is stopped otherwise."""
+    system.clock = clock = FakeClock(time.time())
+    await system.restart()
     callers = begin(system, "stays"), begin(system, "ends", "wait=1")
     begun = "SELECT count(*) FROM session WHERE state != 'created'"
     await eventually_equals(lambda: system.rows(begun), [(2,)])
@@ -133,6 +135,7 @@ async def test_client_that_hangs_up_does_not_cancel_the_start(system: System) ->
         with pytest.raises(asyncio.CancelledError):
             await caller
     system.agent.bind(await running(system, "stays"))
+    await clock.leap(1)
     await system.becomes("ends", "exited")
     assert await system.status_of("stays") == "running"
 

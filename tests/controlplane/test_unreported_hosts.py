@@ -74,8 +74,9 @@ async def test_calls_are_503_while_an_unreported_host_could_change_the_answer(
     assert await system.rows("SELECT 1 FROM session") == []
 
 
-@pytest.mark.system(unreachable_after=0.5, application={})
+@pytest.mark.system(application={})
 async def test_a_host_that_stays_unresponsive_is_not_waited_for(system: System) -> None:
+    system.settings["unreachable_after"] = 0.5
     await restart_without(system, system.agent)
     calls = (system.start(), system.call("GET", TAG), system.call("GET", LOCATIONS))
     start, tag, locations = await asyncio.gather(*calls)

@@ -150,14 +150,15 @@ async def test_hosts_that_pull_later_keep_their_share(
 
 
 async def test_shares_move_off_unresponsive_hosts(tmp_path: Path) -> None:
-    patience = {"unresponsive_after": 1.0, "unreachable_after": 1.0}
-    system = System(tmp_path, agents=2, in_order=True, **patience)
+    system = System(tmp_path, agents=2, in_order=True)
     first, second = system.agents
     first.beat = second.beat = 0.05
     async with system:
         await system.make_application()
         await keep(system)
         assert shares(system) == [3, 0]
+        fleet = system.control_plane.fleet
+        fleet.unresponsive_after = fleet.unreachable_after = 1.0
         await first.stop()
         await eventually(lambda: shares(system)[1] == 3)
         await becomes_ready(system, 3)

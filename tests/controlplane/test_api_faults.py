@@ -121,6 +121,8 @@ async def test_a_session_that_vanished_is_dead_and_returns_its_ports(system: Sys
 
 async def test_a_session_that_a_stop_does_not_find_returns_its_ports(system: System) -> None:
     assert await can_start(system, "s")
+    link = system.link()
+    await eventually(lambda: link.sequence == system.agent.sequence)
     system.agent.lose(next(iter(system.agent.sessions)))
     assert (await system.call("DELETE", "/session/s")).status == 204
     assert await can_start(system, "next")

@@ -42,7 +42,7 @@ async def test_pull_progress_is_shown(system: System, waits: bool) -> None:
         }
     ]
     await eventually(lambda: image in system.agents[1].images)
-    assert await _pulls(system, "a1") == []
+    await eventually_equals(lambda: _pulls(system, "a1"), [])
 
 
 async def test_cause_of_a_failed_pull_is_shown_and_logged(

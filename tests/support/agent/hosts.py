@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from tests.support.agent.cgroups import FakeCgroups
 from tests.support.agent.samples import IMAGE, MEBIBYTE, a_spec, an_id
 from tests.support.fake_clock import until_idle
 from tests.support.fakes import FakeClock, FakeEngine
+from tests.support.tasks import running
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.wire import resources_to_proto
 from tiltyard.contract import FORMAT, EndReason, Protocol, Resources, State
@@ -47,16 +48,6 @@ from tiltyard.contract import FORMAT, EndReason, Protocol, Resources, State
 def all_ports_free(_protocol: Protocol, _port: int) -> bool:
     """Report every port as free: an engine in memory publishes none on this machine."""
     return True
-
-
-async def let_go(work: asyncio.Task[Any]) -> None:
-    """Cancel a program unless the test did so, and wait for its cleanup.
-
-    A second cancellation would interrupt the cleanup.
-    """
-    if not work.cancelling():
-        work.cancel()
-    await asyncio.gather(work, return_exceptions=True)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -138,6 +129,13 @@ class Agent:
         found = recorded_sessions(self.records.directory(internal_id).parents[1])
         return next(each for each in found if each.internal_id == internal_id)
 
+    async def held_at(self, step: str, work: Awaitable[Any]) -> asyncio.Task[Any]:
+        """Begin work, and wait until a task has reached a step, which holds it."""
+        self.steps.hold(step)
+        begun = asyncio.ensure_future(work)
+        await self.steps.reached(step)
+        return begun
+
     async def reached(self, internal_id: str, state: State | None = None) -> Life:
         """Wait until a session has reached a state, or has ended."""
         life = self.sessions.life(internal_id)
@@ -156,14 +154,9 @@ class Agent:
         await until_sealed(self, session.internal_id)
         return self.now(session.internal_id)
 
-    @contextlib.asynccontextmanager
-    async def timed(self) -> AsyncIterator[None]:
+    def timed(self) -> contextlib.AbstractAsyncContextManager[None]:
         """Enforce deadlines meanwhile."""
-        keeper = asyncio.create_task(self.sessions.keep_deadlines(), name="deadlines")
-        try:
-            yield
-        finally:
-            await let_go(keeper)
+        return running(self.sessions.keep_deadlines())
 
     async def ready(self, internal_id: str) -> float:
         """Wait until a session is ready, after which no write of its record is pending.

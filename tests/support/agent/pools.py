@@ -1,6 +1,5 @@
 """Sample warm pools for tests of the agent."""
 
-import asyncio
 import contextlib
 import dataclasses
 import json
@@ -15,6 +14,7 @@ from tests.support.agent.hosts import Agent
 from tests.support.agent.samples import a_spec
 from tests.support.agent.served import Served
 from tests.support.fake_clock import until_idle
+from tests.support.tasks import running
 from tiltyard.contract import Identity
 
 POOL = "aaaaaaaa-0000-4000-8000-000000000000"
@@ -38,13 +38,9 @@ def a_claim(session_id: str = "m1", **changes: Any) -> ClaimRequest:
 @contextlib.asynccontextmanager
 async def kept_full(agent: Agent) -> AsyncIterator[None]:
     """Keep the pools of the agent full meanwhile."""
-    keeper = asyncio.create_task(agent.warm_pools.run(), name="warm-pools")
-    await until_idle()
-    try:
+    async with running(agent.warm_pools.run()):
+        await until_idle()
         yield
-    finally:
-        keeper.cancel()
-        await asyncio.gather(keeper, return_exceptions=True)
 
 
 async def ordered(agent: Agent, order: WarmPool) -> None:

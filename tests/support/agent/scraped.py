@@ -1,6 +1,5 @@
 """The metrics of a host in memory, read through its listener."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from agent.metrics_endpoint.collector import HostGauges
 from agent.metrics_endpoint.listener import MetricsListener
 from tests.support.agent.hosts import Agent, host_report
 from tests.support.harness import free_port
+from tests.support.tasks import running
 
 PREFIX = "tiltyard_agent_"
 CLOCK = SystemHostClock()
@@ -96,12 +96,9 @@ async def scraped(agent: Agent) -> AsyncIterator[Scraped]:
         CLOCK,
         is_ready=lambda: agent.sessions.reconciled,
     )
-    work = asyncio.create_task(listener.run(), name="metrics")
-    await listener.serving.wait()
     try:
-        async with aiohttp.ClientSession() as client:
+        async with running(listener.run()), aiohttp.ClientSession() as client:
+            await listener.serving.wait()
             yield Scraped(address, client, listener, conntrack, firewall)
     finally:
         registry.unregister(state)
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)

@@ -1,4 +1,3 @@
-import asyncio
 import re
 from pathlib import Path
 
@@ -7,8 +6,9 @@ import pytest
 from agent.app.daemon import Daemon
 from agent.domain.steps import STEPS
 from agent.settings.model import AgentConfig
-from tests.support.agent.hosts import all_ports_free, let_go
+from tests.support.agent.hosts import all_ports_free
 from tests.support.fakes import FakeClock, FakeEngine
+from tests.support.tasks import running
 
 SOURCES = Path(__file__).resolve().parents[4] / "agent"
 CALL = re.compile(r"(?:failpoint|step)\(\"([a-z.]+)\"\)")
@@ -32,9 +32,8 @@ async def test_active_failpoint_logs_a_warning_at_start(
         failpoint=setting,
     )
     daemon = Daemon(config, FakeEngine(), FakeClock(), all_ports_free)
-    work = asyncio.create_task(daemon.run(), name="agent")
-    await daemon.serving.wait()
-    await let_go(work)
+    async with running(daemon.run()):
+        await daemon.serving.wait()
     warnings = [each for each in caplog.records if "failpoint is active" in each.getMessage()]
     assert [each.levelname for each in warnings] == ["WARNING"] * bool(setting)
     assert all(setting in each.getMessage() for each in warnings)

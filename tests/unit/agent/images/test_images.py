@@ -18,6 +18,7 @@ from agent.settings.policy import Policy
 from controlplane.applications.applications import MAX_REPOSITORY
 from tests.support.agent.hosts import pulled
 from tests.support.fakes import FakeEngine
+from tests.support.tasks import let_go
 
 DIGEST = "sha256:" + "a" * 64
 
@@ -58,8 +59,7 @@ async def test_a_caller_that_leaves_does_not_end_the_pull(
     engine.hold("pull")
     caller = asyncio.create_task(pulled(images, reference("a")))
     await asyncio.sleep(0)
-    caller.cancel()
-    await asyncio.gather(caller, return_exceptions=True)
+    await let_go(caller)
     engine.release("pull")
     await pulled(images, reference("a"))
     assert engine.count("pull") == 1

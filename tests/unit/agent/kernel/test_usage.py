@@ -9,6 +9,7 @@ from agent.domain.session import Process
 from agent.kernel.usage import UsageMeter, counters_of, find_counters
 from tests.support.agent.cgroups import FakeCgroups
 from tests.support.fakes import FakeClock
+from tests.support.tasks import running
 
 ID = "0123456789abcdef" * 4
 V1 = f"""12:pids:/docker/{ID}
@@ -87,10 +88,8 @@ def cgroups(tmp_path: Path) -> FakeCgroups:
 @pytest.fixture
 async def meter(clock: FakeClock, cgroups: FakeCgroups) -> AsyncIterator[UsageMeter]:
     made = UsageMeter(clock, cgroups.find)
-    sampling = asyncio.create_task(made.run())
-    yield made
-    sampling.cancel()
-    await asyncio.gather(sampling, return_exceptions=True)
+    async with running(made.run()):
+        yield made
     await made.close()
 
 

@@ -15,7 +15,7 @@ from agent.kernel.disks import Disk, Disks
 from agent.metrics_endpoint.listener import MetricsListener
 from agent.network.tls_ports import TlsPorts
 from agent.state.drain import DrainOrder
-from tests.support.agent.hosts import Agent, Host, let_go, pulled, until, until_sealed
+from tests.support.agent.hosts import Agent, Host, pulled, until, until_sealed
 from tests.support.agent.pools import a_claim, a_pool, kept_full, ordered, ready
 from tests.support.agent.samples import IMAGE, MEBIBYTE, a_session, a_spec, an_id
 from tests.support.agent.scraped import CLOCK, Scraped, scraped, scraped_from
@@ -23,6 +23,7 @@ from tests.support.agent.served import served
 from tests.support.fake_clock import until_idle
 from tests.support.fakes import FakeClock, FakeEngine
 from tests.support.harness import free_port
+from tests.support.tasks import running
 from tiltyard.contract import EndReason, Identity, Resources, State
 from tiltyard.runtime import loop_lag
 from tiltyard.runtime.bounded_names import MAX_NAMES, OTHER
@@ -226,14 +227,13 @@ async def test_counts_and_times_pulls(agent: Agent, scrape: Scraped, engine: Fak
     assert now("image_pull_duration_seconds_count") == 1
 
 
-async def test_shows_unavailable_engine(agent: Agent, scrape: Scraped, engine: FakeEngine) -> None:
-    passes = asyncio.create_task(agent.reconciler.run(), name="reconciler")
-    await until_idle()
-    before = await scrape()
-    assert before("engine_available") == 1
-    engine.unavailable = True
-    await agent.clock.advance(10)
-    await let_go(passes)
+async def test_shows_unavailable_engine(agent: Agent, scrape: Scraped) -> None:
+    async with running(agent.reconciler.run()):
+        await until_idle()
+        before = await scrape()
+        assert before("engine_available") == 1
+        agent.engine.unavailable = True
+        await agent.clock.advance(10)
     after = await scrape()
     assert after("engine_available") == 0
     assert before("reconcile_failures_total") == 0
@@ -355,22 +355,19 @@ async def test_held_connections_do_not_block_scrapes(
 async def test_agent_serves_while_metrics_port_is_in_use(
     agent: Agent, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         registry = agent.runtime.metrics.registry
         listener = MetricsListener(address, registry, agent.clock, is_ready=lambda: True)
-        work = asyncio.create_task(listener.run(), name="metrics")
-        await until(lambda: "not serving metrics yet" in caplog.text)
-        await agent.sessions.start(an_id(), a_spec())
-        await agent.clock.advance(5)
-        assert caplog.text.count("not serving metrics yet") == 1
-        assert not listener.serving.is_set()
-    await agent.clock.advance(1)
-    await listener.serving.wait()
-    work.cancel()
-    await asyncio.gather(work, return_exceptions=True)
+        async with running(listener.run()):
+            await until(lambda: "not serving metrics yet" in caplog.text)
+            await agent.sessions.start(an_id(), a_spec())
+            await agent.clock.advance(5)
+            assert caplog.text.count("not serving metrics yet") == 1
+            assert not listener.serving.is_set()
+            taken.close()
+            await agent.clock.advance(1)
+            await listener.serving.wait()
 
 
 async def test_serves_metrics_and_counts_rpcs(

@@ -1,4 +1,3 @@
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -8,9 +7,10 @@ from agent.domain.engine import container_name
 from agent.domain.errors import EngineTimeoutError
 from agent.kernel.disks import Disk, Disks
 from agent.sessions.disk_limits import IDLE_SECONDS, LOOK_LONGEST_SECONDS, LOOK_SECONDS, DiskLimits
-from tests.support.agent.hosts import Agent, Host, let_go
+from tests.support.agent.hosts import Agent, Host
 from tests.support.agent.samples import MEBIBYTE, a_spec, an_id
 from tests.support.fake_clock import until_idle
+from tests.support.tasks import running
 from tiltyard.contract import EndReason, State
 
 LIMIT = 100 * MEBIBYTE
@@ -23,12 +23,9 @@ async def watched(agent: Agent, limit: int = HOSTS_LIMIT) -> AsyncIterator[None]
     settings = agent.runtime.settings.model_copy(update={"session_disk": limit // MEBIBYTE})
     runtime = replace(agent.runtime, settings=settings)
     limits = DiskLimits(runtime, agent.reservations.disks, agent.sessions)
-    watch = asyncio.create_task(limits.run(), name="disk-limits")
-    await until_idle()
-    try:
+    async with running(limits.run()):
+        await until_idle()
         yield
-    finally:
-        await let_go(watch)
 
 
 async def started(agent: Agent, written: int = 0, *, limit: int = 0, restart: bool = True) -> str:

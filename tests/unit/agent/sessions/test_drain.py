@@ -8,9 +8,10 @@ from agent.domain.errors import DrainingError, InvalidArgumentError, StaleRevisi
 from agent.domain.session import Session
 from agent.rpc import wire
 from agent.state.drain import DrainOrder
-from tests.support.agent.hosts import Agent, Host, let_go, until
+from tests.support.agent.hosts import Agent, Host, until
 from tests.support.agent.pools import session_json
 from tests.support.agent.samples import a_spec, an_id
+from tests.support.tasks import let_go
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.contract import EndReason, State
 
@@ -44,9 +45,7 @@ async def test_session_json_has_the_drain(agent: Agent) -> None:
 
 @pytest.mark.parametrize("step", ["start.reserved", "start.created", "start.saved"])
 async def test_session_json_of_a_starting_game_has_the_drain(agent: Agent, step: str) -> None:
-    agent.steps.hold(step)
-    starter = asyncio.create_task(agent.sessions.start(an_id(), a_spec()))
-    await agent.steps.reached(step)
+    starter = await agent.held_at(step, agent.sessions.start(an_id(), a_spec()))
     await agent.sessions.set_drain(DrainOrder(1, draining=True))
     agent.steps.release(step)
     assert _published(agent, await starter) == (True, None)

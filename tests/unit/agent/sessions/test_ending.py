@@ -22,15 +22,9 @@ from agent.sessions.cleanup import SEAL_TRIES
 from agent.sessions.ending import KILL_SECONDS
 from agent.state.drain import DrainOrder
 from tests.faults.memory_host import assert_survived
-from tests.support.agent.hosts import (
-    Agent,
-    Host,
-    assert_nothing_is_left,
-    let_go,
-    until,
-    until_sealed,
-)
+from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until, until_sealed
 from tests.support.agent.samples import a_spec, an_id
+from tests.support.tasks import let_go
 from tiltyard.contract import EndReason, State
 from tiltyard.runtime.back_off import RETRY_FIRST_SECONDS
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from agent.sessions import life
-from tests.support.agent.hosts import Host, let_go
+from tests.support.agent.hosts import Host
 from tests.support.agent.samples import a_spec, an_id
+from tests.support.tasks import running
 from tiltyard.contract import EndReason
 from tiltyard.runtime.logging.events import bind
 from tiltyard.runtime.logging.output import Limit
@@ -27,14 +28,12 @@ async def test_unavailable_engine_does_not_flood_the_log(
     keep.emit = lambda record: passed.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger().addHandler(keep)
     try:
-        async with host() as agent:
-            reconciling = asyncio.create_task(agent.reconciler.run(), name="reconciler")
+        async with host() as agent, running(agent.reconciler.run()):
             sessions = [await agent.sessions.start(an_id(), a_spec()) for _ in range(3)]
             host.engine.unavailable = True
             for session in sessions:
                 agent.sessions.life(session.internal_id).ask_stop(EndReason.STOPPED)
             await host.clock.advance(300)
-            await let_go(reconciling)
     finally:
         logging.getLogger().removeHandler(keep)
     assert len(caplog.records) > 45, "there is nothing to keep quiet"

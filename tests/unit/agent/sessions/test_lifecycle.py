@@ -21,11 +21,12 @@ from agent.domain.errors import (
 )
 from agent.domain.steps import START_STEPS
 from agent.state.record import Records
-from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, let_go
+from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left
 from tests.support.agent.pools import session_json
 from tests.support.agent.samples import MEBIBYTE, a_spec, an_id
 from tests.support.fake_clock import until_idle
 from tests.support.hold import Hold
+from tests.support.tasks import let_go
 from tiltyard.contract import EndReason, PortRequest, Protocol, Resources, State
 
 UUID = "01234567-89ab-4def-8123-456789abcdef"

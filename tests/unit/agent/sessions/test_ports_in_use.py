@@ -15,8 +15,9 @@ from agent.domain.errors import (
 )
 from agent.domain.session import Port, Session
 from agent.sessions.starting import FIREWALL_TRIES
-from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, let_go, until
+from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until
 from tests.support.agent.samples import a_spec, an_id
+from tests.support.tasks import let_go
 from tiltyard.contract import EndReason, NetworkMode, PortRequest, Protocol, State
 
 UDP = PortRequest(7777, Protocol.UDP)

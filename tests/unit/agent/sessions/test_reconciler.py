@@ -21,16 +21,10 @@ from agent.sessions.reconciler import REMOVED_AT_ONCE
 from agent.state.record import Records
 from agent.state.tombstones import Tombstones
 from tests.faults.memory_host import assert_survived
-from tests.support.agent.hosts import (
-    Agent,
-    Host,
-    assert_nothing_is_left,
-    let_go,
-    until,
-    until_sealed,
-)
+from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until, until_sealed
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import until_idle
+from tests.support.tasks import let_go
 from tiltyard.contract import EndReason, State
 
 WEEK = 7 * 86400

@@ -8,8 +8,9 @@ from agent.domain.errors import PortTakenError, SessionNotFoundError
 from agent.domain.steps import START_STEPS, STOP_STEPS
 from agent.state.tombstones import Tombstones
 from tests.faults.memory_host import assert_survived
-from tests.support.agent.hosts import Host, an_agent, let_go, until, until_sealed
+from tests.support.agent.hosts import Host, an_agent, until, until_sealed
 from tests.support.agent.samples import a_spec, an_id
+from tests.support.tasks import let_go
 from tiltyard.contract import EndReason, PortRequest, Protocol, State
 
 

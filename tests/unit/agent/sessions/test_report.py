@@ -11,8 +11,9 @@ from agent.domain.session import TRANSITIONS, Session
 from agent.logs import report
 from agent.logs.report import SEAL_WAIT_SECONDS, TAIL_BYTES, Tail, read_tail
 from agent.state.encoding import SESSIONS
-from tests.support.agent.hosts import Agent, Host, let_go
+from tests.support.agent.hosts import Agent, Host
 from tests.support.agent.samples import a_session, a_spec, an_id
+from tests.support.tasks import running
 from tiltyard.contract import EndReason, FailedRun, Moment, State
 
 
@@ -129,13 +130,12 @@ async def test_kernel_reports_oom_kills_that_the_engine_missed(
 async def test_usage_without_a_cgroup_is_the_last_sample(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     agent.cgroups.use(session.process, cpu_seconds=7, memory_bytes=9)
-    sampling = asyncio.create_task(agent.usage.run())
-    await agent.clock.advance(5)
-    await agent.clock.advance(0)
-    agent.cgroups.remove(session.process)
-    agent.engine.end(session.container, 0)
-    assert (await sealed(agent, session.internal_id)).run_usage == Usage(7, 9)
-    await let_go(sampling)
+    async with running(agent.usage.run()):
+        await agent.clock.advance(5)
+        await agent.clock.advance(0)
+        agent.cgroups.remove(session.process)
+        agent.engine.end(session.container, 0)
+        assert (await sealed(agent, session.internal_id)).run_usage == Usage(7, 9)
 
 
 async def test_usage_at_a_stop_survives_a_kill_of_the_agent(host: Host) -> None:
@@ -143,9 +143,8 @@ async def test_usage_at_a_stop_survives_a_kill_of_the_agent(host: Host) -> None:
     async with host() as agent:
         session = await agent.sessions.start(internal_id, a_spec())
         agent.cgroups.use(session.process, cpu_seconds=3, memory_bytes=4)
-        agent.steps.hold("stop.recorded")
-        stop = asyncio.create_task(agent.sessions.stop(internal_id, EndReason.STOPPED))
-        await agent.steps.reached("stop.recorded")
+        stopping = agent.sessions.stop(internal_id, EndReason.STOPPED)
+        stop = await agent.held_at("stop.recorded", stopping)
         agent.cgroups.remove(session.process)
         stop.cancel()
     async with host() as agent:

@@ -1,5 +1,4 @@
 import asyncio
-import contextlib
 import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator
@@ -18,6 +17,7 @@ from controlplane.fleet.icmp import CannotPingError
 from controlplane.fleet.pinger import AT_ONCE, JITTER, LOOK, Pinger
 from controlplane.storage.tables.fleet import AgentRow
 from tests.support.fake_clock import FakeClock
+from tests.support.tasks import running
 from tests.unit.controlplane.domain.test_placement import HOST
 
 NEAR, FAR = "192.0.2.1", "192.0.2.2"
@@ -139,11 +139,8 @@ class Measured:
 @pytest.fixture
 async def measured() -> AsyncIterator[Measured]:
     made = Measured()
-    running = asyncio.create_task(made.pinger.run())
-    yield made
-    running.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await running
+    async with running(made.pinger.run()):
+        yield made
 
 
 async def test_host_is_measured_at_its_report_and_once_per_interval(measured: Measured) -> None:

@@ -11,6 +11,7 @@ from controlplane.fleet.standby_pools import GATHER, MAX_BACK_OFF, REST, Standby
 from controlplane.storage.tables.applications import Application
 from controlplane.storage.tables.standby_orders import WantedPool
 from controlplane.storage.tables.warm_pools import WarmPool
+from tests.support.tasks import running
 from tiltyard.contract import NetworkMode, Resources
 
 SECONDS_EACH = 0.02  # Seconds that planning one pool takes by the clock of these tests
@@ -75,10 +76,8 @@ async def one_round(pools: list[WantedPool]) -> EmptyFleet:
     fleet = EmptyFleet(pools)
     part = cast("Any", fleet)
     planner = StandbyPools(part, part, clock=part, random=Random(1))
-    task = asyncio.create_task(planner.run(), name="standby pools")
-    await fleet.rests.wait()
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    async with running(planner.run()):
+        await fleet.rests.wait()
     return fleet
 
 
@@ -91,9 +90,8 @@ async def test_other_tasks_run_between_two_pools() -> None:
             runs += 1
             await asyncio.sleep(0)
 
-    other = asyncio.create_task(run(), name="other")
-    fleet = await one_round([a_wanted_pool() for _ in range(50)])
-    other.cancel()
+    async with running(run()):
+        fleet = await one_round([a_wanted_pool() for _ in range(50)])
     assert fleet.planned == 50 <= runs
 
 

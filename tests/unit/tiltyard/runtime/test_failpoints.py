@@ -4,6 +4,7 @@ import signal
 
 import pytest
 
+from tests.support.tasks import let_go
 from tiltyard.runtime.failpoints import failpoint
 
 STEPS = ("start.created", "start.saved")
@@ -36,8 +37,7 @@ async def test_hangs_at_the_step() -> None:
     hanging = asyncio.ensure_future(reach("start.saved"))
     await asyncio.sleep(0)
     assert not hanging.done()
-    hanging.cancel()
-    await asyncio.gather(hanging, return_exceptions=True)
+    await let_go(hanging)
 
 
 async def test_fails_at_the_step() -> None:

@@ -3,6 +3,7 @@ import time
 
 import pytest
 
+from tests.support.tasks import running
 from tiltyard.runtime import loop_lag
 
 
@@ -14,9 +15,7 @@ async def test_blocked_loop_is_observed(monkeypatch: pytest.MonkeyPatch) -> None
         if seconds >= 0.04 and not late.done():
             late.set_result(seconds)
 
-    watching = asyncio.create_task(loop_lag.watch(observe), name="loop lag")
-    await asyncio.sleep(0)
-    time.sleep(0.05)  # noqa: ASYNC251 - blocks on purpose
-    await late
-    watching.cancel()
-    await asyncio.gather(watching, return_exceptions=True)
+    async with running(loop_lag.watch(observe)):
+        await asyncio.sleep(0)
+        time.sleep(0.05)  # noqa: ASYNC251 - blocks on purpose
+        await late

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.fake_clock import FakeClock
 from tests.support.service_manager import Manager, a_manager
+from tests.support.tasks import running
 from tiltyard.runtime.systemd import READY, Notifier, Supervision, read_supervision
 
 
@@ -22,31 +23,27 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]
 async def test_sends_two_keepalives_per_watchdog_timeout(manager: Manager) -> None:
     clock = FakeClock()
     notifier = Notifier(Supervision(manager.address, 10.0), clock.sleep)
-    beating = asyncio.create_task(notifier.beat(), name="beating")
-    reported = []
-    for seconds in (0, 4.9, 0.1, 5):
-        await clock.advance(seconds)
-        reported.append(manager.received())
+    async with running(notifier.beat()):
+        reported = []
+        for seconds in (0, 4.9, 0.1, 5):
+            await clock.advance(seconds)
+            reported.append(manager.received())
     assert reported == [["WATCHDOG=1"], [], ["WATCHDOG=1"], ["WATCHDOG=1"]]
-    beating.cancel()
-    await asyncio.gather(beating, return_exceptions=True)
 
 
 async def test_follow_notifies_from_readiness_to_stopping(manager: Manager) -> None:
     serving, stopping = asyncio.Event(), asyncio.Event()
     notifier = Notifier(Supervision(manager.address, 0.01))
-    following = asyncio.create_task(notifier.follow(serving, stopping), name="following")
-    await asyncio.sleep(0)
-    assert manager.received() == []  # not ready yet
-    serving.set()
-    assert [await manager.next() for _ in range(3)] == ["READY=1", "WATCHDOG=1", "WATCHDOG=1"]
-    stopping.set()
-    while (reported := await manager.next()) == "WATCHDOG=1":
-        pass
-    assert reported == "STOPPING=1"
-    assert await manager.next() == "WATCHDOG=1"  # stopping may take longer than the timeout
-    following.cancel()
-    await asyncio.gather(following, return_exceptions=True)
+    async with running(notifier.follow(serving, stopping)):
+        await asyncio.sleep(0)
+        assert manager.received() == []  # not ready yet
+        serving.set()
+        assert [await manager.next() for _ in range(3)] == ["READY=1", "WATCHDOG=1", "WATCHDOG=1"]
+        stopping.set()
+        while (reported := await manager.next()) == "WATCHDOG=1":
+            pass
+        assert reported == "STOPPING=1"
+        assert await manager.next() == "WATCHDOG=1"  # stopping may take longer than the timeout
 
 
 async def test_sends_nothing_without_a_service_manager(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,6 +1,7 @@
 import asyncio
 import threading
 
+from tests.support.tasks import let_go
 from tiltyard.runtime.tasks import Threads
 
 
@@ -15,8 +16,7 @@ async def test_close_waits_for_work_whose_caller_was_cancelled() -> None:
 
     caller = asyncio.create_task(threads.run(work, "it"))
     await asyncio.to_thread(begun.wait)
-    caller.cancel()
-    await asyncio.gather(caller, return_exceptions=True)
+    await let_go(caller)
     closing = asyncio.create_task(threads.close())
     await asyncio.sleep(0)
     assert not closing.done()

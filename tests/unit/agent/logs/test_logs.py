@@ -54,9 +54,7 @@ async def test_log_of_removed_container_is_gone(agent: Agent) -> None:
 
 async def test_a_reader_of_a_starting_session_waits_for_it(agent: Agent) -> None:
     internal_id = an_id()
-    agent.steps.hold("start.created")
-    starter = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
-    await agent.steps.reached("start.created")
+    starter = await agent.held_at("start.created", agent.sessions.start(internal_id, a_spec()))
     reader = asyncio.create_task(whole(agent, agent.sessions.life(internal_id)))
     await asyncio.sleep(0)
     assert not reader.done()

@@ -103,9 +103,7 @@ async def test_repeated_claim_returns_the_session(agent: Agent) -> None:
 
 async def test_repeated_claim_joins_the_pending_one(agent: Agent) -> None:
     standby = await a_standby(agent)
-    agent.steps.hold("claim.begun")
-    first = claiming(agent, standby)
-    await agent.steps.reached("claim.begun")
+    first = await agent.held_at("claim.begun", claiming(agent, standby))
     second = claiming(agent, standby)
     first.cancel()  # the claim continues
     await until_idle()
@@ -165,9 +163,7 @@ async def test_drained_host_accepts_repeated_claims_only(agent: Agent) -> None:
 
 async def test_pending_claim_is_not_stopped_as_surplus(agent: Agent) -> None:
     standby = await a_standby(agent)
-    agent.steps.hold("claim.begun")
-    claim = claiming(agent, standby)
-    await agent.steps.reached("claim.begun")
+    claim = await agent.held_at("claim.begun", claiming(agent, standby))
     async with kept_full(agent):
         await ordered(agent, a_pool(0, revision=2))
         agent.steps.release("claim.begun")
@@ -216,9 +212,7 @@ async def test_f49_agent_killed_at_any_step_of_a_claim(host: Host, step: str) ->
     """A repeated claim succeeds and the game is notified."""
     async with host() as agent:
         standby = await a_standby(agent, claim_signal="SIGUSR1")
-        agent.steps.hold(step)
-        claim = claiming(agent, standby, a_claim(ttl=600.0))
-        await agent.steps.reached(step)
+        claim = await agent.held_at(step, claiming(agent, standby, a_claim(ttl=600.0)))
         claim.cancel()
     await host.clock.advance(60)
     async with host() as agent:

@@ -194,9 +194,8 @@ async def test_unsaved_record_is_not_rewritten_during_sealing(
 ) -> None:
     """Otherwise an older change would replace a newer one."""
     session = await agent.sessions.start(an_id(), a_spec())
-    agent.steps.hold("log.sealed")
-    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-    await agent.steps.reached("log.sealed")
+    stop = agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    await agent.held_at("log.sealed", stop)
     agent.records.unrecorded.add(session.internal_id)
     go_on, save = asyncio.Event(), agent.records.save
 

@@ -171,9 +171,7 @@ async def test_f15_an_image_that_vanishes_before_the_create_is_refused_told_and_
 ) -> None:
     """The control plane tries another host, and this one pulls after it reports the loss."""
     internal_id = an_id()
-    agent.steps.hold("start.recorded")
-    start = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
-    await agent.steps.reached("start.recorded")
+    start = await agent.held_at("start.recorded", agent.sessions.start(internal_id, a_spec()))
     agent.engine.lose_image(IMAGE)
     agent.steps.release("start.recorded")
     with pytest.raises(ImageMissingError):

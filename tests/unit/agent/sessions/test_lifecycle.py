@@ -98,9 +98,7 @@ async def test_start_is_undone_if_its_record_cannot_be_made_durable(
 
 async def test_repeated_start_joins_and_another_spec_is_refused(agent: Agent) -> None:
     internal_id = an_id()
-    agent.steps.hold("start.created")
-    first = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
-    await agent.steps.reached("start.created")
+    first = await agent.held_at("start.created", agent.sessions.start(internal_id, a_spec()))
     again = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
     with pytest.raises(SpecConflictError):
         await agent.sessions.start(internal_id, a_spec(args=("other",)))
@@ -132,10 +130,7 @@ async def test_game_that_the_engine_takes_for_not_started_ends_with_its_start(
 @pytest.mark.parametrize("step", START_STEPS)
 async def test_start_cancelled_at_any_step_leaves_no_orphan(agent: Agent, step: str) -> None:
     internal_id = an_id()
-    agent.steps.hold(step)
-    caller = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
-    await agent.steps.reached(step)
-    await let_go(caller)
+    await let_go(await agent.held_at(step, agent.sessions.start(internal_id, a_spec())))
     agent.steps.release(step)
     assert (await agent.sessions.start(internal_id, a_spec())).state is State.RUNNING
     assert [s.internal_id for s in agent.sessions.all()] == [internal_id]
@@ -146,9 +141,7 @@ async def test_start_cancelled_at_any_step_leaves_no_orphan(agent: Agent, step: 
 @pytest.mark.parametrize("step", START_STEPS)
 async def test_stop_at_any_step_of_a_start_undoes_it(agent: Agent, step: str) -> None:
     internal_id = an_id()
-    agent.steps.hold(step)
-    starter = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
-    await agent.steps.reached(step)
+    starter = await agent.held_at(step, agent.sessions.start(internal_id, a_spec()))
     stopper = asyncio.create_task(agent.sessions.stop(internal_id, EndReason.STOPPED))
     await asyncio.sleep(0)
     agent.steps.release(step)

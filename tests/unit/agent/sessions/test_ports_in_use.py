@@ -104,9 +104,7 @@ def before_and_after(session: Session) -> list[tuple[tuple[Port, ...], bool]]:
 async def test_f21_a_session_is_told_once_the_flows_to_its_ports_are_forgotten(
     agent: Agent,
 ) -> None:
-    agent.steps.hold("flows")
-    start = asyncio.create_task(play(agent))
-    await agent.steps.reached("flows")
+    start = await agent.held_at("flows", play(agent))
     assert agent.engine.calls[-1][0] == "start"
     assert agent.sessions.started() == []
     assert not start.done()

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -24,22 +23,15 @@ from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until, until_sealed
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import until_idle
-from tests.support.tasks import let_go
+from tests.support.tasks import let_go, running
 from tiltyard.contract import EndReason, State
 
 WEEK = 7 * 86400
 
 
-@contextlib.asynccontextmanager
-async def _looked_after(agent: Agent) -> AsyncIterator[None]:
+def _looked_after(agent: Agent) -> contextlib.AbstractAsyncContextManager[None]:
     """Run the reconciler in the background, as the daemon does."""
-    passes = asyncio.create_task(agent.reconciler.run(), name="reconciler")
-    listener = asyncio.create_task(agent.reconciler.listen(), name="listener")
-    try:
-        yield
-    finally:
-        await let_go(passes)
-        await let_go(listener)
+    return running(agent.reconciler.run(), agent.reconciler.listen())
 
 
 async def _runs(agent: Agent, session: Session) -> bool:
@@ -186,9 +178,7 @@ async def test_f03_a_kill_while_an_old_container_is_removed_leaves_nothing_of_it
     async with host() as agent:
         session = await agent.ended()
         await host.clock.advance(4 * 3600)
-        agent.steps.hold("container.removed")
-        await agent.reconciler.pass_once()
-        await agent.steps.reached("container.removed")
+        await agent.held_at("container.removed", agent.reconciler.pass_once())
     async with host() as agent:
         await agent.pass_over()
         assert agent.now(session.internal_id).container_removed
@@ -219,12 +209,8 @@ async def test_f03_a_kill_while_a_session_is_discarded_leaves_nothing_that_start
 ) -> None:
     async with host() as agent:
         session = await agent.ended()
-        agent.steps.hold(step)
-        asked = asyncio.create_task(
-            agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
-        )
-        await agent.steps.reached(step)
-        await let_go(asked)
+        stop = agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
+        await let_go(await agent.held_at(step, stop))
     async with host() as agent:
         # A caller without a response repeats the call.
         with contextlib.suppress(SessionNotFoundError):

@@ -1,7 +1,5 @@
 """Restarts of a killed agent: nothing is doubled, nothing lost."""
 
-import asyncio
-
 import pytest
 
 from agent.domain.errors import PortTakenError, SessionNotFoundError
@@ -35,9 +33,7 @@ async def test_running_session_is_adopted_unchanged(host: Host) -> None:
 async def test_agent_killed_during_a_start_leaves_all_or_nothing(host: Host, step: str) -> None:
     internal_id = an_id()
     async with host() as agent:
-        agent.steps.hold(step)
-        starter = asyncio.create_task(agent.sessions.start(internal_id, a_spec(ttl=60.0)))
-        await agent.steps.reached(step)
+        starter = await agent.held_at(step, agent.sessions.start(internal_id, a_spec(ttl=60.0)))
         await let_go(starter)
     async with host() as agent:
         assert agent.sessions.reconciled
@@ -60,10 +56,8 @@ async def test_agent_killed_during_a_stop_completes_it_later(host: Host, step: s
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
         host.engine.write_log(session.container, b"last words\n")
-        agent.steps.hold(step)
-        stopper = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))
-        await agent.steps.reached(step)
-        await let_go(stopper)
+        stop = agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+        await let_go(await agent.held_at(step, stop))
     async with host() as agent:
         now = (await until_sealed(agent, session.internal_id)).session
         assert (now.state, now.end_reason) == (State.EXITED, EndReason.STOPPED)
@@ -208,9 +202,8 @@ async def test_f06_an_older_record_makes_no_second_copy_of_what_runs(
     internal_id, copies = an_id(), {}
     async with host() as agent:
         path = agent.records.directory(internal_id) / "record.json"
-        agent.steps.hold("start.recorded")
-        starter = asyncio.create_task(agent.sessions.start(internal_id, a_spec(restart=True)))
-        await agent.steps.reached("start.recorded")
+        start = agent.sessions.start(internal_id, a_spec(restart=True))
+        starter = await agent.held_at("start.recorded", start)
         copies["created"] = path.read_bytes()
         agent.steps.release("start.recorded")
         started = await starter

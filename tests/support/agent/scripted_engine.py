@@ -59,6 +59,7 @@ class ScriptedEngine:
 
     def __init__(self, folder: Path) -> None:
         self.socket = folder / "engine.sock"
+        self.client: DockerEngine  # Set by the fixture
         self.seen: dict[str, int] = defaultdict(int)
         self.requests: list[web.BaseRequest] = []
         self._answers: dict[str, list[Answer]] = {}

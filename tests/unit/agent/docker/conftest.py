@@ -1,22 +1,15 @@
-"""A scripted engine and the agent's client of it."""
+"""A scripted engine with its client."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from agent.docker.engine import DockerEngine
 from tests.support.agent.scripted_engine import ScriptedEngine, an_engine
 
 
 @pytest.fixture
 async def script(tmp_path: Path) -> AsyncIterator[ScriptedEngine]:
     engine = ScriptedEngine(tmp_path)
-    async with engine.serving():
+    async with engine.serving(), an_engine(engine) as engine.client:
         yield engine
-
-
-@pytest.fixture
-async def engine(script: ScriptedEngine) -> AsyncIterator[DockerEngine]:
-    async with an_engine(script) as made:
-        yield made

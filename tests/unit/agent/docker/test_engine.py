@@ -60,14 +60,14 @@ def startable(script: ScriptedEngine, *names: str) -> None:
 
 @pytest.mark.parametrize("call", CALLS)
 async def test_engine_failure_is_raised_and_measured_once(
-    script: ScriptedEngine, engine: DockerEngine, call: str
+    script: ScriptedEngine, call: str
 ) -> None:
     what, ask = CALLS[call]
     script.answer(what, refuses(500, "something broke"))
     with pytest.raises(EngineError) as error:
-        await ask(engine)
+        await ask(script.client)
     assert str(error.value) == f"cannot {call}: something broke"
-    value = engine.metrics.registry.get_sample_value
+    value = script.client.metrics.registry.get_sample_value
     counted = {"call": call, "outcome": "engine_error"}
     assert value("tiltyard_agent_engine_calls_total", counted) == 1
     assert value("tiltyard_agent_engine_call_duration_seconds_count", {"call": call}) == 1
@@ -97,55 +97,49 @@ async def test_missing_socket_means_unavailable_engine(tmp_path: Path, call: str
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_a_broken_connection(
-    script: ScriptedEngine, engine: DockerEngine, call: str
-) -> None:
+async def test_a_broken_connection(script: ScriptedEngine, call: str) -> None:
     what, ask = CALLS[call]
     script.answer(what, cut)
     # The outcome of a change is unknown; a read has simply failed.
     with pytest.raises(EngineTimeoutError if call in CHANGES else EngineUnavailableError):
-        await ask(engine)
+        await ask(script.client)
 
 
 @pytest.mark.parametrize("body", [b'{"Id": "abc', b"", b"{}", b"[]", b"\xff"])
 async def test_malformed_answer_to_a_change_leaves_the_outcome_unknown(
-    script: ScriptedEngine, engine: DockerEngine, body: bytes
+    script: ScriptedEngine, body: bytes
 ) -> None:
     for call, status in (("inspect", 200), ("create", 201)):
         what, ask = CALLS[call]
         script.answer(what, raw(body, status))
         with pytest.raises(EngineTimeoutError if call in CHANGES else EngineError):
-            await ask(engine)
+            await ask(script.client)
 
 
-async def test_hanging_starts_do_not_block_kill(
-    script: ScriptedEngine, engine: DockerEngine
-) -> None:
+async def test_hanging_starts_do_not_block_kill(script: ScriptedEngine) -> None:
     names = [f"c{number}" for number in range(GENERAL_CALLS)]
     startable(script, *names)
     script.answer("POST /containers/y/kill", raw(b"", 204))
-    hanging = [asyncio.create_task(engine.start(name)) for name in names]
+    hanging = [asyncio.create_task(script.client.start(name)) for name in names]
     for name in names:
         await script.arrived(f"POST /containers/{name}/start")
-    await engine.kill("y", "SIGKILL")
+    await script.client.kill("y", "SIGKILL")
     script.let_go()
     await asyncio.gather(*hanging)
 
 
-async def test_cancelled_call_keeps_its_slot_until_it_ends(
-    script: ScriptedEngine, engine: DockerEngine
-) -> None:
+async def test_cancelled_call_keeps_its_slot_until_it_ends(script: ScriptedEngine) -> None:
     startable(script, "x")
     script.answer("DELETE /containers/x", raw(b"", 204))
-    starting = asyncio.create_task(engine.start("x"))
+    starting = asyncio.create_task(script.client.start("x"))
     await script.arrived("POST /containers/x/start")
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
-    removing = asyncio.create_task(engine.remove("x"))
-    waiting_in_vain = asyncio.create_task(engine.kill("x", "SIGTERM"))
+    removing = asyncio.create_task(script.client.remove("x"))
+    waiting_in_vain = asyncio.create_task(script.client.kill("x", "SIGTERM"))
     with pytest.raises(ContainerGoneError):
-        await engine.inspect("y")
+        await script.client.inspect("y")
     waiting_in_vain.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting_in_vain
@@ -183,43 +177,39 @@ async def test_an_engine_that_comes_back_is_queried_again(tmp_path: Path) -> Non
             assert script.seen["GET /version"] == asked + 1
 
 
-async def test_concurrent_first_calls_share_one_query(
-    script: ScriptedEngine, engine: DockerEngine
-) -> None:
-    await asyncio.gather(*(engine.remove(f"c{n}") for n in range(2 * RESERVED_CALLS)))
+async def test_concurrent_first_calls_share_one_query(script: ScriptedEngine) -> None:
+    await asyncio.gather(*(script.client.remove(f"c{n}") for n in range(2 * RESERVED_CALLS)))
     assert script.seen["GET /version"] == 1
 
 
-async def test_refuses_too_old_engine(script: ScriptedEngine, engine: DockerEngine) -> None:
+async def test_refuses_too_old_engine(script: ScriptedEngine) -> None:
     script.answer("GET /version", says({"ApiVersion": "1.40"}))
     with pytest.raises(EngineError, match=r"1\.41 is needed"):
-        await engine.info()
+        await script.client.info()
 
 
-async def test_inspects_each_digest_until_it_is_accepted(
-    script: ScriptedEngine, engine: DockerEngine
-) -> None:
+async def test_inspects_each_digest_until_it_is_accepted(script: ScriptedEngine) -> None:
     what = f"GET /images/{IMAGE}/json"
     script.answer(what, says({"Config": {}}))
     script.answer("POST /containers/create", says({"Id": "abc"}, 201))
     for _ in range(2):
-        assert await engine.create(replace(SPEC, args=("/game",))) == "abc"
+        assert await script.client.create(replace(SPEC, args=("/game",))) == "abc"
     assert script.seen[what] == 1
     for _ in range(2):
         with pytest.raises(ImageCannotRunError, match="no command"):
-            await engine.create(SPEC)
+            await script.client.create(SPEC)
     script.answer(what, says(ACCEPTED))
     for _ in range(2):
-        assert await engine.create(SPEC) == "abc"
+        assert await script.client.create(SPEC) == "abc"
     assert script.seen[what] == 4
     script.answer("GET /images/game:v1/json", says(ACCEPTED))
     for _ in range(2):
-        await engine.create(replace(SPEC, image="game:v1"))
+        await script.client.create(replace(SPEC, image="game:v1"))
     assert script.seen["GET /images/game:v1/json"] == 2
 
 
 async def test_creates_network_if_the_default_bridge_does_not_isolate(
-    script: ScriptedEngine, engine: DockerEngine
+    script: ScriptedEngine,
 ) -> None:
     bodies: list[Any] = []
 
@@ -229,9 +219,9 @@ async def test_creates_network_if_the_default_bridge_does_not_isolate(
 
     script.answer("GET /networks", says([{"Name": "bridge", "Options": {}}]))
     script.answer("POST /networks/create", made)
-    assert any("icc" in warning for warning in (await engine.info()).warnings)
+    assert any("icc" in warning for warning in (await script.client.info()).warnings)
     script.answer("POST /containers/create", made)
-    assert await engine.create(SPEC) == "abc"
+    assert await script.client.create(SPEC) == "abc"
     assert bodies[0]["Name"] == "tiltyard0"
     assert bodies[0]["Options"] == {
         "com.docker.network.bridge.enable_icc": "false",
@@ -241,24 +231,22 @@ async def test_creates_network_if_the_default_bridge_does_not_isolate(
     # If the network is removed, the next container creates it again.
     script.answer("POST /containers/x/start", refuses(404, "as worded by any engine"))
     with pytest.raises(ContainerGoneError):
-        await engine.start("x")
+        await script.client.start("x")
     script.answer("GET /containers/x/json", says(CREATED))
-    await engine.create(SPEC)
+    await script.client.create(SPEC)
     assert script.seen["POST /networks/create"] == 1
     with pytest.raises(EngineError, match="as worded by any engine"):
-        await engine.start("x")
-    await engine.create(SPEC)
+        await script.client.start("x")
+    await script.client.create(SPEC)
     assert script.seen["POST /networks/create"] == 2
 
 
-async def test_calls_about_many_containers_share_a_few_connections(
-    script: ScriptedEngine, engine: DockerEngine
-) -> None:
-    await engine.info()
+async def test_calls_about_many_containers_share_a_few_connections(script: ScriptedEngine) -> None:
+    await script.client.info()
     begun = len(script.requests)
     for number in range(40):
         script.answer(f"GET /containers/c{number}/json", says(CREATED))
-        await engine.inspect(f"c{number}")
+        await script.client.inspect(f"c{number}")
     asked = script.requests[begun:]
     assert len({id(request.protocol) for request in asked}) <= RESERVED_CALLS  # each has its own
 
@@ -272,18 +260,18 @@ async def test_a_connection_that_the_engine_closed_is_not_used_again(tmp_path: P
                 assert (await engine.inspect("x")).container == "abc"
 
 
-async def test_waits_for_concurrent_removal(script: ScriptedEngine, engine: DockerEngine) -> None:
+async def test_waits_for_concurrent_removal(script: ScriptedEngine) -> None:
     script.answer(
         "DELETE /containers/x", refuses(409, "removal of container x is already in progress")
     )
     script.answer("POST /containers/x/wait", script.hang, refuses(404, "No such container: x"))
-    removing = asyncio.create_task(engine.remove("x"))
+    removing = asyncio.create_task(script.client.remove("x"))
     await script.arrived("POST /containers/x/wait")
     assert not removing.done()
     script.answer("POST /containers/x/wait", refuses(404, "No such container: x"))
     script.let_go()
     await asyncio.gather(removing, return_exceptions=True)
-    await engine.remove("x")
+    await script.client.remove("x")
 
 
 def listed(container: str, state: str) -> dict[str, Any]:
@@ -295,36 +283,30 @@ def running(pid: int) -> dict[str, Any]:
     return CREATED | {"State": state}
 
 
-async def test_one_bad_container_does_not_hide_the_others(
-    script: ScriptedEngine, engine: DockerEngine
-) -> None:
+async def test_one_bad_container_does_not_hide_the_others(script: ScriptedEngine) -> None:
     script.answer(
         "GET /containers/json",
         says([listed("bad", "running"), listed("gone", "exited"), listed("good", "exited")]),
     )
     script.answer("GET /containers/bad/json", refuses(500, "stuck"))
     script.answer("GET /containers/good/json", says(CREATED | {"Id": "good"}))
-    found = {each.container: each for each in await engine.list("agent-1")}
+    found = {each.container: each for each in await script.client.list("agent-1")}
     assert set(found) == {"bad", "good"}
     assert found["bad"].labels == {"a": "b"}
     assert found["bad"].has_lost_process  # its end is confirmed by inspect
 
 
-async def test_list_inspects_running_container_once_per_run(
-    script: ScriptedEngine, engine: DockerEngine
-) -> None:
+async def test_list_inspects_running_container_once_per_run(script: ScriptedEngine) -> None:
     script.answer("GET /containers/json", says([listed("abc", "running")]))
     script.answer("GET /containers/abc/json", says(running(os.getpid())), says(running(2**22)))
-    first = await engine.list("agent-1")
+    first = await script.client.list("agent-1")
     assert first[0].process == await asyncio.to_thread(live_process, os.getpid())
-    assert await engine.list("agent-1") == first
+    assert await script.client.list("agent-1") == first
     assert script.seen["GET /containers/abc/json"] == 1
 
 
-async def test_describes_running_container_without_process(
-    script: ScriptedEngine, engine: DockerEngine
-) -> None:
+async def test_describes_running_container_without_process(script: ScriptedEngine) -> None:
     script.answer("GET /containers/json", says([listed("abc", "running")]))
     script.answer("GET /containers/abc/json", says(running(2**22 + 1)))
-    for found in [*await engine.list("agent-1"), await engine.inspect("abc")]:
+    for found in [*await script.client.list("agent-1"), await script.client.inspect("abc")]:
         assert (found.status, found.process) == (ContainerStatus.RUNNING, None)

@@ -52,13 +52,13 @@ FIRST_PIECE = {
 
 @pytest.mark.parametrize("stream", STREAMS)
 async def test_an_engine_that_vanishes_ends_a_stream_with_an_error(
-    script: ScriptedEngine, engine: DockerEngine, stream: str
+    script: ScriptedEngine, stream: str
 ) -> None:
     what, ask = STREAMS[stream]
     script.answer(what, streams(FIRST_PIECE[stream], then_cut=True))
     seen = []
     with pytest.raises(EngineUnavailableError):
-        async with ask(engine) as items:
+        async with ask(script.client) as items:
             async for item in items:
                 seen.append(item)  # noqa: PERF401 - what came before the error counts
     assert len(seen) == 1
@@ -97,22 +97,18 @@ async def test_stalled_archive_or_pull_times_out(
     assert str(raised.value) == str(error)
 
 
-async def test_timeout_of_the_reader_is_not_converted(
-    script: ScriptedEngine, engine: DockerEngine
-) -> None:
+async def test_timeout_of_the_reader_is_not_converted(script: ScriptedEngine) -> None:
     script.answer("GET /events", streams(FIRST_PIECE["events"]))
     with pytest.raises(TimeoutError):
-        async with engine.events("agent-1") as items:
+        async with script.client.events("agent-1") as items:
             await anext(items)
             raise TimeoutError
 
 
-async def test_log_of_a_stalled_reader_is_closed_in_time(
-    script: ScriptedEngine, engine: DockerEngine
-) -> None:
+async def test_log_of_a_stalled_reader_is_closed_in_time(script: ScriptedEngine) -> None:
     ending = asyncio.Event()
     script.answer("GET /containers/x/logs", streams(FIRST_PIECE["logs"], forever=ending))
-    async with engine.logs("x", longest=1.0) as answer:
+    async with script.client.logs("x", longest=1.0) as answer:
         await anext(answer)
         transport = script.requests[-1].transport
         while transport is not None and not transport.is_closing():
@@ -122,22 +118,18 @@ async def test_log_of_a_stalled_reader_is_closed_in_time(
             await anext(answer)
 
 
-async def test_batches_log_lines(
-    script: ScriptedEngine, engine: DockerEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_batches_log_lines(script: ScriptedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent.docker.engine_streams.GATHER_SECONDS", 1.0)
     script.answer("GET /containers/x/logs", streams(*[FIRST_PIECE["logs"]] * 100))
-    async with engine.logs("x") as answer:
+    async with script.client.logs("x") as answer:
         assert [len(pieces) async for pieces in answer] == [100]
 
 
-async def test_error_of_the_engine_within_a_log_is_raised(
-    script: ScriptedEngine, engine: DockerEngine
-) -> None:
+async def test_error_of_the_engine_within_a_log_is_raised(script: ScriptedEngine) -> None:
     words = b"Error grabbing logs: unexpected EOF"
     complaint = b"\3\0\0\0" + len(words).to_bytes(4, "big") + words
     script.answer("GET /containers/x/logs", streams(FIRST_PIECE["logs"], complaint))
-    async with engine.logs("x") as answer:
+    async with script.client.logs("x") as answer:
         [piece] = await anext(answer)
         assert piece == LogPiece(1, b"2026-01-02T03:04:05.000000006Z", b"hello")
         with pytest.raises(EngineError, match="unexpected EOF"):
@@ -155,7 +147,6 @@ async def test_error_of_the_engine_within_a_log_is_raised(
 )
 async def test_malformed_stream_is_an_error(
     script: ScriptedEngine,
-    engine: DockerEngine,
     stream: str,
     body: bytes,
     error: type[AgentError],
@@ -163,7 +154,7 @@ async def test_malformed_stream_is_an_error(
     what, ask = STREAMS[stream]
     script.answer(what, streams(body))
     with pytest.raises(error):
-        await drained(ask(engine))
+        await drained(ask(script.client))
 
 
 @pytest.mark.parametrize(
@@ -177,7 +168,6 @@ async def test_malformed_stream_is_an_error(
 )
 async def test_converts_pull_failure_in_status_or_stream(
     script: ScriptedEngine,
-    engine: DockerEngine,
     status: int,
     message: str,
     error: type[AgentError],
@@ -190,26 +180,24 @@ async def test_converts_pull_failure_in_status_or_stream(
         else refuses(status, message),
     )
     with pytest.raises(error):
-        await drained(engine.pull(IMAGE))
+        await drained(script.client.pull(IMAGE))
 
 
 async def test_missing_path_and_missing_container_are_told_apart_by_an_inspect(
-    script: ScriptedEngine, engine: DockerEngine
+    script: ScriptedEngine,
 ) -> None:
     script.answer("GET /containers/x/archive", refuses(404, "as worded by any engine"))
     with pytest.raises(ContainerGoneError):
-        await drained(engine.archive("x", "/data"))
+        await drained(script.client.archive("x", "/data"))
     script.answer("GET /containers/x/json", says(CREATED))
     with pytest.raises(PathNotFoundError):
-        await drained(engine.archive("x", "/data"))
+        await drained(script.client.archive("x", "/data"))
 
 
-async def test_credentials_go_to_the_engine_for_this_pull_alone(
-    script: ScriptedEngine, engine: DockerEngine
-) -> None:
+async def test_credentials_go_to_the_engine_for_this_pull_alone(script: ScriptedEngine) -> None:
     script.answer("POST /images/create", streams(FIRST_PIECE["pull"]))
-    await drained(engine.pull(IMAGE, Credentials("user", "pa>?ss\u00fc")))
-    await drained(engine.pull(IMAGE))
+    await drained(script.client.pull(IMAGE, Credentials("user", "pa>?ss\u00fc")))
+    await drained(script.client.pull(IMAGE))
     first, second = (r for r in script.requests if r.path == "/images/create")
     assert first.query["fromImage"] == IMAGE
     assert json.loads(base64.urlsafe_b64decode(first.headers["X-Registry-Auth"])) == {

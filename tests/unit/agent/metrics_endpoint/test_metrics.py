@@ -21,7 +21,7 @@ from tests.support.agent.samples import IMAGE, MEBIBYTE, a_session, a_spec, an_i
 from tests.support.agent.scraped import CLOCK, Scraped, scraped, scraped_from
 from tests.support.agent.served import served
 from tests.support.fake_clock import until_idle
-from tests.support.fakes import FakeClock, FakeEngine
+from tests.support.fakes import FakeEngine
 from tests.support.harness import free_port
 from tests.support.tasks import running
 from tiltyard.contract import EndReason, Identity, Resources, State
@@ -55,24 +55,22 @@ async def scrape(agent: Agent) -> AsyncIterator[Scraped]:
 # -- sessions -----------------------------------------------------------------------------------
 
 
-async def test_times_each_phase_of_a_cold_start(
-    agent: Agent, scrape: Scraped, engine: FakeEngine, clock: FakeClock
-) -> None:
-    engine.binds_at_once = False
+async def test_times_each_phase_of_a_cold_start(agent: Agent, scrape: Scraped) -> None:
+    agent.engine.binds_at_once = False
     for call in ("create", "start"):
-        engine.hold(call)
+        agent.engine.hold(call)
     internal_id = an_id()
     start = asyncio.create_task(agent.sessions.start(internal_id, a_spec()), name="start")
-    await engine.held("create")
-    await clock.advance(2)
-    engine.release("create")
-    await engine.held("start")
-    await clock.advance(3)
-    engine.release("start")
+    await agent.engine.held("create")
+    await agent.clock.advance(2)
+    agent.engine.release("create")
+    await agent.engine.held("start")
+    await agent.clock.advance(3)
+    agent.engine.release("start")
     await start
-    await clock.advance(4)
-    engine.bind(f"tiltyard-{internal_id}")
-    await clock.advance(1)
+    await agent.clock.advance(4)
+    agent.engine.bind(f"tiltyard-{internal_id}")
+    await agent.clock.advance(1)
     now = await scrape()
     took = {
         phase: now("start_phase_duration_seconds_sum", phase=phase, kind="cold")
@@ -107,15 +105,13 @@ async def test_queue_phase_is_the_wait_for_a_slot(
         assert (now("starts_in_progress"), now("starts_waiting")) == (0, 0)
 
 
-async def test_counts_sessions_by_state_and_ends_by_reason(
-    agent: Agent, scrape: Scraped, engine: FakeEngine
-) -> None:
+async def test_counts_sessions_by_state_and_ends_by_reason(agent: Agent, scrape: Scraped) -> None:
     sessions = [await agent.sessions.start(an_id(), a_spec()) for _ in range(2)]
     now = await scrape()
     assert now("sessions", application="game", state="running") == 2
     assert now("sessions", application="game", state="exited") == 0
     await agent.sessions.stop(sessions[0].internal_id, EndReason.STOPPED)
-    engine.end(sessions[1].container, 1)
+    agent.engine.end(sessions[1].container, 1)
     await agent.reached(sessions[1].internal_id)
     now = await scrape()
     assert now("sessions", application="game", state="running") == 0
@@ -155,19 +151,19 @@ async def test_counts_restarts_late_ends_and_sealed_logs(agent: Agent, scrape: S
 
 
 async def test_distinguishes_standbys_and_claims_from_cold_starts(
-    agent: Agent, scrape: Scraped, engine: FakeEngine
+    agent: Agent, scrape: Scraped
 ) -> None:
-    engine.binds_at_once = False
+    agent.engine.binds_at_once = False
     async with kept_full(agent):
         await ordered(agent, a_pool(2))
-        await until(lambda: len(engine.living) == 2)
+        await until(lambda: len(agent.engine.living) == 2)
         await until_idle()
         now = await scrape()
         assert now("standbys_wanted", application="game") == 2
         assert now("standbys_ready", application="game") == 0
         assert now("standbys_unready", application="game") == 2
-        for container in engine.containers(agent.runtime.agent_id):
-            engine.bind(container.name)
+        for container in agent.engine.containers(agent.runtime.agent_id):
+            agent.engine.bind(container.name)
         await agent.clock.advance(1)
         now = await scrape()
         assert now("standbys_ready", application="game") == 2
@@ -209,15 +205,15 @@ async def test_shows_allocatable_and_reserved_resources(agent: Agent, scrape: Sc
     assert (after("capacity_sessions"), after("reserved_sessions")) == (1000, 1)
 
 
-async def test_counts_and_times_pulls(agent: Agent, scrape: Scraped, engine: FakeEngine) -> None:
-    engine.registry.add(ABSENT)
-    engine.hold("pull")
+async def test_counts_and_times_pulls(agent: Agent, scrape: Scraped) -> None:
+    agent.engine.registry.add(ABSENT)
+    agent.engine.hold("pull")
     pull = asyncio.create_task(pulled(agent.images, ABSENT), name="pull")
-    await engine.held("pull")
+    await agent.engine.held("pull")
     assert (await scrape())("image_pulls_in_progress", state="pulling") == 1
-    engine.release("pull")
+    agent.engine.release("pull")
     await pull
-    engine.fail_next("pull", RegistryTimeoutError(IMAGE, "no answer"))
+    agent.engine.fail_next("pull", RegistryTimeoutError(IMAGE, "no answer"))
     with pytest.raises(RegistryTimeoutError):
         await pulled(agent.images, ABSENT.replace("b", "c"))
     now = await scrape()

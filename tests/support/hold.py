@@ -1,6 +1,10 @@
 """A gate for a scripted step."""
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 LIMIT = 60.0  # Seconds after which a blocked call fails, so that a failing test ends
 
@@ -16,3 +20,21 @@ class Hold(asyncio.Event):
         self.reached.set()
         async with asyncio.timeout(LIMIT):
             await self.wait()
+
+
+def held_before(
+    patch: pytest.MonkeyPatch,
+    owner: object,
+    name: str,
+    when: Callable[..., bool] = lambda *_: True,
+) -> Hold:
+    """Block calls of a coroutine function before they do anything, if `when` accepts them."""
+    gate, method = Hold(), getattr(owner, name)
+
+    async def held(*arguments: Any, **named: Any) -> Any:
+        if when(*arguments):
+            await gate()
+        return await method(*arguments, **named)
+
+    patch.setattr(owner, name, held)
+    return gate

@@ -18,6 +18,7 @@ from agent.rpc.renewal import HostIdentity
 from agent.rpc.signing import make_request
 from tests.agent.test_tls_server import HOST, OURS, URI, an_identity
 from tests.support.certificates import SERVES, Signer
+from tests.support.hold import held_before
 
 
 @pytest.fixture
@@ -183,23 +184,16 @@ async def test_rejects_authorities_without_signer(host: HostIdentity, kind: str)
     assert await now_is(host) == before
 
 
-async def test_keeps_key_requested_during_installation(host: HostIdentity) -> None:
+async def test_keeps_key_requested_during_installation(
+    host: HostIdentity, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The control plane was killed during the first, and the next one requests at once."""
     signed = OURS.answer(await host.request(), [URI], [HOST])
-    writing, going_on = asyncio.Event(), asyncio.Event()
-    run = host.run
-
-    async def run_late(work: Callable[..., Any], *args: Any) -> Any:
-        if work.__name__ == "save":
-            writing.set()
-            await going_on.wait()
-        return await run(work, *args)
-
-    host.run = run_late
+    writing = held_before(monkeypatch, host, "run", lambda work, *_: work.__name__ == "save")
     installing = asyncio.create_task(host.install(signed), name="an installation")
-    await writing.wait()
+    await writing.reached.wait()
     asked = await host.request()
-    going_on.set()
+    writing.set()
     await installing
     renewed = OURS.answer(asked, [URI], [HOST])
     await host.install(renewed)

@@ -1,6 +1,4 @@
 import asyncio
-import contextlib
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -26,6 +24,7 @@ from tests.support.agent.hosts import Agent, Host
 from tests.support.agent.pools import a_claim, a_pool, kept_full, ordered, ready, session_json
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import until_idle
+from tests.support.hold import held_before
 from tiltyard.contract import EndReason, State
 
 
@@ -172,33 +171,25 @@ async def test_pending_claim_is_not_stopped_as_surplus(agent: Agent) -> None:
         assert agent.now(standby.internal_id).stop_reason is None
 
 
-async def test_f49_unrecorded_claim_fails(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+def full_disk(method: str) -> Any:
+    """Fail writes by a method of the records, as on a full disk."""
+    error = DiskFullError("its file", "no space left on device")
+    return mock.patch.object(Records, method, side_effect=error)
+
+
+async def test_f49_unrecorded_claim_fails(agent: Agent) -> None:
     standby = await a_standby(agent)
-
-    async def full(*_: object) -> None:
-        raise DiskFullError("record.json", "no space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Records, "save_claim", full)
-        with pytest.raises(DiskFullError):
-            await agent.warm_pools.claim(standby.internal_id, a_claim())
+    with full_disk("save_claim"), pytest.raises(DiskFullError):
+        await agent.warm_pools.claim(standby.internal_id, a_claim())
     assert ready(agent)[0] == standby
     found = await agent.warm_pools.claim(standby.internal_id, a_claim("m2"))
     assert found.spec.identity.session_id == "m2"
 
 
-@contextlib.contextmanager
-def unpublished() -> Iterator[None]:
-    """Fail writes of session.json, as on a full disk."""
-    error = DiskFullError("session.json", "no space left on device")
-    with mock.patch.object(Records, "publish", side_effect=error):
-        yield
-
-
 async def test_restarted_agent_notifies_a_game_that_was_not_notified(host: Host) -> None:
     async with host() as agent:
         standby = await a_standby(agent, claim_signal="SIGUSR1")
-        with unpublished():
+        with full_disk("publish"):
             await agent.warm_pools.claim(standby.internal_id, a_claim())
         await until_idle()
         assert (session_json(agent, standby)["standby"], signals(agent, standby)) == (True, 0)
@@ -261,20 +252,17 @@ async def test_claim_repeated_during_the_final_save_returns(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     standby = await a_standby(agent, claim_signal="SIGUSR1")
-    saving, go_on, save = asyncio.Event(), asyncio.Event(), agent.records.save
-
-    async def slowly(session: Session) -> None:
-        if session.claim is not None and session.claim.notified:
-            saving.set()
-            await go_on.wait()
-        await save(session)
-
-    monkeypatch.setattr(agent.records, "save", slowly)
+    saving = held_before(
+        monkeypatch,
+        agent.records,
+        "save",
+        lambda session: session.claim and session.claim.notified,
+    )
     await agent.warm_pools.claim(standby.internal_id, a_claim())
-    await saving.wait()
+    await saving.reached.wait()
     again = claiming(agent, standby, a_claim(again=True))
     await until_idle()
-    go_on.set()
+    saving.set()
     assert (await again).spec.identity.session_id == "m1"
     assert signals(agent, standby) == 1
 
@@ -284,7 +272,7 @@ async def test_repeated_claim_notifies_the_game_again_unless_it_ends(
     agent: Agent, *, stopped: bool
 ) -> None:
     standby = await a_standby(agent, claim_signal="SIGUSR1")
-    with unpublished():
+    with full_disk("publish"):
         await agent.warm_pools.claim(standby.internal_id, a_claim())
     again = claiming(agent, standby, a_claim(again=True))
     await asyncio.sleep(0)  # it has begun; the game is not notified yet

@@ -11,7 +11,6 @@ from unittest import mock
 import pytest
 
 from agent.domain.errors import DiskFullError, LogGoneError
-from agent.domain.session import Session
 from agent.kernel.disks import RESERVE_INODES, Disk, Disks, disk_of, measured
 from agent.logs import reading as logs
 from agent.logs import report
@@ -22,6 +21,7 @@ from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import Agent, Host, until_sealed
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import until_idle
+from tests.support.hold import held_before
 from tiltyard.contract import EndReason, State
 from tiltyard.runtime import atomic_file
 from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS
@@ -197,19 +197,12 @@ async def test_unsaved_record_is_not_rewritten_during_sealing(
     stop = agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     await agent.held_at("log.sealed", stop)
     agent.records.unrecorded.add(session.internal_id)
-    go_on, save = asyncio.Event(), agent.records.save
-
-    async def save_late(changed: Session) -> None:
-        if not changed.log_sealed:
-            await go_on.wait()
-        await save(changed)
-
-    monkeypatch.setattr(agent.records, "save", save_late)
+    late = held_before(monkeypatch, agent.records, "save", lambda changed: not changed.log_sealed)
     await agent.reconciler.pass_once()
     await until_idle()
     agent.steps.release("log.sealed")
     await until_sealed(agent, session.internal_id)
-    go_on.set()
+    late.set()
     await until_idle()
     assert agent.now(session.internal_id).log_sealed
     assert agent.recorded(session.internal_id).log_sealed

@@ -1,5 +1,6 @@
 import asyncio
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -210,10 +211,7 @@ async def test_unsent_sigkill_does_not_count(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
-
-    async def refused(process: Process, signal: str) -> None:
-        raise EngineError("kill", "the agent lacks CAP_KILL")
-
+    refused = mock.AsyncMock(side_effect=EngineError("kill", "the agent lacks CAP_KILL"))
     monkeypatch.setattr(agent.engine, "signal_process", refused)
     agent.engine.unavailable = True
     stop = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))

@@ -1,5 +1,6 @@
 import asyncio
 import dataclasses
+from unittest import mock
 
 import pytest
 
@@ -25,7 +26,7 @@ from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left
 from tests.support.agent.pools import session_json
 from tests.support.agent.samples import MEBIBYTE, a_spec, an_id
 from tests.support.fake_clock import until_idle
-from tests.support.hold import Hold
+from tests.support.hold import held_before
 from tests.support.tasks import let_go
 from tiltyard.contract import EndReason, PortRequest, Protocol, Resources, State
 
@@ -68,13 +69,7 @@ async def test_start_and_stop_are_reported_once_each(
 async def test_container_starts_once_its_record_is_durable(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate, flush = Hold(), Records.flush
-
-    async def held(self: Records, internal_id: str) -> None:
-        await gate()
-        await flush(self, internal_id)
-
-    monkeypatch.setattr(Records, "flush", held)
+    gate = held_before(monkeypatch, Records, "flush")
     starting = asyncio.create_task(agent.sessions.start(an_id(), a_spec()), name="starting")
     await gate.reached.wait()
     await until_idle()
@@ -86,10 +81,8 @@ async def test_container_starts_once_its_record_is_durable(
 async def test_start_is_undone_if_its_record_cannot_be_made_durable(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fail(_: Records, internal_id: str) -> None:
-        raise DiskFullError(internal_id, "no space left")
-
-    monkeypatch.setattr(Records, "flush", fail)
+    full = mock.AsyncMock(side_effect=DiskFullError("record.json", "no space left"))
+    monkeypatch.setattr(Records, "flush", full)
     with pytest.raises(DiskFullError):
         await agent.sessions.start(an_id(), a_spec())
     assert agent.engine.count("start") == 0

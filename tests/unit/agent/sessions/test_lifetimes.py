@@ -1,6 +1,5 @@
 """TTLs of sessions regardless of the wall clock, and the order of their ends."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
@@ -8,12 +7,12 @@ import pytest
 
 from agent.domain.deadlines import HELD_SECONDS
 from agent.domain.errors import NoFreePortError
-from agent.domain.session import Session
 from agent.sessions.ending import CONFIRM_SECONDS
 from agent.state.drain import DrainOrder
 from agent.state.record import Records
 from tests.support.agent.hosts import Agent, Host, until_sealed
 from tests.support.agent.samples import a_spec, an_id
+from tests.support.hold import held_before
 from tiltyard.contract import EndReason, State
 
 HOUR = 3600
@@ -45,22 +44,14 @@ async def test_port_is_released_after_the_end_is_recorded(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise an agent killed in between would give the port to two sessions."""
-    arrived, recorded, save = asyncio.Event(), asyncio.Event(), Records.save
-
-    async def held(records: Records, session: Session) -> None:
-        if session.state.ended:
-            arrived.set()
-            await recorded.wait()
-        await save(records, session)
-
-    monkeypatch.setattr(Records, "save", held)
+    gate = held_before(monkeypatch, Records, "save", lambda _, session: session.state.ended)
     async with host(ports=(20000, 20000)) as agent:
         session = await agent.sessions.start(an_id(), a_spec())
         host.engine.end(session.container, 0)
-        await arrived.wait()
+        await gate.reached.wait()
         with pytest.raises(NoFreePortError):
             await agent.sessions.start(an_id(), a_spec())
-        recorded.set()
+        gate.set()
         await until_sealed(agent, session.internal_id)
         await agent.sessions.start(an_id(), a_spec())
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 
@@ -23,10 +24,12 @@ from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until, until_sealed
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import until_idle
+from tests.support.hold import held_before
 from tests.support.tasks import let_go, running
 from tiltyard.contract import EndReason, State
 
 WEEK = 7 * 86400
+FULL = mock.AsyncMock(side_effect=DiskFullError("/state", "No space left on device"))
 
 
 def _looked_after(agent: Agent) -> contextlib.AbstractAsyncContextManager[None]:
@@ -253,7 +256,7 @@ async def test_f35_a_full_disk_and_a_lost_record_keep_nobody_from_being_adopted(
     async with host() as agent:
         lost, good = [await agent.sessions.start(an_id(), a_spec(ttl=60.0)) for _ in range(2)]
         await agent.records.delete(lost.internal_id)
-    monkeypatch.setattr(Records, "create", _refuse)
+    monkeypatch.setattr(Records, "create", FULL)
     async with host() as agent:
         for session in (lost, good):
             found = agent.now(session.internal_id)
@@ -265,7 +268,7 @@ async def test_f35_a_stop_on_a_full_disk_is_never_followed_by_a_start(
 ) -> None:
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
-        monkeypatch.setattr(Records, "save", _refuse)
+        monkeypatch.setattr(Records, "save", FULL)
         stopped = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
         assert stopped.state is State.EXITED
     monkeypatch.undo()
@@ -274,10 +277,6 @@ async def test_f35_a_stop_on_a_full_disk_is_never_followed_by_a_start(
         assert (life.session.state, life.session.end_reason) == (State.EXITED, EndReason.STOPPED)
         assert life.session.restart_count == 0
         assert not await _runs(agent, session)
-
-
-async def _refuse(*_: object) -> None:
-    raise DiskFullError("/state", "No space left on device")
 
 
 async def test_container_missing_from_one_list_is_not_dead(host: Host) -> None:
@@ -370,10 +369,8 @@ async def test_running_container_with_an_invalid_label_is_kept(
 async def test_pass_is_repeated_after_an_internal_error(
     agent: Agent, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def broken(_: float) -> None:
-        raise PermissionError(13, "as scripted")
-
     with monkeypatch.context() as patch:
+        broken = mock.AsyncMock(side_effect=PermissionError(13, "as scripted"))
         patch.setattr(agent.recovery, "sweep", broken)
         async with _looked_after(agent):
             await until(lambda: "internal error" in caplog.text)
@@ -403,13 +400,7 @@ async def test_discard_waits_for_removal_of_the_log(
     internal_id = (await agent.ended()).internal_id
     life = agent.sessions.life(internal_id)
     await cleanup.remove_container(agent.runtime, life)
-    real, slow = agent.records.drop_log, asyncio.Event()
-
-    async def dropping(name: str) -> None:
-        await slow.wait()
-        await real(name)
-
-    monkeypatch.setattr(agent.records, "drop_log", dropping)
+    slow = held_before(monkeypatch, agent.records, "drop_log")
     drop = asyncio.create_task(cleanup.drop_log(agent.runtime, life))
     await until_idle()
     discard = asyncio.create_task(

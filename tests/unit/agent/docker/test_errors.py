@@ -38,6 +38,15 @@ def call(name: str) -> Call:
     return Call(name, container="tiltyard-x", image=IMAGE, path="/data")
 
 
+def assert_means(found: AgentError, error: AgentError | type[AgentError], message: str) -> None:
+    """Check the error, and that one without fields of its own shows the message."""
+    assert type(found) is (error if isinstance(error, type) else type(error))
+    if isinstance(error, AgentError):
+        assert str(found) == str(error)
+    elif message:
+        assert str(found).endswith(f": {message}")
+
+
 @pytest.mark.parametrize("message", ["", "worded in another way", "No such container: x"])
 @pytest.mark.parametrize(
     ("name", "status", "error"),
@@ -61,12 +70,7 @@ def call(name: str) -> Call:
 def test_call_and_status_decide_whatever_the_wording(
     name: str, status: int, message: str, error: AgentError | type[AgentError]
 ) -> None:
-    found = error_of_answer(call(name), status, f"{message}\n")
-    assert type(found) is (error if isinstance(error, type) else type(error))
-    if isinstance(error, AgentError):
-        assert str(found) == str(error)
-    elif message:
-        assert str(found).endswith(f": {message}")
+    assert_means(error_of_answer(call(name), status, f"{message}\n"), error, message)
 
 
 def test_not_found_without_a_container_is_an_engine_error() -> None:
@@ -109,12 +113,7 @@ LISTEN = "listen udp4 0.0.0.0:30001: bind: address already in use"
 def test_wording_decides_where_the_status_does_not(
     name: str, message: str, error: AgentError | type[AgentError]
 ) -> None:
-    found = error_of_answer(call(name), 500, message)
-    assert type(found) is (error if isinstance(error, type) else type(error))
-    if isinstance(error, AgentError):
-        assert str(found) == str(error)
-    else:
-        assert str(found).endswith(f": {message}")
+    assert_means(error_of_answer(call(name), 500, message), error, message)
 
 
 def test_truncates_long_messages() -> None:

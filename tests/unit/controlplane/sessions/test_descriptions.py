@@ -1,21 +1,14 @@
 """A description is kept until a commit changes its session."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from controlplane.domain.status import SessionStatus
 from controlplane.sessions.descriptions import Description, Descriptions
 from controlplane.storage.engine.store import Database, Store
+from tests.unit.controlplane.storage.tables.test_players import SESSION
 from tiltyard.contract import State
 
 KEY, OTHER = ("alice", "one"), ("alice", "two")
-SESSION = (
-    "INSERT INTO session(account, id, state, application, tag, location, labels, external_id,"
-    " nano_cpus, memory_bytes, created_ms)"
-    " VALUES ('alice', :id, 'running', 'game', 'v1', 'eu', '{}', '', 0, 0, 0)"
-)
 
 
 def description(content: bytes = b"{}") -> Description:
@@ -23,14 +16,10 @@ def description(content: bytes = b"{}") -> Description:
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    store = Store(tmp_path / "controlplane.db")
-    await store.open()
-    await store.run(Database.execute, "INSERT INTO account(name, created_ms) VALUES ('alice', 0)")
+async def store(store: Store) -> Store:
     for _, name in (KEY, OTHER):
         await store.run(Database.execute, SESSION, {"id": name})
-    yield store
-    await store.close()
+    return store
 
 
 @pytest.mark.parametrize(

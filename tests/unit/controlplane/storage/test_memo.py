@@ -3,8 +3,6 @@
 import asyncio
 import inspect
 import re
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -37,13 +35,10 @@ looks: list[str] = []
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
+async def store(store: Store) -> Store:
     looks.clear()
-    store = Store(tmp_path / "controlplane.db")
-    await store.open()
     await store.run(add, "north")
-    yield store
-    await store.close()
+    return store
 
 
 async def test_result_is_looked_up_once_until_a_transaction_may_change_it(store: Store) -> None:

@@ -6,12 +6,12 @@ from controlplane.storage.tables.players import join
 SESSION = (
     "INSERT INTO session(account, id, state, application, tag, location, labels, external_id,"
     " nano_cpus, memory_bytes, created_ms)"
-    " VALUES ('alice', 'm', 'running', 'game', 'v1', 'eu', '{}', '', 0, 0, 0)"
+    " VALUES ('alice', :id, 'running', 'game', 'v1', 'eu', '{}', '', 0, 0, 0)"
 )
 
 
 def statements_of_a_join(db: Database) -> list[str]:
-    db.execute(SESSION)
+    db.execute(SESSION, {"id": "m"})
     statements: list[str] = []
     db.conn.set_trace_callback(statements.append)
     assert join(db, "alice", "m", ["a", "b"]) == ["a", "b"]

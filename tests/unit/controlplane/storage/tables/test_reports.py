@@ -8,6 +8,7 @@ from controlplane.domain.contract import HostSession
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.reports import Evaluation, Reports, Superseded, Verdict
 from tests.unit.controlplane.fleet.host.test_state import SESSION
+from tests.unit.controlplane.storage.tables.test_claims import rows
 from tiltyard.contract import EndReason, Identity, State
 
 NOW = 100.0
@@ -24,10 +25,6 @@ async def report(store: Store, agent: str, *sessions: HostSession) -> Evaluation
 
 async def verdict(store: Store, agent: str, session: HostSession) -> Verdict:
     return (await report(store, agent, session)).verdicts[session.internal_id]
-
-
-async def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
-    return await store.run(lambda db: db.execute(sql).fetchall())
 
 
 def attempt(internal_id: str, create_time: float, **changes: Any) -> HostSession:

@@ -51,20 +51,9 @@ async def test_session_json_of_a_starting_game_has_the_drain(agent: Agent, step:
     assert _published(agent, await starter) == (True, None)
 
 
-async def test_sessions_are_stopped_at_the_deadline(agent: Agent) -> None:
-    session = await agent.sessions.start(an_id(), a_spec(restart=True))
-    await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=60))
-    async with agent.timed():
-        await agent.clock.advance(59)
-        assert agent.now(session.internal_id).state is State.RUNNING
-        await agent.clock.advance(1)
-        life = await agent.reached(session.internal_id)
-        assert life.session.end_reason is EndReason.DRAIN
-
-
 async def test_deadline_passes_while_the_agent_is_down_and_the_clock_jumps(host: Host) -> None:
     async with host() as agent:
-        session = await agent.sessions.start(an_id(), a_spec())
+        session = await agent.sessions.start(an_id(), a_spec(restart=True))
         await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=60))
     await host.clock.advance(30)
     host.clock.jump(86400)

@@ -69,13 +69,6 @@ def test_packed_fills_the_first_host_and_spread_balances() -> None:
     assert share(5, [second, replace(first, held=3)], Strategy.SPREAD) == {"b": 3, "a": 2}
 
 
-def test_a_lasting_shortage_of_a_host_moves_to_others() -> None:
-    full, other = PoolHost("full", 4, 1, 0), PoolHost("other", 0, 0, 2)
-    assert share(4, [full, other], Strategy.PACKED) == {"full": 4}
-    short = replace(full, cannot_fill=True)
-    assert share(4, [short, other], Strategy.PACKED) == {"full": 1, "other": 2}
-
-
 UDP, TCP = PortRequest(1, Protocol.UDP), PortRequest(2, Protocol.TCP)
 EACH = Wanted(IMAGE, Resources(10**9, 2**30), (UDP, UDP, TCP))
 ROOMY = replace(

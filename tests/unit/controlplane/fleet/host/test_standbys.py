@@ -24,17 +24,6 @@ def always(_: str) -> bool:
     return True
 
 
-def test_unusable_host_is_skipped() -> None:
-    standbys = Standbys()
-    for number, agent in enumerate(("unusable", "unusable", "good")):
-        standbys.note(agent, standby(IDS[number]))
-    taken = standbys.take(POOL, lambda agent: agent == "good")
-    assert taken is not None
-    assert taken[0] == "good"
-    assert standbys.take(POOL, lambda agent: agent == "good") is None
-    assert standbys.ready_of(POOL, always) == 2
-
-
 @pytest.mark.parametrize(
     "one",
     [
@@ -53,19 +42,6 @@ def test_unclaimable_standby_is_not_queued(one: HostSession) -> None:
     standbys.note("h", one)
     assert standbys.take(POOL, always) is None
     assert not standbys.ready_agents(POOL)
-
-
-def test_taken_standby_is_queued_again_only_after_it_is_dropped() -> None:
-    standbys = Standbys()
-    standbys.note("h", standby(IDS[0]))
-    taken = standbys.take(POOL, always)
-    assert taken is not None
-    standbys.note("h", standby(IDS[0]))  # a late report
-    assert standbys.take(POOL, always) is None
-    standbys.drop("h", IDS[0])
-    assert standbys.take(POOL, always) is None
-    standbys.note("h", standby(IDS[0]))
-    assert standbys.take(POOL, always) == taken
 
 
 class Queues(RuleBasedStateMachine):
@@ -127,6 +103,12 @@ class Queues(RuleBasedStateMachine):
             assert internal_id in some
             assert self.ready.pop(internal_id) == agent
             self.taken[internal_id] = self.live.pop(internal_id)
+
+    @invariant()
+    def usable_ready_ones_are_counted(self) -> None:
+        usable = [agent for agent in self.ready.values() if agent not in self.useless]
+        found = self.standbys.ready_of(POOL, lambda agent: agent not in self.useless)
+        assert found == len(usable)
 
     @invariant()
     def live_ones_are_counted(self) -> None:

@@ -147,9 +147,10 @@ class Agent:
         self.engine.end(container_name(session.internal_id), 1)
         return await self.reached(session.internal_id, State.RESTARTING)
 
-    async def ended(self) -> Session:
-        """Return a session after its stop, with its log sealed."""
-        session = await self.sessions.start(an_id(), a_spec())
+    async def ended(self, output: bytes = b"", **changes: Any) -> Session:
+        """Return a session after its stop, with its log sealed; `changes` of its spec."""
+        session = await self.sessions.start(an_id(), a_spec(**changes))
+        self.engine.write_log(session.container, output)
         await self.sessions.stop(session.internal_id, EndReason.STOPPED)
         await until_sealed(self, session.internal_id)
         return self.now(session.internal_id)

@@ -14,6 +14,12 @@ def room(*, patience: float = 0.0, **limits: int) -> SpoolRoom:
     return SpoolRoom(**plain, patience=patience)
 
 
+async def free(room: SpoolRoom, container: str) -> None:
+    """Take room for a container, and return it."""
+    async with room.taken(container, container):
+        pass
+
+
 async def busy(room: SpoolRoom, container: str, account: str = "") -> str:
     with pytest.raises(ReadersBusyError) as error:
         async with room.taken(container, account or container):
@@ -25,11 +31,9 @@ async def test_packs_one_archive_per_container() -> None:
     rooms = room()
     async with rooms.taken("a", "a") as share:
         assert await busy(rooms, "a") == "another one of this session is being packed"
-        async with rooms.taken("b", "b"):
-            pass
+        await free(rooms, "b")
         rooms.packed(share, 1)
-        async with rooms.taken("a", "a"):
-            pass
+        await free(rooms, "a")
 
 
 async def test_readers_of_one_session_leave_room_for_others() -> None:
@@ -38,10 +42,8 @@ async def test_readers_of_one_session_leave_room_for_others() -> None:
         for _ in range(2):
             rooms.packed(await stack.enter_async_context(rooms.taken("a", "a")), 1)
         assert await busy(rooms, "a") == "2 of this session are being fetched"
-        async with rooms.taken("b", "b"):
-            pass
-    async with rooms.taken("a", "a"):
-        pass
+        await free(rooms, "b")
+    await free(rooms, "a")
 
 
 async def test_limits_archives_being_packed() -> None:
@@ -49,8 +51,7 @@ async def test_limits_archives_being_packed() -> None:
     async with rooms.taken("a", "a") as share, rooms.taken("b", "b"):
         assert await busy(rooms, "c") == "2 of other sessions are being packed"
         rooms.packed(share, 1)
-        async with rooms.taken("c", "c"):
-            pass
+        await free(rooms, "c")
 
 
 async def test_limits_archives_being_fetched() -> None:
@@ -94,8 +95,7 @@ async def test_reserves_largest_size_until_packed() -> None:
         rooms.packed(one, LARGEST // 2)
         assert await busy(rooms, "c") == full
         rooms.packed(other, LARGEST // 2)
-        async with rooms.taken("c", "c"):
-            pass
+        await free(rooms, "c")
     async with rooms.taken("a", "a"), rooms.taken("b", "b"):
         pass
 
@@ -125,5 +125,4 @@ async def test_cancelled_or_failed_fetch_frees_its_room() -> None:
     with pytest.raises(ZeroDivisionError):
         async with rooms.taken("a", "a"):
             raise ZeroDivisionError
-    async with rooms.taken("a", "a"):
-        pass
+    await free(rooms, "a")

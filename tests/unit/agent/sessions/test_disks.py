@@ -15,7 +15,6 @@ from agent.kernel.disks import RESERVE_INODES, Disk, Disks, disk_of, measured
 from agent.logs import reading as logs
 from agent.logs import report
 from agent.logs.sealed import SealedLog
-from agent.sessions.life import Life
 from tests.faults.ledger import ledger
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import Agent, Host, until_sealed
@@ -241,7 +240,7 @@ async def test_report_remains_after_early_removal_of_the_log(
     await agent.pass_over()
     life = agent.sessions.life(internal_id)
     with pytest.raises(LogGoneError):
-        await _whole_log(agent, life)
+        await anext(logs.read(agent.engine, agent.records, agent.clock, life, follow=False))
     session, tail = await report.read(agent.records, agent.clock, life)
     assert (session.end_reason, tail) == (EndReason.STOPPED, None)
     await agent.clock.advance(7 * 86400)
@@ -368,17 +367,8 @@ def test_reserve_is_at_most_a_twentieth_of_a_disk(tmp_path: Path) -> None:
 
 async def _ended(agent: Agent, output: bytes = b"") -> str:
     """A session that ended a second after the previous one."""
-    session = await agent.sessions.start(an_id(), a_spec())
-    agent.engine.write_log(session.container, output)
     await agent.clock.advance(1)
-    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-    await until_sealed(agent, session.internal_id)
-    return session.internal_id
-
-
-async def _whole_log(agent: Agent, life: Life) -> bytes:
-    chunks = logs.read(agent.engine, agent.records, agent.clock, life, follow=False)
-    return b"".join([chunk async for chunk in chunks])
+    return (await agent.ended(output)).internal_id
 
 
 def _full_while(

@@ -12,9 +12,9 @@ from agent.state import retention
 from agent.state.retention import Due, Rules, due
 from agent.state.tombstones import Tombstones
 from tests.faults.memory_host import assert_survived
-from tests.support.agent.hosts import Agent, Host, until_sealed
+from tests.support.agent.hosts import Agent, Host
 from tests.support.agent.samples import a_session, a_spec, an_id
-from tiltyard.contract import EndReason, State
+from tiltyard.contract import State
 
 HOUR = 3600
 WEEK = 7 * 86400
@@ -105,13 +105,9 @@ async def test_flood_from_one_account_evicts_nothing_of_another(
 ) -> None:
     monkeypatch.setattr(retention, "ENDED_KEPT", 3)
     quiet = (await agent.ended()).internal_id
-    spec = a_spec()
     for _ in range(4):
         await agent.clock.advance(1)
-        storm = replace(spec, identity=replace(spec.identity, account="storm"))
-        session = await agent.sessions.start(an_id(), storm)
-        await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-        await until_sealed(agent, session.internal_id)
+        await agent.ended(identity=replace(a_spec().identity, account="storm"))
     for _ in range(2):  # the container, then the rest
         await agent.pass_over()
     assert len(agent.directories()) == 3

@@ -224,9 +224,9 @@ class FakeEngine:
         self.survives_sigkill.clear()
         self.unavailable = False
 
-    def fail_next(self, call: str, error: AgentError) -> None:
-        """Make the next call of this name fail without effect; repeated calls queue up."""
-        self._failures[call].append(error)
+    def fail_next(self, call: str, error: AgentError, *, times: int = 1) -> None:
+        """Make the next calls of this name fail without effect; repeated calls queue up."""
+        self._failures[call] += [error] * times
 
     def answer_lost_next(self, call: str) -> None:
         """Make the next call of this name take effect and then raise EngineTimeoutError."""

@@ -46,8 +46,7 @@ REFUSALS = [PortTakenError("udp", 20000), EngineError("start", "as scripted")]
 
 async def test_session_is_dead_after_repeatedly_refused_restarts(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
-    for _ in range(restarts.TRIES):
-        agent.engine.fail_next("start", REFUSALS[0])
+    agent.engine.fail_next("start", REFUSALS[0], times=restarts.TRIES)
     life = await agent.fail(session)
     await agent.clock.advance(15)
     assert life.session.state is State.RESTARTING
@@ -64,8 +63,7 @@ async def test_restart_succeeds_after_temporary_refusals(
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     for round_number in (1, 2):  # a success resets the count
-        for _ in range(restarts.TRIES - 1):
-            agent.engine.fail_next("start", refusal)
+        agent.engine.fail_next("start", refusal, times=restarts.TRIES - 1)
         life = await agent.fail(session)
         await agent.clock.advance(30)
         assert life.session.state is State.RUNNING

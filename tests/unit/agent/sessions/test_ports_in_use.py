@@ -21,6 +21,7 @@ from tests.support.tasks import let_go
 from tiltyard.contract import EndReason, NetworkMode, PortRequest, Protocol, State
 
 UDP = PortRequest(7777, Protocol.UDP)
+FIREWALL = FirewallFailedError("start", "iptables failed")
 
 
 async def play(agent: Agent, *ports: PortRequest) -> Session:
@@ -203,8 +204,7 @@ async def test_f21_a_container_that_somebody_restarted_has_them_forgotten(
 
 
 async def test_f23_a_start_is_tried_again_after_growing_waits(agent: Agent) -> None:
-    for _ in range(FIREWALL_TRIES - 1):
-        agent.engine.fail_next("start", FirewallFailedError("start", "iptables failed"))
+    agent.engine.fail_next("start", FIREWALL, times=FIREWALL_TRIES - 1)
     begin = agent.clock.monotonic()
     start = asyncio.create_task(play(agent))
     moments = []
@@ -220,8 +220,7 @@ async def test_f23_a_start_is_tried_again_after_growing_waits(agent: Agent) -> N
 
 
 async def test_f23_waits_of_starts_differ(agent: Agent) -> None:
-    for _ in range(4):
-        agent.engine.fail_next("start", FirewallFailedError("start", "iptables failed"))
+    agent.engine.fail_next("start", FIREWALL, times=4)
     starts = [asyncio.create_task(play(agent)) for _ in range(4)]
     seen = set()
     while not all(start.done() for start in starts):
@@ -234,8 +233,7 @@ async def test_f23_waits_of_starts_differ(agent: Agent) -> None:
 async def test_f23_a_firewall_that_stays_broken_is_a_refusal_that_leaves_nothing(
     agent: Agent,
 ) -> None:
-    for _ in range(FIREWALL_TRIES):
-        agent.engine.fail_next("start", FirewallFailedError("start", "iptables failed"))
+    agent.engine.fail_next("start", FIREWALL, times=FIREWALL_TRIES)
     start = asyncio.create_task(play(agent))
     await agent.clock.advance(3)
     with pytest.raises(FirewallFailedError):
@@ -244,15 +242,12 @@ async def test_f23_a_firewall_that_stays_broken_is_a_refusal_that_leaves_nothing
     await assert_nothing_is_left(agent)
 
 
-@pytest.mark.parametrize(
-    "error", [FirewallFailedError("start", "iptables failed"), EngineUnavailableError("gone")]
-)
+@pytest.mark.parametrize("error", [FIREWALL, EngineUnavailableError("gone")])
 async def test_f23_a_restart_that_the_host_cannot_do_now_is_done_later(
     agent: Agent, error: AgentError
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
-    for _ in range(3 * FIREWALL_TRIES):
-        agent.engine.fail_next("start", error)
+    agent.engine.fail_next("start", error, times=3 * FIREWALL_TRIES)
     life = await agent.fail(session)
     await agent.clock.advance(3)
     assert life.session.state is State.RESTARTING

@@ -127,8 +127,8 @@ async def test_f34_a_restart_that_finds_no_room_on_the_engines_disk_is_tried_aga
     agent: Agent,
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
-    for _ in range(restarts.TRIES - 1):
-        agent.engine.fail_next("start", DiskFullError("the engine's storage", "no space left"))
+    full = DiskFullError("the engine's storage", "no space left")
+    agent.engine.fail_next("start", full, times=restarts.TRIES - 1)
     life = await agent.fail(session)
     await agent.clock.advance(60)
     assert (life.session.state, life.session.restart_count) == (State.RUNNING, 1)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from click.testing import CliRunner
@@ -280,35 +281,26 @@ def test_converts_settings_to_plan() -> None:
     assert config.firewall() == PLAN
 
 
-class Tools:
-    """Replaces the host's tools by scripted results."""
-
-    def __init__(self) -> None:
-        self.runs: list[list[str]] = []
-        self.answers: list[tuple[int, str] | Exception] = []
-
-    def run(self, command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        self.runs.append(command)
-        answer = self.answers.pop(0) if self.answers else (0, "")
-        if isinstance(answer, Exception):
-            raise answer
-        code, text = answer
-        return subprocess.CompletedProcess(command, code, stdout=text, stderr=text)
+def ended(code: int, text: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.CompletedProcess([], code, stdout=text, stderr=text)
 
 
 @pytest.fixture
-def tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tools:
-    tools = Tools()
-    monkeypatch.setattr("agent.network.firewall.subprocess.run", tools.run)
+def tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> mock.Mock:
+    """Replaces the host's tools; a test scripts their results."""
+    run = mock.Mock()
+    monkeypatch.setattr("agent.network.firewall.subprocess.run", run)
     monkeypatch.setattr("agent.network.firewall._IPV6", tmp_path / "none")
-    return tools
+    return run
 
 
-def test_retries_after_concurrent_changes(tools: Tools) -> None:
-    tools.answers = [(0, DOCKER), (1, "line 5 failed"), (0, DOCKER), (0, "")]
+def test_retries_after_concurrent_changes(tools: mock.Mock) -> None:
+    saved, failed = ended(0, DOCKER), ended(1, "line 5 failed")
+    tools.side_effect = [saved, failed, saved, ended(0, "")]
     assert Firewall(PLAN).apply()
-    assert [run[0].partition("-")[2] for run in tools.runs] == ["save", "restore"] * 2
-    tools.answers = [(0, DOCKER), (1, "line 5 failed")] * 3
+    commands = [call.args[0][0] for call in tools.call_args_list]
+    assert [name.partition("-")[2] for name in commands] == ["save", "restore"] * 2
+    tools.side_effect = [saved, failed] * 3
     with pytest.raises(FirewallError, match="iptables-restore failed: line 5 failed"):
         Firewall(PLAN).apply()
 
@@ -319,11 +311,11 @@ def test_retries_after_concurrent_changes(tools: Tools) -> None:
         (FileNotFoundError(), "install iptables"),
         (PermissionError(13, "Permission denied"), "Permission denied"),
         (subprocess.TimeoutExpired("iptables-save", 15), "did not end within 15 s"),
-        ((1, ""), "it ended with 1"),
+        (ended(1, ""), "it ended with 1"),
     ],
 )
-def test_names_failed_tool(tools: Tools, failure: tuple[int, str] | Exception, named: str) -> None:
-    tools.answers = [failure, failure]
+def test_names_failed_tool(tools: mock.Mock, failure: object, named: str) -> None:
+    tools.side_effect = [failure, failure]
     with pytest.raises(FirewallError, match=named):
         Firewall(PLAN).problems()
     command = ["firewall", "check"]
@@ -332,7 +324,7 @@ def test_names_failed_tool(tools: Tools, failure: tuple[int, str] | Exception, n
     assert named in done.stderr
 
 
-async def test_warns_while_rules_cannot_be_checked(tools: Tools) -> None:
+async def test_warns_while_rules_cannot_be_checked(tools: mock.Mock) -> None:
     notified: list[None] = []
     watch = FirewallWatch(
         Firewall(PLAN),
@@ -341,7 +333,7 @@ async def test_warns_while_rules_cannot_be_checked(tools: Tools) -> None:
         published=lambda: frozenset((Protocol.UDP, 20000 + n) for n in range(8)),
         notify=lambda: notified.append(None),
     )
-    tools.answers = [(4, "you must be root")]
+    tools.side_effect = [ended(4, "you must be root")]
     await watch.look()
     [warning] = watch.warnings
     assert "you must be root" in warning
@@ -349,8 +341,8 @@ async def test_warns_while_rules_cannot_be_checked(tools: Tools) -> None:
         f"-A {chain} {rule}\n" for chain, ours in rules(PLAN, 4).items() for rule in ours
     )
     parents = f"-A INPUT -j {INPUT_CHAIN}\n-A FORWARD -j {FORWARD_CHAIN}\n"
-    sound = [(0, f"*filter\n{parents}{applied}COMMIT\n"), (0, DOCKER)]
-    tools.answers = [*sound, *sound]
+    sound = [ended(0, f"*filter\n{parents}{applied}COMMIT\n"), ended(0, DOCKER)]
+    tools.side_effect = [*sound, *sound]
     await watch.look()
     assert watch.warnings == ()  # sessions without rules may have ended just now
     await watch.look()

@@ -87,19 +87,13 @@ async def test_restarted_agent_watches_sessions_that_are_not_ready(
         host.engine.bind(container_name(early))
         await host.clock.advance(1)
         since, process = await agent.ready(early), agent.now(early).process
-    looked: list[object] = []
-    has_bound = host.engine.has_bound
-
-    async def counted(process: object, *rest: object) -> bool:
-        looked.append(process)
-        return await has_bound(process, *rest)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(host.engine, "has_bound", counted)
+    looked = mock.AsyncMock(side_effect=host.engine.has_bound)
+    monkeypatch.setattr(host.engine, "has_bound", looked)
     host.clock.jump(50)
     async with host() as agent:
-        await until(lambda: bool(looked))
+        await until(lambda: looked.called)
         await host.clock.advance(10)
-        assert process not in looked
+        assert process not in [call.args[0] for call in looked.call_args_list]
         assert agent.now(early).ready_time == since
         assert agent.now(late).ready_time is None
         host.engine.bind(container_name(late))

@@ -1,6 +1,7 @@
 import asyncio
 import stat
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -164,8 +165,7 @@ async def test_crashing_pool_backs_off(agent: Agent) -> None:
 
 async def test_standby_refused_by_the_engine_is_retried(agent: Agent) -> None:
     async with kept_full(agent):
-        for _ in range(3):
-            agent.engine.fail_next("create", EngineError("create", "no"))
+        agent.engine.fail_next("create", EngineError("create", "no"), times=3)
         await ordered(agent, a_pool(1))
         for seconds in (1, 2, 4):
             assert standbys(agent) == []
@@ -294,18 +294,12 @@ async def test_failed_removal_of_a_standby_is_retried(agent: Agent) -> None:
 async def test_slow_passes_leave_the_event_loop_free(
     agent: Agent, monkeypatch: pytest.MonkeyPatch, took: float, rest: float
 ) -> None:
-    looks = 0
-
-    def look() -> None:
-        nonlocal looks
-        looks += 1
-        agent.clock.stall(took)
-
+    look = mock.Mock(side_effect=lambda: agent.clock.stall(took))
     monkeypatch.setattr(agent.warm_pools, "look", look)
     async with kept_full(agent):
-        assert looks == 1
+        assert look.call_count == 1
         agent.runtime.feed.host_changed()
         await agent.clock.advance(rest - 0.1)
-        assert looks == 1
+        assert look.call_count == 1
         await agent.clock.advance(0.1)
-        assert looks == 2
+        assert look.call_count == 2

@@ -3,9 +3,10 @@
 import asyncio
 import base64
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from typing import Any
+from unittest import mock
 
 import pytest
 from aiohttp import ClientTimeout, web
@@ -200,10 +201,7 @@ async def test_prefers_bearer_if_a_header_offers_both(http: RegistryHttp, server
 # -- forbidden destinations ----------------------------------------------------------------------
 
 
-async def listen(
-    stack: AsyncExitStack,
-    accept: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
-) -> str:
+async def listen(stack: AsyncExitStack, accept: Callable[..., Any]) -> str:
     """Accept connections; return the address."""
     server = await asyncio.start_server(accept, "127.0.0.1", 0)
     stack.push_async_callback(server.wait_closed)
@@ -222,23 +220,12 @@ async def raw(stack: AsyncExitStack, answer: bytes) -> str:
     return await listen(stack, accept)
 
 
-class Canary:
-    """A listener that must get no connection."""
-
-    def __init__(self) -> None:
-        self.connections = 0
-        self.address = ""
-
-    async def accept(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        writer.close()
-
-
 @pytest.fixture
-async def canary(stack: AsyncExitStack) -> Canary:
-    canary = Canary()
-    canary.address = await listen(stack, canary.accept)
-    return canary
+async def canary(stack: AsyncExitStack) -> mock.Mock:
+    """A listener that must get no connection."""
+    accept = mock.Mock(side_effect=lambda _, writer: writer.close())
+    accept.address = await listen(stack, accept)
+    return accept
 
 
 async def test_uses_a_realm_in_auth_hosts(
@@ -277,15 +264,15 @@ def test_realms_are_compared_as_origins() -> None:
 
 
 async def test_does_not_follow_redirects(
-    http: RegistryHttp, stack: AsyncExitStack, canary: Canary
+    http: RegistryHttp, stack: AsyncExitStack, canary: mock.Mock
 ) -> None:
     redirect = f"HTTP/1.1 307 x\r\nLocation: http://{canary.address}/\r\nContent-Length: 0\r\n\r\n"
     assert (await ask(http, await raw(stack, redirect.encode()))).status == 307
-    assert canary.connections == 0
+    assert canary.call_count == 0
 
 
 async def test_does_not_connect_to_a_name_with_a_private_address(
-    http: RegistryHttp, canary: Canary, monkeypatch: pytest.MonkeyPatch
+    http: RegistryHttp, canary: mock.Mock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port = canary.address.rpartition(":")[2]
     names = {"rebound.example": ["1.1.1.1", "127.0.0.1"], "inner.example": ["127.0.0.1"]}
@@ -298,11 +285,11 @@ async def test_does_not_connect_to_a_name_with_a_private_address(
         with pytest.raises(UnusableError, match=r"^it cannot be reached$") as raised:
             await ask(http, f"{name}:{port}")
         assert "127.0.0.1, which is not public" in raised.value.detail
-    assert canary.connections == 0
+    assert canary.call_count == 0
     # Operators may declare a registry private.
     with pytest.raises(UnusableError):
         await ask(http, f"inner.example:{port}", private=True)
-    assert canary.connections == 1
+    assert canary.call_count == 1
 
 
 # -- failure reports

@@ -34,7 +34,7 @@ INFO: dict[str, Any] = {
     "SecurityOptions": ["name=seccomp,profile=default"],
 }
 BRIDGE = {"Name": "bridge", "Options": {"com.docker.network.bridge.enable_icc": "false"}}
-CREATED = {
+CREATED: dict[str, Any] = {
     "Id": "abc",
     "Name": "/tiltyard-x",
     "Config": {"Labels": {}},
@@ -108,6 +108,11 @@ class ScriptedEngine:
             return fails(404, "No such container: x")
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         return await answer(request)  # type: ignore[arg-type]  # answers use only what both have
+
+
+def inspected(**state: Any) -> dict[str, Any]:
+    """Describe a container in another state."""
+    return CREATED | {"State": CREATED["State"] | state}
 
 
 def fails(status: int, message: str) -> web.Response:

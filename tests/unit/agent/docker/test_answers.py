@@ -19,28 +19,10 @@ from agent.docker.frames import Demultiplexer, PullSteps
 from agent.domain.engine import ContainerStatus, LogPiece
 from agent.domain.session import Process
 from agent.kernel.processes import live_process
-from tests.support.agent.scripted_engine import INFO
+from tests.support.agent.scripted_engine import INFO, inspected
 from tiltyard.contract import PullProgress
 
 NEVER = "0001-01-01T00:00:00Z"
-
-
-def inspected(**state: Any) -> dict[str, Any]:
-    plain = {
-        "Status": "running",
-        "Pid": 42,
-        "ExitCode": 0,
-        "OOMKilled": False,
-        "Error": "",
-        "StartedAt": "2026-11-21T04:01:06.674677227Z",
-        "FinishedAt": NEVER,
-    }
-    return {
-        "Id": "abc",
-        "Name": "/tiltyard-x",
-        "Config": {"Labels": {"a": "b"}},
-        "State": plain | state,
-    }
 
 
 @pytest.mark.parametrize(
@@ -58,7 +40,8 @@ def test_times(text: str, seconds: float | None) -> None:
 
 
 def test_running_container_has_no_exit_code_of_an_earlier_run() -> None:
-    found = container_of(inspected(FinishedAt="2026-11-21T04:01:06Z"), Process(42, 7))
+    again = inspected(Status="running", Pid=42, FinishedAt="2026-11-21T04:01:06Z")
+    found = container_of(again, Process(42, 7))
     assert found.status is ContainerStatus.RUNNING
     assert found.exit_code is None
 

@@ -28,6 +28,7 @@ from tests.support.agent.scripted_engine import (
     ScriptedEngine,
     an_engine,
     cut,
+    inspected,
     raw,
     refuses,
     says,
@@ -278,11 +279,6 @@ def listed(container: str, state: str) -> dict[str, Any]:
     return {"Id": container, "Names": [f"/{container}"], "State": state, "Labels": {"a": "b"}}
 
 
-def running(pid: int) -> dict[str, Any]:
-    state = CREATED["State"] | {"Status": "running", "Pid": pid}  # type: ignore[operator]
-    return CREATED | {"State": state}
-
-
 async def test_one_bad_container_does_not_hide_the_others(script: ScriptedEngine) -> None:
     script.answer(
         "GET /containers/json",
@@ -298,7 +294,8 @@ async def test_one_bad_container_does_not_hide_the_others(script: ScriptedEngine
 
 async def test_list_inspects_running_container_once_per_run(script: ScriptedEngine) -> None:
     script.answer("GET /containers/json", says([listed("abc", "running")]))
-    script.answer("GET /containers/abc/json", says(running(os.getpid())), says(running(2**22)))
+    runs = (says(inspected(Status="running", Pid=pid)) for pid in (os.getpid(), 2**22))
+    script.answer("GET /containers/abc/json", *runs)
     first = await script.client.list("agent-1")
     assert first[0].process == await asyncio.to_thread(live_process, os.getpid())
     assert await script.client.list("agent-1") == first
@@ -307,6 +304,6 @@ async def test_list_inspects_running_container_once_per_run(script: ScriptedEngi
 
 async def test_describes_running_container_without_process(script: ScriptedEngine) -> None:
     script.answer("GET /containers/json", says([listed("abc", "running")]))
-    script.answer("GET /containers/abc/json", says(running(2**22 + 1)))
+    script.answer("GET /containers/abc/json", says(inspected(Status="running", Pid=2**22 + 1)))
     for found in [*await script.client.list("agent-1"), await script.client.inspect("abc")]:
         assert (found.status, found.process) == (ContainerStatus.RUNNING, None)

@@ -22,6 +22,7 @@ from agent.doctor.facts import (
     Unknown,
 )
 from agent.settings.model import AgentConfig
+from tests.support.agent.scripted_engine import INFO
 from tiltyard.contract import Protocol
 
 GIB = 2**30
@@ -33,14 +34,10 @@ SOUND = Facts(
     engine=EngineFacts(
         api="1.47",
         runc="1.3.3",
-        info={
+        info=INFO
+        | {
             "ServerVersion": "28.5.2",
             "KernelVersion": "6.12.1",
-            "LiveRestoreEnabled": True,
-            "MemoryLimit": True,
-            "SwapLimit": True,
-            "CpuCfsQuota": True,
-            "PidsLimit": True,
             "CgroupVersion": "2",
             "CgroupDriver": "systemd",
             "SecurityOptions": ["name=apparmor", "name=seccomp,profile=builtin", "name=userns"],

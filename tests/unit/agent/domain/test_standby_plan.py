@@ -95,15 +95,11 @@ def test_back_off_of_a_failing_pool_grows() -> None:
     now, found, delays = 100.0, None, []
     for _ in range(8):
         found = set_back(found, "it crashed", now)
+        assert set_back(found, "so did another", now + found.delay / 2) == found
         delays.append(found.delay)
         now = found.until
     assert delays == [1, 2, 4, 8, 16, 32, 60, 60]
     assert set_back(found, "once more", now + 600).delay == 1
-
-
-def test_failures_during_a_back_off_do_not_extend_it() -> None:
-    first = set_back(None, "it crashed", 100.0)
-    assert set_back(first, "so did another", 100.5) == first
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 5, 100])

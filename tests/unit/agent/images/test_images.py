@@ -41,26 +41,16 @@ async def images(engine: FakeEngine) -> AsyncIterator[Images]:
     await images.close()
 
 
-async def test_ten_callers_make_one_pull(engine: FakeEngine, images: Images) -> None:
-    engine.hold("pull")
-    callers = [asyncio.create_task(pulled(images, reference("a"))) for _ in range(10)]
-    await asyncio.sleep(0)
-    engine.release("pull")
-    await asyncio.gather(*callers)
-    assert engine.count("pull") == 1
-    assert reference("a") in images.here
-    await pulled(images, reference("a"))
-    assert engine.count("pull") == 1
-
-
-async def test_a_caller_that_leaves_does_not_end_the_pull(
+async def test_callers_share_a_pull_that_does_not_end_when_one_leaves(
     engine: FakeEngine, images: Images
 ) -> None:
     engine.hold("pull")
-    caller = asyncio.create_task(pulled(images, reference("a")))
+    leaves, *others = (asyncio.create_task(pulled(images, reference("a"))) for _ in range(10))
     await asyncio.sleep(0)
-    await let_go(caller)
+    await let_go(leaves)
     engine.release("pull")
+    await asyncio.gather(*others)
+    assert reference("a") in images.here
     await pulled(images, reference("a"))
     assert engine.count("pull") == 1
 

@@ -17,12 +17,6 @@ def _served(queue: FairQueue[str]) -> list[str]:
     return list(iter(queue.pop, None))
 
 
-def test_burst_of_one_account_delays_another_by_one_item() -> None:
-    queue = _queue("aaaab")
-    assert _served(queue) == ["a0", "b4", "a1", "a2", "a3"]
-    assert len(queue) == 0
-
-
 def test_served_account_comes_last() -> None:
     queue = _queue("aab")
     assert queue.pop() == "a0"

@@ -20,10 +20,6 @@ def standby(internal_id: str, *, ready: bool = True, **more: Any) -> HostSession
     return replace(SESSION, internal_id=internal_id, **(pool | more))
 
 
-def always(_: str) -> bool:
-    return True
-
-
 @pytest.mark.parametrize(
     "one",
     [
@@ -40,7 +36,7 @@ def test_unclaimable_standby_is_not_queued(one: HostSession) -> None:
     standbys = Standbys()
     standbys.note("h", standby(one.internal_id))
     standbys.note("h", one)
-    assert standbys.take(POOL, always) is None
+    assert standbys.take(POOL, lambda _: True) is None
     assert not standbys.ready_agents(POOL)
 
 

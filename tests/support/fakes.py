@@ -11,7 +11,7 @@ import ipaddress
 import itertools
 import tarfile
 from collections import defaultdict, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
@@ -211,6 +211,13 @@ class FakeEngine:
     async def held(self, call: str) -> None:
         """Wait until a call is blocked there."""
         await self._arrivals[call].wait()
+
+    async def held_in(self, call: str, work: Awaitable[Any]) -> asyncio.Task[Any]:
+        """Begin work, and wait until a call of this name is blocked."""
+        self.hold(call)
+        begun = asyncio.ensure_future(work)
+        await self.held(call)
+        return begun
 
     def release(self, call: str) -> None:
         self._gates.pop(call).set()

@@ -173,8 +173,10 @@ class Agent:
         await self.ready(internal_id)
         await self.records.delete(internal_id)
 
-    async def pass_over(self) -> None:
+    async def pass_over(self, *, after: float = 0.0) -> None:
         """Reconcile records with the engine once, and wait for the resulting work."""
+        if after:
+            await self.clock.advance(after)
         await self.reconciler.pass_once()
         await until_idle()
 

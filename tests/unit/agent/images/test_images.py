@@ -99,9 +99,7 @@ async def test_queued_pull_reports_that_it_waits(
 async def test_a_pull_that_ends_without_its_image_is_a_failure(
     engine: FakeEngine, images: Images
 ) -> None:
-    engine.hold("pull")
-    caller = asyncio.create_task(pulled(images, reference("a")))
-    await engine.held("pull")
+    caller = await engine.held_in("pull", pulled(images, reference("a")))
     engine.hold("images")
     engine.release("pull")
     await engine.held("images")
@@ -124,9 +122,7 @@ async def test_timeout_of_a_pull_frees_its_slot(engine: FakeEngine) -> None:
 async def test_an_image_is_not_removed_while_it_is_pulled(
     engine: FakeEngine, images: Images
 ) -> None:
-    engine.hold("pull")
-    caller = asyncio.create_task(pulled(images, reference("a")))
-    await engine.held("pull")
+    caller = await engine.held_in("pull", pulled(images, reference("a")))
     with pytest.raises(ImageInUseError):
         await images.remove(reference("a"))
     engine.release("pull")

@@ -207,9 +207,7 @@ async def test_shows_allocatable_and_reserved_resources(agent: Agent, scrape: Sc
 
 async def test_counts_and_times_pulls(agent: Agent, scrape: Scraped) -> None:
     agent.engine.registry.add(ABSENT)
-    agent.engine.hold("pull")
-    pull = asyncio.create_task(pulled(agent.images, ABSENT), name="pull")
-    await agent.engine.held("pull")
+    pull = await agent.engine.held_in("pull", pulled(agent.images, ABSENT))
     assert (await scrape())("image_pulls_in_progress", state="pulling") == 1
     agent.engine.release("pull")
     await pull

@@ -215,8 +215,7 @@ async def test_low_state_disk_removes_oldest_logs_first(
 ) -> None:
     monkeypatch.setattr("agent.state.retention.SPARED_AT_ONCE", 2)
     ended = [await _ended(agent) for _ in range(4)]
-    await agent.clock.advance(4 * 3600)
-    await agent.pass_over()
+    await agent.pass_over(after=4 * 3600)
     with_container = await _ended(agent)
     filling.free["state"] = 2 * RESERVE - 1
     with agent.records.kept(ended[0]):  # it is being read
@@ -234,8 +233,7 @@ async def test_report_remains_after_early_removal_of_the_log(
     agent: Agent, filling: Filling
 ) -> None:
     internal_id = await _ended(agent)
-    await agent.clock.advance(4 * 3600)
-    await agent.pass_over()
+    await agent.pass_over(after=4 * 3600)
     filling.free["state"] = 0
     await agent.pass_over()
     life = agent.sessions.life(internal_id)
@@ -243,15 +241,13 @@ async def test_report_remains_after_early_removal_of_the_log(
         await anext(logs.read(agent.engine, agent.records, agent.clock, life, follow=False))
     session, tail = await report.read(agent.records, agent.clock, life)
     assert (session.end_reason, tail) == (EndReason.STOPPED, None)
-    await agent.clock.advance(7 * 86400)
-    await agent.pass_over()
+    await agent.pass_over(after=7 * 86400)
     assert agent.directories() == []
 
 
 async def test_log_is_not_removed_while_it_is_read(agent: Agent, filling: Filling) -> None:
     internal_id = await _ended(agent, OUTPUT)
-    await agent.clock.advance(4 * 3600)
-    await agent.pass_over()
+    await agent.pass_over(after=4 * 3600)
     life = agent.sessions.life(internal_id)
     reading = logs.read(agent.engine, agent.records, agent.clock, life, follow=False)
     read = [await anext(reading)]
@@ -271,8 +267,7 @@ async def test_log_without_space_replaces_older_logs(
     disks = Disks(0, host.folder / "state")
     async with host(disks=disks) as agent:
         oldest = await _ended(agent)
-        await host.clock.advance(4 * 3600)
-        await agent.pass_over()
+        await agent.pass_over(after=4 * 3600)
         assert _removed(agent) == {oldest}
         _full_while(monkeypatch, lambda: oldest in _logs(agent))
         session = await agent.sessions.start(an_id(), a_spec())
@@ -302,8 +297,7 @@ async def test_warns_of_a_log_that_cannot_be_given_space(
         assert warning.startswith("the logs of 1 ended sessions cannot be sealed")
         assert not agent.now(session.internal_id).container_removed
         room.set()
-        await host.clock.advance(2 * RETRY_LONGEST_SECONDS)
-        await agent.pass_over()
+        await agent.pass_over(after=2 * RETRY_LONGEST_SECONDS)
         assert _logs(agent) == {session.internal_id}
         assert disks.warnings == ()
 
@@ -312,13 +306,11 @@ async def test_other_disk_failures_evict_nothing(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     oldest = await _ended(agent)
-    await agent.clock.advance(4 * 3600)
-    await agent.pass_over()
+    await agent.pass_over(after=4 * 3600)
     _full_while(monkeypatch, lambda: True, errno.EIO)
     session = await agent.sessions.start(an_id(), a_spec())
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-    await agent.clock.advance(1)
-    await agent.pass_over()
+    await agent.pass_over(after=1)
     assert _logs(agent) == {oldest}
 
 

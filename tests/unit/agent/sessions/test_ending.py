@@ -313,11 +313,9 @@ async def test_log_is_sealed_whole_after_one_read_error(agent: Agent) -> None:
 
 async def test_discard_completes_after_the_caller_disconnects(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
-    agent.engine.hold("remove")
-    asked = asyncio.create_task(
-        agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
+    asked = await agent.engine.held_in(
+        "remove", agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
     )
-    await agent.engine.held("remove")
     await let_go(asked)
     agent.engine.release("remove")
     await until(lambda: agent.directories() == [])

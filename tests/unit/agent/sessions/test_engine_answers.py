@@ -65,8 +65,7 @@ async def test_f14_a_create_that_took_place_after_it_was_read_again_leaves_nothi
         await agent.sessions.start(internal_id, a_spec())
     await _create_behind_its_back(agent, internal_id)
     await agent.pass_over()
-    await agent.clock.advance(61)
-    await agent.pass_over()
+    await agent.pass_over(after=61)
     await assert_nothing_is_left(agent)
 
 
@@ -78,9 +77,7 @@ async def test_f14_an_agent_killed_over_a_lost_answer_leaves_one_container_or_no
     internal_id = an_id()
     async with host() as agent:
         host.engine.answer_lost_next(call)
-        host.engine.hold("inspect")
-        start = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
-        await host.engine.held("inspect")
+        start = await host.engine.held_in("inspect", agent.sessions.start(internal_id, a_spec()))
         start.cancel()
     host.engine.release("inspect")
     async with host() as agent:

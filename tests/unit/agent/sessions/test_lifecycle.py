@@ -170,8 +170,7 @@ async def test_start_refused_by_the_engine_leaves_nothing(
     if isinstance(error, EngineUnavailableError) and call != "create":
         # A created container may remain: a later pass removes it.
         await agent.pass_over()
-        await agent.clock.advance(61)
-        await agent.pass_over()
+        await agent.pass_over(after=61)
     await assert_nothing_is_left(agent)
 
 

@@ -123,9 +123,7 @@ async def test_f21_in_the_hosts_network_flows_to_the_last_container_are_forgotte
 
 async def test_f21_no_flow_to_a_game_that_runs_is_forgotten(agent: Agent) -> None:
     """Its answers in flight would leave with another port."""
-    agent.engine.hold("start")
-    start = asyncio.create_task(play(agent))
-    await agent.engine.held("start")
+    start = await agent.engine.held_in("start", play(agent))
     assert [forwarded for _, forwarded in agent.flows_forgotten] == [True]
     agent.engine.release("start")
     assert agent.flows_forgotten == before_and_after(await start)

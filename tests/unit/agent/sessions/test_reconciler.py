@@ -356,13 +356,11 @@ async def test_running_container_with_an_invalid_label_is_kept(
             await agent.lose_record(session.internal_id)
     async with host() as agent:
         for _ in range(3):
-            await host.clock.advance(61)
-            await agent.pass_over()
+            await agent.pass_over(after=61)
         assert await _runs(agent, session)
         host.engine.end(session.container, 0)
         await agent.pass_over()
-        await host.clock.advance(61)
-        await agent.pass_over()
+        await agent.pass_over(after=61)
         assert await host.engine.list(agent.runtime.agent_id) == []
 
 

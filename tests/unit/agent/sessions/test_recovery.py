@@ -152,8 +152,7 @@ async def test_f45_a_container_that_turns_up_after_it_was_given_up_has_its_log_s
         assert agent.records.log_path(session.internal_id).read_bytes() == b"the last words\n"
         assert len(await host.engine.list(own)) == 1
         find_again = host.engine.mislay(name)
-        await host.clock.advance(4 * 3600)
-        await agent.pass_over()
+        await agent.pass_over(after=4 * 3600)
         assert life.session.container_removed
         find_again()
         await agent.pass_over()
@@ -233,11 +232,9 @@ async def test_orphans_are_removed_after_a_grace_period_and_others_stay(host: Ho
     async with host() as agent:
         with pytest.raises(SessionNotFoundError):
             agent.sessions.life(session.internal_id)
-        await host.clock.advance(59)
-        await agent.pass_over()
+        await agent.pass_over(after=59)
         assert len(await host.engine.list(ours)) == 1
-        await host.clock.advance(2)
-        await agent.pass_over()
+        await agent.pass_over(after=2)
         assert await host.engine.list(ours) == []
         assert [found.name for found in await host.engine.list(theirs)] == [
             f"tiltyard-{other.internal_id}"

@@ -167,17 +167,13 @@ async def test_f26_a_jump_of_the_wall_clock_neither_removes_nor_keeps_anything(
 
 async def _goes_in_its_time(agent: Agent, internal_id: str) -> None:
     own = agent.runtime.agent_id
-    await agent.clock.advance(4 * HOUR - 1)
-    await agent.pass_over()
+    await agent.pass_over(after=4 * HOUR - 1)
     assert len(await agent.engine.list(own)) == 1
-    await agent.clock.advance(1)
-    await agent.pass_over()
+    await agent.pass_over(after=1)
     assert await agent.engine.list(own) == []
-    await agent.clock.advance(WEEK - 4 * HOUR - 1)
-    await agent.pass_over()
+    await agent.pass_over(after=WEEK - 4 * HOUR - 1)
     assert agent.directories() == [internal_id]
-    await agent.clock.advance(1)
-    await agent.pass_over()
+    await agent.pass_over(after=1)
     assert agent.directories() == []
     await assert_survived(agent)
 

@@ -36,10 +36,12 @@ def a_claim(session_id: str = "m1", **changes: Any) -> ClaimRequest:
 
 
 @contextlib.asynccontextmanager
-async def kept_full(agent: Agent) -> AsyncIterator[None]:
-    """Keep the pools of the agent full meanwhile."""
+async def kept_full(agent: Agent, order: WarmPool | None = None) -> AsyncIterator[None]:
+    """Keep the pools of the agent full meanwhile, beginning with an order if given."""
     async with running(agent.warm_pools.run()):
         await until_idle()
+        if order is not None:
+            await ordered(agent, order)
         yield
 
 

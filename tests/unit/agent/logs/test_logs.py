@@ -12,10 +12,12 @@ from tests.support.agent.samples import a_spec, an_id
 from tiltyard.contract import State
 
 
-async def started(agent: Agent, *, restart: bool = False) -> tuple[str, Life]:
+async def started(agent: Agent, output: bytes = b"", *, restart: bool = False) -> tuple[str, Life]:
     """Start a session; return the name of its container, and its life."""
     session = await agent.sessions.start(an_id(), a_spec(restart=restart))
-    return f"tiltyard-{session.internal_id}", agent.sessions.life(session.internal_id)
+    name = f"tiltyard-{session.internal_id}"
+    agent.engine.write_log(name, output)
+    return name, agent.sessions.life(session.internal_id)
 
 
 async def whole(agent: Agent, life: Life, *, follow: bool = False) -> bytes:
@@ -34,8 +36,7 @@ async def test_chunks_are_bounded(agent: Agent) -> None:
 
 
 async def test_an_ended_session_is_read_from_the_sealed_file(agent: Agent) -> None:
-    name, life = await started(agent)
-    agent.engine.write_log(name, b"1\n")
+    name, life = await started(agent, b"1\n")
     agent.engine.end(name, 0)
     await life.wait_for(lambda now: now.log_sealed)
     await agent.engine.remove(name)
@@ -70,8 +71,7 @@ async def test_f32_a_follower_goes_on_where_it_was_when_the_engine_has_dropped_w
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(*SMALL_FILES)
-    name, life = await started(agent, restart=True)
-    agent.engine.write_log(name, b"1\n2\n3\n")
+    name, life = await started(agent, b"1\n2\n3\n", restart=True)
     follower = asyncio.create_task(whole(agent, life, follow=True))
     await agent.clock.advance(logs.STEP_SECONDS)
     agent.engine.drop_log(name, 2)
@@ -88,8 +88,7 @@ async def test_f32_what_a_follower_came_too_late_for_is_marked_by_one_line(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(*SMALL_FILES)
-    name, life = await started(agent)
-    agent.engine.write_log(name, b"1\n")
+    name, life = await started(agent, b"1\n")
     seen = bytearray()
 
     async def follow() -> None:
@@ -111,8 +110,7 @@ async def test_f32_what_a_follower_came_too_late_for_is_marked_by_one_line(
 
 
 async def test_follower_survives_unavailable_engine(agent: Agent) -> None:
-    name, life = await started(agent)
-    agent.engine.write_log(name, b"1\n")
+    name, life = await started(agent, b"1\n")
     follower = asyncio.create_task(whole(agent, life, follow=True))
     await agent.clock.advance(0)
     agent.engine.unavailable = True
@@ -129,8 +127,7 @@ ROTATED = EngineError("logs", "unexpected number of bytes read from log message 
 
 
 async def test_resumes_failed_log_after_the_last_complete_line(agent: Agent) -> None:
-    name, life = await started(agent)
-    agent.engine.write_log(name, b"1\n2\n")
+    name, life = await started(agent, b"1\n2\n")
     agent.engine.break_log(name, 1, ROTATED)
     agent.engine.break_log(name, 2, ROTATED)
     agent.engine.break_log(name, 0, ROTATED, times=READ_TRIES - 2)
@@ -153,8 +150,7 @@ async def test_resumes_failed_log_after_the_last_complete_line(agent: Agent) -> 
 
 @pytest.mark.parametrize("follow", [False, True])
 async def test_log_that_keeps_failing_is_an_error(agent: Agent, *, follow: bool) -> None:
-    name, life = await started(agent)
-    agent.engine.write_log(name, b"1\n2\n")
+    name, life = await started(agent, b"1\n2\n")
     agent.engine.break_log(name, 1, ROTATED, times=100)
     reader = asyncio.create_task(whole(agent, life, follow=follow))
     await agent.clock.advance(10 * READ_TRIES * logs.STEP_SECONDS)
@@ -173,8 +169,7 @@ async def test_engine_unavailable_at_first_is_an_error(agent: Agent) -> None:
 async def test_f33_a_log_that_finds_no_room_is_sealed_when_there_is(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name, life = await started(agent)
-    agent.engine.write_log(name, b"1\n")
+    name, life = await started(agent, b"1\n")
     full = True
 
     def no_room(log: SealedLog) -> int:

@@ -154,8 +154,7 @@ async def test_distinguishes_standbys_and_claims_from_cold_starts(
     agent: Agent, scrape: Scraped
 ) -> None:
     agent.engine.binds_at_once = False
-    async with kept_full(agent):
-        await ordered(agent, a_pool(2))
+    async with kept_full(agent, a_pool(2)):
         await until(lambda: len(agent.engine.living) == 2)
         await until_idle()
         now = await scrape()

@@ -163,8 +163,7 @@ async def test_drained_host_accepts_repeated_claims_only(agent: Agent) -> None:
 async def test_pending_claim_is_not_stopped_as_surplus(agent: Agent) -> None:
     standby = await a_standby(agent)
     claim = await agent.held_at("claim.begun", claiming(agent, standby))
-    async with kept_full(agent):
-        await ordered(agent, a_pool(0, revision=2))
+    async with kept_full(agent, a_pool(0, revision=2)):
         agent.steps.release("claim.begun")
         assert (await claim).state is State.RUNNING
         await until_idle()
@@ -317,8 +316,7 @@ async def test_standby_in_doubt_can_be_removed_and_is_not_drained(host: Host) ->
     async with host() as agent:
         standby = await a_standby(agent)
         await agent.records.delete(standby.internal_id)
-    async with host() as agent, kept_full(agent):
-        await ordered(agent, a_pool(0, revision=2))
+    async with host() as agent, kept_full(agent, a_pool(0, revision=2)):
         assert await agent.sessions.set_drain(DrainOrder(1, draining=True)) == (None, 1)
         await until_idle()
         assert agent.now(standby.internal_id).state is State.RUNNING

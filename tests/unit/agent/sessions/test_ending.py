@@ -47,8 +47,7 @@ REFUSALS = [PortTakenError("udp", 20000), EngineError("start", "as scripted")]
 async def test_session_is_dead_after_repeatedly_refused_restarts(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     agent.engine.fail_next("start", REFUSALS[0], times=restarts.TRIES)
-    life = await agent.fail(session)
-    await agent.clock.advance(15)
+    life = await agent.fail(session, then=15)
     assert life.session.state is State.RESTARTING
     await agent.clock.advance(5)
     await agent.reached(session.internal_id, State.DEAD)
@@ -64,8 +63,7 @@ async def test_restart_succeeds_after_temporary_refusals(
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     for round_number in (1, 2):  # a success resets the count
         agent.engine.fail_next("start", refusal, times=restarts.TRIES - 1)
-        life = await agent.fail(session)
-        await agent.clock.advance(30)
+        life = await agent.fail(session, then=30)
         assert life.session.state is State.RUNNING
         assert life.session.restart_count == round_number
         assert life.session.ports == session.ports
@@ -76,8 +74,7 @@ async def test_stop_during_restart_delay_is_final(agent: Agent, *, refused: bool
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     if refused:
         agent.engine.fail_next("start", PortTakenError("udp", 20000))
-    await agent.fail(session)
-    await agent.clock.advance(1.5 if refused else 0.5)
+    await agent.fail(session, then=1.5 if refused else 0.5)
     ended = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     assert (ended.state, ended.end_reason) == (State.EXITED, EndReason.STOPPED)
 
@@ -85,8 +82,7 @@ async def test_stop_during_restart_delay_is_final(agent: Agent, *, refused: bool
 async def test_restart_of_an_unrunnable_image_is_not_retried(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     agent.engine.fail_next("start", ImageCannotRunError("as scripted"))
-    await agent.fail(session)
-    await agent.clock.advance(1)
+    await agent.fail(session, then=1)
     await agent.reached(session.internal_id, State.DEAD)
 
 

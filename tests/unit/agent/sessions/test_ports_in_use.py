@@ -145,8 +145,7 @@ async def test_f21_a_start_whose_answer_was_lost_forgets_them_too(agent: Agent) 
 async def test_f21_a_restart_forgets_them_before_it_is_told(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     agent.steps.hold("flows")
-    life = await agent.fail(session)
-    await agent.clock.advance(1)
+    life = await agent.fail(session, then=1)
     await agent.steps.reached("flows")
     assert life.session.state is State.RESTARTING
     agent.steps.release("flows")
@@ -166,8 +165,7 @@ async def test_f21_what_a_killed_agent_left_to_do_is_done_by_the_next(
         if restarting:
             session = await start
             agent.steps.hold("flows")
-            await agent.fail(session)
-            await host.clock.advance(1)
+            await agent.fail(session, then=1)
         await agent.steps.reached("flows")
         await let_go(start)
     async with host() as agent:
@@ -246,8 +244,7 @@ async def test_f23_a_restart_that_the_host_cannot_do_now_is_done_later(
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     agent.engine.fail_next("start", error, times=3 * FIREWALL_TRIES)
-    life = await agent.fail(session)
-    await agent.clock.advance(3)
+    life = await agent.fail(session, then=3)
     assert life.session.state is State.RESTARTING
     await agent.clock.advance(60)
     assert (life.session.state, life.session.restart_count) == (State.RUNNING, 1)

@@ -195,8 +195,7 @@ async def test_f03_a_kill_during_a_restart_neither_doubles_nor_forgets_it(
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
         agent.steps.hold(step)
-        await agent.fail(session)
-        await host.clock.advance(1)
+        await agent.fail(session, then=1)
         await agent.steps.reached(step)
         process = (await host.engine.inspect(session.container)).process
     async with host() as agent:
@@ -307,8 +306,7 @@ async def test_stop_interrupts_a_restart_that_waits_for_a_slot(host: Host) -> No
     async with host(start_slots=1) as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
         await agent.reservations.start_slots.acquire("alice")
-        await agent.fail(session)
-        await host.clock.advance(1)
+        await agent.fail(session, then=1)
         stopped = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
         assert (stopped.state, stopped.restart_count) == (State.EXITED, 0)
         agent.reservations.start_slots.release()

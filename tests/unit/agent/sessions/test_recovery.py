@@ -207,8 +207,7 @@ async def test_f06_an_older_record_makes_no_second_copy_of_what_runs(
         agent.steps.release("start.recorded")
         started = await starter
         copies["running"] = path.read_bytes()
-        await agent.fail(started)
-        await host.clock.advance(1)
+        await agent.fail(started, then=1)
         now_running = (await agent.reached(internal_id, State.RUNNING)).session.process
     path.write_bytes(copies[copied])
     async with host() as agent:

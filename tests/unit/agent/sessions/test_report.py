@@ -102,8 +102,7 @@ async def test_failed_runs_are_reported(agent: Agent) -> None:
 async def test_usage_is_the_sum_of_all_runs(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     agent.cgroups.use(session.process, cpu_seconds=2.5, memory_bytes=3000)
-    await agent.fail(session)
-    await agent.clock.advance(1)
+    await agent.fail(session, then=1)
     life = await agent.reached(session.internal_id, State.RUNNING)
     agent.cgroups.use(life.session.process, cpu_seconds=0.25, memory_bytes=2000)
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED)

@@ -107,8 +107,7 @@ async def test_external_restart_is_not_counted(host: Host) -> None:
 async def test_game_that_fails_right_after_its_restart_is_restarted(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     agent.steps.hold("restart.started")
-    life = await agent.fail(session)
-    await agent.clock.advance(1)
+    life = await agent.fail(session, then=1)
     await agent.steps.reached("restart.started")
     agent.engine.lose_process(session.container)
     agent.steps.release("restart.started")
@@ -129,8 +128,7 @@ async def test_f34_a_restart_that_finds_no_room_on_the_engines_disk_is_tried_aga
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     full = DiskFullError("the engine's storage", "no space left")
     agent.engine.fail_next("start", full, times=restarts.TRIES - 1)
-    life = await agent.fail(session)
-    await agent.clock.advance(60)
+    life = await agent.fail(session, then=60)
     assert (life.session.state, life.session.restart_count) == (State.RUNNING, 1)
     await assert_survived(agent)
 

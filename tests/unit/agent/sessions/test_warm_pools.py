@@ -31,8 +31,7 @@ REMOVED = a_pool(0, revision=99)  # The order that removes a pool
 
 
 async def test_new_pool_is_filled_at_once(agent: Agent) -> None:
-    async with kept_full(agent):
-        await ordered(agent, a_pool(5, args=("--map", "x"), env={"A": "$TILTYARD_SESSION_ID"}))
+    async with kept_full(agent, a_pool(5, args=("--map", "x"), env={"A": "$TILTYARD_SESSION_ID"})):
         found = ready(agent)
         assert len(found) == 5
         for each in found:
@@ -50,8 +49,7 @@ async def test_new_pool_is_filled_at_once(agent: Agent) -> None:
 
 
 async def test_standby_has_no_ttl(agent: Agent) -> None:
-    async with kept_full(agent):
-        await ordered(agent, a_pool(1, ttl=60.0))
+    async with kept_full(agent, a_pool(1, ttl=60.0)):
         await agent.clock.advance(120)
         agent.sessions.end_due()
         [standby] = ready(agent)
@@ -59,8 +57,7 @@ async def test_standby_has_no_ttl(agent: Agent) -> None:
 
 
 async def test_stopped_standby_is_replaced_and_leaves_nothing(agent: Agent) -> None:
-    async with kept_full(agent):
-        await ordered(agent, a_pool(1))
+    async with kept_full(agent, a_pool(1)):
         [stopped] = ready(agent)
         await agent.sessions.stop(stopped.internal_id, EndReason.STOPPED)
         await until_idle()
@@ -68,8 +65,7 @@ async def test_stopped_standby_is_replaced_and_leaves_nothing(agent: Agent) -> N
 
 
 async def test_older_standbys_are_stopped_when_newer_ones_do_not_fit(host: Host) -> None:
-    async with host(max_sessions=3) as agent, kept_full(agent):
-        await ordered(agent, a_pool(3))
+    async with host(max_sessions=3) as agent, kept_full(agent, a_pool(3)):
         await ordered(agent, a_pool(3, revision=2, args=("--new",)))
         await host.clock.advance(5)
         assert revisions(agent) == [2, 2, 2]
@@ -131,8 +127,7 @@ async def test_one_pass_fills_a_pool_unless_a_start_fails_or_the_order_changes(h
 
 
 async def test_crashed_standby_is_replaced_and_not_restarted(agent: Agent) -> None:
-    async with kept_full(agent):
-        await ordered(agent, a_pool(2, restart=True))
+    async with kept_full(agent, a_pool(2, restart=True)):
         crashed, kept = ready(agent)
         crash(agent, crashed, 3)
         await until_idle()
@@ -147,8 +142,7 @@ async def test_crashed_standby_is_replaced_and_not_restarted(agent: Agent) -> No
 
 
 async def test_crashing_pool_backs_off(agent: Agent) -> None:
-    async with kept_full(agent):
-        await ordered(agent, a_pool(3))
+    async with kept_full(agent, a_pool(3)):
         for delay in (1, 2, 4, 8, 16, 32, 60, 60):
             for each in ready(agent):
                 crash(agent, each)
@@ -177,8 +171,7 @@ async def test_standby_refused_by_the_engine_is_retried(agent: Agent) -> None:
 
 async def test_pool_refused_by_the_policy_is_reported_once(host: Host) -> None:
     policy = Policy(max_cpu=0.5)
-    async with host(policy=policy) as agent, kept_full(agent):
-        await ordered(agent, a_pool(1))
+    async with host(policy=policy) as agent, kept_full(agent, a_pool(1)):
         sequence = agent.runtime.feed.sequence
         await host.clock.advance(60)
         assert "this host's policy has max_cpu = 0.5" in agent.warm_pools.warnings[0]
@@ -196,8 +189,7 @@ async def test_new_spec_resets_the_back_off(agent: Agent) -> None:
 
 
 async def test_drained_host_stops_standbys_until_the_drain_is_cancelled(agent: Agent) -> None:
-    async with kept_full(agent):
-        await ordered(agent, a_pool(3))
+    async with kept_full(agent, a_pool(3)):
         first = ready(agent)[0]
         await agent.warm_pools.claim(first.internal_id, a_claim())
         await until_idle()
@@ -213,8 +205,7 @@ async def test_drained_host_stops_standbys_until_the_drain_is_cancelled(agent: A
 
 async def test_pools_survive_a_restart(host: Host) -> None:
     order = a_pool(2, revision=7, claim_signal="SIGUSR1", env={"KEY": "secret"})
-    async with host() as agent, kept_full(agent):
-        await ordered(agent, order)
+    async with host() as agent, kept_full(agent, order):
         before = [each.internal_id for each in ready(agent)]
         asked = agent.warm_pools.pools
         path = agent.records.pools_dir / f"{POOL}.json"
@@ -231,8 +222,7 @@ async def test_pools_survive_a_restart(host: Host) -> None:
 
 @pytest.mark.parametrize("content", ["", "{}"])
 async def test_unreadable_pool_is_ignored(host: Host, content: str) -> None:
-    async with host() as agent, kept_full(agent):
-        await ordered(agent, a_pool(1))
+    async with host() as agent, kept_full(agent, a_pool(1)):
         (agent.records.pools_dir / f"{POOL}.json").write_text(content)
     async with host() as agent, kept_full(agent):
         assert (agent.warm_pools.pools, standbys(agent)) == ((), [])
@@ -277,8 +267,7 @@ async def test_image_of_a_pool_is_in_use(agent: Agent) -> None:
 
 
 async def test_failed_removal_of_a_standby_is_retried(agent: Agent) -> None:
-    async with kept_full(agent):
-        await ordered(agent, a_pool(1))
+    async with kept_full(agent, a_pool(1)):
         agent.engine.fail_next("remove", EngineError("remove", "no"))
         await ordered(agent, REMOVED)
         assert len(agent.directories()) == 1

@@ -1,6 +1,5 @@
 import asyncio
 import logging
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -16,8 +15,8 @@ from agent.domain.errors import (
 from agent.images.images import CONCURRENT_PULLS, LONGEST_REFERENCE, Images, checked_reference
 from agent.settings.policy import Policy
 from controlplane.applications.applications import MAX_REPOSITORY
-from tests.support.agent.hosts import pulled
-from tests.support.fakes import FakeEngine
+from tests.support.agent.hosts import Agent, pulled
+from tests.support.fakes import FakeClock, FakeEngine
 from tests.support.tasks import let_go
 
 DIGEST = "sha256:" + "a" * 64
@@ -28,86 +27,75 @@ def reference(digit: str) -> str:
 
 
 @pytest.fixture
-def engine() -> FakeEngine:
-    engine = FakeEngine()
+def engine(clock: FakeClock) -> FakeEngine:
+    engine = FakeEngine(clock)
     engine.registry |= {reference(digit) for digit in "abcdef"}
     return engine
 
 
-@pytest.fixture
-async def images(engine: FakeEngine) -> AsyncIterator[Images]:
-    images = Images(engine, Feed())
-    yield images
-    await images.close()
-
-
-async def test_callers_share_a_pull_that_does_not_end_when_one_leaves(
-    engine: FakeEngine, images: Images
-) -> None:
-    engine.hold("pull")
-    leaves, *others = (asyncio.create_task(pulled(images, reference("a"))) for _ in range(10))
+async def test_callers_share_a_pull_that_does_not_end_when_one_leaves(agent: Agent) -> None:
+    agent.engine.hold("pull")
+    leaves, *others = (
+        asyncio.create_task(pulled(agent.images, reference("a"))) for _ in range(10)
+    )
     await asyncio.sleep(0)
     await let_go(leaves)
-    engine.release("pull")
+    agent.engine.release("pull")
     await asyncio.gather(*others)
-    assert reference("a") in images.here
-    await pulled(images, reference("a"))
-    assert engine.count("pull") == 1
+    assert reference("a") in agent.images.here
+    await pulled(agent.images, reference("a"))
+    assert agent.engine.count("pull") == 1
 
 
-async def test_failed_pull_is_reported_to_all_and_the_next_is_clean(
-    engine: FakeEngine, images: Images
-) -> None:
+async def test_failed_pull_is_reported_to_all_and_the_next_is_clean(agent: Agent) -> None:
     for error in (RegistryTimeoutError("x"), RegistryUnavailableError("x", "500")):
-        engine.fail_next("pull", error)
+        agent.engine.fail_next("pull", error)
         answers = await asyncio.gather(
-            *(pulled(images, reference("a")) for _ in range(3)), return_exceptions=True
+            *(pulled(agent.images, reference("a")) for _ in range(3)), return_exceptions=True
         )
         assert {type(answer) for answer in answers} == {type(error)}
-    await pulled(images, reference("a"))
+    await pulled(agent.images, reference("a"))
 
 
-async def test_limits_concurrent_pulls(engine: FakeEngine, images: Images) -> None:
-    engine.hold("pull")
-    callers = [asyncio.create_task(pulled(images, reference(digit))) for digit in "abcdef"]
+async def test_limits_concurrent_pulls(agent: Agent) -> None:
+    agent.engine.hold("pull")
+    callers = [asyncio.create_task(pulled(agent.images, reference(digit))) for digit in "abcdef"]
     for _ in range(50):
         await asyncio.sleep(0)
-    assert engine.count("pull") == CONCURRENT_PULLS
-    engine.release("pull")
+    assert agent.engine.count("pull") == CONCURRENT_PULLS
+    agent.engine.release("pull")
     await asyncio.gather(*callers)
-    assert len(images.here) == 6
+    assert {reference(digit) for digit in "abcdef"} <= agent.images.here
 
 
 async def test_queued_pull_reports_that_it_waits(
-    engine: FakeEngine, images: Images, caplog: pytest.LogCaptureFixture
+    agent: Agent, caplog: pytest.LogCaptureFixture
 ) -> None:
-    engine.hold("pull")
-    others = [asyncio.create_task(pulled(images, reference(digit))) for digit in "ab"]
-    await engine.held("pull")
+    agent.engine.hold("pull")
+    others = [asyncio.create_task(pulled(agent.images, reference(digit))) for digit in "ab"]
+    await agent.engine.held("pull")
     with caplog.at_level(logging.INFO, "agent.images.images"):
-        readers = [aiter(images.pull(reference("c"))) for _ in range(2)]
+        readers = [aiter(agent.images.pull(reference("c"))) for _ in range(2)]
         for steps in readers:
             while not (await anext(steps)).waiting:
                 pass
     assert f"pull waits for others image={reference('c')} count=2" in caplog.messages
-    engine.release("pull")
+    agent.engine.release("pull")
     for steps in readers:
         assert not any([progress.waiting async for progress in steps])
     await asyncio.gather(*others)
 
 
-async def test_a_pull_that_ends_without_its_image_is_a_failure(
-    engine: FakeEngine, images: Images
-) -> None:
-    caller = await engine.held_in("pull", pulled(images, reference("a")))
-    engine.hold("images")
-    engine.release("pull")
-    await engine.held("images")
-    await engine.remove_image(reference("a"))  # outside of the agent
-    engine.release("images")
+async def test_a_pull_that_ends_without_its_image_is_a_failure(agent: Agent) -> None:
+    caller = await agent.engine.held_in("pull", pulled(agent.images, reference("a")))
+    agent.engine.hold("images")
+    agent.engine.release("pull")
+    await agent.engine.held("images")
+    await agent.engine.remove_image(reference("a"))  # outside of the agent
+    agent.engine.release("images")
     with pytest.raises(EngineError, match="is missing after the pull"):
         await caller
-    await pulled(images, reference("a"))
+    await pulled(agent.images, reference("a"))
 
 
 async def test_timeout_of_a_pull_frees_its_slot(engine: FakeEngine) -> None:
@@ -119,16 +107,14 @@ async def test_timeout_of_a_pull_frees_its_slot(engine: FakeEngine) -> None:
     await images.close()
 
 
-async def test_an_image_is_not_removed_while_it_is_pulled(
-    engine: FakeEngine, images: Images
-) -> None:
-    caller = await engine.held_in("pull", pulled(images, reference("a")))
+async def test_an_image_is_not_removed_while_it_is_pulled(agent: Agent) -> None:
+    caller = await agent.engine.held_in("pull", pulled(agent.images, reference("a")))
     with pytest.raises(ImageInUseError):
-        await images.remove(reference("a"))
-    engine.release("pull")
+        await agent.images.remove(reference("a"))
+    agent.engine.release("pull")
     await caller
-    await images.remove(reference("a"))
-    assert reference("a") not in images.here
+    await agent.images.remove(reference("a"))
+    assert reference("a") not in agent.images.here
 
 
 async def test_pulls_only_from_registries_of_the_policy(engine: FakeEngine) -> None:

@@ -1,11 +1,11 @@
 import socket
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agent.domain.errors import ImageCannotRunError, NoCertificateError, PortTakenError
-from agent.network.tls_certificate import CertificateFiles
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.agent.tls_players import issue
@@ -23,13 +23,10 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> CertificateFiles:
-    return issue(AUTHORITY, tmp_path / "pair")
-
-
-@pytest.fixture
-def port() -> int:
-    return free_port()
+def tls(tmp_path: Path) -> dict[str, Any]:
+    """The options of an agent with a certificate and one port."""
+    port = free_port()
+    return {"ports": (port, port), "certificate": issue(AUTHORITY, tmp_path / "pair")}
 
 
 def tls_spec(*, pinned: int = 0, restart: bool = False, in_host: bool = False) -> SessionSpec:
@@ -53,10 +50,9 @@ async def test_host_without_a_certificate_refuses_tls_ports(agent: Agent) -> Non
     await assert_nothing_is_left(agent)
 
 
-async def test_agent_listens_from_the_start_to_the_end(
-    host: Host, files: CertificateFiles, port: int
-) -> None:
-    async with host(ports=(port, port), certificate=files) as agent:
+async def test_agent_listens_from_the_start_to_the_end(host: Host, tls: Any) -> None:
+    port = tls["ports"][0]
+    async with host(**tls) as agent:
         session = await agent.sessions.start(an_id(), tls_spec())
         [mine] = session.ports
         assert (mine.host, mine.tls, mine.inner) == (port, True, 0)
@@ -69,10 +65,9 @@ async def test_agent_listens_from_the_start_to_the_end(
         assert agent.nothing_is_held()
 
 
-async def test_address_is_that_of_the_current_run(
-    host: Host, files: CertificateFiles, port: int
-) -> None:
-    async with host(ports=(port, port), certificate=files) as agent:
+async def test_address_is_that_of_the_current_run(host: Host, tls: Any) -> None:
+    port = tls["ports"][0]
+    async with host(**tls) as agent:
         first = await agent.sessions.start(an_id(), tls_spec(restart=True))
         await agent.fail(first)
         assert is_listened_on(port), "it stays the session's"
@@ -81,11 +76,10 @@ async def test_address_is_that_of_the_current_run(
         assert life.session.address not in {"", first.address}
 
 
-async def test_tls_port_in_use_is_skipped(host: Host, files: CertificateFiles) -> None:
+async def test_tls_port_in_use_is_skipped(host: Host, tls: Any) -> None:
     taken = free_port()
     with socket.create_server(("127.0.0.1", taken)):
-        ports = (taken, taken + 1)
-        async with host(ports=ports, certificate=files) as agent:
+        async with host(**tls | {"ports": (taken, taken + 1)}) as agent:
             session = await agent.sessions.start(an_id(), tls_spec())
             assert session.ports[0].host == taken + 1
             assert session.injected_env["TILTYARD_PORT_TCP_7778"] == str(taken + 1)
@@ -95,10 +89,9 @@ async def test_tls_port_in_use_is_skipped(host: Host, files: CertificateFiles) -
             await assert_nothing_is_left(agent)
 
 
-async def test_failed_start_releases_its_tls_port(
-    host: Host, files: CertificateFiles, port: int
-) -> None:
-    async with host(ports=(port, port), certificate=files) as agent:
+async def test_failed_start_releases_its_tls_port(host: Host, tls: Any) -> None:
+    port = tls["ports"][0]
+    async with host(**tls) as agent:
         host.engine.fail_next("start", ImageCannotRunError("no entrypoint"))
         with pytest.raises(ImageCannotRunError):
             await agent.sessions.start(an_id(), tls_spec())
@@ -106,14 +99,13 @@ async def test_failed_start_releases_its_tls_port(
         await assert_nothing_is_left(agent)
 
 
-async def test_restarted_agent_listens_before_the_engine_answers(
-    host: Host, files: CertificateFiles, port: int
-) -> None:
-    async with host(ports=(port, port), certificate=files) as agent:
+async def test_restarted_agent_listens_before_the_engine_answers(host: Host, tls: Any) -> None:
+    port = tls["ports"][0]
+    async with host(**tls) as agent:
         session = await agent.sessions.start(an_id(), tls_spec())
     assert not is_listened_on(port)
     # Without a certificate, starts are refused and existing sessions keep their ports.
-    async with host(ports=(port, port), reconcile=False) as agent:
+    async with host(ports=tls["ports"], reconcile=False) as agent:
         assert is_listened_on(port), "it is still reserved"
         await agent.pass_over()
         life = agent.sessions.life(session.internal_id)
@@ -124,11 +116,9 @@ async def test_restarted_agent_listens_before_the_engine_answers(
         assert not is_listened_on(port)
 
 
-async def test_process_in_the_host_network_gets_another_port(
-    host: Host, files: CertificateFiles, port: int
-) -> None:
-    ports = (port, port + 1)
-    async with host(ports=ports, certificate=files) as agent:
+async def test_process_in_the_host_network_gets_another_port(host: Host, tls: Any) -> None:
+    ports = tls["ports"] = (tls["ports"][0], tls["ports"][0] + 1)
+    async with host(**tls) as agent:
         session = await agent.sessions.start(an_id(), tls_spec(in_host=True))
         [mine] = session.ports
         assert (mine.host, mine.inner) == ports
@@ -136,7 +126,7 @@ async def test_process_in_the_host_network_gets_another_port(
         assert is_listened_on(mine.host)
         assert not is_listened_on(mine.inner)
         assert agent.reservations.ports.free(Protocol.TCP) == 0
-    async with host(ports=ports, certificate=files) as agent:
+    async with host(**tls) as agent:
         [again] = agent.sessions.all()
         assert again.ports == session.ports
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED)

@@ -25,7 +25,8 @@ BASIC = "Basic " + base64.b64encode(b"robot:s3cret").decode()
 class Server:
     """A registry that requires a login, with its token service."""
 
-    def __init__(self) -> None:
+    def __init__(self, http: RegistryHttp) -> None:
+        self._http = http
         self.challenge = 'Bearer realm="http://{address}/token",service="the registry"'
         self.accepts: Callable[[str], bool] = lambda header: header in self.given
         self.given: set[str] = set()
@@ -45,6 +46,10 @@ class Server:
         stack.push_async_callback(runner.cleanup)
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         self.address = f"127.0.0.1:{runner.addresses[0][1]}"
+
+    async def ask(self, scope: str = SCOPE, **more: Any) -> Reply:
+        """Ask it as the control plane does."""
+        return await ask(self._http, self.address, scope, **more)
 
     @property
     def paths(self) -> list[str]:
@@ -77,8 +82,8 @@ async def stack() -> AsyncIterator[AsyncExitStack]:
 
 
 @pytest.fixture
-async def server(stack: AsyncExitStack) -> Server:
-    server = Server()
+async def server(stack: AsyncExitStack, http: RegistryHttp) -> Server:
+    server = Server(http)
     await server.start(stack)
     return server
 
@@ -94,8 +99,8 @@ async def ask(http: RegistryHttp, address: str, scope: str = SCOPE, **more: Any)
     return await http.ask(Endpoint(address, **more), "/v2/x", scope=scope, max_bytes=100)
 
 
-async def test_fetches_an_anonymous_token(http: RegistryHttp, server: Server) -> None:
-    assert (await ask(http, server.address)).body == b"here"
+async def test_fetches_an_anonymous_token(server: Server) -> None:
+    assert (await server.ask()).body == b"here"
     assert server.asked == [
         ("/v2/x", {}, ""),
         ("/token", {"service": "the registry", "scope": SCOPE}, ""),
@@ -103,98 +108,92 @@ async def test_fetches_an_anonymous_token(http: RegistryHttp, server: Server) ->
     ]
 
 
-async def test_fetches_a_token_with_credentials_and_reuses_it(
-    http: RegistryHttp, server: Server
-) -> None:
+async def test_fetches_a_token_with_credentials_and_reuses_it(server: Server) -> None:
     server.token = {"access_token": "t2", "token": None}
     server.given.add("Bearer t2")
     for _ in range(3):
-        assert (await ask(http, server.address, **LOGIN)).status == 200
+        assert (await server.ask(**LOGIN)).status == 200
     assert server.paths == ["/v2/x", "/token", "/v2/x", "/v2/x", "/v2/x"]
     assert server.asked[1][2] == BASIC
     assert {header for _, _, header in server.asked[2:]} == {"Bearer t2"}
     # Tokens are per repository and credentials.
-    await ask(http, server.address, scope="repository:other:pull", **LOGIN)
-    await ask(http, server.address)
+    await server.ask(scope="repository:other:pull", **LOGIN)
+    await server.ask()
     assert server.paths.count("/token") == 3
 
 
-async def test_replaces_an_expired_token(http: RegistryHttp, server: Server) -> None:
+async def test_replaces_an_expired_token(server: Server) -> None:
     server.token = {"token": "t1", "expires_in": 1}
     for _ in range(2):
-        await ask(http, server.address)
+        await server.ask()
     assert server.paths.count("/token") == 2
 
 
 async def test_evicts_expired_tokens_first(
-    http: RegistryHttp, server: Server, monkeypatch: pytest.MonkeyPatch
+    server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry_http, "MAX_TOKENS", 2)
     for scope, lifetime in (("first", 300), ("expired", 1), ("third", 300)):
         server.token = {"token": scope, "expires_in": lifetime}
-        await ask(http, server.address, scope)
+        await server.ask(scope)
     assert server.paths.count("/token") == 3
-    await ask(http, server.address, "first")
+    await server.ask("first")
     assert server.paths.count("/token") == 3
 
 
-async def test_replaces_a_rejected_token_once(http: RegistryHttp, server: Server) -> None:
-    await ask(http, server.address)
+async def test_replaces_a_rejected_token_once(server: Server) -> None:
+    await server.ask()
     server.given.clear()
     server.token = {"token": "t9", "expires_in": 300}
-    assert (await ask(http, server.address)).status == 200
+    assert (await server.ask()).status == 200
     server.accepts = lambda _: False
-    await ask(http, server.address)
+    await server.ask()
     assert server.paths.count("/token") == 3
 
 
-async def test_supports_basic_authentication(http: RegistryHttp, server: Server) -> None:
+async def test_supports_basic_authentication(server: Server) -> None:
     server.challenge, server.accepts = 'Basic realm="x"', lambda header: header == BASIC
     with pytest.raises(UnusableError, match="credentials"):
-        await ask(http, server.address)
-    assert (await ask(http, server.address, **LOGIN)).status == 200
+        await server.ask()
+    assert (await server.ask(**LOGIN)).status == 200
     with pytest.raises(UnusableError, match="denied access"):
-        await ask(http, server.address, username="robot", password="wrong")
+        await server.ask(username="robot", password="wrong")
 
 
-async def test_limits_the_size_of_a_token_response(http: RegistryHttp, server: Server) -> None:
+async def test_limits_the_size_of_a_token_response(server: Server) -> None:
     server.token = {"token": "t" * 70000}
     with pytest.raises(UnusableError, match="larger than 65536 bytes"):
-        await ask(http, server.address)
+        await server.ask()
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-async def test_refused_token_is_404(http: RegistryHttp, server: Server, status: int) -> None:
+async def test_refused_token_is_404(server: Server, status: int) -> None:
     server.refusal, server.accepts = status, lambda _: False
     for more in ({}, LOGIN):
-        assert (await ask(http, server.address, **more)).status == 404
-        assert (await ask(http, server.address, **more)).status == 404  # with the cached token
+        assert (await server.ask(**more)).status == 404
+        assert (await server.ask(**more)).status == 404  # with the cached token
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-async def test_refused_anonymous_token_is_404(
-    http: RegistryHttp, server: Server, status: int
-) -> None:
+async def test_refused_anonymous_token_is_404(server: Server, status: int) -> None:
     server.token_status = status
-    assert (await ask(http, server.address)).status == 404
+    assert (await server.ask()).status == 404
 
 
 @pytest.mark.parametrize(
     ("status", "reported"),
     [(401, "denied access"), (403, "denied access"), (500, "answered 500")],
 )
-async def test_refused_login_is_an_error(
-    http: RegistryHttp, server: Server, status: int, reported: str
-) -> None:
+async def test_refused_login_is_an_error(server: Server, status: int, reported: str) -> None:
     server.token_status = status
     with pytest.raises(UnusableError, match=reported) as raised:
-        await ask(http, server.address, **LOGIN)
+        await server.ask(**LOGIN)
     assert raised.value.detail.endswith(f"its token service answered {status}")
 
 
-async def test_prefers_bearer_if_a_header_offers_both(http: RegistryHttp, server: Server) -> None:
+async def test_prefers_bearer_if_a_header_offers_both(server: Server) -> None:
     server.challenge = f'Basic realm="a registry", {server.challenge}'
-    assert (await ask(http, server.address)).status == 200
+    assert (await server.ask()).status == 200
     assert server.asked[1][1] == {"service": "the registry", "scope": SCOPE}
 
 
@@ -231,14 +230,14 @@ async def canary(stack: AsyncExitStack) -> mock.Mock:
 async def test_uses_a_realm_in_auth_hosts(
     http: RegistryHttp, server: Server, stack: AsyncExitStack
 ) -> None:
-    service = Server()
+    service = Server(http)
     await service.start(stack)
     server.given = service.given
     server.challenge = f'Bearer realm="http://{service.address}/token"'
     with pytest.raises(UnusableError):
-        await ask(http, server.address, **LOGIN)
+        await server.ask(**LOGIN)
     assert (service.asked, server.paths) == ([], ["/v2/x"])
-    assert (await ask(http, server.address, auth_hosts=(service.address,))).status == 200
+    assert (await server.ask(auth_hosts=(service.address,))).status == 200
     assert service.asked == [("/token", {"scope": SCOPE}, "")]
 
 

@@ -6,9 +6,8 @@ import pytest
 
 from agent.domain.history import Usage
 from agent.domain.session import Process
-from agent.kernel.usage import UsageMeter, counters_of, find_counters
-from tests.support.agent.cgroups import FakeCgroups
-from tests.support.fakes import FakeClock
+from agent.kernel.usage import counters_of, find_counters
+from tests.support.agent.hosts import Agent
 from tests.support.tasks import running
 
 ID = "0123456789abcdef" * 4
@@ -81,60 +80,52 @@ ONE, TWO = Process(100, 1), Process(200, 2)
 
 
 @pytest.fixture
-def cgroups(tmp_path: Path) -> FakeCgroups:
-    return FakeCgroups(tmp_path)
+async def agent(agent: Agent) -> AsyncIterator[Agent]:
+    """An agent that samples usage."""
+    async with running(agent.usage.run()):
+        yield agent
 
 
-@pytest.fixture
-async def meter(clock: FakeClock, cgroups: FakeCgroups) -> AsyncIterator[UsageMeter]:
-    made = UsageMeter(clock, cgroups.find)
-    async with running(made.run()):
-        yield made
-    await made.close()
-
-
-async def test_run_that_ends_at_once_has_a_sample(meter: UsageMeter, cgroups: FakeCgroups) -> None:
-    cgroups.use(ONE, cpu_seconds=0.1, memory_bytes=1)
-    await meter.watch(ONE)
-    cgroups.remove(ONE)
-    assert await meter.read(ONE, last=True) == Usage(0.1, 1)
+async def test_run_that_ends_at_once_has_a_sample(agent: Agent) -> None:
+    agent.cgroups.use(ONE, cpu_seconds=0.1, memory_bytes=1)
+    await agent.usage.watch(ONE)
+    agent.cgroups.remove(ONE)
+    assert await agent.usage.read(ONE, last=True) == Usage(0.1, 1)
 
 
 async def test_one_task_reads_young_runs_every_second_and_old_ones_every_five(
-    meter: UsageMeter, cgroups: FakeCgroups, clock: FakeClock
+    agent: Agent,
 ) -> None:
     tasks = len(asyncio.all_tasks())
-    await meter.watch(ONE)
-    await clock.advance(7)
+    await agent.usage.watch(ONE)
+    await agent.clock.advance(7)
     for process in (ONE, TWO):
-        await meter.watch(process)
-        cgroups.use(process, cpu_seconds=1, memory_bytes=1)
-    await clock.advance(2)
+        await agent.usage.watch(process)
+        agent.cgroups.use(process, cpu_seconds=1, memory_bytes=1)
+    await agent.clock.advance(2)
     assert len(asyncio.all_tasks()) == tasks
     for process in (ONE, TWO):
-        cgroups.remove(process)
-    assert await meter.read(ONE) == Usage()
-    assert await meter.read(TWO) == Usage(1, 1)
-    cgroups.use(ONE, cpu_seconds=2, memory_bytes=1)
-    await clock.advance(1)
-    cgroups.remove(ONE)
-    assert await meter.read(ONE, last=True) == Usage(2, 1)
+        agent.cgroups.remove(process)
+    assert await agent.usage.read(ONE) == Usage()
+    assert await agent.usage.read(TWO) == Usage(1, 1)
+    agent.cgroups.use(ONE, cpu_seconds=2, memory_bytes=1)
+    await agent.clock.advance(1)
+    agent.cgroups.remove(ONE)
+    assert await agent.usage.read(ONE, last=True) == Usage(2, 1)
 
 
-async def test_a_run_is_read_once_more_at_its_end_and_then_forgotten(
-    meter: UsageMeter, cgroups: FakeCgroups, clock: FakeClock
-) -> None:
-    await meter.watch(ONE)
-    cgroups.use(ONE, cpu_seconds=1, memory_bytes=1)
-    assert await meter.read(ONE) == Usage(1, 1)
-    cgroups.use(ONE, cpu_seconds=1.5, memory_bytes=2)
-    assert await meter.read(ONE, last=True) == Usage(1.5, 2)
-    assert await meter.read(ONE, last=True) == Usage()
+async def test_a_run_is_read_once_more_at_its_end_and_then_forgotten(agent: Agent) -> None:
+    await agent.usage.watch(ONE)
+    agent.cgroups.use(ONE, cpu_seconds=1, memory_bytes=1)
+    assert await agent.usage.read(ONE) == Usage(1, 1)
+    agent.cgroups.use(ONE, cpu_seconds=1.5, memory_bytes=2)
+    assert await agent.usage.read(ONE, last=True) == Usage(1.5, 2)
+    assert await agent.usage.read(ONE, last=True) == Usage()
 
 
-async def test_ignores_decreasing_counter(meter: UsageMeter, cgroups: FakeCgroups) -> None:
-    await meter.watch(ONE)
-    cgroups.use(ONE, cpu_seconds=3, memory_bytes=5)
-    await meter.read(ONE)
-    cgroups.use(ONE, cpu_seconds=2, memory_bytes=6)
-    assert await meter.read(ONE) == Usage(3, 6)
+async def test_ignores_decreasing_counter(agent: Agent) -> None:
+    await agent.usage.watch(ONE)
+    agent.cgroups.use(ONE, cpu_seconds=3, memory_bytes=5)
+    await agent.usage.read(ONE)
+    agent.cgroups.use(ONE, cpu_seconds=2, memory_bytes=6)
+    assert await agent.usage.read(ONE) == Usage(3, 6)

@@ -1,11 +1,13 @@
-"""A database with an account and two hosts."""
+"""A database with an account and two hosts, and an authority."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from controlplane.pki.issuer import Issuer
 from controlplane.storage.engine.store import Database, Store
+from tiltyard.runtime.clock import SystemClock
 
 
 @pytest.fixture
@@ -19,3 +21,11 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
         await store.run(Database.execute, sql)
     yield store
     await store.close()
+
+
+@pytest.fixture
+async def issuer(tmp_path: Path) -> AsyncIterator[Issuer]:
+    made = Issuer(tmp_path / "authority.pem", SystemClock())
+    await made.open()
+    yield made
+    await made.close()

@@ -38,11 +38,8 @@ class Deployment:
 
 
 @pytest.fixture
-async def deployment(tmp_path: Path) -> AsyncIterator[Deployment]:
-    issuer = Issuer(tmp_path / "authority.pem", SystemClock())
-    await issuer.open()
-    yield Deployment(issuer)
-    await issuer.close()
+def deployment(issuer: Issuer) -> Deployment:
+    return Deployment(issuer)
 
 
 @asynccontextmanager

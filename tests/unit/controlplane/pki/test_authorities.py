@@ -1,6 +1,5 @@
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -53,14 +52,6 @@ def test_authority_is_ending_in_its_last_year() -> None:
     assert FIRST.begin == NOW
     assert not FIRST.is_ending(ending)
     assert FIRST.is_ending(ending + 1)
-
-
-@pytest.fixture
-async def issuer(tmp_path: Path) -> AsyncIterator[Issuer]:
-    made = Issuer(tmp_path / "authority.pem", SystemClock())
-    await made.open()
-    yield made
-    await made.close()
 
 
 async def test_calls_and_renews_each_host_with_its_own_authority(issuer: Issuer) -> None:

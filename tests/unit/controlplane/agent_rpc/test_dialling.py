@@ -24,7 +24,8 @@ ONE, OTHER = ("one", "other")
 class Deployment:
     """An authority, and an attacker with its key."""
 
-    def __init__(self, issuer: Issuer) -> None:
+    def __init__(self, folder: Path, issuer: Issuer) -> None:
+        self.folder = folder
         self.issuer = issuer
         self.signer = Signer.of(issuer.authority.to_pem())
 
@@ -36,32 +37,30 @@ class Deployment:
         row = AgentRow("host-1", address, "local", "default", agent_id, 1)
         return Dialler(self.issuer, never_read).client(row)
 
+    @asynccontextmanager
+    async def serving(
+        self, party: Party | None, address: str = "127.0.0.1:0"
+    ) -> AsyncIterator[FakeAgent]:
+        """A host on a port, with this certificate or without TLS."""
+        agent, server = FakeAgent(self.folder), grpc.aio.server()
+        agent_pb2_grpc.add_AgentServiceServicer_to_server(agent, server)
+        if party is None:
+            port = server.add_insecure_port(address)
+        else:
+            pair, trusted = (party.key, party.certificate), self.issuer.authority.certificate
+            shown = grpc.ssl_server_credentials([pair], trusted, require_client_auth=True)
+            port = server.add_secure_port(address, shown)
+        agent.address = address.replace("127.0.0.1:0", f"127.0.0.1:{port}")
+        await server.start()
+        try:
+            yield agent
+        finally:
+            await server.stop(0)
+
 
 @pytest.fixture
-def deployment(issuer: Issuer) -> Deployment:
-    return Deployment(issuer)
-
-
-@asynccontextmanager
-async def serving(
-    folder: Path, party: Party | None, trusted: bytes, address: str = "127.0.0.1:0"
-) -> AsyncIterator[FakeAgent]:
-    """A host on a port, with this certificate or without TLS."""
-    agent, server = FakeAgent(folder), grpc.aio.server()
-    agent_pb2_grpc.add_AgentServiceServicer_to_server(agent, server)
-    if party is None:
-        port = server.add_insecure_port(address)
-    else:
-        shown = grpc.ssl_server_credentials(
-            [(party.key, party.certificate)], trusted, require_client_auth=True
-        )
-        port = server.add_secure_port(address, shown)
-    agent.address = address.replace("127.0.0.1:0", f"127.0.0.1:{port}")
-    await server.start()
-    try:
-        yield agent
-    finally:
-        await server.stop(0)
+def deployment(tmp_path: Path, issuer: Issuer) -> Deployment:
+    return Deployment(tmp_path, issuer)
 
 
 async def answers(client: AgentClient) -> bool:
@@ -76,20 +75,16 @@ async def answers(client: AgentClient) -> bool:
         await client.close()
 
 
-async def test_dialled_host_is_accepted(deployment: Deployment, tmp_path: Path) -> None:
-    authority = deployment.issuer.authority.certificate
-    async with serving(tmp_path, deployment.host(ONE), authority) as agent:
+async def test_dialled_host_is_accepted(deployment: Deployment) -> None:
+    async with deployment.serving(deployment.host(ONE)) as agent:
         assert await answers(deployment.client(agent.address))
         with pytest.raises(AgentUnavailableError):  # its address alone is not enough
             await answers(deployment.client(agent.address, OTHER))
 
 
-async def test_address_like_a_scheme_is_dialled_over_dns(
-    deployment: Deployment, tmp_path: Path
-) -> None:
+async def test_address_like_a_scheme_is_dialled_over_dns(deployment: Deployment) -> None:
     """gRPC reads `unix-abstract:1` as a socket, but it is also a host and a port."""
-    authority = deployment.issuer.authority.certificate
-    async with serving(tmp_path, deployment.host(ONE), authority, "unix-abstract:64999") as agent:
+    async with deployment.serving(deployment.host(ONE), "unix-abstract:64999") as agent:
         with pytest.raises(AgentUnavailableError):
             await answers(deployment.client(agent.address))
 
@@ -110,10 +105,7 @@ IMPOSTORS: dict[str, Callable[[Deployment], Party | None]] = {
 
 
 @pytest.mark.parametrize("kind", IMPOSTORS)
-async def test_impostor_receives_no_call(
-    deployment: Deployment, tmp_path: Path, kind: str
-) -> None:
-    party = IMPOSTORS[kind](deployment)
-    async with serving(tmp_path, party, deployment.issuer.authority.certificate) as agent:
+async def test_impostor_receives_no_call(deployment: Deployment, kind: str) -> None:
+    async with deployment.serving(IMPOSTORS[kind](deployment)) as agent:
         with pytest.raises(AgentUnavailableError):
             await answers(deployment.client(agent.address))

@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 LIMIT = 60.0  # Seconds after which a blocked call fails, so that a failing test ends
 
 
@@ -22,13 +20,11 @@ class Hold(asyncio.Event):
             await self.wait()
 
 
-def held_before(
-    patch: pytest.MonkeyPatch,
-    owner: object,
-    name: str,
-    when: Callable[..., bool] = lambda *_: True,
-) -> Hold:
-    """Block calls of a coroutine function before they do anything, if `when` accepts them."""
+def held_before(owner: object, name: str, when: Callable[..., bool] = lambda *_: True) -> Hold:
+    """Block calls of an object's method before they do anything, if `when` accepts them.
+
+    The method stays replaced as long as the object lives.
+    """
     gate, method = Hold(), getattr(owner, name)
 
     async def held(*arguments: Any, **named: Any) -> Any:
@@ -36,5 +32,5 @@ def held_before(
             await gate()
         return await method(*arguments, **named)
 
-    patch.setattr(owner, name, held)
+    setattr(owner, name, held)
     return gate

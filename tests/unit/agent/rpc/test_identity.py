@@ -184,12 +184,10 @@ async def test_rejects_authorities_without_signer(host: HostIdentity, kind: str)
     assert await now_is(host) == before
 
 
-async def test_keeps_key_requested_during_installation(
-    host: HostIdentity, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_keeps_key_requested_during_installation(host: HostIdentity) -> None:
     """The control plane was killed during the first, and the next one requests at once."""
     signed = OURS.answer(await host.request(), [URI], [HOST])
-    writing = held_before(monkeypatch, host, "run", lambda work, *_: work.__name__ == "save")
+    writing = held_before(host, "run", lambda work, *_: work.__name__ == "save")
     installing = asyncio.create_task(host.install(signed), name="an installation")
     await writing.reached.wait()
     asked = await host.request()

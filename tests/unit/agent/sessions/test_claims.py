@@ -247,16 +247,9 @@ async def test_f49_a_claim_whose_line_is_torn_never_was_and_can_be_made(
         assert (names, ready(agent)) == ({"m1", "m2"}, [])
 
 
-async def test_claim_repeated_during_the_final_save_returns(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_claim_repeated_during_the_final_save_returns(agent: Agent) -> None:
     standby = await a_standby(agent, claim_signal="SIGUSR1")
-    saving = held_before(
-        monkeypatch,
-        agent.records,
-        "save",
-        lambda session: session.claim and session.claim.notified,
-    )
+    saving = held_before(agent.records, "save", lambda session: session.claim.notified)
     await agent.warm_pools.claim(standby.internal_id, a_claim())
     await saving.reached.wait()
     again = claiming(agent, standby, a_claim(again=True))

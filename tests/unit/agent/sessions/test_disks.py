@@ -188,15 +188,13 @@ async def test_unsaved_record_is_written_once_there_is_space(
     assert not agent.records.unrecorded
 
 
-async def test_unsaved_record_is_not_rewritten_during_sealing(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unsaved_record_is_not_rewritten_during_sealing(agent: Agent) -> None:
     """Otherwise an older change would replace a newer one."""
     session = await agent.sessions.start(an_id(), a_spec())
     stop = agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     await agent.held_at("log.sealed", stop)
     agent.records.unrecorded.add(session.internal_id)
-    late = held_before(monkeypatch, agent.records, "save", lambda changed: not changed.log_sealed)
+    late = held_before(agent.records, "save", lambda changed: not changed.log_sealed)
     await agent.reconciler.pass_once()
     await until_idle()
     agent.steps.release("log.sealed")

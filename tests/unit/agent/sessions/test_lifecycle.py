@@ -66,10 +66,8 @@ async def test_start_and_stop_are_reported_once_each(
         assert [each.state for each in ended.sessions] == [State.EXITED]
 
 
-async def test_container_starts_once_its_record_is_durable(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gate = held_before(monkeypatch, Records, "flush")
+async def test_container_starts_once_its_record_is_durable(agent: Agent) -> None:
+    gate = held_before(agent.records, "flush")
     starting = asyncio.create_task(agent.sessions.start(an_id(), a_spec()), name="starting")
     await gate.reached.wait()
     await until_idle()

@@ -9,7 +9,6 @@ from agent.domain.deadlines import HELD_SECONDS
 from agent.domain.errors import NoFreePortError
 from agent.sessions.ending import CONFIRM_SECONDS
 from agent.state.drain import DrainOrder
-from agent.state.record import Records
 from tests.support.agent.hosts import Agent, Host, until_sealed
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.hold import held_before
@@ -40,12 +39,10 @@ async def test_confirmation_of_an_end_ignores_the_wall_clock(agent: Agent, jump:
     assert life.session.state is State.DEAD
 
 
-async def test_port_is_released_after_the_end_is_recorded(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_port_is_released_after_the_end_is_recorded(host: Host) -> None:
     """Otherwise an agent killed in between would give the port to two sessions."""
-    gate = held_before(monkeypatch, Records, "save", lambda _, session: session.state.ended)
     async with host(ports=(20000, 20000)) as agent:
+        gate = held_before(agent.records, "save", lambda session: session.state.ended)
         session = await agent.sessions.start(an_id(), a_spec())
         host.engine.end(session.container, 0)
         await gate.reached.wait()

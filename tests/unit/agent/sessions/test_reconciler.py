@@ -391,12 +391,12 @@ async def test_removals_leave_the_engine_free_for_starts(agent: Agent) -> None:
 
 
 async def test_discard_waits_for_removal_of_the_log(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    agent: Agent, caplog: pytest.LogCaptureFixture
 ) -> None:
     internal_id = (await agent.ended()).internal_id
     life = agent.sessions.life(internal_id)
     await cleanup.remove_container(agent.runtime, life)
-    slow = held_before(monkeypatch, agent.records, "drop_log")
+    slow = held_before(agent.records, "drop_log")
     drop = asyncio.create_task(cleanup.drop_log(agent.runtime, life))
     await until_idle()
     discard = asyncio.create_task(

@@ -138,14 +138,13 @@ async def test_f35_a_disk_that_is_read_only_refuses_starts_where_the_agent_write
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO])
 async def test_f35_a_disk_that_fails_refuses_starts_and_disturbs_no_session(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch, number: int
+    agent: Agent, number: int
 ) -> None:
     due = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
     stopped = await agent.sessions.start(an_id(), a_spec())
     crashed = await agent.sessions.start(an_id(), a_spec(restart=True))
     before = agent.directories()
-    with monkeypatch.context() as broken:
-        broken.setattr(Path, "replace", mock.Mock(side_effect=OSError(number, "it fails")))
+    with mock.patch.object(Path, "replace", side_effect=OSError(number, "it fails")):
         agent.engine.calls.clear()
         with pytest.raises(DiskFullError, match="it fails"):
             await agent.sessions.start(an_id(), a_spec())
@@ -165,9 +164,7 @@ async def test_f35_a_disk_that_fails_refuses_starts_and_disturbs_no_session(
         assert (recorded.end_reason, recorded.log_sealed) == (reason, True)
 
 
-async def test_unsaved_record_is_written_once_there_is_space(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unsaved_record_is_written_once_there_is_space(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     whole = atomic_file.write
 
@@ -176,8 +173,7 @@ async def test_unsaved_record_is_written_once_there_is_space(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         whole(target, *rest, **more)
 
-    with monkeypatch.context() as full:
-        full.setattr("agent.state.record.write", write)
+    with mock.patch("agent.state.record.write", write):
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
         await until_sealed(agent, session.internal_id)
         await agent.pass_over()

@@ -201,21 +201,19 @@ async def test_f09_of_another_boot_no_process_is_touched_before_the_engine_tells
         await assert_survived(agent)
 
 
-async def test_unsent_sigkill_does_not_count(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unsent_sigkill_does_not_count(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
-    refused = mock.AsyncMock(side_effect=EngineError("kill", "the agent lacks CAP_KILL"))
-    monkeypatch.setattr(agent.engine, "signal_process", refused)
     agent.engine.unavailable = True
-    stop = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))
-    for _ in range(5):
+    refused = EngineError("kill", "the agent lacks CAP_KILL")
+    with mock.patch.object(agent.engine, "signal_process", side_effect=refused):
+        stop = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))
+        for _ in range(5):
+            await agent.clock.advance(KILL_SECONDS)
+        assert agent.now(session.internal_id).state is State.SHUTTINGDOWN
+        agent.engine.unavailable = False
         await agent.clock.advance(KILL_SECONDS)
-    assert agent.now(session.internal_id).state is State.SHUTTINGDOWN
-    agent.engine.unavailable = False
-    await agent.clock.advance(KILL_SECONDS)
-    await agent.clock.advance(KILL_SECONDS)
-    assert (await stop).exit_code == 137
+        await agent.clock.advance(KILL_SECONDS)
+        assert (await stop).exit_code == 137
 
 
 async def test_unkillable_process_keeps_its_reservation(host: Host) -> None:

@@ -21,7 +21,6 @@ from agent.domain.errors import (
     SpecConflictError,
 )
 from agent.domain.steps import START_STEPS
-from agent.state.record import Records
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left
 from tests.support.agent.pools import session_json
 from tests.support.agent.samples import MEBIBYTE, a_spec, an_id
@@ -76,12 +75,9 @@ async def test_container_starts_once_its_record_is_durable(agent: Agent) -> None
     assert (await starting).state is State.RUNNING
 
 
-async def test_start_is_undone_if_its_record_cannot_be_made_durable(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    full = mock.AsyncMock(side_effect=DiskFullError("record.json", "no space left"))
-    monkeypatch.setattr(Records, "flush", full)
-    with pytest.raises(DiskFullError):
+async def test_start_is_undone_if_its_record_cannot_be_made_durable(agent: Agent) -> None:
+    full = DiskFullError("record.json", "no space left")
+    with mock.patch.object(agent.records, "flush", side_effect=full), pytest.raises(DiskFullError):
         await agent.sessions.start(an_id(), a_spec())
     assert agent.engine.count("start") == 0
     await assert_nothing_is_left(agent)

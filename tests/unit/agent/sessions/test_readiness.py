@@ -119,18 +119,15 @@ async def test_failed_checks_are_retried_and_logged_once(
             await agent.ready(internal_id)
 
 
-async def test_watching_is_cheap_when_nothing_is_ever_bound(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    has_bound = mock.AsyncMock(return_value=False)
-    monkeypatch.setattr(host.engine, "has_bound", has_bound)
-    async with host() as agent:
-        await started(agent)
-        await host.clock.advance(60)
-        assert has_bound.call_count <= 100
-        has_bound.reset_mock()
-        await host.clock.advance(60)
-        assert has_bound.call_count <= 60 / LONGEST_SECONDS + 1
+async def test_watching_is_cheap_when_nothing_is_ever_bound(host: Host) -> None:
+    with mock.patch.object(host.engine, "has_bound", return_value=False) as has_bound:
+        async with host() as agent:
+            await started(agent)
+            await host.clock.advance(60)
+            assert has_bound.call_count <= 100
+            has_bound.reset_mock()
+            await host.clock.advance(60)
+            assert has_bound.call_count <= 60 / LONGEST_SECONDS + 1
 
 
 async def test_slow_checks_are_made_less_often(

@@ -262,15 +262,12 @@ async def test_f35_a_full_disk_and_a_lost_record_keep_nobody_from_being_adopted(
             assert (found.state, found.process) == (State.RUNNING, session.process)
 
 
-async def test_f35_a_stop_on_a_full_disk_is_never_followed_by_a_start(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_f35_a_stop_on_a_full_disk_is_never_followed_by_a_start(host: Host) -> None:
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
-        monkeypatch.setattr(Records, "save", FULL)
-        stopped = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+        with mock.patch.object(agent.records, "save", FULL):
+            stopped = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
         assert stopped.state is State.EXITED
-    monkeypatch.undo()
     async with host() as agent:
         life = await until_sealed(agent, session.internal_id)
         assert (life.session.state, life.session.end_reason) == (State.EXITED, EndReason.STOPPED)
@@ -344,11 +341,8 @@ async def test_own_container_wins_over_a_copy_with_its_label(host: Host) -> None
             assert (found.container, found.process) == (own.container, own.process)
 
 
-async def test_running_container_with_an_invalid_label_is_kept(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr("agent.sessions.starting.encode_label", lambda _: "{}")
+async def test_running_container_with_an_invalid_label_is_kept(host: Host) -> None:
+    with mock.patch("agent.sessions.starting.encode_label", return_value="{}"):
         async with host() as agent:
             session = await agent.sessions.start(an_id(), a_spec())
             await agent.lose_record(session.internal_id)
@@ -363,14 +357,13 @@ async def test_running_container_with_an_invalid_label_is_kept(
 
 
 async def test_pass_is_repeated_after_an_internal_error(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    agent: Agent, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with monkeypatch.context() as patch:
-        broken = mock.AsyncMock(side_effect=PermissionError(13, "as scripted"))
-        patch.setattr(agent.recovery, "sweep", broken)
+    broken = PermissionError(13, "as scripted")
+    with mock.patch.object(agent.recovery, "sweep", side_effect=broken) as sweep:
         async with _looked_after(agent):
             await until(lambda: "internal error" in caplog.text)
-            patch.undo()
+            sweep.side_effect = None
             before = agent.engine.count("list")
             await agent.clock.advance(31)
             await until(lambda: agent.engine.count("list") > before)

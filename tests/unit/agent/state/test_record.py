@@ -171,14 +171,11 @@ async def test_newer_record_counts_and_ends_its_line(records: Records) -> None:
 
 @pytest.mark.part_alone
 @pytest.mark.parametrize("torn", [b"\n{", b"\0" * 600, b"\n\xff\n\n"])
-async def test_f49_torn_journal_keeps_what_was_flushed(
-    records: Records, monkeypatch: pytest.MonkeyPatch, torn: bytes
-) -> None:
+async def test_f49_torn_journal_keeps_what_was_flushed(records: Records, torn: bytes) -> None:
     [session] = await claimed(records)
     path = records.directory(session.internal_id).parents[1] / CLAIMS
     path.write_bytes(path.read_bytes() + torn)
-    with monkeypatch.context() as patched:  # the disk is full: nothing is dropped
-        patched.setattr(claims_journal, "write", mock.Mock(side_effect=OSError))
+    with mock.patch.object(claims_journal, "write", side_effect=OSError):  # a full disk
         assert await records.load() == ([session], [])
     [later] = await claimed(records, at=1)
     assert await records.load() == ([session, later], [])
@@ -187,17 +184,16 @@ async def test_f49_torn_journal_keeps_what_was_flushed(
 @pytest.mark.part_alone
 @pytest.mark.parametrize("call", ["fdopen", "fdatasync"])
 async def test_f49_claim_that_cannot_be_written_leaves_the_standby(
-    records: Records, monkeypatch: pytest.MonkeyPatch, call: str
+    records: Records, call: str
 ) -> None:
     [kept] = await claimed(records)
     standby = a_session(create_time=5.0)
     await records.create(standby, Drain())
     error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     claim = standby.with_changes(claim=Claim("null"))
-    with monkeypatch.context() as patched:
-        patched.setattr(os, call, mock.Mock(side_effect=error))
-        with pytest.raises(DiskFullError, match="No space"):
-            await records.save_claim(claim)
+    failing = mock.patch.object(os, call, side_effect=error)
+    with failing, pytest.raises(DiskFullError, match="No space"):
+        await records.save_claim(claim)
     assert await records.load() == ([kept, standby], [])
     await records.save_claim(claim)
     assert await records.load() == ([kept, claim], [])

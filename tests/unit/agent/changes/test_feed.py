@@ -1,6 +1,5 @@
 import asyncio
-
-import pytest
+from unittest import mock
 
 from agent.changes.feed import PILE_LARGEST, Changes, Feed
 from agent.domain.session import Session
@@ -37,10 +36,8 @@ async def test_slow_watcher_gets_a_snapshot_instead_of_many_changes() -> None:
         assert (await slow.take(0)).sessions == (last,)
 
 
-async def test_change_that_can_wait_is_taken_with_the_next_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("agent.changes.feed.GATHER_SECONDS", 3600.0)
+@mock.patch("agent.changes.feed.GATHER_SECONDS", 3600.0)
+async def test_change_that_can_wait_is_taken_with_the_next_one() -> None:
     feed, first, second = Feed(), a_session(), a_session()
     with feed.subscribe() as subscription:
         taking = asyncio.create_task(subscription.take(3600.0), name="taking")

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -118,8 +119,8 @@ async def test_log_of_a_stalled_reader_is_closed_in_time(script: ScriptedEngine)
             await anext(answer)
 
 
-async def test_batches_log_lines(script: ScriptedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.docker.engine_streams.GATHER_SECONDS", 1.0)
+@mock.patch("agent.docker.engine_streams.GATHER_SECONDS", 1.0)
+async def test_batches_log_lines(script: ScriptedEngine) -> None:
     script.answer("GET /containers/x/logs", streams(*[FIRST_PIECE["logs"]] * 100))
     async with script.client.logs("x") as answer:
         assert [len(pieces) async for pieces in answer] == [100]

@@ -1,4 +1,5 @@
 import asyncio
+from unittest import mock
 
 import pytest
 
@@ -67,10 +68,10 @@ async def test_a_reader_of_a_starting_session_waits_for_it(agent: Agent) -> None
 SMALL_FILES = "agent.logs.follower.LIVE_BYTES", 1  # The engine may rotate files after every line
 
 
+@mock.patch(*SMALL_FILES)
 async def test_f32_a_follower_goes_on_where_it_was_when_the_engine_has_dropped_what_it_read(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
+    agent: Agent,
 ) -> None:
-    monkeypatch.setattr(*SMALL_FILES)
     name, life = await started(agent, b"1\n2\n3\n", restart=True)
     follower = asyncio.create_task(whole(agent, life, follow=True))
     await agent.clock.advance(logs.STEP_SECONDS)
@@ -84,10 +85,8 @@ async def test_f32_a_follower_goes_on_where_it_was_when_the_engine_has_dropped_w
     assert await follower == b"1\n2\n3\n4\n"
 
 
-async def test_f32_what_a_follower_came_too_late_for_is_marked_by_one_line(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(*SMALL_FILES)
+@mock.patch(*SMALL_FILES)
+async def test_f32_what_a_follower_came_too_late_for_is_marked_by_one_line(agent: Agent) -> None:
     name, life = await started(agent, b"1\n")
     seen = bytearray()
 

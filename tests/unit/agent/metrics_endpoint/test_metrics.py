@@ -6,6 +6,7 @@ import re
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
+from unittest import mock
 
 import aiohttp
 import pytest
@@ -83,10 +84,8 @@ async def test_times_each_phase_of_a_cold_start(agent: Agent, scrape: Scraped) -
     assert now("start_duration_seconds_count", kind="warm") == 0
 
 
-async def test_queue_phase_is_the_wait_for_a_slot(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("agent.sessions.starting.START_WAIT_SECONDS", None)
+@mock.patch("agent.sessions.starting.START_WAIT_SECONDS", None)
+async def test_queue_phase_is_the_wait_for_a_slot(host: Host) -> None:
     async with host(start_slots=1) as agent, scraped(agent) as scrape:
         host.engine.hold("create")
         starts = [
@@ -262,10 +261,10 @@ async def test_reads_state_of_host_at_each_scrape(
 # -- all metrics --------------------------------------------------------------------------------
 
 
+@mock.patch.object(TlsPorts, "expire_time", 1.0)
 async def test_page_and_alerts_have_exactly_the_existing_metrics(
-    agent: Agent, scrape: Scraped, monkeypatch: pytest.MonkeyPatch
+    agent: Agent, scrape: Scraped
 ) -> None:
-    monkeypatch.setattr(TlsPorts, "expire_time", 1.0)
     await agent.sessions.start(an_id(), a_spec())
     await agent.warm_pools.set(a_pool(1))
     table, alerts = SECTION.split("### Alerts", 1)
@@ -320,10 +319,8 @@ async def test_rejects_malformed_requests_without_warnings(
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /metrics HT"])
-async def test_closes_slow_and_idle_connections(
-    agent: Agent, sent: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("agent.metrics_endpoint.listener.CONNECTION_SECONDS", 0.05)
+@mock.patch("agent.metrics_endpoint.listener.CONNECTION_SECONDS", 0.05)
+async def test_closes_slow_and_idle_connections(agent: Agent, sent: bytes) -> None:
     async with scraped(agent) as scrape:
         reader, writer = await asyncio.open_connection(*scrape.address.split(":"))
         writer.write(sent)
@@ -332,10 +329,8 @@ async def test_closes_slow_and_idle_connections(
         writer.close()
 
 
-async def test_held_connections_do_not_block_scrapes(
-    agent: Agent, scrape: Scraped, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("agent.metrics_endpoint.listener.MAX_CONNECTIONS", 4)
+@mock.patch("agent.metrics_endpoint.listener.MAX_CONNECTIONS", 4)
+async def test_held_connections_do_not_block_scrapes(agent: Agent, scrape: Scraped) -> None:
     held = [await asyncio.open_connection(*scrape.address.split(":")) for _ in range(12)]
     for reader, _ in held[:8]:  # the oldest are closed
         with contextlib.suppress(ConnectionResetError):
@@ -363,10 +358,8 @@ async def test_agent_serves_while_metrics_port_is_in_use(
             await listener.serving.wait()
 
 
-async def test_serves_metrics_and_counts_rpcs(
-    tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loop_lag, "INTERVAL_SECONDS", 0.001)
+@mock.patch.object(loop_lag, "INTERVAL_SECONDS", 0.001)
+async def test_serves_metrics_and_counts_rpcs(tmp_path: Path, engine: FakeEngine) -> None:
     address = f"127.0.0.1:{free_port()}"
     async with (
         served(tmp_path, engine, CLOCK, metrics_listen=address) as agent,

@@ -74,10 +74,8 @@ async def test_claim_makes_a_session_of_the_claimant(agent: Agent) -> None:
     )  # there is no signal
 
 
-async def test_claims_are_reported_together_and_without_the_host(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("agent.changes.feed.GATHER_SECONDS", 3600.0)
+@mock.patch("agent.changes.feed.GATHER_SECONDS", 3600.0)
+async def test_claims_are_reported_together_and_without_the_host(agent: Agent) -> None:
     async with kept_full(agent):
         await ordered(agent, a_pool(2))
     with agent.runtime.feed.subscribe() as subscription:

@@ -201,13 +201,10 @@ async def test_unsaved_record_is_not_rewritten_during_sealing(agent: Agent) -> N
     assert agent.recorded(session.internal_id).log_sealed
 
 
+@mock.patch("agent.state.retention.SPARED_AT_ONCE", 2)
 async def test_low_state_disk_removes_oldest_logs_first(
-    agent: Agent,
-    filling: Filling,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    agent: Agent, filling: Filling, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("agent.state.retention.SPARED_AT_ONCE", 2)
     ended = [await _ended(agent) for _ in range(4)]
     await agent.pass_over(after=4 * 3600)
     with_container = await _ended(agent)

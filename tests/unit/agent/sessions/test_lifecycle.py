@@ -48,10 +48,8 @@ async def test_started_session_runs_and_is_recorded(agent: Agent) -> None:
     assert agent.reservations.capacity.reserved == a_spec().reservation
 
 
-async def test_start_and_stop_are_reported_once_each(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("agent.changes.feed.GATHER_SECONDS", 3600.0)
+@mock.patch("agent.changes.feed.GATHER_SECONDS", 3600.0)
+async def test_start_and_stop_are_reported_once_each(agent: Agent) -> None:
     with agent.runtime.feed.subscribe() as subscription:
         taking = asyncio.create_task(subscription.take(3600.0), name="taking")
         internal_id = (await agent.sessions.start(an_id(), a_spec())).internal_id

@@ -199,10 +199,8 @@ async def test_f49_claim_that_cannot_be_written_leaves_the_standby(
     assert await records.load() == ([kept, claim], [])
 
 
-async def test_journal_is_rewritten_once_most_of_it_does_not_count(
-    records: Records, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(claims_journal, "LEAST_REWRITTEN_BYTES", 0)
+@mock.patch.object(claims_journal, "LEAST_REWRITTEN_BYTES", 0)
+async def test_journal_is_rewritten_once_most_of_it_does_not_count(records: Records) -> None:
     [kept] = await claimed(records)
     path = records.directory(kept.internal_id).parents[1] / CLAIMS
     largest = 0

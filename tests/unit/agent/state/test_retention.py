@@ -1,6 +1,7 @@
 from collections import Counter
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -55,8 +56,8 @@ def test_each_part_is_removed_after_its_retention(
     assert gone((age, session)) == expected
 
 
-def test_oldest_of_too_many_are_removed_regardless_of_age(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "ENDED_KEPT", 2)
+@mock.patch.object(retention, "ENDED_KEPT", 2)
+def test_oldest_of_too_many_are_removed_regardless_of_age() -> None:
     ended = [(3, without_container("b")), (1, an_ended("d")), (4, an_ended("a"))]
     assert gone(*ended) == Due(containers=("a",), early=frozenset("a"))
     ended = [(3, without_container("b")), (1, an_ended("d")), (4, without_container("a"))]
@@ -100,10 +101,8 @@ def test_early_removal_begins_with_the_largest_account(
         assert set(gone(*whole, shortage=Shortage(containers=True)).containers) == expected
 
 
-async def test_flood_from_one_account_evicts_nothing_of_another(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retention, "ENDED_KEPT", 3)
+@mock.patch.object(retention, "ENDED_KEPT", 3)
+async def test_flood_from_one_account_evicts_nothing_of_another(agent: Agent) -> None:
     quiet = (await agent.ended()).internal_id
     for _ in range(4):
         await agent.clock.advance(1)
@@ -114,8 +113,8 @@ async def test_flood_from_one_account_evicts_nothing_of_another(
     assert quiet in agent.directories()
 
 
-def test_unsealed_logs_do_not_count_towards_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "ENDED_KEPT", 1)
+@mock.patch.object(retention, "ENDED_KEPT", 1)
+def test_unsealed_logs_do_not_count_towards_the_limit() -> None:
     ended = [(3, an_ended("a", log_sealed=False)), (2, an_ended("b"))]
     assert gone(*ended) == Due()
 
@@ -140,8 +139,8 @@ def test_logs_are_removed_when_containers_are_stuck() -> None:
     assert (found.containers, found.nothing_left) == (("stuck",), True)
 
 
-def test_stuck_removals_come_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "SPARED_AT_ONCE", 1)
+@mock.patch.object(retention, "SPARED_AT_ONCE", 1)
+def test_stuck_removals_come_last() -> None:
     ended = [(3, an_ended("stuck")), (2, an_ended("next"))]
     engines = Shortage(containers=True)
     assert due(ended, RULES, engines, lambda _: False).containers == ("stuck",)
@@ -178,10 +177,8 @@ async def _goes_in_its_time(agent: Agent, internal_id: str) -> None:
     await assert_survived(agent)
 
 
-async def test_number_of_tombstones_is_limited(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("agent.state.tombstones.TOMBSTONES_KEPT", 2)
+@mock.patch("agent.state.tombstones.TOMBSTONES_KEPT", 2)
+async def test_number_of_tombstones_is_limited(agent: Agent) -> None:
     folder = agent.records.tombstones_dir
     tombstones = Tombstones(agent.records, agent.clock)
     made = [an_id() for _ in range(3)]

@@ -129,10 +129,8 @@ async def test_replaces_an_expired_token(server: Server) -> None:
     assert server.paths.count("/token") == 2
 
 
-async def test_evicts_expired_tokens_first(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(registry_http, "MAX_TOKENS", 2)
+@mock.patch.object(registry_http, "MAX_TOKENS", 2)
+async def test_evicts_expired_tokens_first(server: Server) -> None:
     for scope, lifetime in (("first", 300), ("expired", 1), ("third", 300)):
         server.token = {"token": scope, "expires_in": lifetime}
         await server.ask(scope)
@@ -312,10 +310,10 @@ async def test_rejects_an_invalid_address(http: RegistryHttp, address: str) -> N
         await ask(http, address, private=True)
 
 
+@mock.patch.object(registry_http, "TIMEOUT", ClientTimeout(total=None))
 async def test_hanging_registry_does_not_block_another(
-    server: Server, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
+    server: Server, stack: AsyncExitStack
 ) -> None:
-    monkeypatch.setattr(registry_http, "TIMEOUT", ClientTimeout(total=None))
     http = RegistryHttp(FakeClock())
     stack.push_async_callback(http.close)
     connections, all_taken = 0, asyncio.Event()

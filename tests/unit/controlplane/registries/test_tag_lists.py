@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from itertools import pairwise
+from unittest import mock
 
 import pytest
 
@@ -67,8 +68,8 @@ async def test_caches_a_list_briefly(source: Source) -> None:
     assert await source.lists.newest_first(HUB, "game") == ("v11",)
 
 
-async def test_limits_cached_lists(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tag_lists, "MAX_KEPT", 3)
+@mock.patch.object(tag_lists, "MAX_KEPT", 3)
+async def test_limits_cached_lists(source: Source) -> None:
     for repository in (*"01234", "2", "1"):
         await source.lists.newest_first(HUB, repository)
     assert [repository for _, repository in source.read] == [*"01234", "1"]

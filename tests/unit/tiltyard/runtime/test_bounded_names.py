@@ -1,11 +1,11 @@
-import pytest
+from unittest import mock
 
 from tiltyard.runtime import bounded_names
 from tiltyard.runtime.bounded_names import OTHER, BoundedNames
 
 
-def test_name_keeps_its_label_while_present(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_names, "MAX_NAMES", 2)
+@mock.patch.object(bounded_names, "MAX_NAMES", 2)
+def test_name_keeps_its_label_while_present() -> None:
     names = BoundedNames()
     names.keep({("a", "3"), ("a", "4")})
     names.keep({("a", "1"), ("a", "3"), ("a", "4")})

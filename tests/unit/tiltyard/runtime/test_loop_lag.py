@@ -1,14 +1,13 @@
 import asyncio
 import time
-
-import pytest
+from unittest import mock
 
 from tests.support.tasks import running
 from tiltyard.runtime import loop_lag
 
 
-async def test_blocked_loop_is_observed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_lag, "INTERVAL_SECONDS", 0.001)
+@mock.patch.object(loop_lag, "INTERVAL_SECONDS", 0.001)
+async def test_blocked_loop_is_observed() -> None:
     late = asyncio.get_running_loop().create_future()
 
     def observe(seconds: float) -> None:

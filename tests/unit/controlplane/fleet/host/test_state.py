@@ -1,5 +1,6 @@
 from dataclasses import replace
 from typing import cast
+from unittest import mock
 
 import pytest
 
@@ -76,11 +77,9 @@ def test_images_are_replaced_when_all_parts_have_arrived(link: HostState) -> Non
 
 
 @pytest.mark.parametrize("flood", ["images", "a long image", "sessions"])
-def test_excessive_report_is_an_error_and_forgotten(
-    link: HostState, flood: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(state, "MAX_IMAGES", 3)
-    monkeypatch.setattr(state, "MAX_SESSIONS", 3)
+@mock.patch.object(state, "MAX_IMAGES", 3)
+@mock.patch.object(state, "MAX_SESSIONS", 3)
+def test_excessive_report_is_an_error_and_forgotten(link: HostState, flood: str) -> None:
 
     def report(number: int) -> None:
         image = "i" * (state.MAX_IMAGE_LENGTH + 1) if flood == "a long image" else f"{number}"

@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 import pytest
 
@@ -51,9 +52,9 @@ def test_does_not_change_records_of_other_handlers(caplog: pytest.LogCaptureFixt
     assert "theirs" not in LineFormatter("logfmt", journald=False).format(record)
 
 
-def test_slow_reader_does_not_block_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "MOST_WAITING", 100)
-    monkeypatch.setattr(output, "LAST_SECONDS", 30.0)
+@mock.patch.object(output, "MOST_WAITING", 100)
+@mock.patch.object(output, "LAST_SECONDS", 30.0)
+def test_slow_reader_does_not_block_the_program() -> None:
     pipe = Pipe()
     with ThreadPoolExecutor(1) as pool:
         with written("info", "logfmt", descriptor=pipe.theirs):

@@ -1,11 +1,14 @@
 """An agent with engine and clock in memory."""
 
+import errno
 import inspect
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
+from agent.logs.sealed import SealedLog
 from tests.faults.ledger import ledger
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import Agent, Host, an_agent, hosts
@@ -48,3 +51,23 @@ def host(tmp_path: Path, engine: FakeEngine, clock: FakeClock) -> Host:
 async def agent(host: Host) -> AsyncIterator[Agent]:
     async with host() as agent:
         yield agent
+
+
+FullWhile = Callable[..., None]
+
+
+@pytest.fixture
+def full_while(monkeypatch: pytest.MonkeyPatch) -> FullWhile:
+    """Make logs fail to be sealed while a condition holds."""
+
+    def begin(full: Callable[[], bool], number: int = errno.ENOSPC) -> None:
+        finish = SealedLog.finish
+
+        def finished(log: SealedLog) -> int:
+            if full():
+                raise OSError(number, os.strerror(number))
+            return finish(log)
+
+        monkeypatch.setattr(SealedLog, "finish", finished)
+
+    return begin

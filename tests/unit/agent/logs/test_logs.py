@@ -6,8 +6,8 @@ import pytest
 from agent.domain.errors import EngineError, EngineUnavailableError, LogGoneError
 from agent.logs import reading as logs
 from agent.logs.follower import MISSING, READ_TRIES
-from agent.logs.sealed import SealedLog
 from agent.sessions.life import Life
+from tests.support.agent.fixtures import FullWhile
 from tests.support.agent.hosts import Agent, until, until_sealed
 from tests.support.agent.samples import a_spec, an_id
 from tiltyard.contract import State
@@ -166,25 +166,18 @@ async def test_engine_unavailable_at_first_is_an_error(agent: Agent) -> None:
 
 
 async def test_f33_a_log_that_finds_no_room_is_sealed_when_there_is(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
+    agent: Agent, full_while: FullWhile
 ) -> None:
     name, life = await started(agent, b"1\n")
-    full = True
-
-    def no_room(log: SealedLog) -> int:
-        if full:
-            raise OSError(28, "No space left on device")
-        return finish(log)
-
-    finish = SealedLog.finish
-    monkeypatch.setattr(SealedLog, "finish", no_room)
+    room = asyncio.Event()
+    full_while(lambda: not room.is_set())
     agent.engine.end(name, 0)
     await life.wait_for(lambda now: now.state.ended)
     await agent.clock.advance(60)
     assert not life.session.log_sealed
     assert await whole(agent, life) == b"1\n"
     assert not list(agent.records.directory(life.session.internal_id).glob(".log*"))
-    full = False
+    room.set()
     await agent.clock.advance(60)
     await until_sealed(agent, life.session.internal_id)
     assert await whole(agent, life) == b"1\n"

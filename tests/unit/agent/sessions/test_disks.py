@@ -3,7 +3,7 @@
 import asyncio
 import errno
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -14,9 +14,9 @@ from agent.domain.errors import DiskFullError, LogGoneError
 from agent.kernel.disks import RESERVE_INODES, Disk, Disks, disk_of, measured
 from agent.logs import reading as logs
 from agent.logs import report
-from agent.logs.sealed import SealedLog
 from tests.faults.ledger import ledger
 from tests.faults.memory_host import assert_survived
+from tests.support.agent.fixtures import FullWhile
 from tests.support.agent.hosts import Agent, Host, until_sealed
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import until_idle
@@ -251,16 +251,14 @@ async def test_log_is_not_removed_while_it_is_read(agent: Agent, filling: Fillin
     assert _logs(agent) == set()
 
 
-async def test_log_without_space_replaces_older_logs(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_log_without_space_replaces_older_logs(host: Host, full_while: FullWhile) -> None:
     """Also without a reserve: a log may be larger than that."""
     disks = Disks(0, host.folder / "state")
     async with host(disks=disks) as agent:
         oldest = await _ended(agent)
         await agent.pass_over(after=4 * 3600)
         assert _removed(agent) == {oldest}
-        _full_while(monkeypatch, lambda: oldest in _logs(agent))
+        full_while(lambda: oldest in _logs(agent))
         session = await agent.sessions.start(an_id(), a_spec())
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
         await host.clock.advance(1)
@@ -273,10 +271,10 @@ async def test_log_without_space_replaces_older_logs(
 
 
 async def test_warns_of_a_log_that_cannot_be_given_space(
-    host: Host, monkeypatch: pytest.MonkeyPatch
+    host: Host, full_while: FullWhile
 ) -> None:
     disks, room = Disks(0, host.folder / "state"), asyncio.Event()
-    _full_while(monkeypatch, lambda: not room.is_set())
+    full_while(lambda: not room.is_set())
     async with host(disks=disks) as agent:
         session = await agent.sessions.start(an_id(), a_spec())
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
@@ -293,12 +291,10 @@ async def test_warns_of_a_log_that_cannot_be_given_space(
         assert disks.warnings == ()
 
 
-async def test_other_disk_failures_evict_nothing(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_other_disk_failures_evict_nothing(agent: Agent, full_while: FullWhile) -> None:
     oldest = await _ended(agent)
     await agent.pass_over(after=4 * 3600)
-    _full_while(monkeypatch, lambda: True, errno.EIO)
+    full_while(lambda: True, errno.EIO)
     session = await agent.sessions.start(an_id(), a_spec())
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     await agent.pass_over(after=1)
@@ -306,7 +302,7 @@ async def test_other_disk_failures_evict_nothing(
 
 
 async def test_logs_without_space_are_retried_one_at_a_time(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
+    agent: Agent, full_while: FullWhile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each needs twice its size, so all together might never fit."""
     at_work, most = 0, 0
@@ -324,7 +320,7 @@ async def test_logs_without_space_are_retried_one_at_a_time(
 
     sessions = [await agent.sessions.start(an_id(), a_spec()) for _ in range(3)]
     monkeypatch.setattr(logs, "seal", counted)
-    _full_while(monkeypatch, lambda: True)
+    full_while(lambda: True)
     for session in sessions:
         agent.engine.end(session.container, 0)
     await agent.clock.advance(0.3)
@@ -352,20 +348,6 @@ async def _ended(agent: Agent, output: bytes = b"") -> str:
     """A session that ended a second after the previous one."""
     await agent.clock.advance(1)
     return (await agent.ended(output)).internal_id
-
-
-def _full_while(
-    monkeypatch: pytest.MonkeyPatch, full: Callable[[], bool], number: int = errno.ENOSPC
-) -> None:
-    """Fail writes of logs while the condition holds."""
-    finish = SealedLog.finish
-
-    def finished(log: SealedLog) -> int:
-        if full():
-            raise OSError(number, os.strerror(number))
-        return finish(log)
-
-    monkeypatch.setattr(SealedLog, "finish", finished)
 
 
 def _logs(agent: Agent) -> set[str]:

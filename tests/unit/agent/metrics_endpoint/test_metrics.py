@@ -88,10 +88,7 @@ async def test_times_each_phase_of_a_cold_start(agent: Agent, scrape: Scraped) -
 async def test_queue_phase_is_the_wait_for_a_slot(host: Host) -> None:
     async with host(start_slots=1) as agent, scraped(agent) as scrape:
         host.engine.hold("create")
-        starts = [
-            asyncio.create_task(agent.sessions.start(an_id(), a_spec()), name="start")
-            for _ in range(2)
-        ]
+        starts = [asyncio.create_task(agent.sessions.start(an_id(), a_spec())) for _ in range(2)]
         await host.engine.held("create")
         await until(lambda: len(agent.reservations.start_slots.waiting) == 1)
         now = await scrape()

@@ -69,9 +69,8 @@ async def test_claim_makes_a_session_of_the_claimant(agent: Agent) -> None:
     claim = agent.now(session.internal_id).claim
     assert claim is not None
     assert claim.notified
-    assert agent.recorded(session.internal_id).claim == replace(
-        claim, notified=False
-    )  # there is no signal
+    recorded = agent.recorded(session.internal_id).claim
+    assert recorded == replace(claim, notified=False)  # there is no signal
 
 
 @mock.patch("agent.changes.feed.GATHER_SECONDS", 3600.0)

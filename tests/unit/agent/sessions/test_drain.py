@@ -155,9 +155,7 @@ async def test_concurrent_orders_leave_memory_and_disk_equal(host: Host) -> None
 
 async def test_order_completes_after_the_caller_disconnects(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
-    order = asyncio.create_task(
-        agent.sessions.set_drain(DrainOrder(1, draining=True)), name="order"
-    )
+    order = asyncio.create_task(agent.sessions.set_drain(DrainOrder(1, draining=True)))
     await asyncio.sleep(0)
     await let_go(order)
     await until(lambda: _drained(agent))

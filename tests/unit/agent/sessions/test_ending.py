@@ -307,10 +307,8 @@ async def test_log_is_sealed_whole_after_one_read_error(agent: Agent) -> None:
 
 async def test_discard_completes_after_the_caller_disconnects(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
-    asked = await agent.engine.held_in(
-        "remove", agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
-    )
-    await let_go(asked)
+    stop = agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
+    await let_go(await agent.engine.held_in("remove", stop))
     agent.engine.release("remove")
     await until(lambda: agent.directories() == [])
     await assert_nothing_is_left(agent)

@@ -392,9 +392,8 @@ async def test_discard_waits_for_removal_of_the_log(
     slow = held_before(agent.records, "drop_log")
     drop = asyncio.create_task(cleanup.drop_log(agent.runtime, life))
     await until_idle()
-    discard = asyncio.create_task(
-        agent.sessions.stop(internal_id, EndReason.STOPPED, discard=True)
-    )
+    stop = agent.sessions.stop(internal_id, EndReason.STOPPED, discard=True)
+    discard = asyncio.create_task(stop)
     await until_idle()
     assert agent.directories() == [internal_id]
     slow.set()

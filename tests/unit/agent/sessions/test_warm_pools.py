@@ -39,10 +39,8 @@ async def test_new_pool_is_filled_at_once(agent: Agent) -> None:
             assert (identity.session_id, identity.ticket) == (each.internal_id, "")
             assert (identity.account, identity.labels) == ("acme", {"mode": "duel"})
             assert each.injected_env["TILTYARD_SESSION_ID"] == each.internal_id
-            assert (session_json(agent, each)["id"], session_json(agent, each)["standby"]) == (
-                each.internal_id,
-                True,
-            )
+            read = session_json(agent, each)
+            assert (read["id"], read["standby"]) == (each.internal_id, True)
         assert agent.reservations.capacity.reserved == Resources(5 * 10**8, 5 * 32 * 2**20)
         assert agent.reservations.ports.free(Protocol.UDP) == 95
         assert agent.runtime.deadlines.next_due() is None

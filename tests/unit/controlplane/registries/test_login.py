@@ -40,10 +40,8 @@ def test_limits_the_total_length_of_challenges() -> None:
     [(None, 60.0), (0, 60.0), (300, 300.0), ("300", 300.0), (1e9, 3600.0), (-5, -5.0)],
 )
 def test_token_lifetime_is_at_most_an_hour(reported: object, seconds: float) -> None:
-    assert read_token(json.dumps({"token": "t", "expires_in": reported}).encode()) == (
-        "t",
-        seconds,
-    )
+    answer = json.dumps({"token": "t", "expires_in": reported})
+    assert read_token(answer.encode()) == ("t", seconds)
 
 
 @pytest.mark.parametrize(

@@ -23,16 +23,13 @@ def run(path: Path, *command: str) -> Result:
 
 def test_check_serve_and_init_report_the_same_mistakes(path: Path) -> None:
     path.write_text("regoins = 1\nstart_burst = 0\n")
-    checked, *others = (
-        run(path, *command) for command in (["config", "check"], ["serve"], ["init"])
-    )
+    checked = run(path, "config", "check")
     assert checked.exit_code == EXIT_CONFIG
     assert checked.stdout == ""
-    assert [line.split(": ")[1] for line in checked.stderr.splitlines()] == [
-        "start_burst",
-        "regoins",
-    ]
-    for refused in others:
+    keys = [line.split(": ")[1] for line in checked.stderr.splitlines()]
+    assert keys == ["start_burst", "regoins"]
+    for command in ("serve", "init"):
+        refused = run(path, command)
         assert (refused.exit_code, refused.stderr) == (EXIT_CONFIG, checked.stderr)
 
 

@@ -38,24 +38,19 @@ def read(text: bytes) -> x509.Certificate:
     return x509.load_pem_x509_certificate(text)
 
 
-def names(certificate: x509.Certificate) -> tuple[list[str], list[str]]:
-    found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    uris = found.get_values_for_type(x509.UniformResourceIdentifier)
-    hosts = found.get_values_for_type(x509.DNSName)
-    assert len(list(found)) == len(uris) + len(hosts)
-    return uris, hosts
-
-
-def uses(certificate: x509.Certificate) -> list[x509.ObjectIdentifier]:
-    found = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage)
-    assert found.critical
-    return list(found.value)
-
-
-def assert_signs_nothing(certificate: x509.Certificate) -> None:
-    constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
-    assert (constraints.critical, constraints.value.ca) == (True, False)
-    assert not certificate.extensions.get_extension_for_class(x509.KeyUsage).value.key_cert_sign
+def described(
+    certificate: x509.Certificate,
+) -> tuple[list[str], list[str], list[x509.ObjectIdentifier]]:
+    """The URIs, hosts and uses of a certificate, which must not sign others."""
+    extension = certificate.extensions.get_extension_for_class
+    constraints, uses = extension(x509.BasicConstraints), extension(x509.ExtendedKeyUsage)
+    assert (constraints.critical, constraints.value.ca, uses.critical) == (True, False, True)
+    assert not extension(x509.KeyUsage).value.key_cert_sign
+    names = extension(x509.SubjectAlternativeName).value
+    uris = names.get_values_for_type(x509.UniformResourceIdentifier)
+    hosts = names.get_values_for_type(x509.DNSName)
+    assert len(list(names)) == len(uris) + len(hosts)
+    return uris, hosts, list(uses.value)
 
 
 def test_agent_certificate_is_for_servers_and_names_only_the_agent(authority: Authority) -> None:
@@ -65,9 +60,8 @@ def test_agent_certificate_is_for_servers_and_names_only_the_agent(authority: Au
     made.verify_directly_issued_by(read(authority.certificate))
     assert made.public_key() == key.public_key()
     assert made.subject.rfc4514_string() == f"CN={ID}"
-    assert names(made) == ([f"tiltyard://agent/{ID}"], [f"{ID}.agent.tiltyard.internal"])
-    assert uses(made) == [ExtendedKeyUsageOID.SERVER_AUTH]
-    assert_signs_nothing(made)
+    uris, hosts = [f"tiltyard://agent/{ID}"], [f"{ID}.agent.tiltyard.internal"]
+    assert described(made) == (uris, hosts, [ExtendedKeyUsageOID.SERVER_AUTH])
     now = datetime.fromtimestamp(NOW, UTC)
     assert made.not_valid_after_utc == now + timedelta(days=30)
     assert now - timedelta(hours=1) < made.not_valid_before_utc < now
@@ -79,17 +73,14 @@ def test_caller_certificate_is_for_clients_only(authority: Authority) -> None:
     own = authority.caller(NOW)
     made = read(own.certificate)
     made.verify_directly_issued_by(read(authority.certificate))
-    assert names(made) == (["tiltyard://controlplane"], [])
-    assert uses(made) == [ExtendedKeyUsageOID.CLIENT_AUTH]
-    assert_signs_nothing(made)
+    assert described(made) == (["tiltyard://controlplane"], [], [ExtendedKeyUsageOID.CLIENT_AUTH])
     assert "PRIVATE" not in repr(own)
 
 
 def test_listener_certificate_has_a_name_that_no_agent_gets(authority: Authority) -> None:
     made = read(authority.listener(NOW).certificate)
-    assert names(made) == ([], ["enrolment.tiltyard.internal"])
-    assert uses(made) == [ExtendedKeyUsageOID.SERVER_AUTH]
-    assert_signs_nothing(made)
+    hosts = ["enrolment.tiltyard.internal"]
+    assert described(made) == ([], hosts, [ExtendedKeyUsageOID.SERVER_AUTH])
 
 
 def test_authority_cannot_sign_other_authorities(authority: Authority) -> None:

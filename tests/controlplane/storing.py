@@ -98,8 +98,7 @@ async def _start_sessions(system: Enrolling) -> None:
     rich = {"labels": {"mode": "duel"}, "external_id": "x-1", "env": {"A": "b"}, "ttl": "90m"}
     for session_id in ("match ü", "stopped", "fails"):
         assert (await system.start(id=session_id, **rich)).status == 201
-    join = {"session": "match ü", "players": ["ann", "bert"]}
-    assert (await system.call("PUT", "/session/player/join", json=join)).status == 200
+    assert (await system.join("ann", "bert", session="match ü")).status == 200
     assert (await system.call("DELETE", "/session/stopped")).status == 204
     system.agent.end(system.agent.live[-1].internal_id)
     await system.becomes("fails", "exited")

@@ -8,7 +8,7 @@ import pytest
 from controlplane.api.operations.bodies import MAX_BODY
 from controlplane.api.resources.reports import LOG_BYTES
 from controlplane.storage.tables.players import MAX_PLAYERS
-from tests.support.controlplane.system import Answer, System, assert_error, eventually
+from tests.support.controlplane.system import System, assert_error, eventually
 
 MAX_ANSWER = 1024 * 1024
 WORST = "\U0001f3ae"  # A character that takes four bytes in a request and twelve in an answer
@@ -20,11 +20,6 @@ def _ids(count: int, character: str) -> list[str]:
     return [f"{number:{character}>256}" for number in range(count)]
 
 
-async def _join(system: System, players: list[str]) -> Answer:
-    body = {"session": "m", "players": players}
-    return await system.call("PUT", "/session/player/join", json=body)
-
-
 @pytest.mark.parametrize(("character", "most"), [("x", MAX_PLAYERS), (WORST, 170), ("\x01", 341)])
 async def test_a_session_with_the_most_players_is_described_in_a_mebibyte(
     system: System, character: str, most: int
@@ -33,15 +28,17 @@ async def test_a_session_with_the_most_players_is_described_in_a_mebibyte(
     assert (await system.start(id="m", labels=labels, external_id=WORST * 256)).status == 201
     players = _ids(most, character)
     for first in range(0, most, 100):
-        joined = (await _join(system, players[first : first + 100])).expect(200)
+        joined = (await system.join(*players[first : first + 100])).expect(200)
     assert joined.json["count"] == most
     described = await system.call("GET", "/session/m")
     assert described.json["players"]["joined"] == players
     assert max(len(joined.body), len(described.body)) <= MAX_ANSWER
-    refused = await _join(system, ["short", *_ids(most + 12, character)[most:]])
+    refused = await system.join("short", *_ids(most + 12, character)[most:])
     assert_error(refused, 422, "players")
     assert (await system.call("GET", "/session/m")).json["players"]["joinedCount"] == most
-    assert (await _join(system, players[:9])).status == 200
+    assert (await system.join(*players[:9])).status == 200
+    assert (await system.leave(players[0], session="m")).status == 200
+    assert (await system.join(players[0])).json["players"][-1] == players[0]
 
 
 async def test_a_call_with_the_most_players_is_answered_in_a_mebibyte(system: System) -> None:
@@ -49,7 +46,7 @@ async def test_a_call_with_the_most_players_is_answered_in_a_mebibyte(system: Sy
     for count, status in ((170, 200), (180, 422), (MAX_BODY // 1100, 422)):
         body = {"players": [*_ids(count, WORST), "p"]}
         sent = io.BytesIO(json.dumps(body, ensure_ascii=False).encode())
-        assert (await _join(system, ["p"])).status == 200
+        assert (await system.join("p")).status == 200
         left = await system.call("DELETE", "/session/player/leave", data=sent)
         assert left.status == status
         assert len(left.body) <= MAX_ANSWER

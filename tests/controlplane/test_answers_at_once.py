@@ -57,7 +57,7 @@ class Watched(Scraped):
         assert answer is not None
         return answer
 
-    async def join(self, wire: Wire, player: str, session: str = "m") -> RawAnswer:
+    async def send_join(self, wire: Wire, player: str, session: str = "m") -> RawAnswer:
         return await self.ask(wire, JOIN, body=joining(player, session))
 
     @asynccontextmanager
@@ -161,12 +161,12 @@ async def test_use_of_a_token_is_noted_again(system: Watched, wire: Wire) -> Non
 
 async def test_joins_need_no_task_unless_they_fail(system: Watched, wire: Wire) -> None:
     for number, player in enumerate("pq", start=1):
-        answer = await system.join(wire, player)
+        answer = await system.send_join(wire, player)
         assert answer.json == {"count": number, "players": [*"pq"[:number]]}
     assert (await system.ask(wire, GET)).json["players"]["joined"] == ["p", "q"]
     assert system.tasks == 1  # the description has changed
     for session, status in (("n", 404), ("", 422)):
-        answer = await system.join(wire, "p", session)
+        answer = await system.send_join(wire, "p", session)
         assert_documented(answer)
         assert answer.status == status
     large = joining("p" + " " * SMALL).replace(" ", "", 1)

@@ -79,9 +79,9 @@ async def test_joins_and_leaves_are_not_audited(system: System) -> None:
     await system.make_application()
     await system.start(id="s")
     before = await audit(system)
-    for method, path in (("PUT", "/session/player/join"), ("DELETE", "/session/player/leave")):
-        for body in ({"session": "s", "players": ["p"]}, {"session": "s", "players": ["p", "q"]}):
-            assert (await system.call(method, path, json=body)).status == 200
+    for change in (system.join, system.leave):
+        for players in ("p", "pq"):
+            assert (await change(*players, session="s")).status == 200
     assert await audit(system) == before
 
 

@@ -141,8 +141,7 @@ async def test_an_account_is_removed_with_its_objects(system: System) -> None:
     await system.make_application()
     await system.make_application(account="bob")
     await system.start(id="s", labels={"mode": "duel"})
-    body = {"session": "s", "players": ["p"]}
-    assert (await system.call("PUT", "/session/player/join", json=body)).status == 200
+    assert (await system.join("p", session="s")).status == 200
     (await system.call("PUT", "/warm-pool/game/local", json={"size": 0})).expect(204)
     child = await system.make_token(name="child", scopes=["session:read"])
     assert all((await names_alice(system)).values())

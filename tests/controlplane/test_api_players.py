@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controlplane.storage.tables.session_rows import remove_ended
-from tests.support.controlplane.system import Answer, System, assert_error
+from tests.support.controlplane.system import System, assert_error
 from tests.support.hold import Hold
 
 JOIN, LEAVE = ("PUT", "/session/player/join"), ("DELETE", "/session/player/leave")
@@ -15,22 +15,14 @@ JOIN, LEAVE = ("PUT", "/session/player/join"), ("DELETE", "/session/player/leave
 pytestmark = pytest.mark.system(application={}, session="m")
 
 
-async def _join(system: System, *players: str, session: str = "m", **more: Any) -> Answer:
-    return await system.call(*JOIN, json={"session": session, "players": players}, **more)
-
-
-async def _leave(system: System, *players: str, **fields: Any) -> Answer:
-    return await system.call(*LEAVE, json={"players": players} | fields)
-
-
 async def _players(system: System, session: str = "m") -> Any:
     return (await system.call("GET", f"/session/{session}")).json["players"]
 
 
 async def test_players_join_in_order_and_once(system: System) -> None:
-    joined = await _join(system, "b", "a", "b")
+    joined = await system.join("b", "a", "b")
     assert (joined.status, joined.json) == (200, {"count": 2, "players": ["b", "a"]})
-    assert (await _join(system, "c", "a")).json == {"count": 3, "players": ["b", "a", "c"]}
+    assert (await system.join("c", "a")).json == {"count": 3, "players": ["b", "a", "c"]}
     assert await _players(system) == {"joined": ["b", "a", "c"], "joinedCount": 3}
     listed = (await system.call("GET", "/session?playerCount[gt]=2")).json["sessions"]
     assert [entry["playerCount"] for entry in listed] == [3]
@@ -38,12 +30,12 @@ async def test_players_join_in_order_and_once(system: System) -> None:
 
 
 async def test_players_leave_a_session(system: System) -> None:
-    await _join(system, "a", "b", "c")
-    left = await _leave(system, "b", "never", "b", session="m")
+    await system.join("a", "b", "c")
+    left = await system.leave("b", "never", "b", session="m")
     assert (left.status, left.json) == (200, {"count": 2, "players": ["b", "never", "b"]})
-    assert (await _leave(system, "b", session="m")).json == {"count": 2, "players": ["b"]}
-    assert (await _join(system, "b")).json["players"] == ["a", "c", "b"]
-    assert (await _leave(system, "a", "b", "c", session="m")).json["count"] == 0
+    assert (await system.leave("b", session="m")).json == {"count": 2, "players": ["b"]}
+    assert (await system.join("b")).json["players"] == ["a", "c", "b"]
+    assert (await system.leave("a", "b", "c", session="m")).json["count"] == 0
     assert await _players(system) == {"joined": [], "joinedCount": 0}
 
 
@@ -51,38 +43,38 @@ async def test_players_leave_all_their_sessions(system: System) -> None:
     for session in ("n", "over", "other"):
         await system.start(id=session)
     for session in ("m", "n", "over"):
-        await _join(system, "p", f"only in {session}", session=session)
-    await _join(system, "x", "y", session="other")
+        await system.join("p", f"only in {session}", session=session)
+    await system.join("x", "y", session="other")
     assert (await system.call("DELETE", "/session/over")).status == 204
-    left = await _leave(system, "p", "unknown", session=None)
+    left = await system.leave("p", "unknown", session=None)
     assert (left.status, left.json) == (200, {"count": 2, "players": ["p", "unknown"]})
     assert (await _players(system))["joined"] == ["only in m"]
     assert (await _players(system, "n"))["joined"] == ["only in n"]
     assert (await _players(system, "over"))["joined"] == ["p", "only in over"]
     assert (await _players(system, "other"))["joined"] == ["x", "y"]
-    assert_error(await _leave(system, "p"), 404)
+    assert_error(await system.leave("p"), 404)
     assert_error(await system.call(*LEAVE, json={"players": ["x"]}, account="bob"), 404)
 
 
 async def test_sessions_of_one_id_in_two_accounts_do_not_mix(system: System) -> None:
     await system.make_application(account="bob")
     assert (await system.start(account="bob", id="m")).status == 201
-    assert (await _join(system, "p", "a")).json["players"] == ["p", "a"]
-    assert (await _join(system, "b", "p", account="bob")).json["players"] == ["b", "p"]
-    assert (await _leave(system, "p")).json["count"] == 1
-    assert (await _leave(system, "b", session="m")).json["count"] == 1
+    assert (await system.join("p", "a")).json["players"] == ["p", "a"]
+    assert (await system.join("b", "p", account="bob")).json["players"] == ["b", "p"]
+    assert (await system.leave("p")).json["count"] == 1
+    assert (await system.leave("b", session="m")).json["count"] == 1
     theirs = (await system.call("GET", "/session/m", account="bob")).json["players"]
     assert theirs["joined"] == ["b", "p"]
 
 
 async def test_an_ended_session_can_be_left_and_not_joined(system: System) -> None:
-    await _join(system, "a", "b")
+    await system.join("a", "b")
     assert (await system.call("DELETE", "/session/m")).status == 204
-    assert_error(await _join(system, "c"), 404)
-    assert_error(await _join(system, "a"), 404)
-    assert (await _leave(system, "a", session="m")).json == {"count": 1, "players": ["a"]}
+    assert_error(await system.join("c"), 404)
+    assert_error(await system.join("a"), 404)
+    assert (await system.leave("a", session="m")).json == {"count": 1, "players": ["a"]}
     await system.control_plane.store.run_in_portions(remove_ended, 2.0**40)
-    assert_error(await _leave(system, "b", session="m"), 404)
+    assert_error(await system.leave("b", session="m"), 404)
     assert await system.rows("SELECT * FROM player") == []
 
 
@@ -90,7 +82,7 @@ async def test_a_session_can_be_joined_while_it_starts(system: System) -> None:
     release = Hold()
     system.agent.before_start = release
     start = asyncio.create_task(system.start(id="soon"))
-    while (await _join(system, "a", session="soon")).status == 404:
+    while (await system.join("a", session="soon")).status == 404:
         pass
     release.set()
     assert (await start).status == 201
@@ -99,26 +91,26 @@ async def test_a_session_can_be_joined_while_it_starts(system: System) -> None:
 
 async def test_bounds_and_bodies(system: System) -> None:
     most = [f"{number:x<256}" for number in range(1000)]
-    assert (await _join(system, *most)).json == {"count": 1000, "players": most}
-    assert (await _leave(system, *most)).json == {"count": 0, "players": most}
+    assert (await system.join(*most)).json == {"count": 1000, "players": most}
+    assert (await system.leave(*most)).json == {"count": 0, "players": most}
     for method in (JOIN, LEAVE):
         assert_error(await system.call(*method), 422, "body")
         assert_error(await system.call(*method, data=io.BytesIO(b" " * (2**20 + 1))), 413)
     odd = ["🎮", "\x01", "'; --", '"', "\\", " ", "null", "1", "\ufeff", "a\u0301", "á"]
-    assert (await _join(system, *odd)).json == {"count": len(odd), "players": odd}
-    assert (await _leave(system, *odd)).json == {"count": 0, "players": odd}
+    assert (await system.join(*odd)).json == {"count": len(odd), "players": odd}
+    assert (await system.leave(*odd)).json == {"count": 0, "players": odd}
 
 
 async def test_concurrent_calls_add_up(system: System) -> None:
     names = [f"p{number}" for number in range(50)]
-    both = await asyncio.gather(*(_join(system, name, "all") for name in names * 2))
+    both = await asyncio.gather(*(system.join(name, "all") for name in names * 2))
     assert {answer.status for answer in both} == {200}
     joined = (await _players(system))["joined"]
     assert sorted(joined) == sorted([*names, "all"])
     # Every answer is a consistent snapshot of the list.
     assert all(answer.json["players"] == joined[: answer.json["count"]] for answer in both)
     assert all(answer.json["count"] == len(answer.json["players"]) for answer in both)
-    left = await asyncio.gather(*(_leave(system, name, session="m") for name in names * 2))
+    left = await asyncio.gather(*(system.leave(name, session="m") for name in names * 2))
     assert {answer.status for answer in left} == {200}
     assert await _players(system) == {"joined": ["all"], "joinedCount": 1}
 

@@ -35,8 +35,7 @@ async def test_a_live_session_is_described_from_memory_until_it_changes(
     assert (await system.call("GET", path)).body == first.body
     assert looks == []
     assert_error(await system.call("GET", path, account="bob"), 404)
-    join = {"session": "m", "players": ["p"]}
-    assert (await system.call("PUT", "/session/player/join", json=join)).status == 200
+    assert (await system.join("p")).status == 200
     assert (await system.call("GET", path)).json["players"] == {"joined": ["p"], "joinedCount": 1}
     assert (await system.call("DELETE", path)).status == 204
     for _ in range(2):

@@ -6,37 +6,9 @@ import json
 import pytest
 
 from controlplane.api.operations.fields import MAX_JSON_BYTES
-from controlplane.storage.tables.players import MAX_PLAYERS
-from tests.support.controlplane.system import APPLICATION, Answer, System, assert_error
+from tests.support.controlplane.system import APPLICATION, System, assert_error
 
-pytestmark = pytest.mark.system(application={}, session="m")
-
-
-async def join(system: System, *players: str) -> Answer:
-    body = {"session": "m", "players": players}
-    return await system.call("PUT", "/session/player/join", json=body)
-
-
-async def test_players_of_a_session_are_limited(system: System) -> None:
-    await system.rows(
-        "WITH RECURSIVE n(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM n WHERE n < ?)"
-        " INSERT INTO player(account, session, player) SELECT 'alice', 'm', 'p' || n FROM n",
-        MAX_PLAYERS - 2,
-    )
-    await system.rows("UPDATE session SET player_count=? WHERE id='m'", MAX_PLAYERS - 2)
-    assert_error(await join(system, "a", "b", "c"), 422, "players")
-    description = (await system.call("GET", "/session/m")).json["players"]
-    assert description["joinedCount"] == MAX_PLAYERS - 2
-    assert "a" not in description["joined"]
-    full = (await join(system, "a", "p1", "b", "a", "p2")).expect(200)
-    assert full.json["count"] == MAX_PLAYERS
-    assert full.json["players"][:2] == ["p1", "p2"]
-    assert full.json["players"][-3:] == [f"p{MAX_PLAYERS - 2}", "a", "b"]
-    assert_error(await join(system, "c"), 422, "players")
-    assert (await join(system, "b", "p1")).json["count"] == MAX_PLAYERS  # they have joined already
-    body = {"session": "m", "players": ["p1"]}
-    assert (await system.call("DELETE", "/session/player/leave", json=body)).status == 200
-    assert (await join(system, "c")).json["players"][-1] == "c"
+pytestmark = pytest.mark.system(application={})
 
 
 async def test_valid_tokens_of_an_account_are_limited(

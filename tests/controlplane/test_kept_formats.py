@@ -156,8 +156,7 @@ async def test_callers_and_operators_continue(schema: str, tmp_path: Path) -> No
         }
         [pool] = (await system.call("GET", "/warm-pool")).json["warmPools"]
         assert (pool["size"], pool["env"]) == (3, {"MODE": "é"})
-        joined = {"session": "match ü", "players": ["cleo"]}
-        players = (await system.call("PUT", "/session/player/join", json=joined)).json["players"]
+        players = (await system.join("cleo", session="match ü")).json["players"]
         assert players == ["ann", "bert", "cleo"]
         assert (await system.call("GET", "/session", account="child")).status == 200
         assert_error(await system.call("GET", "/application", account="child"), 403)

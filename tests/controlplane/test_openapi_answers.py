@@ -114,8 +114,7 @@ async def _enrich(world: World) -> None:
         image="alices-game", id="rich", labels={"mode": "duel"}, external_id="42"
     )
     assert started.status == 201, started.text
-    players = {"session": "rich", "players": ["ann"]}
-    (await world.call("PUT", "/session/player/join", json=players)).expect(200)
+    (await world.join("ann", session="rich")).expect(200)
 
 
 async def _answers(world: World, route: Route) -> AsyncIterator[Answer]:

@@ -30,7 +30,6 @@ from tests.support.controlplane.transactions import Go, intercept
 from tests.support.hold import Hold
 from tiltyard.runtime.clock import SystemClock
 
-JOIN = ("PUT", "/session/player/join")
 GAME = "/application/game"
 
 
@@ -62,15 +61,10 @@ async def bounded(folder: Path, slots: RequestSlots, **settings: Any) -> AsyncIt
         yield system
 
 
-async def join(system: System, player: str, account: str = "alice", **more: Any) -> Answer:
-    body = {"session": "m", "players": [player]}
-    return await system.call(*JOIN, account=account, json=body, **more)
-
-
 @asynccontextmanager
 async def hanging_joins(system: System, count: int) -> AsyncIterator[list[asyncio.Task[Answer]]]:
     """Have joins of alice that stay under way; the control plane needs the failpoint for it."""
-    joins = [asyncio.create_task(join(system, f"p{number}")) for number in range(count)]
+    joins = [asyncio.create_task(system.join(f"p{number}")) for number in range(count)]
     try:
         await eventually_equals(lambda: system.rows("SELECT count(*) FROM player"), [(count,)])
         yield joins
@@ -168,7 +162,7 @@ async def test_a_body_that_is_on_its_way_takes_no_slot(tmp_path: Path) -> None:
             wire.send(head.encode())
             assert (await wire.reader.readline()).startswith(b"HTTP/1.1 100")
             await wire.reader.readline()
-            assert (await join(system, "soon")).status == 200
+            assert (await system.join("soon")).status == 200
             wire.send(body)
             answer = await wire.answer()
         assert answer is not None
@@ -215,7 +209,7 @@ async def test_requests_queue_at_the_database_as_their_accounts(
         names = ("a", "b", "c", "d")
         tokens = [await system.make_token(name=n, scopes=["session:players"]) for n in names]
         for token in tokens:  # its first use is written, too
-            assert (await join(system, "first", token=token)).status == 200
+            assert (await system.join("first", token=token)).status == 200
         store = system.control_plane.store
         holding = asyncio.create_task(store.run(hold))
         assert await asyncio.to_thread(began.wait, PATIENCE)
@@ -235,12 +229,12 @@ async def test_requests_queue_at_the_database_as_their_accounts(
         monkeypatch.setattr(Store, "begin", note_begun)
         calls = [
             asyncio.create_task(
-                join(system, f"p{number}", token=tokens[number % 4], headers=headers)
+                system.join(f"p{number}", token=tokens[number % 4], headers=headers)
             )
             for number in range(20)
         ]
         await eventually(lambda: len(sent) == 20)
-        calls.append(asyncio.create_task(join(system, "q", "bob")))
+        calls.append(asyncio.create_task(system.join("q", account="bob")))
         await eventually(lambda: len(sent) == 21)
         gate.set()
         await asyncio.gather(holding, *calls)

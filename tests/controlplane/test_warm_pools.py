@@ -545,12 +545,8 @@ async def test_an_internal_id_is_accepted_wherever_an_id_is(system: System) -> N
     shown = (await system.call("GET", f"/session/{internal_id}")).json
     assert shown == (await system.call("GET", "/session/match")).json
     for number, name in enumerate((internal_id, "match"), start=1):
-        body = {"session": name, "players": [f"p{number}"]}
-        joined = await system.call("PUT", "/session/player/join", json=body)
-        assert joined.json["count"] == number
-    body = {"session": internal_id, "players": ["p2"]}
-    left = await system.call("DELETE", "/session/player/leave", json=body)
-    assert left.json["count"] == 1
+        assert (await system.join(f"p{number}", session=name)).json["count"] == number
+    assert (await system.leave("p2", session=internal_id)).json["count"] == 1
     assert (await system.call("GET", f"/logs?id={internal_id}")).body == b"line 1\nline 2\n"
     assert_error(await system.call("GET", f"/session/{internal_id}", account="bob"), 404)
     assert (await system.call("DELETE", f"/session/{internal_id}")).status == 204

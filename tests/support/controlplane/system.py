@@ -287,6 +287,16 @@ class System(Parts):
         body = {"location": "local", "image": "game"} | fields
         return await self.call("POST", "/session", account=account, headers=headers, json=body)
 
+    async def join(self, *players: str, session: str = "m", **more: Any) -> Answer:
+        """PUT /session/player/join."""
+        body = {"session": session, "players": players}
+        return await self.call("PUT", "/session/player/join", json=body, **more)
+
+    async def leave(self, *players: str, **fields: Any) -> Answer:
+        """DELETE /session/player/leave."""
+        body = {"players": players} | fields
+        return await self.call("DELETE", "/session/player/leave", json=body)
+
     async def make_token(self, token: str | None = None, **fields: Any) -> str:
         """POST /token; return the new token."""
         answer = (await self.call("POST", "/token", token=token, json=fields)).expect(201)

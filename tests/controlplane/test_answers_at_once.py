@@ -2,9 +2,8 @@
 
 import asyncio
 import logging
-import threading
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any
 
 import pytest
@@ -17,30 +16,24 @@ from controlplane.http.request_slots import RequestSlots
 from controlplane.sessions.sessions import Sessions
 from tests.support.controlplane.raw_http import RawAnswer, Wire, assert_documented
 from tests.support.controlplane.scrapes import Scraped
-from tests.support.controlplane.system import PATIENCE, eventually_equals, token_id
-from tiltyard.runtime.clock import SystemClock
+from tests.support.controlplane.system import eventually_equals, token_id
+from tests.support.controlplane.transactions import blocked
+from tests.support.fake_clock import AheadClock
 
 GET, JOIN = "GET /session/m", "PUT /session/player/join"
 PLAYERS = "SELECT player FROM player ORDER BY sequence"
 
 
-class Ahead(SystemClock):
-    """A wall clock that can be set forward."""
-
-    ahead = 0.0
-
-    def time(self) -> float:
-        return super().time() + self.ahead
-
-
 class Watched(Scraped):
     """Counts the requests that get a task."""
 
+    clock: AheadClock
+
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        self.clock = self.wall = Ahead()
+        self.clock = AheadClock()
         self.tasks = 0
-        self.slots = RequestSlots(self.wall, at_once=2)
+        self.slots = RequestSlots(self.clock, at_once=2)
 
     def make_control_plane(self) -> ControlPlane:
         return ControlPlane(self.config, self.clock, request_slots=self.slots)
@@ -60,22 +53,9 @@ class Watched(Scraped):
     async def send_join(self, wire: Wire, player: str, session: str = "m") -> RawAnswer:
         return await self.ask(wire, JOIN, body=joining(player, session))
 
-    @asynccontextmanager
-    async def busy(self) -> AsyncIterator[None]:
+    def busy(self) -> AbstractAsyncContextManager[object]:
         """Hold the thread that commits."""
-        began, gate = threading.Event(), threading.Event()
-
-        def hold(_: object) -> None:
-            began.set()
-            assert gate.wait(PATIENCE)
-
-        holding = asyncio.create_task(self.control_plane.store.run(hold))
-        assert await asyncio.to_thread(began.wait, PATIENCE)
-        try:
-            yield
-        finally:
-            gate.set()
-            await holding
+        return blocked(self.control_plane.store.run)
 
     async def read(self, sql: str) -> list[Any]:
         """Read a column outside of transactions, which drop what is known of tokens."""
@@ -146,14 +126,14 @@ async def test_revoked_and_expired_tokens_are_refused_at_once(system: Watched, w
         assert [(await system.ask(wire, GET, token=token)).status for _ in "12"] == [status] * 2
     await system.call("DELETE", f"/operator/token/{token_id(revoked)}")
     assert (await system.ask(wire, GET, token=revoked)).status == 401
-    system.wall.ahead = 60.0
+    system.clock.wall_ahead = 60.0
     assert (await system.ask(wire, GET, token=expiring)).status == 401
 
 
 async def test_use_of_a_token_is_noted_again(system: Watched, wire: Wire) -> None:
     sql = "SELECT last_used_ms FROM token WHERE account='alice'"
     (first,) = await system.read(sql)
-    system.wall.ahead = LAST_USED_STEP
+    system.clock.wall_ahead = LAST_USED_STEP
     await system.ask(wire, GET)
     (last,) = await system.read(sql)
     assert last >= first + LAST_USED_STEP * 1000

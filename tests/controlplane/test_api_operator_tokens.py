@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 
 from controlplane.storage.tables import tokens
 from tests.support.controlplane.system import Answer, System, assert_error, eventually, token_id
-from tests.support.controlplane.transactions import Go, intercept
+from tests.support.controlplane.transactions import Go, blocked, intercept
 from tests.support.fake_clock import FakeClock
 from tests.support.hold import Hold
 from tiltyard.runtime.clock import to_ms
@@ -276,17 +275,13 @@ async def test_a_stream_ends_even_if_the_operator_disconnects(playing: System) -
     token = await made(playing, account="alice", name="x", scopes=["logs:read"])
     services, store = playing.control_plane.services, playing.control_plane.store
     operator = await services.accounts.authenticate(playing.operator_token)
-    gate = threading.Event()
     async with following(playing, token) as reader:
-        blocked = asyncio.create_task(store.run(lambda _: gate.wait()))
-        await asyncio.sleep(0)
-        call = asyncio.create_task(services.delegation.revoke(operator, token_id(token)))
-        await asyncio.sleep(0)
-        call.cancel()
-        await asyncio.wait({call})
-        assert call.cancelled()
-        gate.set()
-        await blocked
+        async with blocked(store.run):
+            call = asyncio.create_task(services.delegation.revoke(operator, token_id(token)))
+            await asyncio.sleep(0)
+            call.cancel()
+            await asyncio.wait({call})
+            assert call.cancelled()
         await broken_off(reader)
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from sqlite_utils import Database
 
 from controlplane.app.control_plane import ControlPlane
 from controlplane.domain.errors import AccountBusyError
@@ -26,7 +24,7 @@ from tests.support.controlplane.system import (
     eventually,
     eventually_equals,
 )
-from tests.support.controlplane.transactions import Go, intercept
+from tests.support.controlplane.transactions import Go, blocked, intercept
 from tests.support.hold import Hold
 from tiltyard.runtime.clock import SystemClock
 
@@ -194,25 +192,16 @@ async def test_requests_queue_at_the_database_as_their_accounts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str]
 ) -> None:
     joined: list[str] = []
-    began, gate = threading.Event(), threading.Event()
 
-    def hold(db: Database) -> None:
-        def note(sql: str) -> None:
-            if sql.startswith("INSERT OR IGNORE INTO player"):
-                joined.append("alice" if "'alice'" in sql else "bob")
-
-        db.conn.set_trace_callback(note)
-        began.set()
-        assert gate.wait(PATIENCE)
+    def note_join(sql: str) -> None:
+        if sql.startswith("INSERT OR IGNORE INTO player"):
+            joined.append("alice" if "'alice'" in sql else "bob")
 
     async with bounded(tmp_path, RequestSlots(Instant(), at_once_shared=32)) as system:
         names = ("a", "b", "c", "d")
         tokens = [await system.make_token(name=n, scopes=["session:players"]) for n in names]
         for token in tokens:  # its first use is written, too
             assert (await system.join("first", token=token)).status == 200
-        store = system.control_plane.store
-        holding = asyncio.create_task(store.run(hold))
-        assert await asyncio.to_thread(began.wait, PATIENCE)
         sent: list[object] = []
 
         async def note(go: Go) -> Any:
@@ -227,17 +216,18 @@ async def test_requests_queue_at_the_database_as_their_accounts(
             return begin(store, *args)
 
         monkeypatch.setattr(Store, "begin", note_begun)
-        calls = [
-            asyncio.create_task(
-                system.join(f"p{number}", token=tokens[number % 4], headers=headers)
-            )
-            for number in range(20)
-        ]
-        await eventually(lambda: len(sent) == 20)
-        calls.append(asyncio.create_task(system.join("q", account="bob")))
-        await eventually(lambda: len(sent) == 21)
-        gate.set()
-        await asyncio.gather(holding, *calls)
+        store = system.control_plane.store
+        async with blocked(store.run, lambda db: db.conn.set_trace_callback(note_join)):
+            calls = [
+                asyncio.create_task(
+                    system.join(f"p{number}", token=tokens[number % 4], headers=headers)
+                )
+                for number in range(20)
+            ]
+            await eventually(lambda: len(sent) == 20)
+            calls.append(asyncio.create_task(system.join("q", account="bob")))
+            await eventually(lambda: len(sent) == 21)
+        await asyncio.gather(*calls)
         assert joined.index("bob") == 1
         assert len(joined) == 21
 

@@ -3,10 +3,8 @@
 import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlite_utils import Database
@@ -15,6 +13,7 @@ from controlplane.domain.errors import ConflictError, StoreError
 from controlplane.storage.engine.migrations import MIGRATIONS, migrate
 from controlplane.storage.engine.store import Store, queue_as
 from tests.support.controlplane.system import PATIENCE
+from tests.support.controlplane.transactions import blocked
 
 
 @pytest.fixture
@@ -42,35 +41,13 @@ def _files(folder: Path) -> list[str]:
     return [file.name for file in folder.iterdir()]
 
 
-@asynccontextmanager
-async def _blocked(
-    send: Callable[[Callable[[Database], object]], Coroutine[Any, Any, object]],
-    first: Callable[[Database], object] = lambda _: None,
-) -> AsyncIterator[tuple[threading.Event, asyncio.Task[object]]]:
-    """Block a thread of the store after `first`, until the end or until the event is set."""
-    began, gate = threading.Event(), threading.Event()
-
-    def hold(db: Database) -> None:
-        first(db)
-        began.set()
-        assert gate.wait(PATIENCE)
-
-    holding = asyncio.create_task(send(hold))
-    assert await asyncio.to_thread(began.wait, PATIENCE)
-    try:
-        yield gate, holding
-    finally:
-        gate.set()
-        await holding
-
-
 async def test_failing_transaction_undoes_only_itself(store: Store) -> None:
     def refuse(db: Database) -> str:
         _insert(db, "bad")
         raise ConflictError("as scripted")
 
     resolved: list[str] = []
-    async with _blocked(store.run):
+    async with blocked(store.run):
         batch = [
             asyncio.create_task(store.run_then(resolved.append, _insert, name))
             for name in ("a", "a", "b")
@@ -92,7 +69,7 @@ async def test_waiting_transactions_share_one_commit(store: Store) -> None:
     def trace(db: Database) -> None:
         db.conn.set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
 
-    async with _blocked(store.run, trace):
+    async with blocked(store.run, trace):
         batch = [asyncio.create_task(store.run(_insert, str(n))) for n in range(9)]
         await asyncio.sleep(0)
     await asyncio.gather(*batch)
@@ -100,7 +77,7 @@ async def test_waiting_transactions_share_one_commit(store: Store) -> None:
 
 
 async def test_a_cancelled_caller_leaves_no_transaction_open(store: Store) -> None:
-    async with _blocked(store.run):
+    async with blocked(store.run):
         task = asyncio.create_task(store.run(_insert, "cancelled"))
         await asyncio.sleep(0)
         task.cancel()
@@ -147,7 +124,7 @@ def test_migrations_run_once_and_in_order() -> None:
 
 async def test_reads_do_not_wait_and_see_resolved_transactions(store: Store) -> None:
     await store.run(_insert, "before")
-    async with _blocked(store.run, lambda db: _insert(db, "during")), asyncio.timeout(PATIENCE):
+    async with blocked(store.run, lambda db: _insert(db, "during")), asyncio.timeout(PATIENCE):
         assert await store.read(_all) == ["before"]
     assert await store.read(_all) == ["before", "during"]
 
@@ -161,7 +138,7 @@ async def test_looks_do_not_wait_and_see_one_snapshot(store: Store) -> None:
         assert committed.wait(PATIENCE)
         return first, _all(db)
 
-    async with _blocked(store.run, lambda db: _insert(db, "written")) as (gate, writing):
+    async with blocked(store.run, lambda db: _insert(db, "written")) as (gate, writing):
         writing.add_done_callback(lambda _: committed.set())
         assert await store.look(_all) == []
         assert await store.look(names_twice) == ([], [])
@@ -202,7 +179,7 @@ async def test_every_queue_is_fair_between_accounts(store: Store, queue: str) ->
         queue_as(account)
         await send(lambda _: done.append(account))
 
-    async with _blocked(send):
+    async with blocked(send):
         asking = [asyncio.create_task(ask("alice")) for _ in range(500)]
         asking += [asyncio.create_task(ask(account)) for account in ("bob", "carol", "bob")]
         await asyncio.sleep(0)
@@ -219,7 +196,7 @@ async def test_child_tasks_queue_under_the_same_account(store: Store) -> None:
         sent = [store.run(lambda _: done.append(account)) for _ in range(count)]
         await asyncio.gather(*(asyncio.create_task(each) for each in sent))
 
-    async with _blocked(store.run):
+    async with blocked(store.run):
         starting = [asyncio.create_task(start(*each)) for each in (("alice", 9), ("bob", 1))]
         for _ in range(3):
             await asyncio.sleep(0)

@@ -14,7 +14,7 @@ from controlplane.domain.tokens import ACCOUNT_SCOPES
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.tags import enable_tag
 from tests.support.controlplane.system import System, eventually
-from tests.support.controlplane.transactions import Go, intercept
+from tests.support.controlplane.transactions import Go, blocked, intercept
 
 ALICE = Caller("alice", "test", ACCOUNT_SCOPES)
 
@@ -65,19 +65,14 @@ async def test_hosts_pull_a_tag_whose_client_hung_up(
     """The call is cancelled while its transaction waits for the database."""
     await system.make_application(tag=None)
     digest = system.registry.push("studio/game", "v1")
-    gate, sent = threading.Event(), asyncio.Event()
+    sent = asyncio.Event()
 
-    async def behind_the_gate(go: Go) -> Any:
-        blocked = asyncio.create_task(system.control_plane.store.run(lambda _: gate.wait()))
-        await asyncio.sleep(0)
-        sent.set()
-        try:
+    async def while_blocked(go: Go) -> Any:
+        async with blocked(system.control_plane.store.run):
+            sent.set()
             return await go()
-        finally:
-            gate.set()
-            await blocked
 
-    intercept(monkeypatch, enable_tag, behind_the_gate)
+    intercept(monkeypatch, enable_tag, while_blocked)
     tags = system.control_plane.services.tags
     task = asyncio.create_task(tags.enable(ALICE, "game", "v1"))
     await sent.wait()

@@ -1,12 +1,16 @@
 """Hooks between a use case and its database transaction."""
 
-from collections.abc import Awaitable, Callable
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
 import pytest
 
-from controlplane.storage.engine.store import Store
+from controlplane.storage.engine.store import Database, Store
+from tests.support.controlplane.system import PATIENCE
 
 Go = Callable[[], Awaitable[Any]]  # Runs the transaction
 
@@ -40,3 +44,25 @@ def fail_once(error: Exception) -> Callable[[Go], Awaitable[Any]]:
         return await go()
 
     return around
+
+
+@asynccontextmanager
+async def blocked(
+    send: Callable[[Callable[[Database], object]], Coroutine[Any, Any, object]],
+    first: Callable[[Database], object] = lambda _: None,
+) -> AsyncIterator[tuple[threading.Event, asyncio.Task[object]]]:
+    """Block a thread of the store after `first`, until the end or until the event is set."""
+    began, gate = threading.Event(), threading.Event()
+
+    def hold(db: Database) -> None:
+        first(db)
+        began.set()
+        assert gate.wait(PATIENCE)
+
+    holding = asyncio.create_task(send(hold))
+    assert await asyncio.to_thread(began.wait, PATIENCE)
+    try:
+        yield gate, holding
+    finally:
+        gate.set()
+        await holding

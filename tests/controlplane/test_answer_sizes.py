@@ -35,7 +35,7 @@ async def test_a_session_with_the_most_players_is_described_in_a_mebibyte(
     assert max(len(joined.body), len(described.body)) <= MAX_ANSWER
     refused = await system.join("short", *_ids(most + 12, character)[most:])
     assert_error(refused, 422, "players")
-    assert (await system.call("GET", "/session/m")).json["players"]["joinedCount"] == most
+    assert (await system.read("/session/m"))["players"]["joinedCount"] == most
     assert (await system.join(*players[:9])).status == 200
     assert (await system.leave(players[0], session="m")).status == 200
     assert (await system.join(players[0])).json["players"][-1] == players[0]

@@ -57,7 +57,7 @@ class Watched(Scraped):
         """Hold the thread that commits."""
         return blocked(self.control_plane.store.run)
 
-    async def read(self, sql: str) -> list[Any]:
+    async def column(self, sql: str) -> list[Any]:
         """Read a column outside of transactions, which drop what is known of tokens."""
         rows = await self.control_plane.store.read(lambda db: db.execute(sql).fetchall())
         return [row[0] for row in rows]
@@ -132,10 +132,10 @@ async def test_revoked_and_expired_tokens_are_refused_at_once(system: Watched, w
 
 async def test_use_of_a_token_is_noted_again(system: Watched, wire: Wire) -> None:
     sql = "SELECT last_used_ms FROM token WHERE account='alice'"
-    (first,) = await system.read(sql)
+    (first,) = await system.column(sql)
     system.clock.wall_ahead = LAST_USED_STEP
     await system.ask(wire, GET)
-    (last,) = await system.read(sql)
+    (last,) = await system.column(sql)
     assert last >= first + LAST_USED_STEP * 1000
 
 
@@ -153,7 +153,7 @@ async def test_joins_need_no_task_unless_they_fail(system: Watched, wire: Wire) 
     assert (await system.ask(wire, JOIN, body=large)).status == 422
     assert (await system.ask(wire, JOIN, "Content-Encoding: br", body=joining("x"))).status == 422
     assert system.tasks == 5
-    assert await system.read(PLAYERS) == ["p", "q"]
+    assert await system.column(PLAYERS) == ["p", "q"]
 
 
 async def test_handler_answers_what_fails_at_once(
@@ -198,7 +198,7 @@ async def test_join_of_a_caller_that_hangs_up_is_counted_as_499(system: Watched)
             await system.shows(lambda s: s.sum("http_connections", listener="api") < connected)
     await system.shows(lambda s: s.sum("http_requests_total", status="499") == 1)
     assert await in_progress(system) == 0
-    assert await system.read(PLAYERS) == ["p"]
+    assert await system.column(PLAYERS) == ["p"]
 
 
 async def test_requests_wait_for_a_slot_without_a_task(system: Watched, wire: Wire) -> None:
@@ -212,7 +212,7 @@ async def test_requests_wait_for_a_slot_without_a_task(system: Watched, wire: Wi
             await system.shows(lambda s: s.sum("http_requests_total", status="499") == 1)
         answers = [await each.answer() for each in (*wires[:3], wires[4])]
     assert [answer and answer.status for answer in answers] == [200] * 4
-    assert await system.read(PLAYERS) == ["p1", "p2", "p3", "p5"]
+    assert await system.column(PLAYERS) == ["p1", "p2", "p3", "p5"]
     assert (system.tasks, await in_progress(system)) == (0, 0)
 
 

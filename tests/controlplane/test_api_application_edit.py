@@ -46,7 +46,7 @@ class Places(System):
         return await self.call("PUT", f"/application/{of}", account=account, json=changes)
 
     async def application(self) -> Any:
-        return (await self.call("GET", "/application")).json["applications"][0]
+        return (await self.read("/application"))["applications"][0]
 
     async def pulled(self, agent: FakeAgent, image: str) -> None:
         await eventually(lambda: self.has(agent.name, image))
@@ -158,14 +158,14 @@ async def test_concurrent_edits_add_up(system: Places) -> None:
 async def test_running_sessions_keep_what_they_started_with(system: Places) -> None:
     image = await system.enable("v1", pulled_by=[system.agent])
     await system.start(id="old")
-    before = (await system.call("GET", "/session/old")).json
+    before = await system.read("/session/old")
     changes: dict[str, Any] = {
         "ports": [],
         "limits": {"cpu": 4, "ram": 1024, "disk": 300},
         "reservation": {"cpu": 3, "ram": 9},
     }
     assert (await system.edit(**changes, regions=["elsewhere"])).status == 204
-    assert (await system.call("GET", "/session/old")).json == before
+    assert await system.read("/session/old") == before
     assert_error(await system.start(), 404)
     assert (await system.edit(regions=["local"])).status == 204
     await eventually(system.has_its_images)
@@ -201,7 +201,7 @@ async def test_tags_keep_their_images_when_the_repository_changes(system: Places
     old = await system.enable("v1", pulled_by=[system.agent])
     assert (await system.edit(registry="mirror", repository="studio/next")).status == 204
     assert (await system.start(id="before")).status == 201
-    assert (await system.call("GET", "/tag/local/game/v1")).json == {"exists": True}
+    assert await system.read("/tag/local/game/v1") == {"exists": True}
     assert_error(await system.enable_tag(), 404)
     assert (await system.start(id="still")).status == 201
     new = f"{system.mirror}/studio/next@{system.registry.push('studio/next', 'v1')}"

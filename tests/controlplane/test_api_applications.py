@@ -14,12 +14,12 @@ async def test_an_application_is_made_and_listed(system: System) -> None:
     body = APPLICATION | {"repository": f"{system.registry.address}/studio/game"}
     made = await system.call("POST", "/application", json=body)
     assert (made.status, made.json) == (201, {})
-    assert (await system.call("GET", "/application")).json["applications"] == [APPLICATION]
+    assert (await system.read("/application"))["applications"] == [APPLICATION]
     again = await system.call("POST", "/application", json=body)
     assert_error(again, 409)
     assert "owner" not in again.text
     assert (await system.call("POST", "/application", account="bob", json=body)).status == 201
-    assert (await system.call("GET", "/region")).json == {"regions": ["elsewhere", "local"]}
+    assert await system.read("/region") == {"regions": ["elsewhere", "local"]}
 
 
 async def test_a_bad_application_is_refused(system: System) -> None:
@@ -40,7 +40,7 @@ async def test_a_bad_application_is_refused(system: System) -> None:
     for changes, fields in cases:
         answer = await system.call("POST", "/application", json=APPLICATION | changes)
         assert_error(answer, 422, *fields)
-    assert (await system.call("GET", "/application")).json == {"applications": []}
+    assert await system.read("/application") == {"applications": []}
 
 
 async def test_the_newest_pulled_tag_runs(system: System) -> None:
@@ -56,7 +56,7 @@ async def test_the_newest_pulled_tag_runs(system: System) -> None:
         agent.before_pull = None
     await eventually(lambda: all(system.has(agent.name, new) for agent in system.agents))
     assert (await system.start(id="new")).status == 201
-    assert (await system.call("GET", "/session/new")).json["tag"] == "v2"
+    assert (await system.read("/session/new"))["tag"] == "v2"
     assert (await system.start(version="v1")).status == 201
 
 
@@ -99,7 +99,7 @@ async def test_a_failing_registry_is_503_and_an_unresponsive_one_504(system: Sys
 async def test_tags_and_locations_are_shown(system: System) -> None:
     await system.make_application()
     for path, exists in (("local/game/v1", True), ("local/game/v2", False)):
-        assert (await system.call("GET", f"/tag/{path}")).json == {"exists": exists}
+        assert await system.read(f"/tag/{path}") == {"exists": exists}
     for path in ("elsewhere/game/v1", "local/none/v1"):
         assert_error(await system.call("GET", f"/tag/{path}"), 404)
     assert_error(await system.call("GET", "/tag/local/game/-"), 400)

@@ -30,12 +30,11 @@ pytestmark = pytest.mark.system(behind_proxy=("127.0.0.1",))
 
 
 async def audit(system: System, query: str = "") -> list[Any]:
-    found: list[Any] = (await page(system, query))["events"]
-    return found
+    return list((await page(system, query))["events"])
 
 
 async def page(system: System, query: str) -> Any:
-    return (await system.call("GET", f"/operator/audit?{query}")).expect(200).json
+    return await system.read(f"/operator/audit?{query}")
 
 
 async def write(system: System, *events: Event) -> None:

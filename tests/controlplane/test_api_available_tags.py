@@ -22,8 +22,7 @@ def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def _versions(system: System, query: str = "") -> list[str]:
-    answer = (await system.call("GET", PATH + query)).expect(200)
-    return [tag["version"] for tag in answer.json["tags"]]
+    return [tag["version"] for tag in (await system.read(PATH + query))["tags"]]
 
 
 async def test_pages_go_through_all_tags_newest_first(system: System) -> None:

@@ -31,8 +31,7 @@ class Operated(System):
         return await self.call(method, f"/operator/agent{path}")
 
     async def agents_by_name(self) -> dict[str, dict[str, Any]]:
-        answer = (await self.ask("GET")).expect(200)
-        return {row["name"]: row for row in answer.json["agents"]}
+        return {row["name"]: row for row in (await self.read("/operator/agent"))["agents"]}
 
     async def undeclare(self) -> FakeAgent:
         """Remove the last agent from the settings file, and restart; the agent keeps running."""
@@ -174,7 +173,7 @@ async def test_a_removed_agent_is_neither_used_nor_watched(system: Operated) -> 
     assert not gone.started
     await system.enable("v2")
     assert len(gone.pulled) == 1
-    regions = (await system.call("GET", "/operator/region")).json
+    regions = await system.read("/operator/region")
     assert {row["name"]: row["agents"] for row in regions["regions"]}["local"] == 1
     events = await system.rows("SELECT actor, object FROM event WHERE kind='agent.removed'")
     assert events == [(system.operator_id, "a1")]
@@ -231,7 +230,7 @@ async def test_ended_sessions_of_a_removed_agent_stay_listed(system: Operated) -
     assert (await system.ask("DELETE", "/a1")).status == 204
     for _ in range(2):
         assert await system.status_of("s") == "exited"
-        listed = (await system.call("GET", "/session?all=1")).json["sessions"]
+        listed = (await system.read("/session?all=1"))["sessions"]
         assert [session["id"] for session in listed] == ["s"]
         assert_error(await system.call("GET", "/logs?id=s"), 404)
         assert_error(await system.call("GET", "/artifacts?session=s&path=/x"), 404)

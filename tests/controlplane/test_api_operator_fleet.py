@@ -23,8 +23,7 @@ DECLARED = {"region": "local", "node-pool": "default", "registry": "local"}
 
 class Operated(System):
     async def ask(self, method: str, path: str, body: Any = None) -> Answer:
-        more = {} if body is None else {"json": body}
-        return await self.call(method, f"/operator/{path}", **more)
+        return await self.call(method, f"/operator/{path}", json=body)
 
     async def put(self, thing: str, name: str, body: Any = None) -> Answer:
         if body is None and thing != "region":
@@ -35,8 +34,7 @@ class Operated(System):
         return await self.call("PUT", "/application/game", json=changes)
 
     async def listed(self, thing: str) -> dict[str, dict[str, Any]]:
-        answer = (await self.ask("GET", thing)).expect(200)
-        rows = answer.json.pop(THINGS[thing])
+        rows = (await self.read(f"/operator/{thing}"))[THINGS[thing]]
         assert [row["name"] for row in rows] == sorted(row["name"] for row in rows)
         return {row["name"]: row for row in rows}
 
@@ -122,7 +120,7 @@ async def test_a_registry_is_changed_and_removed(system: Operated) -> None:
     assert listed["hub"] == {"name": "hub", **hub, **no_login, **used}
     assert listed["local"]["declared"] is True
     await system.make_application(tag=None, registry="hub", repository="docker.io/redis")
-    shown = (await system.call("GET", "/application")).json["applications"][0]
+    shown = (await system.read("/application"))["applications"][0]
     assert (shown["registry"], shown["repository"]) == ("hub", "library/redis")
     refused = await system.ask("DELETE", "registry/hub")
     assert_error(refused, 409)

@@ -26,7 +26,7 @@ async def start(system: System, account: str, name: str) -> None:
 
 
 async def page(system: System, query: str = "") -> Any:
-    return (await system.call("GET", f"/operator/session?{query}")).expect(200).json
+    return await system.read(f"/operator/session?{query}")
 
 
 async def ids(system: System, query: str = "") -> list[str]:
@@ -39,7 +39,7 @@ async def stop(system: System, account: str, name: str) -> Answer:
 
 async def test_an_entry_equals_that_of_the_accounts_list(system: System) -> None:
     await start(system, "bob", "b")
-    own = (await system.call("GET", "/session", account="bob")).json["sessions"]
+    own = (await system.read("/session", account="bob"))["sessions"]
     (entry,) = (await page(system))["sessions"]
     assert set(entry) == ENTRY
     assert entry == own[0] | {"account": "bob", "agent": "a0", "ready": entry["ready"]}

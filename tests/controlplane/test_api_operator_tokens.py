@@ -34,7 +34,7 @@ async def revoke(system: System, token: str) -> Answer:
 
 
 async def listed(system: System, query: str = "") -> list[Any]:
-    found: list[Any] = (await system.call("GET", f"/operator/token{query}")).json["tokens"]
+    found: list[Any] = (await system.read(f"/operator/token{query}"))["tokens"]
     return found
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.system(application={}, session="m")
 
 
 async def _players(system: System, session: str = "m") -> Any:
-    return (await system.call("GET", f"/session/{session}")).json["players"]
+    return (await system.read(f"/session/{session}"))["players"]
 
 
 async def test_players_join_in_order_and_once(system: System) -> None:
@@ -24,9 +24,9 @@ async def test_players_join_in_order_and_once(system: System) -> None:
     assert (joined.status, joined.json) == (200, {"count": 2, "players": ["b", "a"]})
     assert (await system.join("c", "a")).json == {"count": 3, "players": ["b", "a", "c"]}
     assert await _players(system) == {"joined": ["b", "a", "c"], "joinedCount": 3}
-    listed = (await system.call("GET", "/session?playerCount[gt]=2")).json["sessions"]
+    listed = (await system.read("/session?playerCount[gt]=2"))["sessions"]
     assert [entry["playerCount"] for entry in listed] == [3]
-    assert (await system.call("GET", "/session?playerCount[lt]=3")).json == {"sessions": []}
+    assert await system.read("/session?playerCount[lt]=3") == {"sessions": []}
 
 
 async def test_players_leave_a_session(system: System) -> None:
@@ -63,7 +63,7 @@ async def test_sessions_of_one_id_in_two_accounts_do_not_mix(system: System) -> 
     assert (await system.join("b", "p", account="bob")).json["players"] == ["b", "p"]
     assert (await system.leave("p")).json["count"] == 1
     assert (await system.leave("b", session="m")).json["count"] == 1
-    theirs = (await system.call("GET", "/session/m", account="bob")).json["players"]
+    theirs = (await system.read("/session/m", account="bob"))["players"]
     assert theirs["joined"] == ["b", "p"]
 
 

@@ -36,11 +36,11 @@ async def test_a_live_session_is_described_from_memory_until_it_changes(
     assert looks == []
     assert_error(await system.call("GET", path, account="bob"), 404)
     assert (await system.join("p")).status == 200
-    assert (await system.call("GET", path)).json["players"] == {"joined": ["p"], "joinedCount": 1}
+    assert (await system.read(path))["players"] == {"joined": ["p"], "joinedCount": 1}
     assert (await system.call("DELETE", path)).status == 204
     for _ in range(2):
         looks.clear()
-        assert (await system.call("GET", path)).json["status"] == "exited"
+        assert (await system.read(path))["status"] == "exited"
         assert looks == ["describe"], "only live sessions are kept"
 
 
@@ -57,7 +57,7 @@ async def test_a_session_is_started_described_listed_and_stopped(system: System)
             {"type": "tcp", "container": 7778, "host": 20001},
         ],
     }
-    described = (await system.call("GET", started.headers["Location"])).json
+    described = await system.read(started.headers["Location"])
     assert isinstance(described.pop("created"), int)
     assert described == {
         "id": "match/1 ü",
@@ -74,13 +74,13 @@ async def test_a_session_is_started_described_listed_and_stopped(system: System)
         "players": {"joined": [], "joinedCount": 0},
         "external_id": "x",
     }
-    entries = (await system.call("GET", "/session?filter[mode]=ffa&playerCount[lt]=1")).json
+    entries = await system.read("/session?filter[mode]=ffa&playerCount[lt]=1")
     assert [entry["playerCount"] for entry in entries["sessions"]] == [0]
     stopped = await system.call("DELETE", started.headers["Location"])
     assert (stopped.status, stopped.body) == (204, b"")
     assert_error(await system.call("DELETE", started.headers["Location"]), 409)
-    assert (await system.call("GET", "/session")).json == {"sessions": []}
-    every = (await system.call("GET", "/session?all=true")).json["sessions"]
+    assert await system.read("/session") == {"sessions": []}
+    every = (await system.read("/session?all=true"))["sessions"]
     assert [entry["status"] for entry in every] == ["exited"]
     await system.nothing_is_left()
 
@@ -234,7 +234,7 @@ async def test_changes_on_the_host_are_seen(system: System) -> None:
     await system.becomes("s", "running")
     system.agent.change_host(draining=True)
     await system.becomes("s", "draining")
-    assert len((await system.call("GET", "/session")).json["sessions"]) == 1
+    assert len((await system.read("/session"))["sessions"]) == 1
     system.agent.change_host(draining=False)
     await system.becomes("s", "running")
     system.agent.end(internal_id)
@@ -260,7 +260,7 @@ async def test_a_list_is_filtered(system: System) -> None:
         ("filter[%ED%A0%80]=1", set()),
     ]
     for query, found in cases:
-        entries = (await system.call("GET", f"/session?{query}")).json["sessions"]
+        entries = (await system.read(f"/session?{query}"))["sessions"]
         assert {entry["id"] for entry in entries} == found, query
 
 
@@ -271,10 +271,10 @@ async def test_an_empty_filter_finds_no_session_whose_host_is_not_known_yet(
     system.agent.before_start = release
     start = asyncio.create_task(system.start(id="soon"))
     await system.becomes("soon", "created")
-    assert (await system.call("GET", "/session")).json == {"sessions": []}
+    assert await system.read("/session") == {"sessions": []}
     await system.rows("UPDATE session SET host='', tag='' WHERE id='soon'")
     found = [
-        (await system.call("GET", f"/session?all=true{query}")).json["sessions"]
+        (await system.read(f"/session?all=true{query}"))["sessions"]
         for query in ("", "&host=", "&tag=")
     ]
     release.set()

@@ -33,9 +33,9 @@ async def remove(system: System, place: str = "game/local", **more: Any) -> Answ
 
 
 async def pools(system: System, account: str = "alice") -> Any:
-    answer = await system.call("GET", "/warm-pool", account=account)
-    assert (answer.status, set(answer.json)) == (200, {"warmPools"})
-    return answer.json["warmPools"]
+    answer = await system.read("/warm-pool", account=account)
+    assert set(answer) == {"warmPools"}
+    return answer["warmPools"]
 
 
 async def events(system: System) -> list[tuple[Any, ...]]:

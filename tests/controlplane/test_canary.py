@@ -10,7 +10,7 @@ import hashlib
 import json
 import logging
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ import pytest
 from controlplane.api.operations.operation import Route
 from controlplane.api.routes import ROUTES
 from controlplane.domain import tokens as token_format
-from controlplane.settings.model import Config
 from controlplane.settings.registries import RegistryConfig
 from tests.controlplane.body_models import EXAMPLES, REGISTRY_PASSWORD
 from tests.controlplane.quoting_registry import CHALLENGES, WAYS, QuotingRegistry
@@ -266,24 +265,21 @@ def records() -> Iterator[Records]:
         logger.setLevel(level)
 
 
-class Quoted(System):
-    """Declares a registry that quotes the password of each login."""
-
-    def __init__(self, folder: Path, quoting: QuotingRegistry) -> None:
-        super().__init__(folder)
-        self._quoting = quoting
-
-    @property
-    def config(self) -> Config:
-        found, address = super().config, self._quoting.address
-        login = {"username": "robot", "password": FILE_PASSWORD}
-        entry = RegistryConfig(name="quoting", address=address).model_copy(update=login)
-        return found.model_copy(update={"registries": (*found.registries, entry)})
+@pytest.fixture
+async def quoting() -> AsyncIterator[QuotingRegistry]:
+    async with QuotingRegistry() as running:
+        yield running
 
 
 @pytest.mark.timeout(120)
-async def test_secrets_are_nowhere_else(tmp_path: Path, records: Records) -> None:
-    async with QuotingRegistry() as quoting, Quoted(tmp_path, quoting) as system:
+async def test_secrets_are_nowhere_else(
+    tmp_path: Path, quoting: QuotingRegistry, records: Records
+) -> None:
+    system = System(tmp_path)
+    entry = RegistryConfig(name="quoting", address=quoting.address)
+    login = {"username": "robot", "password": FILE_PASSWORD}
+    system.registries.append(entry.model_copy(update=login))
+    async with system:
         system.registry.push("studio/game", "v1")
         alice, operator = system.tokens["alice"], system.operator_token
         tour = Tour(system.control_plane.base_url, alice, operator)
@@ -314,28 +310,27 @@ class FirstStart(ControlPlaneProcess):
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-async def test_process_shows_no_secrets(tmp_path: Path) -> None:
+async def test_process_shows_no_secrets(tmp_path: Path, quoting: QuotingRegistry) -> None:
     registry, agent, file = FakeRegistry(), FakeAgent(tmp_path, "a0"), tmp_path / "password"
     file.touch(mode=0o600)
     file.write_text(FILE_PASSWORD)
     await registry.start()
     await agent.start()
     registry.push("studio/game", "v1")
-    async with QuotingRegistry() as quoting:
-        agents, regions = [AgentSpec(agent.name, agent.address)], ["local", "elsewhere"]
-        part = FirstStart(agents, {}, log_level="debug", regions=regions)
-        login = {"username": "robot", "password_file": str(file)}
-        part.settings["registries"] = [
-            {"name": "local", "address": registry.address},
-            {"name": "quoting", "address": quoting.address, **login},
-        ]
-        try:
-            await asyncio.to_thread(part.start)
-            await _check_process(part)
-        finally:
-            await asyncio.to_thread(part.__exit__, None, None, None)
-            await agent.stop()
-            await registry.stop()
+    agents, regions = [AgentSpec(agent.name, agent.address)], ["local", "elsewhere"]
+    part = FirstStart(agents, {}, log_level="debug", regions=regions)
+    login = {"username": "robot", "password_file": str(file)}
+    part.settings["registries"] = [
+        {"name": "local", "address": registry.address},
+        {"name": "quoting", "address": quoting.address, **login},
+    ]
+    try:
+        await asyncio.to_thread(part.start)
+        await _check_process(part)
+    finally:
+        await asyncio.to_thread(part.__exit__, None, None, None)
+        await agent.stop()
+        await registry.stop()
 
 
 async def _check_process(part: FirstStart) -> None:

@@ -31,7 +31,7 @@ class Draining(System):
         return await self.drain(method="DELETE")
 
     async def shown(self, name: str = "a0") -> dict[str, Any]:
-        return dict((await self.ask("GET", name)).json)
+        return dict(await self.read(f"/operator/agent/{name}"))
 
     async def stored(self) -> Drain:
         sql = "SELECT drain_revision, draining, drain_deadline_ms FROM agent WHERE name='a0'"

@@ -13,13 +13,12 @@ async def allow(system: System, *, host_network: bool | None, pool: str = "defau
 
 
 async def places(system: System) -> list[str]:
-    answer = await system.call("GET", "/available-location/game")
-    return [each["id"] for each in answer.json["locations"]]
+    return [each["id"] for each in (await system.read("/available-location/game"))["locations"]]
 
 
 async def obstacles(system: System) -> list[str]:
     query = "/operator/placement?account=alice&image=game&location=local"
-    [host] = (await system.call("GET", query)).json["hosts"]
+    [host] = (await system.read(query))["hosts"]
     return [each["kind"] for each in host["obstacles"]]
 
 
@@ -48,7 +47,7 @@ async def test_an_application_in_the_hosts_network_is_refused_unless_its_node_po
     assert (await system.call("PUT", "/application/game", json=both)).status == 204
     back = await system.call("PUT", "/application/game", json={"nodePool": "default"})
     assert_error(back, 422, "networkMode")
-    [listed] = (await system.call("GET", "/application")).json["applications"]
+    [listed] = (await system.read("/application"))["applications"]
     assert (listed["networkMode"], listed["nodePool"]) == ("host", "open")
 
 
@@ -66,7 +65,7 @@ async def test_revoked_permission_of_a_node_pool_stops_new_starts(system: System
         assert await places(system) == []
         assert await obstacles(system) == ["host_network"]
         await standbys_are(system, 0)
-        assert (await system.call("GET", "/session/old")).json["status"] == "running"
+        assert (await system.read("/session/old"))["status"] == "running"
         await system.restart()
 
     await allow(system, host_network=True)
@@ -86,7 +85,7 @@ async def test_the_rules_of_a_removed_node_pool_are_forgotten(system: System) ->
 
 async def test_settings_file_allows_host_network_despite_the_rules(system: System) -> None:
     async def listed() -> Any:
-        pools = (await system.call("GET", "/operator/node-pool")).json["nodePools"]
+        pools = (await system.read("/operator/node-pool"))["nodePools"]
         return {pool["name"]: pool["hostNetwork"] for pool in pools}
 
     system.settings["host_network_pools"] = ("default",)

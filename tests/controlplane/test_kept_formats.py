@@ -120,41 +120,40 @@ def test_a_migrated_database_equals_a_new_one(schema: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("schema", SCHEMAS)
 async def test_callers_and_operators_continue(schema: str, tmp_path: Path) -> None:
     async with Kept(tmp_path, schema) as system:
-        live = (await system.call("GET", "/session/match ü")).json
+        live = await system.read("/session/match ü")
         assert (live["image"], live["location"], live["host"]) == ("game", "local", "192.0.2.1")
         assert json.loads(live["labels"]["tags"]) == {"mode": "duel"}
         assert sorted(live["port"].values()) == [20000, 20001]
-        listed = (await system.call("GET", "/session?all=true")).json["sessions"]
+        listed = (await system.read("/session?all=true"))["sessions"]
         assert {each["id"]: each["status"] for each in listed} == {
             "match ü": "running",
             "stopped": "exited",
             "fails": "exited",
         }
-        [game] = (await system.call("GET", "/application")).json["applications"]
+        [game] = (await system.read("/application"))["applications"]
         assert (game["name"], game["regions"]) == ("game", ["local", "elsewhere"])
         assert game["ports"][0]["requested"] == 7777
         tags = await system.rows("SELECT name, enabled FROM tag ORDER BY priority")
         assert tags == [("v1", 1), ("v2", 1)]
         owed = await system.rows("SELECT agent FROM unanswered WHERE stopped_ms IS NULL")
         assert owed == [("a0",)]
-
-        async def read(path: str) -> Any:
-            return (await system.call("GET", f"/operator/{path}")).expect(200).json
-
-        accounts = {each["name"]: each["quota"] for each in (await read("account"))["accounts"]}
+        listed = (await system.read("/operator/account"))["accounts"]
+        accounts = {each["name"]: each["quota"] for each in listed}
         assert set(accounts) == {"alice", "bob", "carol"}
         assert (accounts["alice"]["sessions"], accounts["alice"]["cpu"]) == (50, 40.5)
-        agents = {each["name"]: each for each in (await read("agent"))["agents"]}
+        listed = (await system.read("/operator/agent"))["agents"]
+        agents = {each["name"]: each for each in listed}
         assert agents["host-1"]["certificateExpires"] > system.known["now_ms"]
         assert agents["host-2"]["state"] == "revoked"
         assert set(agents) == {"a0", "host-1", "host-2"}
-        registries = {each["name"]: each for each in (await read("registry"))["registries"]}
+        listed = (await system.read("/operator/registry"))["registries"]
+        registries = {each["name"]: each for each in listed}
         assert registries["private"]["username"] == "robot"
-        events = (await read("audit?limit=1000"))["events"]
+        events = (await system.read("/operator/audit?limit=1000"))["events"]
         assert {"account.removed", "agent.revoked", "session.ended", "warm_pool.set"} <= {
             event["kind"] for event in events
         }
-        [pool] = (await system.call("GET", "/warm-pool")).json["warmPools"]
+        [pool] = (await system.read("/warm-pool"))["warmPools"]
         assert (pool["size"], pool["env"]) == (3, {"MODE": "é"})
         players = (await system.join("cleo", session="match ü")).json["players"]
         assert players == ["ann", "bert", "cleo"]

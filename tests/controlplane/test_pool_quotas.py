@@ -16,14 +16,9 @@ async def system(system: System) -> System:
     return system
 
 
-async def quota(system: System, **limits: float) -> None:
-    answer = await system.call("PUT", "/operator/account/alice", json={"quota": limits})
-    assert answer.status == 204
-
-
 async def usage(system: System) -> dict[str, float]:
-    answer = await system.call("GET", "/operator/account")
-    (found,) = (each for each in answer.json["accounts"] if each["name"] == "alice")
+    accounts = (await system.read("/operator/account"))["accounts"]
+    (found,) = (each for each in accounts if each["name"] == "alice")
     return dict(found["usage"])
 
 
@@ -44,10 +39,10 @@ def assert_exceeded(answer: Answer, details: str) -> None:
 async def test_a_pool_that_cannot_fit_is_402(
     system: System, limits: dict[str, float], name: str
 ) -> None:
-    await quota(system, sessions=1, **limits)
+    await system.limit(sessions=1, **limits)
     text = f"cannot keep the warm pool: the account's quota of {name} is exhausted"
     assert_exceeded(await put(system, 4), text)
-    assert (await system.call("GET", "/warm-pool")).json == {"warmPools": []}
+    assert await system.read("/warm-pool") == {"warmPools": []}
     assert (await put(system, 3)).status == 204
     assert_exceeded(await put(system, 1, "other/local"), text)
     assert (await put(system, 9, "other/local", enabled=False)).status == 204
@@ -57,7 +52,7 @@ async def test_a_pool_that_cannot_fit_is_402(
 
 
 async def test_sessions_and_pools_count_together(system: System) -> None:
-    await quota(system, cpu=3)
+    await system.limit(cpu=3)
     assert (await put(system, 2)).status == 204
     assert (await system.start(id="a")).status == 201
     assert await usage(system) == {"sessions": 1, "cpu": 3.0, "ram": 768.0}
@@ -73,14 +68,14 @@ async def test_sessions_and_pools_count_together(system: System) -> None:
 
 
 async def test_a_reservation_cannot_grow_beyond_what_its_pools_may_hold(system: System) -> None:
-    await quota(system, cpu=4, ram=2048)
+    await system.limit(cpu=4, ram=2048)
     assert (await put(system, 2)).status == 204
     text = "cannot keep the warm pool: the account's quota of {} is exhausted"
     refused = await edit(system, reservation={"cpu": 2.5, "ram": 256}, tagKeep=9)
     assert_exceeded(refused, text.format("cores"))
     refused = await edit(system, reservation={"cpu": 1, "ram": 2000})
     assert_exceeded(refused, text.format("memory"))
-    applications = (await system.call("GET", "/application")).json["applications"]
+    applications = (await system.read("/application"))["applications"]
     assert applications[0]["reservation"] == {"cpu": 1.0, "ram": 256.0}
     assert applications[0]["tagKeep"] == 5
     assert (await edit(system, reservation={"cpu": 2, "ram": 1024})).status == 204
@@ -91,8 +86,8 @@ async def test_a_reservation_cannot_grow_beyond_what_its_pools_may_hold(system: 
 
 async def test_a_lower_quota_ends_nothing_and_refuses_what_is_more(system: System) -> None:
     assert (await put(system, 5)).status == 204
-    await quota(system, cpu=2)
-    (pool,) = (await system.call("GET", "/warm-pool")).json["warmPools"]
+    await system.limit(cpu=2)
+    (pool,) = (await system.read("/warm-pool"))["warmPools"]
     assert pool["size"] == 5
     assert_error(await system.start(), 402)
     assert_error(await put(system, 6), 402)

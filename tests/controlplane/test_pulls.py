@@ -13,10 +13,7 @@ pytestmark = [pytest.mark.system(agents=2), pytest.mark.usefixtures("quick_pulls
 
 
 async def _pulls(system: System, agent: str = "a0") -> list[dict[str, Any]]:
-    answer = (await system.call("GET", f"/operator/agent/{agent}")).expect(200)
-    pulls = answer.json["pulls"]
-    assert isinstance(pulls, list)
-    return pulls
+    return list((await system.read(f"/operator/agent/{agent}"))["pulls"])
 
 
 @pytest.mark.parametrize("waits", [False, True])
@@ -75,7 +72,7 @@ async def test_startable_tag_is_preferred_to_a_newer_one_on_a_drained_host(syste
     drained.change_host(draining=True)
     await system.has_reported(drained.name, draining=True)
     assert (await system.start(id="s")).status == 201
-    assert (await system.call("GET", "/session/s")).json["tag"] == "v1"
+    assert (await system.read("/session/s"))["tag"] == "v1"
     assert (await system.start(version="v2")).status == 420
 
 

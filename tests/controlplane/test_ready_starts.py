@@ -53,12 +53,12 @@ async def test_answers_when_the_ports_are_bound(system: System) -> None:
     starting = begin(system, "match")
     internal_id = await running(system, "match")
     system.agent.change(internal_id, detail="still loading")
-    assert (await system.call("GET", "/session/match")).json["status"] == "running"
+    assert (await system.read("/session/match"))["status"] == "running"
     assert not starting.done()
 
     async def shown() -> Any:
         """Return the time that operators see."""
-        (session,) = (await system.call("GET", "/operator/session")).json["sessions"]
+        (session,) = (await system.read("/operator/session"))["sessions"]
         return session["ready"]
 
     assert await shown() is None

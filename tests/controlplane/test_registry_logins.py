@@ -11,7 +11,6 @@ from controlplane.domain.errors import StoreError
 from controlplane.registries.endpoint import Endpoint
 from controlplane.registries.logins import Logins
 from controlplane.registries.vault import Vault
-from controlplane.settings.model import Config
 from controlplane.settings.registries import RegistryConfig
 from controlplane.storage.tables import registries
 from tests.support.authority import AUTHORITY
@@ -24,18 +23,7 @@ IMAGE = f"r.example/studio/game@sha256:{'0' * 64}"
 
 
 class Configured(System):
-    """Declares a registry in the settings file if `file_password` is set."""
-
-    file_password = ""
-
-    @property
-    def config(self) -> Config:
-        found = super().config
-        if not self.file_password:
-            return found
-        login = {"username": "robot", "password": self.file_password}
-        entry = RegistryConfig(name="filed", address="filed.example").model_copy(update=login)
-        return found.model_copy(update={"registries": (*found.registries, entry)})
+    """Has a registry `own`, set by operators."""
 
     @property
     def key(self) -> Path:
@@ -45,9 +33,8 @@ class Configured(System):
         return await self.call("PUT", "/operator/registry/own", json=body)
 
     async def listed(self, name: str = "own") -> dict[str, Any]:
-        answer = (await self.call("GET", "/operator/registry")).expect(200)
-        rows: dict[str, dict[str, Any]] = {r["name"]: r for r in answer.json["registries"]}
-        return rows[name]
+        rows = (await self.read("/operator/registry"))["registries"]
+        return {row["name"]: dict(row) for row in rows}[name]
 
     async def logins(self) -> Logins:
         """Read the key from its file."""
@@ -179,8 +166,10 @@ async def test_registry_is_unusable_without_the_key_until_its_password_is_set(
 
 async def test_password_of_the_settings_file_is_sealed_at_each_start(system: Configured) -> None:
     assert not system.key.exists()
+    filed = RegistryConfig(name="filed", address="filed.example")
     for password in ("first", "second"):
-        system.file_password = password
+        login = {"username": "robot", "password": password}
+        system.registries = [filed.model_copy(update=login)]
         await system.restart()
         assert await system.endpoint("filed") == Endpoint("filed.example", "robot", password)
         assert (await system.listed("filed"))["username"] == "robot"
@@ -189,7 +178,7 @@ async def test_password_of_the_settings_file_is_sealed_at_each_start(system: Con
     await system.serve()
     assert (await system.endpoint("filed")).password == "second"
     # A registry removed from the file is kept.
-    system.file_password = ""
+    system.registries = []
     await system.restart()
     assert (await system.endpoint("filed")).password == "second"
     assert (await system.listed("filed"))["declared"] is False

@@ -1,7 +1,5 @@
 """Starts that fail for a reason other than room, and hosts that are avoided for them."""
 
-from typing import Any
-
 import pytest
 
 from controlplane.domain.errors import AgentRefusedError
@@ -15,10 +13,6 @@ CAUSE = "cannot start: bind source path does not exist"
 BROKEN = refusing("ENGINE_ERROR", CAUSE)
 GAME, OTHER = ("alice", "game"), ("bob", "game")
 ERROR = AgentRefusedError(ErrorReason.ENGINE_ERROR, CAUSE)
-
-
-async def ask(system: System, path: str) -> Any:
-    return (await system.call("GET", f"/operator/{path}")).expect(200).json
 
 
 pytestmark = pytest.mark.system(agents=2, in_order=True, application={})
@@ -43,11 +37,11 @@ async def test_a_start_that_every_host_fails_names_the_reason(system: Scraped) -
     scrape = await system.scrape()
     assert scrape.sum("start_refusals_total", reason="hosts_failed") == 1
     assert scrape.sum("start_failures_total", reason="engine_error") == 2
-    query = "placement?account=alice&image=game&location=local"
-    for host in (await ask(system, query))["hosts"]:
+    query = "/operator/placement?account=alice&image=game&location=local"
+    for host in (await system.read(query))["hosts"]:
         assert host["rank"] == 1
         assert host["failure"]["cause"] == CAUSE
-    for listed in (await ask(system, "agent"))["agents"]:
+    for listed in (await system.read("/operator/agent"))["agents"]:
         (failure,) = listed["startFailures"]
         assert (failure["account"], failure["image"]) == GAME
         assert (failure["reason"], failure["cause"]) == ("engine_error", CAUSE)
@@ -67,7 +61,7 @@ async def test_a_refusal_is_named_and_avoids_no_host(
     answer = await system.start()
     assert_error(answer, 420)
     assert details in answer.json["details"]
-    assert (await ask(system, "agent/a0"))["startFailures"] == []
+    assert (await system.read("/operator/agent/a0"))["startFailures"] == []
 
 
 async def test_a_host_that_fails_an_application_is_avoided_by_that_one_alone(
@@ -77,7 +71,7 @@ async def test_a_host_that_fails_an_application_is_avoided_by_that_one_alone(
     await system.make_application(account="bob")
     assert [(await system.start()).status for _ in range(3)] == [201] * 3
     assert (len(broken.started), len(whole.started)) == (1, 3)
-    assert (await ask(system, "agent/a0"))["state"] == "ready"
+    assert (await system.read("/operator/agent/a0"))["state"] == "ready"
     broken.before_start = None
     assert (await system.start(account="bob")).status == 201
     assert len(broken.live) == 1
@@ -89,7 +83,7 @@ async def test_a_host_that_fails_several_accounts_is_avoided_by_all(system: Syst
     for account in ("alice", "bob"):
         assert (await system.start(account=account)).status == 201
     assert len(broken.started) == 2
-    assert (await ask(system, "agent/a0"))["state"] == "failing"
+    assert (await system.read("/operator/agent/a0"))["state"] == "failing"
     await system.make_application(name="third")
     assert (await system.start(image="third")).status == 201
     assert len(broken.started) == 2
@@ -103,7 +97,7 @@ async def test_a_host_that_is_avoided_is_used_where_no_other_has_room(system: Sy
     await system.has_reported(whole.name, free_sessions=0)
     assert (await system.start()).status == 201
     assert len(broken.live) == 1
-    assert (await ask(system, "agent/a0"))["startFailures"] == []
+    assert (await system.read("/operator/agent/a0"))["startFailures"] == []
 
 
 def test_the_back_off_doubles_to_a_bound_and_ends_with_a_success() -> None:

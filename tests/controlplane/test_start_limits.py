@@ -18,11 +18,6 @@ CALLERS = 50
 RATE, BURST, WAIT = 0.5, 7, 2  # A start every two seconds, and seven at once
 
 
-async def _limit(system: System, **quota: float) -> None:
-    answer = await system.call("PUT", "/operator/account/alice", json={"quota": quota})
-    assert answer.status == 204, answer.text
-
-
 async def _race(system: System, ids: Iterable[str | None] = (None,) * CALLERS) -> list[Answer]:
     return await asyncio.gather(*(system.start(id=session_id) for session_id in ids))
 
@@ -56,7 +51,7 @@ async def system(system: System) -> System:
 async def test_one_of_fifty_gets_the_last_unit(
     system: System, quota: dict[str, float], limit: str
 ) -> None:
-    await _limit(system, **quota)
+    await system.limit(**quota)
     assert _statuses(await _race(system, ("one", "two"))) == {201: 2}
     ids = [f"s{number}" for number in range(CALLERS)]
     answers = await _race(system, ids)
@@ -76,7 +71,7 @@ async def test_one_of_fifty_gets_the_last_unit(
     assert _statuses(answers) == {201: 1, 409: 1, 402: CALLERS - 2}  # the ended one keeps its id
     (second,) = _started(answers)
 
-    await _limit(system)
+    await system.limit()
     left = [name for name in ids if name not in {first, second}]
     assert _statuses(await _race(system, left)) == {201: CALLERS - 2}  # every other id was free
 
@@ -85,7 +80,7 @@ async def test_failed_starts_leak_no_quota(tmp_path: Path) -> None:
     most = 8
     async with System(tmp_path, agents=3, start_timeout=2.6) as system:
         await system.make_application()
-        await _limit(system, sessions=most)
+        await system.limit(sessions=most)
         seen: list[int] = []
 
         def cycled(*scripts: Script | None) -> Script:
@@ -122,7 +117,7 @@ async def test_failed_starts_leak_no_quota(tmp_path: Path) -> None:
 
 
 async def test_exited_or_lost_session_frees_its_quota(system: System) -> None:
-    await _limit(system, sessions=2)
+    await system.limit(sessions=2)
     assert _statuses(await _race(system, ("ends", "lost"))) == {201: 2}
     by_id = {session.identity.session_id: session.internal_id for session in system.agent.live}
     system.agent.end(by_id["ends"])
@@ -188,11 +183,11 @@ async def test_audits_several_attempts_as_one_start(system: System) -> None:
 async def test_early_refusals_do_not_count_in_the_start_rate(bounded: System) -> None:
     assert (await bounded.start(id="x")).status == 201
     assert _statuses(await _race(bounded, ["x"] * CALLERS)) == {409: CALLERS}
-    await _limit(bounded, sessions=1)
+    await bounded.limit(sessions=1)
     assert _statuses(await _race(bounded)) == {402: CALLERS}
     missing: list[dict[str, Any]] = [{"image": "none"}, {"version": "none"}, {"location": "none"}]
     bad: list[dict[str, Any]] = [{"ttl": "x"}, {"ports": [{"container": 1, "host": 1}]}]
     for fields in missing + bad:
         assert (await bounded.start(**fields)).status == (404 if fields in missing else 422)
-    await _limit(bounded)
+    await bounded.limit()
     assert _statuses(await _race(bounded)) == {201: BURST - 1, 420: CALLERS - BURST + 1}

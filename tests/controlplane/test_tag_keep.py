@@ -8,7 +8,7 @@ pytestmark = [pytest.mark.system(agents=2), pytest.mark.usefixtures("quick_pulls
 
 
 async def _exists(system: System, tag: str, image: str = "game") -> bool:
-    return bool((await system.call("GET", f"/tag/local/{image}/{tag}")).json["exists"])
+    return bool((await system.read(f"/tag/local/{image}/{tag}"))["exists"])
 
 
 async def _gone(system: System, image: str) -> None:

@@ -92,9 +92,9 @@ async def test_answers_unaffected_by_unreported_hosts_are_immediate(system: Syst
     await restart_without(system, system.agents[1])
     assert_error(await system.start(version="v0"), 404)
     assert_error(await system.start(image="far", location="elsewhere"), 404)
-    assert (await system.call("GET", "/tag/local/game/v0")).json == {"exists": False}
+    assert await system.read("/tag/local/game/v0") == {"exists": False}
     assert (await system.start()).status == 201
-    assert (await system.call("GET", TAG)).json == {"exists": True}
+    assert await system.read(TAG) == {"exists": True}
     answer = await system.call("GET", LOCATIONS)
     assert [place["id"] for place in answer.json["locations"]] == ["local"]
 

@@ -69,9 +69,9 @@ async def test_a_pool_is_kept_as_soon_as_it_is_set(system: System) -> None:
 async def test_standbys_are_not_sessions(system: System) -> None:
     await keep(system)
     for query in ("", "?all=1"):
-        assert (await system.call("GET", f"/session{query}")).json == {"sessions": []}
+        assert await system.read(f"/session{query}") == {"sessions": []}
     assert await system.rows("SELECT 1 FROM session") == []
-    shown = (await system.call("GET", f"/operator/agent/{system.agent.name}")).json
+    shown = await system.read(f"/operator/agent/{system.agent.name}")
     assert (shown["sessions"], shown["unclaimedCount"]) == (0, 0)
     [(pool_id,)] = await system.rows("SELECT id FROM warm_pool")
     kept = {"id": pool_id, "account": "alice", "image": "game", "location": "local"}
@@ -82,8 +82,7 @@ async def test_standbys_are_not_sessions(system: System) -> None:
 
 
 async def test_a_quota_counts_claims_and_no_standbys(system: System) -> None:
-    body = {"quota": {"sessions": 1}}
-    assert (await system.call("PUT", "/operator/account/alice", json=body)).status == 204
+    await system.limit(sessions=1)
     await keep(system)
     assert (await system.start(id="x")).status == 201
     assert len(system.agent.claimed) == 1
@@ -207,7 +206,7 @@ async def test_full_region_is_available_while_a_standby_is_ready(system: System)
     system.agent.change_host(free_sessions=1)
 
     async def regions() -> list[str]:
-        found = (await system.call("GET", "/available-location/game")).json["locations"]
+        found = (await system.read("/available-location/game"))["locations"]
         return [one["id"] for one in found]
 
     assert await regions() == ["local"]
@@ -295,7 +294,7 @@ async def test_claimed_standby_is_a_session(system: System) -> None:
     ignored = ("env", "args", "labels", "restart", "version")
     assert json.loads(claim.request_json) == {name: asked[name] for name in ignored}
     assert len(claim.identity.ticket) == 40
-    shown = (await system.call("GET", "/session/match")).json
+    shown = await system.read("/session/match")
     assert (shown["id"], shown["tag"], shown["status"]) == ("match", "v1", "running")
     assert json.loads(shown["labels"]["tags"]) == {"mode": "ffa"}
     assert json.loads(shown["labels"]["env"]) == {"TILTYARD_SESSION_ID": "match"}
@@ -342,7 +341,7 @@ async def test_an_exhausted_pool_means_a_cold_start(system: System) -> None:
     (start,) = system.agent.started
     (standby,) = system.agent.standbys
     assert start.spec.identity.session_id == answer.json["id"] != standby.internal_id
-    shown = (await system.call("GET", f"/session/{answer.json['id']}")).json
+    shown = await system.read(f"/session/{answer.json['id']}")
     assert json.loads(shown["labels"]["tags"]) == {"mine": "1"}
     assert await system.rows("SELECT claim FROM session") == [(None,)]
     assert_error(await system.call("GET", f"/session/{standby.internal_id}"), 404)
@@ -425,7 +424,7 @@ async def test_a_claim_is_running_from_its_commit(system: System) -> None:
     shown: list[Any] = []
 
     async def look(*_: Any) -> None:
-        shown.append((await system.call("GET", "/session/x")).json)
+        shown.append(await system.read("/session/x"))
 
     system.agent.before_claim = look
     answer = (await system.start(id="x")).expect(201)
@@ -508,11 +507,11 @@ async def test_a_claimed_session_is_described_alike_before_its_host_is_confirmed
 ) -> None:
     await keep(system, size=1)
     assert (await system.start(id="x")).status == 201
-    shown = (await system.call("GET", "/session/x")).json
+    shown = await system.read("/session/x")
     assert json.loads(shown["labels"]["env"])["TILTYARD_SESSION_ID"] == "x"
 
     await eventually(lambda: system.is_confirmed("x"))
-    assert (await system.call("GET", "/session/x")).json == shown
+    assert await system.read("/session/x") == shown
 
 
 async def test_claim_is_confirmed_despite_a_report_while_it_was_under_way(
@@ -542,8 +541,8 @@ async def test_claim_is_confirmed_despite_a_report_while_it_was_under_way(
 async def test_an_internal_id_is_accepted_wherever_an_id_is(system: System) -> None:
     assert (await system.start(id="match")).status == 201
     (internal_id,) = system.agent.sessions
-    shown = (await system.call("GET", f"/session/{internal_id}")).json
-    assert shown == (await system.call("GET", "/session/match")).json
+    shown = await system.read(f"/session/{internal_id}")
+    assert shown == await system.read("/session/match")
     for number, name in enumerate((internal_id, "match"), start=1):
         assert (await system.join(f"p{number}", session=name)).json["count"] == number
     assert (await system.leave("p2", session=internal_id)).json["count"] == 1
@@ -551,7 +550,7 @@ async def test_an_internal_id_is_accepted_wherever_an_id_is(system: System) -> N
     assert_error(await system.call("GET", f"/session/{internal_id}", account="bob"), 404)
     assert (await system.call("DELETE", f"/session/{internal_id}")).status == 204
     assert await system.status_of("match") == "exited"
-    assert (await system.call("GET", f"/session/{internal_id}/report")).json["id"] == "match"
+    assert (await system.read(f"/session/{internal_id}/report"))["id"] == "match"
     path = f"/artifacts?session={internal_id}&path=/data"
     assert (await system.call("GET", path)).status == 200
     assert_error(await system.call("DELETE", f"/session/{internal_id}"), 409)
@@ -566,7 +565,7 @@ async def test_internal_id_is_not_free_for_another_session_of_its_account(system
     assert_error(await system.start(id=internal_id), 409)
     await system.make_application(account="bob")
     assert (await system.start(account="bob", id=internal_id)).status == 201
-    listed = (await system.call("GET", "/session")).json["sessions"]
+    listed = (await system.read("/session"))["sessions"]
     assert [session["id"] for session in listed] == ["match"]
 
 
@@ -621,5 +620,5 @@ async def test_a_claimed_session_that_an_older_database_lacks_is_adopted(system:
     await system.rows("DELETE FROM session")
     await system.restart()
     await system.becomes("match", "running")
-    assert (await system.call("GET", f"/session/{internal_id}")).json["id"] == "match"
+    assert (await system.read(f"/session/{internal_id}"))["id"] == "match"
     assert_error(await system.start(id=internal_id), 409)

@@ -33,7 +33,7 @@ class Tokens(System):
 
     async def shown(self, name: str = "host-1") -> dict[str, Any]:
         """Return an agent as operators see it."""
-        return dict((await self.operate("GET", f"/agent/{name}")).expect(200).json)
+        return dict(await self.read(f"/operator/agent/{name}"))
 
 
 class Enrolling(Tokens):
@@ -70,5 +70,4 @@ class Enrolling(Tokens):
         return await self.ask(body)
 
     async def names(self) -> list[str]:
-        answer = await self.operate("GET", "/agent")
-        return [str(agent["name"]) for agent in answer.json["agents"]]
+        return [str(agent["name"]) for agent in (await self.read("/operator/agent"))["agents"]]

@@ -116,6 +116,7 @@ class System(Parts):
         if in_order:
             self.prefer(*self.agents)
         self.registry = FakeRegistry()
+        self.registries: list[RegistryConfig] = []  # Declared beside that one
         self.tokens: dict[str, str] = {}
         self.operator_token = ""
         self.control_plane: ControlPlane
@@ -141,7 +142,10 @@ class System(Parts):
     def config(self) -> Config:
         return Config(
             state_dir=self.folder / "state",
-            registries=(RegistryConfig(name="local", address=self.registry.address),),
+            registries=(
+                RegistryConfig(name="local", address=self.registry.address),
+                *self.registries,
+            ),
             agents=tuple(
                 AgentConfig(name=a.name, address=a.address, region="local") for a in self.agents
             ),
@@ -212,6 +216,15 @@ class System(Parts):
         url = self.control_plane.base_url + path
         async with self.http.request(method, url, headers=sent, **more) as response:
             return Answer(response, await response.read())
+
+    async def read(self, path: str, **more: Any) -> Any:
+        """GET a path that can be read; return the JSON."""
+        return (await self.call("GET", path, **more)).expect(200).json
+
+    async def limit(self, **quota: float) -> None:
+        """Give alice this quota."""
+        body = {"quota": quota}
+        (await self.call("PUT", "/operator/account/alice", json=body)).expect(204)
 
     @property
     def port(self) -> int:

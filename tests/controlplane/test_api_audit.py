@@ -84,27 +84,6 @@ async def test_joins_and_leaves_are_not_audited(system: System) -> None:
     assert await audit(system) == before
 
 
-async def test_every_change_of_an_operator_names_token_and_address(system: System) -> None:
-    operator = system.operator_id
-    token = {"account": "studio", "name": "x", "scopes": []}
-    calls: list[tuple[str, str, Any, str]] = [
-        ("POST", "/operator/account", {"name": "studio"}, "account.created"),
-        ("PUT", "/operator/account/studio", {"quota": {"cpu": 2}}, "account.changed"),
-        ("POST", "/operator/token", token, "token.created"),
-        ("DELETE", "/operator/token/{}", None, "token.revoked"),
-        ("DELETE", "/operator/account/studio", None, "account.removed"),
-    ]
-    for method, path, body, kind in calls:
-        created = await audit(system, f"kind=token.created&account=studio&token={operator}")
-        at = path.format(*(event["object"] for event in created[:1]))
-        answer = await system.call(method, at, json=body, headers=FORWARDED)
-        assert answer.status in {200, 201, 204}, answer.text
-        event = (await audit(system, f"kind={kind}&account=studio&limit=1"))[0]
-        assert (event["token"], event["address"]) == (operator, ADDRESS)
-    removed = (await audit(system, "kind=account.removed"))[0]
-    assert removed["data"] == {"tokens": 1}  # the other was revoked before
-
-
 async def test_changes_by_the_product_have_no_address(system: System) -> None:
     await system.make_application()
     await system.start(id="s")

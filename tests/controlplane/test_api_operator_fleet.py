@@ -180,18 +180,14 @@ async def test_invalid_names_are_refused(system: Operated) -> None:
 
 async def test_invalid_registries_are_refused(system: Operated) -> None:
     """The model's rules are tested in tests/controlplane/test_body_properties."""
-    cases: list[tuple[dict[str, Any], tuple[str, ...]]] = [
-        ({"aliases": ["ok.example", "b/c", "d e"]}, ("aliases[1]", "aliases[2]")),
-        ({"password": "x"}, ("password",)),
-        ({"username": None, "password": "x"}, ("password",)),
-        ({"username": "a"}, ("password",)),
-    ]
     rests = ("é", AUTHORITY[:300], "-----BEGIN PRIVATE KEY-----", "\n" * 2**16)
-    bad = ("x", " ", AUTHORITY[:300], *(AUTHORITY + rest for rest in rests))
-    cases.extend(({"ca": ca}, ("ca",)) for ca in bad)
-    for changes, fields in cases:
-        answer = await system.put("registry", "new", {"address": "r.example"} | changes)
-        assert_error(answer, 422, *fields)
+    for ca in ("x", " ", AUTHORITY[:300], *(AUTHORITY + rest for rest in rests)):
+        assert_error(
+            await system.put("registry", "new", BODIES["registry"] | {"ca": ca}), 422, "ca"
+        )
+    for login in ({"password": "x"}, {"username": None, "password": "x"}):
+        refused = await system.put("registry", "new", BODIES["registry"] | login)
+        assert_error(refused, 422, "password")
     assert "new" not in await system.listed("registry")
 
 

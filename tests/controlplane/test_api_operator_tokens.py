@@ -128,7 +128,6 @@ async def test_an_operators_token_is_limited_to_its_parent(system: System) -> No
 
 async def test_an_invalid_body_is_400(system: System) -> None:
     cases: list[tuple[dict[str, Any], tuple[str, ...]]] = [
-        ({"account": "", "more": 1}, ("account", "more")),
         ({"scopes": ["session:read", "operator:read"]}, ("scopes",)),
         ({"account": None}, ("scopes",)),
         ({"account": "unknown", "scopes": ["operator:read"]}, ("scopes",)),
@@ -147,10 +146,6 @@ async def test_other_refusals(system: System) -> None:
     await made(system, **body)
     assert_error(await make(system, body), 409)
     await made(system, **body | {"account": "bob"})
-    path = "/operator/token"
-    assert_error(await system.call("POST", path, data=b"{"), 422, "body")
-    assert_error(await system.call("POST", path, data=b" " * (64 * 1024 + 1)), 413)
-    assert_error(await revoke(system, "ty_0123456789abcdef"), 404)
 
 
 async def test_revocation_ends_children_at_once_and_is_idempotent(system: System) -> None:

@@ -1,7 +1,6 @@
 """POST, GET and DELETE /session over real HTTP and real gRPC."""
 
 import asyncio
-import io
 import json
 from typing import Any
 from urllib.parse import quote
@@ -134,58 +133,12 @@ async def test_any_id_can_be_addressed(system: System) -> None:
         assert await call("DELETE", started.headers["Location"]) == (204, b"")
 
 
-async def test_a_bad_body_is_refused_with_every_violation(system: System) -> None:
-    cases: list[tuple[dict[str, Any], tuple[str, ...]]] = [
-        ({"location": None, "image": ""}, ("location", "image")),
-        ({"unknown": 1}, ("unknown",)),
-        ({"ports": [{"container": 1, "host": 20000}]}, ("ports[0].container",)),
-        ({"ports": [{"container": 7777, "host": 20000}] * 2}, ("ports[1].container",)),
-    ]
-    for fields, violations in cases:
-        assert_error(await system.start(**fields), 422, *violations)
-    await system.nothing_is_left()
-
-
-async def test_a_body_has_limits(system: System) -> None:
-    assert_error(
-        await system.call("POST", "/session", data=io.BytesIO(b" " * (1024 * 1024 + 1))), 413
-    )
-    encoded = {"Content-Encoding": "gzip"}
-    assert_error(await system.call("POST", "/session", data=b"", headers=encoded), 422, "body")
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [{"location": "nowhere"}, {"location": "elsewhere"}, {"image": "none"}, {"version": "v9"}],
-)
-async def test_unknown_names_are_404(system: System, fields: dict[str, Any]) -> None:
-    assert_error(await system.start(**fields), 404)
-    await system.nothing_is_left()
-
-
 async def test_a_duplicate_id_is_a_conflict_also_after_the_end(system: System) -> None:
     assert (await system.start(id="once")).status == 201
     assert_error(await system.start(id="once"), 409)
     await system.call("DELETE", "/session/once")
     assert_error(await system.start(id="once"), 409)
     await system.nothing_is_left()
-
-
-async def test_lack_of_capacity_is_420_with_retry_after(system: System) -> None:
-    system.agent.change_host(free_sessions=0)
-    await system.has_reported("a0", free_sessions=0)
-    answer = await system.start(id="full")
-    assert_error(answer, 420)
-    assert int(answer.headers["Retry-After"]) > 0
-    await system.nothing_is_left()
-    assert_error(await system.call("GET", "/session/full"), 404)
-
-
-@pytest.mark.parametrize("pin", [19999, 30001])
-async def test_a_pin_outside_the_range_is_420(system: System, pin: int) -> None:
-    answer = await system.start(ports=[{"container": 7777, "host": pin}])
-    assert_error(answer, 420)
-    assert system.agent.started == []
 
 
 @pytest.mark.parametrize("reason", sorted(REFUSED_BY_ADMISSION))

@@ -35,6 +35,7 @@ RULES: list[tuple[str, tuple[str | int, ...], Any]] = [
     *(("ApplicationBody", ("name",), text) for text in ("", "a b", "a/b", "ä", "a\n", "x" * 129)),
     *((model, ("limits", "gpu"), 0.5) for model in APPLICATION_BODIES),
     *((model, ("reservation",), {"cpu": 2, "ram": 256}) for model in APPLICATION_BODIES),
+    *((model, ("reservation", "disk"), 1) for model in APPLICATION_BODIES),
     *((model, ("ports", 0, "tls"), True) for model in APPLICATION_BODIES),  # it is udp
     *(
         (
@@ -52,11 +53,15 @@ RULES: list[tuple[str, tuple[str | int, ...], Any]] = [
         ("RegistryBody", ("aliases",), names)
         for names in (["a.b", "A.b"], ["Registry.Invalid:5000"])
     ),
+    *(("RegistryBody", ("aliases", 0), text) for text in ("b/c", "d e")),
+    *(("DrainBody", ("deadline",), text) for text in ("", "soon", "2", "-1h", "9000h", 2)),
+    ("AccountEditBody", ("quota",), None),
+    ("AccountEditBody", ("quota", "cpu"), -1),
     *(("AccountBody", ("name",), text) for text in ("", "..", "a b", "a\n")),
     ("NodePoolBody", ("strategy",), "full"),
     ("TokenBody", ("name",), "a\x01b"),
     ("TokenBody", ("scopes", 0), "session:own"),
-    *(("TokenBody", ("expires_after",), text) for text in ("", "1d", "99999999h")),
+    *(("TokenBody", ("expires_after",), text) for text in ("", "1d", "8760h1m", "99999999h")),
 ]
 ANY_TEXT = st.text(st.characters(categories=None) | st.sampled_from("\0\ud800\udfff\n\x7f\ufeff"))
 
@@ -65,6 +70,13 @@ ANY_TEXT = st.text(st.characters(categories=None) | st.sampled_from("\0\ud800\ud
 def test_the_examples_are_valid_and_leave_no_property_out(model: type[Body]) -> None:
     assert violations(model, EXAMPLES[model]) == []
     assert set(EXAMPLES[model]) == set(model.model_fields)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_unknown_and_missing_properties_are_named(model: type[Body]) -> None:
+    assert violations(model, EXAMPLES[model] | {"x": 1}) == ["x"]
+    required = [name for name, field in model.model_fields.items() if field.is_required()]
+    assert violations(model, {}) == required
 
 
 @pytest.mark.parametrize(("name", "path", "value"), RULES)

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from controlplane.cli.main import main
 from controlplane.settings.model import AgentConfig, Config, load_config
 from controlplane.settings.registries import RegistryConfig
+from tests.support.controlplane.commands import finished
 from tests.support.controlplane.stub_api import StubApi
 from tests.support.service_manager import a_manager
 from tiltyard.runtime.settings import SettingsError
@@ -162,12 +163,6 @@ async def test_a_command_of_operators_needs_no_server(tmp_path: Path) -> None:
 
 async def _loaded(command: str) -> list[str]:
     """Run a command; give what it imported of what takes long."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", LOADED, *command.split()),
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": "."},
-    )
-    _, loaded = await process.communicate()
-    assert process.returncode == 0, loaded
-    return loaded.decode().split()
+    status, _, loaded = await finished(sys.executable, "-c", LOADED, *command.split())
+    assert status == 0, loaded
+    return loaded.split()

@@ -1,7 +1,6 @@
 """Every command of the pages on the API is run, in its order, and answers as the page shows."""
 
 import ast
-import asyncio
 import re
 import shlex
 
@@ -9,6 +8,7 @@ import pytest
 
 from controlplane.api.routes import ROUTES
 from controlplane.domain.tokens import OPERATOR_SCOPES
+from tests.support.controlplane.commands import finished
 from tests.support.controlplane.system import System, eventually
 from tests.support.doc_examples import ROOT, examples
 
@@ -81,19 +81,11 @@ def test_every_kind_of_the_audit_is_documented_and_no_other() -> None:
 
 async def _run(system: System, command: str, token: str) -> str:
     """Run a command with the variables that the pages use; return its output."""
-    process = await asyncio.create_subprocess_exec(
-        *("bash", "-euo", "pipefail", "-c", command),
-        stdout=asyncio.subprocess.PIPE,
-        cwd=system.folder,
-        env={
-            "PATH": "/usr/bin:/bin",
-            "url": system.control_plane.base_url,
-            "auth": f"Authorization: Bearer {token}",
-        },
-    )
-    output, _ = await process.communicate()
-    assert process.returncode == 0, command
-    return output.decode()
+    line = ("bash", "-euo", "pipefail", "-c", command)
+    variables = {"url": system.control_plane.base_url, "auth": f"Authorization: Bearer {token}"}
+    status, output, _ = await finished(*line, cwd=system.folder, env=variables)
+    assert status == 0, command
+    return output
 
 
 @pytest.mark.parametrize("page", [API, PORTING])

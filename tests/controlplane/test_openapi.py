@@ -1,8 +1,6 @@
 """The document and the page that describe the API."""
 
-import asyncio
 import json
-import os
 import re
 import sys
 from pathlib import Path
@@ -10,6 +8,7 @@ from pathlib import Path
 from controlplane.api.openapi import openapi_document
 from controlplane.api.operations.operation import ANYWHERE
 from controlplane.api.routes import ROUTES
+from tests.support.controlplane.commands import finished
 from tests.support.controlplane.system import System, assert_error
 
 DOCUMENT = openapi_document(ROUTES)
@@ -111,13 +110,8 @@ async def test_the_page_is_read_at_startup_and_not_at_import(tmp_path: Path) -> 
         "print('imported', file=sys.stderr)\n"
         f"from controlplane.cli.main import main; main(['serve', '--config', {str(settings)!r}])"
     )
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", program),
-        stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": "."},
-    )
-    _, output = await process.communicate()
-    assert process.returncode == 1
-    assert output.startswith(b"imported\n")
-    assert b"swagger-ui.css" in output.splitlines()[-1]
-    assert b"Traceback" not in output
+    status, _, output = await finished(sys.executable, "-c", program)
+    assert status == 1
+    assert output.startswith("imported\n")
+    assert "swagger-ui.css" in output.splitlines()[-1]
+    assert "Traceback" not in output

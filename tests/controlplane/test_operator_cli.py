@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from controlplane.cli import fleet as fleet_cli
 from controlplane.cli import operators as operator_cli
 from controlplane.cli.main import main
 from controlplane.domain.names import ADDRESS_RULE
+from tests.support.controlplane.commands import finished
 from tests.support.controlplane.system import System
 
 TOKEN = re.compile(r"ty_[0-9a-f]{16}_[0-9a-f]{72}")
@@ -220,17 +219,10 @@ async def test_closed_pipe_is_not_reported(system: Operated) -> None:
     for number in range(3):
         await system.ok("region", "create", "x" * 100 + str(number))
     command = "region list --token-file - | head -c 1; exit 0"
-    url, token = system.control_plane.base_url, system.operator_token.encode()
-    assert await shell(url, command, stdin=token) == (0, b"N", b"")
+    url, token = system.control_plane.base_url, system.operator_token
+    assert await shell(url, command, typed=token) == (0, "N", "")
 
 
-async def shell(url: str, command: str, *, stdin: bytes) -> tuple[int | None, bytes, bytes]:
-    process = await asyncio.create_subprocess_shell(
-        f"{sys.executable} -m controlplane {command}",
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": ".", "TILTYARD_URL": url},
-    )
-    output, errors = await process.communicate(stdin)
-    return process.returncode, output, errors
+async def shell(url: str, command: str, *, typed: str) -> tuple[int | None, str, str]:
+    line = f"{sys.executable} -m controlplane {command}"
+    return await finished("sh", "-c", line, typed=typed, env={"TILTYARD_URL": url})

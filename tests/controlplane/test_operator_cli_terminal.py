@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import os
-import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from controlplane.domain import tokens
+from tests.support.controlplane.commands import finished
 from tests.support.controlplane.stub_api import StubApi
 
 MODULE = [sys.executable, "-m", "controlplane"]
@@ -26,22 +26,8 @@ MADE = {"name": "studio", "id": TOKEN.token_id, "token": TOKEN.text}
 
 def environment(api: StubApi, folder: Path) -> dict[str, str]:
     file = str(api.token_file(folder))
-    more = {"PYTHONPATH": ".", "TILTYARD_URL": api.url, "TILTYARD_TOKEN_FILE": file}
     # Only buffered output can fail when Python exits.
-    return {**os.environ, **more, "PYTHONUNBUFFERED": ""}
-
-
-async def finished(*command: str, typed: str = "", **more: object) -> tuple[int | None, str, str]:
-    """Run a process; return exit code, standard output and error."""
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        **more,  # type: ignore[arg-type]
-    )
-    output, errors = await process.communicate(typed.encode())
-    return process.returncode, output.decode(), errors.decode()
+    return {"TILTYARD_URL": api.url, "TILTYARD_TOKEN_FILE": file, "PYTHONUNBUFFERED": ""}
 
 
 # ---- confirmations
@@ -55,8 +41,10 @@ async def at_a_terminal(
     with os.fdopen(ours, "rb+", buffering=0) as terminal, os.fdopen(theirs) as other_end:
         terminal.write(keys.encode())
         start = [sys.executable, "-c", AT_A_TERMINAL, str(theirs), *MODULE]
-        more = {"pass_fds": (theirs,), "env": environment(api, folder)}
-        status, _, errors = await finished(*start, *command.split(), typed=stdin, **more)
+        start += command.split()
+        status, _, errors = await finished(
+            *start, typed=stdin, env=environment(api, folder), pass_fds=(theirs,)
+        )
         other_end.close()
         return status, await asyncio.to_thread(_seen, ours), errors
 

@@ -46,7 +46,7 @@ async def test_sends_the_login_and_the_files(api: StubApi, tmp_path: Path) -> No
 async def test_reads_a_password_from_standard_input(api: StubApi, tmp_path: Path) -> None:
     command = f"registry set own r.example --token-file {api.token_file(tmp_path)}"
     command += " --username robot --password-file -"
-    assert await shell(api.url, command, stdin=f"{PASSWORD}\n".encode()) == (0, b"", b"")
+    assert await shell(api.url, command, typed=f"{PASSWORD}\n") == (0, "", "")
     assert sent(api) == {"address": "r.example", "username": "robot", "password": PASSWORD}
 
 
@@ -70,6 +70,6 @@ async def test_reports_unreadable_files(
 
 async def test_rejects_two_secrets_on_standard_input(api: StubApi) -> None:
     command = "registry set own r.example --token-file - --username robot --password-file -"
-    status, output, errors = await shell(api.url, command, stdin=api.token.encode())
-    assert (status, output) == (2, b"")
-    assert b"Invalid value for '--password-file': standard input is used for the token" in errors
+    status, output, errors = await shell(api.url, command, typed=api.token)
+    assert (status, output) == (2, "")
+    assert "Invalid value for '--password-file': standard input is used for the token" in errors

@@ -4,7 +4,7 @@ import asyncio
 import ssl
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -16,7 +16,6 @@ from controlplane.http.edge import Limits
 from controlplane.http.gate import Bounds, Gate
 from controlplane.settings.model import Config, load_config
 from tests.controlplane.test_served_certificate import Files, Tls
-from tests.support.controlplane import system as system_module
 from tests.support.controlplane.commands import finished
 from tests.support.controlplane.raw_http import RawAnswer, Wire, assert_documented
 from tests.support.controlplane.system import System, eventually
@@ -27,16 +26,38 @@ LONG = 15.0
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
+class Limited(Tls):
+    """A system with these limits of its connections, in seconds."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        header: float = LONG,
+        body: float = LONG,
+        idle: float = LONG,
+        stall: float = LONG,
+        linger: float = 0.2,
+        **settings: Any,
+    ) -> None:
+        super().__init__(folder, **settings)
+        self.limits = Limits(header=header, body=body, idle=idle, stall=stall, linger=linger)
+
+    def make_control_plane(self) -> ControlPlane:
+        return ControlPlane(self.config, self.clock, limits=self.limits)
+
+
+def limited(**arguments: Any) -> pytest.MarkDecorator:
+    return pytest.mark.system(kind=Limited, **arguments)
+
+
+pytestmark = limited()
+
+
 @pytest.fixture
-def limits(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Give the control planes of a test other limits."""
-
-    def use(**changes: float) -> None:
-        values = {"header": LONG, "body": LONG, "idle": LONG, "stall": LONG, "linger": 0.2}
-        made = partial(ControlPlane, limits=Limits(**values | changes))
-        monkeypatch.setattr(system_module, "ControlPlane", made)
-
-    return use
+async def wire(system: System) -> AsyncIterator[Wire]:
+    async with Wire(system.port) as wire:
+        yield wire
 
 
 @pytest.fixture
@@ -72,41 +93,38 @@ def refused(answer: RawAnswer | None, status: int, path: str) -> Any:
     return answer.json
 
 
+@limited(header=SHORT)
 @pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\nHost"])
-async def test_headers_have_a_deadline(tmp_path: Path, limits: Any, sent: bytes) -> None:
-    limits(header=SHORT)
-    async with System(tmp_path) as system:
-        began = time.monotonic()
-        async with Wire(system.port) as wire:
-            wire.send(sent)
-            assert await wire.ends() == b""
-        assert time.monotonic() - began > SHORT / 2
-
-
-async def test_slow_headers_do_not_extend_the_deadline(tmp_path: Path, limits: Any) -> None:
-    limits(header=SHORT)
-    async with System(tmp_path) as system, Wire(system.port) as wire:
-        ending = asyncio.create_task(wire.ends())
-        wire.send(b"GET / HTTP/1.1\r\nX: ")
-        while not ending.done():
-            wire.send(b"x")
-            await asyncio.wait({ending}, timeout=0.02)
-        assert ending.result() == b""
-
-
-async def test_a_later_request_has_the_same_deadline(tmp_path: Path, limits: Any) -> None:
-    limits(header=2.0)
-    async with System(tmp_path) as system, Wire(system.port) as wire:
-        for _ in range(2):
-            await ask_health(wire)
-        wire.send(HEALTH[:20])
+async def test_headers_have_a_deadline(system: System, sent: bytes) -> None:
+    began = time.monotonic()
+    async with Wire(system.port) as wire:
+        wire.send(sent)
         assert await wire.ends() == b""
+    assert time.monotonic() - began > SHORT / 2
 
 
+@limited(header=SHORT)
+async def test_slow_headers_do_not_extend_the_deadline(system: System, wire: Wire) -> None:
+    ending = asyncio.create_task(wire.ends())
+    wire.send(b"GET / HTTP/1.1\r\nX: ")
+    while not ending.done():
+        wire.send(b"x")
+        await asyncio.wait({ending}, timeout=0.02)
+    assert ending.result() == b""
+
+
+@limited(header=2.0)
+async def test_a_later_request_has_the_same_deadline(system: System, wire: Wire) -> None:
+    for _ in range(2):
+        await ask_health(wire)
+    wire.send(HEALTH[:20])
+    assert await wire.ends() == b""
+
+
+@limited(header=13.25)
 async def test_requests_that_arrive_whole_need_no_timer(
-    tmp_path: Path, limits: Any, monkeypatch: pytest.MonkeyPatch
+    system: System, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limits(header=13.25)
     loop, timers = asyncio.get_running_loop(), list[float]()
     later = loop.call_later
 
@@ -115,70 +133,61 @@ async def test_requests_that_arrive_whole_need_no_timer(
         return later(delay, *rest, **more)
 
     monkeypatch.setattr(loop, "call_later", call_later)
-    async with System(tmp_path) as system, Wire(system.port) as wire:
-        for _ in range(3):
-            await ask_health(wire)
-        at_first = timers.count(13.25)
+    for _ in range(3):
         await ask_health(wire)
-        assert timers.count(13.25) == at_first
-        wire.send(HEALTH[:20])
-        await eventually(lambda: timers.count(13.25) == at_first + 1)
+    at_first = timers.count(13.25)
+    await ask_health(wire)
+    assert timers.count(13.25) == at_first
+    wire.send(HEALTH[:20])
+    await eventually(lambda: timers.count(13.25) == at_first + 1)
 
 
-async def test_path_with_the_text_of_a_route_is_a_parameter(tmp_path: Path) -> None:
-    async with System(tmp_path) as system, Wire(system.port) as wire:
-        wire.send(request(system, "/session/%7Bid%7D"))
-        assert "{id}" in refused(await wire.answer(), 404, "/session/%7Bid%7D")["details"]
+async def test_path_with_the_text_of_a_route_is_a_parameter(system: System, wire: Wire) -> None:
+    wire.send(request(system, "/session/%7Bid%7D"))
+    assert "{id}" in refused(await wire.answer(), 404, "/session/%7Bid%7D")["details"]
 
 
-async def test_an_idle_connection_is_closed(tmp_path: Path, limits: Any) -> None:
-    limits(idle=SHORT)
-    async with System(tmp_path) as system, Wire(system.port) as wire:
-        await ask_health(wire)
-        assert await wire.ends() == b""
+@limited(idle=SHORT)
+async def test_an_idle_connection_is_closed(system: System, wire: Wire) -> None:
+    await ask_health(wire)
+    assert await wire.ends() == b""
 
 
+@limited(body=SHORT)
 @pytest.mark.parametrize("framing", ["Content-Length: 100", "Transfer-Encoding: chunked"])
-async def test_a_body_has_a_deadline(tmp_path: Path, limits: Any, framing: str) -> None:
-    limits(body=SHORT)
-    async with System(tmp_path) as system, Wire(system.port) as wire:
-        wire.send(request(system, "/session", framing, method="POST"))
-        answer = asyncio.create_task(wire.answer())
-        while not answer.done():
-            wire.send(b"1\r\n \r\n"[: 1 if "Length" in framing else 6])
-            await asyncio.wait({answer}, timeout=0.02)
-        assert "was not received" in refused(answer.result(), 400, "/session")["details"]
-        wire.writer.write_eof()
-        await wire.ends()
+async def test_a_body_has_a_deadline(system: System, wire: Wire, framing: str) -> None:
+    wire.send(request(system, "/session", framing, method="POST"))
+    answer = asyncio.create_task(wire.answer())
+    while not answer.done():
+        wire.send(b"1\r\n \r\n"[: 1 if "Length" in framing else 6])
+        await asyncio.wait({answer}, timeout=0.02)
+    assert "was not received" in refused(answer.result(), 400, "/session")["details"]
+    wire.writer.write_eof()
+    await wire.ends()
 
 
 @pytest.mark.parametrize("bad", [b"ZZ\r\n", b"5\r\nabcdeXX", b"-1\r\n", b"1;\n"])
-async def test_a_bad_chunk_is_answered_at_once(tmp_path: Path, limits: Any, bad: bytes) -> None:
-    limits()
-    async with System(tmp_path) as system, Wire(system.port) as wire:
-        framing = ("Transfer-Encoding: chunked", "Expect: 100-continue")
-        wire.send(request(system, "/session", *framing, method="POST"))
-        assert await wire.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
-        wire.send(bad)
-        assert refused(await wire.answer(), 400, "/session")["details"] == "the body is malformed"
-        assert await wire.ends() == b""
+async def test_a_bad_chunk_is_answered_at_once(system: System, wire: Wire, bad: bytes) -> None:
+    framing = ("Transfer-Encoding: chunked", "Expect: 100-continue")
+    wire.send(request(system, "/session", *framing, method="POST"))
+    assert await wire.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+    wire.send(bad)
+    assert refused(await wire.answer(), 400, "/session")["details"] == "the body is malformed"
+    assert await wire.ends() == b""
 
 
-async def test_long_answers_have_no_deadline(tmp_path: Path, limits: Any) -> None:
-    limits()
-    async with System(tmp_path) as system:
-        await system.make_application()
-        assert (await system.start(id="s")).status == 201
-        limits(header=SHORT, body=SHORT, idle=SHORT, stall=SHORT)
-        await system.restart()
-        async with Wire(system.port) as wire:
-            wire.send(request(system, "/logs?id=s&follow=true"))
-            assert b"line 1\n" in await wire.reader.readuntil(b"line 2\n")
-            for _ in range(4):
-                async with Wire(system.port) as other:
-                    assert await other.ends() == b""
-            system.agent.log_follow.set()
-            assert (await wire.reader.readuntil(b"0\r\n\r\n")).endswith(b"0\r\n\r\n")
+@limited(application={}, session="s")
+async def test_long_answers_have_no_deadline(system: Limited) -> None:
+    system.limits = Limits(header=SHORT, body=SHORT, idle=SHORT, stall=SHORT)
+    await system.restart()
+    async with Wire(system.port) as wire:
+        wire.send(request(system, "/logs?id=s&follow=true"))
+        assert b"line 1\n" in await wire.reader.readuntil(b"line 2\n")
+        for _ in range(4):
+            async with Wire(system.port) as other:
+                assert await other.ends() == b""
+        system.agent.log_follow.set()
+        assert (await wire.reader.readuntil(b"0\r\n\r\n")).endswith(b"0\r\n\r\n")
 
 
 class Flood:
@@ -199,12 +208,11 @@ class Flood:
 
 @pytest.mark.parametrize("encrypted", [False, True])
 async def test_a_stalled_reader_uses_little_memory_and_is_disconnected(
-    tmp_path: Path, limits: Any, tls: dict[str, Any], client: ssl.SSLContext, *, encrypted: bool
+    tmp_path: Path, tls: dict[str, Any], client: ssl.SSLContext, *, encrypted: bool
 ) -> None:
-    limits(stall=2 * SHORT)
     settings, trusting = (tls, client) if encrypted else ({}, None)
     async with (
-        Tls(tmp_path, **settings) as system,
+        Limited(tmp_path, stall=2 * SHORT, **settings) as system,
         Wire(system.port, trusting) as wire,
     ):
         await system.make_application()
@@ -217,40 +225,32 @@ async def test_a_stalled_reader_uses_little_memory_and_is_disconnected(
         assert flood.given < 2**26
 
 
-async def test_a_slow_reader_gets_everything(tmp_path: Path, limits: Any) -> None:
-    limits(stall=4 * SHORT)
-    async with System(tmp_path) as system, Wire(system.port) as wire:
-        await system.make_application()
-        assert (await system.start(id="s")).status == 201
-        system.agent.logs = [bytes(2**18)] * 128
-        wire.send(request(system, "/logs?id=s"))
-        began, answer = time.monotonic(), bytearray()
-        while not answer.endswith(b"0\r\n\r\n"):
-            answer += await wire.reader.read(2**18)
-            await asyncio.sleep(0.01)
-        assert len(answer) > 2**25
-        assert time.monotonic() - began > 4 * SHORT
+@limited(stall=4 * SHORT, application={}, session="s")
+async def test_a_slow_reader_gets_everything(system: System, wire: Wire) -> None:
+    system.agent.logs = [bytes(2**18)] * 128
+    wire.send(request(system, "/logs?id=s"))
+    began, answer = time.monotonic(), bytearray()
+    while not answer.endswith(b"0\r\n\r\n"):
+        answer += await wire.reader.read(2**18)
+        await asyncio.sleep(0.01)
+    assert len(answer) > 2**25
+    assert time.monotonic() - began > 4 * SHORT
 
 
+@limited(linger=LONG)
 async def test_a_refusal_arrives_while_the_client_keeps_sending(
-    tmp_path: Path, limits: Any
+    system: System, wire: Wire
 ) -> None:
-    limits(linger=LONG)
-    async with System(tmp_path) as system, Wire(system.port) as wire:
-        wire.send(b"GET /here?a=secret HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 2**21)
-        assert "8190" in refused(await wire.answer(), 400, "/here")["details"]
-        assert await wire.ends() == b""
+    wire.send(b"GET /here?a=secret HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 2**21)
+    assert "8190" in refused(await wire.answer(), 400, "/here")["details"]
+    assert await wire.ends() == b""
 
 
-async def test_a_pipelined_refusal_comes_after_earlier_answers(
-    tmp_path: Path, limits: Any
-) -> None:
-    limits()
-    async with System(tmp_path) as system, Wire(system.port) as wire:
-        await ask_health(wire)
-        wire.send(b"GET /next HTTP/1.1\r\nHost : a\r\n\r\n" + HEALTH)
-        refused(await wire.answer(), 400, "/next")
-        assert await wire.ends() == b""
+async def test_a_pipelined_refusal_comes_after_earlier_answers(system: System, wire: Wire) -> None:
+    await ask_health(wire)
+    wire.send(b"GET /next HTTP/1.1\r\nHost : a\r\n\r\n" + HEALTH)
+    refused(await wire.answer(), 400, "/next")
+    assert await wire.ends() == b""
 
 
 async def gets_in(system: System, tls: ssl.SSLContext | None = None, *headers: str) -> bool:
@@ -260,27 +260,21 @@ async def gets_in(system: System, tls: ssl.SSLContext | None = None, *headers: s
         return answer is not None and answer.status == 200
 
 
-async def test_caps_count_open_connections_and_close_further_ones(
-    tmp_path: Path, limits: Any
-) -> None:
-    limits()
-    caps: dict[str, Any] = {"max_connections": 3, "max_connections_per_address": 2}
-    async with System(tmp_path, **caps) as system:
-        async with Wire(system.port) as first, Wire(system.port) as second:
-            async with Wire(system.port) as third:
-                assert await third.ends() == b""
-            for wire in (first, second):
-                await ask_health(wire)
-        for _ in range(5):
-            await eventually(partial(gets_in, system))
+@limited(max_connections=3, max_connections_per_address=2)
+async def test_caps_count_open_connections_and_close_further_ones(system: System) -> None:
+    async with Wire(system.port) as first, Wire(system.port) as second:
+        async with Wire(system.port) as third:
+            assert await third.ends() == b""
+        for wire in (first, second):
+            await ask_health(wire)
+    for _ in range(5):
+        await eventually(partial(gets_in, system))
 
 
 async def test_a_stalled_handshake_counts_and_times_out(
-    tmp_path: Path, limits: Any, tls: dict[str, Any], client: ssl.SSLContext
+    tmp_path: Path, tls: dict[str, Any], client: ssl.SSLContext
 ) -> None:
-    limits(header=3.0)
-    caps: dict[str, Any] = {"max_connections_per_address": 2}
-    async with Tls(tmp_path, **tls, **caps) as system:
+    async with Limited(tmp_path, header=3.0, max_connections_per_address=2, **tls) as system:
         async with Wire(system.port) as quiet, Wire(system.port) as plain:
             async with Wire(system.port) as third:
                 assert await third.ends() == b""
@@ -291,10 +285,9 @@ async def test_a_stalled_handshake_counts_and_times_out(
 
 
 async def test_tls_requires_version_1_2(
-    tmp_path: Path, limits: Any, tls: dict[str, Any], client: ssl.SSLContext
+    tmp_path: Path, tls: dict[str, Any], client: ssl.SSLContext
 ) -> None:
-    limits()
-    async with Tls(tmp_path, **tls) as system:
+    async with Limited(tmp_path, **tls) as system:
         assert system.control_plane.base_url.startswith("https://127.0.0.1:")
         assert (await system.call("GET", "/session")).json == {"sessions": []}
         async with Wire(system.port, client) as wire:
@@ -364,24 +357,20 @@ def test_caps_count_an_ipv6_network_as_one_caller() -> None:
     assert gate.take("2001:db8::2")
 
 
+@limited(behind_proxy=("127.0.0.1",), max_connections_per_address=1, application={}, session="s")
 async def test_behind_a_proxy_the_cap_counts_per_caller(
-    tmp_path: Path, limits: Any, caplog: pytest.LogCaptureFixture
+    system: System, caplog: pytest.LogCaptureFixture
 ) -> None:
-    limits()
     caplog.set_level("INFO", "controlplane.http")
-    caps: dict[str, Any] = {"behind_proxy": ("127.0.0.1",), "max_connections_per_address": 1}
-    async with System(tmp_path, **caps) as system:
-        await system.make_application()
-        await system.start(id="s")
-        async with Wire(system.port) as follower, Wire(system.port) as other:
-            forwarded = "X-Forwarded-For: 6.6.6.6, 1.1.1.1"
-            follower.send(request(system, "/logs?id=s&follow=true", forwarded))
-            await follower.reader.readuntil(b"line 2\n")
-            other.send(request(system, "/session/x", "X-Forwarded-For: 2.2.2.2"))
-            refused(await other.answer(), 404, "/session/x")
-            other.send(request(system, "/session", forwarded))
-            refused(await other.answer(), 503, "/session")
-        await eventually(partial(gets_in, system, None, forwarded))
+    async with Wire(system.port) as follower, Wire(system.port) as other:
+        forwarded = "X-Forwarded-For: 6.6.6.6, 1.1.1.1"
+        follower.send(request(system, "/logs?id=s&follow=true", forwarded))
+        await follower.reader.readuntil(b"line 2\n")
+        other.send(request(system, "/session/x", "X-Forwarded-For: 2.2.2.2"))
+        refused(await other.answer(), 404, "/session/x")
+        other.send(request(system, "/session", forwarded))
+        refused(await other.answer(), 503, "/session")
+    await eventually(partial(gets_in, system, None, forwarded))
     assert "address=2.2.2.2 status=404" in caplog.text
     assert "address=1.1.1.1 status=503" in caplog.text
     assert "6.6.6.6" not in caplog.text

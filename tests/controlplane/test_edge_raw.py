@@ -1,15 +1,10 @@
 """Malformed requests: none gets a 500 or an undocumented answer."""
 
 import itertools
-from collections.abc import AsyncIterator
-from functools import partial
-from pathlib import Path
 
 import pytest
 
-import tests.support.controlplane.system as system_module
-from controlplane.app.control_plane import ControlPlane
-from controlplane.http.edge import Limits
+from tests.controlplane.test_edge import limited
 from tests.support.controlplane.raw_http import RawAnswer, Wire, ask, assert_documented
 from tests.support.controlplane.system import System
 
@@ -113,12 +108,7 @@ def requests() -> list[bytes]:
     return made
 
 
-@pytest.fixture
-async def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[System]:
-    limits = Limits(header=SHORT, body=SHORT, idle=SHORT, linger=0.05)
-    monkeypatch.setattr(system_module, "ControlPlane", partial(ControlPlane, limits=limits))
-    async with System(tmp_path) as system:
-        yield system
+pytestmark = limited(header=SHORT, body=SHORT, idle=SHORT, linger=0.05)
 
 
 async def answered(system: System, data: bytes) -> RawAnswer | None:
@@ -143,6 +133,7 @@ async def test_malformed_requests_get_documented_answers(
     assert (await system.call("GET", "/session")).status == 200
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     "data",
     [
@@ -160,11 +151,10 @@ async def test_malformed_requests_get_documented_answers(
     ],
 )
 async def test_a_refusal_names_the_path_and_quotes_nothing(
-    tmp_path: Path, data: bytes, caplog: pytest.LogCaptureFixture
+    system: System, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    async with System(tmp_path) as system:
-        answer = await answered(system, data)
+    answer = await answered(system, data)
     assert answer is not None
     assert answer.status == 400
     assert answer.headers["connection"] == "close"

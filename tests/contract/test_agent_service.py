@@ -57,14 +57,19 @@ def start_request(**changes: Any) -> pb.StartSessionRequest:
     return pb.StartSessionRequest(internal_id=an_id(), spec=spec)
 
 
+async def ended(call: Any) -> None:
+    """Wait for the answer of a call, or for the last one of a stream."""
+    if hasattr(call, "__aiter__"):
+        async for _ in call:
+            pass
+    else:
+        await call
+
+
 async def refused(call: Any) -> str:
     """The reason of a refusal; the status fits it."""
     with pytest.raises(grpc.aio.AioRpcError) as error:
-        if hasattr(call, "__aiter__"):
-            async for _ in call:
-                pass
-        else:
-            await call
+        await ended(call)
     metadata: Any = error.value.trailing_metadata()
     reason = str(dict(metadata)["tiltyard-error-reason"])
     assert error.value.code() is GRPC_CODES[ErrorReason[reason]]
@@ -88,11 +93,7 @@ async def test_every_method_is_offered(stub: Any) -> None:
             call.cancel()
             continue
         try:
-            if hasattr(call, "__aiter__"):
-                async for _ in call:
-                    pass
-            else:
-                await call
+            await ended(call)
         except grpc.aio.AioRpcError as error:
             refusals.add(error.code())
     assert grpc.StatusCode.UNIMPLEMENTED not in refusals

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from google.protobuf import descriptor_pb2
+from google.protobuf.descriptor_pb2 import EnumDescriptorProto, FileDescriptorProto
 
 from tests.contract.formats import PROTOS, today
 from tests.support.harness import ROOT
@@ -33,7 +33,7 @@ def test_committed_code_is_what_the_source_generates(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def files() -> list[descriptor_pb2.FileDescriptorProto]:
+def files() -> list[FileDescriptorProto]:
     """Our files with the comments, which the generated modules leave out."""
     return list(today("--include_source_info").file)
 
@@ -55,7 +55,7 @@ def is_element(path: Sequence[int]) -> bool:
     return kind is not None and len(path) > 0 and len(path) % 2 == 0
 
 
-def uncommented(file: descriptor_pb2.FileDescriptorProto) -> list[int]:
+def uncommented(file: FileDescriptorProto) -> list[int]:
     """The lines of all elements of a file that no comment describes."""
     return [
         place.span[0] + 1
@@ -65,7 +65,7 @@ def uncommented(file: descriptor_pb2.FileDescriptorProto) -> list[int]:
     ]
 
 
-def enums(kind: Any) -> Iterator[descriptor_pb2.EnumDescriptorProto]:
+def enums(kind: Any) -> Iterator[EnumDescriptorProto]:
     """Those of a file or a message, and of the messages in it."""
     yield from kind.enum_type
     for message in (*getattr(kind, "message_type", ()), *getattr(kind, "nested_type", ())):
@@ -76,7 +76,7 @@ def screaming(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).upper()
 
 
-def test_every_element_has_a_comment(files: list[descriptor_pb2.FileDescriptorProto]) -> None:
+def test_every_element_has_a_comment(files: list[FileDescriptorProto]) -> None:
     for file in files:
         assert uncommented(file) == [], file.name
         elements = [each for each in file.source_code_info.location if is_element(each.path)]
@@ -85,9 +85,7 @@ def test_every_element_has_a_comment(files: list[descriptor_pb2.FileDescriptorPr
         assert uncommented(file) == [elements[0].span[0] + 1]
 
 
-def test_zero_values_say_that_nothing_was_set(
-    files: list[descriptor_pb2.FileDescriptorProto],
-) -> None:
+def test_zero_values_say_that_nothing_was_set(files: list[FileDescriptorProto]) -> None:
     for file in files:
         for enum in enums(file):
             assert enum.value[0].number == 0
@@ -96,7 +94,7 @@ def test_zero_values_say_that_nothing_was_set(
 
 
 def test_every_method_has_a_request_and_a_response_of_its_own(
-    files: list[descriptor_pb2.FileDescriptorProto],
+    files: list[FileDescriptorProto],
 ) -> None:
     for file in files:
         for service in file.service:
@@ -107,7 +105,7 @@ def test_every_method_has_a_request_and_a_response_of_its_own(
 
 
 def test_packages_are_versioned_and_stand_in_their_folder(
-    files: list[descriptor_pb2.FileDescriptorProto],
+    files: list[FileDescriptorProto],
 ) -> None:
     for file in files:
         assert file.package == Path(file.name).parent.as_posix().replace("/", ".")

@@ -76,8 +76,8 @@ async def test_every_field_can_change_and_absent_ones_stay(system: Places) -> No
         assert await system.application() == shown
     assert (await system.edit()).status == 204
     assert await system.application() == shown
-    sql = "SELECT data FROM event WHERE kind='application.edited' ORDER BY sequence"
-    edited = [json.loads(data)["fields"] for (data,) in await system.rows(sql)]
+    events = await system.events("application.edited", "data")
+    edited = [json.loads(data)["fields"] for (data,) in events]
     assert len(edited) == len(changes)
     assert edited[0] == ["registry"]
 

@@ -18,7 +18,6 @@ from tests.support.controlplane.system import (
     eventually,
     token_id,
 )
-from tests.support.hold import Hold
 from tiltyard.runtime.clock import to_ms
 
 ADDRESS = "203.0.113.7"
@@ -102,9 +101,7 @@ async def test_changes_by_the_product_have_no_address(system: System) -> None:
 
 async def test_a_stop_during_a_start_names_its_caller(system: System) -> None:
     await system.make_application()
-    gate = system.agent.before_start = Hold()
-    post = asyncio.create_task(system.start(id="x"))
-    await gate.reached.wait()
+    post, gate = await system.held_start(id="x")
     path = "/operator/session/alice/x"
     stop = asyncio.create_task(system.call("DELETE", path, headers=FORWARDED))
     start = system.control_plane.starts.under_way.get("alice", "x")

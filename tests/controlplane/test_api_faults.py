@@ -7,7 +7,6 @@ import pytest
 
 from tests.support.controlplane.fake_agent import refusing
 from tests.support.controlplane.system import System, assert_error, eventually
-from tests.support.hold import Hold
 
 PINS = [{"container": 7777, "host": 20500}]
 
@@ -63,9 +62,7 @@ async def test_an_unreachable_agent_is_passed_over(system: System) -> None:
 
 
 async def test_a_disconnect_does_not_cancel_the_start(system: System) -> None:
-    gate = system.agent.before_start = Hold()
-    start = asyncio.create_task(system.start(id="s"))
-    await gate.reached.wait()
+    start, gate = await system.held_start(id="s")
     start.cancel()
     await asyncio.wait({start})
     gate.set()
@@ -73,9 +70,7 @@ async def test_a_disconnect_does_not_cancel_the_start(system: System) -> None:
 
 
 async def test_reports_do_not_change_a_start_in_progress(system: System) -> None:
-    gate = system.agent.after_start = Hold()
-    start = asyncio.create_task(system.start(id="s"))
-    await gate.reached.wait()
+    start, gate = await system.held_start("after_start", id="s")
     system.agent.send_snapshot()
     system.agent.change_host(free_sessions=7)
     # Messages are processed in order: the session's was processed before.
@@ -150,20 +145,3 @@ async def test_an_unresponsive_host_is_unreachable_and_its_stop_remembered(syste
     await system.agent.restart()
     await system.becomes("s", "exited")
     assert len(system.agent.stopped) == 1
-
-
-async def test_readiness_waits_for_a_reconciled_snapshot(system: System) -> None:
-    await system.stop_serving()
-    system.agent.reconciled = False
-    stopped = system.control_plane
-    serving = asyncio.create_task(system.serve())
-    await eventually(lambda: system.control_plane is not stopped)
-    await system.control_plane.listening.wait()
-    await system.until("/operator/agent/a0", lambda shown: shown["publicAddress"] is not None)
-    shown = await system.call("GET", "/operator/agent/a0")
-    assert shown.json["state"] == "connecting"
-    assert_error(await system.call("GET", "/readyz"), 503)
-    system.agent.reconciled = True
-    system.agent.send_snapshot()
-    await serving
-    assert (await system.call("GET", "/readyz")).status == 200

@@ -10,7 +10,6 @@ from controlplane.storage.tables.sessions import reserve
 from controlplane.storage.tables.tags import enable_tag
 from tests.support.controlplane.system import APPLICATION, Answer, System, assert_error, token_id
 from tests.support.controlplane.transactions import Go, intercept
-from tests.support.hold import Hold
 from tiltyard.runtime.clock import to_ms
 
 NO_LIMIT: dict[str, None] = {"sessions": None, "cpu": None, "ram": None}
@@ -28,8 +27,7 @@ async def listed(system: System, name: str) -> Any:
 
 
 async def events(system: System, kind: str) -> list[tuple[Any, ...]]:
-    sql = "SELECT account, actor, address, object FROM event WHERE kind=? ORDER BY sequence"
-    return await system.rows(sql, kind)
+    return await system.events(kind, "account, actor, address, object")
 
 
 async def names_alice(system: System) -> dict[str, bool]:
@@ -144,8 +142,7 @@ async def test_an_account_is_removed_with_its_objects(system: System) -> None:
     assert (await system.rows("PRAGMA foreign_key_check")) == []
     removed = ("alice", system.operator_id, "127.0.0.1", "alice")
     assert await events(system, "account.removed") == [removed]
-    [event] = (await system.read("/operator/audit?kind=account.removed"))["events"]
-    assert event["data"] == {"tokens": 2}
+    assert await system.events("account.removed", "data") == [('{"tokens": 2}',)]
     assert_error(await ask(system, "DELETE", "alice"), 404)
     # Other accounts' objects and the audit stay.
     assert (await system.read("/application", account="bob"))["applications"]
@@ -159,10 +156,7 @@ async def test_an_account_is_removed_with_its_objects(system: System) -> None:
 
 async def test_an_account_with_a_start_in_progress_cannot_be_removed(system: System) -> None:
     await system.make_application()
-    gate = Hold()
-    system.agent.before_start = gate
-    post = asyncio.create_task(system.start(id="x"))
-    await gate.reached.wait()
+    post, gate = await system.held_start(id="x")
     assert_error(await ask(system, "DELETE", "alice"), 409)
     gate.set()
     assert (await post).status == 201

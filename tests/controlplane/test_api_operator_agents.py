@@ -175,8 +175,7 @@ async def test_a_removed_agent_is_neither_used_nor_watched(system: Operated) -> 
     assert len(gone.pulled) == 1
     regions = await system.read("/operator/region")
     assert {row["name"]: row["agents"] for row in regions["regions"]}["local"] == 1
-    events = await system.rows("SELECT actor, object FROM event WHERE kind='agent.removed'")
-    assert events == [(system.operator_id, "a1")]
+    assert await system.events("agent.removed", "actor, object") == [(system.operator_id, "a1")]
     await system.restart()
     assert set(await system.agents_by_name()) == {"a0"}
 
@@ -195,13 +194,23 @@ async def test_a_removed_agent_is_back_when_it_is_declared_again(system: Operate
     assert gone.started
 
 
-async def test_readiness_waits_for_the_agents_of_the_start(system: Operated) -> None:
-    gone, before = system.agents.pop(), system.control_plane
-    gone.reconciled = False
+async def test_readiness_waits_for_a_reconciled_snapshot_of_each_agent_of_the_start(
+    system: Operated,
+) -> None:
+    kept, gone = system.agents
+    system.agents.remove(gone)
+    before = system.control_plane
+    kept.reconciled = gone.reconciled = False
     restarting = asyncio.create_task(system.restart(), name="restart")
     await eventually(lambda: system.control_plane is not before)
     await system.control_plane.listening.wait()
-    await system.until("/operator/agent/a1", lambda shown: shown["publicAddress"] is not None)
+    for agent in (kept, gone):
+        path = f"/operator/agent/{agent.name}"
+        await system.until(path, lambda shown: shown["publicAddress"] is not None)
+        assert (await system.read(path))["state"] == "connecting"
+    kept.reconciled = True
+    kept.send_snapshot()
+    await system.reaches(kept.name, "ready")
     assert_error(await system.call("GET", "/readyz"), 503)
     assert (await system.ask("DELETE", "/a1")).status == 204
     await restarting
@@ -276,8 +285,7 @@ async def test_a_start_that_chose_a_removed_agent_takes_another(
         intercept(monkeypatch, transaction, begin)
     (await system.start(id="s")).expect(201)
     assert len(tries) == 2
-    reserved = "SELECT count(*) FROM event WHERE kind='session.reserved' AND object='s'"
-    assert await system.rows(reserved) == [(1,)]
+    assert await system.events("session.reserved", "object") == [("s",)]
     assert await system.rows("SELECT agent FROM session") == [("a0",)]
     assert not await system.rows("SELECT 1 FROM unanswered")
     assert not gone.started

@@ -88,8 +88,8 @@ async def test_a_stop_works_as_the_accounts_and_names_the_operator(system: Syste
     assert_error(await stop(system, "unknown", name), 404)
     assert await ids(system) == [name]
     assert len(system.agent.live) == 1
-    sql = "SELECT account, object, actor, address FROM event WHERE kind='session.stop'"
-    assert await system.rows(sql) == [("alice", name, system.operator_id, "127.0.0.1")]
+    stops = await system.events("session.stop", "account, object, actor, address")
+    assert stops == [("alice", name, system.operator_id, "127.0.0.1")]
 
 
 @pytest.mark.parametrize(

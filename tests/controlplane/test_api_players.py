@@ -8,7 +8,6 @@ import pytest
 
 from controlplane.storage.tables.session_rows import remove_ended
 from tests.support.controlplane.system import System, assert_error
-from tests.support.hold import Hold
 
 JOIN, LEAVE = ("PUT", "/session/player/join"), ("DELETE", "/session/player/leave")
 
@@ -79,11 +78,8 @@ async def test_an_ended_session_can_be_left_and_not_joined(system: System) -> No
 
 
 async def test_a_session_can_be_joined_while_it_starts(system: System) -> None:
-    release = Hold()
-    system.agent.before_start = release
-    start = asyncio.create_task(system.start(id="soon"))
-    while (await system.join("a", session="soon")).status == 404:
-        pass
+    start, release = await system.held_start(id="soon")
+    assert (await system.join("a", session="soon")).status == 200
     release.set()
     assert (await start).status == 201
     assert (await _players(system, "soon"))["joined"] == ["a"]

@@ -11,7 +11,6 @@ from yarl import URL
 from controlplane.sessions.attempt import REFUSED_BY_ADMISSION
 from tests.support.controlplane.fake_agent import refusing
 from tests.support.controlplane.system import System, assert_error
-from tests.support.hold import Hold
 from tiltyard.agent.v1 import agent_pb2
 
 pytestmark = pytest.mark.system(application={})
@@ -220,9 +219,7 @@ async def test_a_list_is_filtered(system: System) -> None:
 async def test_an_empty_filter_finds_no_session_whose_host_is_not_known_yet(
     system: System,
 ) -> None:
-    release = Hold()
-    system.agent.before_start = release
-    start = asyncio.create_task(system.start(id="soon"))
+    start, release = await system.held_start(id="soon")
     await system.becomes("soon", "created")
     assert await system.read("/session") == {"sessions": []}
     await system.rows("UPDATE session SET host='', tag='' WHERE id='soon'")

@@ -35,9 +35,8 @@ async def test_a_token_is_limited_to_its_scopes(system: System) -> None:
     account, name, parent, stored = (await system.rows(sql, token_id(token)))[0]
     assert (account, name, parent) == ("alice", "reader", token_id(system.tokens["alice"]))
     assert json.loads(stored) == ["regions:read", "session:read"]
-    sql = "SELECT account, actor, data FROM event WHERE kind='token.created' AND object=?"
-    account, actor, data = (await system.rows(sql, token_id(token)))[0]
-    assert (account, actor) == ("alice", parent)
+    *by, data = (await system.events("token.created", "account, actor, object, data"))[-1]
+    assert by == ["alice", parent, token_id(token)]
     assert json.loads(data) == {"name": "reader", "scopes": json.loads(stored), "expire_ms": None}
 
 

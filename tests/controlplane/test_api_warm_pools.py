@@ -40,11 +40,8 @@ async def pools(system: System, account: str = "alice") -> Any:
 
 async def events(system: System) -> list[tuple[Any, ...]]:
     """Read the audit events of pools."""
-    sql = (
-        "SELECT kind, account, actor, address, object, data FROM event"
-        " WHERE kind LIKE 'warm_pool.%' ORDER BY sequence"
-    )
-    return [(*row[:-1], json.loads(row[-1])) for row in await system.rows(sql)]
+    found = await system.events("warm_pool.%", "kind, account, actor, address, object, data")
+    return [(*event[:-1], json.loads(event[-1])) for event in found]
 
 
 async def stored(system: System) -> dict[str, tuple[str, int]]:

@@ -77,11 +77,10 @@ async def test_drained_host_gets_no_sessions_until_undrained(system: Draining) -
     assert (await system.start()).status == 201
     assert [each.draining for each in system.agent.drains] == [True, False]
     assert system.agent.drains[1].revision > order.revision
-    actor = system.operator_token.split("_")[1]
-    sql = "SELECT kind, actor, object, data FROM event WHERE kind LIKE 'agent.%drained'"
-    assert await system.rows(f"{sql} ORDER BY sequence") == [
-        ("agent.drained", actor, "a0", f'{{"deadline": {deadline_ms}}}'),
-        ("agent.undrained", actor, "a0", "{}"),
+    by = (system.operator_id, "a0")
+    assert await system.events("agent.%drained", "kind, actor, object, data") == [
+        ("agent.drained", *by, f'{{"deadline": {deadline_ms}}}'),
+        ("agent.undrained", *by, "{}"),
     ]
 
 

@@ -72,9 +72,7 @@ async def test_token_is_stored_as_a_hash_and_audited_by_its_id(
     assert secret not in caplog.text
     stored = await system.rows("SELECT id, hex(secret_hash), region FROM enrolment_token")
     assert stored == [(token_id, hashlib.sha256(secret.encode()).hexdigest().upper(), "local")]
-    events = await system.rows(
-        "SELECT kind, actor, address, object, data FROM event WHERE kind LIKE 'agent.%'"
-    )
+    events = await system.events("agent.%", "kind, actor, address, object, data")
     assert [event[:4] for event in events] == [
         ("agent.token_created", system.operator_token.split("_")[1], "127.0.0.1", token_id),
         ("agent.enrolled", token_id, "127.0.0.1", "host-1"),

@@ -1,6 +1,5 @@
 """Following a host during starts, database errors and restarts of its agent."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +12,6 @@ from controlplane.storage.tables.reports import Reports
 from controlplane.storage.tables.session_rows import Attempt
 from controlplane.storage.tables.sessions import end_attempt
 from tests.support.controlplane.system import System, eventually
-from tests.support.hold import Hold
 from tiltyard.agent.v1 import agent_pb2
 
 HIGH = 1000  # A sequence that a restarted agent does not reach
@@ -40,10 +38,7 @@ class FailingReports:
 
 
 async def test_a_snapshot_during_a_start_does_not_end_it(system: System) -> None:
-    agent, gate = system.agent, Hold()
-    agent.before_start = gate
-    start = asyncio.create_task(system.start(id="s"))
-    await eventually(lambda: bool(agent.started))
+    agent, (start, gate) = system.agent, await system.held_start(id="s")
     agent.send_snapshot()
     agent.change_host(version="after the snapshot")
     await system.has_reported(agent.name, version=agent.host.version)

@@ -120,8 +120,7 @@ async def test_password_is_kept_if_no_destination_is_added(system: Configured) -
 async def test_audit_records_that_a_password_was_given(system: Configured) -> None:
     for body in (LOGIN, KEPT, {**KEPT, "aliases": ["a.example"]}, LOGIN, {"address": "r.example"}):
         assert (await system.put(**body)).status == 204
-    sql = "SELECT data FROM event WHERE kind='registry.set' ORDER BY sequence"
-    events = [data for (data,) in await system.rows(sql)]
+    events = [data for (data,) in await system.events("registry.set", "data")]
     assert ['"passwordGiven": true' in data for data in events] == [True, False, True, False]
     assert not any("s3cret" in data for data in events)
 

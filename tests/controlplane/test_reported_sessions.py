@@ -102,7 +102,7 @@ async def test_session_of_unknown_account_is_adopted_once_it_exists(
     await system.becomes("x", "running")
     assert await unclaimed(system, system.agent) == []
     assert system.agent.stopped == []
-    assert len(await system.rows("SELECT 1 FROM event WHERE kind='session.adopted'")) == 1
+    assert len(await system.events("session.adopted", "1")) == 1
 
 
 async def test_requested_stop_applies_to_the_remaining_session(system: System) -> None:

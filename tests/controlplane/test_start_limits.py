@@ -161,9 +161,9 @@ async def test_burst_passes_and_retry_after_is_accurate(bounded: System) -> None
     later = await _race(bounded)
     # The audit has attempts only: cheap refusals would fill it.
     tried = started | set(_started(later))
-    sql = "SELECT object FROM event WHERE kind='session.reserved'"
-    assert sorted(row[0] for row in await bounded.rows(sql)) == sorted(tried)
-    assert not await bounded.rows("SELECT 1 FROM event WHERE kind='session.not_started'")
+    reserved = await bounded.events("session.reserved", "object")
+    assert sorted(session_id for (session_id,) in reserved) == sorted(tried)
+    assert not await bounded.events("session.not_started", "object")
     assert _statuses(later) == {201: BURST, 420: CALLERS - BURST}  # a bucket holds no more
     assert {str(row[0]) for row in await bounded.rows("SELECT id FROM session")} == (
         started | set(_started(later))
@@ -176,8 +176,8 @@ async def test_audits_several_attempts_as_one_start(system: System) -> None:
         agent.before_start = refusing("NO_CAPACITY")
     assert (await system.start(id="x")).status == 420
     assert [len(agent.started) for agent in system.agents] == [1, 1]
-    sql = "SELECT kind FROM event WHERE object='x' ORDER BY sequence"
-    assert await system.rows(sql) == [("session.reserved",), ("session.not_started",)]
+    kinds = await system.events("session.%", "kind")
+    assert kinds == [("session.reserved",), ("session.not_started",)]
 
 
 async def test_early_refusals_do_not_count_in_the_start_rate(bounded: System) -> None:

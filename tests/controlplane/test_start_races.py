@@ -65,9 +65,7 @@ async def test_first_attempt_is_committed_with_its_row_if_a_host_is_free(
 async def test_a_delete_whose_caller_hangs_up_during_a_start_still_stops_it(
     system: System,
 ) -> None:
-    gate = system.agent.before_start = Hold()
-    post = asyncio.create_task(system.start(id="x"))
-    await gate.reached.wait()
+    post, gate = await system.held_start(id="x")
     stopper = await stop_of_x(system)
     stopper.cancel()
     await asyncio.gather(stopper, return_exceptions=True)
@@ -200,10 +198,8 @@ async def test_delete_deadline_includes_its_wait_for_the_start(tmp_path: Path) -
     system.clock = clock = FakeClock()
     async with system:
         await system.make_application()
-        gate = system.agent.before_start = Hold()
+        post, gate = await system.held_start(id="x")
         hanging = system.agent.before_stop = Hold()
-        post = asyncio.create_task(system.start(id="x"))
-        await gate.reached.wait()
         stopper = await stop_of_x(system)
         clock.stall(STOP_WAIT - 1)
         gate.set()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.controlplane.system import System, assert_error, eventually
+from tests.support.controlplane.system import System, assert_error, eventually, token_id
 
 pytestmark = [pytest.mark.system(agents=2), pytest.mark.usefixtures("quick_pulls")]
 
@@ -25,8 +25,8 @@ async def test_only_the_newest_tags_stay(system: System) -> None:
     assert [await _exists(system, tag) for tag in ("v1", "v2", "v3")] == [False, True, True]
     assert_error(await system.start(version="v1"), 404)
     assert (await system.start(version="v2")).status == 201
-    events = await system.rows("SELECT object, actor FROM event WHERE kind='tag.withdrawn'")
-    assert events == [("game:v1", system.tokens["alice"].split("_")[1])]
+    events = await system.events("tag.withdrawn", "object, actor")
+    assert events == [("game:v1", token_id(system.tokens["alice"]))]
 
 
 async def test_a_tag_that_is_pulled_forward_outlives_others(system: System) -> None:

@@ -241,12 +241,10 @@ async def test_share_of_a_full_host_includes_standbys_being_claimed(
 ) -> None:
     """A lower share would stop them, or others."""
     monkeypatch.setattr(standby_pools, "SHORT_AFTER", 0.0)
-    first, second = crowded.agents
+    second = crowded.agents[1]
     await crowded.make_application(name="other")
     await keep(crowded)
-    claiming = first.before_claim = Hold()
-    start = asyncio.create_task(crowded.start(id="x"))
-    await claiming.reached.wait()
+    start, claiming = await crowded.held_start("before_claim", id="x")
     await put(crowded, "other/local", size=1)
     await eventually(lambda: bool(second.standbys))
     assert shares(crowded) == [3, 1]
@@ -329,9 +327,9 @@ async def test_unclaimable_standby_is_skipped(system: System) -> None:
     assert answer.json["id"] == claim.internal_id
     assert len({claim.internal_id, *refused}) == 3
     assert system.agent.stopped == []
-    rows = await system.rows("SELECT kind, object FROM event WHERE kind LIKE 'session.%'")
     gone = [(kind, one) for one in refused for kind in ("session.reserved", "session.not_started")]
-    assert rows == [*gone, ("session.reserved", claim.internal_id)]
+    events = await system.events("session.%", "kind, object")
+    assert events == [*gone, ("session.reserved", claim.internal_id)]
 
 
 async def test_an_exhausted_pool_means_a_cold_start(system: System) -> None:
@@ -437,9 +435,7 @@ async def test_a_claim_is_running_from_its_commit(system: System) -> None:
 async def test_a_session_is_stopped_during_its_claim(system: System) -> None:
     """By the id of its standby."""
     await keep(system)
-    claiming = system.agent.after_claim = Hold()
-    start = asyncio.create_task(system.start(id="x"))
-    await claiming.reached.wait()
+    start, claiming = await system.held_start("after_claim", id="x")
     (claim,) = system.agent.claimed
     stop = asyncio.create_task(system.call("DELETE", f"/session/{claim.internal_id}"))
     marked = "SELECT 1 FROM session WHERE stop_requested_ms > 0"
@@ -554,8 +550,7 @@ async def test_an_internal_id_is_accepted_wherever_an_id_is(system: System) -> N
     path = f"/artifacts?session={internal_id}&path=/data"
     assert (await system.call("GET", path)).status == 200
     assert_error(await system.call("DELETE", f"/session/{internal_id}"), 409)
-    objects = await system.rows("SELECT DISTINCT object FROM event WHERE kind='session.stop'")
-    assert objects == [("match",)]
+    assert await system.events("session.stop", "DISTINCT object") == [("match",)]
 
 
 async def test_internal_id_is_not_free_for_another_session_of_its_account(system: System) -> None:

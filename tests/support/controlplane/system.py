@@ -21,6 +21,7 @@ from controlplane.storage.tables.fleet import AgentRow
 from tests.faults.ledger import ledger
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.fake_registry import FakeRegistry
+from tests.support.hold import Hold
 from tiltyard.runtime.clock import Clock, SystemClock
 
 PATIENCE = 30.0
@@ -300,6 +301,16 @@ class System(Parts):
         body = {"location": "local", "image": "game"} | fields
         return await self.call("POST", "/session", account=account, headers=headers, json=body)
 
+    async def held_start(
+        self, at: str = "before_start", agent: FakeAgent | None = None, **fields: Any
+    ) -> tuple[asyncio.Task[Answer], Hold]:
+        """Begin a start; return it with the script of an agent, by default the first, it is at."""
+        hold = Hold()
+        setattr(agent or self.agent, at, hold)
+        start = asyncio.create_task(self.start(**fields), name="start")
+        await hold.reached.wait()
+        return start, hold
+
     async def join(self, *players: str, session: str = "m", **more: Any) -> Answer:
         """PUT /session/player/join."""
         body = {"session": session, "players": players}
@@ -356,6 +367,11 @@ class System(Parts):
             return db.execute(sql, named or values).fetchall()
 
         return await self.control_plane.store.run(transaction)
+
+    async def events(self, kind: str, columns: str) -> list[tuple[Any, ...]]:
+        """Read columns of the audit events of a kind, which may have wildcards."""
+        sql = f"SELECT {columns} FROM event WHERE kind LIKE ? ORDER BY sequence"
+        return await self.rows(sql, kind)
 
     async def nothing_is_left(self) -> None:
         """Wait until no session row, reservation or unresolved attempt is left."""

@@ -33,8 +33,7 @@ async def test_a_session_with_the_most_players_is_described_in_a_mebibyte(
     described = await system.call("GET", "/session/m")
     assert described.json["players"]["joined"] == players
     assert max(len(joined.body), len(described.body)) <= MAX_ANSWER
-    refused = await system.join("short", *_ids(most + 12, character)[most:])
-    assert_error(refused, 422, "players")
+    assert_error(await system.join("short", *_ids(most + 12, character)[most:]), 422, "players")
     assert (await system.read("/session/m"))["players"]["joinedCount"] == most
     assert (await system.join(*players[:9])).status == 200
     assert (await system.leave(players[0], session="m")).status == 200

@@ -58,9 +58,7 @@ async def test_a_new_region_can_be_used_and_then_not_removed(system: Operated) -
     listed = await system.listed("region")
     assert listed["eu"]["applications"] == 1
     assert listed["local"] == {"name": "local", "declared": True, "agents": 1, "applications": 1}
-    refused = await system.ask("DELETE", "region/eu")
-    assert_error(refused, 409)
-    assert "applications: 1" in refused.json["details"]
+    assert_error(await system.ask("DELETE", "region/eu"), 409, details="applications: 1")
     assert (await system.edit(regions=["local"])).status == 204
     assert (await system.ask("DELETE", "region/eu")).status == 204
     assert_error(await system.ask("DELETE", "region/eu"), 404)
@@ -82,9 +80,7 @@ async def test_a_node_pool_is_changed_and_removed(system: Operated) -> None:
         assert (await system.listed("node-pool"))["big"] == {**new, "strategy": strategy}
     assert (await system.listed("node-pool"))["default"]["agents"] == 1
     await system.make_application(tag=None, nodePool="big")
-    refused = await system.ask("DELETE", "node-pool/big")
-    assert_error(refused, 409)
-    assert "applications: 1" in refused.json["details"]
+    assert_error(await system.ask("DELETE", "node-pool/big"), 409, details="applications: 1")
     assert (await system.edit(nodePool="default")).status == 204
     assert (await system.ask("DELETE", "node-pool/big")).status == 204
     assert await system.kinds("big") == 4 * ["node_pool.set"] + ["node_pool.removed"]
@@ -122,9 +118,7 @@ async def test_a_registry_is_changed_and_removed(system: Operated) -> None:
     await system.make_application(tag=None, registry="hub", repository="docker.io/redis")
     shown = (await system.read("/application"))["applications"][0]
     assert (shown["registry"], shown["repository"]) == ("hub", "library/redis")
-    refused = await system.ask("DELETE", "registry/hub")
-    assert_error(refused, 409)
-    assert "applications: 1" in refused.json["details"]
+    assert_error(await system.ask("DELETE", "registry/hub"), 409, details="applications: 1")
     assert (await system.put("registry", "hub", {"address": "mirror.example:5000"})).status == 204
     assert (await system.listed("registry"))["hub"]["aliases"] == []
     assert (await system.edit(registry="local")).status == 204
@@ -150,9 +144,7 @@ async def test_tags_use_the_address_of_the_registry_when_enabled(system: Operate
 async def test_declared_objects_can_only_be_removed_in_the_file(system: Operated) -> None:
     for thing, name in DECLARED.items():
         before = await system.listed(thing)
-        refused = await system.ask("DELETE", f"{thing}/{name}")
-        assert_error(refused, 409)
-        assert "settings file" in refused.json["details"]
+        assert_error(await system.ask("DELETE", f"{thing}/{name}"), 409, details="settings file")
         assert (await system.put(thing, name)).status == (409 if thing == "registry" else 204)
         assert await system.listed(thing) == before
 
@@ -200,9 +192,7 @@ async def test_no_two_registries_claim_the_same_address(system: Operated) -> Non
         {"address": "two.example", "aliases": ["uno.example"]},
         {"address": system.registry.address},
     ):
-        refused = await system.put("registry", "two", body)
-        assert_error(refused, 409)
-        assert " already" in refused.json["details"]
+        assert_error(await system.put("registry", "two", body), 409, details=" already")
     assert (await system.put("registry", "two", {"address": "one.example:443"})).status == 204
     assert (await system.put("registry", "one", one | {"aliases": []})).status == 204
     assert (await system.put("registry", "two", {"address": "uno.example"})).status == 204

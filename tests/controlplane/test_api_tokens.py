@@ -66,14 +66,12 @@ async def test_more_than_64_kib_is_413(system: System, chunked: bool) -> None:
 
     assert_error(await send(LIMIT + 1), 413)
     assert (await send(LIMIT)).status == 201
-    refused = await system.call("POST", "/token", token="x", data=b" " * (LIMIT + 1))
-    assert_error(refused, 401)
+    assert_error(await system.call("POST", "/token", token="x", data=b" " * (LIMIT + 1)), 401)
 
 
 async def test_scopes_that_are_not_held_are_403(system: System) -> None:
     answer = await _ask(system, {"name": "x", "scopes": ["operator:read", "session:read"]})
-    assert_error(answer, 403)
-    assert "operator:read" in answer.json["details"]
+    assert_error(answer, 403, details="operator:read")
     assert "session:read" not in answer.json["details"]
     everything = await system.make_token(name="all", scopes=sorted(ACCOUNT_SCOPES))
     assert (await system.call("GET", "/session", token=everything)).status == 200

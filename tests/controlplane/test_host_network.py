@@ -29,8 +29,7 @@ async def standbys_are(system: System, count: int) -> None:
 async def test_an_application_in_the_hosts_network_is_refused_unless_its_node_pool_allows_it(
     system: System,
 ) -> None:
-    refused = await system.call("POST", "/application", json=IN_HOST)
-    assert_error(refused, 422, "networkMode")
+    assert_error(await system.call("POST", "/application", json=IN_HOST), 422, "networkMode")
     # Together with other violations, and not for an unknown node pool.
     bad = {**IN_HOST, "registry": "no", "regions": ["no"]}
     refused = await system.call("POST", "/application", json=bad)

@@ -441,14 +441,18 @@ def assert_error_form(body: Any, status: int) -> None:
     assert body["timestamp"].endswith("Z")
 
 
-def assert_error(answer: Answer, status: int, *fields: str) -> None:
-    """Check that an answer is an ErrorResponse of `status` with violations of exactly `fields`."""
+def assert_error(answer: Answer, status: int, *fields: str, details: str = "") -> None:
+    """Check that an answer is an ErrorResponse of `status` with violations of exactly `fields`.
+
+    Its details have the given part.
+    """
     assert answer.status == status, answer.text
     body = answer.json
     assert_error_form(body, status)
     assert body["path"] == answer.path
     assert str(uuid.UUID(body["identifier"])) == answer.headers["X-Request-Id"]
     assert "Server" not in answer.headers
+    assert details in body["details"]
     if fields:
         assert [violation["field"] for violation in body["violations"]] == list(fields)
         assert all(violation["description"] for violation in body["violations"])

@@ -94,6 +94,7 @@ async def test_pages_of_all_sessions_are_sent_in_portions(system: System) -> Non
     assert "Transfer-Encoding" not in last.headers
     assert [session["id"] for session in last.json["sessions"]] == ["0"]
     assert last.json["before"] is None
+    assert (await system.read("/operator/session?limit=50"))["before"] is None
 
 
 async def test_an_agent_with_very_many_images_is_described_in_a_mebibyte(system: System) -> None:

@@ -40,13 +40,6 @@ async def test_the_header_is_read_strictly(system: System) -> None:
             assert response.status == status
 
 
-async def test_unknown_paths_and_methods_are_rejected_before_tokens(system: System) -> None:
-    assert_error(await system.call("GET", "/nowhere", token="x"), 404)
-    answer = await system.call("PATCH", "/session", token="x")
-    assert_error(answer, 405)
-    assert set(answer.headers["Allow"].split(",")) == {"GET", "POST"}
-
-
 async def test_only_the_owner_can_read_files(system: System) -> None:
     state = system.folder / "state"
     assert state.stat().st_mode & 0o777 == 0o700

@@ -66,15 +66,6 @@ async def test_a_host_that_joins_later_catches_up(system: System) -> None:
     assert late.pulled == [image]
 
 
-async def test_a_missing_tag_is_404(system: System) -> None:
-    await system.make_application(tag=None)
-    assert_error(await system.enable_tag(), 404)
-    assert_error(await system.enable_tag(name="no"), 404)
-    assert_error(await system.enable_tag(account="bob"), 404)
-    assert_error(await system.enable_tag("-"), 422, "tag")
-    assert_error(await system.start(), 404)
-
-
 async def test_a_tag_that_the_registry_hides_is_404(system: System) -> None:
     await system.make_application(tag=None)
     system.registry.hides = True

@@ -113,15 +113,6 @@ async def test_a_lower_quota_stops_nothing_and_refuses_the_next_start(
     assert await events(system, "account.changed") == [changed, changed]
 
 
-async def test_an_account_can_be_created_with_a_quota(system: System) -> None:
-    quota = {"sessions": 5, "cpu": 2.5, "ram": 1000.0}
-    assert (await ask(system, "POST", name="studio", quota=quota)).status == 201
-    assert (await listed(system, "studio"))["quota"] == quota
-    null = {"sessions": None, "cpu": 4.0}
-    assert (await ask(system, "PUT", "studio", quota=null)).status == 204
-    assert (await listed(system, "studio"))["quota"] == NO_LIMIT | {"cpu": 4.0}
-
-
 async def test_an_account_is_removed_with_its_objects(system: System) -> None:
     await system.make_application()
     await system.make_application(account="bob")

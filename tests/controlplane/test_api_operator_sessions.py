@@ -62,22 +62,6 @@ async def test_filters(system: System) -> None:
     assert [session["status"] for session in every] == ["exited", "running", "running"]
 
 
-async def test_pages_hold_each_session_once(system: System) -> None:
-    names = [str(number) for number in range(7)]
-    for name in names:
-        await start(system, "alice", name)
-    seen: list[str] = []
-    query = "limit=3"
-    for expected in (3, 3, 1):
-        found = await page(system, query)
-        assert len(found["sessions"]) == expected
-        seen += [session["id"] for session in found["sessions"]]
-        query = f"limit=3&before={found['before']}"
-    assert found["before"] is None
-    assert seen == names[::-1]
-    assert (await page(system, "limit=7"))["before"] is None
-
-
 async def test_a_stop_works_as_the_accounts_and_names_the_operator(system: System) -> None:
     name = "match/1 ü"
     await start(system, "alice", name)

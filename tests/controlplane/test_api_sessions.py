@@ -1,6 +1,5 @@
 """POST, GET and DELETE /session over real HTTP and real gRPC."""
 
-import asyncio
 import json
 from typing import Any
 from urllib.parse import quote
@@ -132,14 +131,6 @@ async def test_any_id_can_be_addressed(system: System) -> None:
         assert await call("DELETE", started.headers["Location"]) == (204, b"")
 
 
-async def test_a_duplicate_id_is_a_conflict_also_after_the_end(system: System) -> None:
-    assert (await system.start(id="once")).status == 201
-    assert_error(await system.start(id="once"), 409)
-    await system.call("DELETE", "/session/once")
-    assert_error(await system.start(id="once"), 409)
-    await system.nothing_is_left()
-
-
 @pytest.mark.parametrize("reason", sorted(REFUSED_BY_ADMISSION))
 async def test_a_refusal_by_admission_leaves_nothing(system: System, reason: str) -> None:
     system.agent.before_start = refusing(reason.upper())
@@ -234,9 +225,3 @@ async def test_a_stop_that_cannot_kill_is_503(system: System) -> None:
     await system.start(id="s")
     system.agent.before_stop = refusing("CANNOT_KILL")
     assert_error(await system.call("DELETE", "/session/s"), 503)
-
-
-async def test_two_stops_at_once_are_both_204(system: System) -> None:
-    await system.start(id="s")
-    answers = await asyncio.gather(*(system.call("DELETE", "/session/s") for _ in range(2)))
-    assert [answer.status for answer in answers] == [204, 204]

@@ -136,21 +136,15 @@ async def test_a_failed_authentication_is_in_the_log_and_not_in_the_audit(
 
 
 async def test_filters_and_pages(system: System) -> None:
-    await write(
-        system,
-        *(
-            (n / 1000, kind, account, Actor(actor, "192.0.2.1"), name)
-            for n, (kind, account, actor, name) in enumerate(
-                [
-                    ("probe.made", "alice", "one", "a"),
-                    ("probe.ended", "alice", "two", "a"),
-                    ("probe.made", "bob", "one", "b"),
-                    ("probes.made", "bob", "one", "b"),
-                    ("probe", "carol", "three", "c"),
-                ]
-            )
-        ),
-    )
+    probes = [
+        ("probe.made", "alice", "one", "a"),
+        ("probe.ended", "alice", "two", "a"),
+        ("probe.made", "bob", "one", "b"),
+        ("probes.made", "bob", "one", "b"),
+        ("probe", "carol", "three", "c"),
+    ]
+    for n, (kind, account, actor, name) in enumerate(probes):
+        await write(system, (n / 1000, kind, account, Actor(actor, "192.0.2.1"), name))
 
     async def times(query: str) -> list[int]:
         return [event["time"] for event in await audit(system, query)]

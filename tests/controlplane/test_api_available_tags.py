@@ -2,7 +2,6 @@
 
 import itertools
 import json
-from typing import Any
 
 import pytest
 from aiohttp import ClientTimeout
@@ -95,9 +94,8 @@ async def test_the_address_of_a_registry_is_only_in_the_log(
 
 @pytest.mark.usefixtures("nothing_is_kept")
 async def test_a_list_is_bounded(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
-    limits: dict[str, Any] = {"PAGE_SIZE": 2, "MAX_PAGES": 3}
-    for name, value in limits.items():
-        monkeypatch.setattr(f"controlplane.registries.client.{name}", value)
+    monkeypatch.setattr("controlplane.registries.client.PAGE_SIZE", 2)
+    monkeypatch.setattr("controlplane.registries.client.MAX_PAGES", 3)
     for number in range(6):
         system.registry.push("studio/game", f"v{number}")
     assert len(await _versions(system)) == 6

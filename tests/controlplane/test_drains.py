@@ -10,6 +10,7 @@ from controlplane.domain.contract import Drain, HostReport
 from controlplane.storage.engine.store import Actor
 from controlplane.storage.tables.fleet import order_drain
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
+from tests.support.hold import Hold
 from tiltyard.agent.v1 import agent_pb2
 from tiltyard.runtime.clock import from_ms, to_ms
 
@@ -99,16 +100,10 @@ async def test_placement_excludes_a_host_before_it_acknowledges_its_drain(
     system: Draining, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("controlplane.operators.agents.ORDER_WAIT", 60.0)
-    asked, answer = asyncio.Event(), asyncio.Event()
-
-    async def wait(_: Any, __: Any) -> None:
-        asked.set()
-        await answer.wait()
-
     drained, other = system.agents
-    drained.before_drain = wait
+    answer = drained.before_drain = Hold()
     draining = asyncio.create_task(system.drain(drained.name), name="drain")
-    await asked.wait()
+    await answer.reached.wait()
     for _ in range(8):
         assert (await system.start()).status == 201
     assert len(other.started) == 8

@@ -14,6 +14,7 @@ from controlplane.storage.tables.fleet import AgentRow
 from controlplane.storage.tables.sessions import reserve
 from tests.support.controlplane.enrolling import Enrolling
 from tests.support.controlplane.fake_agent import refusing
+from tests.support.controlplane.raw_http import Wire
 from tests.support.controlplane.scrapes import PREFIX, PROCESS, Scraped
 from tests.support.controlplane.transactions import fail_once, intercept
 from tests.unit.controlplane.fleet.host.test_state import SESSION
@@ -89,14 +90,10 @@ async def test_a_request_under_way_and_one_whose_caller_hangs_up_are_counted(
 
 @pytest.mark.system(kind=Scraped, max_connections=1)
 async def test_a_connection_too_many_is_counted(system: Scraped) -> None:
-    first = await asyncio.open_connection("127.0.0.1", system.port)
-    second = await asyncio.open_connection("127.0.0.1", system.port)
-    assert await second[0].read() == b""
-    scrape = await system.scrape()
+    async with Wire(system.port), Wire(system.port) as second:
+        assert await second.ends() == b""
+        scrape = await system.scrape()
     assert scrape.sum("http_connections_refused_total", listener="api") == 1
-    for _, writer in (first, second):
-        writer.close()
-        await writer.wait_closed()
 
 
 async def test_no_path_and_no_method_makes_a_series(system: Scraped) -> None:

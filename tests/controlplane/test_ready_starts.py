@@ -41,12 +41,8 @@ async def running(system: System, session_id: str) -> str:
     await system.becomes(session_id, "running")
     under_way = system.control_plane.starts.under_way
     await eventually(lambda: under_way.get("alice", session_id) is None)
-    (internal_id,) = (
-        session.internal_id
-        for session in system.agent.live
-        if session.identity.session_id == session_id
-    )
-    return internal_id
+    by_id = {session.identity.session_id: session for session in system.agent.live}
+    return by_id[session_id].internal_id
 
 
 async def test_answers_when_the_ports_are_bound(system: System) -> None:

@@ -24,8 +24,7 @@ async def edit(system: System, *statements: str) -> None:
     """Edit the database of a stopped control plane."""
     store = Store(system.config.database)
     await store.open()
-    for sql in statements:
-        await store.run(lambda db, sql=sql: db.execute(sql))  # type: ignore[misc]
+    await store.run(lambda db: [*map(db.execute, statements)])
     await store.close()
 
 

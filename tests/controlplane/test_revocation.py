@@ -15,16 +15,13 @@ class Revoking(System):
     """The last agent counts as an enrolled one: its row has an id."""
 
     async def enrolled(self) -> FakeAgent:
+        """Return it; no other host has a start slot."""
         agent = self.agents.pop()
         await self.restart()
         await self.rows("UPDATE agent SET id='the-id' WHERE name=?", agent.name)
-        return agent
-
-    async def only_starts_on(self, agent: FakeAgent) -> None:
-        """Leave no other host a start slot."""
         self.agent.change_host(start_slots=0)
-        assert agent is not self.agent
         await self.has_reported(self.agent.name, start_slots=0)
+        return agent
 
     async def ask(self, method: str, path: str) -> Answer:
         return await self.call(method, f"/operator/agent/{path}")
@@ -57,7 +54,6 @@ async def test_only_enrolled_agents_can_be_revoked(system: Revoking) -> None:
 
 async def test_start_under_way_continues_on_another_host(system: Revoking) -> None:
     gone = await system.enrolled()
-    await system.only_starts_on(gone)
     starting, _ = await system.held_start(agent=gone, id="match")
     system.agent.change_host(start_slots=4)
     assert (await system.ask("POST", f"{gone.name}/revoke")).status == 204
@@ -72,7 +68,6 @@ async def test_start_answered_during_revocation_is_lost(
     system: Revoking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = await system.enrolled()
-    await system.only_starts_on(gone)
     write = Reports.write
 
     async def after_the_revocation(*arguments: Any) -> Any:
@@ -95,7 +90,6 @@ async def test_no_attempt_begins_on_a_host_revoked_meanwhile(
     system: Revoking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = await system.enrolled()
-    await system.only_starts_on(gone)
 
     async def after_the_revocation(go: Go) -> Any:
         assert (await system.ask("POST", f"{gone.name}/revoke")).status == 204
@@ -110,7 +104,6 @@ async def test_no_attempt_begins_on_a_host_revoked_meanwhile(
 
 async def test_restart_frees_unfinished_starts_on_a_revoked_host(system: Revoking) -> None:
     gone = await system.enrolled()
-    await system.only_starts_on(gone)
     assert (await system.start(id="begun")).status == 201
     assert (await system.start(id="other")).status == 201
     await system.stop_serving()

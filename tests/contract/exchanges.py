@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,18 +34,7 @@ class Exchange:
 
 def save(path: Path, exchanges: list[Exchange]) -> None:
     """Write them, one a line."""
-    lines = [
-        json.dumps(
-            {
-                "method": each.method,
-                "request": each.request.hex(),
-                "responses": [response.hex() for response in each.responses],
-                "error": each.error,
-            },
-            ensure_ascii=False,
-        )
-        for each in exchanges
-    ]
+    lines = [json.dumps(asdict(each), default=bytes.hex, ensure_ascii=False) for each in exchanges]
     path.write_text("[\n" + ",\n".join(lines) + "\n]\n", "utf-8")
 
 

@@ -257,14 +257,10 @@ async def test_a_watcher_gets_a_snapshot_and_then_every_change(
 async def test_a_watcher_or_follower_that_goes_away_leaves_nothing_open(
     stub: Any, engine: FakeEngine
 ) -> None:
-    started = (await stub.StartSession(start_request())).session
-    engine.write_log(f"tiltyard-{started.internal_id}", b"hello\n")
     watch = stub.Watch(pb.WatchRequest())
     await watch.read()
     assert stub.feed.watchers == 1
-    request = pb.StreamLogsRequest(internal_id=started.internal_id, follow=True)
-    log = stub.StreamLogs(request)
-    await log.read()
+    _, [log] = await followers(stub, engine, "acme", 1)
     watch.cancel()
     log.cancel()
     while stub.feed.watchers:

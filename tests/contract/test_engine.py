@@ -295,15 +295,8 @@ class TestRefusals:
 class TestLogs:
     async def test_every_byte_is_kept(self, stage: Stage) -> None:
         container = await running(stage)
-        await stage.say(container)
         written = b"ready\n" + PAYLOAD
-        async with stage.engine.logs(container.container, follow=True) as answer:
-            seen = bytearray()
-            async for pieces in answer:
-                seen += b"".join(piece.data for piece in pieces)
-                if len(seen) >= len(written):
-                    break
-        assert bytes(seen) == written
+        assert b"".join(piece.data for piece in await spoken(stage, container)) == written
         await stopped(stage, container)
         assert await log_of(stage, container) == written
 

@@ -104,9 +104,7 @@ async def test_unknown_names_are_404_and_change_nothing(system: Places) -> None:
         ("regions", ["local", "no"], "region"),
     ):
         wanted: dict[str, Any] = {"tagKeep": 9, field: value}
-        answer = await system.edit(**wanted)
-        assert_error(answer, 404)
-        assert answer.json["details"] == f"cannot find {kind} 'no'"
+        assert_error(await system.edit(**wanted), 404, details=f"cannot find {kind} 'no'")
     long = await system.edit(nodePool="x" * 256)
     assert_error(long, 404)
     assert len(long.json["details"]) < 3000

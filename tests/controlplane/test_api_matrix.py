@@ -6,9 +6,8 @@ Generated from the route table. A route without a case here fails `test_every_ro
 import itertools
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -238,11 +237,13 @@ def test_every_route_has_a_case() -> None:
     assert list(CASES) == [(route.method, route.path) for route in ROUTES]
 
 
+pytestmark = pytest.mark.system(kind=World)
+
+
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with World(tmp_path) as running:
-        await running.fill()
-        yield running
+async def world(system: World) -> World:
+    await system.fill()
+    return system
 
 
 async def ask(world: World, route: Route, name: str, token: str | None, **more: Any) -> Answer:

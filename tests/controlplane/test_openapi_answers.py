@@ -3,7 +3,6 @@
 import copy
 import re
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
@@ -99,22 +98,15 @@ def test_components_are_used_and_well_named() -> None:
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with World(tmp_path) as running:
-        await running.fill()
-        await _enrich(running)
-        yield running
-
-
-async def _enrich(world: World) -> None:
-    """Add objects with all optional properties."""
+async def world(system: World) -> World:
+    """One that also has objects with all optional properties."""
+    await system.fill()
     gpu = {"cpu": 1, "ram": 64, "gpu": 1}
-    await world.make_application(None, name="with-gpu", limits=gpu, reservation=gpu)
-    started = await world.start(
-        image="alices-game", id="rich", labels={"mode": "duel"}, external_id="42"
-    )
-    assert started.status == 201, started.text
-    (await world.join("ann", session="rich")).expect(200)
+    await system.make_application(None, name="with-gpu", limits=gpu, reservation=gpu)
+    rich = {"id": "rich", "labels": {"mode": "duel"}, "external_id": "42"}
+    (await system.start(image="alices-game", **rich)).expect(201)
+    (await system.join("ann", session="rich")).expect(200)
+    return system
 
 
 async def _answers(world: World, route: Route) -> AsyncIterator[Answer]:
@@ -127,6 +119,7 @@ async def _answers(world: World, route: Route) -> AsyncIterator[Answer]:
         yield await ask(world, route, own, None, json={"colour": 1})
 
 
+@pytest.mark.system(kind=World)
 async def test_all_answers_are_documented(world: World) -> None:
     came: set[str] = set()
     for route in ROUTES:

@@ -5,7 +5,6 @@ schemathesis.toml for its checks and schemathesis_hooks.py for what no schema ca
 runs it with another number of examples and another seed.
 """
 
-import asyncio
 import json
 import os
 import re
@@ -20,6 +19,7 @@ import pytest
 from controlplane.api import routes
 from controlplane.metrics.http import HttpMetrics
 from tests.controlplane.hostile_strings import STRINGS
+from tests.support.controlplane.commands import finished
 from tests.support.controlplane.system import System
 
 COUNT, SEED = os.environ.get("COUNT", "200"), os.environ.get("SEED", "20261121")
@@ -87,10 +87,10 @@ async def _fill(system: System) -> None:
     assert (await system.call("DELETE", "/session/ended-1")).status == 204
 
 
-async def _schemathesis(system: System, folder: Path, caller: str) -> tuple[int, str]:
+async def _schemathesis(system: System, folder: Path, caller: str) -> tuple[int | None, str]:
     operator = caller == "operator"
     token = system.operator_token if operator else system.tokens["alice"]
-    process = await asyncio.create_subprocess_exec(
+    status, output, errors = await finished(
         Path(sys.executable).with_name("schemathesis"),
         f"--config-file={_config(folder)}",
         "run",
@@ -99,19 +99,9 @@ async def _schemathesis(system: System, folder: Path, caller: str) -> tuple[int,
         f"--max-examples={COUNT}",
         "--no-color",
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TILTYARD_TOKEN": token},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
+        env={"PYTHONPATH": str(ROOT), "TILTYARD_TOKEN": token},
     )
-    try:
-        output, _ = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    assert process.returncode is not None
-    return process.returncode, output.decode(errors="replace")
+    return status, output + errors
 
 
 def _config(folder: Path) -> Path:

@@ -20,5 +20,10 @@ async def finished(
         env={**os.environ, "PYTHONPATH": ".", **(env or {})},
         **more,
     )
-    output, errors = await process.communicate(typed.encode())
+    try:
+        output, errors = await process.communicate(typed.encode())
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
     return process.returncode, output.decode(errors="replace"), errors.decode(errors="replace")

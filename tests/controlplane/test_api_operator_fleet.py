@@ -9,11 +9,11 @@ import pytest
 from controlplane.app.control_plane import ControlPlane
 from controlplane.domain.errors import StoreError
 from controlplane.settings.registries import RegistryConfig
-from controlplane.storage.engine.store import Store
 from controlplane.storage.tables import registries
 from controlplane.storage.tables.fleet import declare
 from tests.support.authority import AUTHORITY
 from tests.support.controlplane.system import APPLICATION, Answer, System, assert_error
+from tests.support.controlplane.transactions import opened
 
 THINGS = {"region": "regions", "node-pool": "nodePools", "registry": "registries"}
 """The path segment, and the property of the list."""
@@ -227,13 +227,9 @@ async def test_a_file_that_claims_an_address_set_by_the_api_is_refused(system: O
     assert "new" not in await system.listed("registry")
     # It may change its own declarations, even to an address of another of them.
     await system.stop_serving()
-    store = Store(before.database)
-    await store.open()
-    for addresses in (("1.example", "2.example"), ("2.example", "1.example")):
-        entries = [
-            RegistryConfig(name=name, address=address)
-            for name, address in zip(("one", "two"), addresses, strict=True)
-        ]
-        await store.run(declare, before.model_copy(update={"registries": tuple(entries)}))
-    assert (await store.run(registries.find))["one"].address == "2.example"
-    await store.close()
+    async with opened(before.database) as store:
+        for one, two in (("1.example", "2.example"), ("2.example", "1.example")):
+            named = {"one": one, "two": two}.items()
+            entries = tuple(RegistryConfig(name=name, address=address) for name, address in named)
+            await store.run(declare, before.model_copy(update={"registries": entries}))
+        assert (await store.run(registries.find))["one"].address == "2.example"

@@ -22,9 +22,9 @@ from controlplane.pki.tickets import TicketKey
 from controlplane.registries.vault import Vault
 from controlplane.settings.model import Config
 from controlplane.storage.engine.migrations import MIGRATIONS, migrate
-from controlplane.storage.engine.store import Store
 from tests.controlplane.storing import DATABASE, KEYS, KNOWN, LOGIN, PASSWORD, store
 from tests.support.controlplane.system import System, assert_error
+from tests.support.controlplane.transactions import opened
 from tests.support.fake_clock import AheadClock
 from tests.unit.controlplane.fleet.host.test_state import SESSION
 from tiltyard.contract import Identity
@@ -95,9 +95,8 @@ def missing(before: Rows, after: Rows) -> list[str]:
 async def test_every_row_of_a_kept_database_stays(schema: str, tmp_path: Path) -> None:
     path = put_back(schema, tmp_path / "state")
     before = rows_of(path)
-    opened = Store(path)
-    await opened.open()
-    await opened.close()
+    async with opened(path):
+        pass
     assert missing(before, rows_of(path)) == []
     with closing(sqlite3.connect(path)) as database:
         assert database.execute("PRAGMA foreign_key_check").fetchall() == []

@@ -9,6 +9,7 @@ from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.standby_orders import WantedPool
 from controlplane.storage.tables.standby_orders import wanted as wanted_pools
 from tests.support.controlplane.system import System
+from tests.support.controlplane.transactions import opened
 
 REGIONS = ("a", "b", "c", "d", "e")
 
@@ -25,10 +26,8 @@ async def put(system: System, region: str, **fields: Any) -> None:
 @pytest.fixture
 async def store(system: System) -> AsyncIterator[Store]:
     """Open the database a second time, since the control plane also reads pools."""
-    opened = Store(system.config.database)
-    await opened.open()
-    yield opened
-    await opened.close()
+    async with opened(system.config.database) as store:
+        yield store
 
 
 async def test_only_pools_that_were_changed_are_read_again(system: System, store: Store) -> None:

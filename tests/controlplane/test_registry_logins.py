@@ -19,6 +19,7 @@ from tests.support.controlplane.system import Answer, System, assert_error
 PASSWORD = "s3cret wörd"
 LOGIN = {"address": "r.example", "username": "robot", "password": PASSWORD}
 KEPT = {"address": "r.example", "username": "robot"}
+MORE = {"authHosts": ["auth.example"], "private": True, "ca": AUTHORITY}
 IMAGE = f"r.example/studio/game@sha256:{'0' * 64}"
 
 
@@ -57,22 +58,20 @@ pytestmark = pytest.mark.system(kind=Configured)
 
 
 async def test_login_is_stored_and_shown_without_its_password(system: Configured) -> None:
-    more = {"authHosts": ["auth.example"], "private": True, "ca": AUTHORITY}
-    assert (await system.put(**LOGIN, **more)).status == 204
+    assert (await system.put(**LOGIN, **MORE)).status == 204
     whole = Endpoint("r.example", "robot", PASSWORD, ("auth.example",), True, AUTHORITY)
     for _ in range(2):
         assert await system.endpoint() == whole
         assert await system.login() == RegistryLogin("robot", PASSWORD)
         shown = await system.listed()
         used = {"aliases": [], "declared": False, "applications": 0}
-        assert shown == {"name": "own", **KEPT, **more, **used}
+        assert shown == {"name": "own", **KEPT, **MORE, **used}
         await system.restart()
     assert PASSWORD not in repr(await system.login())
 
 
 async def test_put_replaces_the_whole_registry(system: Configured) -> None:
-    more = {"authHosts": ["auth.example"], "private": True, "ca": AUTHORITY}
-    assert (await system.put(**LOGIN, **more)).status == 204
+    assert (await system.put(**LOGIN, **MORE)).status == 204
     assert (await system.put(address="r.example")).status == 204
     assert await system.endpoint() == Endpoint("r.example")
     assert await system.login() is None
@@ -102,10 +101,9 @@ async def test_new_destination_needs_the_password(
 
 
 async def test_password_is_kept_if_no_destination_is_added(system: Configured) -> None:
-    more = {"authHosts": ["auth.example"], "private": True, "ca": AUTHORITY}
-    assert (await system.put(**LOGIN, **more)).status == 204
+    assert (await system.put(**LOGIN, **MORE)).status == 204
     for body in (
-        {**KEPT, **more},
+        {**KEPT, **MORE},
         {**KEPT, "aliases": ["other.example"], "private": True, "ca": AUTHORITY},
         {**KEPT, "address": "R.example", "ca": AUTHORITY},
     ):

@@ -9,10 +9,10 @@ import pytest
 
 from controlplane.app.control_plane import ControlPlane
 from controlplane.fleet.host import watch as watching
-from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.reports import Evaluation, Reports
 from tests.support.controlplane.fake_agent import FakeAgent, refusing
 from tests.support.controlplane.system import System, assert_error, eventually, eventually_equals
+from tests.support.controlplane.transactions import opened
 from tiltyard.agent.v1 import agent_pb2
 
 MINUTE = 60
@@ -22,10 +22,8 @@ pytestmark = pytest.mark.system(agents=2, in_order=True, application={})
 
 async def edit(system: System, *statements: str) -> None:
     """Edit the database of a stopped control plane."""
-    store = Store(system.config.database)
-    await store.open()
-    await store.run(lambda db: [*map(db.execute, statements)])
-    await store.close()
+    async with opened(system.config.database) as store:
+        await store.run(lambda db: [*map(db.execute, statements)])
 
 
 async def lose_database(system: System) -> None:

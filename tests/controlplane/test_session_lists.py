@@ -34,6 +34,7 @@ from controlplane.storage.tables.session_lists import (
 from controlplane.storage.tables.session_rows import Attempt, end_all_missing, remove_ended
 from controlplane.storage.tables.sessions import NewSession, reserve, session_of
 from tests.support.controlplane.system import System, assert_error
+from tests.support.controlplane.transactions import opened
 from tests.unit.controlplane.fleet.host.test_state import SESSION
 from tiltyard.contract import EndReason, Identity, Resources, State
 
@@ -304,13 +305,10 @@ WRONG = (
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    opened = Store(tmp_path / "test.db")
-    await opened.open()
-    await opened.run(
-        lambda db: db.execute("INSERT INTO account(name, created_ms) VALUES ('alice', 0)")
-    )
-    yield opened
-    await opened.close()
+    account = "INSERT INTO account(name, created_ms) VALUES ('alice', 0)"
+    async with opened(tmp_path / "test.db") as store:
+        await store.run(lambda db: db.execute(account))
+        yield store
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -187,6 +187,15 @@ async def mark(system: System, name: str) -> None:
     assert await store.run(request_stop, "alice", name, Actor("other"), 1) is not None
 
 
+async def marked_at(system: System, gate: Hold) -> None:
+    """Mark a start while its host is at the gate; the start is refused."""
+    post = asyncio.create_task(system.start(id="x"))
+    await gate.reached.wait()
+    await mark(system, "x")
+    gate.set()
+    assert_error(await post, 409)
+
+
 @pytest.mark.part_alone
 async def test_f51_stop_mark_ends_start_before_its_next_host(system: System) -> None:
     gate = Hold()
@@ -197,11 +206,7 @@ async def test_f51_stop_mark_ends_start_before_its_next_host(system: System) -> 
 
     for agent in system.agents:
         agent.before_start = refuse
-    post = asyncio.create_task(system.start(id="x"))
-    await gate.reached.wait()
-    await mark(system, "x")
-    gate.set()
-    assert_error(await post, 409)
+    await marked_at(system, gate)
     assert sum(len(agent.started) for agent in system.agents) == 1
     await system.nothing_is_left()
 
@@ -211,11 +216,7 @@ async def test_f51_stop_mark_ends_started_session(system: System) -> None:
     gate = Hold()
     for agent in system.agents:
         agent.after_start = gate
-    post = asyncio.create_task(system.start(id="x"))
-    await gate.reached.wait()
-    await mark(system, "x")
-    gate.set()
-    assert_error(await post, 409)
+    await marked_at(system, gate)
     await system.becomes("x", "exited")
     await system.nothing_is_left()
 

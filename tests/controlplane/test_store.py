@@ -13,15 +13,13 @@ from controlplane.domain.errors import ConflictError, StoreError
 from controlplane.storage.engine.migrations import MIGRATIONS, migrate
 from controlplane.storage.engine.store import Store, queue_as
 from tests.support.controlplane.system import PATIENCE
-from tests.support.controlplane.transactions import blocked
+from tests.support.controlplane.transactions import blocked, opened
 
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    opened = Store(tmp_path / "state" / "test.db")
-    await opened.open()
-    yield opened
-    await opened.close()
+    async with opened(tmp_path / "state" / "test.db") as store:
+        yield store
 
 
 def _insert(db: Database, name: str) -> str:

@@ -10,10 +10,10 @@ from random import Random
 import pytest
 from sqlite_utils import Database
 
-from controlplane.storage.engine.store import Store
 from tests.controlplane.store_writer import KIND
 from tests.faults.plugin import Figure, Rounds
 from tests.support import power_cut
+from tests.support.controlplane.transactions import opened
 
 NAME = "controlplane.db"
 TRANSACTIONS = 150  # Enough for the write-ahead log to restart several times
@@ -51,12 +51,8 @@ def _found(path: Path) -> set[int]:
         return dict(db.execute(sql, (KIND,)).fetchall())
 
     async def read() -> dict[str, int]:
-        store = Store(path)
-        await store.open()
-        try:
+        async with opened(path) as store:
             return await store.run(look)
-        finally:
-            await store.close()
 
     rows = asyncio.run(read())
     assert set(rows.values()) <= {2}

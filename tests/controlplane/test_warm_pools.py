@@ -15,14 +15,14 @@ from controlplane.domain.contract import Claim
 from controlplane.domain.errors import StoreError
 from controlplane.fleet import standby_pools
 from controlplane.sessions.start import MAX_CLAIMS
-from controlplane.storage.engine.store import Actor, Store
+from controlplane.storage.engine.store import Actor
 from controlplane.storage.tables.claims import NewClaim
 from controlplane.storage.tables.reports import Evaluation, Reports
 from controlplane.storage.tables.session_rows import Attempt
 from controlplane.storage.tables.sessions import NewSession, reserve
 from tests.support.controlplane.fake_agent import refusing
 from tests.support.controlplane.system import System, assert_error, eventually, eventually_equals
-from tests.support.controlplane.transactions import Go, intercept
+from tests.support.controlplane.transactions import Go, intercept, opened
 from tests.support.hold import Hold
 from tiltyard.agent.v1 import agent_pb2
 from tiltyard.contract import Identity, Resources
@@ -583,16 +583,14 @@ async def test_claim_of_a_dead_control_plane_is_replayed(system: System) -> None
     (standby, *_) = system.agent.standbys
     internal_id = standby.internal_id
     await system.stop_serving()
-    store = Store(system.config.database)
-    await store.open()
     mebi = Resources(10**9, 2**20)
     labels = {"mode": "ffa"}
     identity = Identity("alice", "match", "game", "v1", "local", labels, "lobby")
     asked = Claim(internal_id, identity, 7200, '{"version": "v0"}')
     attempt = Attempt(internal_id, system.agent.name, "192.0.2.1")
     claim = NewClaim(attempt, (), {}, asked, Actor("x"))
-    await store.run(reserve, NewSession(identity, mebi, 1, claim))
-    await store.close()
+    async with opened(system.config.database) as store:
+        await store.run(reserve, NewSession(identity, mebi, 1, claim))
     await system.serve()
     await system.becomes("match", "running")
     (replayed,) = system.agent.claimed

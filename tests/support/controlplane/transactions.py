@@ -5,6 +5,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,6 +45,17 @@ def fail_once(error: Exception) -> Callable[[Go], Awaitable[Any]]:
         return await go()
 
     return around
+
+
+@asynccontextmanager
+async def opened(path: Path) -> AsyncIterator[Store]:
+    """A store of a database that no control plane uses, or one more beside its own."""
+    store = Store(path)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 @asynccontextmanager

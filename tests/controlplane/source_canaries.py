@@ -110,7 +110,7 @@ class Sources:
         """Create an application with these fields, and change `game` to have them."""
         new = APPLICATION | {"name": f"new-{next(self._numbers)}"} | changes
         post = await self._system.call("POST", "/application", json=new)
-        return post, await self._system.call("PUT", "/application/game", json=changes)
+        return post, await self._system.edit(**changes)
 
     async def enable(self, tag: str) -> Answer:
         return await self._system.call("POST", "/application/game/tags", json={"tag": tag})
@@ -122,8 +122,7 @@ class Sources:
 
     async def enable_there(self, repository: str) -> Answer:
         """Enable a tag of a repository in the registry `tried`."""
-        where = {"registry": "tried", "repository": repository}
-        (await self._system.call("PUT", "/application/game", json=where)).expect(204)
+        (await self._system.edit(registry="tried", repository=repository)).expect(204)
         return await self.enable("v1")
 
 

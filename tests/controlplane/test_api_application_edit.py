@@ -9,7 +9,7 @@ import pytest
 from controlplane.settings.model import AgentConfig, Config
 from controlplane.settings.registries import RegistryConfig
 from tests.support.controlplane.fake_agent import FakeAgent
-from tests.support.controlplane.system import APPLICATION, Answer, System, assert_error, eventually
+from tests.support.controlplane.system import APPLICATION, System, assert_error, eventually
 from tests.support.hold import Hold
 
 PLACES = {"a0": ("local", "default"), "a1": ("elsewhere", "default"), "a2": ("local", "big")}
@@ -41,9 +41,6 @@ class Places(System):
             ),
         }
         return config.model_copy(update=found)
-
-    async def edit(self, of: str = "game", account: str = "alice", **changes: Any) -> Answer:
-        return await self.call("PUT", f"/application/{of}", account=account, json=changes)
 
     async def application(self) -> Any:
         return (await self.read("/application"))["applications"][0]

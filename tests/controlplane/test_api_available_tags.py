@@ -47,8 +47,7 @@ async def test_a_repository_that_the_registry_hides_has_no_tags(system: System) 
     assert await _versions(system) == ["v1"]
     system.registry.token_status = 500
     system.registry.push("studio/other", "v1")
-    edit = {"repository": "studio/other"}
-    assert (await system.call("PUT", "/application/game", json=edit)).status == 204
+    assert (await system.edit(repository="studio/other")).status == 204
     assert_error(await system.call("GET", PATH), 503)
 
 

@@ -345,7 +345,7 @@ async def test_a_disconnect_leaves_no_removal_half_done(system: Operated) -> Non
 async def test_the_region_of_a_removed_agent_is_free(system: Operated) -> None:
     assert (await system.start(id="s")).status == 201
     assert (await system.call("DELETE", "/session/s")).status == 204
-    await system.call("PUT", "/application/game", json={"regions": ["elsewhere"]})
+    await system.edit(regions=["elsewhere"])
     system.agents.pop()
     system.settings["regions"] = ("elsewhere",)
     await system.restart()

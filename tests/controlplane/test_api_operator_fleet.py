@@ -30,9 +30,6 @@ class Operated(System):
             body = BODIES.get(thing, {})
         return await self.ask("PUT", f"{thing}/{name}", body)
 
-    async def edit(self, **changes: Any) -> Answer:
-        return await self.call("PUT", "/application/game", json=changes)
-
     async def listed(self, thing: str) -> dict[str, dict[str, Any]]:
         rows = (await self.read(f"/operator/{thing}"))[THINGS[thing]]
         assert [row["name"] for row in rows] == sorted(row["name"] for row in rows)

@@ -188,11 +188,10 @@ async def test_a_missing_image_is_shown_with_its_pull(system: Explained) -> None
 
 
 async def test_hosts_of_other_regions_and_node_pools_are_omitted(system: Explained) -> None:
-    regions = ["local", "elsewhere"]
-    await system.call("PUT", "/application/game", json={"regions": regions})
+    await system.edit(regions=["local", "elsewhere"])
     assert await system.hosts(location="elsewhere") == {}
     await system.call("PUT", "/operator/node-pool/big", json={})
-    await system.call("PUT", "/application/game", json={"nodePool": "big"})
+    await system.edit(nodePool="big")
     answer = (await system.ask()).json
     assert (answer["nodePool"], answer["hosts"]) == ("big", [])
 

@@ -21,10 +21,6 @@ async def system(system: System) -> System:
     return system
 
 
-async def start(system: System, account: str, name: str) -> None:
-    (await system.start(account=account, id=name)).expect(201)
-
-
 async def page(system: System, query: str = "") -> Any:
     return await system.read(f"/operator/session?{query}")
 
@@ -38,7 +34,7 @@ async def stop(system: System, account: str, name: str) -> Answer:
 
 
 async def test_an_entry_equals_that_of_the_accounts_list(system: System) -> None:
-    await start(system, "bob", "b")
+    (await system.start(account="bob", id="b")).expect(201)
     own = (await system.read("/session", account="bob"))["sessions"]
     (entry,) = (await page(system))["sessions"]
     assert set(entry) == ENTRY
@@ -47,7 +43,7 @@ async def test_an_entry_equals_that_of_the_accounts_list(system: System) -> None
 
 async def test_filters(system: System) -> None:
     for number, account in enumerate(("alice", "bob", "alice")):
-        await start(system, account, str(number))
+        (await system.start(account=account, id=str(number))).expect(201)
     assert await ids(system) == ["2", "1", "0"]
     assert await ids(system, "account=alice") == ["2", "0"]
     assert await ids(system, "account=unknown") == []
@@ -64,8 +60,8 @@ async def test_filters(system: System) -> None:
 
 async def test_a_stop_works_as_the_accounts_and_names_the_operator(system: System) -> None:
     name = "match/1 ü"
-    await start(system, "alice", name)
-    await start(system, "bob", name)
+    (await system.start(account="alice", id=name)).expect(201)
+    (await system.start(account="bob", id=name)).expect(201)
     assert (await stop(system, "alice", name)).status == 204
     assert_error(await stop(system, "alice", name), 409)
     assert_error(await stop(system, "alice", "none"), 404)

@@ -134,19 +134,16 @@ async def test_removing_a_region_from_an_application_removes_its_pool(system: Sy
         await put(system, {"size": 2}, place)
     before = await events(system)
 
-    async def edit(**body: Any) -> int:
-        return (await system.call("PUT", "/application/game", json=body)).status
-
-    assert await edit(tagKeep=9) == 204
-    assert await edit(regions=["elsewhere", "none"]) == 404
-    assert await edit(regions=["elsewhere", "local", "third"]) == 204
+    assert (await system.edit(tagKeep=9)).status == 204
+    assert (await system.edit(regions=["elsewhere", "none"])).status == 404
+    assert (await system.edit(regions=["elsewhere", "local", "third"])).status == 204
     assert await events(system) == before
-    assert await edit(regions=["elsewhere"]) == 204
+    assert (await system.edit(regions=["elsewhere"])).status == 204
     *same, removed = await events(system)
     assert same == before
     by = ("alice", token_id(system.tokens["alice"]), "127.0.0.1", "game/local")
     assert removed == ("warm_pool.removed", *by, {})
     assert_error(await put(system, POOL), 404)
-    assert await edit(regions=["elsewhere", "local"]) == 204
+    assert (await system.edit(regions=["elsewhere", "local"])).status == 204
     found = [(pool["image"], pool["location"]) for pool in await pools(system)]
     assert found == [("game", "elsewhere"), ("other", "local")]

@@ -12,18 +12,10 @@ async def allow(system: System, *, host_network: bool | None, pool: str = "defau
     (await system.call("PUT", f"/operator/node-pool/{pool}", json=body)).expect(204)
 
 
-async def places(system: System) -> list[str]:
-    return [each["id"] for each in (await system.read("/available-location/game"))["locations"]]
-
-
 async def obstacles(system: System) -> list[str]:
     query = "/operator/placement?account=alice&image=game&location=local"
     [host] = (await system.read(query))["hosts"]
     return [each["kind"] for each in host["obstacles"]]
-
-
-async def standbys_are(system: System, count: int) -> None:
-    await eventually(lambda: len(system.agent.standbys) == count)
 
 
 async def test_an_application_in_the_hosts_network_is_refused_unless_its_node_pool_allows_it(
@@ -38,14 +30,11 @@ async def test_an_application_in_the_hosts_network_is_refused_unless_its_node_po
     assert_error(await system.call("POST", "/application", json=bad), 422, "nodePool")
 
     await system.make_application(tag=None)
-    edit = {"networkMode": "host"}
-    assert_error(await system.call("PUT", "/application/game", json=edit), 422, "networkMode")
+    assert_error(await system.edit(networkMode="host"), 422, "networkMode")
     await allow(system, host_network=True, pool="open")
-    assert_error(await system.call("PUT", "/application/game", json=edit), 422, "networkMode")
-    both = {**edit, "nodePool": "open"}
-    assert (await system.call("PUT", "/application/game", json=both)).status == 204
-    back = await system.call("PUT", "/application/game", json={"nodePool": "default"})
-    assert_error(back, 422, "networkMode")
+    assert_error(await system.edit(networkMode="host"), 422, "networkMode")
+    assert (await system.edit(networkMode="host", nodePool="open")).status == 204
+    assert_error(await system.edit(nodePool="default"), 422, "networkMode")
     [listed] = (await system.read("/application"))["applications"]
     assert (listed["networkMode"], listed["nodePool"]) == ("host", "open")
 
@@ -54,16 +43,16 @@ async def test_revoked_permission_of_a_node_pool_stops_new_starts(system: System
     await allow(system, host_network=True)
     await system.make_application(networkMode="host")
     assert (await system.start(id="old")).status == 201
-    assert await places(system) == ["local"]
+    assert await system.locations() == ["local"]
     (await system.call("PUT", "/warm-pool/game/local", json={"size": 2})).expect(204)
-    await standbys_are(system, 2)
+    await eventually(lambda: len(system.agent.standbys) == 2)
 
     await allow(system, host_network=None)
     for _ in range(2):
         assert_error(await system.start(id="new"), 422, "image")
-        assert await places(system) == []
+        assert await system.locations() == []
         assert await obstacles(system) == ["host_network"]
-        await standbys_are(system, 0)
+        await eventually(lambda: not system.agent.standbys)
         assert (await system.read("/session/old"))["status"] == "running"
         await system.restart()
 
@@ -79,7 +68,7 @@ async def test_the_rules_of_a_removed_node_pool_are_forgotten(system: System) ->
     unknown = {"networkMode": "host", "nodePool": "gone"}
     created = await system.call("POST", "/application", json={**APPLICATION, **unknown})
     assert_error(created, 422, "nodePool")
-    assert_error(await system.call("PUT", "/application/game", json=unknown), 404)
+    assert_error(await system.edit(**unknown), 404)
 
 
 async def test_settings_file_allows_host_network_despite_the_rules(system: System) -> None:

@@ -26,10 +26,6 @@ async def put(system: System, size: int, place: str = "game/elsewhere", **more: 
     return await system.call("PUT", f"/warm-pool/{place}", json={"size": size, **more})
 
 
-async def edit(system: System, **fields: Any) -> Answer:
-    return await system.call("PUT", "/application/game", json=fields)
-
-
 @pytest.mark.parametrize(("limits", "name"), [({"cpu": 3.9}, "cores"), ({"ram": 768}, "memory")])
 async def test_a_pool_that_cannot_fit_is_402(
     system: System, limits: dict[str, float], name: str
@@ -66,17 +62,17 @@ async def test_a_reservation_cannot_grow_beyond_what_its_pools_may_hold(system: 
     await system.limit(cpu=4, ram=2048)
     assert (await put(system, 2)).status == 204
     text = "cannot keep the warm pool: the account's quota of {} is exhausted"
-    refused = await edit(system, reservation={"cpu": 2.5, "ram": 256}, tagKeep=9)
+    refused = await system.edit(reservation={"cpu": 2.5, "ram": 256}, tagKeep=9)
     assert_error(refused, 402, details=text.format("cores"))
-    refused = await edit(system, reservation={"cpu": 1, "ram": 2000})
+    refused = await system.edit(reservation={"cpu": 1, "ram": 2000})
     assert_error(refused, 402, details=text.format("memory"))
     applications = (await system.read("/application"))["applications"]
     assert applications[0]["reservation"] == {"cpu": 1.0, "ram": 256.0}
     assert applications[0]["tagKeep"] == 5
-    assert (await edit(system, reservation={"cpu": 2, "ram": 1024})).status == 204
+    assert (await system.edit(reservation={"cpu": 2, "ram": 1024})).status == 204
     # Its region is removed with the pool and its usage.
-    fields = {"regions": ["local"], "reservation": {"cpu": 4, "ram": 2048}}
-    assert (await edit(system, **fields)).status == 204
+    fields: dict[str, Any] = {"regions": ["local"], "reservation": {"cpu": 4, "ram": 2048}}
+    assert (await system.edit(**fields)).status == 204
 
 
 async def test_a_lower_quota_ends_nothing_and_refuses_what_is_more(system: System) -> None:

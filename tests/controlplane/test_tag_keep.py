@@ -45,7 +45,7 @@ async def test_a_tag_that_is_pulled_forward_outlives_others(system: System) -> N
 async def test_a_smaller_tag_keep_withdraws_at_once(system: System) -> None:
     first = await system.make_application(tagKeep=3)
     second = await system.enable("v2")
-    (await system.call("PUT", "/application/game", json={"tagKeep": 1})).expect(204)
+    (await system.edit(tagKeep=1)).expect(204)
     await _gone(system, first)
     assert set(system.agent.images) == {second}
     assert not await _exists(system, "v1")

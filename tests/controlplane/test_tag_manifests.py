@@ -131,7 +131,7 @@ def changes(system: System, monkeypatch: pytest.MonkeyPatch) -> Changes:
     async def late(client: RegistryClient, *of: Any) -> str | None:
         digest = await resolve(client, *of)
         if edits:
-            (await system.call("PUT", "/application/game", json=edits.pop(0))).expect(204)
+            (await system.edit(**edits.pop(0))).expect(204)
         return digest
 
     monkeypatch.setattr(RegistryClient, "resolve", late)

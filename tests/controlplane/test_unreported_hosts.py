@@ -95,8 +95,7 @@ async def test_answers_unaffected_by_unreported_hosts_are_immediate(system: Syst
     assert await system.read("/tag/local/game/v0") == {"exists": False}
     assert (await system.start()).status == 201
     assert await system.read(TAG) == {"exists": True}
-    answer = await system.call("GET", LOCATIONS)
-    assert [place["id"] for place in answer.json["locations"]] == ["local"]
+    assert await system.locations() == ["local"]
 
 
 async def test_a_start_without_version_does_not_run_an_older_tag(system: System) -> None:

@@ -117,8 +117,7 @@ async def test_revisions_grow_and_unchanged_orders_are_not_sent(system: System) 
 
 async def test_edit_of_the_application_is_sent_to_hosts(system: System) -> None:
     await keep(system)
-    body = {"limits": {"cpu": 2, "ram": 512, "disk": 100}}
-    assert (await system.call("PUT", "/application/game", json=body)).status == 204
+    assert (await system.edit(limits={"cpu": 2, "ram": 512, "disk": 100})).status == 204
     await eventually(lambda: len(system.agent.orders) == 2)
     assert system.agent.orders[-1].spec.limits.nano_cpus == 2 * 10**9
     assert system.agent.orders[-1].spec.disk_bytes == 100 * 2**20
@@ -204,16 +203,11 @@ async def test_order_is_sent_until_the_host_acknowledges_it(system: System) -> N
 async def test_full_region_is_available_while_a_standby_is_ready(system: System) -> None:
     await keep(system, size=1)
     system.agent.change_host(free_sessions=1)
-
-    async def regions() -> list[str]:
-        found = (await system.read("/available-location/game"))["locations"]
-        return [one["id"] for one in found]
-
-    assert await regions() == ["local"]
+    assert await system.locations() == ["local"]
     await put(system, enabled=False)
     await eventually(lambda: not system.agent.standbys)
     system.agent.change_host(free_sessions=0)
-    await eventually_equals(regions, [])
+    await eventually_equals(system.locations, [])
 
 
 @pytest.fixture

@@ -240,6 +240,15 @@ class System(Parts):
         (await self.call("POST", "/application", account=account, json=body)).expect(201)
         return await self.enable(tag, body["name"], body["repository"], account) if tag else ""
 
+    async def edit(self, name: str = "game", account: str = "alice", **changes: Any) -> Answer:
+        """PUT /application/{name}."""
+        return await self.call("PUT", f"/application/{name}", account=account, json=changes)
+
+    async def locations(self) -> list[str]:
+        """Return the regions in which the application `game` can be started."""
+        found = await self.read("/available-location/game")
+        return [location["id"] for location in found["locations"]]
+
     async def enable(
         self,
         tag: str,

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from controlplane.app.control_plane import ControlPlane
 from controlplane.catalog.accounts import LAST_USED_STEP
 from controlplane.http.application import Application
 from controlplane.http.edge import SMALL
@@ -33,10 +32,7 @@ class Watched(Scraped):
         super().__init__(*args, **more)
         self.clock = AheadClock()
         self.tasks = 0
-        self.slots = RequestSlots(self.clock, at_once=2)
-
-    def make_control_plane(self) -> ControlPlane:
-        return ControlPlane(self.config, self.clock, request_slots=self.slots)
+        self.parts["request_slots"] = RequestSlots(self.clock, at_once=2)
 
     def request(self, call: str, *more: str, token: str = "", body: str = "") -> bytes:
         bearer = f"Authorization: Bearer {token or self.tokens['alice']}"

@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import pytest
 
-from controlplane.app.control_plane import ControlPlane
 from controlplane.http.edge import Limits
 from controlplane.http.gate import Bounds, Gate
 from controlplane.settings.model import Config, load_config
@@ -41,10 +40,8 @@ class Limited(Tls):
         **settings: Any,
     ) -> None:
         super().__init__(folder, **settings)
-        self.limits = Limits(header=header, body=body, idle=idle, stall=stall, linger=linger)
-
-    def make_control_plane(self) -> ControlPlane:
-        return ControlPlane(self.config, self.clock, limits=self.limits)
+        limits = {"header": header, "body": body, "idle": idle, "stall": stall, "linger": linger}
+        self.parts["limits"] = Limits(**limits)
 
 
 def limited(**arguments: Any) -> pytest.MarkDecorator:
@@ -177,8 +174,8 @@ async def test_a_bad_chunk_is_answered_at_once(system: System, wire: Wire, bad: 
 
 
 @limited(application={}, session="s")
-async def test_long_answers_have_no_deadline(system: Limited) -> None:
-    system.limits = Limits(header=SHORT, body=SHORT, idle=SHORT, stall=SHORT)
+async def test_long_answers_have_no_deadline(system: System) -> None:
+    system.parts["limits"] = Limits(header=SHORT, body=SHORT, idle=SHORT, stall=SHORT)
     await system.restart()
     async with Wire(system.port) as wire:
         wire.send(request(system, "/logs?id=s&follow=true"))

@@ -10,7 +10,6 @@ from typing import Any
 import aiohttp
 import pytest
 
-from controlplane.app.control_plane import ControlPlane
 from controlplane.domain.errors import AccountBusyError
 from controlplane.http.request_slots import RequestSlots, release_slot
 from controlplane.storage.engine.store import Store
@@ -38,20 +37,11 @@ class Instant(SystemClock):
         await super().sleep(0)
 
 
-class Bounded(System):
-    """A control plane with few slots."""
-
-    slots: RequestSlots
-
-    def make_control_plane(self) -> ControlPlane:
-        return ControlPlane(self.config, request_slots=self.slots)
-
-
 @asynccontextmanager
-async def bounded(folder: Path, slots: RequestSlots, **settings: Any) -> AsyncIterator[Bounded]:
-    """Have one with the sessions `m` of two accounts."""
-    system = Bounded(folder, **settings)
-    system.slots = slots
+async def bounded(folder: Path, slots: RequestSlots, **settings: Any) -> AsyncIterator[System]:
+    """Have a control plane with few slots, and the sessions `m` of two accounts."""
+    system = System(folder, **settings)
+    system.parts["request_slots"] = slots
     async with system:
         for account in ("alice", "bob"):
             await system.make_application(account=account)
@@ -109,7 +99,7 @@ async def test_one_more_than_may_wait_is_503_before_anything_but_401(tmp_path: P
         assert (await system.call("GET", "/session/m")).status == 200
 
 
-async def _report(system: Bounded) -> Answer:
+async def _report(system: System) -> Answer:
     await system.call("DELETE", "/session/m")
     return await system.call("GET", "/session/m/report")
 
@@ -127,7 +117,7 @@ async def _report(system: Bounded) -> Answer:
 )
 async def test_a_call_that_waits_for_others_holds_no_slot(
     tmp_path: Path,
-    call: Callable[[Bounded], Any],
+    call: Callable[[System], Any],
     asked: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

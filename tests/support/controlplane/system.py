@@ -113,6 +113,7 @@ class System(Parts):
         self.folder = folder
         self.settings = settings
         self.clock: Clock = SystemClock()
+        self.parts: dict[str, Any] = {}  # Other arguments of the control plane
         self.agents = [FakeAgent(folder, f"a{number}") for number in range(agents)]
         if in_order:
             self.prefer(*self.agents)
@@ -175,7 +176,7 @@ class System(Parts):
 
     def make_control_plane(self) -> ControlPlane:
         """Create the control plane that `serve` runs."""
-        return ControlPlane(self.config, self.clock)
+        return ControlPlane(self.config, self.clock, **self.parts)
 
     async def serve(self) -> None:
         """Start the control plane and wait until it is ready."""

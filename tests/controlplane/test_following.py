@@ -1,11 +1,9 @@
 """Following a host during starts, database errors and restarts of its agent."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from controlplane.domain.contract import HostSession
 from controlplane.domain.errors import AgentExcessError, StoreError
 from controlplane.fleet.host import state, watch
 from controlplane.storage.tables.reports import Reports
@@ -19,22 +17,19 @@ HIGH = 1000  # A sequence that a restarted agent does not reach
 pytestmark = pytest.mark.system(application={})
 
 
-class FailingReports:
-    """Makes the database fail once on the report of an ended session."""
+def fail_once(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Make the database fail once on the report of an ended session; return whose, once it has."""
+    failed: list[str] = []
+    write = Reports.write
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.failed = False
-        write = Reports.write
+    async def failing(store: Reports, agent: str, sessions: Any, *more: Any) -> Any:
+        if not failed and any(session.state.ended for session in sessions):
+            failed.append(agent)
+            raise StoreError("the disk is full")
+        return await write(store, agent, sessions, *more)
 
-        async def fail_once(
-            store: Reports, agent: str, sessions: Sequence[HostSession], *more: Any
-        ) -> Any:
-            if not self.failed and any(session.state.ended for session in sessions):
-                self.failed = True
-                raise StoreError("the disk is full")
-            return await write(store, agent, sessions, *more)
-
-        monkeypatch.setattr(Reports, "write", fail_once)
+    monkeypatch.setattr(Reports, "write", failing)
+    return failed
 
 
 async def test_a_snapshot_during_a_start_does_not_end_it(system: System) -> None:
@@ -52,11 +47,11 @@ async def test_an_end_that_could_not_be_written_is_reported_again(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert (await system.start(id="s")).status == 201
-    reports = FailingReports(monkeypatch)
+    failed = fail_once(monkeypatch)
     (session,) = system.agent.live
     system.agent.end(session.internal_id, agent_pb2.END_REASON_OOM)
     await system.becomes("s", "exited")
-    assert reports.failed
+    assert failed == ["a0"]
 
 
 async def test_reports_of_an_earlier_incarnation_are_not_acknowledged_to_the_next(
@@ -68,10 +63,10 @@ async def test_reports_of_an_earlier_incarnation_are_not_acknowledged_to_the_nex
     (session,) = agent.live
     await agent.stop()
     agent.end(session.internal_id, agent_pb2.END_REASON_OOM)
-    reports = FailingReports(monkeypatch)  # interrupts the first snapshot of the next process
+    failed = fail_once(monkeypatch)  # interrupts the first snapshot of the next process
     await agent.restart()
     await system.becomes("s", "exited")
-    assert reports.failed
+    assert failed == ["a0"]
 
 
 async def test_an_attempt_that_is_not_the_newest_is_not_ended(system: System) -> None:

@@ -1,7 +1,6 @@
 """Waiting for a start slot: fair, bounded, and never while a slot is free."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +32,15 @@ class Gate:
             self._open.release()
 
 
+pytestmark = pytest.mark.system(max_waiting_starts=MOST, application={})
+
+
 @pytest.fixture
-async def system(tmp_path: Path) -> AsyncIterator[System]:
-    async with System(tmp_path, max_waiting_starts=MOST) as running:
-        await running.make_application()
-        await running.make_application(account="bob", repository="studio/other")
-        running.agent.change_host(start_slots=1)
-        await eventually(lambda: _link(running).report.start_slots == 1)
-        yield running
-
-
-def _link(system: System) -> Any:
-    return system.control_plane.fleet.host(system.agent.name)
+async def system(system: System) -> System:
+    await system.make_application(account="bob", repository="studio/other")
+    system.agent.change_host(start_slots=1)
+    await system.has_reported("a0", start_slots=1)
+    return system
 
 
 def _waiting(system: System) -> int:
@@ -122,7 +118,7 @@ async def test_start_stopped_while_waiting_never_begins(system: System) -> None:
     gate.open(9)
     assert (await first).status == 201
     assert gate.begun == ["first"]
-    await eventually(lambda: _link(system).in_flight == 0)
+    await eventually(lambda: system.link().in_flight == 0)
 
 
 async def test_waiting_start_fails_when_the_room_is_gone(system: System) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.controlplane.raw_http import Wire, assert_documented
-from tests.support.controlplane.system import APPLICATION, System, eventually, token_id
+from tests.support.controlplane.system import APPLICATION, System, eventually_equals, token_id
 
 
 @pytest.mark.parametrize(
@@ -24,16 +24,11 @@ async def test_a_body_that_comes_after_the_end_of_its_token_is_401(
     scopes = ["application:write", "session:start"] if account else ["operator:write"]
     wanted = {"account": account, "name": "short", "scopes": scopes}
     token = (await system.call("POST", "/operator/token", json=wanted)).json["token"]
-    data = json.dumps(body).encode()
-
-    async def admitted() -> bool:
-        sql = "SELECT last_used_ms FROM token WHERE id=?"
-        return await system.rows(sql, token_id(token)) != [(None,)]
-
+    data, admitted = json.dumps(body).encode(), "SELECT last_used_ms > 0 FROM token WHERE id=?"
     async with Wire(system.port) as wire:
         head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
         wire.send(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data[:3])
-        await eventually(admitted)
+        await eventually_equals(lambda: system.rows(admitted, token_id(token)), [(1,)])
         (await system.call("DELETE", f"/operator/token/{token_id(token)}")).expect(200)
         wire.send(data[3:])
         answer = await wire.answer()

@@ -22,6 +22,7 @@ from controlplane.pki.authority import Authority
 from tests.contract.exchanges import Exchange, save
 from tests.contract.formats import DESCRIPTORS, EXCHANGES, today
 from tests.contract.previous import Previous, WholeBehind
+from tests.contract.test_agent_service import start_request
 from tests.support.agent.served import CLOCK
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
@@ -147,19 +148,9 @@ async def _play_the_rest(address: str) -> None:
 
 
 def _another(internal_id: str, image: str) -> pb.StartSessionRequest:
-    small = pb.Resources(nano_cpus=10**8, memory_bytes=2**20)
-    identity = pb.Identity(account="alice", session_id="duel-9", application="game", tag="v1")
-    return pb.StartSessionRequest(
-        internal_id=internal_id,
-        spec=pb.SessionSpec(
-            format=1,
-            identity=identity,
-            image=image,
-            network_mode=pb.NETWORK_MODE_BRIDGE,
-            reservation=small,
-            limits=small,
-        ),
-    )
+    request = start_request(image=image)
+    request.internal_id = internal_id
+    return request
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,11 +106,8 @@ async def _fake(folder: Path) -> AsyncIterator[Side]:
     fake = FakeAgent(folder)
     fake.images.append(IMAGE)
     await fake.start()
-
-    def binds(at_once: bool) -> None:
-        fake.binds_at_once = at_once
-
     async with grpc.aio.insecure_channel(fake.address) as channel:
+        binds = partial(setattr, fake, "binds_at_once")
         yield Side(agent_pb2_grpc.AgentServiceStub(channel), binds, fake.bind)
     await fake.stop()
 
@@ -118,15 +116,12 @@ async def _fake(folder: Path) -> AsyncIterator[Side]:
 async def _daemon(folder: Path) -> AsyncIterator[Side]:
     engine = FakeEngine()
     engine.add_image(IMAGE)
-
-    def binds(at_once: bool) -> None:
-        engine.binds_at_once = at_once
-
     async with (
         served(folder, engine, CLOCK) as agent,
         grpc.aio.insecure_channel(f"unix:{agent.config.socket}") as channel,
     ):
         stub = agent_pb2_grpc.AgentServiceStub(channel)
+        binds = partial(setattr, engine, "binds_at_once")
         yield Side(stub, binds, lambda internal_id: engine.bind(container_name(internal_id)))
 
 

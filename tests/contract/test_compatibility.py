@@ -90,10 +90,6 @@ def _swap_values(file: FileDescriptorProto) -> None:
     values[1].number, values[2].number = values[2].number, values[1].number
 
 
-def _take_out_of_oneof(file: FileDescriptorProto) -> None:
-    _field("WatchResponse", "heartbeat")(file).ClearField("oneof_index")
-
-
 def _set(find: Callable[[FileDescriptorProto], Any], **facts: Any) -> Change:
     def change(file: FileDescriptorProto) -> None:
         element = find(file)
@@ -103,7 +99,7 @@ def _set(find: Callable[[FileDescriptorProto], Any], **facts: Any) -> Change:
     return change
 
 
-_ttl = _field("SessionSpec", "ttl")
+_ttl, _heartbeat = _field("SessionSpec", "ttl"), _field("WatchResponse", "heartbeat")
 _reserve_both = _drop_tls(number=True, name=True)
 BREAKS: list[tuple[Change, list[str]]] = [
     (_set(lambda file: file, package="tiltyard.agent.v2"), ["tiltyard/agent/v1/agent.proto"]),
@@ -122,7 +118,7 @@ BREAKS: list[tuple[Change, list[str]]] = [
     (_set(_ttl, type_name=".google.protobuf.Timestamp"), ["SessionSpec 7"]),
     (_set(_ttl, label=FieldDescriptorProto.LABEL_REPEATED), ["SessionSpec 7"]),
     (_set(_field("Report", "exit_code"), proto3_optional=False), ["Report 8"]),
-    (_take_out_of_oneof, ["WatchResponse 7"]),
+    (lambda file: _heartbeat(file).ClearField("oneof_index"), ["WatchResponse 7"]),
     (_drop_value, ["EndReason 4"]),
     (_swap_values, ["State 1", "State 2"]),
     (lambda file: _drop(file.service[0].method, "SetDrain"), ["AgentService.SetDrain"]),

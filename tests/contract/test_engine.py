@@ -174,8 +174,7 @@ class TestEnd:
     async def test_a_signal_to_what_does_not_run_does_nothing(self, stage: Stage) -> None:
         created = await stage.engine.create(spec(stage))
         await stage.engine.kill(created, "SIGTERM")
-        container = await running(stage)
-        await stopped(stage, container)
+        container = await stopped(stage, await running(stage))
         await stage.engine.kill(container.container, "SIGKILL")
 
     async def test_removal_takes_a_running_container(self, stage: Stage) -> None:
@@ -319,13 +318,11 @@ class TestLogs:
     async def test_following_what_does_not_run_ends_at_once(self, stage: Stage) -> None:
         created = await stage.engine.inspect(await stage.engine.create(spec(stage)))
         assert await log_of(stage, created, follow=True) == b""
-        container = await running(stage)
-        await stopped(stage, container)
+        container = await stopped(stage, await running(stage))
         assert await log_of(stage, container, follow=True) == b"ready\n"
 
     async def test_a_log_goes_on_over_runs(self, stage: Stage) -> None:
-        container = await running(stage)
-        await stopped(stage, container)
+        container = await stopped(stage, await running(stage))
         await stage.engine.start(container.container)
         again = await stage.engine.inspect(container.container)
         await stage.ready(again, runs=2)
@@ -369,8 +366,7 @@ class TestArchives:
             }
 
     async def test_a_file_and_a_folder(self, stage: Stage) -> None:
-        container = await running(stage)
-        await stopped(stage, container)
+        container = await stopped(stage, await running(stage))
         file = await self.members(stage, container.name, "/data/save.json")
         assert file == {"save.json": SAVE}
         folder = await self.members(stage, container.name, "/data")

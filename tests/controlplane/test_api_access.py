@@ -7,7 +7,7 @@ from controlplane.domain.errors import Reason
 from controlplane.http.errors import STATUSES
 from controlplane.storage.tables.fleet import regions
 from tests.support.controlplane.system import System, assert_error
-from tests.support.controlplane.transactions import Go, intercept
+from tests.support.controlplane.transactions import fail_once, intercept
 
 
 async def test_all_invalid_tokens_get_the_same_answer(system: System) -> None:
@@ -53,10 +53,7 @@ def test_every_reason_has_a_status() -> None:
 async def test_an_unexpected_failure_leaks_nothing(
     system: System, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def explode(_: Go) -> None:
-        raise RuntimeError("secret inner text")
-
-    intercept(monkeypatch, regions, explode)
+    intercept(monkeypatch, regions, fail_once(RuntimeError("secret inner text")))
     answer = await system.call("GET", "/region")
     assert_error(answer, 500)
     assert "secret" not in answer.text

@@ -2,13 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from aiohttp import ClientError, ClientResponse
 
 from controlplane.storage.tables import tokens
+from tests.controlplane.test_api_streams import following
 from tests.support.controlplane.system import Answer, System, assert_error, eventually, token_id
 from tests.support.controlplane.transactions import Go, blocked, intercept
 from tests.support.fake_clock import FakeClock
@@ -186,24 +187,10 @@ async def test_a_call_with_a_token_revoked_meanwhile_creates_nothing(
 # ---- streams
 
 
-@asynccontextmanager
-async def following(system: System, token: str) -> AsyncIterator[asyncio.StreamReader]:
-    """Follow the log of the session `s`; leave with the first line read."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", system.port)
-    head = f"GET /logs?id=s&follow=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n"
-    writer.write(head.encode())
-    try:
-        assert (await reader.readuntil(LINE + b"\r\n")).startswith(b"HTTP/1.1 200 ")
-        yield reader
-    finally:
-        writer.close()
-        await asyncio.wait({asyncio.ensure_future(writer.wait_closed())})
-
-
-async def broken_off(reader: asyncio.StreamReader) -> None:
+async def broken_off(response: ClientResponse) -> None:
     """Wait for the connection to end without the last, empty chunk of a complete body."""
-    with suppress(ConnectionResetError):
-        assert await reader.read() == b""
+    with pytest.raises(ClientError):
+        await response.read()
 
 
 @pytest.fixture
@@ -233,17 +220,17 @@ async def test_a_stream_ends_when_its_token_is_revoked(playing: System) -> None:
         assert (await revoke(playing, parent)).status == 200
         await broken_off(of_parent)
         await broken_off(of_child)
-        assert not of_other.at_eof()
+        assert not of_other.content.at_eof()
         assert count(playing) == 1
         playing.agent.log_follow.set()
-        assert await of_other.readuntil(b"0\r\n\r\n") == b"0\r\n\r\n"
+        assert await of_other.read() == LINE
 
 
 async def test_a_stream_ends_when_its_account_is_removed(playing: System) -> None:
-    async with following(playing, playing.tokens["alice"]) as reader:
+    async with following(playing) as response:
         await playing.call("DELETE", "/session/s")
         assert (await playing.call("DELETE", "/operator/account/alice")).status == 204
-        await broken_off(reader)
+        await broken_off(response)
     assert count(playing) == 0
 
 
@@ -254,9 +241,9 @@ async def test_a_stream_ends_when_its_token_expires(playing: System) -> None:
     )
     (expires,) = [t["expires"] for t in await listed(playing) if t["name"] == "hour"]
     playing.control_plane.services.streams.clock = FakeClock(expires / 1000 - 1)
-    async with following(playing, token) as reader, following(playing, lasting) as other:
-        await broken_off(reader)
-        assert not other.at_eof()
+    async with following(playing, token) as response, following(playing, lasting) as other:
+        await broken_off(response)
+        assert not other.content.at_eof()
         assert count(playing) == 1
 
 
@@ -264,14 +251,14 @@ async def test_a_stream_ends_even_if_the_operator_disconnects(playing: System) -
     token = await made(playing, account="alice", name="x", scopes=["logs:read"])
     services, store = playing.control_plane.services, playing.control_plane.store
     operator = await services.accounts.authenticate(playing.operator_token)
-    async with following(playing, token) as reader:
+    async with following(playing, token) as response:
         async with blocked(store.run):
             call = asyncio.create_task(services.delegation.revoke(operator, token_id(token)))
             await asyncio.sleep(0)
             call.cancel()
             await asyncio.wait({call})
             assert call.cancelled()
-        await broken_off(reader)
+        await broken_off(response)
 
 
 async def test_a_token_revoked_before_its_stream_is_registered_gets_none(

@@ -17,9 +17,10 @@ pytestmark = pytest.mark.system(application={}, session="s")
 
 
 @asynccontextmanager
-async def following(system: System) -> AsyncIterator[ClientResponse]:
+async def following(system: System, token: str = "") -> AsyncIterator[ClientResponse]:
+    """Follow the log of the session `s`, whose headers have come."""
     url = system.control_plane.base_url + LOG
-    headers = {"Authorization": f"Bearer {system.tokens['alice']}"}
+    headers = {"Authorization": f"Bearer {token or system.tokens['alice']}"}
     async with system.http.get(url, headers=headers) as response:
         assert response.status == 200
         yield response

@@ -51,6 +51,16 @@ async def test_at_most_three_hosts_that_do_not_answer_are_tried(
         await system.nothing_is_left()
 
 
+@pytest.mark.system(agents=2, in_order=True, application={})
+async def test_an_unreachable_agent_is_passed_over(system: System) -> None:
+    await system.agents[0].stop()
+    answers = [await system.start() for _ in range(4)]
+    assert [answer.status for answer in answers] == [201] * 4
+    assert len(system.agents[1].live) == 4
+    tried = await system.rows("SELECT DISTINCT agent FROM unanswered")
+    assert tried == [(system.agents[0].name,)]
+
+
 async def test_a_disconnect_does_not_cancel_the_start(system: System) -> None:
     start, gate = await system.held_start(id="s")
     start.cancel()
@@ -69,6 +79,16 @@ async def test_reports_do_not_change_a_start_in_progress(system: System) -> None
     gate.set()
     assert (await start).status == 201
     assert await system.rows("SELECT state, confirmed FROM session") == [("running", 1)]
+
+
+async def test_a_restarted_agent_disturbs_nothing(system: System) -> None:
+    await system.start(id="s")
+    await system.agent.restart()
+    link = system.link()
+    await eventually(lambda: link.incarnation == system.agent.incarnation)
+    assert await system.status_of("s") == "running"
+    assert link.in_flight == 0
+    assert (await system.start()).status == 201
 
 
 async def test_a_snapshot_that_is_not_reconciled_ends_nothing(system: System) -> None:

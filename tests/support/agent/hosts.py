@@ -80,26 +80,79 @@ class Steps:
         self._held[step].set()
 
 
-@dataclass
 class Agent:
     """The parts of one run of an agent that tests use."""
 
-    runtime: Runtime
-    reservations: Reservations
-    sessions: SessionManager
-    recovery: Recovery
-    warm_pools: WarmPools
-    images: Images
-    reconciler: Reconciler
-    records: Records
-    engine: FakeEngine
-    clock: FakeClock
-    steps: Steps
-    usage: UsageMeter
-    cgroups: FakeCgroups
-    flows_forgotten: list[tuple[tuple[Port, ...], bool]]
-    """The ports of each conntrack flush, and whether forwarded flows were included; those that
-    keep them can be held at "flows"."""
+    def __init__(
+        self,
+        folder: Path,
+        engine: FakeEngine,
+        clock: FakeClock,
+        records: Records,
+        agent_id: str,
+        *,
+        ports: tuple[int, int] = (20000, 20099),
+        cores: int = 100,
+        max_sessions: int = 1000,
+        gpus: tuple[str, ...] = (),
+        start_slots: int = 4,
+        policy: Policy | None = None,
+        is_free: Callable[[Protocol, int], bool] = all_ports_free,
+        disks: Disks | None = None,
+        certificate: CertificateFiles | None = None,
+    ) -> None:
+        self.engine, self.clock, self.records = engine, clock, records
+        self.steps = Steps()
+        self.cgroups = FakeCgroups(folder / "cgroup")
+        self.usage = UsageMeter(clock, self.cgroups.find)
+        self.flows_forgotten: list[tuple[tuple[Port, ...], bool]] = []
+        """The ports of each conntrack flush, and whether forwarded flows were included; those that
+        keep them can be held at "flows"."""
+        feed, deadlines, metrics = Feed(), Deadlines(clock), Metrics()
+        self.runtime = Runtime(
+            agent_id=agent_id,
+            settings=AgentConfig(public_address="192.0.2.1", session_disk=0),
+            engine=engine,
+            records=records,
+            clock=clock,
+            deadlines=deadlines,
+            feed=feed,
+            metrics=metrics,
+            usage=self.usage,
+            forget_flows=self._forget_flows,
+            failpoint=self.steps,
+        )
+        self.reservations = Reservations(
+            capacity=Capacity(
+                Resources(cores * 10**9, 64 * 1024 * MEBIBYTE, len(gpus)), max_sessions, gpus
+            ),
+            ports=PortPool(*ports, is_free),
+            tls_ports=TlsPorts(
+                certificate, clock, bind_address="127.0.0.1", notify=feed.host_changed
+            ),
+            start_slots=StartSlots(start_slots),
+            drain=HostDrain(records, deadlines, feed, clock),
+            disks=disks or Disks(0, folder),
+            policy=policy or Policy(host_network=True),
+            feed=feed,
+        )
+        self.sessions = SessionManager(self.runtime, self.reservations)
+        self.images = Images(engine, feed, metrics=metrics)
+        self.recovery = Recovery(self.runtime, self.reservations, self.sessions)
+        self.warm_pools = WarmPools(self.runtime, self.reservations, self.sessions)
+        self.reconciler = Reconciler(
+            self.runtime,
+            self.reservations.disks,
+            self.sessions,
+            self.recovery,
+            self.images,
+            learn=lambda _info: None,
+        )
+
+    async def _forget_flows(self, ports: Sequence[Port], *, forwarded: bool) -> None:
+        if not forwarded:
+            await self.steps("flows")
+        self.flows_forgotten.append((tuple(ports), forwarded))
 
     def service(
         self, describe_host: Callable[[], pb.Host], artifacts: Artifacts | None = None
@@ -205,99 +258,30 @@ hosts: dict[Path, tuple[FakeEngine, FakeClock, dict[str, Any]]] = {}
 
 @contextlib.asynccontextmanager
 async def an_agent(
-    tmp_path: Path,
-    engine: FakeEngine,
-    clock: FakeClock,
-    *,
-    ports: tuple[int, int] = (20000, 20099),
-    cores: int = 100,
-    max_sessions: int = 1000,
-    gpus: tuple[str, ...] = (),
-    start_slots: int = 4,
-    policy: Policy | None = None,
-    is_free: Callable[[Protocol, int], bool] = all_ports_free,
-    reconcile: bool = True,
-    disks: Disks | None = None,
-    certificate: CertificateFiles | None = None,
+    tmp_path: Path, engine: FakeEngine, clock: FakeClock, *, reconcile: bool = True, **made: Any
 ) -> AsyncIterator[Agent]:
     """An agent on `tmp_path`; leaving ends it as SIGKILL would, its containers keep running."""
-    made_with = {"ports": ports, "cores": cores, "max_sessions": max_sessions, "gpus": gpus}
-    hosts[tmp_path] = engine, clock, made_with
+    kept = {"ports", "cores", "max_sessions", "gpus"}
+    hosts[tmp_path] = engine, clock, {name: made[name] for name in kept & made.keys()}
     records = Records(tmp_path / "state")
-    feed, steps, deadlines = Feed(), Steps(), Deadlines(clock)
-    cgroups = FakeCgroups(tmp_path / "cgroup")
-    usage = UsageMeter(clock, cgroups.find)
-    flows_forgotten: list[tuple[tuple[Port, ...], bool]] = []
-    tls_ports = TlsPorts(certificate, clock, bind_address="127.0.0.1", notify=feed.host_changed)
+    agent = Agent(tmp_path, engine, clock, records, await records.open(), **made)
+    tls_ports = agent.reservations.tls_ports
     await tls_ports.look()
-
-    async def forget_flows(ports: Sequence[Port], *, forwarded: bool) -> None:
-        if not forwarded:
-            await steps("flows")
-        flows_forgotten.append((tuple(ports), forwarded))
-
-    metrics = Metrics()
-    runtime = Runtime(
-        agent_id=await records.open(),
-        settings=AgentConfig(public_address="192.0.2.1", session_disk=0),
-        engine=engine,
-        records=records,
-        clock=clock,
-        deadlines=deadlines,
-        feed=feed,
-        metrics=metrics,
-        usage=usage,
-        forget_flows=forget_flows,
-        failpoint=steps,
-    )
-    reservations = Reservations(
-        capacity=Capacity(
-            Resources(cores * 10**9, 64 * 1024 * MEBIBYTE, len(gpus)), max_sessions, gpus
-        ),
-        ports=PortPool(*ports, is_free),
-        tls_ports=tls_ports,
-        start_slots=StartSlots(start_slots),
-        drain=HostDrain(records, deadlines, feed, clock),
-        disks=disks or Disks(0, tmp_path),
-        policy=policy or Policy(host_network=True),
-        feed=feed,
-    )
-    sessions = SessionManager(runtime, reservations)
-    images = Images(engine, feed, metrics=metrics)
-    recovery = Recovery(runtime, reservations, sessions)
-    warm_pools = WarmPools(runtime, reservations, sessions)
-    reconciler = Reconciler(
-        runtime,
-        reservations.disks,
-        sessions,
-        recovery,
-        images,
-        learn=lambda _info: None,
-    )
-    await recovery.load()
-    await warm_pools.load()
+    await agent.recovery.load()
+    await agent.warm_pools.load()
     engine.add_image(IMAGE)
     if reconcile:
-        await reconciler.pass_once()
+        await agent.reconciler.pass_once()
     try:
-        yield Agent(
-            runtime=runtime,
-            reservations=reservations,
-            sessions=sessions,
-            recovery=recovery,
-            warm_pools=warm_pools,
-            images=images,
-            reconciler=reconciler,
-            records=records,
-            engine=engine,
-            clock=clock,
-            steps=steps,
-            usage=usage,
-            cgroups=cgroups,
-            flows_forgotten=flows_forgotten,
-        )
+        yield agent
     finally:
-        for part in (reconciler, warm_pools, sessions, images, usage):
+        for part in (
+            agent.reconciler,
+            agent.warm_pools,
+            agent.sessions,
+            agent.images,
+            agent.usage,
+        ):
             await part.close()
         await tls_ports.stop()
         await records.close()

@@ -1,16 +1,12 @@
 """A host in a network namespace: an engine, an agent, and players outside."""
 
-import itertools
 import re
-import socket
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import docker
 import grpc
@@ -18,6 +14,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from tests.demo_game import UDP_PORT, build_image
+from tests.docker.player import SteadyPlayer
 from tests.docker.stack import PATIENCE, eventually
 from tests.faults.real_host import (
     RealHost,
@@ -35,8 +32,6 @@ from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 
 FIRST = 20000
-RESEND = 0.01
-MORE = 20  # Datagrams or answers that show that a player goes on
 
 OCCUPANT = """
 import socket, sys
@@ -299,73 +294,9 @@ def port_of(session: pb.Session) -> int:
     return port
 
 
-class Player:
-    """A player outside who keeps asking one port, from one address, for its own address."""
+class Player(SteadyPlayer):
+    """A player outside of a machine."""
 
     def __init__(self, machine: Machine, port: int) -> None:
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.bind((machine.engine.network.host_address, 0))
-        self._socket.settimeout(RESEND)
-        self._to = (machine.engine.network.address, port)
-        self._numbers = itertools.count(1)
-        self._sent = 0
-        # A list: the thread appends while a test goes through it.
-        self._answers: list[tuple[int, str, str]] = []
-        self._answered = time.monotonic()
-        self.longest_gap = 0.0  # The most seconds from one answer to the next
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._go_on, name="player")
-        self.address = "{}:{}".format(*self._socket.getsockname())
-
-    def __enter__(self) -> Self:
-        self._answered = time.monotonic()
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-        self._socket.close()
-
-    def seen_as(self, session: pb.Session) -> str:
-        """The player's address as the session sees it for a datagram sent from now on."""
-        after = self._sent
-        found: list[str] = []
-
-        def answered() -> bool:
-            found[:] = [
-                address
-                for number, who, address in self._answers
-                if number > after and who == session.internal_id
-            ]
-            return bool(found)
-
-        eventually(answered, f"{session.internal_id} answers")
-        return found[0]
-
-    def answers_from(self, who: str) -> int:
-        """The number of answers of the game with this session id."""
-        return sum(by == who for _, by, _ in self._answers)
-
-    def wait_for_more_answers(self, who: str) -> None:
-        until = self.answers_from(who) + MORE
-        eventually(lambda: self.answers_from(who) >= until, f"{who} answers")
-
-    def wait_for_more_datagrams(self) -> None:
-        until = self._sent + MORE
-        eventually(lambda: self._sent >= until, "the player sends")
-
-    def _go_on(self) -> None:
-        while not self._over.is_set():
-            number = next(self._numbers)
-            self._sent = number
-            self._socket.sendto(f"who am I {number}".encode(), self._to)
-            try:
-                who, address, answered = self._socket.recv(1024).decode().split()
-            except TimeoutError:
-                continue
-            self._answers.append((int(answered), who, address))
-            now = time.monotonic()
-            self.longest_gap = max(self.longest_gap, now - self._answered)
-            self._answered = now
-            time.sleep(RESEND)
+        network = machine.engine.network
+        super().__init__(network.address, port, network.host_address)

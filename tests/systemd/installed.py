@@ -12,12 +12,12 @@ from typing import Any
 
 from tests.demo_game import build_image
 from tests.demo_game.player import saved
+from tests.docker.player import SteadyPlayer
 from tests.docker.stack import PATIENCE, Served, eventually, udp_port_of
 from tests.support.api_client import ApiClient
 from tests.support.deployment import PATIENT, REGION
 from tests.support.harness import ROOT, Registry, source_files, to_toml
 from tests.systemd.booted import Booted
-from tests.systemd.player import SteadyPlayer
 from tests.systemd.system import System
 from tests.systemd.wheels import fetched_wheels
 
@@ -89,14 +89,15 @@ class Installed(Served):
         """
         made = self.play(session_id)
         [game] = self.games()
-        with SteadyPlayer(made["host"], udp_port_of(made), session_id) as player:
-            player.plays_on()
+        with SteadyPlayer(made["host"], udp_port_of(made)) as player:
+            player.wait_for_more_answers(session_id)
             yield player
-            player.plays_on()
+            player.wait_for_more_answers(session_id)
+            player.stop()
         self.until_ready()
         assert self.games() == [game]
         assert self.status(session_id) == "running"
-        assert not player.strangers
+        assert player.answered_by == {session_id}
         self.end(session_id)
         assert self.games() == []
         archive = self.client.get("/artifacts", session=session_id, path="/data").expect(200).body

@@ -15,14 +15,14 @@ from tests.support.harness import Registry
 
 
 @pytest.fixture
-def stack(docker_engine: Path, registry: Registry, demo_image: Image) -> Iterator[Stack]:
-    with a_stack(docker_engine, registry, demo_image) as made:
+def stack(docker_engine: Path, demo_image: Image) -> Iterator[Stack]:
+    with a_stack(docker_engine, demo_image) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Machine]:
-    with a_machine(live_restore=True) as machine:
+    with a_machine() as machine:
         yield machine
 
 

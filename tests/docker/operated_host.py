@@ -11,7 +11,7 @@ from tests.demo_game import Image
 from tests.docker.operator_commands import Operator
 from tests.docker.stack import Stack, cleaned, eventually, play_round
 from tests.support.deployment import REGION
-from tests.support.harness import AgentProcess, ControlPlaneProcess, Registry, free_port
+from tests.support.harness import AgentProcess, ControlPlaneProcess, free_port
 
 
 class Enrolled(Stack):
@@ -30,9 +30,7 @@ class Enrolled(Stack):
 
 
 @contextmanager
-def an_enrolled_host(
-    docker_engine: Path, registry: Registry, image: Image, **settings: object
-) -> Iterator[Enrolled]:
+def an_enrolled_host(docker_engine: Path, image: Image, **settings: object) -> Iterator[Enrolled]:
     """A host that can enrol with a control plane of these settings."""
     listen = f"127.0.0.1:{free_port()}"
     with (
@@ -40,7 +38,7 @@ def an_enrolled_host(
             docker_engine, cpu=16, ram=8192, stop_grace=1, rpc_listen=f"127.0.0.1:{free_port()}"
         ) as agent,
         ControlPlaneProcess(
-            [], {"local": registry.address}, enrol_listen=listen, **settings
+            [], {"local": image.address}, enrol_listen=listen, **settings
         ) as plane,
     ):
         engine = docker.DockerClient(f"unix://{docker_engine}")
@@ -50,11 +48,9 @@ def an_enrolled_host(
 
 
 @contextmanager
-def an_operated_host(
-    docker_engine: Path, registry: Registry, image: Image, **settings: object
-) -> Iterator[Enrolled]:
+def an_operated_host(docker_engine: Path, image: Image, **settings: object) -> Iterator[Enrolled]:
     """Run both programs with mutual TLS; `settings` are the control plane's."""
-    with an_enrolled_host(docker_engine, registry, image, **settings) as stack:
+    with an_enrolled_host(docker_engine, image, **settings) as stack:
         stack.enrol("--region", REGION)
         eventually(stack.is_ready, "the enrolled host is ready")
         stack.make_game()

@@ -19,7 +19,6 @@ from tests.support.harness import (
     AgentProcess,
     AgentSpec,
     ControlPlaneProcess,
-    Registry,
     wait_until,
 )
 
@@ -97,9 +96,7 @@ _S = TypeVar("_S", bound=Stack)
 
 
 @contextlib.contextmanager
-def a_stack(
-    docker_engine: Path, registry: Registry, image: Image, **settings: object
-) -> Iterator[Stack]:
+def a_stack(docker_engine: Path, image: Image, **settings: object) -> Iterator[Stack]:
     """A host with these settings, a control plane with long timeouts, and the demo game.
 
     Sessions may use the host's network.
@@ -110,7 +107,7 @@ def a_stack(
         ).allow_host_network() as agent,
         ControlPlaneProcess(
             [AgentSpec("host-1", agent.address)],
-            {"local": registry.address},
+            {"local": image.address},
             host_network_pools=["default"],
             **PATIENT,
         ) as control_plane,

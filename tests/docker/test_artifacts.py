@@ -22,7 +22,6 @@ from agent.state.record import Records
 from tests.demo_game import Image, build, compiled
 from tests.docker.stack import Stack, a_stack
 from tests.support.agent.tars import Entry, folder, read, tar_of
-from tests.support.harness import Registry
 
 SOURCE = Path(__file__).with_name("tree.c")
 MEGABYTE = 10**6
@@ -275,9 +274,9 @@ async def test_f10_an_archive_that_hangs_harms_only_its_container(
 
 
 @pytest.fixture
-def stack(docker_engine: Path, registry: Registry, demo_image: Image) -> Iterator[Stack]:
+def stack(docker_engine: Path, demo_image: Image) -> Iterator[Stack]:
     spool = 101 * MEGABYTE
-    with a_stack(docker_engine, registry, demo_image, artifact_spool_bytes=spool) as made:
+    with a_stack(docker_engine, demo_image, artifact_spool_bytes=spool) as made:
         yield made
 
 

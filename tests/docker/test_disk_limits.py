@@ -16,7 +16,6 @@ from tests.demo_game import Image
 from tests.docker.machine import Agent, a_machine
 from tests.docker.stack import Stack, a_stack, eventually
 from tests.support.deployment import APPLICATION
-from tests.support.harness import Registry
 from tests.support.private_engine import btrfs_disk
 
 MEBIBYTE = 2**20
@@ -25,8 +24,8 @@ PATIENCE = 120.0  # Timeout in seconds to measure a container on a busy machine
 
 
 @pytest.fixture(scope="module")
-def stack(docker_engine: Path, registry: Registry, demo_image: Image) -> Iterator[Stack]:
-    with a_stack(docker_engine, registry, demo_image, session_disk=10 * LIMIT) as made:
+def stack(docker_engine: Path, demo_image: Image) -> Iterator[Stack]:
+    with a_stack(docker_engine, demo_image, session_disk=10 * LIMIT) as made:
         limits = {"cpu": 1, "ram": 64, "disk": LIMIT}
         made.client.put(f"/application/{APPLICATION}", {"limits": limits}).expect(204)
         yield made

@@ -18,7 +18,6 @@ from tests.docker.operator_commands import run
 from tests.docker.stack import Stack, a_stack, eventually
 from tests.support.deployment import REGION, REGISTRY_NAME, application
 from tests.support.doc_examples import ROOT, examples
-from tests.support.harness import Registry
 
 pytestmark = pytest.mark.slow
 
@@ -74,9 +73,9 @@ class Shell:
 
 
 @pytest.fixture(scope="module")
-def stack(docker_engine: Path, registry: Registry, demo_image: Image) -> Iterator[Stack]:
+def stack(docker_engine: Path, demo_image: Image) -> Iterator[Stack]:
     [block] = re.findall(r"```toml\n(.*?)```", PORTING, re.DOTALL)
-    with a_stack(docker_engine, registry, demo_image, **tomllib.loads(block)) as made:
+    with a_stack(docker_engine, demo_image, **tomllib.loads(block)) as made:
         yield made
 
 

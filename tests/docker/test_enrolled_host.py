@@ -9,15 +9,12 @@ from tests.demo_game import Image
 from tests.docker.operated_host import an_enrolled_host
 from tests.docker.stack import eventually, play_round
 from tests.support.deployment import PATIENT, REGION
-from tests.support.harness import Registry
 
 pytestmark = pytest.mark.slow
 
 
-def test_a_host_joins_plays_and_is_revoked(
-    docker_engine: Path, registry: Registry, demo_image: Image
-) -> None:
-    with an_enrolled_host(docker_engine, registry, demo_image, **PATIENT) as stack:
+def test_a_host_joins_plays_and_is_revoked(docker_engine: Path, demo_image: Image) -> None:
+    with an_enrolled_host(docker_engine, demo_image, **PATIENT) as stack:
         assert "enrolled as host-1 in region local" in stack.enrol("--region", REGION)
         eventually(stack.is_ready, "the enrolled host is ready")
         stack.make_game()

@@ -15,7 +15,7 @@ from agent.docker.container_config import PIDS_LIMIT
 from agent.docker.dockerd import grantable_nofile
 from tests import demo_game
 from tests.docker.killed_agent import KilledAgent
-from tests.docker.machine import FIRST, Machine, a_machine, ports_of
+from tests.docker.machine import FIRST, Machine, ports_of
 from tests.docker.stack import PATIENCE, eventually
 from tests.docker.test_reports import MOST_MISSED
 from tests.faults.real_host import remove_container
@@ -80,12 +80,6 @@ class Prison:
             if controller in names.split(","):
                 return CGROUPS / controller / path.lstrip("/") / name
         return CGROUPS / paths[""].lstrip("/") / new
-
-
-@pytest.fixture(scope="module")
-def machine() -> Iterator[Machine]:
-    with a_machine() as machine:
-        yield machine
 
 
 @pytest.fixture(scope="module")

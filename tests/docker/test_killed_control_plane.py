@@ -10,7 +10,6 @@ from tests.demo_game import Image
 from tests.docker.operator_commands import Operator
 from tests.docker.stack import a_stack, eventually
 from tests.faults.plugin import Rounds
-from tests.support.harness import Registry
 
 BEFORE_THE_HOST = {"start.reserved", "start.attempted"}
 
@@ -24,9 +23,9 @@ BEFORE_THE_HOST = {"start.reserved", "start.attempted"}
     ],
 )
 def test_f38_a_start_whose_control_plane_is_killed_is_there_for_who_asks_again_or_never_was(
-    docker_engine: Path, registry: Registry, demo_image: Image, step: str, rounds: Rounds
+    docker_engine: Path, demo_image: Image, step: str, rounds: Rounds
 ) -> None:
-    with a_stack(docker_engine, registry, demo_image) as stack:
+    with a_stack(docker_engine, demo_image) as stack:
         control_plane = stack.control_plane
         operator = Operator(control_plane, enrol_url="")
         for number in range(rounds(1, 20)):

@@ -13,7 +13,6 @@ from tests.demo_game import Image
 from tests.docker.stack import Stack, a_stack, eventually, play_round
 from tests.docker.test_sessions import numbered
 from tests.faults.records import recorded_sessions
-from tests.support.harness import Registry
 from tests.support.private_engine import small_disk
 
 DISK_MEBIBYTES = 64
@@ -63,9 +62,9 @@ def test_follower_is_cut_off_with_the_agent_and_can_read_all_again(stack: Stack)
     "step", ["log.copied", pytest.param("log.sealed", marks=pytest.mark.slow)]
 )
 def test_sigkill_of_the_agent_while_it_seals_a_log(
-    docker_engine: Path, registry: Registry, demo_image: Image, step: str
+    docker_engine: Path, demo_image: Image, step: str
 ) -> None:
-    with a_stack(docker_engine, registry, demo_image, failpoint=f"{step}:kill") as stack:
+    with a_stack(docker_engine, demo_image, failpoint=f"{step}:kill") as stack:
         made = stack.start(args=["--lines-per-second", "500"])
         with stack.client.stream("/logs", id=made["id"], follow="true") as log:
             seen = numbered(b"".join(log.readline() for _ in range(200)))
@@ -88,11 +87,11 @@ def test_sigkill_of_the_agent_while_it_seals_a_log(
 
 @pytest.mark.slow
 def test_f33_a_full_disk_disturbs_no_game_and_loses_no_log(
-    docker_engine: Path, registry: Registry, demo_image: Image, tmp_path: Path
+    docker_engine: Path, demo_image: Image, tmp_path: Path
 ) -> None:
     with (
         small_disk(tmp_path, DISK_MEBIBYTES) as disk,
-        a_stack(docker_engine, registry, demo_image, state_dir=str(disk / "state")) as stack,
+        a_stack(docker_engine, demo_image, state_dir=str(disk / "state")) as stack,
     ):
         stack.agent.state_dir = disk / "state"
         other = stack.start()

@@ -122,7 +122,7 @@ def test_f15_an_image_that_vanishes_before_the_create_is_a_420_and_pulled_again_
     with ChaosRegistry(registry.address, "127.0.0.1", host) as near:
         machine.engine.network.lead_to_host(int(near.address.rpartition(":")[2]))
         image = dataclasses.replace(demo_image, address=near.address)
-        with a_stack(proxy.socket, near, image) as stack:  # type: ignore[arg-type]
+        with a_stack(proxy.socket, image) as stack:
             pulls = proxy.count("POST /images/create$")
             lose = machine.client.images.remove
             proxy.before(CREATE, lambda _: lose(image.reference, force=True))

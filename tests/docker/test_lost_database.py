@@ -13,14 +13,13 @@ from tests.docker.operated_host import Enrolled, an_operated_host, assert_played
 from tests.docker.procedures import Shell, commands
 from tests.docker.stack import eventually
 from tests.support.deployment import PATIENT
-from tests.support.harness import Registry
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def stack(docker_engine: Path, registry: Registry, demo_image: Image) -> Iterator[Enrolled]:
-    with an_operated_host(docker_engine, registry, demo_image, **PATIENT) as stack:
+def stack(docker_engine: Path, demo_image: Image) -> Iterator[Enrolled]:
+    with an_operated_host(docker_engine, demo_image, **PATIENT) as stack:
         yield stack
 
 

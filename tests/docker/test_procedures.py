@@ -13,7 +13,6 @@ from tests.docker.procedures import Shell
 from tests.docker.remote_hosts import SHORT_TIMEOUTS
 from tests.docker.stack import eventually
 from tests.support.deployment import PATIENT
-from tests.support.harness import Registry
 
 pytestmark = pytest.mark.slow
 
@@ -22,10 +21,10 @@ SOON_LOST = pytest.mark.parametrize("stack", [{"lost_after": 15.0}], indirect=Tr
 
 @pytest.fixture
 def stack(
-    docker_engine: Path, registry: Registry, demo_image: Image, request: pytest.FixtureRequest
+    docker_engine: Path, demo_image: Image, request: pytest.FixtureRequest
 ) -> Iterator[Enrolled]:
     settings = {**PATIENT, **SHORT_TIMEOUTS, **getattr(request, "param", {})}
-    with an_operated_host(docker_engine, registry, demo_image, **settings) as stack:
+    with an_operated_host(docker_engine, demo_image, **settings) as stack:
         yield stack
 
 

@@ -21,7 +21,7 @@ from tests.docker.stack import Stack, a_stack, eventually, play_round
 from tests.support.agent.scraped import Scrape
 from tests.support.api_client import Answer
 from tests.support.deployment import APPLICATION
-from tests.support.harness import Registry, free_port
+from tests.support.harness import free_port
 from tests.support.pushed_image import push_image
 from tiltyard.contract import NetworkMode, Protocol
 
@@ -31,11 +31,11 @@ PORTS = [{"requested": UDP_PORT, "protocol": "udp", "tls": False}]
 
 
 @pytest.fixture(scope="module")
-def stack(docker_engine: Path, registry: Registry, demo_image: Image) -> Iterator[Stack]:
+def stack(docker_engine: Path, demo_image: Image) -> Iterator[Stack]:
     """A host with applications of the demo game and the binder, in both network modes."""
-    push_image(registry.address, "binder", program=compiled(SOURCE).read_bytes())
+    push_image(demo_image.address, "binder", program=compiled(SOURCE).read_bytes())
     listen = f"127.0.0.1:{free_port()}"
-    with a_stack(docker_engine, registry, demo_image, metrics_listen=listen) as made:
+    with a_stack(docker_engine, demo_image, metrics_listen=listen) as made:
         for mode in MODES:
             made.make_game(f"binder-{mode}", repository="binder", networkMode=mode, ports=PORTS)
         made.make_game(f"{APPLICATION}-host", networkMode="host")

@@ -13,7 +13,6 @@ from tests.demo_game import TCP_PORT, UDP_PORT, Image
 from tests.docker.stack import PATIENCE, Stack, a_stack, eventually
 from tests.support.agent.tls_players import HOST, issue, trusting
 from tests.support.certificates import Signer
-from tests.support.harness import Registry
 
 AUTHORITY = Signer.new()
 GAME = "tls-game"
@@ -30,12 +29,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def stack(
-    docker_engine: Path, registry: Registry, demo_image: Image, folder: Path
-) -> Iterator[Stack]:
+def stack(docker_engine: Path, demo_image: Image, folder: Path) -> Iterator[Stack]:
     files = issue(AUTHORITY, folder)
     named = {"tls_certificate": str(files.certificate), "tls_key": str(files.key)}
-    with a_stack(docker_engine, registry, demo_image, **named) as stack:
+    with a_stack(docker_engine, demo_image, **named) as stack:
         stack.make_game(GAME, ports=PORTS)
         yield stack
 

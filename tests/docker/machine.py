@@ -32,6 +32,7 @@ from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 
 FIRST = 20000
+ENDED = (pb.STATE_EXITED, pb.STATE_DEAD)
 
 OCCUPANT = """
 import socket, sys
@@ -221,6 +222,14 @@ class Agent(AgentProcess):
         listed = self._stub.ListSessions(pb.ListSessionsRequest(page_size=1000), timeout=PATIENCE)
         [found] = [each for each in listed.sessions if each.internal_id == session.internal_id]
         return found
+
+    def until(
+        self, session: pb.Session, *states: pb.State.ValueType, patience: float = PATIENCE
+    ) -> pb.Session:
+        """Wait until a session is in one of these states; return it as it is then."""
+        what = f"{session.internal_id} is {' or '.join(map(pb.State.Name, states))}"
+        eventually(lambda: self.session(session).state in states, what, patience=patience)
+        return self.session(session)
 
     @property
     def warnings(self) -> list[str]:

@@ -79,8 +79,7 @@ def while_it_restarts(agent: KilledAgent, step: str) -> None:
     restarted = agent.processes()[session.internal_id]
     assert restarted not in {0, session.pid}
     agent.come_back()
-    eventually(lambda: agent.session(session).state == pb.STATE_RUNNING, "it is adopted")
-    found = agent.session(session)
+    found = agent.until(session, pb.STATE_RUNNING)
     assert (found.pid, found.restart_count) == (restarted, 1)
     agent.end(session)
     agent.come_back()
@@ -292,8 +291,7 @@ def test_f24_a_lifetime_that_ended_while_the_agent_was_down_ends_the_game_on_its
         assert agent.processes()
         agent.start()
         returned = time.time()
-        eventually(lambda: agent.session(session).state == pb.STATE_EXITED, "it has ended")
-        ended = agent.session(session)
+        ended = agent.until(session, pb.STATE_EXITED)
         assert ended.end_reason == pb.END_REASON_TTL
         assert ended.end_time.ToSeconds() - returned <= LATE_SECONDS
 

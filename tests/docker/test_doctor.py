@@ -76,9 +76,8 @@ def test_finds_bad_engine_settings_and_does_not_start(
     assert "Docker Engine serves anyone on http://127.0.0.1:2375; anyone" in refused.stderr
 
     monkeypatch.setattr(gather, "ANSWER_SECONDS", 0.5)
-    exposed.pause()
-    assert findings(tmp_path, exposed.socket)["docker"] == ("FAIL", "no answer within 0.5 s")
-    exposed.resume()
+    with exposed.hanging():
+        assert findings(tmp_path, exposed.socket)["docker"] == ("FAIL", "no answer within 0.5 s")
 
     exposed.kill()
     level, text = findings(tmp_path, exposed.socket)["docker"]

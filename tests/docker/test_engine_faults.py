@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from tests.docker.killed_agent import KilledAgent
-from tests.docker.machine import Agent, Machine, Player, a_machine, port_of
+from tests.docker.machine import ENDED, Agent, Machine, Player, a_machine, port_of
 from tests.docker.stack import PATIENCE, eventually
 from tests.faults.plugin import Figure, Rounds
 from tests.support.agent.samples import an_id
@@ -92,7 +92,7 @@ def test_f09_a_lifetime_ends_the_game_while_the_engine_hangs(
 def _hangs_for(seconds: float, agent: Agent, player: Player, other: pb.Session) -> None:
     session, asked = agent.play(ttl=2), an_id()
     process = agent.processes()[session.internal_id]
-    with _hanging(agent.machine):
+    with agent.machine.engine.hanging():
         over = time.monotonic() + seconds
         eventually(lambda: not _lives(process), "it is ended past the engine", patience=50)
         with pytest.raises(grpc.RpcError):
@@ -100,20 +100,10 @@ def _hangs_for(seconds: float, agent: Agent, player: Player, other: pb.Session) 
         while time.monotonic() < over:
             assert agent.session(other).state == pb.STATE_RUNNING  # the agent stays responsive
             player.wait_for_more_answers(other.internal_id)
-    eventually(lambda: agent.session(session).state == pb.STATE_EXITED, "its end is reported")
-    assert agent.session(session).end_reason == pb.END_REASON_TTL
+    assert agent.until(session, pb.STATE_EXITED).end_reason == pb.END_REASON_TTL
     eventually(lambda: _starts(agent, internal_id=asked), "the start is repeated")
     assert player.seen_as(other) == player.address
     agent.assert_ports_agree(other)
-
-
-@contextlib.contextmanager
-def _hanging(machine: Machine) -> Iterator[None]:
-    machine.engine.pause()
-    try:
-        yield
-    finally:
-        machine.engine.resume()
 
 
 @pytest.mark.slow
@@ -157,14 +147,10 @@ def test_f11_a_game_that_dies_with_its_shim_is_found_to_have_ended(machine: Mach
         shim = _parent(process)
         _kill(shim)
         _kill(process)
-        eventually(
-            lambda: agent.session(session).state in {pb.STATE_EXITED, pb.STATE_DEAD},
-            "it has ended, whatever the engine says",
-            patience=50,
-        )
+        agent.until(session, *ENDED, patience=50)  # whatever the engine says
         assert agent.session(other).state == pb.STATE_RUNNING
         agent.end(other)
-        eventually(lambda: agent.session(other).state == pb.STATE_EXITED, "the other ends")
+        agent.until(other, pb.STATE_EXITED)
 
 
 @pytest.mark.slow
@@ -179,11 +165,7 @@ def test_f11_games_go_on_while_containerd_is_killed_and_comes_back(machine: Mach
             assert agent.refusal() in UNAVAILABLE
             _kill(before[ending.internal_id])
             machine.engine.start_containerd()
-            eventually(
-                lambda: agent.session(ending).state in {pb.STATE_EXITED, pb.STATE_DEAD},
-                "the end without containerd is found",
-                patience=90,
-            )
+            agent.until(ending, *ENDED, patience=90)
             eventually(lambda: _starts(agent), "sessions start again")
             assert player.seen_as(session) == player.address
         assert agent.processes()[session.internal_id] == before[session.internal_id]
@@ -217,9 +199,9 @@ def test_f08_without_live_restore_games_end_with_the_engine_or_start_again_and_i
         before = agent.processes()
         machine.engine.kill()
         machine.engine.start()
-        eventually(lambda: agent.session(ended).state == pb.STATE_EXITED, "it has ended")
+        agent.until(ended, pb.STATE_EXITED)
         eventually(lambda: agent.session(restarted).restart_count >= 1, "it was started again")
-        eventually(lambda: agent.session(restarted).state == pb.STATE_RUNNING, "and it runs")
+        agent.until(restarted, pb.STATE_RUNNING)
         assert agent.processes()[restarted.internal_id] != before[restarted.internal_id]
         agent.assert_ports_agree(restarted)
         agent.end(restarted)
@@ -245,8 +227,8 @@ def test_f45_after_a_power_cut_what_asks_for_restarts_runs_again_and_the_rest_ha
         agent.wrapper = machine.engine.network.inside(*mounted)
         agent.start()
         for session in ended:
-            eventually(lambda: agent.session(session).state == pb.STATE_EXITED, "it has ended")  # noqa: B023
-            assert agent.session(session).end_reason == pb.END_REASON_HOST_RESTART
+            found = agent.until(session, pb.STATE_EXITED)
+            assert found.end_reason == pb.END_REASON_HOST_RESTART
         for session in restarted:
             eventually(lambda: agent.session(session).restart_count == 1, "it runs again")  # noqa: B023
             assert agent.session(session).state == pb.STATE_RUNNING

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent.domain.engine import LABEL_SESSION
-from tests.docker.machine import Agent, Player, a_machine, port_of
+from tests.docker.machine import ENDED, Agent, Player, a_machine, port_of
 from tests.docker.stack import eventually
 from tests.faults.plugin import Rounds
 from tests.faults.records import recorded_sessions
@@ -27,8 +27,6 @@ ENGINE_MEBIBYTES = 128
 STATE_MEBIBYTES = 64
 LIE_SECONDS = 90.0  # Timeout for an end that the engine denies: 30 s and the sealing of the log
 SILENT = ("--lines-per-second", "0")  # Without output: an engine without space would lose it
-
-ENDED = {pb.STATE_EXITED, pb.STATE_DEAD}
 
 
 @contextmanager
@@ -109,11 +107,7 @@ def test_f34_a_full_disk_of_the_engine_refuses_starts_and_hides_no_end(
                 assert "no session is started" in agent.warnings[0]
                 assert agent.refusal() == "DISK_FULL"
                 with engine_misses_the_end_of(agent.session(killed).pid):
-                    eventually(
-                        lambda killed=killed: agent.session(killed).state in ENDED,  # type: ignore[misc]
-                        "its end is seen by its process",
-                        patience=LIE_SECONDS,
-                    )
+                    agent.until(killed, *ENDED, patience=LIE_SECONDS)  # seen by its process
                     assert containers(agent)[killed.internal_id] == "running"
                 assert agent.session(killed).detail.startswith("the engine lists it as running")
                 agent.end(stopped)
@@ -160,11 +154,8 @@ def test_f35_a_state_directory_that_cannot_be_written_refuses_starts_and_disturb
                     assert set(containers(agent)) == before
                     agent.end(stopped)
                     assert agent.session(stopped).end_reason == pb.END_REASON_STOPPED
-                    eventually(
-                        lambda due=due: agent.session(due).state in ENDED,  # type: ignore[misc]
-                        "its lifetime is kept from memory",
-                    )
-                    assert agent.session(due).end_reason == pb.END_REASON_TTL
+                    # Its lifetime is kept from memory.
+                    assert agent.until(due, *ENDED).end_reason == pb.END_REASON_TTL
                     eventually(lambda: bool(agent.warnings), "the disk is seen to be amiss")
                     player.seen_as(plays)
                 again = starts_again(agent)

@@ -195,11 +195,7 @@ def test_memory_beyond_the_limit_ends_the_session(prison: Prison) -> None:
     for _ in range(MOST_MISSED):
         # It lives for about a second, so that the agent can find its counters.
         session = prison.held("orphans", str(10 * PIDS_LIMIT), "eat")
-        eventually(
-            lambda: prison.agent.session(session).state == pb.STATE_EXITED,  # noqa: B023
-            "it is out of memory",
-        )
-        ended = prison.agent.session(session)
+        ended = prison.agent.until(session, pb.STATE_EXITED)
         assert ended.exit_code == 137
         if ended.end_reason == pb.END_REASON_OOM:
             break

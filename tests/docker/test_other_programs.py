@@ -5,12 +5,11 @@ import contextlib
 import grpc
 import pytest
 
-from tests.docker.machine import Agent, Machine, Player, a_machine, port_of
+from tests.docker.machine import ENDED, Agent, Machine, Player, a_machine, port_of
 from tests.docker.stack import eventually
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 BRIDGE = ("name=tiltyard0", "enable_icc=false")
-ENDED = {pb.STATE_EXITED, pb.STATE_DEAD}
 
 
 def test_f46_a_container_that_is_removed_or_restarted_has_ended(machine: Machine) -> None:
@@ -19,8 +18,8 @@ def test_f46_a_container_that_is_removed_or_restarted_has_ended(machine: Machine
         machine.docker("rm", "--force", agent.container_of(removed).name)
         agent.started_by_others = 1
         machine.docker("restart", "--time", "1", agent.container_of(restarted).name)
-        gone = removed, restarted
-        eventually(lambda: {agent.session(each).state for each in gone} <= ENDED, "both ended")
+        for gone in (removed, restarted):
+            agent.until(gone, *ENDED)
         container = agent.container_of(restarted)
         eventually(lambda: container.reload() or container.status == "exited", "it is ended again")
         agent.assert_ports_agree(kept)

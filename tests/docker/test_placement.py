@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.docker.machine import Machine
 from tests.docker.remote_hosts import (
     BOTH_WAYS,
     MARKS,
@@ -146,7 +145,7 @@ def test_accounts_alternate_for_the_start_slots_of_a_host(machines: Machines) ->
             return client.request("POST", "/session", body=body, timeout=90).expect(201)
 
         with ThreadPoolExecutor(WAITING + LATE) as callers:
-            with hanging(machine):  # the first holds the slot until all are queued
+            with machine.engine.hanging():  # the first holds the slot until all are queued
                 calls = [callers.submit(ask, f"early-{number}") for number in range(WAITING)]
                 eventually(lambda: known(fleet.client) == WAITING, "those are in the line")
                 calls += [callers.submit(ask, f"late-{number}") for number in range(LATE)]
@@ -157,16 +156,6 @@ def test_accounts_alternate_for_the_start_slots_of_a_host(machines: Machines) ->
         # After the first, they get every second slot.
         assert max(order.index(f"late-{number}") for number in range(LATE)) <= 2 * LATE, order
         assert order[-1].startswith("early")
-
-
-@contextmanager
-def hanging(machine: Machine) -> Iterator[None]:
-    """Make the engine hang meanwhile."""
-    machine.engine.pause()
-    try:
-        yield
-    finally:
-        machine.engine.resume()
 
 
 def known(client: ApiClient) -> int:

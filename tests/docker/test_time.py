@@ -105,12 +105,8 @@ def test_f26_a_wall_clock_that_jumps_while_the_agent_runs_changes_no_lifetime(
         wall_clock.jump(offset)
         later = agent.play(ttl=SHORT)
         for session in (short, later):
-            eventually(
-                lambda: agent.session(session).state == pb.STATE_EXITED,  # noqa: B023
-                "its lifetime ends",
-                patience=SHORT + LATE_SECONDS,
-            )
-            assert agent.session(session).end_reason == pb.END_REASON_TTL
+            ended = agent.until(session, pb.STATE_EXITED, patience=SHORT + LATE_SECONDS)
+            assert ended.end_reason == pb.END_REASON_TTL
         assert time.monotonic() - begin >= SHORT
         # All sessions considered due are stopped in the same step.
         assert agent.session(long).state == pb.STATE_RUNNING

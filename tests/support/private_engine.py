@@ -135,13 +135,14 @@ class PrivateEngine:
         self.ends += 1
         self._dockerd.kill()
 
-    def pause(self) -> None:
-        """Make dockerd hang: it accepts connections but does not answer."""
+    @contextlib.contextmanager
+    def hanging(self) -> Iterator[None]:
+        """Make dockerd hang meanwhile: it accepts connections but does not answer."""
         os.kill(self.pid, signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Resume dockerd."""
-        os.kill(self.pid, signal.SIGCONT)
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
 
     def power_off(self) -> None:
         """Kill everything at once, including containers, as before a reboot."""

@@ -109,9 +109,6 @@ class Fleet(Served):
         [other] = [each for each in self.hosts.values() if each is not host]
         return other
 
-    def until(self, session_id: str, status: str) -> None:
-        eventually(lambda: self.status(session_id) == status, f"{session_id} is {status}")
-
     def live(self) -> set[str]:
         """Ids of the running sessions, as the API lists them."""
         return {each["id"] for each in self.client.get("/session").expect(200).json()["sessions"]}

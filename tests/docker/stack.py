@@ -49,6 +49,21 @@ class Served:
     def status(self, session_id: str) -> str:
         return str(self.client.get(f"/session/{session_id}").expect(200).json()["status"])
 
+    @property
+    def patience(self) -> float:
+        """Timeout of waits in seconds."""
+        return PATIENCE
+
+    def until(self, session_id: str, *statuses: str, patience: float = 0.0) -> None:
+        """Wait until a session has one of these statuses."""
+        what, patience = f"{session_id} is {' or '.join(statuses)}", patience or self.patience
+        eventually(lambda: self.status(session_id) in statuses, what, patience=patience)
+
+    def report(self, session_id: str) -> dict[str, Any]:
+        """The report of a session that has ended or is about to."""
+        self.until(session_id, "exited", "dead")
+        return dict(self.client.get(f"/session/{session_id}/report").expect(200).json())
+
     def make_game(self, name: str = APPLICATION, **changes: object) -> None:
         """Create an application of the demo game, whose tag a host has pulled."""
         asked = application(name, **{"regions": [self.region], **changes})

@@ -6,7 +6,6 @@ import os
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import docker
 import pytest
@@ -14,7 +13,7 @@ import pytest
 from agent.docker.engine import DockerEngine
 from tests.demo_game import Image
 from tests.docker.machine import Agent, a_machine
-from tests.docker.stack import Stack, a_stack, eventually
+from tests.docker.stack import Stack, a_stack
 from tests.support.deployment import APPLICATION
 from tests.support.private_engine import btrfs_disk
 
@@ -41,10 +40,6 @@ def pid_of(stack: Stack, session_id: str) -> int:
     return int(stack.record(session_id)["process"]["pid"])
 
 
-def report_of(stack: Stack, session_id: str) -> dict[str, Any]:
-    return dict(stack.client.get(f"/session/{session_id}/report").expect(200).json())
-
-
 @pytest.mark.slow
 def test_session_beyond_its_disk_limit_ends_and_its_neighbour_continues(stack: Stack) -> None:
     large = stack.start(id="large", restart=True)["id"]
@@ -53,8 +48,8 @@ def test_session_beyond_its_disk_limit_ends_and_its_neighbour_continues(stack: S
     write_as(pid_of(stack, small), "/file", LIMIT // 2 * MEBIBYTE)
     write_as(pid_of(stack, large), "/score", MEBIBYTE)
     write_as(pid_of(stack, large), "/file", 2 * LIMIT * MEBIBYTE)
-    eventually(lambda: stack.status(large) == "exited", "it is ended", patience=PATIENCE)
-    report = report_of(stack, large)
+    stack.until(large, "exited", patience=PATIENCE)
+    report = stack.report(large)
     assert report["end_reason"] == "disk"
     assert "disk limit" in report["detail"]
     archive = stack.client.get("/artifacts", session=large, path="/score").expect(200).body

@@ -102,7 +102,7 @@ def test_f33_a_full_disk_disturbs_no_game_and_loses_no_log(
         filler = disk / "filler"
         filler.write_bytes(b"x" * (DISK_MEBIBYTES * 2**20 - 8 * 2**20 - FREE_BYTES))
         container.kill("SIGTERM")
-        eventually(lambda: stack.status(loud["id"]) == "exited", "it ends")
+        stack.until(loud["id"], "exited")
         agent_says = "cannot seal the log"
         eventually(lambda: agent_says in stack.agent.process.tail(), "no space on the disk")
         play_round(other)

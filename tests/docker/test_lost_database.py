@@ -44,7 +44,7 @@ def test_database_is_restored_while_sessions_play(stack: Enrolled, shell: Shell)
     assert "host-1" in printed[4]
     eventually(stack.is_ready, "the host is ready")
     eventually(lambda: all(is_known(stack, one) for one in places), "its sessions are known")
-    eventually(lambda: stack.status("stopped") == "exited", "it is known to have ended")
+    stack.until("stopped", "exited")
     assert_played(places)
     assert stack.pids() == pids, "no session was touched"
     places |= play(stack, "after")

@@ -57,7 +57,7 @@ def test_a_host_is_emptied(stack: Enrolled, shell: Shell) -> None:
 def test_lost_host_is_replaced(stack: Enrolled, shell: Shell) -> None:
     play(stack, "match-1")
     stack.agent.kill()
-    eventually(lambda: stack.status("match-1") == "dead", "its sessions are given up")
+    stack.until("match-1", "dead")
     with shell.procedure("Lost hosts") as procedure:
         assert "lost" in procedure.type("tiltyard-controlplane agent show")
         assert "match-1" in procedure.type("tiltyard-controlplane session list")
@@ -95,15 +95,13 @@ def test_the_authority_is_rotated(stack: Enrolled, shell: Shell) -> None:
         places |= play(stack, "match-2")
         # And now it is stolen.
         assert "enrol it again" in procedure.type("tiltyard-controlplane authority rotate --comp")
-        eventually(
-            lambda: stack.status("match-1") == "server_unreachable", "the host is disconnected"
-        )
+        stack.until("match-1", "server_unreachable")
         procedure.type("tiltyard-controlplane agent token")
         assert "enrolled as host-1" in procedure.type("tiltyard-agent enrol")
         eventually(stack.is_ready, "the host is ready")
         assert "HOSTS    1 of 1" in procedure.type("tiltyard-controlplane authority status")
     assert moved.authority not in identity_of(stack).trusted
-    eventually(lambda: stack.status("match-1") == "running", "its sessions are known")
+    stack.until("match-1", "running")
     assert_played(places)
     assert pids.items() <= stack.pids().items(), "no session was touched"
     play(stack, "match-3")

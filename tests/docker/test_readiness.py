@@ -202,5 +202,5 @@ def test_restarted_agent_sees_later_binding(stack: Stack, mode: str) -> None:
     stack.restart_agent()
     bind(stack, session)
     eventually(lambda: ready_time(stack, session) is not None, "the agent has seen it")
-    eventually(lambda: stack.status(session) == "running", "the agent is back")
+    stack.until(session, "running")
     stack.end(session)

@@ -10,12 +10,6 @@ MEBIBYTE = 2**20
 MOST_MISSED = 5  # Consecutive OOM kills that a busy host may miss (docs/api.md)
 
 
-def report_of(stack: Stack, session_id: str) -> dict[str, Any]:
-    """The report of a session, once the control plane knows its end."""
-    eventually(lambda: stack.status(session_id) in {"exited", "dead"}, "it ends")
-    return dict(stack.client.get(f"/session/{session_id}/report").expect(200).json())
-
-
 def statuses(report: dict[str, Any]) -> list[str]:
     return [moment["status"] for moment in report["timeline"]]
 
@@ -26,7 +20,7 @@ def test_report_of_failed_game_has_exit_code_log_and_usage(stack: Stack) -> None
     stack.end(lives)
     flood = ["--flood", "0", "--flood-bytes", str(4 * MEBIBYTE)]
     made = stack.start(args=["--exit-after", "2", "--exit-code", "7", *flood])
-    report = report_of(stack, made["id"])
+    report = stack.report(made["id"])
     assert report["id"] == made["id"]
     assert (report["status"], report["end_reason"]) == ("exited", "exited")
     assert (report["exitCode"], report["signal"], report["oomKilled"]) == (7, None, False)
@@ -47,7 +41,7 @@ def test_report_of_killed_game_says_out_of_memory(stack: Stack) -> None:
     asked = ["--write-file", "/dev/null", f"{4 * 10**12}"]
     asked += ["--write-file", "/dev/shm/much", str(60 * MEBIBYTE)]
     for _ in range(MOST_MISSED):
-        report = report_of(stack, stack.start(image="small", args=asked)["id"])
+        report = stack.report(stack.start(image="small", args=asked)["id"])
         assert (report["exitCode"], report["signal"]) == (137, 9)
         assert 0 < report["peakMemoryBytes"] <= 24 * MEBIBYTE
         if report["oomKilled"] and report["peakMemoryBytes"] > 20 * MEBIBYTE:
@@ -65,7 +59,7 @@ def test_report_of_crash_loop_has_each_run_and_total_usage(stack: Stack) -> None
     stack.restart_agent()  # records survive the kill
     eventually(lambda: len(stack.record()["failed_runs"]) >= 3, "the next agent continues")
     stack.end(made["id"])
-    report = report_of(stack, made["id"])
+    report = stack.report(made["id"])
     runs = report["failedRuns"]
     assert report["restartCount"] >= 2
     assert len(runs) in {report["restartCount"], report["restartCount"] + 1}
@@ -91,7 +85,7 @@ def test_report_survives_its_container_and_a_kill_of_the_agent_while_sealing(sta
     eventually(lambda: stack.containers() == {}, "its container is removed")
     path = f"/session/{made['id']}/report"
     eventually(lambda: stack.client.get(path).status == 200, "the agent is connected again")
-    report = report_of(stack, made["id"])
+    report = stack.report(made["id"])
     assert (report["end_reason"], report["exitCode"]) == ("stopped", 0), report["log"]
     assert report["cpuSeconds"] > 0
     assert report["log"].endswith("SIGTERM: saving\n")

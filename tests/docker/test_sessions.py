@@ -51,7 +51,7 @@ def test_a_player_reaches_the_game_and_its_log_and_files_can_be_read(stack: Stac
 
 def test_a_game_that_ends_by_itself_leaves_its_exit_code(stack: Stack) -> None:
     made = stack.start(args=["--exit-after", "0.2", "--exit-code", "7"])
-    eventually(lambda: stack.status(made["id"]) == "exited", "it ended by itself")
+    stack.until(made["id"], "exited")
     record = stack.record()
     assert (record["exit_code"], record["end_reason"]) == (7, "exited")
 
@@ -79,7 +79,7 @@ def test_a_crash_loop_is_restarted_on_the_same_ports_until_it_is_stopped(stack: 
     stack.end(made["id"])
     count = stack.record()["restart_count"]
     stack.agent.restart()
-    eventually(lambda: stack.status(made["id"]) == "exited", "it stays stopped")
+    stack.until(made["id"], "exited")
     assert stack.record()["restart_count"] == count
 
 

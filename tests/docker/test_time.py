@@ -66,7 +66,7 @@ def _short_ends_long_lives(stack: Stack, *wrapper: str) -> None:
     long, short = stack.start(ttl="10h"), stack.start(ttl="10m")
     assert stack.record(long["id"])["deadline"]
     _restart(stack, *wrapper)
-    eventually(lambda: stack.status(short["id"]) == "exited", "it has ended")
+    stack.until(short["id"], "exited")
     assert stack.record(short["id"])["end_reason"] == "ttl"
     # All sessions considered due are stopped in the same step.
     assert stack.status(long["id"]) == "running"
@@ -132,4 +132,4 @@ def test_f25_a_lifetime_ends_the_session_while_the_control_plane_is_down(stack: 
     assert record["end_reason"] == "ttl"
     assert 60 <= record["end_time"] - record["start_time"] <= 60 + LATE_SECONDS
     stack.control_plane.start()
-    eventually(lambda: stack.status(made["id"]) == "exited", "it is known to have ended")
+    stack.until(made["id"], "exited")

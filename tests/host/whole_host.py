@@ -11,10 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from tests.docker.procedures import PAGE, commands
-from tests.docker.stack import PATIENCE, eventually
 from tests.host.machine import Machine
 from tests.support.api_client import ApiClient
 from tests.support.certificates import SERVES, Signer, trusting
@@ -60,28 +58,10 @@ class WholeHost(Installed):
         token = self.tokens["accounts"][self.account]
         return ApiClient(self.api, token, made=self.made)
 
-    @property
-    def patience(self) -> float:
-        """Timeout of waits for this host in seconds."""
-        return PATIENCE * self.system.slowness
-
-    def until(self, session_id: str, *statuses: str) -> None:
-        """Wait until a session has one of these statuses."""
-        eventually(
-            lambda: self.status(session_id) in statuses,
-            f"{session_id} is {' or '.join(statuses)}",
-            patience=self.patience,
-        )
-
     def end_all(self) -> None:
         """End every live session."""
         for each in self.client.get("/session").expect(200).json()["sessions"]:
             self.end(each["id"])
-
-    def report(self, session_id: str) -> dict[str, Any]:
-        """The report of a session that has ended or is about to."""
-        self.until(session_id, "exited", "dead")
-        return dict(self.client.get(f"/session/{session_id}/report").expect(200).json())
 
 
 class Shell:

@@ -48,6 +48,10 @@ class Installed(Served):
     def client(self) -> ApiClient:
         return ApiClient(self.api, self.tokens["accounts"]["studio"])
 
+    @property
+    def patience(self) -> float:
+        return PATIENCE * self.system.slowness
+
     def make(self, *arguments: str) -> str:
         """Run make in the sources and return its output."""
         return make(self.system, *arguments)
@@ -73,13 +77,11 @@ class Installed(Served):
 
     def until_ready(self) -> None:
         """Wait until the host is ready."""
-        show = ("agent", "show", HOST)
-        patience = PATIENCE * self.system.slowness
-        eventually(
-            lambda: bool(self.operate(*show)["state"] == "ready"),
-            "the host is ready",
-            patience=patience,
-        )
+
+        def is_ready() -> bool:
+            return bool(self.operate("agent", "show", HOST)["state"] == "ready")
+
+        eventually(is_ready, "the host is ready", patience=self.patience)
 
     @contextmanager
     def undisturbed(self, session_id: str) -> Iterator[SteadyPlayer]:

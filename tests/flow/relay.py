@@ -1,9 +1,11 @@
-"""A relay before the socket of an agent, whose connections can be cut."""
+"""A relay before an agent, whose connections can be cut."""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from controlplane.settings.model import Config
 from tests.support.controlplane.system import System
@@ -11,11 +13,17 @@ from tests.support.controlplane.system import System
 RELAY = "relay.sock"
 
 
-class Relay:
-    """Relays bytes to a socket."""
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
-    def __init__(self, target: Path) -> None:
-        self._target = target
+
+class Relay:
+    """Relays bytes over connections that `connect` opens, with `delay` seconds each way."""
+
+    def __init__(
+        self, connect: Callable[[], Coroutine[Any, Any, Streams]], delay: float = 0.0
+    ) -> None:
+        self._connect = connect
+        self._delay = delay
         self.carriers: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
         self.connections = 0
@@ -28,13 +36,13 @@ class Relay:
     async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         try:
-            there, onward = await asyncio.open_unix_connection(self._target)
+            there, onward = await self._connect()
         except OSError:  # no server there
             writer.close()
             return
         for source, sink in ((reader, onward), (there, writer)):
             self._writers.add(sink)
-            carrier = asyncio.create_task(_carry(source, sink), name="carrier")
+            carrier = asyncio.create_task(self._carry(source, sink), name="carrier")
             self.carriers.add(carrier)
             carrier.add_done_callback(self.carriers.discard)
 
@@ -49,18 +57,18 @@ class Relay:
         for writer in self._writers:
             writer.close()
 
-
-async def _carry(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-    while data := await source.read(65536):
-        sink.write(data)
-        await sink.drain()
-    sink.close()
+    async def _carry(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        later = partial(asyncio.get_running_loop().call_later, self._delay)
+        with contextlib.suppress(ConnectionError):
+            while data := await source.read(65536):
+                later(sink.write, data)
+        later(sink.close)
 
 
 @contextlib.asynccontextmanager
 async def a_relay(path: Path, target: Path) -> AsyncIterator[Relay]:
     """Listen on a path until the context ends."""
-    relay = Relay(target)
+    relay = Relay(partial(asyncio.open_unix_connection, target))
     server = await asyncio.start_unix_server(relay.take, path)
     try:
         yield relay

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.demo_game import Image, build_image
+from tests.demo_game import Image
 from tests.support.harness import Registry
+from tests.support.pushed_image import push_game
 from tests.support.real_engine import DockerEngine, remove_traces
 
 pytest_plugins = [
@@ -40,5 +41,5 @@ def registry() -> Iterator[Registry]:
 @pytest.fixture(scope="session")
 def demo_image(docker_engine: Path, registry: Registry) -> Iterator[Image]:
     """The demo game in this run's registry; at the end nothing that came of it is left."""
-    yield build_image(docker_engine, registry.address)
+    yield push_game(registry.address)
     remove_traces(docker_engine, registry.address)

@@ -12,9 +12,9 @@ from tests.bench import agent_calls
 from tests.bench.memory_host import IMAGE, MemoryHost
 from tests.bench.process_use import cores_over, rss_mb
 from tests.bench.report import Result
-from tests.demo_game import build_image
 from tests.support.deployment import Steps
 from tests.support.harness import AgentProcess, Registry
+from tests.support.pushed_image import push_game
 from tests.support.real_engine import DockerEngine, remove_traces
 
 REAL, FAKE = 100, 1000
@@ -38,7 +38,7 @@ def measure(effort: int, steps: Steps) -> list[Result]:
     idle = max(1.0, effort * IDLE_SECONDS / 100)
     real, fake = (max(4, effort * each // 100) for each in (REAL, FAKE))
     with DockerEngine() as engine, Registry() as registry:
-        image = build_image(engine.socket, registry.address).reference
+        image = push_game(registry.address).reference
         with AgentProcess(engine.socket, cpu=real, ram=_MEMORY_MIB) as agent:
             try:
                 agent_calls.pull(agent, image)

@@ -1,31 +1,24 @@
-"""The demo game: one static C program, and the image that is made of it and nothing else."""
+"""The demo game: one static C program; `push_game` makes an image of it and nothing else."""
 
 import hashlib
 import io
-import json
 import os
 import subprocess
 from collections.abc import Iterable
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import docker
 
-from tests.support.agent.tars import Entry, folder, tar_of
+from tests.support.agent.tars import Entry, tar_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = Path(__file__).with_name("game.c")
-DOCKERFILE = Path(__file__).with_name("Dockerfile")
 UDP_PORT = 7777
 TCP_PORT = 7778
 
 _COMPILE = ("gcc", "-static", "-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror")
 _COMPILE_TIMEOUT = 60
-_ENGINE_TIMEOUT = 60
-_TAG = "v1"
-_USER = b"game:x:1000:1000:the game:/data:/nonexistent\n"
-_GROUP = b"game:x:1000:\n"
 
 
 @dataclass(frozen=True)
@@ -57,25 +50,6 @@ def compiled(source: Path = SOURCE) -> Path:
     return program
 
 
-def build_image(
-    socket: Path, address: str, *, repository: str = "demo-game", entrypoint: str = "/game"
-) -> Image:
-    """Build the game's image by the engine at `socket` and push it to the registry at `address`.
-
-    An `entrypoint` that the image does not hold makes an image that cannot run. The engine keeps
-    no copy under a name of this registry.
-    """
-    name = f"{address}/{repository}:{_TAG}"
-    with closing(docker.DockerClient(f"unix://{socket}", timeout=_ENGINE_TIMEOUT)) as client:
-        build(client, name, _context(entrypoint))
-        try:
-            digest = push(client, address, repository, _TAG)
-        finally:
-            # The agent must pull: an image that is already there would hide a broken pull.
-            client.images.remove(name, force=True)
-    return Image(repository, _TAG, digest, address)
-
-
 def build(client: docker.DockerClient, name: str, context: Iterable[Entry]) -> None:
     """Build an image of these files, one of which is the Dockerfile."""
     client.images.build(
@@ -93,14 +67,3 @@ def push(client: docker.DockerClient, address: str, repository: str, tag: str) -
     if not digest:
         raise RuntimeError(f"cannot push {repository}:{tag}: the engine named no digest")
     return digest
-
-
-def _context(entrypoint: str) -> list[Entry]:
-    dockerfile = DOCKERFILE.read_text().replace('["/game"]', json.dumps([entrypoint]))
-    return [
-        Entry(b"Dockerfile", content=dockerfile.encode()),
-        Entry(b"etc/passwd", content=_USER),
-        Entry(b"etc/group", content=_GROUP),
-        Entry(b"game", content=compiled().read_bytes(), mode=0o755),
-        folder(b"data"),
-    ]

@@ -13,7 +13,7 @@ import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from tests.demo_game import UDP_PORT, build_image
+from tests.demo_game import UDP_PORT
 from tests.docker.player import SteadyPlayer
 from tests.docker.stack import PATIENCE, eventually
 from tests.faults.real_host import (
@@ -28,6 +28,7 @@ from tests.support.agent.samples import an_id
 from tests.support.harness import AgentProcess, Registry
 from tests.support.private_engine import PrivateEngine, cgroups
 from tests.support.private_network import run
+from tests.support.pushed_image import push_image
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 
@@ -97,7 +98,7 @@ class Machine:
 
     def _build(self) -> str:
         with Registry(self.engine.network.host_address) as registry:
-            image = build_image(self.engine.socket, registry.address).reference
+            image = push_image(registry.address, "demo-game").reference
             self.client.images.pull(image)
         return image
 

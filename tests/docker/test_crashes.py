@@ -19,7 +19,6 @@ import pytest
 
 from agent.domain import restarts
 from agent.domain.steps import STEPS
-from tests.demo_game import build_image
 from tests.docker.killed_agent import KilledAgent, or_else
 from tests.docker.machine import Machine
 from tests.docker.pool_agent import PoolAgent, seen_by
@@ -29,6 +28,7 @@ from tests.faults.plugin import Rounds
 from tests.support.agent.claiming import reason_of
 from tests.support.agent.samples import an_id
 from tests.support.harness import Registry
+from tests.support.pushed_image import push_image
 from tests.support.real_engine import ends
 from tiltyard.agent.v1 import agent_pb2 as pb
 
@@ -214,7 +214,7 @@ def test_f03_an_agent_killed_while_it_removes_an_image_knows_which_there_are(
         Registry(machine.engine.network.host_address) as registry,
         beside_others(machine) as agent,
     ):
-        image = build_image(machine.engine.socket, registry.address, repository="pruned").reference
+        image = push_image(registry.address, "pruned", more=[b"unlike the others'"]).reference
         for _ in range(rounds(3, 30)):
             agent.pull(image)
             assert image in agent.images()

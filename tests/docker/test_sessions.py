@@ -3,15 +3,15 @@
 import json
 import re
 import socket
-from pathlib import Path
 
 import pytest
 
-from tests.demo_game import TCP_PORT, UDP_PORT, build_image
+from tests.demo_game import TCP_PORT, UDP_PORT
 from tests.demo_game.player import saved, tcp_greeting, udp_round_trip
 from tests.docker.stack import PATIENCE, Stack, eventually, play_round, udp_port_of
 from tests.support.deployment import APPLICATION, REGION
 from tests.support.harness import Registry
+from tests.support.pushed_image import push_image
 
 LINE = re.compile(rb"(\d{6,}) \S+ (.*)")
 
@@ -84,9 +84,9 @@ def test_a_crash_loop_is_restarted_on_the_same_ports_until_it_is_stopped(stack: 
 
 
 def test_an_image_that_cannot_run_is_refused_and_leaves_nothing(
-    stack: Stack, docker_engine: Path, registry: Registry
+    stack: Stack, registry: Registry
 ) -> None:
-    build_image(docker_engine, registry.address, repository="broken", entrypoint="/no/such")
+    push_image(registry.address, "broken", entrypoint="/no/such")
     stack.make_game("broken", repository="broken")
     answer = stack.try_to_start(image="broken")
     body = answer.expect(420).json()

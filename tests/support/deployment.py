@@ -12,7 +12,7 @@ from typing import Any, NoReturn, Self
 
 import click
 
-from tests.demo_game import TCP_PORT, UDP_PORT, Image, build_image
+from tests.demo_game import TCP_PORT, UDP_PORT, Image
 from tests.support.api_client import ApiClient
 from tests.support.harness import (
     AgentProcess,
@@ -21,6 +21,7 @@ from tests.support.harness import (
     Registry,
     wait_until,
 )
+from tests.support.pushed_image import push_game
 from tests.support.real_engine import DockerEngine, remove_traces
 
 REGION = "local"
@@ -99,8 +100,8 @@ class Deployment:
             with step("registry") as notes:
                 self.registry = stack.enter_context(Registry())
                 notes.append(self.registry.address)
-            with step("demo game built and pushed") as notes:
-                self.image = build_image(self.engine.socket, self.registry.address)
+            with step("demo game compiled and pushed") as notes:
+                self.image = push_game(self.registry.address)
                 notes.append(self.image.reference)
             with step("agent") as notes:
                 self.agent = stack.enter_context(

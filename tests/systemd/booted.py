@@ -41,11 +41,6 @@ class Booted(System):
         self._process = Process("boot.sh", self.folder / "console.log")
         self._init = 0
 
-    @property
-    def docker_socket(self) -> Path:
-        """Path of the engine's socket, for the test."""
-        return Path(f"/proc/{self._init}/root/run/docker.sock")
-
     def _start(self) -> None:
         root = made_root()
         self.network.make()

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.demo_game import build_image
 from tests.demo_game.player import saved
 from tests.docker.player import SteadyPlayer
 from tests.docker.stack import PATIENCE, Served, eventually, udp_port_of
 from tests.support.api_client import ApiClient
 from tests.support.deployment import PATIENT, REGION
 from tests.support.harness import ROOT, Registry, source_files, to_toml
+from tests.support.pushed_image import push_game
 from tests.systemd.booted import Booted
 from tests.systemd.system import System
 from tests.systemd.wheels import fetched_wheels
@@ -144,7 +144,7 @@ def installed() -> Iterator[Installed]:
         tokens = _serve(system, f"127.0.0.1:{registry_port}")
         host = Installed(system, registry, tokens)
         host.until_ready()
-        build_image(system.docker_socket, f"127.0.0.1:{registry_port}")
+        push_game(registry.address)
         host.make_game()
         yield host
 

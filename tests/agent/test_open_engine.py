@@ -6,10 +6,8 @@ with TLS that does not verify clients (`dockerd --tlsverify=false`).
 
 import asyncio
 import json
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from agent.docker.dockerd import open_hosts, settings_of
 from agent.doctor.exposure import exposure
 from tests.agent.test_doctor import run
 from tests.support.agent.scripted_engine import ScriptedEngine, says
+from tests.support.harness import running
 from tiltyard.runtime.settings import EXIT_CONFIG
 
 RECORDED = Path(__file__).with_name("engine_info")
@@ -63,17 +62,9 @@ signal.pause()
 """
 
 
-@contextmanager
-def hung_daemon(socket: Path, *options: str) -> Iterator[None]:
+def hung_daemon(socket: Path, *options: str) -> AbstractContextManager[None]:
     """Run a process that looks like dockerd with these options and never answers."""
-    command = [sys.executable, "-c", _DAEMON, str(socket), *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"serves\n"
-            yield
-        finally:
-            process.kill()
+    return running([sys.executable, "-c", _DAEMON, str(socket), *options])
 
 
 @pytest.mark.parametrize("by_file", [False, True])

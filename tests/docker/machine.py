@@ -1,10 +1,9 @@
 """A host in a network namespace: an engine, an agent, and players outside."""
 
 import re
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from tests.faults.real_host import (
     remove_container,
 )
 from tests.support.agent.samples import an_id
-from tests.support.harness import AgentProcess, Registry
+from tests.support.harness import AgentProcess, Registry, running
 from tests.support.private_engine import PrivateEngine, cgroups
 from tests.support.private_network import run
 from tests.support.pushed_image import push_image
@@ -36,7 +35,7 @@ FIRST = 20000
 ENDED = (pb.STATE_EXITED, pb.STATE_DEAD)
 
 OCCUPANT = """
-import socket, sys
+import signal, socket, sys
 protocol, address, port = sys.argv[1:]
 family = socket.AF_INET6 if ":" in address else socket.AF_INET
 taken = socket.socket(family, socket.SOCK_STREAM if protocol == "tcp" else socket.SOCK_DGRAM)
@@ -46,7 +45,7 @@ taken.bind((address, int(port)))
 if protocol == "tcp":
     taken.listen()
 print(flush=True)
-sys.stdin.read()
+signal.pause()
 """
 
 
@@ -102,19 +101,10 @@ class Machine:
             self.client.images.pull(image)
         return image
 
-    @contextmanager
-    def occupied(self, protocol: str, address: str, port: int) -> Iterator[None]:
+    def occupied(self, protocol: str, address: str, port: int) -> AbstractContextManager[None]:
         """Let a process of the machine hold a port."""
-        arguments = (protocol, address, str(port))
-        with subprocess.Popen(
-            self.engine.network.inside(sys.executable, "-c", OCCUPANT, *arguments),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        ) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"\n"
-            yield
-            process.communicate(timeout=PATIENCE)
+        occupant = (sys.executable, "-c", OCCUPANT, protocol, address, str(port))
+        return running(self.engine.network.inside(*occupant))
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from agent.settings.model import load_config
 from tests.docker.machine import FIRST, Agent, Machine, Player, a_machine, port_of
 from tests.docker.stack import eventually
 from tests.support.fakes import FakeClock
-from tests.support.harness import ROOT
+from tests.support.harness import ROOT, running
 from tests.support.private_engine import PrivateEngine
 from tests.support.private_network import PrivateNetwork, run
 from tiltyard.agent.v1 import agent_pb2 as pb
@@ -105,17 +105,8 @@ class Site:
         ]
 
 
-@contextlib.contextmanager
-def serving(command: list[str]) -> Iterator[None]:
-    with subprocess.Popen(
-        [*command, sys.executable, "-c", SERVE, str(SERVICE)], stdout=subprocess.PIPE
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"\n"
-            yield
-        finally:
-            process.kill()
+def serving(command: list[str]) -> contextlib.AbstractContextManager[None]:
+    return running([*command, sys.executable, "-c", SERVE, str(SERVICE)])
 
 
 @contextlib.contextmanager

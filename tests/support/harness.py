@@ -15,7 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -113,6 +114,18 @@ def to_toml(settings: Mapping[str, object]) -> str:
     for key, table in tables:
         lines += ["", f"[[{key}]]", to_toml(table).rstrip()]
     return "\n".join(lines) + "\n"
+
+
+@contextmanager
+def running(command: Sequence[str | Path]) -> Iterator[None]:
+    """Run a program meanwhile that prints a line once it is ready; at the end it is killed."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline(), "it has ended"
+            yield
+        finally:
+            process.kill()
 
 
 class Process:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.docker.operator_commands import run
+from tests.docker.operated_host import run
 from tests.support.doc_examples import examples
 from tests.support.harness import ROOT, AgentProcess, ControlPlaneProcess
 

@@ -14,7 +14,7 @@ import pytest
 from agent.domain.engine import LABEL_SESSION
 from agent.domain.session import Session
 from tests.docker.machine import Machine
-from tests.docker.operator_commands import Operator
+from tests.docker.operated_host import Operator
 from tests.docker.stack import Served, eventually
 from tests.faults.callers import assert_callers_served
 from tests.faults.real_host import remove_container

@@ -19,9 +19,8 @@ import pytest
 
 from agent.domain import restarts
 from agent.domain.steps import STEPS
-from tests.docker.killed_agent import KilledAgent, or_else
+from tests.docker.killed_agent import KilledAgent, PoolAgent, or_else, seen_by
 from tests.docker.machine import Machine
-from tests.docker.pool_agent import PoolAgent, seen_by
 from tests.docker.stack import PATIENCE, eventually
 from tests.faults.invariants import LATE_SECONDS
 from tests.faults.plugin import Rounds

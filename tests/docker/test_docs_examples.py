@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.demo_game import UDP_PORT, Image
-from tests.docker.operator_commands import run
+from tests.docker.operated_host import run
 from tests.docker.stack import Stack, a_stack, eventually
 from tests.support.deployment import REGION, REGISTRY_NAME, application
 from tests.support.doc_examples import ROOT, examples

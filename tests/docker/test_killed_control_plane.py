@@ -7,7 +7,7 @@ import pytest
 
 from controlplane.domain.steps import START_STEPS
 from tests.demo_game import Image
-from tests.docker.operator_commands import Operator
+from tests.docker.operated_host import Operator
 from tests.docker.stack import a_stack, eventually
 from tests.faults.plugin import Rounds
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.docker.killed_agent import PoolAgent, seen_by
 from tests.docker.machine import Machine
-from tests.docker.pool_agent import PoolAgent, seen_by
 from tests.docker.stack import eventually
 from tests.faults.plugin import Rounds
 from tests.support.agent.claiming import reason_of

@@ -14,7 +14,7 @@ from cryptography import x509
 from agent.rpc.identity import FILE, Identity
 from tests.docker.long_streams import LongStreams
 from tests.docker.machine import Player
-from tests.docker.operator_commands import run
+from tests.docker.operated_host import run
 from tests.docker.remote_hosts import (
     BOTH_WAYS,
     MARKS,

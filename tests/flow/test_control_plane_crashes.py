@@ -229,16 +229,10 @@ async def _tokens(killed: Killed) -> list[str]:
 
 
 SCENARIOS: dict[str, Callable[[Killed, str], Awaitable[None]]] = {
-    "start.reserved": while_it_starts,
-    "start.attempted": while_it_starts,
-    "start.answered": while_it_starts,
-    "start.confirmed": while_it_starts,
+    **dict.fromkeys(START_STEPS, while_it_starts),
     **dict.fromkeys(CLAIM_STEPS, while_it_claims),
-    "stop.requested": while_it_stops,
-    "stop.answered": while_it_stops,
-    "stop.written": while_it_stops,
-    "tag.resolved": while_a_tag_is_enabled,
-    "tag.enabled": while_a_tag_is_enabled,
+    **dict.fromkeys(STOP_STEPS, while_it_stops),
+    **dict.fromkeys(TAG_STEPS, while_a_tag_is_enabled),
     "token.made": while_a_token_is_made,
     "token.revoked": while_a_token_is_revoked,
     "players.joined": while_players_join,

@@ -19,7 +19,7 @@ from agent.state.drain import DrainOrder
 from tests.support.agent.hosts import pulled
 from tests.support.agent.pools import POOL, a_pool, standbys
 from tests.support.agent.samples import IMAGE, a_spec, an_id
-from tests.support.agent.served import Served, served
+from tests.support.agent.served import WholeAgent, served
 from tests.support.fake_clock import until_idle
 from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import Identity, PortRequest, Protocol, State
@@ -35,7 +35,7 @@ OTHER = "127.0.0.1:5000/other@sha256:" + "b" * 64
 @pytest.fixture
 async def host(
     tmp_path: Path, engine: FakeEngine, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Served]:
+) -> AsyncIterator[WholeAgent]:
     # These ports may be in use on this machine, so nothing listens on them.
     monkeypatch.setattr(TlsPorts, "check", lambda _self, _spec: None)
     monkeypatch.setattr(TlsPorts, "_listen", lambda _self, _session: None)
@@ -60,7 +60,7 @@ def cells(output: str) -> list[list[str]]:
     return [re.split(r"  +", line) for line in output.splitlines()]
 
 
-async def test_status_shows_allocatable_resources(host: Served) -> None:
+async def test_status_shows_allocatable_resources(host: WholeAgent) -> None:
     await host.sessions.start(FIRST, named("m1", ports=pinned(25000)))
     agent_id = (host.config.state_dir / "agent_id").read_text().strip()
     shown = dict(cells(await host.ok("status")))
@@ -81,7 +81,7 @@ async def test_status_shows_allocatable_resources(host: Served) -> None:
     assert answer["host"]["image_count"] == 1
 
 
-async def test_status_shows_problems(host: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_status_shows_problems(host: WholeAgent, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host.daemon.conntrack, "warnings", ("cannot flush", "twice"))
     host.daemon.reconciler.engine_available = False
     await host.sessions.set_drain(DrainOrder(1, draining=True, remaining=3600))
@@ -92,7 +92,7 @@ async def test_status_shows_problems(host: Served, monkeypatch: pytest.MonkeyPat
 
 
 async def test_distinguishes_standbys_from_sessions(
-    host: Served, engine: FakeEngine, clock: FakeClock
+    host: WholeAgent, engine: FakeEngine, clock: FakeClock
 ) -> None:
     engine.binds_at_once = False
     await host.sessions.start(FIRST, named("m1"))
@@ -115,7 +115,7 @@ async def test_distinguishes_standbys_from_sessions(
     assert first.internal_id not in drained
 
 
-async def test_lists_sessions_by_creation(host: Served, clock: FakeClock) -> None:
+async def test_lists_sessions_by_creation(host: WholeAgent, clock: FakeClock) -> None:
     await host.sessions.start(SECOND, named("m2", ports=pinned(25000), ttl=7500.0))
     await clock.advance(1)
     await host.sessions.start(FIRST, named("m1"))
@@ -131,7 +131,7 @@ async def test_lists_sessions_by_creation(host: Served, clock: FakeClock) -> Non
     assert [row["internal_id"] for row in rows] == [SECOND, FIRST]
 
 
-async def test_lists_ended_sessions_on_request(host: Served, engine: FakeEngine) -> None:
+async def test_lists_ended_sessions_on_request(host: WholeAgent, engine: FakeEngine) -> None:
     await host.sessions.start(FIRST, named("m1"))
     engine.end(container_name(FIRST), 137, oom=True)
     await host.sessions.life(FIRST).wait_for(lambda session: session.state.ended)
@@ -142,7 +142,7 @@ async def test_lists_ended_sessions_on_request(host: Served, engine: FakeEngine)
     assert cells(await host.ok("sessions", "--all"))[1][:2] == [FIRST, "exited: oom, code 137"]
 
 
-async def test_reports_unknown_session_in_one_line(host: Served) -> None:
+async def test_reports_unknown_session_in_one_line(host: WholeAgent) -> None:
     refused = await host.run("inspect", HOSTILE)
     assert refused.exit_code == 1
     assert refused.stdout == ""
@@ -151,13 +151,13 @@ async def test_reports_unknown_session_in_one_line(host: Served) -> None:
     assert refused.stderr.removesuffix("\n").isprintable()
 
 
-async def test_rejects_arguments_that_are_not_utf8(host: Served) -> None:
+async def test_rejects_arguments_that_are_not_utf8(host: WholeAgent) -> None:
     refused = await host.run("inspect", "\udcff")
     assert refused.exit_code == 2
     assert "it is not UTF-8" in refused.stderr
 
 
-async def test_escapes_control_characters_of_clients(host: Served) -> None:
+async def test_escapes_control_characters_of_clients(host: WholeAgent) -> None:
     identity = Identity(HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, {HOSTILE: HOSTILE}, HOSTILE)
     await host.sessions.start(FIRST, a_spec(identity=identity, ports=pinned(25000), ttl=60.0))
     for command in ("sessions", f"inspect {FIRST}"):
@@ -169,7 +169,7 @@ async def test_escapes_control_characters_of_clients(host: Served) -> None:
         assert json.dumps(HOSTILE) in raw
 
 
-async def test_follows_log_to_end_of_session(host: Served, engine: FakeEngine) -> None:
+async def test_follows_log_to_end_of_session(host: WholeAgent, engine: FakeEngine) -> None:
     await host.sessions.start(FIRST, named("m1"))
     engine.write_log(container_name(FIRST), b"\x1b[31mhot\xff\n")
     engine.hold("logs")
@@ -182,7 +182,7 @@ async def test_follows_log_to_end_of_session(host: Served, engine: FakeEngine) -
 
 
 async def test_escapes_control_characters_of_logs_on_a_terminal(
-    host: Served, engine: FakeEngine, request: pytest.FixtureRequest
+    host: WholeAgent, engine: FakeEngine, request: pytest.FixtureRequest
 ) -> None:
     await host.sessions.start(FIRST, named("m1"))
     engine.write_log(container_name(FIRST), "a\tb\x1b[31m\u202e é\n".encode() + b"\xff\n")
@@ -201,7 +201,7 @@ async def test_escapes_control_characters_of_logs_on_a_terminal(
     assert shown.decode() == "a\tb\\x1b[31m\\u202e é\r\n\\xff\r\n"
 
 
-async def test_writes_artifact_to_standard_output(host: Served, engine: FakeEngine) -> None:
+async def test_writes_artifact_to_standard_output(host: WholeAgent, engine: FakeEngine) -> None:
     await host.sessions.start(FIRST, named("m1"))
     engine.put_file(container_name(FIRST), "/save/a", b"saved")
     early = await host.run("artifact", "m1", "/save/a")
@@ -217,7 +217,7 @@ async def test_writes_artifact_to_standard_output(host: Served, engine: FakeEngi
     assert missing.stderr.removesuffix("\n").isprintable()
 
 
-async def test_images_show_number_of_sessions(host: Served, engine: FakeEngine) -> None:
+async def test_images_show_number_of_sessions(host: WholeAgent, engine: FakeEngine) -> None:
     engine.registry.add(OTHER)
     await pulled(host.daemon.images, OTHER)
     for internal_id in (FIRST, SECOND):
@@ -238,7 +238,7 @@ async def test_images_show_number_of_sessions(host: Served, engine: FakeEngine) 
     }
 
 
-async def test_lists_pulls_and_removed_images(host: Served, engine: FakeEngine) -> None:
+async def test_lists_pulls_and_removed_images(host: WholeAgent, engine: FakeEngine) -> None:
     await host.sessions.start(FIRST, named("m1"))
     engine.lose_image(IMAGE)
     engine.registry.add(OTHER)
@@ -257,7 +257,7 @@ async def test_lists_pulls_and_removed_images(host: Served, engine: FakeEngine) 
 
 
 async def test_reports_unresponsive_agent_in_one_line(
-    host: Served, monkeypatch: pytest.MonkeyPatch, engine: FakeEngine
+    host: WholeAgent, monkeypatch: pytest.MonkeyPatch, engine: FakeEngine
 ) -> None:
     await host.sessions.start(FIRST, named("m1"))
     monkeypatch.setattr("agent.client.agent_client.STOP_SECONDS", 0.1)
@@ -271,7 +271,7 @@ async def test_reports_unresponsive_agent_in_one_line(
 
 
 async def test_report_shows_how_a_session_ended(
-    host: Served, engine: FakeEngine, clock: FakeClock
+    host: WholeAgent, engine: FakeEngine, clock: FakeClock
 ) -> None:
     await host.sessions.start(FIRST, named("m1", restart=True))
     refused = await host.run("report", "m1")
@@ -286,12 +286,12 @@ async def test_report_shows_how_a_session_ended(
     assert (report["end_reason"], report["signal"]) == ("END_REASON_STOPPED", 9)
 
 
-async def test_drain_reports_empty_host(host: Served) -> None:
+async def test_drain_reports_empty_host(host: WholeAgent) -> None:
     assert await host.ok("drain") == "The host is empty.\n"
     assert json.loads(await host.ok("drain", "--json"))["live_sessions"] == []
 
 
-async def test_drain_lists_remaining_sessions_and_deadline(host: Served) -> None:
+async def test_drain_lists_remaining_sessions_and_deadline(host: WholeAgent) -> None:
     endless = await host.sessions.start(an_id(), a_spec())
     lines = (await host.ok("drain")).splitlines()
     assert lines[0] == "Sessions without a lifetime remain until they end by themselves."
@@ -305,7 +305,7 @@ async def test_drain_lists_remaining_sessions_and_deadline(host: Served) -> None
 
 
 @pytest.mark.parametrize("text", ["", "1", "1h1h", "-5m", "٣m", "8760h1m"])
-async def test_rejects_malformed_or_long_duration(host: Served, text: str) -> None:
+async def test_rejects_malformed_or_long_duration(host: WholeAgent, text: str) -> None:
     result = await host.run("drain", "--deadline", text)
     assert result.exit_code == 2
     assert ("is longer than" if text.startswith("8760h") else "not of the form") in result.output

@@ -41,13 +41,11 @@ def an_agent(folder: Path, engine: FakeEngine, state: str = "state") -> WholeAge
 @contextlib.asynccontextmanager
 async def serving(folder: Path, engine: FakeEngine) -> AsyncIterator[tuple[Any, WholeAgent]]:
     """Run an agent; yield a stub connected to it and the agent."""
-    agent = an_agent(folder, engine)
-    await agent.start()
-    try:
-        async with grpc.aio.insecure_channel(agent.address) as channel:
-            yield agent_pb2_grpc.AgentServiceStub(channel), agent
-    finally:
-        await agent.stop()
+    async with (
+        an_agent(folder, engine) as agent,
+        grpc.aio.insecure_channel(agent.address) as channel,
+    ):
+        yield agent_pb2_grpc.AgentServiceStub(channel), agent
 
 
 async def _reconciled(stub: Any) -> None:

@@ -82,11 +82,8 @@ async def listening(
     agent = Listening(folder, "agent", engine=engine, rpc_listen=address)
     if enrolled:
         await asyncio.to_thread(an_identity().save, agent.identity_file)
-    await agent.start()
-    try:
+    async with agent:
         yield agent
-    finally:
-        await agent.stop()
 
 
 @pytest.fixture(autouse=True)

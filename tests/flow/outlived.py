@@ -180,7 +180,7 @@ class Outlived(Parts):
     @property
     def sessions(self) -> list[Session]:
         """The recorded sessions of all hosts."""
-        return [session for host in self.hosts for session in host.sessions]
+        return [session for host in self.hosts for session in host.recorded]
 
     async def _assert_survived(self) -> None:
         if not self.process.process.is_running:

@@ -26,7 +26,7 @@ async def test_f28_a_lifetime_is_counted_from_the_start_and_is_a_minute_at_least
     for ttl, seconds in TAKEN.items():
         answer = await whole.start(ttl=ttl)
         assert answer.status == 201, (ttl, answer.text)
-        [session] = [each for each in whole.host.sessions if not each.state.ended]
+        [session] = [each for each in whole.host.recorded if not each.state.ended]
         deadline, now = session.deadline, CLOCK.boottime()
         assert deadline is not None
         assert session.start_time is not None
@@ -37,7 +37,7 @@ async def test_f28_a_lifetime_is_counted_from_the_start_and_is_a_minute_at_least
 
 async def test_f28_without_a_lifetime_nothing_is_due(whole: Whole) -> None:
     assert (await whole.start(ttl=None)).status == 201
-    [session] = whole.host.sessions
+    [session] = whole.host.recorded
     assert session.deadline is None
 
 

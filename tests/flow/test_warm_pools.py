@@ -33,11 +33,11 @@ class Warm(Whole):
     @property
     def claimed(self) -> list[Session]:
         """The live sessions of the host that are not standbys."""
-        return [s for s in self.host.sessions if not s.state.ended and not s.is_standby]
+        return [s for s in self.host.recorded if not s.state.ended and not s.is_standby]
 
     @property
     def standbys(self) -> list[str]:
-        return [s.internal_id for s in self.host.sessions if not s.state.ended and s.is_standby]
+        return [s.internal_id for s in self.host.recorded if not s.state.ended and s.is_standby]
 
     async def lose_directory(self, internal_id: str) -> None:
         """Remove the host's record of a session, and restart its agent."""

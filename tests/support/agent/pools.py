@@ -12,7 +12,7 @@ from agent.domain.session import Session
 from agent.sessions.life import ClaimRequest
 from tests.support.agent.hosts import Agent
 from tests.support.agent.samples import a_spec
-from tests.support.agent.served import Served
+from tests.support.agent.served import WholeAgent
 from tests.support.fake_clock import until_idle
 from tests.support.tasks import running
 from tiltyard.contract import Identity
@@ -51,7 +51,7 @@ async def ordered(agent: Agent, order: WarmPool) -> None:
     await until_idle()
 
 
-def standbys(agent: Agent | Served, pool: str = POOL) -> list[Session]:
+def standbys(agent: Agent | WholeAgent, pool: str = POOL) -> list[Session]:
     """The live standbys of a pool in order of creation."""
     return [
         each
@@ -60,7 +60,7 @@ def standbys(agent: Agent | Served, pool: str = POOL) -> list[Session]:
     ]
 
 
-def ready(agent: Agent | Served, pool: str = POOL) -> list[Session]:
+def ready(agent: Agent | WholeAgent, pool: str = POOL) -> list[Session]:
     return [each for each in standbys(agent, pool) if each.ready_time is not None]
 
 

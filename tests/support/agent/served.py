@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from click.testing import CliRunner, Result
 
@@ -27,7 +27,7 @@ CLOCK = SystemHostClock()
 
 
 class WholeAgent:
-    """An agent on a FakeEngine that outlives it."""
+    """An agent on a FakeEngine that outlives it, and its commands."""
 
     def __init__(
         self,
@@ -60,6 +60,13 @@ class WholeAgent:
     @property
     def address(self) -> str:
         return f"unix:{self.config.socket}"
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
 
     async def start(self) -> None:
         made = asyncio.to_thread(Daemon, self.config, self.engine, self.clock, all_ports_free)
@@ -97,25 +104,16 @@ class WholeAgent:
         return observed(
             self.engine,
             (state / "agent_id").read_text().strip(),
-            self.sessions,
+            self.recorded,
             now=CLOCK.time(),
             ports=2 * (last - first + 1),
             free_ports=free_ports,
         )
 
     @property
-    def sessions(self) -> list[Session]:
+    def recorded(self) -> list[Session]:
         """The sessions with a record on the host."""
         return recorded_sessions(self.config.state_dir)
-
-
-class Served:
-    """A serving agent, and its commands."""
-
-    def __init__(self, daemon: Daemon, config: AgentConfig, engine: FakeEngine) -> None:
-        self.daemon = daemon
-        self.config = config
-        self.engine = engine
 
     @property
     def sessions(self) -> SessionManager:
@@ -140,12 +138,12 @@ async def served(
     certificate: CertificateFiles | None = None,
     *,
     metrics_listen: str = "",
-) -> AsyncIterator[Served]:
+) -> AsyncIterator[WholeAgent]:
     """Serve until the context ends, with an image for sessions."""
     engine.add_image(IMAGE)
     policy = folder / "policy.toml"
     await asyncio.to_thread(policy.write_text, "host_network = true\n")
-    agent = WholeAgent(
+    async with WholeAgent(
         folder,
         "agent",
         engine=engine,
@@ -156,11 +154,7 @@ async def served(
         stop_grace=0.05,
         tls_certificate=certificate.certificate if certificate else None,
         tls_key=certificate.key if certificate else None,
-    )
-    try:
-        await agent.start()
-        while not agent.daemon.sessions.reconciled:
+    ) as agent:
+        while not agent.sessions.reconciled:
             await asyncio.sleep(0)
-        yield Served(agent.daemon, agent.config, engine)
-    finally:
-        await agent.stop()
+        yield agent

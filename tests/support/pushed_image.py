@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import gzip
 import hashlib
-import http.client
 import json
 import platform
 import ssl
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from urllib.parse import urlsplit
+
+import httpx
 
 from tests.demo_game import Image, compiled
 from tests.support.agent.tars import Entry, folder, tar_of, tar_of_files
@@ -51,9 +50,9 @@ def push_image(
     Images share layers of equal content. `log_in` is a user name and a password. An `entrypoint`
     that the image does not hold makes an image that cannot run.
     """
-    content = program or compiled().read_bytes()
+    game = program or compiled().read_bytes()
     data = replace(folder(b"data"), uid=1000, gid=1000)
-    layers = [tar_of([Entry(b"game", content=content, mode=0o755), data])]
+    layers = [tar_of([Entry(b"game", content=game, mode=0o755), data])]
     layers += [tar_of_files({f"more-{number}": content}) for number, content in enumerate(more)]
     config = {
         "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),
@@ -62,23 +61,26 @@ def push_image(
         "rootfs": {"type": "layers", "diff_ids": [_digest(layer) for layer in layers]},
         "history": [{"created_by": "a test"} for _ in layers],
     }
-    connection = http.client.HTTPConnection(address, timeout=_TIMEOUT)
-    if context is not None:
-        connection = http.client.HTTPSConnection(address, timeout=_TIMEOUT, context=context)
-    try:
-        to = _Pusher(connection, repository, log_in)
-        pushed = [to.push_blob(_LAYER, gzip.compress(layer, 1, mtime=0)) for layer in layers]
+    scheme = "http" if context is None else "https"
+    with httpx.Client(
+        base_url=f"{scheme}://{address}/v2/{repository}",
+        auth=log_in,
+        verify=context or False,
+        timeout=_TIMEOUT,
+        trust_env=False,
+    ) as client:
+        pushed = [_push(client, _LAYER, gzip.compress(layer, 1, mtime=0)) for layer in layers]
         manifest = {
             "schemaVersion": 2,
             "mediaType": _MANIFEST,
-            "config": to.push_blob(_CONFIG, json.dumps(config).encode()),
+            "config": _push(client, _CONFIG, json.dumps(config).encode()),
             "layers": pushed,
         }
-        digest = to.push_manifest(tag, json.dumps(manifest).encode())
-    finally:
-        connection.close()
+        content = json.dumps(manifest).encode()
+        kind = {"Content-Type": _MANIFEST}
+        client.put(f"/manifests/{tag}", content=content, headers=kind).raise_for_status()
     blobs = tuple(str(layer["digest"]) for layer in pushed)
-    return PushedImage(repository, tag, digest, address, blobs)
+    return PushedImage(repository, tag, _digest(content), address, blobs)
 
 
 def push_game(address: str) -> PushedImage:
@@ -86,49 +88,12 @@ def push_game(address: str) -> PushedImage:
     return push_image(address, "demo-game", more=[uuid.uuid4().bytes])
 
 
-class _Pusher:
-    """Pushes to a repository by the distribution API."""
-
-    def __init__(
-        self,
-        connection: http.client.HTTPConnection,
-        repository: str,
-        log_in: tuple[str, str] | None,
-    ) -> None:
-        self._connection = connection
-        self._base = f"/v2/{repository}"
-        self._headers = {}
-        if log_in is not None:
-            secret = base64.b64encode(":".join(log_in).encode()).decode()
-            self._headers["Authorization"] = f"Basic {secret}"
-
-    def push_blob(self, media_type: str, content: bytes) -> dict[str, object]:
-        """Push a blob; return its descriptor."""
-        digest = _digest(content)
-        where = urlsplit(self._ask("POST", f"{self._base}/blobs/uploads/", 202)["Location"])
-        self._ask("PUT", f"{where.path}?{where.query}&digest={digest}", 201, content)
-        return {"mediaType": media_type, "size": len(content), "digest": digest}
-
-    def push_manifest(self, tag: str, content: bytes) -> str:
-        """Push a manifest under a tag; return its digest."""
-        path = f"{self._base}/manifests/{tag}"
-        self._ask("PUT", path, 201, content, {"Content-Type": _MANIFEST})
-        return _digest(content)
-
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        status: int,
-        body: bytes = b"",
-        headers: Mapping[str, str] | None = None,
-    ) -> http.client.HTTPMessage:
-        self._connection.request(method, path, body, {**self._headers, **(headers or {})})
-        response = self._connection.getresponse()
-        text = response.read()
-        if response.status != status:
-            raise RuntimeError(f"{method} {path}: {response.status} {text[:300]!r}")
-        return response.headers
+def _push(client: httpx.Client, media_type: str, content: bytes) -> dict[str, object]:
+    """Push a blob; return its descriptor."""
+    digest = _digest(content)
+    place = client.post("/blobs/uploads/").raise_for_status().headers["Location"]
+    client.put(f"{place}&digest={digest}", content=content).raise_for_status()
+    return {"mediaType": media_type, "size": len(content), "digest": digest}
 
 
 def _digest(content: bytes) -> str:

@@ -12,18 +12,15 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TypeVar
 
+from tests.support.leaks import resident_bytes
+
 T = TypeVar("T")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def rss_mb(pid: int) -> float:
     """Return the resident memory of a process in MB (10^6 bytes)."""
-    (line,) = (
-        line
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines()
-        if line.startswith("VmRSS:")
-    )
-    return int(line.split()[1]) * 1024 / 1e6
+    return resident_bytes(pid) / 1e6
 
 
 def cpu_seconds(pid: int) -> float:

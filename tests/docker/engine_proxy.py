@@ -12,9 +12,9 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
+from tests.support.registry_faults import HOP_BY_HOP, Exchange
 from tests.support.serving_thread import ServingThread
 
-_HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding"})
 Deed = Callable[[Mapping[str, str]], None]
 _NEVER = re.compile(r"(?!)")
 
@@ -95,7 +95,7 @@ class EngineProxy(ServingThread):
             self._before.remove(due)
             await asyncio.to_thread(due[1], dict(request.query))
         url = URL(f"http://docker{request.raw_path}", encoded=True)
-        headers = {k: v for k, v in request.headers.items() if k.lower() not in _HOP_BY_HOP}
+        headers = {k: v for k, v in request.headers.items() if k.lower() not in HOP_BY_HOP}
         connection = request.transport
         self._under_way[connection] = name
         try:
@@ -118,9 +118,7 @@ class EngineProxy(ServingThread):
             await answer.read()
             request.transport.abort()
             return web.Response()
-        headers = {k: v for k, v in answer.headers.items() if k.lower() not in _HOP_BY_HOP}
-        response = web.StreamResponse(status=answer.status, headers=headers)
-        await response.prepare(request)
+        response = await Exchange(request, answer).begin()
         async for chunk in answer.content.iter_any():
             if not self._silent.search(name):
                 await response.write(chunk)

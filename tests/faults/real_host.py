@@ -296,9 +296,9 @@ def _saved_lines(container: Any, session: Session) -> int:
     return int(saved["lines"]) if datetime.fromisoformat(saved["time"]) >= begin else 0
 
 
-def until_right(wrong: Callable[[], list[str]]) -> None:
+def until_right(wrong: Callable[[], list[str]], patience: float = _PATIENCE) -> None:
     """Wait until nothing is wrong; the bound is for what stays wrong."""
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + patience
     while found := wrong():
         assert time.monotonic() < deadline, json.dumps(found, indent=1)
         time.sleep(0.05)

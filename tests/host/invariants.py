@@ -9,7 +9,7 @@ from typing import Any
 
 from agent.domain.engine import LABEL_SESSION
 from agent.domain.session import Process
-from tests.docker.stack import eventually, play_round
+from tests.docker.stack import play_round
 from tests.faults.callers import assert_durable
 from tests.faults.invariants import (
     OF_A_HOST,
@@ -20,7 +20,7 @@ from tests.faults.invariants import (
     violations,
 )
 from tests.faults.ledger import ledger
-from tests.faults.real_host import led_by
+from tests.faults.real_host import led_by, until_right
 from tests.faults.records import recorded_sessions
 from tests.host.whole_host import WholeHost
 from tiltyard.agent.v1 import agent_pb2 as pb
@@ -33,16 +33,7 @@ _STATES = {number: state for state, number in STATES.items()}
 def assert_survived(host: WholeHost) -> None:
     """Everything is as it must be; a new session can be played, and all can be ended."""
     host.until_ready()
-    wrong: list[str] = []
-
-    def is_right() -> bool:
-        wrong[:] = violations(observed(host))
-        return not wrong
-
-    try:
-        eventually(is_right, "all is right", patience=host.patience)
-    except TimeoutError:
-        raise AssertionError(json.dumps(wrong, indent=1)) from None
+    until_right(lambda: violations(observed(host)), host.patience)
     assert_durable(host.client, host.account, host.made)
     fresh = host.start()
     host.until_ready()

@@ -17,10 +17,15 @@ from tests.host.machine import Machine
 from tests.support.api_client import ApiClient
 from tests.support.certificates import SERVES, Signer, trusting
 from tests.support.controlplane.secured_registry import USER, SecuredRegistry
-from tests.support.harness import ROOT, source_files
 from tests.support.pushed_image import push_image
-from tests.systemd.installed import AGENT, CONTROL_PLANE, SOURCES, WHEELS, Installed, archive
-from tests.systemd.wheels import fetched_wheels
+from tests.systemd.installed import (
+    AGENT,
+    CONTROL_PLANE,
+    SOURCES,
+    WHEELS,
+    Installed,
+    unpack_sources,
+)
 
 REGISTRY = "registry.example"
 _REGISTRY_PORT = 5000
@@ -86,10 +91,7 @@ def whole_host(tmp_path: Path) -> Iterator[WholeHost]:
     """Boot a machine, follow the first steps, create an application."""
     offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": WHEELS}
     with Machine(offline) as system, _registry(system, tmp_path) as (registry, authority):
-        version = system.run("python3", "-c", "import sys; print(*sys.version_info[:2], sep='.')")
-        wheels = fetched_wheels(version.strip())
-        system.unpack(WHEELS, archive(wheels, [path.name for path in wheels.iterdir()]))
-        system.unpack(SOURCES, archive(ROOT, source_files()))
+        unpack_sources(system)
         system.write("/etc/hosts", _NAMES.format(**vars(system.network)))
         for unit, more in ((AGENT, _PATIENT_AGENT), (CONTROL_PLANE, "")):
             system.write(f"/etc/systemd/system/{unit}.service.d/slow.conf", _PATIENT_UNIT + more)

@@ -12,13 +12,22 @@ _COMMAND_TIMEOUT = 30.0
 _TRIES = 50  # Maximum number of taken names to skip: of 32,768 a machine uses a handful
 
 
-class PrivateNetwork:
-    """A network namespace; its addresses follow from its name, so that many can exist."""
+class Network:
+    """A network with the test; its addresses follow from its name, so that many can exist."""
 
     def __init__(self) -> None:
-        self.name = ""  # The name in `ip netns`; empty before `make`
-        self.host_address = ""  # The address of the test for the namespace
-        self.address = ""  # The address of the namespace for the test
+        self.name = ""  # Empty before `make`
+        self.host_address = ""  # The address of the test for the other side
+        self.address = ""  # The address of the other side for the test
+
+    def _call(self, number: int) -> None:
+        self.name = f"ty{number:04x}"
+        self.host_address = str(ADDRESSES[4 * number + 1])
+        self.address = str(ADDRESSES[4 * number + 2])
+
+
+class PrivateNetwork(Network):
+    """A network namespace, whose `name` is that in `ip netns`."""
 
     def make(self) -> None:
         """Create the namespace and the pair; after a failure `remove` cleans up."""
@@ -37,9 +46,7 @@ class PrivateNetwork:
                 raise RuntimeError(f"cannot make a network namespace: {made.stderr.strip()}")
         else:
             raise RuntimeError(f"cannot make a network namespace: {_TRIES} names are taken")
-        self.name = name
-        self.host_address = str(ADDRESSES[4 * number + 1])
-        self.address = str(ADDRESSES[4 * number + 2])
+        self._call(number)
         run("ip", "-netns", name, "link", "set", "lo", "up")
         self.plug_in()
 
@@ -92,24 +99,16 @@ class PrivateNetwork:
             run(*self.inside(*nat.split(), *rule.split()))
 
 
-class TapNetwork:
-    """A network interface of a virtual machine, with addresses as a PrivateNetwork has them."""
-
-    def __init__(self) -> None:
-        self.name = ""  # The name of the interface; empty before `make`
-        self.host_address = ""  # The address of the test for the machine
-        self.address = ""  # The address of the machine for the test
+class TapNetwork(Network):
+    """A network interface of this `name` for a virtual machine."""
 
     def make(self) -> None:
         """Create the interface; after a failure `remove` cleans up."""
         number = random.randrange(ADDRESSES.num_addresses // 4)
-        name = f"ty{number:04x}"
-        run("ip", "tuntap", "add", "dev", name, "mode", "tap")
-        self.name = name
-        self.host_address = str(ADDRESSES[4 * number + 1])
-        self.address = str(ADDRESSES[4 * number + 2])
-        run("ip", "address", "add", f"{self.host_address}/30", "dev", name)
-        run("ip", "link", "set", name, "up")
+        run("ip", "tuntap", "add", "dev", f"ty{number:04x}", "mode", "tap")
+        self._call(number)
+        run("ip", "address", "add", f"{self.host_address}/30", "dev", self.name)
+        run("ip", "link", "set", self.name, "up")
 
     def remove(self) -> None:
         """Remove the interface. Idempotent."""

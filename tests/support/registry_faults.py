@@ -4,26 +4,26 @@ import asyncio
 import socket
 import struct
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import aiohttp
 from aiohttp import web
 
 _CHUNK = 2**16
-_HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding"}
+HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding"}
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """A request, and the answer of the registry."""
+    """A request, and the answer of the registry or another server."""
 
     request: web.Request
     answer: aiohttp.ClientResponse
-    healed: asyncio.Event
+    healed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def begin(self) -> web.StreamResponse:
         """Send the status and headers of the answer."""
-        headers = {k: v for k, v in self.answer.headers.items() if k.lower() not in _HOP_BY_HOP}
+        headers = {k: v for k, v in self.answer.headers.items() if k.lower() not in HOP_BY_HOP}
         response = web.StreamResponse(status=self.answer.status, headers=headers)
         await response.prepare(self.request)
         return response

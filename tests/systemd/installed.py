@@ -135,10 +135,7 @@ def installed() -> Iterator[Installed]:
     with Booted(offline) as system, Registry(system.network.host_address) as registry:
         registry_port = int(registry.address.rpartition(":")[2])
         system.network.lead_to_host(registry_port)
-        version = system.run("python3", "-c", "import sys; print(*sys.version_info[:2], sep='.')")
-        wheels = fetched_wheels(version.strip())
-        system.unpack(WHEELS, archive(wheels, [path.name for path in wheels.iterdir()]))
-        system.unpack(SOURCES, archive(ROOT, source_files()))
+        unpack_sources(system)
         make(system, "install-controlplane")
         make(system, "install-agent")
         tokens = _serve(system, f"127.0.0.1:{registry_port}")
@@ -147,6 +144,14 @@ def installed() -> Iterator[Installed]:
         push_game(registry.address)
         host.make_game()
         yield host
+
+
+def unpack_sources(system: System) -> None:
+    """Put the sources and the packages for an installation into a system."""
+    version = system.run("python3", "-c", "import sys; print(*sys.version_info[:2], sep='.')")
+    wheels = fetched_wheels(version.strip())
+    system.unpack(WHEELS, _archive(wheels, [path.name for path in wheels.iterdir()]))
+    system.unpack(SOURCES, _archive(ROOT, source_files()))
 
 
 def _serve(system: System, registry: str) -> dict[str, Any]:
@@ -179,7 +184,7 @@ def _serve(system: System, registry: str) -> dict[str, Any]:
     return dict(json.loads(shown))
 
 
-def archive(folder: Path, names: list[str]) -> bytes:
+def _archive(folder: Path, names: list[str]) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name in names:

@@ -3,9 +3,11 @@
 import contextlib
 import subprocess
 from collections.abc import Mapping
-from typing import Protocol, Self
+from typing import Self
 
 import click
+
+from tests.support.private_network import Network
 
 _COMMAND_TIMEOUT = 60.0
 _ENVIRONMENT = {
@@ -17,13 +19,6 @@ _ENVIRONMENT = {
 
 class CommandFailedError(Exception):
     """A command inside failed; the text has its output."""
-
-
-class Network(Protocol):
-    """How the test and the system reach each other."""
-
-    host_address: str  # The address of the test for the system
-    address: str  # The address of the system for the test
 
 
 class System:

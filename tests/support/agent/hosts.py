@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ from tests.support.agent.cgroups import FakeCgroups
 from tests.support.agent.samples import IMAGE, MEBIBYTE, a_spec, an_id
 from tests.support.fake_clock import until_idle
 from tests.support.fakes import FakeClock, FakeEngine
+from tests.support.hold import Hold
 from tests.support.tasks import running
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.wire import resources_to_proto
@@ -56,25 +57,22 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0)
 
 
-@dataclass
 class Steps:
     """Blocks every task that reaches a named step until its release."""
 
-    _held: dict[str, asyncio.Event] = field(default_factory=dict)
-    _reached: dict[str, asyncio.Event] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._held: dict[str, Hold] = {}
 
     async def __call__(self, step: str) -> None:
         if step in self._held:
-            self._reached[step].set()
-            await self._held[step].wait()
+            await self._held[step]()
 
     def hold(self, step: str) -> None:
         assert step in (*STEPS, "flows")
-        self._held[step] = asyncio.Event()
-        self._reached[step] = asyncio.Event()
+        self._held[step] = Hold()
 
     async def reached(self, step: str) -> None:
-        await self._reached[step].wait()
+        await self._held[step].reached.wait()
 
     def release(self, step: str) -> None:
         self._held[step].set()

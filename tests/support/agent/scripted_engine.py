@@ -127,10 +127,7 @@ def says(body: Any, status: int = 200) -> Answer:
 
 
 def refuses(status: int, message: str) -> Answer:
-    async def answer(_: web.Request) -> web.Response:
-        return fails(status, message)
-
-    return answer
+    return says({"message": message}, status)
 
 
 def raw(body: bytes, status: int = 200) -> Answer:

@@ -4,7 +4,6 @@ import asyncio
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable
 
 import aiohttp
 from aiohttp import web
@@ -29,12 +28,10 @@ class ChaosRegistry(ServingThread):
         super().__init__("chaos-registry")
         self.requests: Counter[str] = Counter()
         """GET requests by path, including those that met a fault."""
-        self.most_blobs_at_once = 0
         self.address = ""
         self._upstream = upstream
         self._hosts = hosts or ("127.0.0.1",)
         self._rules: list[tuple[str, Fault]] = []
-        self._under_way: Counter[str] = Counter()
         self._changed = threading.Condition()
         self._healed = asyncio.Event()
 
@@ -52,16 +49,13 @@ class ChaosRegistry(ServingThread):
     def asked(self, pattern: str) -> int:
         """Count the GET requests whose path contains this pattern."""
         with self._changed:  # The server's thread adds paths.
-            return _sum(self.requests, pattern)
+            return sum(n for path, n in self.requests.items() if re.search(pattern, path))
 
     def wait_until_asked(self, pattern: str, times: int = 1) -> None:
         """Wait for a number of requests; raise TimeoutError if they do not come."""
-        self._wait(lambda: self.asked(pattern) >= times, f"{times} requests for {pattern}")
-
-    def _wait(self, holds: Callable[[], bool], what: str) -> None:
         with self._changed:
-            if not self._changed.wait_for(holds, _PATIENCE):
-                raise TimeoutError(f"waited in vain for {what}; asked: {dict(self.requests)}")
+            if not self._changed.wait_for(lambda: self.asked(pattern) >= times, _PATIENCE):
+                raise TimeoutError(f"no {times} requests for {pattern}: {dict(self.requests)}")
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         fault, healed = self._count(request), self._healed
@@ -74,17 +68,11 @@ class ChaosRegistry(ServingThread):
                 return await fault(Exchange(request, answer, healed))
         except aiohttp.ClientConnectionResetError:  # the client has disconnected
             return web.Response()
-        finally:
-            with self._changed:
-                self._under_way[request.path] -= 1
-                self._changed.notify_all()
 
     def _count(self, request: web.Request) -> Fault:
         path = request.path
         with self._changed:
             self.requests[path] += request.method == "GET"
-            self._under_way[path] += 1
-            self.most_blobs_at_once = max(self.most_blobs_at_once, _sum(self._under_way, BLOBS))
             self._changed.notify_all()
             faults = (fault for pattern, fault in self._rules if re.search(pattern, path))
             return next(faults, passes)
@@ -111,7 +99,3 @@ class ChaosRegistry(ServingThread):
     async def _stop(self) -> None:
         await self._runner.cleanup()
         await self._session.close()
-
-
-def _sum(counter: Counter[str], pattern: str) -> int:
-    return sum(count for path, count in counter.items() if re.search(pattern, path))

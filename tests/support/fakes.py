@@ -9,7 +9,6 @@ import contextlib
 import io
 import ipaddress
 import itertools
-import tarfile
 from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -42,6 +41,7 @@ from agent.domain.errors import (
     PortTakenError,
 )
 from agent.domain.session import Port, Process
+from tests.support.agent.tars import Entry, folder, tar_of
 from tests.support.fake_clock import FakeClock
 from tiltyard.contract import NetworkMode, PullProgress
 from tiltyard.runtime.clock import Clock
@@ -572,22 +572,14 @@ def _tar(files: dict[str, bytes], path: str) -> bytes:
     if not inside:
         raise PathNotFoundError(path)
     folders = {parent for p in inside for parent in PurePosixPath(p).parents}
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for place in sorted(folders | set(map(PurePosixPath, inside))):
-            if not place.is_relative_to(wanted):
-                continue
+    entries = []
+    for place in sorted(folders | set(map(PurePosixPath, inside))):
+        if place.is_relative_to(wanted):
             # Names begin with a slash for the whole container, else with the last component.
-            root = wanted.name or "/"
-            member = tarfile.TarInfo(str(root / place.relative_to(wanted)))
-            if place in folders:
-                member.type, member.mode = tarfile.DIRTYPE, 0o755
-                tar.addfile(member)
-            else:
-                data = inside[str(place)]
-                member.size = len(data)
-                tar.addfile(member, io.BytesIO(data))
-    return buffer.getvalue()
+            name = bytes((wanted.name or "/") / place.relative_to(wanted))
+            content = inside.get(str(place), b"")
+            entries.append(folder(name) if place in folders else Entry(name, content=content))
+    return tar_of(entries)
 
 
 async def _chunks(data: bytes) -> AsyncGenerator[bytes]:

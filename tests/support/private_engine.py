@@ -70,11 +70,6 @@ class PrivateEngine:
         """The pid of dockerd while it runs."""
         return self._dockerd.pid
 
-    @property
-    def log(self) -> str:
-        """The log of dockerd so far."""
-        return self._dockerd.log.read_text(errors="replace")
-
     def __enter__(self) -> Self:
         try:
             self.network.make()

@@ -165,7 +165,6 @@ async def test_todays_agent_does_what_that_of_then_did(
 ) -> None:
     """Asked the same, in the same order, it succeeds or refuses for the same reason."""
     host = WholeAgent(tmp_path, "host-1")
-    host.have_every_image()
     await host.start()
     await identify(host.config.state_dir / FILE)
     try:

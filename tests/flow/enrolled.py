@@ -36,7 +36,6 @@ class Enrolling(Tokens):
     async def host(self, name: str) -> WholeAgent:
         """Start an agent that is not yet enrolled."""
         made = WholeAgent(self.folder, name, rpc_listen=f"127.0.0.1:{free_port()}")
-        made.have_every_image()
         self._stack.push_async_callback(made.stop)
         await made.start()
         self.hosts[name] = made

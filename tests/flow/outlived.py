@@ -26,7 +26,7 @@ from tests.support.controlplane.system import (
     eventually,
     eventually_equals,
 )
-from tests.support.fakes import FakeEngine
+from tests.support.fakes import EveryImage, FakeEngine
 from tests.support.harness import AgentSpec, ControlPlaneProcess
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
@@ -65,6 +65,7 @@ class _SeenEngine(FakeEngine):
 
     def __init__(self, witness: Witness) -> None:
         super().__init__(cast("Any", CLOCK))
+        self.registry = EveryImage()
         self._witness = witness
         witness.engines.append(self)
 
@@ -108,7 +109,6 @@ class Outlived(Parts):
         await self.registry.start()
         for host in self.hosts:
             self._stack.push_async_callback(host.stop)
-            host.have_every_image()
             await host.start()
         agents = [AgentSpec(host.name, host.address) for host in self.hosts]
         self.process = _ControlPlane(agents, {"local": self.registry.address}, **self._settings)

@@ -74,7 +74,6 @@ def imported(folder: Path) -> Iterator[Generated]:
 
 async def test_a_session_is_played_with_a_generated_client(tmp_path: Path) -> None:
     async with Whole(tmp_path) as whole:
-        whole.have_every_image()
         whole.registry.push("studio/game", "v1")
         document = (await whole.call("GET", "/openapi.json")).body
         await asyncio.to_thread(generate, document, tmp_path)

@@ -22,13 +22,8 @@ class Whole(System):
     def engine(self) -> FakeEngine:
         return self.host.engine
 
-    def have_every_image(self) -> None:
-        """Let the engine pull any image."""
-        self.host.have_every_image()
-
     async def make_game(self, **changes: Any) -> str:
         """Make the application `game`, wait until its tag is pulled, return the image."""
-        self.have_every_image()
         return await self.make_application(
             reservation={"cpu": 1, "ram": 64}, limits={"cpu": 1, "ram": 64}, **changes
         )

@@ -27,7 +27,7 @@ CLOCK = SystemHostClock()
 
 
 class WholeAgent:
-    """An agent on a FakeEngine that outlives it, and its commands."""
+    """An agent on a FakeEngine that outlives it, by default one that can pull any image."""
 
     def __init__(
         self,
@@ -40,7 +40,10 @@ class WholeAgent:
     ) -> None:
         self.name = name
         self.clock = clock
-        self.engine = engine or FakeEngine(FakeClock(CLOCK.time()))
+        if engine is None:
+            engine = FakeEngine(FakeClock(CLOCK.time()))
+            engine.registry = EveryImage()
+        self.engine = engine
         self.config = AgentConfig(
             socket=folder / f"{name}.sock",
             public_address="192.0.2.1",
@@ -84,10 +87,6 @@ class WholeAgent:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
             self._work = None
-
-    def have_every_image(self) -> None:
-        """Let the engine pull any image."""
-        self.engine.registry = EveryImage()
 
     @property
     def live(self) -> list[str]:

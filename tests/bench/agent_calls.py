@@ -1,32 +1,19 @@
 """Calls to an agent over its socket, like those of a control plane."""
 
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
-import grpc
-
 from controlplane.agent_rpc.wire import spec_out
-from tests.faults.real_host import listed
+from tests.faults.real_host import listed, stub_of
 from tests.support.agent.samples import a_spec
 from tests.support.harness import AgentProcess, wait_until
 from tiltyard.agent.v1 import agent_pb2 as pb
-from tiltyard.agent.v1 import agent_pb2_grpc
 from tiltyard.contract import Identity
 
 AT_ONCE = 4  # Concurrent starts: at most the start slots of an agent
 _TIMEOUT = 60.0
 _POLL = 0.005
-
-
-@contextmanager
-def stub_of(agent: AgentProcess) -> Iterator[Any]:
-    """Connect to an agent."""
-    with grpc.insecure_channel(agent.address) as channel:
-        grpc.channel_ready_future(channel).result(_TIMEOUT)
-        yield agent_pb2_grpc.AgentServiceStub(channel)
 
 
 def until_reconciled(agent: AgentProcess) -> None:

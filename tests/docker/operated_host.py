@@ -10,6 +10,7 @@ from typing import Any
 
 import docker
 
+from agent.rpc.identity import FILE, Identity
 from tests.demo_game import Image
 from tests.docker.stack import Stack, cleaned, eventually, play_round
 from tests.support.deployment import REGION
@@ -45,6 +46,13 @@ class Operator:
 
     def is_ready(self, name: str) -> bool:
         return bool(self.shown(name)["state"] == "ready")
+
+
+def identity_of(agent: AgentProcess) -> Identity:
+    """The certificate and key with which an agent has enrolled."""
+    found = Identity.read(agent.state_dir / FILE)
+    assert found is not None
+    return found
 
 
 def run(

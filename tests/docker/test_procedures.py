@@ -6,9 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from agent.rpc.identity import FILE, Identity
 from tests.demo_game import Image
-from tests.docker.operated_host import Enrolled, an_operated_host, assert_played, play
+from tests.docker.operated_host import (
+    Enrolled,
+    an_operated_host,
+    assert_played,
+    identity_of,
+    play,
+)
 from tests.docker.procedures import Shell
 from tests.docker.remote_hosts import SHORT_TIMEOUTS
 from tests.docker.stack import eventually
@@ -71,14 +76,8 @@ def test_lost_host_is_replaced(stack: Enrolled, shell: Shell) -> None:
     eventually(lambda: takes_sessions(stack), "it takes sessions")
 
 
-def identity_of(stack: Enrolled) -> Identity:
-    found = Identity.read(stack.agent.state_dir / FILE)
-    assert found is not None
-    return found
-
-
 def test_the_authority_is_rotated(stack: Enrolled, shell: Shell) -> None:
-    places, pids, before = play(stack, "match-1"), stack.pids(), identity_of(stack)
+    places, pids, before = play(stack, "match-1"), stack.pids(), identity_of(stack.agent)
     with shell.procedure("Rotating the authority") as procedure:
         assert "FORMER" in procedure.type("tiltyard-controlplane authority rotate")
 
@@ -89,7 +88,7 @@ def test_the_authority_is_rotated(stack: Enrolled, shell: Shell) -> None:
         eventually(have_moved, "the host has moved")
         assert "FORMER" in procedure.type("tiltyard-controlplane authority status")
         assert "FORMER" not in procedure.type("tiltyard-controlplane authority finish")
-        moved = identity_of(stack)
+        moved = identity_of(stack.agent)
         assert before.authority not in moved.trusted
         procedure.type("tiltyard-controlplane backup")
         places |= play(stack, "match-2")
@@ -100,7 +99,7 @@ def test_the_authority_is_rotated(stack: Enrolled, shell: Shell) -> None:
         assert "enrolled as host-1" in procedure.type("tiltyard-agent enrol")
         eventually(stack.is_ready, "the host is ready")
         assert "HOSTS    1 of 1" in procedure.type("tiltyard-controlplane authority status")
-    assert moved.authority not in identity_of(stack).trusted
+    assert moved.authority not in identity_of(stack.agent).trusted
     stack.until("match-1", "running")
     assert_played(places)
     assert pids.items() <= stack.pids().items(), "no session was touched"

@@ -17,7 +17,6 @@ from typing import Any
 import click
 import pytest
 
-from tests.bench.agent_calls import stub_of
 from tests.bench.memory_host import MemoryHost
 from tests.bench.process_use import rss_mb
 from tests.docker.random_calls import CALLERS, RandomCalls, Side
@@ -25,7 +24,7 @@ from tests.docker.remote_hosts import Fleet, a_fleet, remote_machines
 from tests.docker.stack import eventually
 from tests.faults.callers import assert_durable
 from tests.faults.plugin import Figure
-from tests.faults.real_host import led_to_containers, listed, until_right
+from tests.faults.real_host import led_to_containers, listed, stub_of, until_right
 from tests.faults.records import recorded_sessions
 from tests.faults.soak import PLOT, Held, Sample, compared, growth, medians, plot
 from tests.support.deployment import APPLICATION, REGION, application, enable_tag

@@ -11,10 +11,9 @@ from http.client import HTTPResponse
 import grpc
 from cryptography import x509
 
-from agent.rpc.identity import FILE, Identity
 from tests.docker.long_streams import LongStreams
 from tests.docker.machine import Player
-from tests.docker.operated_host import run
+from tests.docker.operated_host import identity_of, run
 from tests.docker.remote_hosts import (
     BOTH_WAYS,
     MARKS,
@@ -60,12 +59,6 @@ def admits(host: RemoteHost, caller: Party) -> bool:
                 raise
             return False
         return True
-
-
-def identity_of(host: RemoteHost) -> Identity:
-    found = Identity.read(host.state_dir / FILE)
-    assert found is not None
-    return found
 
 
 def shown_by(host: RemoteHost) -> str:

@@ -95,7 +95,7 @@ class RealHost:
 
     def assert_all_end(self) -> None:
         """End every session of the running agent; all is as it must be, before and after."""
-        with self._stub() as stub:
+        with stub_of(self._agent) as stub:
             until_right(lambda: violations(self._observed(stub)))
             for session in listed(stub, live_only=True):
                 stop = pb.StopSessionRequest(internal_id=session.internal_id)
@@ -146,11 +146,6 @@ class RealHost:
         self._agent.settings |= settings
         self._agent.kill()
         self._agent.start()
-
-    @contextmanager
-    def _stub(self) -> Iterator[Any]:
-        with grpc.insecure_channel(self._agent.address) as channel:
-            yield agent_pb2_grpc.AgentServiceStub(channel)
 
     def _observed(self, stub: Any) -> Observation:
         sessions = self.sessions()
@@ -213,6 +208,13 @@ class RealHost:
         ours = {container.id for container in self._containers()}
         there = self._engine.containers.list(ignore_removed=True)
         return {port for each in there if each.id not in ours for port in published(each)}
+
+
+@contextmanager
+def stub_of(agent: AgentProcess) -> Iterator[Any]:
+    """Connect to an agent."""
+    with grpc.insecure_channel(agent.address) as channel:
+        yield agent_pb2_grpc.AgentServiceStub(channel)
 
 
 def containers_of(agent: AgentProcess, engine: docker.DockerClient) -> list[Any]:

@@ -11,15 +11,18 @@ from typing import Any
 import grpc
 import pytest
 
-from agent.app.daemon import _bounded
+from agent.app.daemon import Daemon, _bounded
 from agent.images.images import Images
 from agent.state.record import Records
 from tests.contract.test_agent_service import DEADLINE, start_request
+from tests.support.agent.hosts import all_ports_free, until
 from tests.support.agent.samples import IMAGE
 from tests.support.agent.served import WholeAgent
-from tests.support.fakes import FakeEngine
+from tests.support.fakes import FakeClock, FakeEngine
+from tests.support.service_manager import a_manager
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
+from tiltyard.runtime.systemd import Supervision
 
 LARGE = pb.Identity(
     account="a", session_id="m1", application="game", tag="v1", labels={"large": "x" * 600_000}
@@ -191,3 +194,27 @@ async def test_page_of_large_sessions_fits_a_message(tmp_path: Path, engine: Fak
             token, pages = page.next_page_token, pages + 1
         assert sorted(found) == sorted(each.internal_id for each in requests)
         assert pages > 1
+
+
+async def test_notifies_ready_watchdog_and_stopping(tmp_path: Path) -> None:
+    states: list[str] = []
+    config = WholeAgent(tmp_path, "agent").config
+    with a_manager(str(tmp_path / "notify")) as manager:
+
+        def has(state: str) -> Callable[[], bool]:
+            def is_sent() -> bool:
+                states.extend(manager.received())
+                return state in states
+
+            return is_sent
+
+        supervision = Supervision(manager.address, 10.0)
+        daemon = Daemon(config, FakeEngine(), FakeClock(), all_ports_free, supervision=supervision)
+        work = asyncio.create_task(daemon.run(), name="agent")
+        await until(has("READY=1"))
+        assert daemon.serving.is_set()
+        await until(has("WATCHDOG=1"))
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+        states.extend(manager.received())
+    assert [states[0], states[-1]] == ["READY=1", "STOPPING=1"]

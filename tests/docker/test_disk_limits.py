@@ -1,7 +1,9 @@
-"""A session ends, and no other, if it exceeds its disk limit."""
+"""Limits of the engine and of sessions: a session ends, and no other, if its disk is too small."""
 
 import asyncio
+import hashlib
 import io
+import json
 import os
 import tarfile
 from collections.abc import Iterator
@@ -9,11 +11,14 @@ from pathlib import Path
 
 import docker
 import pytest
+from docker.errors import ImageLoadError
 
 from agent.docker.engine import DockerEngine
+from controlplane.registries.manifests import MAX_LAYERS
 from tests.demo_game import Image
 from tests.docker.machine import Agent, a_machine
 from tests.docker.stack import Stack, a_stack
+from tests.support.agent.tars import tar_of_files
 from tests.support.deployment import APPLICATION
 from tests.support.private_engine import btrfs_disk
 
@@ -28,6 +33,13 @@ def stack(docker_engine: Path, demo_image: Image) -> Iterator[Stack]:
         limits = {"cpu": 1, "ram": 64, "disk": LIMIT}
         made.client.put(f"/application/{APPLICATION}", {"limits": limits}).expect(204)
         yield made
+
+
+@pytest.fixture
+def client(docker_engine: Path) -> Iterator[docker.DockerClient]:
+    client = docker.DockerClient(base_url=f"unix://{docker_engine}", timeout=120)
+    yield client
+    client.close()
 
 
 def write_as(pid: int, path: str, size: int) -> None:
@@ -62,8 +74,9 @@ def test_session_beyond_its_disk_limit_ends_and_its_neighbour_continues(stack: S
     stack.end(small)
 
 
-def test_writes_to_image_volumes_count(docker_engine: Path, demo_image: Image) -> None:
-    client = docker.DockerClient(f"unix://{docker_engine}")
+def test_writes_to_image_volumes_count(
+    docker_engine: Path, client: docker.DockerClient, demo_image: Image
+) -> None:
     client.images.pull(demo_image.reference)
     container = client.containers.run(demo_image.reference, detach=True, volumes=["/data"])
     other = client.containers.run(demo_image.reference, detach=True, volumes=["/data"])
@@ -83,7 +96,6 @@ def test_writes_to_image_volumes_count(docker_engine: Path, demo_image: Image) -
     finally:
         for each in (container, other):
             each.remove(force=True, v=True)
-        client.close()
 
 
 @pytest.mark.slow
@@ -97,3 +109,34 @@ def test_sets_layer_quota_if_the_engine_supports_it(tmp_path: Path) -> None:
         write_as(session.pid, "/first", LIMIT * MEBIBYTE)
         with pytest.raises(OSError, match="quota"):
             write_as(session.pid, "/second", 2 * LIMIT * MEBIBYTE)
+
+
+NAME = "tiltyard-layer-limit:test"
+
+
+def image_of(count: int) -> bytes:
+    """Build an archive for `docker load` with this number of layers."""
+    layers = {f"{n}.tar": tar_of_files({f"file-{n}": b""}) for n in range(count)}
+    diff_ids = [f"sha256:{hashlib.sha256(layer).hexdigest()}" for layer in layers.values()]
+    config = {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": {"Cmd": ["/file-0"]},
+        "rootfs": {"type": "layers", "diff_ids": diff_ids},
+    }
+    manifest = [{"Config": "config.json", "RepoTags": [NAME], "Layers": list(layers)}]
+    described = {"config.json": config, "manifest.json": manifest}
+    return tar_of_files({k: json.dumps(v).encode() for k, v in described.items()} | layers)
+
+
+@pytest.mark.slow
+def test_the_engine_mounts_as_many_layers_as_we_allow_and_no_more(
+    client: docker.DockerClient,
+) -> None:
+    with pytest.raises(ImageLoadError, match="max depth exceeded"):
+        client.images.load(image_of(MAX_LAYERS + 1))
+    client.images.load(image_of(MAX_LAYERS))
+    try:
+        client.containers.create(NAME).remove()
+    finally:
+        client.images.remove(NAME)

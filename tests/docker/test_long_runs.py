@@ -6,10 +6,13 @@ Each has a short form in `make test-ci` and a long one with `--long`.
 import itertools
 import os
 import signal
+import socket
+import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
+from typing import Self
 
 import grpc
 import pytest
@@ -18,10 +21,51 @@ from tests.demo_game.player import udp_round_trip
 from tests.docker.killed_agent import KilledAgent, LogLine
 from tests.docker.machine import FIRST, Machine, port_of
 from tests.docker.stack import eventually
-from tests.docker.supervisor import Supervisor
 from tests.faults.plugin import Figure, Rounds
 from tests.support.leaks import resident_bytes
 from tiltyard.agent.v1 import agent_pb2 as pb
+
+
+class Supervisor:
+    """Restarts an agent that does not notify for `watchdog` seconds.
+
+    Entering the context restarts the agent with the notification socket.
+    """
+
+    def __init__(self, agent: KilledAgent, watchdog: float) -> None:
+        self._agent = agent
+        self._wrapper = agent.wrapper
+        self._watchdog = watchdog
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="supervisor")
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.notifications: list[str] = []
+        self.restarts = 0
+
+    def __enter__(self) -> Self:
+        path = self._agent.folder / "notify"
+        self._socket.bind(str(path))
+        self._socket.settimeout(self._watchdog)
+        environment = (f"NOTIFY_SOCKET={path}", f"WATCHDOG_USEC={round(self._watchdog * 10**6)}")
+        self._agent.wrapper = [*self._wrapper, "env", *environment]
+        self._agent.come_back_as_it_is()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._socket.close()
+        self._agent.wrapper = self._wrapper
+
+    def _watch(self) -> None:
+        while not self._over.is_set():
+            try:
+                self.notifications.append(self._socket.recv(1024).decode())
+            except TimeoutError:
+                self._agent.come_back_as_it_is()
+                self.restarts += 1
+
 
 pytestmark = pytest.mark.slow
 

@@ -20,7 +20,7 @@ TYPED = {
 """Procedures, and who types them line by line, to the last, against real parts."""
 
 CHECKED = {
-    "First steps": "tests/docker/test_enrolled_host.py",
+    "First steps": "tests/docker/test_procedures.py",
     "Install": "tests/systemd/test_install.py",
     "Firewall": "tests/docker/test_firewall.py",
     "Checking settings": "tests/unit/agent/settings/test_config_check.py",
@@ -30,8 +30,8 @@ CHECKED = {
     "Inspecting a host": "tests/agent/test_cli_debug.py",
     "Doctor": "tests/agent/test_doctor.py",
     "Enrol a host": "tests/flow/test_enrol_command.py",
-    "Certificates": "tests/docker/test_enrolled_host.py",
-    "A compromised host": "tests/docker/test_enrolled_host.py",
+    "Certificates": "tests/docker/test_procedures.py",
+    "A compromised host": "tests/docker/test_procedures.py",
 }
 """Sections that show commands rather than a procedure, and who runs such commands."""
 

@@ -132,8 +132,7 @@ class RandomCalls:
 
     def live(self, side: Side) -> set[str]:
         """The ids of the sessions that live, as its account sees them."""
-        sessions = self.client(side).get("/session").expect(200).json()["sessions"]
-        return {each["id"] for each in sessions}
+        return {each["id"] for each in self.client(side).sessions()}
 
     def client(self, side: Side) -> ApiClient:
         """A client of its account."""

@@ -111,7 +111,7 @@ class Fleet(Served):
 
     def live(self) -> set[str]:
         """Ids of the running sessions, as the API lists them."""
-        return {each["id"] for each in self.client.get("/session").expect(200).json()["sessions"]}
+        return {each["id"] for each in self.client.sessions()}
 
     def enrol(self, host: RemoteHost, *options: str) -> None:
         """Enrol a host, also again."""

@@ -25,8 +25,9 @@ def test_f44_twenty_starts_at_once_are_sessions_that_serve_or_a_420(
             assert answer.expect(420).json()["code"] == "CAPACITY_UNAVAILABLE"
             assert int(answer.headers["retry-after"]) >= 1
     eventually(lambda: len(stack.containers()) == len(made), "only returned sessions remain")
-    sessions = stack.client.get("/session").expect(200).json()["sessions"]
-    assert {session["id"] for session in sessions} == {session["id"] for session in made}
+    assert {session["id"] for session in stack.client.sessions()} == {
+        session["id"] for session in made
+    }
     for session in made:
         play_round(session)
     with ThreadPoolExecutor(CALLERS) as callers:

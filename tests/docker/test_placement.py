@@ -160,7 +160,7 @@ def test_accounts_alternate_for_the_start_slots_of_a_host(machines: Machines) ->
 
 def known(client: ApiClient) -> int:
     """The number of sessions of an account, including waiting starts."""
-    return len(client.get("/session", all="true").expect(200).json()["sessions"])
+    return len(client.sessions(all="true"))
 
 
 def begun(fleet: Fleet) -> list[str]:

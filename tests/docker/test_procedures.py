@@ -1,6 +1,7 @@
-"""Procedures of docs/operations.md on an enrolled host, while sessions play."""
+"""A host that an operator enrols; procedures of docs/operations.md on it, while sessions play."""
 
 import re
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from tests.demo_game import Image
 from tests.docker.operated_host import (
     Enrolled,
+    an_enrolled_host,
     an_operated_host,
     assert_played,
     identity_of,
@@ -16,8 +18,8 @@ from tests.docker.operated_host import (
 )
 from tests.docker.procedures import Shell
 from tests.docker.remote_hosts import SHORT_TIMEOUTS
-from tests.docker.stack import eventually
-from tests.support.deployment import PATIENT
+from tests.docker.stack import eventually, play_round
+from tests.support.deployment import PATIENT, REGION
 
 pytestmark = pytest.mark.slow
 
@@ -104,3 +106,36 @@ def test_the_authority_is_rotated(stack: Enrolled, shell: Shell) -> None:
     assert_played(places)
     assert pids.items() <= stack.pids().items(), "no session was touched"
     play(stack, "match-3")
+
+
+def test_a_host_joins_plays_and_is_revoked(docker_engine: Path, demo_image: Image) -> None:
+    with an_enrolled_host(docker_engine, demo_image, **PATIENT) as stack:
+        assert "enrolled as host-1 in region local" in stack.enrol("--region", REGION)
+        eventually(stack.is_ready, "the enrolled host is ready")
+        stack.make_game()
+        made = stack.start(id="match")
+        play_round(made)
+
+        for program in (stack.control_plane, stack.agent):
+            program.restart()
+            eventually(stack.is_ready, "the host is ready again")
+        play_round(made)
+        assert stack.status("match") == "running"
+
+        assert "host-1" in stack.enrol("--agent", "host-1")
+        eventually(stack.is_ready, "the host is ready by its new name")
+        assert stack.status("match") == "running"
+
+        stack.operate("agent", "revoke", "host-1", "--yes")
+        assert stack.status("match") == "dead"
+        assert "revoked" in stack.operate("agent", "list")
+        assert stack.try_to_start().status in {404, 420}
+
+        for secret in (
+            stack.agent.state_dir / "identity.pem",
+            stack.control_plane.state_dir / "authority.pem",
+        ):
+            assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+        logs = stack.agent.process.log.read_text() + stack.control_plane.process.log.read_text()
+        assert "PRIVATE KEY" not in logs
+        assert "Traceback" not in logs

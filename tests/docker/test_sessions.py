@@ -93,7 +93,7 @@ def test_an_image_that_cannot_run_is_refused_and_leaves_nothing(
     assert "retry-after" not in answer.headers
     assert "no/such" in body["details"]
     assert (stack.containers(), stack.agent.directories()) == ({}, set())
-    assert stack.client.get("/session", all="true").expect(200).json()["sessions"] == []
+    assert stack.client.sessions(all="true") == []
 
 
 def test_port_of_a_host_process_is_skipped(stack: Stack) -> None:
@@ -134,8 +134,7 @@ def test_sigkill_of_the_agent_while_a_sixth_session_starts(stack: Stack) -> None
         stack.restart_agent()
         eventually(lambda: set(stack.containers()) == set(before), f"no orphan after {step}")
         assert stack.pids() == before, step
-    sessions = stack.client.get("/session").expect(200).json()["sessions"]
-    assert {session["id"] for session in sessions} == {made["id"] for made in five}
+    assert {session["id"] for session in stack.client.sessions()} == {made["id"] for made in five}
     for made in five:
         play_round(made)
         with stack.client.stream("/logs", id=made["id"], follow="true", timeout=PATIENCE) as log:

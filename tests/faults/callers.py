@@ -1,7 +1,6 @@
 """What must hold for those who call the API: I6, I7, I9 and I10."""
 
 from collections.abc import Sequence
-from typing import Any
 from urllib.parse import quote
 
 from agent.domain.session import Session
@@ -40,14 +39,14 @@ def assert_durable(client: ApiClient, account: str, made: list[str]) -> None:
     for session_id in made:
         status = client.get(f"/session/{quote(session_id, safe='')}").status
         assert status == 200, f"I6: session {session_id} of {account} was made, and is {status}"
-    shown = [each["id"] for each in _sessions(client)]
+    shown = [each["id"] for each in client.sessions()]
     assert len(shown) == len(set(shown)), (
         f"I7: two live sessions of {account} have one id: {shown}"
     )
 
 
 def _assert_unseen(client: ApiClient, ids: set[str]) -> None:
-    seen = {each["id"] for each in _sessions(client)}
+    seen = {each["id"] for each in client.sessions()}
     assert not seen & ids, f"I10: {seen & ids} are others' sessions"
     for session_id in ids:
         status = client.get(f"/session/{quote(session_id, safe='')}").status
@@ -74,8 +73,3 @@ def _assert_revoked_tokens_refused(control_plane: ControlPlaneProcess) -> None:
     control_plane.operator.request("DELETE", revoked).expect(200)
     status = bearer.get("/session").status
     assert status == 401, f"I10: a revoked token is answered with {status}"
-
-
-def _sessions(client: ApiClient) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = client.get("/session").expect(200).json()["sessions"]
-    return found

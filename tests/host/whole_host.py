@@ -65,7 +65,7 @@ class WholeHost(Installed):
 
     def end_all(self) -> None:
         """End every live session."""
-        for each in self.client.get("/session").expect(200).json()["sessions"]:
+        for each in self.client.sessions():
             self.end(each["id"])
 
 

@@ -73,6 +73,11 @@ class ApiClient:
         """PUT `body` to `path`."""
         return self.request("PUT", path, body=body)
 
+    def sessions(self, **query: str) -> list[dict[str, Any]]:
+        """GET /session: those that run or drain; with `all="true"` any."""
+        found: list[dict[str, Any]] = self.get("/session", **query).expect(200).json()["sessions"]
+        return found
+
     def delete_session(self, session_id: str) -> Answer:
         """DELETE /session/{id}; the id may have any characters."""
         return self.request("DELETE", f"/session/{quote(session_id, safe='')}")

@@ -133,7 +133,7 @@ class Deployment:
     def _end_sessions(self) -> None:
         for account in ControlPlaneProcess.ACCOUNTS:
             client = self.control_plane.client(account)
-            known = client.get("/session", all="true").expect(200).json()["sessions"]
+            known = client.sessions(all="true")
             live = [session["id"] for session in known if session.get("status") not in _ENDED]
             with ThreadPoolExecutor(_STOPS_AT_ONCE) as pool:
                 list(pool.map(client.delete_session, live))

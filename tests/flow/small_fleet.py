@@ -5,7 +5,7 @@ Each program can be killed at any step.
 
 import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -291,17 +291,42 @@ def _caller(account: str) -> Caller:
     return Caller(account, "token", frozenset())
 
 
-class OneHost:
+class SmallFleet:
+    """Hosts and their control plane on a loop of their own."""
+
+    control: Control
+
+    def begin(self, folder: Path, skews: Iterable[float]) -> None:
+        """Boot a host for each skew of a wall clock."""
+        self.loop = VirtualLoop()
+        asyncio.set_event_loop(self.loop)
+        self.state = folder / "plane"
+        self.boxes: list[Box] = []
+        for number, skew in enumerate(skews):
+            (folder / f"h{number}").mkdir()
+            self.boxes.append(Box(self.loop, folder / f"h{number}", f"h{number}", skew))
+            self.run(self.boxes[-1].boot())
+
+    def run(self, work: Awaitable[Any]) -> Any:
+        return self.loop.run_until_complete(work)
+
+    def close(self) -> None:
+        self.run(self.control.crash())
+        for box in self.boxes:
+            self.run(box.kill())
+            self.run(box.line.close())
+        self.loop.close()
+        asyncio.set_event_loop(None)
+
+
+class OneHost(SmallFleet):
     """A control plane, and a host with the session `x` of alice."""
 
     def __init__(
         self, folder: Path, *, skew: float = 0.0, lost_after: float = 24 * 3600.0
     ) -> None:
-        self.loop = VirtualLoop()
-        asyncio.set_event_loop(self.loop)
-        self.box = Box(self.loop, folder, "h0", skew)
-        self.run(self.box.boot())
-        self.state = folder / "plane"
+        self.begin(folder, [skew])
+        [self.box] = self.boxes
         self._lost_after = lost_after
         self.restart()
         self.wait(1.0)
@@ -318,9 +343,6 @@ class OneHost:
         """Read or write the database."""
         return list(self.run(self.control.store.run(lambda db: db.execute(sql).fetchall())))
 
-    def run(self, work: Awaitable[Any]) -> Any:
-        return self.loop.run_until_complete(work)
-
     def wait(self, seconds: float) -> None:
         self.run(asyncio.sleep(seconds))
 
@@ -334,7 +356,7 @@ class OneHost:
         self.run(self.control.crash())
 
     def restart(self) -> None:
-        self.control = Control(self.loop, self.state, [self.box], lost_after=self._lost_after)
+        self.control = Control(self.loop, self.state, self.boxes, lost_after=self._lost_after)
         self.run(self.control.open())
 
     def disconnect(self, how: str) -> None:
@@ -349,13 +371,6 @@ class OneHost:
             self.box.line.restore()
         else:
             self.run(self.box.boot())
-
-    def close(self) -> None:
-        self.crash()
-        self.run(self.box.kill())
-        self.run(self.box.line.close())
-        self.loop.close()
-        asyncio.set_event_loop(None)
 
 
 def remove_database(state: Path) -> None:

@@ -9,7 +9,6 @@ import dataclasses
 import logging
 import tempfile
 import uuid
-from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from agent.domain.engine import container_name
 from tests.flow.bad_network import Fate
-from tests.flow.small_fleet import ACCOUNTS, Box, Control, remove_database, restore_database
-from tests.flow.virtual_time import VirtualLoop
+from tests.flow.small_fleet import (
+    ACCOUNTS,
+    Box,
+    Control,
+    SmallFleet,
+    remove_database,
+    restore_database,
+)
 from tests.support.agent.samples import a_spec
 
 Key = tuple[str, str]
@@ -39,21 +44,13 @@ pauses = st.sampled_from((1.0, 0.0, 0.001, 0.1, 3.5, 7.0))
 skews = st.sampled_from((0.0, 0.0, 40.0, -40.0))
 
 
-class Convergence(RuleBasedStateMachine):
+class Convergence(SmallFleet, RuleBasedStateMachine):
     """Three hosts, their control plane, and the faults that they meet."""
 
     @initialize(skews=st.tuples(*[skews] * HOSTS))
-    def begin(self, skews: tuple[float, ...]) -> None:
+    def boot(self, skews: tuple[float, ...]) -> None:
         self.folder = tempfile.TemporaryDirectory()
-        self.state = Path(self.folder.name) / "state"
         self.copied: set[Key] | None = None
-        self.loop = VirtualLoop()
-        asyncio.set_event_loop(self.loop)
-        self.boxes: list[Box] = []
-        for number, skew in enumerate(skews):
-            folder = Path(self.folder.name) / f"h{number}"
-            folder.mkdir()
-            self.boxes.append(Box(self.loop, folder, f"h{number}", skew))
         self.posts: dict[asyncio.Task[bool], Key] = {}
         self.deletes: dict[asyncio.Task[bool], str | None] = {}
         self.answered: set[Key] = set()
@@ -65,8 +62,7 @@ class Convergence(RuleBasedStateMachine):
         self.stopped: set[str] = set()
         self.ended: set[Key] = set()
         self.invented: dict[str, Box] = {}
-        for box in self.boxes:
-            self.run(box.boot())
+        self.begin(Path(self.folder.name), skews)
         self.serve()
         self.wait(1.0)
 
@@ -179,12 +175,7 @@ class Convergence(RuleBasedStateMachine):
             self.reconcile()
             self.check()
         finally:
-            self.run(self.control.crash())
-            for box in self.boxes:
-                self.run(box.kill())
-                self.run(box.line.close())
-            self.loop.close()
-            asyncio.set_event_loop(None)
+            self.close()
             self.folder.cleanup()
 
     def reconcile(self) -> None:
@@ -227,9 +218,6 @@ class Convergence(RuleBasedStateMachine):
         assert not owed, "a stop is owed"
 
     # Helpers of the rules.
-
-    def run(self, work: Coroutine[Any, Any, Any]) -> None:
-        self.loop.run_until_complete(work)
 
     async def started(self, box: Box, internal_id: str, spec: Any) -> None:
         work = box.agent.sessions.start(internal_id, spec)

@@ -1,4 +1,4 @@
-"""Downtime of a host while the database fails; see also tests/flow/test_lost_hosts.py."""
+"""Downtime of a host while the database fails; see also tests/flow/test_unresponsive_hosts.py."""
 
 from collections.abc import Callable
 from typing import Any, cast

@@ -42,7 +42,7 @@ from tests.support.agent.served import served
 from tests.support.agent.tls_players import issue
 from tests.support.certificates import Signer
 from tests.support.fakes import FakeClock, FakeEngine
-from tests.support.harness import free_port
+from tests.support.harness import free_port, to_toml
 from tiltyard.contract import NetworkMode, PortRequest, Protocol
 from tiltyard.runtime.settings import EXIT_CONFIG
 
@@ -61,10 +61,9 @@ def config_of(folder: Path, **changes: Any) -> AgentConfig:
     return AgentConfig(**{**settings_of(folder), **changes})
 
 
-def run(folder: Path, command: str, *options: str) -> Result:
+def run(folder: Path, command: str, *options: str, **changes: str) -> Result:
     file = folder / "agent.toml"
-    lines = [f"{key} = {json.dumps(value)}\n" for key, value in settings_of(folder).items()]
-    file.write_text("".join(lines))
+    file.write_text(to_toml(settings_of(folder) | changes))
     return CliRunner().invoke(main, [command, "--config", str(file), *options])
 
 

@@ -16,9 +16,8 @@ from agent.domain.errors import RegistryUnavailableError
 from agent.images.images import Images
 from tests.support.chaos_registry import ChaosRegistry
 from tests.support.controlplane.system import eventually_equals
-from tests.support.harness import Registry
 from tests.support.private_engine import PrivateEngine
-from tests.support.pushed_image import PushedImage, push_image
+from tests.support.pushed_image import PushedImage
 
 PATIENCE = 30
 
@@ -87,8 +86,8 @@ async def pull_until_done(images: Images, image: PushedImage) -> None:
 
 
 def pushed(
-    registry: Registry, chaos: ChaosRegistry, name: str, *, layers: int = 1, size: int = 100_000
+    chaos: ChaosRegistry, name: str, *, layers: int = 1, size: int = 100_000
 ) -> PushedImage:
     """Push an image with unique layers."""
     more = [os.urandom(size) for _ in range(layers)]
-    return push_image(registry.address, f"f43/{name}", more=more).at(chaos.address)
+    return chaos.push(f"f43/{name}", more=more)

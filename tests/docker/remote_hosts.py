@@ -22,7 +22,6 @@ from tests.support.chaos_registry import ChaosRegistry
 from tests.support.deployment import PATIENT, REGION
 from tests.support.harness import AgentProcess, ControlPlaneProcess, Registry, free_port
 from tests.support.private_engine import PrivateEngine
-from tests.support.pushed_image import push_image
 
 MARKS = [pytest.mark.slow, pytest.mark.timeout(600)]  # of tests on several of them
 
@@ -172,7 +171,7 @@ def remote_machines(registry: Registry, count: int) -> Iterator[Machines]:
         engines = [stack.enter_context(PrivateEngine()) for _ in range(count)]
         near = [engine.network.host_address for engine in engines]
         front = stack.enter_context(ChaosRegistry(registry.address, "127.0.0.1", *near))
-        image = push_image(registry.address, "demo-game", TAG).at(front.address)
+        image = front.push("demo-game", TAG)
         for engine in engines:
             engine.network.lead_to_host(int(front.address.rpartition(":")[2]))
         machines = [Machine(engine, image.reference) for engine in engines]

@@ -8,10 +8,9 @@ from typing import Any
 
 import docker
 import pytest
-from click.testing import CliRunner, Result
 
-from agent.cli.main import main
 from agent.doctor import gather
+from tests.agent.test_doctor import run
 from tests.support.private_engine import PrivateEngine
 from tiltyard.runtime.settings import EXIT_CONFIG
 
@@ -23,18 +22,9 @@ BAD_SETTINGS = {
 }
 
 
-def run(folder: Path, socket: Path, command: str, *options: str) -> Result:
-    settings = folder / "agent.toml"
-    settings.write_text(
-        f'docker_socket = "{socket}"\nstate_dir = "{folder}/state"\n'
-        f'socket = "{folder}/agent.sock"\npublic_address = "192.0.2.1"\n'
-    )
-    return CliRunner().invoke(main, [command, "--config", str(settings), *options])
-
-
 def findings(folder: Path, socket: Path) -> dict[str, Any]:
     """Level and text of each check."""
-    answer = json.loads(run(folder, socket, "doctor", "--json").stdout)
+    answer = json.loads(run(folder, "doctor", "--json", docker_socket=str(socket)).stdout)
     return {each["check"]: (each["level"], each["found"]) for each in answer["findings"]}
 
 
@@ -71,7 +61,7 @@ def test_finds_bad_engine_settings_and_does_not_start(
     assert found["icc"] == ("WARN", "on")
     assert found["userland-proxy"] == ("OK", "off")
     assert found["docker-disk"][1].startswith(f"{exposed.data_root}: ")
-    refused = run(tmp_path, exposed.socket, "serve")
+    refused = run(tmp_path, "serve", docker_socket=str(exposed.socket))
     assert refused.exit_code == EXIT_CONFIG
     assert "Docker Engine serves anyone on http://127.0.0.1:2375; anyone" in refused.stderr
 

@@ -28,7 +28,7 @@ from tests.support.controlplane.secured_registry import USER, SecuredRegistry
 from tests.support.controlplane.system import eventually
 from tests.support.harness import Registry
 from tests.support.private_engine import PrivateEngine, small_disk
-from tests.support.pushed_image import PushedImage, push_image
+from tests.support.pushed_image import PushedImage
 from tests.support.registry_faults import (
     Fault,
     answers,
@@ -125,13 +125,12 @@ TRIED_AGAIN = (
 )
 async def test_f43_a_failed_pull_is_told_by_its_cause_leaves_nothing_and_the_next_is_clean(
     host: Puller,
-    registry: Registry,
     chaos: ChaosRegistry,
     caplog: pytest.LogCaptureFixture,
     cases: Sequence[Case],
 ) -> None:
     empty = host.kept()
-    images = [pushed(registry, chaos, f"case-{number}") for number in range(len(cases))]
+    images = [pushed(chaos, f"case-{number}") for number in range(len(cases))]
 
     async def fails(case: Case, image: PushedImage) -> None:
         case.disturb(chaos, image)
@@ -154,11 +153,11 @@ async def test_f43_a_failed_pull_is_told_by_its_cause_leaves_nothing_and_the_nex
 
 
 async def test_f43_pulls_that_hang_keep_their_slots_no_longer_than_their_deadline(
-    host: Puller, registry: Registry, chaos: ChaosRegistry
+    host: Puller, chaos: ChaosRegistry
 ) -> None:
     empty = host.kept()
-    stuck = [pushed(registry, chaos, f"stuck-{number}") for number in range(CONCURRENT_PULLS)]
-    good = pushed(registry, chaos, "good")
+    stuck = [pushed(chaos, f"stuck-{number}") for number in range(CONCURRENT_PULLS)]
+    good = pushed(chaos, "good")
     for image in stuck:
         chaos.disturb(image.layers[-1], hangs)
     images = host.images(IN_TIME)
@@ -179,9 +178,9 @@ async def test_f43_pulls_that_hang_keep_their_slots_no_longer_than_their_deadlin
 
 
 async def test_f43_a_hundred_who_ask_for_an_image_get_one_download_of_each_blob(
-    host: Puller, registry: Registry, chaos: ChaosRegistry
+    host: Puller, chaos: ChaosRegistry
 ) -> None:
-    image = pushed(registry, chaos, "wanted", layers=6)
+    image = pushed(chaos, "wanted", layers=6)
     chaos.disturb(MANIFESTS, waits)
     images = host.images()
     callers = [asyncio.create_task(pull(images, image)) for _ in range(100)]
@@ -197,9 +196,9 @@ async def test_f43_a_hundred_who_ask_for_an_image_get_one_download_of_each_blob(
 
 
 async def test_f43_two_pulls_at_a_time_and_the_others_say_that_they_wait(
-    host: Puller, registry: Registry, chaos: ChaosRegistry
+    host: Puller, chaos: ChaosRegistry
 ) -> None:
-    wanted = [pushed(registry, chaos, f"queued-{number}") for number in range(5)]
+    wanted = [pushed(chaos, f"queued-{number}") for number in range(5)]
     chaos.disturb(BLOBS, waits)
     images = host.images()
     callers = [asyncio.create_task(pull(images, image)) for image in wanted]
@@ -214,10 +213,8 @@ async def test_f43_two_pulls_at_a_time_and_the_others_say_that_they_wait(
 
 
 @pytest.mark.slow
-async def test_f43_a_slow_registry_is_no_fault(
-    host: Puller, registry: Registry, chaos: ChaosRegistry
-) -> None:
-    image = pushed(registry, chaos, "slow")
+async def test_f43_a_slow_registry_is_no_fault(host: Puller, chaos: ChaosRegistry) -> None:
+    image = pushed(chaos, "slow")
     chaos.disturb(f"{MANIFESTS}|{BLOBS}", delays(0.3))
     images = host.images()
     await pull(images, image)
@@ -225,10 +222,10 @@ async def test_f43_a_slow_registry_is_no_fault(
 
 
 async def test_f43_a_pull_ends_with_its_engine_and_the_next_is_clean(
-    host: Puller, registry: Registry, chaos: ChaosRegistry
+    host: Puller, chaos: ChaosRegistry
 ) -> None:
     downloads = host.engine.data_root / "tmp"
-    image = pushed(registry, chaos, "orphan", size=1_000_000)
+    image = pushed(chaos, "orphan", size=1_000_000)
     chaos.disturb(image.layers[-1], hangs_half_way)
     images = host.images()
     caller = asyncio.create_task(pull(images, image))
@@ -266,8 +263,8 @@ async def test_f43_a_disk_that_fills_up_in_mid_pull(
     filler = small_engine.data_root / "filler"
     filler.write_bytes(bytes(46_000_000))
     with ChaosRegistry(registry.address, small_engine.network.host_address) as proxy:
-        big = push_image(registry.address, "f43/big", more=[content]).at(proxy.address)
-        small = pushed(registry, proxy, "small")
+        big = proxy.push("f43/big", more=[content])
+        small = pushed(proxy, "small")
         async with puller(small_engine) as host:
             empty, images = host.kept(), host.images()
             with pytest.raises(DiskFullError, match="no space left on device"):
@@ -285,21 +282,18 @@ async def test_f43_a_refused_log_in_is_not_a_missing_image(
 ) -> None:
     right = Credentials(USER["username"], USER["password"])
     wrong = Credentials(USER["username"], "guess")
-    with SecuredRegistry() as registry:
-        held = push_image(
-            registry.address,
-            "f43/secret",
-            more=[os.urandom(10)],
-            log_in=(right.username, right.password),
-        )
-        with ChaosRegistry(registry.address, engine.network.host_address) as proxy:
-            image = held.at(proxy.address)
-            images = host.images()
-            for credentials in (None, wrong):
-                with pytest.raises(RegistryRefusedError, match="denies access"):
-                    await pull(images, image, credentials)
-            await pull(images, image, right)
-            missing = PushedImage("f43/secret", "v1", f"sha256:{'0' * 64}", proxy.address, ())
-            with pytest.raises(ImageNotFoundError):
-                await pull(images, missing, right)
-            await images.remove(image.reference)
+    with (
+        SecuredRegistry() as registry,
+        ChaosRegistry(registry.address, engine.network.host_address) as proxy,
+    ):
+        log_in = (right.username, right.password)
+        image = proxy.push("f43/secret", more=[os.urandom(10)], log_in=log_in)
+        images = host.images()
+        for credentials in (None, wrong):
+            with pytest.raises(RegistryRefusedError, match="denies access"):
+                await pull(images, image, credentials)
+        await pull(images, image, right)
+        missing = PushedImage("f43/secret", "v1", f"sha256:{'0' * 64}", proxy.address, ())
+        with pytest.raises(ImageNotFoundError):
+            await pull(images, missing, right)
+        await images.remove(image.reference)

@@ -19,7 +19,7 @@ from tests.support.chaos_registry import ChaosRegistry
 from tests.support.deployment import PATIENT, REGION, application
 from tests.support.harness import AgentProcess, AgentSpec, ControlPlaneProcess, Registry
 from tests.support.private_engine import PrivateEngine, small_disk
-from tests.support.pushed_image import PushedImage, push_image
+from tests.support.pushed_image import PushedImage
 from tests.support.registry_faults import corrupts, hangs_half_way, waits
 
 
@@ -28,7 +28,6 @@ class Product(Served):
     """One host, with a disturbable engine and registry, and its control plane."""
 
     engine: PrivateEngine
-    registry: Registry
     chaos: ChaosRegistry
     agent: AgentProcess
     control_plane: ControlPlaneProcess
@@ -36,7 +35,7 @@ class Product(Served):
     def push(self, name: str, tag: str, layer: bytes = b"") -> PushedImage:
         """Push an image with a unique layer."""
         more = [layer or os.urandom(100_000)]
-        return push_image(self.registry.address, name, tag, more=more).at(self.chaos.address)
+        return self.chaos.push(name, tag, more=more)
 
     def make_application(self, name: str) -> None:
         self.client.post("/application", application(name, repository=name)).expect(201)
@@ -101,7 +100,7 @@ def product(registry: Registry, tmp_path_factory: pytest.TempPathFactory) -> Ite
         ) as control_plane,
     ):
         engine.network.lead_to_host(int(chaos.address.rpartition(":")[2]))
-        yield Product(engine, registry, chaos, agent, control_plane)
+        yield Product(engine, chaos, agent, control_plane)
 
 
 @pytest.fixture(autouse=True)

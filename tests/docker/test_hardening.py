@@ -47,13 +47,12 @@ Build = Callable[[str], str]
 class Prison:
     """An agent on a private engine, with images of the observing program."""
 
-    machine: Machine
     agent: KilledAgent
     build: Build
 
     def held(self, *orders: str, image: str = "", **asked: Any) -> pb.Session:
         """Start a session that carries out orders, by default with the plain image."""
-        self.machine.image = image or self.build("")
+        self.agent.machine.image = image or self.build("")
         return self.agent.play(*orders, **asked)
 
     def observed(self, session: pb.Session) -> dict[str, list[str]]:
@@ -112,8 +111,8 @@ def agent(machine: Machine) -> Iterator[KilledAgent]:
 
 
 @pytest.fixture
-def prison(machine: Machine, agent: KilledAgent, build: Build) -> Iterator[Prison]:
-    yield Prison(machine, agent, build)
+def prison(agent: KilledAgent, build: Build) -> Iterator[Prison]:
+    yield Prison(agent, build)
     for container in agent.containers():
         remove_container(container, volumes=True)
 
@@ -129,7 +128,7 @@ def test_root_in_a_container_has_no_privileges(prison: Prison) -> None:
     refused = [line for line in seen["attempt"] if re.search("not permitted|denied", line)]
     assert refused == seen["attempt"]
     assert len(refused) == 14
-    of_engine = Path(f"/proc/{prison.machine.engine.pid}/uid_map").read_text()
+    of_engine = Path(f"/proc/{prison.agent.machine.engine.pid}/uid_map").read_text()
     assert seen["show /proc/self/uid_map"] == of_engine.splitlines()
 
 
@@ -176,7 +175,7 @@ def test_container_has_the_requested_limits(prison: Prison) -> None:
     session = prison.held("show", "/proc/self/limits")
     seen = prison.observed(session)
     limits = {line[:26].strip(): line[26:].split()[:2] for line in seen["show /proc/self/limits"]}
-    nofile = grantable_nofile(prison.machine.engine.pid)
+    nofile = grantable_nofile(prison.agent.machine.engine.pid)
     assert limits["Max open files"] == [str(nofile)] * 2
     assert limits["Max core file size"] == ["0", "0"]
 
@@ -206,7 +205,7 @@ def test_f30_a_fork_bomb_stays_within_its_limit_and_ends_when_told(
     machine: Machine, build: Build
 ) -> None:
     with KilledAgent(machine, ports=2, first=FIRST + 100, stop_grace=1) as agent:
-        prison = Prison(machine, agent, build)
+        prison = Prison(agent, build)
         session = prison.held("deaf", "bomb", memory_bytes=2**28)  # processes also take memory
         current = prison.cgroup(session, "pids/pids.current", "pids.current")
         eventually(lambda: int(current.read_text()) == PIDS_LIMIT, "it has all it gets")
@@ -263,7 +262,7 @@ VOLUME = 'VOLUME ["/data"]'
 
 
 def test_image_volume_is_removed_with_its_container(prison: Prison) -> None:
-    volumes = prison.machine.client.volumes
+    volumes = prison.agent.machine.client.volumes
     assert volumes.list() == []
     session = prison.held(
         *("list", "/data", "write", "/data/mark", "exit", "3"),
@@ -295,8 +294,8 @@ def test_image_volume_is_removed_with_its_container(prison: Prison) -> None:
     ],
 )
 def test_excessive_image_is_refused_and_leaves_nothing(prison: Prison, line: str) -> None:
-    prison.machine.image = prison.build(line)
+    prison.agent.machine.image = prison.build(line)
     assert prison.agent.refusal() == "IMAGE_CANNOT_RUN"
     assert prison.agent.containers() == []
-    assert prison.machine.client.volumes.list() == []
+    assert prison.agent.machine.client.volumes.list() == []
     prison.agent.assert_ports_agree()

@@ -4,10 +4,12 @@ import asyncio
 import re
 import threading
 from collections import Counter
+from typing import Any
 
 import aiohttp
 from aiohttp import web
 
+from tests.support.pushed_image import PushedImage, push_image
 from tests.support.registry_faults import Exchange, Fault, passes
 from tests.support.serving_thread import ServingThread
 
@@ -34,6 +36,10 @@ class ChaosRegistry(ServingThread):
         self._rules: list[tuple[str, Fault]] = []
         self._changed = threading.Condition()
         self._healed = asyncio.Event()
+
+    def push(self, repository: str, tag: str = "v1", **more: Any) -> PushedImage:
+        """Push an image to the registry; return it as this proxy has it."""
+        return push_image(self._upstream, repository, tag, **more).at(self.address)
 
     def disturb(self, pattern: str, fault: Fault) -> None:
         """Inject a fault into the requests whose path contains this pattern."""

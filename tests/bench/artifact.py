@@ -11,8 +11,8 @@ import tempfile
 from pathlib import Path
 
 from tests.bench.played import download, output_bytes, play, to_nowhere
+from tests.bench.process_use import in_turn, seconds
 from tests.bench.report import Result
-from tests.bench.turns import in_turn, seconds
 from tests.support.deployment import PATIENT, Deployment, Steps
 
 BYTES = 90_000_000

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from tests.bench.process_use import CpuMeter
+from tests.bench.process_use import CpuMeter, in_turn
 from tests.bench.report import Result
-from tests.bench.turns import in_turn
 from tests.demo_game import UDP_PORT
 from tests.demo_game.player import udp_round_trip
 from tests.support.deployment import REGION, Deployment, Steps, application, enable_tag

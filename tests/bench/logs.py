@@ -12,8 +12,8 @@ from functools import partial
 
 from agent.logs.reading import EACH_SESSION
 from tests.bench.played import Played, download, output_bytes, play, to_nowhere
+from tests.bench.process_use import in_turn, seconds
 from tests.bench.report import Result
-from tests.bench.turns import in_turn, seconds
 from tests.support.deployment import PATIENT, Deployment, Steps
 from tests.support.harness import ROOT, wait_until
 

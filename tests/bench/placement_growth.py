@@ -11,9 +11,9 @@ from controlplane.domain.contract import HostReport, ImagesReported, WatchMessag
 from controlplane.domain.placement import Wanted
 from controlplane.fleet.fleet import Fleet
 from controlplane.storage.tables.fleet import AgentRow
+from tests.bench.process_use import in_turn
 from tests.bench.report import Result
 from tests.bench.simulated_agents import IMAGE
-from tests.bench.turns import in_turn
 from tests.unit.controlplane.domain.test_placement import HOST
 from tests.unit.controlplane.fleet.test_fleet import a_fleet
 from tiltyard.contract import PortRequest, Protocol, Resources

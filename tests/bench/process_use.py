@@ -1,4 +1,7 @@
-"""Memory and CPU use of a process, from /proc; its flushes, from strace."""
+"""Measurements: of variants in turn, and of the memory, CPU time and flushes of processes.
+
+Variants alternate, since the machine's speed may change.
+"""
 
 import os
 import re
@@ -16,6 +19,27 @@ from tests.support.leaks import resident_bytes
 
 T = TypeVar("T")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+def in_turn(
+    rounds: int, ways: Mapping[str, Callable[[], T]], ready: Callable[[], object] = bool
+) -> dict[str, list[T]]:
+    """Run each variant `rounds` times, in rotating order, each after `ready` returns."""
+    results: dict[str, list[T]] = {name: [] for name in ways}
+    names = list(ways)
+    for number in range(rounds):
+        for place in range(len(names)):
+            name = names[(number + place) % len(names)]
+            ready()
+            results[name].append(ways[name]())
+    return results
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Return the duration of `work`."""
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
 
 
 def rss_mb(pid: int) -> float:

@@ -15,10 +15,9 @@ from urllib.request import urlopen
 from tests.bench import baseline
 from tests.bench.fleet import a_fleet
 from tests.bench.load import Ask, Load, a_flood, percentile, rate, run_load
-from tests.bench.process_use import CpuMeter
+from tests.bench.process_use import CpuMeter, in_turn
 from tests.bench.report import Result
 from tests.bench.simulated_agents import ACCOUNT, group, session_id
-from tests.bench.turns import in_turn
 from tests.support.api_client import ApiClient
 from tests.support.deployment import Steps
 from tests.support.harness import ControlPlaneProcess, free_port

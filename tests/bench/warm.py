@@ -14,9 +14,8 @@ from contextlib import ExitStack, contextmanager
 from tests.bench import baseline
 from tests.bench.load import Ask, Load, percentile, rate, run_load
 from tests.bench.memory_host import MemoryHost
-from tests.bench.process_use import CpuMeter, FlushMeter, Meter
+from tests.bench.process_use import CpuMeter, FlushMeter, Meter, in_turn
 from tests.bench.report import Result
-from tests.bench.turns import in_turn
 from tests.demo_game import UDP_PORT
 from tests.support.api_client import ApiClient
 from tests.support.deployment import (

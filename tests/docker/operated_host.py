@@ -83,9 +83,6 @@ class Enrolled(Stack):
 
     operator: Operator
 
-    def operate(self, *arguments: str) -> str:
-        return self.operator.run(*arguments)
-
     def enrol(self, *options: str) -> str:
         return self.operator.enrol(self.agent, "host-1", *options)
 

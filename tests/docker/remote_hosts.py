@@ -5,7 +5,7 @@ The network between them can be cut, lose packets or disappear.
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,11 +64,9 @@ class RemoteHost(AgentProcess):
         """The address for players and the control plane."""
         return self.machine.engine.network.address
 
-    @contextmanager
-    def cut_off(self, ways: Sequence[str]) -> Iterator[None]:
+    def cut_off(self, ways: Sequence[str]) -> AbstractContextManager[None]:
         """Drop the traffic between the host and its control plane, but not of players."""
-        with self.dropping(ways, "-p", "tcp"):
-            yield
+        return self.dropping(ways, "-p", "tcp")
 
     @contextmanager
     def dropping(self, ways: Sequence[str], *matching: str) -> Iterator[None]:

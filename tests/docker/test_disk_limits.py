@@ -20,7 +20,7 @@ from tests.docker.machine import Agent, a_machine
 from tests.docker.stack import Stack, a_stack
 from tests.support.agent.tars import tar_of_files
 from tests.support.deployment import APPLICATION
-from tests.support.private_engine import btrfs_disk
+from tests.support.private_engine import BTRFS, small_disk
 
 MEBIBYTE = 2**20
 LIMIT = 64  # Disk limit of a session in MiB
@@ -101,7 +101,7 @@ def test_writes_to_image_volumes_count(
 @pytest.mark.slow
 def test_sets_layer_quota_if_the_engine_supports_it(tmp_path: Path) -> None:
     with (
-        btrfs_disk(tmp_path, 1024) as disk,
+        small_disk(tmp_path, 1024, BTRFS) as disk,
         a_machine(data_root=disk, storage_driver="btrfs") as machine,
         Agent(machine, 5, session_disk=LIMIT) as agent,
     ):

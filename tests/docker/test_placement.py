@@ -67,10 +67,8 @@ def drained(fleet: Fleet, host: RemoteHost) -> Iterator[None]:
     fleet.operator.run("agent", "undrain", host.name)
 
 
-@contextmanager
-def unresponsive(_: Fleet, host: RemoteHost) -> Iterator[None]:
-    with host.cut_off(BOTH_WAYS):
-        yield
+def unresponsive(_: Fleet, host: RemoteHost) -> AbstractContextManager[None]:
+    return host.cut_off(BOTH_WAYS)
 
 
 @contextmanager

@@ -69,7 +69,7 @@ def test_lost_host_is_replaced(stack: Enrolled, shell: Shell) -> None:
         assert "lost" in procedure.type("tiltyard-controlplane agent show")
         assert "match-1" in procedure.type("tiltyard-controlplane session list")
         procedure.type("tiltyard-controlplane agent remove")
-        assert "host-1" not in stack.operate("agent", "list")
+        assert "host-1" not in stack.operator.run("agent", "list")
         procedure.type("tiltyard-controlplane agent token")
         stack.agent.start()  # as the replacement machine
         assert "enrolled as host-1" in procedure.type("tiltyard-agent enrol")
@@ -84,7 +84,7 @@ def test_the_authority_is_rotated(stack: Enrolled, shell: Shell) -> None:
         assert "FORMER" in procedure.type("tiltyard-controlplane authority rotate")
 
         def have_moved() -> bool:
-            output = stack.operate("authority", "status")
+            output = stack.operator.run("authority", "status")
             return "HOSTS    1 of 1 are with the current one" in output
 
         eventually(have_moved, "the host has moved")
@@ -126,9 +126,9 @@ def test_a_host_joins_plays_and_is_revoked(docker_engine: Path, demo_image: Imag
         eventually(stack.is_ready, "the host is ready by its new name")
         assert stack.status("match") == "running"
 
-        stack.operate("agent", "revoke", "host-1", "--yes")
+        stack.operator.run("agent", "revoke", "host-1", "--yes")
         assert stack.status("match") == "dead"
-        assert "revoked" in stack.operate("agent", "list")
+        assert "revoked" in stack.operator.run("agent", "list")
         assert stack.try_to_start().status in {404, 420}
 
         for secret in (

@@ -188,22 +188,15 @@ class PrivateEngine:
             shutil.rmtree(self.folder)
 
 
+BTRFS = ("mkfs.btrfs", "-q")
+"""Makes a file system on which an engine can limit the writes of containers."""
+
+
 @contextlib.contextmanager
-def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
+def small_disk(
+    folder: Path, megabytes: int, make: Sequence[str] = ("mkfs.ext4", "-q", "-m", "0")
+) -> Iterator[Path]:
     """Mount a disk of this size, which may be filled completely, within `folder`."""
-    with _disk(folder, megabytes, "mkfs.ext4", "-q", "-m", "0") as disk:
-        yield disk
-
-
-@contextlib.contextmanager
-def btrfs_disk(folder: Path, megabytes: int) -> Iterator[Path]:
-    """Mount a btrfs disk, on which an engine can limit the writes of containers."""
-    with _disk(folder, megabytes, "mkfs.btrfs", "-q") as disk:
-        yield disk
-
-
-@contextlib.contextmanager
-def _disk(folder: Path, megabytes: int, *make: str) -> Iterator[Path]:
     image, disk = folder / "disk.image", folder / "disk"
     disk.mkdir(parents=True)
     with image.open("wb") as file:

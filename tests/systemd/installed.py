@@ -52,10 +52,6 @@ class Installed(Served):
     def patience(self) -> float:
         return PATIENCE * self.system.slowness
 
-    def make(self, *arguments: str) -> str:
-        """Run make in the sources and return its output."""
-        return make(self.system, *arguments)
-
     def operate(self, *arguments: str) -> Any:
         """Run an operator command and return its JSON output."""
         done = self.system.run(CONTROL_PLANE, *arguments, "--token-file", TOKENS, "--json")
@@ -111,6 +107,7 @@ class Installed(Served):
 
 
 def make(system: System, *arguments: str) -> str:
+    """Run make in the sources and return its output."""
     done = system.attempt("make", f"--directory={SOURCES}", *arguments, timeout=_MAKE_TIMEOUT)
     output = done.stdout + done.stderr
     assert done.returncode == 0, output

@@ -18,6 +18,7 @@ from tests.systemd.installed import (
     UNITS,
     Installed,
     installed,
+    make,
     upgraded_sources,
 )
 
@@ -157,7 +158,7 @@ def test_an_upgrade_of_the_agent_disturbs_no_session(host: Installed) -> None:
     before, plane = host.pid(AGENT), host.pid(CONTROL_PLANE)
     version = upgraded_sources(host.system)
     with host.undisturbed("upgraded") as player:
-        host.make("install-agent")
+        make(host.system, "install-agent")
         assert host.pid(AGENT) not in {0, before}
         assert f"version {version}" in host.system.run(AGENT, "status")
     assert player.lost == []
@@ -167,7 +168,7 @@ def test_an_upgrade_of_the_agent_disturbs_no_session(host: Installed) -> None:
 def test_an_upgrade_of_the_control_plane_disturbs_no_session(host: Installed) -> None:
     before, agent = host.pid(CONTROL_PLANE), host.pid(AGENT)
     with host.undisturbed("upgraded-too") as player:
-        host.make("install-controlplane")
+        make(host.system, "install-controlplane")
         assert host.pid(CONTROL_PLANE) not in {0, before}
     assert player.lost == []
     assert host.pid(AGENT) == agent
@@ -176,7 +177,7 @@ def test_an_upgrade_of_the_control_plane_disturbs_no_session(host: Installed) ->
 def test_reinstall_changes_nothing(host: Installed) -> None:
     pids = [host.pid(unit) for unit in UNITS]
     for target in ("install-agent", "install-controlplane"):
-        assert "nothing has changed" in host.make(target)
+        assert "nothing has changed" in make(host.system, target)
     assert [host.pid(unit) for unit in UNITS] == pids
 
 
@@ -226,17 +227,17 @@ def test_does_not_start_with_invalid_settings(host: Installed, unit: str) -> Non
 def test_does_not_remove_agent_with_sessions(host: Installed) -> None:
     made = host.play("in-the-way")
     with pytest.raises(AssertionError, match="sessions run here"):
-        host.make("uninstall-agent")
+        make(host.system, "uninstall-agent")
     host.end(made["id"])
 
 
 def test_remove_keeps_data_for_reinstall(host: Installed) -> None:
     agent_id = host.system.run("cat", f"/var/lib/{AGENT}/agent_id")
     for unit in UNITS:
-        host.make(f"uninstall-{program_of(unit)}")
+        make(host.system, f"uninstall-{program_of(unit)}")
     assert not left_of_programs(host)
     for unit in UNITS:
-        host.make(f"install-{program_of(unit)}")
+        make(host.system, f"install-{program_of(unit)}")
     host.system.run("systemctl", "start", *UNITS)
     host.until_ready()
     assert host.system.run("cat", f"/var/lib/{AGENT}/agent_id") == agent_id
@@ -247,7 +248,7 @@ def test_remove_keeps_data_for_reinstall(host: Installed) -> None:
 
 def test_purge_leaves_nothing(host: Installed) -> None:
     for unit in UNITS:
-        host.make(f"uninstall-{program_of(unit)}", "PURGE=1")
+        make(host.system, f"uninstall-{program_of(unit)}", "PURGE=1")
     assert not left_of_programs(host)
     data = ("/etc/tiltyard", *(f"/var/lib/{unit}" for unit in UNITS))
     for path in data:

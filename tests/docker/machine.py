@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +197,18 @@ class Agent(AgentProcess):
         spec = self.spec(*args, session_id=internal_id, **asked)
         request = pb.StartSessionRequest(internal_id=internal_id, spec=spec)
         return self._stub.StartSession(request, timeout=PATIENCE).session
+
+    def until_plays(self, **asked: Any) -> pb.Session:
+        """Start a session as soon as the agent can."""
+        started: list[pb.Session] = []
+
+        def starts() -> bool:
+            with suppress(grpc.RpcError):
+                started.append(self.play(**asked))
+            return bool(started)
+
+        eventually(starts, "a session starts")
+        return started[0]
 
     def refusal(self, **asked: Any) -> str:
         """The reason for which a session cannot start."""

@@ -115,19 +115,16 @@ class Fleet(Served):
         assert f"enrolled as {host.name}" in self.operator.enrol(host, host.name, *options)
 
     def until_ready(self) -> None:
-        def all_ready() -> bool:
-            return all(self.operator.is_ready(host.name) for host in self.hosts.values())
-
-        eventually(all_ready, "every host is ready")
+        names = [host.name for host in self.hosts.values()]
+        eventually(lambda: all(map(self.operator.is_ready, names)), "every host is ready")
 
     def until_reported(self, host: RemoteHost) -> None:
         """Wait for the next message of a host."""
         now_ms = time.time() * 1000
-
-        def seen_again() -> bool:
-            return (self.operator.shown(host.name)["lastReport"] or 0) > now_ms
-
-        eventually(seen_again, f"{host.name} is connected again")
+        eventually(
+            lambda: (self.operator.shown(host.name)["lastReport"] or 0) > now_ms,
+            f"{host.name} is connected again",
+        )
 
     def logged(self, text: str) -> list[str]:
         """Lines of the control plane's log with this text."""

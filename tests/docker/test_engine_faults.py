@@ -7,7 +7,6 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
@@ -101,7 +100,7 @@ def _hangs_for(seconds: float, agent: Agent, player: Player, other: pb.Session) 
             assert agent.session(other).state == pb.STATE_RUNNING  # the agent stays responsive
             player.wait_for_more_answers(other.internal_id)
     assert agent.until(session, pb.STATE_EXITED).end_reason == pb.END_REASON_TTL
-    eventually(lambda: _starts(agent, internal_id=asked), "the start is repeated")
+    agent.end(agent.until_plays(internal_id=asked))  # the start is repeated
     assert player.seen_as(other) == player.address
     agent.assert_ports_agree(other)
 
@@ -166,22 +165,12 @@ def test_f11_games_go_on_while_containerd_is_killed_and_comes_back(machine: Mach
             _kill(before[ending.internal_id])
             machine.engine.start_containerd()
             agent.until(ending, *ENDED, patience=90)
-            eventually(lambda: _starts(agent), "sessions start again")
+            agent.end(agent.until_plays())
             assert player.seen_as(session) == player.address
         assert agent.processes()[session.internal_id] == before[session.internal_id]
         agent.assert_ports_agree(session)
         agent.end(session)
         agent.assert_ports_agree()
-
-
-def _starts(agent: Agent, **asked: Any) -> bool:
-    """Start a session and end it; False if it was refused."""
-    try:
-        session = agent.play(**asked)
-    except grpc.RpcError:
-        return False
-    agent.end(session)
-    return True
 
 
 @pytest.mark.slow

@@ -1,8 +1,5 @@
 """What an operator, or another program, does to containers behind the agent's back."""
 
-import contextlib
-
-import grpc
 import pytest
 
 from tests.docker.machine import ENDED, Agent, Machine, Player, a_machine, port_of
@@ -62,13 +59,7 @@ def test_f46_a_network_that_is_removed_is_made_again() -> None:
         with Agent(machine, ports=2) as agent:
             agent.end(agent.play())
             machine.docker("network", "rm", "tiltyard0")
-            eventually(lambda: starts(agent), "a session starts")
+            agent.until_plays()
             running = [each for each in agent.containers() if each.status == "running"]
             [networks] = [each.attrs["NetworkSettings"]["Networks"] for each in running]
             assert list(networks) == ["tiltyard0"]
-
-
-def starts(agent: Agent) -> bool:
-    with contextlib.suppress(grpc.RpcError):
-        return bool(agent.play())
-    return False

@@ -367,9 +367,8 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
     async def _refuse_call(self, _: Any, context: Any) -> NoReturn:
         await refuse(context, "UNIMPLEMENTED")
 
-    _unimplemented: Any = _refuse_call
-    GetHost = ListSessions = ListImages = _unimplemented
-    RenewCertificate = _unimplemented
+    GetHost: Any = _refuse_call
+    ListSessions = ListImages = RenewCertificate = GetHost
 
     async def SetWarmPool(  # noqa: N802
         self, request: agent_pb2.SetWarmPoolRequest, context: Any

@@ -10,10 +10,11 @@ import struct
 import subprocess
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import wraps
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ParamSpec
 
 import pytest
 
@@ -36,19 +37,22 @@ UDP = Port(7777, Protocol.UDP, PORT)
 TCP = Port(7778, Protocol.TCP, PORT)
 REFUSED = PermissionError(errno.EPERM, "Operation not permitted")
 
-Work = Callable[[Callable[[], Any]], Any]
+_P = ParamSpec("_P")
 
 
-@pytest.fixture
-def apart() -> Iterator[Work]:
-    """Runs functions in a network namespace that ends with the test."""
+def apart(test: Callable[_P, None]) -> Callable[_P, None]:
+    """Run a test in a thread with a network namespace of its own, which ends with it."""
 
     def leave() -> None:
         if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET):
             raise OSError(ctypes.get_errno(), "unshare")
 
-    with ThreadPoolExecutor(1, initializer=leave) as thread:
-        yield lambda work: thread.submit(work).result()
+    @wraps(test)
+    def run(*args: _P.args, **named: _P.kwargs) -> None:
+        with ThreadPoolExecutor(1, initializer=leave) as thread:
+            thread.submit(test, *args, **named).result()
+
+    return run
 
 
 def tool(*arguments: str) -> str:
@@ -136,75 +140,66 @@ class OlderKernel(SomeKernel):
 @pytest.mark.root
 @pytest.mark.parametrize("lists_all", [False, True])
 @pytest.mark.parametrize("few", [-1, 5000])
+@apart
 def test_deletes_only_udp_flows_to_the_ports(
-    apart: Work, monkeypatch: pytest.MonkeyPatch, few: int, *, lists_all: bool
+    monkeypatch: pytest.MonkeyPatch, few: int, *, lists_all: bool
 ) -> None:
     monkeypatch.setattr(conntrack, "FEW_FLOWS", few)
-
-    def work() -> None:
-        know_flows()
-        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as kernel:
-            asked: Any = OlderKernel(kernel, lists_all=lists_all)
-            to_port = UNFORWARDED[0]
-            forget_listed(asked, socket.AF_INET, [to_port], to_port.filter)
-            gone = {one for one in STALE if ":" not in one[1] and one[3] == PORT}
-            assert flows() == (STALE | FORWARDED | OTHERS) - gone
-            forget_by(asked, [*flows_of(PORT - 1, forwarded=True), *UNFORWARDED])
-            assert flows() == FORWARDED | OTHERS
-            forget_by(asked, flows_of(PORT, forwarded=True))
-        assert flows() == OTHERS
-        forget_flows(flows_of(PORT + 1, forwarded=True))
-        assert flows() == {flow for flow in OTHERS if flow[3] != PORT + 1}
-
-    apart(work)
+    know_flows()
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as kernel:
+        asked: Any = OlderKernel(kernel, lists_all=lists_all)
+        to_port = UNFORWARDED[0]
+        forget_listed(asked, socket.AF_INET, [to_port], to_port.filter)
+        gone = {one for one in STALE if ":" not in one[1] and one[3] == PORT}
+        assert flows() == (STALE | FORWARDED | OTHERS) - gone
+        forget_by(asked, [*flows_of(PORT - 1, forwarded=True), *UNFORWARDED])
+        assert flows() == FORWARDED | OTHERS
+        forget_by(asked, flows_of(PORT, forwarded=True))
+    assert flows() == OTHERS
+    forget_flows(flows_of(PORT + 1, forwarded=True))
+    assert flows() == {flow for flow in OTHERS if flow[3] != PORT + 1}
 
 
 @pytest.mark.root
-def test_deletes_by_filter_without_a_list(apart: Work) -> None:
-    def work() -> None:
-        know_flows()
-        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as kernel:
-            asked: Any = SomeKernel(kernel)
-            forget_by(asked, UNFORWARDED)
-            assert flows() == FORWARDED | OTHERS
-            forget_by(asked, flows_of(PORT, forwarded=True))
-        assert flows() == OTHERS
-        if tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 11):
-            assert asked.asked == {DELETE: 6}
-
-    apart(work)
+@apart
+def test_deletes_by_filter_without_a_list() -> None:
+    know_flows()
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as kernel:
+        asked: Any = SomeKernel(kernel)
+        forget_by(asked, UNFORWARDED)
+        assert flows() == FORWARDED | OTHERS
+        forget_by(asked, flows_of(PORT, forwarded=True))
+    assert flows() == OTHERS
+    if tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 11):
+        assert asked.asked == {DELETE: 6}
 
 
 @pytest.mark.root
-def test_ignores_flow_that_is_already_gone(apart: Work) -> None:
-    def work() -> None:
-        know_flows()
-        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as kernel:
+@apart
+def test_ignores_flow_that_is_already_gone() -> None:
+    know_flows()
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as kernel:
 
-            def send(data: bytes) -> None:
-                if data[4] == 2:  # deletes one that was listed
-                    tool("-F")
-                kernel.send(data)
+        def send(data: bytes) -> None:
+            if data[4] == 2:  # deletes one that was listed
+                tool("-F")
+            kernel.send(data)
 
-            asked: Any = SimpleNamespace(send=send, recv=kernel.recv)
-            forget_listed(asked, socket.AF_UNSPEC, UNFORWARDED)
-        assert flows() == set()
-
-    apart(work)
+        asked: Any = SimpleNamespace(send=send, recv=kernel.recv)
+        forget_listed(asked, socket.AF_UNSPEC, UNFORWARDED)
+    assert flows() == set()
 
 
 @pytest.mark.root
-def test_raises_without_capability(apart: Work) -> None:
-    def work() -> None:
-        libc = ctypes.CDLL(None, use_errno=True)
-        none = (ctypes.c_uint32 * 6)()
-        # Capabilities are per thread, and this one ends with the test.
-        header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
-        assert libc.capset(header, none) == 0, os.strerror(ctypes.get_errno())
-        with pytest.raises(PermissionError):
-            forget_flows(UNFORWARDED)
-
-    apart(work)
+@apart
+def test_raises_without_capability() -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    none = (ctypes.c_uint32 * 6)()
+    # Capabilities are per thread, and this one ends with the test.
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+    assert libc.capset(header, none) == 0, os.strerror(ctypes.get_errno())
+    with pytest.raises(PermissionError):
+        forget_flows(UNFORWARDED)
 
 
 @pytest.fixture

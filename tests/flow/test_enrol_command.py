@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import TestServer
 from click.testing import CliRunner, Result
 
 from agent.cli.main import main
@@ -133,15 +134,10 @@ async def posing(
 
     app = web.Application()
     app.router.add_post("/enrol", enrol)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    tls = await asyncio.to_thread(context)
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
-    await site.start()
-    try:
-        yield f"https://127.0.0.1:{runner.addresses[0][1]}", received
-    finally:
-        await runner.cleanup()
+    server = TestServer(app)
+    await server.start_server(ssl=await asyncio.to_thread(context))
+    async with server:
+        yield f"https://127.0.0.1:{server.port}", received
 
 
 Pose = Callable[[Signer], Party]

@@ -5,6 +5,7 @@ files of /proc and of the daemon's settings are read on threads.
 """
 
 import asyncio
+import contextlib
 import json
 import signal as signals
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -43,13 +44,7 @@ from agent.domain.engine import (
     OnStarted,
     container_name,
 )
-from agent.domain.errors import (
-    AgentError,
-    ContainerGoneError,
-    EngineError,
-    EngineTimeoutError,
-    ImageCannotRunError,
-)
+from agent.domain.errors import AgentError, ContainerGoneError, EngineError, ImageCannotRunError
 from agent.domain.session import Port, Process
 from agent.kernel.processes import live_process, processes_of, send_signal, wait_end
 from agent.metrics.instruments import Metrics
@@ -231,10 +226,8 @@ class DockerEngine(DockerStreams):
     async def kill(self, container: str, signal: str) -> None:
         """Send a signal; no-op if the container does not run."""
         call, seconds = Call("kill", container=container, changes=True), self._timeouts.kill
-        path, params = f"{_path(container)}/kill", {"signal": signal}
-        await self._ask(
-            call, seconds, lambda _: self._send(call, "POST", path, seconds, params=params)
-        )
+        path = f"{_path(container)}/kill?signal={signal}"
+        await self._ask(call, seconds, lambda _: self._send(call, "POST", path, seconds))
 
     async def remove(self, container: str) -> None:
         """Remove a container, running or not; no-op if it is gone."""
@@ -253,18 +246,13 @@ class DockerEngine(DockerStreams):
 
     async def end_forgotten(self, container: str) -> None:
         """End what runs in a container that the engine takes for not running."""
-        try:
+        with contextlib.suppress(ContainerGoneError), translated(Call("kill", container)):
             found = await self.inspect(container)
-            if found.is_running:
-                return
-            async with asyncio.timeout(self._timeouts.kill):
-                for process in await self._status.run(processes_of, found.container):
-                    await self.signal_process(process, signals.SIGKILL.name)
-                    await self.wait_end(process)
-        except ContainerGoneError:
-            pass
-        except TimeoutError as error:
-            raise EngineTimeoutError("kill") from error
+            if not found.is_running:
+                async with asyncio.timeout(self._timeouts.kill):
+                    for process in await self._status.run(processes_of, found.container):
+                        await self.signal_process(process, signals.SIGKILL.name)
+                        await self.wait_end(process)
 
     async def signal_process(self, process: Process, signal: str) -> None:
         """Signal the process directly, for an engine that does not answer `kill`."""

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import re
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from agent.domain.session import Process
 
 _PROC = Path("/proc")
+_CONTAINER_ID = re.compile("[0-9a-f]{64}")
 _DEAD = frozenset("ZXx")
 _STATE_FIELD = 3
 _START_FIELD = 22
@@ -29,7 +31,12 @@ def live_process(pid: int) -> Process | None:
 
 
 def processes_of(container: str) -> list[Process]:
-    """The processes in the cgroup of a container with this id, and its shim. Reads /proc."""
+    """The processes in the cgroup of a container with this id, and its shim. Reads /proc.
+
+    Raises ValueError unless it is a whole id, which no other name contains.
+    """
+    if not _CONTAINER_ID.fullmatch(container):
+        raise ValueError(f"{container!r} is no container's id")
     found = []
     for folder in _PROC.glob("[0-9]*"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):

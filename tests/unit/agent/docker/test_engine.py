@@ -1,8 +1,12 @@
 """An engine that fails, hangs, lies and vanishes at will, as a real one cannot."""
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Callable, Coroutine
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -307,3 +311,36 @@ async def test_describes_running_container_without_process(script: ScriptedEngin
     script.answer("GET /containers/abc/json", says(inspected(Status="running", Pid=2**22 + 1)))
     for found in [*await script.client.list("agent-1"), await script.client.inspect("abc")]:
         assert (found.status, found.process) == (ContainerStatus.RUNNING, None)
+
+
+@pytest.mark.parametrize(
+    ("container", "is_running", "ends"),
+    [("5" * 64, False, True), ("5" * 64, True, False), ("6" * 64, False, False)],
+)
+async def test_end_forgotten_ends_what_only_the_engine_takes_for_not_running(
+    script: ScriptedEngine, container: str, is_running: bool, ends: bool
+) -> None:
+    status = "running" if is_running else "created"
+    script.answer("GET /containers/x/json", says(inspected(Status=status) | {"Id": container}))
+    with a_shim("5" * 64) as shim:
+        await script.client.end_forgotten("x")
+        assert shim.poll() == (-signal.SIGKILL if ends else None)
+
+
+@pytest.mark.parametrize("container", ["", "5", "5" * 63, "/"])
+async def test_end_forgotten_ends_nothing_without_a_whole_id(
+    script: ScriptedEngine, container: str
+) -> None:
+    script.answer("GET /containers/x/json", says(inspected() | {"Id": container}))
+    with a_shim("5" * 64) as shim:
+        with pytest.raises(EngineError):
+            await script.client.end_forgotten("x")
+        assert shim.poll() is None
+
+
+@contextlib.contextmanager
+def a_shim(container: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that looks like the shim of a container."""
+    command = ["containerd-shim-test", "-c", "import sys; sys.stdin.read()", "-id", container]
+    with subprocess.Popen(command, executable=sys.executable, stdin=subprocess.PIPE) as shim:
+        yield shim

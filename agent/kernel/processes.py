@@ -40,11 +40,13 @@ def processes_of(container: str) -> list[Process]:
     found = []
     for folder in _PROC.glob("[0-9]*"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            process = live_process(int(folder.name))  # first: its id may be another's soon
             program, *options = (folder / "cmdline").read_text(errors="replace").split("\0")
             is_shim = "containerd-shim" in program and container in options
-            if is_shim or container in (folder / "cgroup").read_text():
-                found.append(live_process(int(folder.name)))
-    return [process for process in found if process is not None]
+            groups = (folder / "cgroup").read_text(errors="replace")
+            if process and (is_shim or container in groups):
+                found.append(process)
+    return found
 
 
 async def wait_end(process: Process, read: Callable[[int], Awaitable[Process | None]]) -> None:

@@ -1,6 +1,7 @@
 """The end of a session: stop its process, confirm that with the engine, build the final record."""
 
 import contextlib
+from collections.abc import Awaitable, Callable
 from signal import SIGKILL
 
 from agent.domain.engine import Container, name_of
@@ -41,20 +42,26 @@ async def kill_process(runtime: Runtime, session: Session, process: Process) -> 
 
 
 async def _ends_within(runtime: Runtime, process: Process, seconds: float) -> bool:
-    name = f"end-{process.pid}"
-    return await first_completed(end_of(runtime, process), runtime.clock.sleep(seconds), name)
+    return await first_completed(end_of(runtime, process), runtime.clock.sleep(seconds), "end")
 
 
 async def end_of(runtime: Runtime, process: Process) -> None:
-    """Wait for the end of a process; retry when waiting fails."""
+    """Wait for the end of a process."""
+    await _until_answered(runtime, lambda: runtime.engine.wait_end(process))
+
+
+async def end_forgotten(runtime: Runtime, session: Session) -> None:
+    """End a run that a killed engine has forgotten."""
+    await _until_answered(runtime, lambda: runtime.engine.end_forgotten(name_of(session)))
+
+
+async def _until_answered(runtime: Runtime, call: Callable[[], Awaitable[None]]) -> None:
     while True:
         try:
-            await runtime.engine.wait_end(process)
+            return await call()
         except AgentError as error:
-            log.warning("cannot wait for a process", process=process.pid, error=str(error))
+            log.warning("cannot follow or end a process", error=str(error))
             await runtime.clock.sleep(RETRY_FIRST_SECONDS)
-        else:
-            return
 
 
 async def ended_container(runtime: Runtime, session: Session) -> Container | None:

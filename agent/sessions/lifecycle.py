@@ -11,7 +11,7 @@ from typing import Any
 
 from agent.domain import restarts
 from agent.domain.deadlines import deadline_by
-from agent.domain.engine import Container, ContainerStatus, container_name, name_of
+from agent.domain.engine import Container, ContainerStatus, container_name
 from agent.domain.errors import (
     AgentError,
     DiskFullError,
@@ -180,13 +180,8 @@ class Lifecycle:
         life, session, runtime = self._life, self._life.session, self._runtime
         passed = runtime.clock.time() - session.since
         delay = restarts.remaining_delay(session.restart_delay, passed)
-        try:
-            if self._in_doubt:  # before the delay, in which the engine notices the end
-                await runtime.engine.end_forgotten(name_of(session))
-        except AgentError as error:
-            log.warning("cannot restart yet", session=session.internal_id, error=str(error))
-            await self._unless_stopped(runtime.clock.sleep(delay))
-            return
+        if self._in_doubt:  # before the delay, in which the engine notices the end
+            await self._unless_stopped(ending.end_forgotten(runtime, session))
         if not await self._unless_stopped(runtime.clock.sleep(delay)):
             return
         self._in_doubt = True
@@ -226,11 +221,13 @@ class Lifecycle:
     async def _shut_down(self) -> None:
         life, runtime = self._life, self._runtime
         process = life.session.process
-        if process is not None and not await ending.end_process(runtime, life.session, process):
+        if process is None:
+            await ending.end_forgotten(runtime, life.session)
+        elif await ending.end_process(runtime, life.session, process):
+            await self._measure(process, last=True)
+        else:
             await self._record_unkillable()
             return
-        if process is not None:
-            await self._measure(process, last=True)
         await runtime.failpoint("stop.killed")
         container = await ending.ended_container(runtime, life.session)
         if container is not None and container.process is not None:
@@ -305,8 +302,7 @@ class Lifecycle:
 
     async def _unless_stopped(self, waited: Coroutine[Any, Any, object]) -> bool:
         """Wait for something (True) or for a request to stop (False)."""
-        name = f"wait-{self._life.session.internal_id}"
-        return await first_completed(waited, self._life.stop_asked.wait(), name)
+        return await first_completed(waited, self._life.stop_asked.wait(), "unless-stopped")
 
     async def _measure(self, process: Process, *, last: bool = False) -> None:
         """Note the resource usage of the run; the next change records it."""

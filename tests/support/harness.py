@@ -34,7 +34,13 @@ _POLL = 0.02
 _FIRST_PORT = 61_000
 """Above the kernel's ephemeral ports, which outgoing connections may take at any time."""
 _PORTS_AT_ONCE, _PORTS_OF_A_PROCESS = 2, 250
-_offsets = itertools.cycle(range(0, _PORTS_OF_A_PROCESS, _PORTS_AT_ONCE))
+_offsets = (
+    itertools.islice(  # from another one for each process, since it may have no worker's name
+        itertools.cycle(range(0, _PORTS_OF_A_PROCESS, _PORTS_AT_ONCE)),
+        os.getpid() % _PORTS_OF_A_PROCESS,
+        None,
+    )
+)
 
 
 def wait_until(
@@ -293,7 +299,7 @@ class AgentProcess(_Part):
         self.down_seconds = 0.0  # How long it has been down after kills, in all
         self._killed = 0.0
         self.started_by_others = 0  # How often another program started the container of a session
-        self.doubles_lines = False  # True after a fault with which an engine may log lines twice
+        self.doubles_lines = False  # True for an engine 20.10 that has forgotten a run
         self.state_dir = self.folder / "state"
         self.socket = self.folder / "agent.sock"
         self.config = self.folder / "agent.toml"

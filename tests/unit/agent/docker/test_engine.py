@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -314,25 +315,27 @@ async def test_describes_running_container_without_process(script: ScriptedEngin
 
 
 @pytest.mark.parametrize(
-    ("container", "is_running", "ends"),
-    [("5" * 64, False, True), ("5" * 64, True, False), ("6" * 64, False, False)],
+    ("status", "is_its_own", "ends"),
+    [("created", True, True), ("running", True, False), ("created", False, False)],
 )
 async def test_end_forgotten_ends_what_only_the_engine_takes_for_not_running(
-    script: ScriptedEngine, container: str, is_running: bool, ends: bool
+    script: ScriptedEngine, status: str, is_its_own: bool, ends: bool
 ) -> None:
-    status = "running" if is_running else "created"
-    script.answer("GET /containers/x/json", says(inspected(Status=status) | {"Id": container}))
-    with a_shim("5" * 64) as shim:
+    container = uuid4().hex * 2
+    answer = {"Id": container if is_its_own else uuid4().hex * 2}
+    script.answer("GET /containers/x/json", says(inspected(Status=status) | answer))
+    with a_shim(container) as shim:
         await script.client.end_forgotten("x")
         assert shim.poll() == (-signal.SIGKILL if ends else None)
 
 
-@pytest.mark.parametrize("container", ["", "5", "5" * 63, "/"])
+@pytest.mark.parametrize("size", [0, 1, 63])
 async def test_end_forgotten_ends_nothing_without_a_whole_id(
-    script: ScriptedEngine, container: str
+    script: ScriptedEngine, size: int
 ) -> None:
-    script.answer("GET /containers/x/json", says(inspected() | {"Id": container}))
-    with a_shim("5" * 64) as shim:
+    container = uuid4().hex * 2
+    script.answer("GET /containers/x/json", says(inspected() | {"Id": container[:size]}))
+    with a_shim(container) as shim:
         with pytest.raises(EngineError):
             await script.client.end_forgotten("x")
         assert shim.poll() is None

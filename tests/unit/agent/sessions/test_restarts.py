@@ -133,9 +133,11 @@ async def test_f34_a_restart_that_finds_no_room_on_the_engines_disk_is_tried_aga
     await assert_survived(agent)
 
 
-async def test_restart_that_the_engine_has_forgotten_is_ended_before_the_next(
-    agent: Agent,
+@pytest.mark.parametrize("is_stopped", [False, True])
+async def test_restart_that_the_engine_has_forgotten_is_ended(
+    agent: Agent, is_stopped: bool
 ) -> None:
+    """Before the next restart, or by a stop."""
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     agent.engine.answer_lost_next("start")
     agent.engine.fail_next("end_forgotten", EngineUnavailableError("refused"))
@@ -143,10 +145,14 @@ async def test_restart_that_the_engine_has_forgotten_is_ended_before_the_next(
     await agent.clock.advance(1)
     assert agent.engine.count("end_forgotten") == 1
     agent.engine.forget_start(session.container)
-    await agent.clock.advance(2)
-    await agent.reached(session.internal_id, State.RUNNING)
-    assert agent.engine.living == {life.session.process}
-    assert life.session.restart_count == 1
+    if is_stopped:
+        await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+        assert agent.engine.living == set()
+    else:
+        await agent.clock.advance(2)
+        await agent.reached(session.internal_id, State.RUNNING)
+        assert agent.engine.living == {life.session.process}
+        assert life.session.restart_count == 1
 
 
 async def test_stop_works_while_waiting_for_the_process_fails(

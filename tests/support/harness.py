@@ -34,13 +34,9 @@ _POLL = 0.02
 _FIRST_PORT = 61_000
 """Above the kernel's ephemeral ports, which outgoing connections may take at any time."""
 _PORTS_AT_ONCE, _PORTS_OF_A_PROCESS = 2, 250
-_offsets = (
-    itertools.islice(  # from another one for each process, since it may have no worker's name
-        itertools.cycle(range(0, _PORTS_OF_A_PROCESS, _PORTS_AT_ONCE)),
-        os.getpid() % _PORTS_OF_A_PROCESS,
-        None,
-    )
-)
+_offsets = itertools.cycle(range(0, _PORTS_OF_A_PROCESS, _PORTS_AT_ONCE))
+for _ in range(os.getpid() % _PORTS_OF_A_PROCESS):  # since not all processes are workers
+    next(_offsets)
 
 
 def wait_until(

@@ -131,6 +131,23 @@ async def test_any_id_can_be_addressed(system: System) -> None:
         assert await call("DELETE", started.headers["Location"]) == (204, b"")
 
 
+async def test_lack_of_capacity_is_420_with_retry_after(system: System) -> None:
+    system.agent.change_host(free_sessions=0)
+    await system.has_reported("a0", free_sessions=0)
+    answer = await system.start(id="full")
+    assert_error(answer, 420)
+    assert int(answer.headers["Retry-After"]) > 0
+    await system.nothing_is_left()
+    assert_error(await system.call("GET", "/session/full"), 404)
+
+
+@pytest.mark.parametrize("pin", [19999, 30001])
+async def test_a_pin_outside_the_range_is_420(system: System, pin: int) -> None:
+    answer = await system.start(ports=[{"container": 7777, "host": pin}])
+    assert_error(answer, 420)
+    assert system.agent.started == []
+
+
 @pytest.mark.parametrize("reason", sorted(REFUSED_BY_ADMISSION))
 async def test_a_refusal_by_admission_leaves_nothing(system: System, reason: str) -> None:
     system.agent.before_start = refusing(reason.upper())

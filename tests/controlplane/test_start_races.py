@@ -11,7 +11,7 @@ import pytest
 from controlplane.domain.errors import StoreError
 from controlplane.sessions.sessions import STOP_WAIT
 from controlplane.storage.tables.reports import Reports
-from controlplane.storage.tables.sessions import begin_attempt, end_attempt, free
+from controlplane.storage.tables.sessions import begin_attempt, end_attempt, free, request_stop
 from tests.support.controlplane.fake_agent import refusing
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tests.support.controlplane.transactions import Go, fail_once, intercept
@@ -231,22 +231,32 @@ async def test_delete_stops_session_of_its_start_but_no_newer_one(system: System
     assert await system.status_of("x") == "running"
 
 
-async def test_long_stop_is_answered_before_it_ends(system: System) -> None:
+async def test_long_stop_is_answered_before_it_ends(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert (await system.start(id="x")).status == 201
     gate = asyncio.Event()
+    marked: list[Any] = []
 
     async def slow(request: Any, _: Any) -> None:
         system.agent.change(request.internal_id, state=agent_pb2.STATE_SHUTTINGDOWN)
         await gate.wait()
 
+    async def noted(go: Go) -> Any:
+        marked.append(await go())
+        return marked[-1]
+
     system.agent.before_stop = slow
-    first = asyncio.create_task(system.call("DELETE", "/session/x"))
+    intercept(monkeypatch, request_stop, noted)
+    patient = [asyncio.create_task(system.call("DELETE", "/session/x")) for _ in range(2)]
+    await eventually(lambda: len(marked) == len(patient))
     await system.becomes("x", "shuttingdown")
     system.control_plane.sessions.stop_wait = 0.05
     assert (await system.call("DELETE", "/session/x")).status == 204
     assert await system.status_of("x") == "shuttingdown"
+    assert not any(stop.done() for stop in patient)
     gate.set()
-    assert (await first).status == 204
+    assert [(await stop).status for stop in patient] == [204, 204]
     await system.becomes("x", "exited")
 
 

@@ -101,7 +101,7 @@ async def test_unknown_names_are_404_and_change_nothing(system: Places) -> None:
         ("regions", ["local", "no"], "region"),
     ):
         wanted: dict[str, Any] = {"tagKeep": 9, field: value}
-        assert_error(await system.edit(**wanted), 404, details=f"cannot find {kind} 'no'")
+        assert_error(await system.edit(**wanted), 404, whole=f"cannot find {kind} 'no'")
     long = await system.edit(nodePool="x" * 256)
     assert_error(long, 404)
     assert len(long.json["details"]) < 3000

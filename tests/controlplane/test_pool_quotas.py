@@ -32,12 +32,12 @@ async def test_a_pool_that_cannot_fit_is_402(
 ) -> None:
     await system.limit(sessions=1, **limits)
     text = f"cannot keep the warm pool: the account's quota of {name} is exhausted"
-    assert_error(await put(system, 4), 402, details=text)
+    assert_error(await put(system, 4), 402, whole=text)
     assert await system.read("/warm-pool") == {"warmPools": []}
     assert (await put(system, 3)).status == 204
-    assert_error(await put(system, 1, "other/local"), 402, details=text)
+    assert_error(await put(system, 1, "other/local"), 402, whole=text)
     assert (await put(system, 9, "other/local", enabled=False)).status == 204
-    assert_error(await put(system, 9, "other/local"), 402, details=text)
+    assert_error(await put(system, 9, "other/local"), 402, whole=text)
     assert (await put(system, 2)).status == 204
     assert (await put(system, 1, "other/local")).status == 204
 
@@ -48,9 +48,9 @@ async def test_sessions_and_pools_count_together(system: System) -> None:
     assert (await system.start(id="a")).status == 201
     assert await usage(system) == {"sessions": 1, "cpu": 3.0, "ram": 768.0}
     text = "cannot start: the account's quota of cores is exhausted"
-    assert_error(await system.start(id="b"), 402, details=text)
+    assert_error(await system.start(id="b"), 402, whole=text)
     text = "cannot keep the warm pool: the account's quota of cores is exhausted"
-    assert_error(await put(system, 3), 402, details=text)
+    assert_error(await put(system, 3), 402, whole=text)
     assert (await put(system, 1)).status == 204
     assert (await system.start(id="b")).status == 201
     assert (await system.call("DELETE", "/warm-pool/game/elsewhere")).status == 204
@@ -63,9 +63,9 @@ async def test_a_reservation_cannot_grow_beyond_what_its_pools_may_hold(system: 
     assert (await put(system, 2)).status == 204
     text = "cannot keep the warm pool: the account's quota of {} is exhausted"
     refused = await system.edit(reservation={"cpu": 2.5, "ram": 256}, tagKeep=9)
-    assert_error(refused, 402, details=text.format("cores"))
+    assert_error(refused, 402, whole=text.format("cores"))
     refused = await system.edit(reservation={"cpu": 1, "ram": 2000})
-    assert_error(refused, 402, details=text.format("memory"))
+    assert_error(refused, 402, whole=text.format("memory"))
     applications = (await system.read("/application"))["applications"]
     assert applications[0]["reservation"] == {"cpu": 1.0, "ram": 256.0}
     assert applications[0]["tagKeep"] == 5

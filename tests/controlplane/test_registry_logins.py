@@ -149,7 +149,7 @@ async def test_registry_is_unusable_without_the_key_until_its_password_is_set(
     await system.serve()
     caplog.set_level(logging.WARNING)
     unusable = "cannot ask registry 'own': its password is unusable"
-    assert_error(await system.enable_tag(), 503, details=unusable)
+    assert_error(await system.enable_tag(), 503, whole=unusable)
     assert f"{system.key} is not the key of its password: set its password again" in caplog.text
     with pytest.raises(StoreError, match=r"'own': .*: set its password again"):
         await system.login(f"{address}/studio/game@sha256:0")

@@ -110,5 +110,5 @@ async def test_failed_login_is_reported_without_its_password(
     await with_application(system)
     assert (await system.set(**{**system.login, **change})).status == 204
     answer = await system.enable_tag()
-    assert_error(answer, 503, details=f"cannot ask registry 'own': {reported}")
+    assert_error(answer, 503, whole=f"cannot ask registry 'own': {reported}")
     assert not any(secret in answer.text for secret in SECRETS)

@@ -451,10 +451,12 @@ def assert_error_form(body: Any, status: int) -> None:
     assert body["timestamp"].endswith("Z")
 
 
-def assert_error(answer: Answer, status: int, *fields: str, details: str = "") -> None:
+def assert_error(
+    answer: Answer, status: int, *fields: str, details: str = "", whole: str | None = None
+) -> None:
     """Check that an answer is an ErrorResponse of `status` with violations of exactly `fields`.
 
-    Its details have the given part.
+    Its details contain `details` and, if given, equal `whole`.
     """
     assert answer.status == status, answer.text
     body = answer.json
@@ -463,6 +465,7 @@ def assert_error(answer: Answer, status: int, *fields: str, details: str = "") -
     assert str(uuid.UUID(body["identifier"])) == answer.headers["X-Request-Id"]
     assert "Server" not in answer.headers
     assert details in body["details"]
+    assert whole in (None, body["details"]), body["details"]
     if fields:
         assert [violation["field"] for violation in body["violations"]] == list(fields)
         assert all(violation["description"] for violation in body["violations"])

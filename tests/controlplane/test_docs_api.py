@@ -80,11 +80,12 @@ def test_every_kind_of_the_audit_is_documented_and_no_other() -> None:
 
 
 async def _run(system: System, command: str, token: str) -> str:
-    """Run a command with the variables that the pages use; return its output."""
+    """Run a command with only the variables that the pages use; return its output."""
+    url, auth = system.control_plane.base_url, f"Authorization: Bearer {token}"
+    variables = ("env", "-i", "PATH=/usr/bin:/bin", f"url={url}", f"auth={auth}")
     line = ("bash", "-euo", "pipefail", "-c", command)
-    variables = {"url": system.control_plane.base_url, "auth": f"Authorization: Bearer {token}"}
-    status, output, _ = await finished(*line, cwd=system.folder, env=variables)
-    assert status == 0, command
+    status, output, errors = await finished(*variables, *line, cwd=system.folder)
+    assert status == 0, f"{command}\n{errors}"
     return output
 
 

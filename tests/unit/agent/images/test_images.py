@@ -33,15 +33,17 @@ def engine(clock: FakeClock) -> FakeEngine:
     return engine
 
 
-async def test_callers_share_a_pull_that_does_not_end_when_one_leaves(agent: Agent) -> None:
+@pytest.mark.parametrize("leaving", [1, 10])
+async def test_callers_share_a_pull_that_does_not_end_when_they_leave(
+    agent: Agent, leaving: int
+) -> None:
     agent.engine.hold("pull")
-    leaves, *others = (
-        asyncio.create_task(pulled(agent.images, reference("a"))) for _ in range(10)
-    )
-    await asyncio.sleep(0)
-    await let_go(leaves)
+    callers = [asyncio.create_task(pulled(agent.images, reference("a"))) for _ in range(10)]
+    await agent.engine.held("pull")
+    for caller in callers[:leaving]:
+        await let_go(caller)
     agent.engine.release("pull")
-    await asyncio.gather(*others)
+    await asyncio.gather(*callers[leaving:], pulled(agent.images, reference("a")))
     assert reference("a") in agent.images.here
     await pulled(agent.images, reference("a"))
     assert agent.engine.count("pull") == 1

@@ -262,11 +262,13 @@ async def test_f35_a_full_disk_and_a_lost_record_keep_nobody_from_being_adopted(
             assert (found.state, found.process) == (State.RUNNING, session.process)
 
 
-async def test_f35_a_stop_on_a_full_disk_is_never_followed_by_a_start(host: Host) -> None:
+async def test_f35_a_stop_on_a_full_disk_is_never_followed_by_a_start(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
-        with mock.patch.object(agent.records, "save", FULL):
-            stopped = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+        monkeypatch.setattr(agent.records, "save", FULL)  # until this agent has ended
+        stopped = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
         assert stopped.state is State.EXITED
     async with host() as agent:
         life = await until_sealed(agent, session.internal_id)

@@ -18,10 +18,13 @@ async def let_go(work: asyncio.Task[Any]) -> None:
 
 @contextlib.asynccontextmanager
 async def running(*works: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
-    """Run programs in the background meanwhile."""
+    """Run programs in the background meanwhile; raises the error of one that failed."""
     tasks = [asyncio.create_task(work, name="background") for work in works]
     try:
         yield
     finally:
         for task in tasks:
             await let_go(task)
+        for task in tasks:
+            if not task.cancelled():
+                task.result()

@@ -65,7 +65,11 @@ class WholeAgent:
         return f"unix:{self.config.socket}"
 
     async def __aenter__(self) -> Self:
-        await self.start()
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -76,9 +80,11 @@ class WholeAgent:
         self.daemon = await made
         self._work = asyncio.create_task(self.daemon.run(), name=f"agent {self.name}")
         serving = asyncio.create_task(self.daemon.serving.wait(), name="serving")
-        await asyncio.wait({self._work, serving}, return_when=asyncio.FIRST_COMPLETED)
-        if self._work.done():
+        try:
+            await asyncio.wait({self._work, serving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
             serving.cancel()
+        if self._work.done():
             await self._work
 
     async def stop(self) -> None:

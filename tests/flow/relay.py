@@ -61,8 +61,15 @@ class Relay:
         later = partial(asyncio.get_running_loop().call_later, self._delay)
         with contextlib.suppress(ConnectionError):
             while data := await source.read(65536):
-                later(sink.write, data)
-        later(sink.close)
+                if self._delay:
+                    later(sink.write, data)
+                else:
+                    sink.write(data)
+                    await sink.drain()
+        if self._delay:
+            later(sink.close)
+        else:
+            sink.close()
 
 
 @contextlib.asynccontextmanager

@@ -148,7 +148,10 @@ class PrivateEngine:
         for freezer in Path("/sys/fs/cgroup").glob(f"freezer/{self.folder.name}/*/freezer.state"):
             freezer.write_text("THAWED")  # otherwise a paused container would not end
         _end(int(path.read_text()) for path in state.rglob("init.pid") if path.read_text())
+        deadline = time.monotonic() + _END_TIMEOUT
         while self.network.name and (pids := self.network.pids()):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"processes {pids} still start in {self.network.name}")
             _end(pids)  # again, since a shim may have started a process meanwhile
         for path in self.shim_sockets():
             path.unlink(missing_ok=True)

@@ -55,7 +55,7 @@ def slow(tmp_path: Path) -> SlowStarts:
 @pytest.fixture
 def machine(slow: SlowStarts) -> Iterator[Machine]:
     runtimes = {"slow": {"path": str(slow.program)}}
-    with a_machine(live_restore=True, runtimes=runtimes, default_runtime="slow") as machine:
+    with a_machine(runtimes=runtimes, default_runtime="slow") as machine:
         yield machine
 
 
@@ -85,7 +85,7 @@ def test_f07_a_game_that_is_started_again_after_its_engine_was_killed_runs_once(
         slow.hold()
         os.kill(before, signal.SIGKILL)
         _start_without_engine(machine, slow)
-        eventually(lambda: agent.session(session).state == pb.STATE_RUNNING, "it runs again")
+        agent.until(session, pb.STATE_RUNNING)
         agent.started_by_others = 1  # The run that the engine has forgotten is in the log, too
         agent.doubles_lines = machine.client.version()["Version"].startswith("20.")
         assert len(_tasks(machine)) == 1

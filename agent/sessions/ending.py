@@ -42,25 +42,29 @@ async def kill_process(runtime: Runtime, session: Session, process: Process) -> 
 
 
 async def _ends_within(runtime: Runtime, process: Process, seconds: float) -> bool:
-    return await first_completed(end_of(runtime, process), runtime.clock.sleep(seconds), "end")
+    name = f"end-{process.pid}"
+    return await first_completed(end_of(runtime, process), runtime.clock.sleep(seconds), name)
 
 
 async def end_of(runtime: Runtime, process: Process) -> None:
     """Wait for the end of a process."""
-    await _until_answered(runtime, lambda: runtime.engine.wait_end(process))
+    await _until_answered(runtime, lambda: runtime.engine.wait_end(process), pid=process.pid)
 
 
 async def end_forgotten(runtime: Runtime, session: Session) -> None:
     """End a run that a killed engine has forgotten."""
-    await _until_answered(runtime, lambda: runtime.engine.end_forgotten(name_of(session)))
+    name = name_of(session)
+    await _until_answered(runtime, lambda: runtime.engine.end_forgotten(name), container=name)
 
 
-async def _until_answered(runtime: Runtime, call: Callable[[], Awaitable[None]]) -> None:
+async def _until_answered(
+    runtime: Runtime, call: Callable[[], Awaitable[None]], **about: object
+) -> None:
     while True:
         try:
             return await call()
         except AgentError as error:
-            log.warning("cannot follow or end a process", error=str(error))
+            log.warning("cannot follow or end a process", **about, error=str(error))
             await runtime.clock.sleep(RETRY_FIRST_SECONDS)
 
 

@@ -302,7 +302,8 @@ class Lifecycle:
 
     async def _unless_stopped(self, waited: Coroutine[Any, Any, object]) -> bool:
         """Wait for something (True) or for a request to stop (False)."""
-        return await first_completed(waited, self._life.stop_asked.wait(), "unless-stopped")
+        name = f"unless-stopped-{self._life.session.internal_id}"
+        return await first_completed(waited, self._life.stop_asked.wait(), name)
 
     async def _measure(self, process: Process, *, last: bool = False) -> None:
         """Note the resource usage of the run; the next change records it."""

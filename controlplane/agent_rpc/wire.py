@@ -47,6 +47,7 @@ _PROTOCOL_NAMES = {number: protocol for protocol, number in PROTOCOLS.items()}
 _STATES = {number: state for state, number in STATES.items()}
 _END_REASONS = {number: reason for reason, number in END_REASONS.items()}
 _shared = lru_cache(maxsize=1024)(Resources)  # Shared by the sessions of an application
+_port = lru_cache(maxsize=16384)(Port)  # Shared by hosts with the same range of ports
 
 
 class NewerFormatError(ValueError):
@@ -149,7 +150,7 @@ def session_in(session: agent_pb2.Session) -> HostSession:
         image=intern(session.image),
         state=_STATES[session.state],
         ports=tuple(
-            Port(p.container_port, _PROTOCOL_NAMES[p.protocol], p.host_port, p.tls)
+            _port(p.container_port, _PROTOCOL_NAMES[p.protocol], p.host_port, p.tls)
             for p in session.ports
         ),
         reservation=_resources_in(session.reservation),
@@ -210,7 +211,7 @@ def _seconds(span: Duration) -> float:
 
 
 def _time_in(time: Timestamp) -> float:
-    return from_ms(time.ToMilliseconds())
+    return from_ms(time.seconds * 1000 + time.nanos // 1_000_000)
 
 
 def _resources_in(resources: agent_pb2.Resources) -> Resources:

@@ -194,7 +194,7 @@ class HostState:
         if seen is not None and (
             seen.session is session or _leave_same_row(session, seen.session)
         ):
-            self._sessions[session.internal_id] = replace(seen, is_written=True)
+            self._sessions[session.internal_id] = _Seen(seen.session, seen.incarnation, True)
 
     def is_written(self, session: HostSession) -> bool:
         """Return whether the row of a session says what its newest report says."""

@@ -31,7 +31,7 @@ from controlplane.storage.tables.session_rows import (
     lose_sessions,
     note_stopped,
     note_unanswered,
-    ports_json,
+    port_values,
     remove_labels,
 )
 from tiltyard.contract import State
@@ -44,6 +44,8 @@ _REPORTED = (
     "confirmed, state, host, ports, injected_env, started_ms, end_reason, exit_code, detail"
 )
 """The columns that hosts report; `confirmed` is that they report the session at all."""
+
+_PARSED = _REPORTED.replace("ports, injected_env", "json(ports), json(injected_env)")
 
 
 class Verdict(Enum):
@@ -141,7 +143,7 @@ def _unchanged(db: Database, by: _Reporter, sessions: Collection[HostSession]) -
     """
     live = {s.internal_id: s for s in sessions if not (s.is_standby or s.state.ended)}
     [rows] = db.execute(
-        f"SELECT json_group_array(json_array(internal_id, {_REPORTED})) FROM session"  # noqa: S608
+        f"SELECT json_group_array(json_array(internal_id, {_PARSED})) FROM session"  # noqa: S608
         " JOIN agent ON agent.name = session.agent"
         " WHERE internal_id IN (SELECT value FROM json_each(:ids)) AND agent=:agent"
         " AND ended_ms IS NULL AND stop_requested_ms IS NULL AND revoked_ms IS NULL",
@@ -150,7 +152,7 @@ def _unchanged(db: Database, by: _Reporter, sessions: Collection[HostSession]) -
     return {
         internal_id
         for internal_id, *row in json.loads(rows)
-        if row == [*_reported(live[internal_id]).values()]
+        if row == [*_values(live[internal_id]).values()]
     }
 
 
@@ -313,12 +315,18 @@ def _write(db: Database, by: _Reporter, session: HostSession, before: list[objec
 
 
 def _reported(session: HostSession) -> dict[str, object]:
+    ports, env = json.dumps(port_values(session.ports)), env_json(session.injected_env)
+    return _values(session) | {"ports": ports, "injected_env": env}
+
+
+def _values(session: HostSession) -> dict[str, object]:
+    """Return what `_PARSED` selects from a row that says the same."""
     return {
         "confirmed": True,
         "state": session.state,
         "host": session.host,
-        "ports": ports_json(session.ports),
-        "injected_env": env_json(session.injected_env),
+        "ports": port_values(session.ports),
+        "injected_env": session.injected_env,
         "started_ms": to_ms(session.create_time),
         "end_reason": session.end_reason,
         "exit_code": session.exit_code,

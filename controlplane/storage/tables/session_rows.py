@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from controlplane.domain.contract import Port
@@ -11,7 +11,6 @@ from controlplane.storage.engine.store import ITSELF, Database, record_event
 from tiltyard.contract import EndReason, State
 from tiltyard.runtime.clock import to_ms
 
-_PORT = tuple(field.name for field in fields(Port))
 _SORTED = json.JSONEncoder(sort_keys=True)
 
 
@@ -44,9 +43,12 @@ def id_of(db: Database, account: str, name: str) -> str | None:
     return None if row is None else str(row[0])
 
 
-def ports_json(ports: Iterable[Port]) -> str:
-    """Serialize ports for a row."""
-    return json.dumps([{name: getattr(port, name) for name in _PORT} for port in ports])
+def port_values(ports: Iterable[Port]) -> list[dict[str, object]]:
+    """Return the JSON values of ports."""
+    return [
+        {"container": p.container, "protocol": p.protocol, "host": p.host, "tls": p.tls}
+        for p in ports
+    ]
 
 
 def env_json(env: Mapping[str, str]) -> str:

@@ -22,7 +22,7 @@ from controlplane.storage.tables.session_rows import (
     find_session,
     id_of,
     note_unanswered,
-    ports_json,
+    port_values,
 )
 from tiltyard.contract import ErrorReason, Identity, Resources, State
 from tiltyard.runtime.clock import from_ms, to_ms
@@ -247,7 +247,7 @@ def _row(new: NewSession) -> dict[str, Any]:
         "account": identity.account,
         "id": identity.session_id,
         **names,
-        "ports": ports_json(() if claim is None else claim.ports),
+        "ports": json.dumps(port_values(() if claim is None else claim.ports)),
         "injected_env": env,
         "state": State.CREATED if claim is None else State.RUNNING,
         "application": identity.application,

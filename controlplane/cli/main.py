@@ -10,7 +10,7 @@ from controlplane.cli import authority as authority_cli
 from controlplane.cli import console
 from controlplane.cli import fleet as fleet_cli
 from controlplane.cli import operators as operator_cli
-from controlplane.domain.errors import StoreError
+from controlplane.domain.errors import NewerStoreError, StoreError
 from controlplane.domain.names import NAME_RULE, is_name
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.logging.output import written
@@ -58,6 +58,7 @@ def serve(path: Path) -> None:
     """Serve the HTTP API until SIGTERM or SIGINT. SIGHUP is ignored."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     from controlplane.cli import server  # noqa: PLC0415  # slow to import
+    from tiltyard.runtime.settings import EXIT_CONFIG  # noqa: PLC0415
 
     config = _settings(path)
     stream = read_supervision().journal_stream
@@ -67,17 +68,20 @@ def serve(path: Path) -> None:
             server.serve(config)
         except Exception as error:
             if (cause := _cause(error)) is not None:
-                raise click.ClickException(cause) from error
+                click.echo(f"Error: {cause}", err=True)
+                raise SystemExit(
+                    EXIT_CONFIG if isinstance(cause, NewerStoreError) else 1
+                ) from error
             log.critical("unhandled exception", exc_info=error)
             raise SystemExit(1) from error
 
 
-def _cause(error: Exception) -> str | None:
-    """Return a message if the operator can fix the error; None if any of its errors is a bug."""
+def _cause(error: Exception) -> Exception | None:
+    """Return an error that the operator can fix; None if any of a group's errors is a bug."""
     if isinstance(error, ExceptionGroup):
         causes = [_cause(each) for each in error.exceptions]
         return None if None in causes else causes[0]
-    return str(error) if isinstance(error, StoreError | OSError) else None
+    return error if isinstance(error, StoreError | OSError) else None
 
 
 @main.command()

@@ -43,6 +43,10 @@ class StoreError(Exception):
     """The database cannot be opened or used; the text is for the operator."""
 
 
+class NewerStoreError(StoreError):
+    """A newer program has written the database: another start fails again."""
+
+
 class AgentRefusedError(TemplateError):
     """An agent returned an error; `text` is its message."""
 

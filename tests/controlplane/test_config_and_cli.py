@@ -1,11 +1,13 @@
 """The settings file and the command line."""
 
 import asyncio
+import contextlib
 import json
 import os
 import re
 import signal
 import socket
+import sqlite3
 import sys
 from pathlib import Path
 
@@ -106,6 +108,16 @@ def test_a_port_that_is_taken_is_reported_in_one_line(
     assert "Traceback" not in result.output
     warning = 'level=warning event="a failpoint is active" name=start.answered:hang'
     assert warning in capfd.readouterr().err
+
+
+def test_a_database_of_a_newer_program_is_not_tried_again(settings: Path) -> None:
+    state = settings.parent / "state"
+    state.mkdir()
+    with contextlib.closing(sqlite3.connect(state / "controlplane.db")) as database:
+        database.execute("PRAGMA user_version=99")
+    result = CliRunner().invoke(main, ["serve", "--config", str(settings)])
+    assert (result.exit_code, result.output.count("\n")) == (78, 1)  # systemd starts it no more
+    assert "controlplane.db: its schema 99 is newer than 1" in result.output
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

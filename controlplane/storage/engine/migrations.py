@@ -2,7 +2,7 @@
 
 from sqlite_utils import Database
 
-from controlplane.domain.errors import StoreError
+from controlplane.domain.errors import NewerStoreError
 
 _FIRST = """
 -- A removed account is gone for every caller; its row goes last.
@@ -246,10 +246,10 @@ def migrate(db: Database, migrations: tuple[str, ...] = MIGRATIONS) -> None:
     """Migrate the schema to the newest version, one transaction per step.
 
     Raises:
-        StoreError: A newer program has written this database.
+        NewerStoreError: A newer program has written this database.
     """
     version = int(db.execute("PRAGMA user_version").fetchone()[0])
     if version > len(migrations):
-        raise StoreError(f"cannot use the database: its schema {version} is newer")
+        raise NewerStoreError(f"its schema {version} is newer than {len(migrations)}")
     for number, script in enumerate(migrations[version:], start=version + 1):
         db.conn.executescript(f"BEGIN IMMEDIATE;{script};PRAGMA user_version={number};COMMIT;")

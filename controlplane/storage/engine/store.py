@@ -26,7 +26,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import sqlite_utils
 from prometheus_client import Histogram
 
-from controlplane.domain.errors import StoreError, TiltyardError
+from controlplane.domain.errors import NewerStoreError, StoreError, TiltyardError
 from controlplane.metrics.store import StoreMetrics
 from controlplane.storage.engine.changes import SessionKey, note_changes
 from controlplane.storage.engine.migrations import migrate
@@ -329,7 +329,8 @@ def _open(connect: Callable[[Path], Database], path: Path) -> Database:
     try:
         return connect(path)
     except (OSError, sqlite3.Error, StoreError) as error:
-        raise StoreError(f"cannot open {path}: {error}") from error
+        kind = NewerStoreError if isinstance(error, NewerStoreError) else StoreError
+        raise kind(f"cannot open {path}: {error}") from error
 
 
 def _connect(path: Path, changed: set[SessionKey]) -> Database:

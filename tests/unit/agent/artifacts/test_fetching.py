@@ -15,16 +15,7 @@ import pytest
 from agent.artifacts.fetching import Artifacts, Patience, checked_path
 from agent.artifacts.spool_room import SpoolRoom
 from agent.artifacts.tar_filter import TarLimits
-from agent.domain.errors import (
-    ArtifactTooLargeError,
-    DiskFullError,
-    EngineTimeoutError,
-    InvalidArgumentError,
-    PathNotFoundError,
-    ReadersBusyError,
-    ReaderTooSlowError,
-    UnreadableTarError,
-)
+from agent.domain import errors
 from agent.logs.reading import CHUNK_BYTES
 from tests.support.agent.hosts import Agent, until
 from tests.support.agent.samples import a_spec, an_id
@@ -99,7 +90,7 @@ async def test_serves_tar_gz_whose_names_begin_with_the_last_component(agent: Ag
 
 @pytest.mark.parametrize("path", ["relative", "", "./x", "/nul\0", "/" + "x" * 4096])
 def test_rejects_impossible_path(path: str) -> None:
-    with pytest.raises(InvalidArgumentError):
+    with pytest.raises(errors.InvalidArgumentError):
         checked_path(path)
 
 
@@ -107,7 +98,7 @@ async def test_rejects_too_large_archive_before_the_first_byte(agent: Agent) -> 
     name = await ended(agent, {"/big": bytes(1_000_000), "/small": bytes(900_000)})
     small = artifacts(agent, limits=TarLimits(total_bytes=1_000_000))
     assert len(await fetched(small, name, "/small")) < 10_000
-    with pytest.raises(ArtifactTooLargeError):
+    with pytest.raises(errors.ArtifactTooLargeError):
         await small.fetch(
             name, "/big", lambda _: pytest.fail("something was sent"), account="acme"
         )
@@ -117,7 +108,7 @@ async def test_rejects_too_large_archive_before_the_first_byte(agent: Agent) -> 
 async def test_reports_spool_that_cannot_be_written(agent: Agent) -> None:
     name = await ended(agent, {"/x": b"x"})
     agent.records.spool_dir.rmdir()
-    with pytest.raises(DiskFullError):
+    with pytest.raises(errors.DiskFullError):
         await fetched(artifacts(agent), name, "/x")
 
 
@@ -144,7 +135,7 @@ async def test_truncated_archive_is_never_sent(
         yield whole[:cut]
 
     send(agent, monkeypatch, chunks)
-    with pytest.raises(UnreadableTarError):
+    with pytest.raises(errors.UnreadableTarError):
         await fetched(artifacts(agent), "any", "/x")
 
 
@@ -156,7 +147,7 @@ async def test_path_without_accepted_entries_is_not_found(
 
     send(agent, monkeypatch, chunks)
     for container in ("fifo", "socket"):
-        with pytest.raises(PathNotFoundError):
+        with pytest.raises(errors.PathNotFoundError):
             await fetched(artifacts(agent), container, "/x")
 
 
@@ -179,10 +170,10 @@ async def test_f10_a_hung_archive_harms_only_itself(
     packing = artifacts(agent, patience=Patience(pack=2.0))
     hung = asyncio.create_task(fetched(packing, "hung", "/x"))
     await hangs.wait()
-    with pytest.raises(ReadersBusyError):
+    with pytest.raises(errors.ReadersBusyError):
         await fetched(packing, "hung", "/x")
     assert await fetched(packing, "sound", "/x")
-    with pytest.raises(EngineTimeoutError):
+    with pytest.raises(errors.EngineTimeoutError):
         await hung
     assert "hung" in closed  # so the engine releases the container's lock
     assert nothing_is_spooled(agent)
@@ -215,7 +206,7 @@ async def test_spool_of_a_stalled_caller_is_removed(
         with pytest.raises(grpc.aio.AioRpcError) as error:
             while await call.read() is not grpc.aio.EOF:
                 pass
-        assert error.value.details() == str(ReaderTooSlowError())
+        assert error.value.details() == str(errors.ReaderTooSlowError())
 
 
 async def test_spool_of_a_disconnected_caller_is_removed(agent: Agent, tmp_path: Path) -> None:

@@ -16,14 +16,8 @@ import pytest
 
 from agent.docker.calls import GENERAL_CALLS, RESERVED_CALLS, Timeouts
 from agent.docker.engine import DockerEngine
+from agent.domain import errors
 from agent.domain.engine import ContainerStatus
-from agent.domain.errors import (
-    ContainerGoneError,
-    EngineError,
-    EngineTimeoutError,
-    EngineUnavailableError,
-    ImageCannotRunError,
-)
 from agent.kernel.processes import live_process
 from tests.support.agent.samples import a_container_spec
 from tests.support.agent.scripted_engine import (
@@ -70,7 +64,7 @@ async def test_engine_failure_is_raised_and_measured_once(
 ) -> None:
     what, ask = CALLS[call]
     script.answer(what, refuses(500, "something broke"))
-    with pytest.raises(EngineError) as error:
+    with pytest.raises(errors.EngineError) as error:
         await ask(script.client)
     assert str(error.value) == f"cannot {call}: something broke"
     value = script.client.metrics.registry.get_sample_value
@@ -88,7 +82,7 @@ async def test_hanging_engine_leaves_the_outcome_unknown(
     hasty = Timeouts(create=0.2, start=0.2, kill=0.2, remove=0.2)
     async with an_engine(script, hasty) as engine:
         await engine.info()  # caches the facts
-        with pytest.raises(EngineTimeoutError) as error:
+        with pytest.raises(errors.EngineTimeoutError) as error:
             await ask(engine)
     assert error.value.call == call
     assert script.seen[what] <= 1  # 0 if the request was cancelled before it was read
@@ -98,7 +92,7 @@ async def test_hanging_engine_leaves_the_outcome_unknown(
 async def test_missing_socket_means_unavailable_engine(tmp_path: Path, call: str) -> None:
     script = ScriptedEngine(tmp_path)
     async with an_engine(script) as engine:
-        with pytest.raises(EngineUnavailableError, match="No such file"):
+        with pytest.raises(errors.EngineUnavailableError, match="No such file"):
             await CALLS[call][1](engine)
 
 
@@ -107,7 +101,8 @@ async def test_a_broken_connection(script: ScriptedEngine, call: str) -> None:
     what, ask = CALLS[call]
     script.answer(what, cut)
     # The outcome of a change is unknown; a read has simply failed.
-    with pytest.raises(EngineTimeoutError if call in CHANGES else EngineUnavailableError):
+    error = errors.EngineTimeoutError if call in CHANGES else errors.EngineUnavailableError
+    with pytest.raises(error):
         await ask(script.client)
 
 
@@ -118,7 +113,7 @@ async def test_malformed_answer_to_a_change_leaves_the_outcome_unknown(
     for call, status in (("inspect", 200), ("create", 201)):
         what, ask = CALLS[call]
         script.answer(what, raw(body, status))
-        with pytest.raises(EngineTimeoutError if call in CHANGES else EngineError):
+        with pytest.raises(errors.EngineTimeoutError if call in CHANGES else errors.EngineError):
             await ask(script.client)
 
 
@@ -144,7 +139,7 @@ async def test_cancelled_call_keeps_its_slot_until_it_ends(script: ScriptedEngin
         await starting
     removing = asyncio.create_task(script.client.remove("x"))
     waiting_in_vain = asyncio.create_task(script.client.kill("x", "SIGTERM"))
-    with pytest.raises(ContainerGoneError):
+    with pytest.raises(errors.ContainerGoneError):
         await script.client.inspect("y")
     waiting_in_vain.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -161,7 +156,7 @@ async def test_waiting_for_a_slot_has_a_deadline(script: ScriptedEngine) -> None
     async with an_engine(script, timeouts) as engine:
         starting = asyncio.create_task(engine.start("x"))
         await script.arrived("POST /containers/x/start")
-        with pytest.raises(EngineTimeoutError):
+        with pytest.raises(errors.EngineTimeoutError):
             await engine.kill("x", "SIGKILL")
         script.let_go()
         await starting
@@ -176,7 +171,7 @@ async def test_an_engine_that_comes_back_is_queried_again(tmp_path: Path) -> Non
             asked = script.seen["GET /version"]
             await engine.remove("x")
             assert script.seen["GET /version"] == asked
-        with pytest.raises(EngineUnavailableError):
+        with pytest.raises(errors.EngineUnavailableError):
             await engine.remove("x")
         async with script.serving():
             await engine.remove("x")
@@ -190,7 +185,7 @@ async def test_concurrent_first_calls_share_one_query(script: ScriptedEngine) ->
 
 async def test_refuses_too_old_engine(script: ScriptedEngine) -> None:
     script.answer("GET /version", says({"ApiVersion": "1.40"}))
-    with pytest.raises(EngineError, match=r"1\.41 is needed"):
+    with pytest.raises(errors.EngineError, match=r"1\.41 is needed"):
         await script.client.info()
 
 
@@ -202,7 +197,7 @@ async def test_inspects_each_digest_until_it_is_accepted(script: ScriptedEngine)
         assert await script.client.create(replace(SPEC, args=("/game",))) == "abc"
     assert script.seen[what] == 1
     for _ in range(2):
-        with pytest.raises(ImageCannotRunError, match="no command"):
+        with pytest.raises(errors.ImageCannotRunError, match="no command"):
             await script.client.create(SPEC)
     script.answer(what, says(ACCEPTED))
     for _ in range(2):
@@ -236,12 +231,12 @@ async def test_creates_network_if_the_default_bridge_does_not_isolate(
     assert bodies[-1]["HostConfig"]["NetworkMode"] == "tiltyard0"
     # If the network is removed, the next container creates it again.
     script.answer("POST /containers/x/start", refuses(404, "as worded by any engine"))
-    with pytest.raises(ContainerGoneError):
+    with pytest.raises(errors.ContainerGoneError):
         await script.client.start("x")
     script.answer("GET /containers/x/json", says(CREATED))
     await script.client.create(SPEC)
     assert script.seen["POST /networks/create"] == 1
-    with pytest.raises(EngineError, match="as worded by any engine"):
+    with pytest.raises(errors.EngineError, match="as worded by any engine"):
         await script.client.start("x")
     await script.client.create(SPEC)
     assert script.seen["POST /networks/create"] == 2
@@ -336,7 +331,7 @@ async def test_end_forgotten_ends_nothing_without_a_whole_id(
     container = uuid4().hex * 2
     script.answer("GET /containers/x/json", says(inspected() | {"Id": container[:size]}))
     with a_shim(container) as shim:
-        with pytest.raises(EngineError):
+        with pytest.raises(errors.EngineError):
             await script.client.end_forgotten("x")
         assert shim.poll() is None
 

@@ -13,18 +13,8 @@ import pytest
 
 from agent.docker.engine import DockerEngine
 from agent.docker.engine_streams import message_of
+from agent.domain import errors
 from agent.domain.engine import Credentials, LogPiece
-from agent.domain.errors import (
-    AgentError,
-    ContainerGoneError,
-    EngineError,
-    EngineTimeoutError,
-    EngineUnavailableError,
-    ImageNotFoundError,
-    PathNotFoundError,
-    RegistryTimeoutError,
-    RegistryUnavailableError,
-)
 from tests.support.agent.scripted_engine import (
     CREATED,
     HASTY,
@@ -58,7 +48,7 @@ async def test_an_engine_that_vanishes_ends_a_stream_with_an_error(
     what, ask = STREAMS[stream]
     script.answer(what, streams(FIRST_PIECE[stream], then_cut=True))
     seen = []
-    with pytest.raises(EngineUnavailableError):
+    with pytest.raises(errors.EngineUnavailableError):
         async with ask(script.client) as items:
             async for item in items:
                 seen.append(item)  # noqa: PERF401 - what came before the error counts
@@ -73,20 +63,23 @@ async def test_waiting_streams_have_no_timeout(script: ScriptedEngine, stream: s
     script.answer("GET /containers/y/logs", script.hang)
     async with an_engine(script, HASTY) as engine, ask(engine) as items:
         await anext(items)
-        with pytest.raises(EngineTimeoutError):  # the whole timeout passes elsewhere
+        with pytest.raises(errors.EngineTimeoutError):  # the whole timeout passes elsewhere
             await drained(engine.logs("y"))
         more.set()
-        with contextlib.suppress(EngineUnavailableError):
+        with contextlib.suppress(errors.EngineUnavailableError):
             assert [item async for item in items] == []
 
 
 @pytest.mark.parametrize("begun", [False, True])
 @pytest.mark.parametrize(
     ("stream", "error"),
-    [("archive", EngineTimeoutError("archive")), ("pull", RegistryTimeoutError(IMAGE))],
+    [
+        ("archive", errors.EngineTimeoutError("archive")),
+        ("pull", errors.RegistryTimeoutError(IMAGE)),
+    ],
 )
 async def test_stalled_archive_or_pull_times_out(
-    script: ScriptedEngine, stream: str, error: AgentError, *, begun: bool
+    script: ScriptedEngine, stream: str, error: errors.AgentError, *, begun: bool
 ) -> None:
     what, ask = STREAMS[stream]
     ending = asyncio.Event()
@@ -115,7 +108,7 @@ async def test_log_of_a_stalled_reader_is_closed_in_time(script: ScriptedEngine)
         while transport is not None and not transport.is_closing():
             await asyncio.sleep(0)
         ending.set()
-        with pytest.raises(EngineUnavailableError):
+        with pytest.raises(errors.EngineUnavailableError):
             await anext(answer)
 
 
@@ -133,24 +126,21 @@ async def test_error_of_the_engine_within_a_log_is_raised(script: ScriptedEngine
     async with script.client.logs("x") as answer:
         [piece] = await anext(answer)
         assert piece == LogPiece(1, b"2026-01-02T03:04:05.000000006Z", b"hello")
-        with pytest.raises(EngineError, match="unexpected EOF"):
+        with pytest.raises(errors.EngineError, match="unexpected EOF"):
             await anext(answer)
 
 
 @pytest.mark.parametrize(
     ("stream", "body", "error"),
     [
-        ("logs", b"no frames at all", EngineError),
-        ("logs", FIRST_PIECE["logs"][:-1], EngineUnavailableError),
-        ("events", b"{\n", EngineError),
-        ("events", b'{"Actor": {}}\n', EngineError),
+        ("logs", b"no frames at all", errors.EngineError),
+        ("logs", FIRST_PIECE["logs"][:-1], errors.EngineUnavailableError),
+        ("events", b"{\n", errors.EngineError),
+        ("events", b'{"Actor": {}}\n', errors.EngineError),
     ],
 )
 async def test_malformed_stream_is_an_error(
-    script: ScriptedEngine,
-    stream: str,
-    body: bytes,
-    error: type[AgentError],
+    script: ScriptedEngine, stream: str, body: bytes, error: type[errors.AgentError]
 ) -> None:
     what, ask = STREAMS[stream]
     script.answer(what, streams(body))
@@ -161,17 +151,14 @@ async def test_malformed_stream_is_an_error(
 @pytest.mark.parametrize(
     ("status", "message", "error"),
     [
-        (404, "manifest unknown", ImageNotFoundError),
-        (500, "unauthorized: authentication required", RegistryUnavailableError),
-        (500, "net/http: request canceled (Client.Timeout exceeded)", RegistryTimeoutError),
-        (200, "received unexpected HTTP status: 502 Bad Gateway", RegistryUnavailableError),
+        (404, "manifest unknown", errors.ImageNotFoundError),
+        (500, "unauthorized: authentication required", errors.RegistryUnavailableError),
+        (500, "net/http: request canceled (Client.Timeout exceeded)", errors.RegistryTimeoutError),
+        (200, "received unexpected HTTP status: 502 Bad Gateway", errors.RegistryUnavailableError),
     ],
 )
 async def test_converts_pull_failure_in_status_or_stream(
-    script: ScriptedEngine,
-    status: int,
-    message: str,
-    error: type[AgentError],
+    script: ScriptedEngine, status: int, message: str, error: type[errors.AgentError]
 ) -> None:
     line = json.dumps({"errorDetail": {"message": message}, "error": message}).encode()
     script.answer(
@@ -188,10 +175,10 @@ async def test_missing_path_and_missing_container_are_told_apart_by_an_inspect(
     script: ScriptedEngine,
 ) -> None:
     script.answer("GET /containers/x/archive", refuses(404, "as worded by any engine"))
-    with pytest.raises(ContainerGoneError):
+    with pytest.raises(errors.ContainerGoneError):
         await drained(script.client.archive("x", "/data"))
     script.answer("GET /containers/x/json", says(CREATED))
-    with pytest.raises(PathNotFoundError):
+    with pytest.raises(errors.PathNotFoundError):
         await drained(script.client.archive("x", "/data"))
 
 

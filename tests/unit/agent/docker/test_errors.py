@@ -10,26 +10,9 @@ from agent.docker.errors import (
     error_of_answer,
     error_of_connection,
 )
-from agent.domain.errors import (
-    AgentError,
-    ContainerExistsError,
-    ContainerGoneError,
-    DiskFullError,
-    EngineError,
-    EngineTimeoutError,
-    EngineUnavailableError,
-    FirewallFailedError,
-    ImageCannotRunError,
-    ImageInUseError,
-    ImageMissingError,
-    ImageNotFoundError,
-    PathNotFoundError,
-    PortTakenError,
-    RegistryRefusedError,
-    RegistryTimeoutError,
-    RegistryUnavailableError,
-)
+from agent.domain import errors
 
+Expected = errors.AgentError | type[errors.AgentError]
 IMAGE = "registry.test/timeout/denied@sha256:" + "a" * 64
 """Its name is none of the registry's words."""
 
@@ -38,10 +21,10 @@ def call(name: str) -> Call:
     return Call(name, container="tiltyard-x", image=IMAGE, path="/data")
 
 
-def assert_means(found: AgentError, error: AgentError | type[AgentError], message: str) -> None:
+def assert_means(found: errors.AgentError, error: Expected, message: str) -> None:
     """Check the error, and that one without fields of its own shows the message."""
     assert type(found) is (error if isinstance(error, type) else type(error))
-    if isinstance(error, AgentError):
+    if isinstance(error, errors.AgentError):
         assert str(found) == str(error)
     elif message:
         assert str(found).endswith(f": {message}")
@@ -51,24 +34,24 @@ def assert_means(found: AgentError, error: AgentError | type[AgentError], messag
 @pytest.mark.parametrize(
     ("name", "status", "error"),
     [
-        ("create", 404, ImageMissingError(IMAGE)),
-        ("create", 409, ContainerExistsError("tiltyard-x")),
-        ("create", 400, EngineError),
+        ("create", 404, errors.ImageMissingError(IMAGE)),
+        ("create", 409, errors.ContainerExistsError("tiltyard-x")),
+        ("create", 400, errors.EngineError),
         ("start", 404, PartMissingError),
-        ("start", 409, EngineError),
-        ("inspect", 404, ContainerGoneError("tiltyard-x")),
-        ("kill", 404, ContainerGoneError("tiltyard-x")),
-        ("logs", 404, ContainerGoneError("tiltyard-x")),
-        ("logs", 409, ContainerGoneError("tiltyard-x")),
-        ("archive", 404, PathNotFoundError("/data")),
-        ("archive", 500, EngineError),
+        ("start", 409, errors.EngineError),
+        ("inspect", 404, errors.ContainerGoneError("tiltyard-x")),
+        ("kill", 404, errors.ContainerGoneError("tiltyard-x")),
+        ("logs", 404, errors.ContainerGoneError("tiltyard-x")),
+        ("logs", 409, errors.ContainerGoneError("tiltyard-x")),
+        ("archive", 404, errors.PathNotFoundError("/data")),
+        ("archive", 500, errors.EngineError),
         ("remove", 409, RemovalInProgressError),
-        ("remove", 500, EngineError),
-        ("remove-image", 409, ImageInUseError),
+        ("remove", 500, errors.EngineError),
+        ("remove-image", 409, errors.ImageInUseError),
     ],
 )
 def test_call_and_status_decide_whatever_the_wording(
-    name: str, status: int, message: str, error: AgentError | type[AgentError]
+    name: str, status: int, message: str, error: Expected
 ) -> None:
     assert_means(error_of_answer(call(name), status, f"{message}\n"), error, message)
 
@@ -86,6 +69,8 @@ def test_desired_state_is_detected_by_status() -> None:
 
 
 NO_USER = "unable to find user x: no matching entries in passwd file"
+REQUEST = 'Get "https://registry.test/v2/timeout/denied/x": EOF'
+NO_MANIFEST = "no matching manifest for x"
 LOCKED = "Another app is currently holding the xtables lock"
 LISTEN = "listen udp4 0.0.0.0:30001: bind: address already in use"
 
@@ -93,32 +78,32 @@ LISTEN = "listen udp4 0.0.0.0:30001: bind: address already in use"
 @pytest.mark.parametrize(
     ("name", "message", "error"),
     [
-        ("create", "mkdir /x: no space left on device", DiskFullError),
-        ("start", LISTEN, PortTakenError("udp", 30001)),
-        ("start", "Bind for :1 failed: port is already allocated", PortTakenError("", 1)),
-        ("start", LOCKED, FirewallFailedError),
-        ("start", NO_USER, ImageCannotRunError("unable to find user x")),
-        ("archive", "lstat /data: not a directory", PathNotFoundError("/data")),
-        ("archive", LISTEN, EngineError),
-        ("pull", "unauthorized: authentication required", RegistryRefusedError),
-        ("pull", "manifest unknown", ImageNotFoundError(IMAGE)),
-        ("pull", "no matching manifest for x", ImageCannotRunError("no matching manifest for x")),
-        ("pull", "net/http: TLS handshake timeout", RegistryTimeoutError),
-        ("pull", "write /x: disk quota exceeded", DiskFullError),
-        ("pull", f"pulling {IMAGE}: EOF", RegistryUnavailableError),
-        ("pull", 'Get "https://registry.test/v2/timeout/denied/x": EOF', RegistryUnavailableError),
-        ("pull", "worded in another way", EngineError),
+        ("create", "mkdir /x: no space left on device", errors.DiskFullError),
+        ("start", LISTEN, errors.PortTakenError("udp", 30001)),
+        ("start", "Bind for :1 failed: port is already allocated", errors.PortTakenError("", 1)),
+        ("start", LOCKED, errors.FirewallFailedError),
+        ("start", NO_USER, errors.ImageCannotRunError("unable to find user x")),
+        ("archive", "lstat /data: not a directory", errors.PathNotFoundError("/data")),
+        ("archive", LISTEN, errors.EngineError),
+        ("pull", "unauthorized: authentication required", errors.RegistryRefusedError),
+        ("pull", "manifest unknown", errors.ImageNotFoundError(IMAGE)),
+        ("pull", NO_MANIFEST, errors.ImageCannotRunError(NO_MANIFEST)),
+        ("pull", "net/http: TLS handshake timeout", errors.RegistryTimeoutError),
+        ("pull", "write /x: disk quota exceeded", errors.DiskFullError),
+        ("pull", f"pulling {IMAGE}: EOF", errors.RegistryUnavailableError),
+        ("pull", REQUEST, errors.RegistryUnavailableError),
+        ("pull", "worded in another way", errors.EngineError),
     ],
 )
 def test_wording_decides_where_the_status_does_not(
-    name: str, message: str, error: AgentError | type[AgentError]
+    name: str, message: str, error: Expected
 ) -> None:
     assert_means(error_of_answer(call(name), 500, message), error, message)
 
 
 def test_truncates_long_messages() -> None:
     error = error_of_answer(Call("info"), 500, "x" * 10_000)
-    assert isinstance(error, EngineError)
+    assert isinstance(error, errors.EngineError)
     assert len(error.cause) < 400
 
 
@@ -126,9 +111,9 @@ def test_truncates_long_messages() -> None:
 def test_a_broken_connection_leaves_a_change_unknown(*, changes: bool) -> None:
     call = Call("start", changes=changes)
     refused = OSError("wrapped", ConnectionRefusedError(111, "Connection refused"))
-    assert isinstance(error_of_connection(call, refused), EngineUnavailableError)
+    assert isinstance(error_of_connection(call, refused), errors.EngineUnavailableError)
     cut = OSError("wrapped", ConnectionResetError(104, "Connection reset by peer"))
-    kind = EngineTimeoutError if changes else EngineUnavailableError
+    kind = errors.EngineTimeoutError if changes else errors.EngineUnavailableError
     assert type(error_of_connection(call, cut)) is kind
     late = OSError("wrapped", TimeoutError("timed out"))
-    assert isinstance(error_of_connection(call, late), EngineTimeoutError)
+    assert isinstance(error_of_connection(call, late), errors.EngineTimeoutError)

@@ -4,14 +4,7 @@ import logging
 import pytest
 
 from agent.changes.feed import Feed
-from agent.domain.errors import (
-    EngineError,
-    ImageInUseError,
-    InvalidArgumentError,
-    NotAllowedError,
-    RegistryTimeoutError,
-    RegistryUnavailableError,
-)
+from agent.domain import errors
 from agent.images.images import CONCURRENT_PULLS, LONGEST_REFERENCE, Images, checked_reference
 from agent.settings.policy import Policy
 from controlplane.applications.applications import MAX_REPOSITORY
@@ -50,7 +43,7 @@ async def test_callers_share_a_pull_that_does_not_end_when_they_leave(
 
 
 async def test_failed_pull_is_reported_to_all_and_the_next_is_clean(agent: Agent) -> None:
-    for error in (RegistryTimeoutError("x"), RegistryUnavailableError("x", "500")):
+    for error in (errors.RegistryTimeoutError("x"), errors.RegistryUnavailableError("x", "500")):
         agent.engine.fail_next("pull", error)
         answers = await asyncio.gather(
             *(pulled(agent.images, reference("a")) for _ in range(3)), return_exceptions=True
@@ -95,7 +88,7 @@ async def test_a_pull_that_ends_without_its_image_is_a_failure(agent: Agent) -> 
     await agent.engine.held("images")
     await agent.engine.remove_image(reference("a"))  # outside of the agent
     agent.engine.release("images")
-    with pytest.raises(EngineError, match="is missing after the pull"):
+    with pytest.raises(errors.EngineError, match="is missing after the pull"):
         await caller
     await pulled(agent.images, reference("a"))
 
@@ -104,14 +97,14 @@ async def test_timeout_of_a_pull_frees_its_slot(engine: FakeEngine) -> None:
     images = Images(engine, Feed(), pull_timeout=0.01)
     engine.hold("pull")
     for digit in "abc":
-        with pytest.raises(RegistryTimeoutError, match=r"timed out after 0\.01 s"):
+        with pytest.raises(errors.RegistryTimeoutError, match=r"timed out after 0\.01 s"):
             await pulled(images, reference(digit))
     await images.close()
 
 
 async def test_an_image_is_not_removed_while_it_is_pulled(agent: Agent) -> None:
     caller = await agent.engine.held_in("pull", pulled(agent.images, reference("a")))
-    with pytest.raises(ImageInUseError):
+    with pytest.raises(errors.ImageInUseError):
         await agent.images.remove(reference("a"))
     agent.engine.release("pull")
     await caller
@@ -121,7 +114,7 @@ async def test_an_image_is_not_removed_while_it_is_pulled(agent: Agent) -> None:
 
 async def test_pulls_only_from_registries_of_the_policy(engine: FakeEngine) -> None:
     images = Images(engine, Feed(), Policy(allowed_registries=("ghcr.io",)))
-    with pytest.raises(NotAllowedError):
+    with pytest.raises(errors.NotAllowedError):
         await pulled(images, reference("a"))
     assert engine.count("pull") == 0
 
@@ -136,7 +129,7 @@ def test_references_at_a_registry_are_accepted(image: str) -> None:
 def test_the_longest_reference_is_what_a_control_plane_can_enable() -> None:
     longest = f"{'a.' * 125}com:65535/{'g' * MAX_REPOSITORY}@{DIGEST}"
     assert len(checked_reference(longest)) == LONGEST_REFERENCE == 587
-    with pytest.raises(InvalidArgumentError, match="it is not host"):
+    with pytest.raises(errors.InvalidArgumentError, match="it is not host"):
         checked_reference(longest.replace("/", "/g"))
 
 
@@ -150,7 +143,7 @@ def test_the_longest_reference_is_what_a_control_plane_can_enable() -> None:
     ],
 )
 def test_rejects_ambiguous_registry(registry: str, cause: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=cause) as refused:
+    with pytest.raises(errors.InvalidArgumentError, match=cause) as refused:
         checked_reference(f"{registry}/evil@{DIGEST}")
     assert f"'{registry}'" in str(refused.value)
 
@@ -169,5 +162,5 @@ def test_rejects_ambiguous_registry(registry: str, cause: str) -> None:
     ],
 )
 def test_only_references_by_digest_are_accepted(image: str) -> None:
-    with pytest.raises(InvalidArgumentError):
+    with pytest.raises(errors.InvalidArgumentError):
         checked_reference(image)

@@ -6,14 +6,8 @@ from unittest import mock
 import pytest
 
 from agent.changes.feed import Changes
+from agent.domain import errors
 from agent.domain.engine import container_name
-from agent.domain.errors import (
-    DiskFullError,
-    DrainingError,
-    InvalidArgumentError,
-    NotReconciledError,
-    StandbyNotClaimableError,
-)
 from agent.domain.session import Session
 from agent.domain.steps import CLAIM_STEPS
 from agent.sessions.claims import checked_request
@@ -112,7 +106,7 @@ async def test_one_of_fifty_concurrent_claims_succeeds(agent: Agent) -> None:
     claims = [claiming(agent, standby, a_claim(f"m{number}")) for number in range(50)]
     answers = await asyncio.gather(*claims, return_exceptions=True)
     [won] = [each for each in answers if isinstance(each, Session)]
-    refused = [each for each in answers if isinstance(each, StandbyNotClaimableError)]
+    refused = [each for each in answers if isinstance(each, errors.StandbyNotClaimableError)]
     assert len(refused) == 49
     found = agent.now(standby.internal_id)
     recorded = agent.recorded(found.internal_id)
@@ -122,7 +116,7 @@ async def test_one_of_fifty_concurrent_claims_succeeds(agent: Agent) -> None:
 
 async def test_rejects_claim_of_a_session_that_was_never_a_standby(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
-    with pytest.raises(StandbyNotClaimableError, match="it is not a standby"):
+    with pytest.raises(errors.StandbyNotClaimableError, match="it is not a standby"):
         await agent.warm_pools.claim(session.internal_id, a_claim())
 
 
@@ -137,7 +131,7 @@ async def test_rejects_claim_of_an_ending_standby(agent: Agent, *, stopped: bool
         await until_idle()
     else:
         agent.engine.end(name, 0)
-    with pytest.raises(StandbyNotClaimableError):
+    with pytest.raises(errors.StandbyNotClaimableError):
         await agent.warm_pools.claim(standby.internal_id, a_claim())
     if stopped:
         agent.engine.end(name, 0)
@@ -149,7 +143,7 @@ async def test_rejects_claim_of_an_ending_standby(agent: Agent, *, stopped: bool
 async def test_drained_host_accepts_repeated_claims_only(agent: Agent) -> None:
     standby = await a_standby(agent)
     await agent.sessions.set_drain(DrainOrder(1, draining=True))
-    with pytest.raises(DrainingError):
+    with pytest.raises(errors.DrainingError):
         await agent.warm_pools.claim(standby.internal_id, a_claim())
     found = await agent.warm_pools.claim(standby.internal_id, a_claim(again=True))
     assert session_json(agent, found)["draining"]
@@ -169,13 +163,13 @@ async def test_pending_claim_is_not_stopped_as_surplus(agent: Agent) -> None:
 
 def full_disk(method: str) -> Any:
     """Fail writes by a method of the records, as on a full disk."""
-    error = DiskFullError("its file", "no space left on device")
+    error = errors.DiskFullError("its file", "no space left on device")
     return mock.patch.object(Records, method, side_effect=error)
 
 
 async def test_f49_unrecorded_claim_fails(agent: Agent) -> None:
     standby = await a_standby(agent)
-    with full_disk("save_claim"), pytest.raises(DiskFullError):
+    with full_disk("save_claim"), pytest.raises(errors.DiskFullError):
         await agent.warm_pools.claim(standby.internal_id, a_claim())
     assert ready(agent)[0] == standby
     found = await agent.warm_pools.claim(standby.internal_id, a_claim("m2"))
@@ -210,7 +204,7 @@ async def test_f49_agent_killed_at_any_step_of_a_claim(host: Host, step: str) ->
             assert session_json(agent, found)["standby"]
         else:
             assert session_json(agent, found)["id"] == "m1"
-            with pytest.raises(StandbyNotClaimableError, match="another session"):
+            with pytest.raises(errors.StandbyNotClaimableError, match="another session"):
                 await agent.warm_pools.claim(standby.internal_id, a_claim("m2", again=True))
         again = await agent.warm_pools.claim(standby.internal_id, a_claim(ttl=600.0, again=True))
         assert again.deadline is not None
@@ -287,7 +281,7 @@ async def test_standby_without_its_directory_is_in_doubt(host: Host, *, claimed:
             assert found.standby is not None
             assert found.standby.in_doubt
             assert len(ready(agent)) == 2  # it does not count: it may have been claimed
-            with pytest.raises(StandbyNotClaimableError, match="claimed already"):
+            with pytest.raises(errors.StandbyNotClaimableError, match="claimed already"):
                 await agent.warm_pools.claim(standby.internal_id, a_claim("m2"))
             await ordered(agent, a_pool(0, revision=agent.warm_pools.pools[0].revision + 1))
             assert agent.now(standby.internal_id).state is State.RUNNING
@@ -298,7 +292,7 @@ async def test_standby_without_its_directory_is_in_doubt(host: Host, *, claimed:
         assert (again.spec.identity.session_id, again.is_standby) == ("m1", False)
         assert again.process == standby.process
     async with host() as agent:
-        with pytest.raises(StandbyNotClaimableError, match="another session"):
+        with pytest.raises(errors.StandbyNotClaimableError, match="another session"):
             await agent.warm_pools.claim(standby.internal_id, a_claim("m2"))
 
 
@@ -319,7 +313,7 @@ async def test_recorded_standby_survives_a_restart(host: Host) -> None:
         standby = await a_standby(agent)
     async with host(reconcile=False) as agent:
         for internal_id in (standby.internal_id, an_id()):
-            with pytest.raises(NotReconciledError):
+            with pytest.raises(errors.NotReconciledError):
                 await agent.warm_pools.claim(internal_id, a_claim())
         await agent.pass_over()
         assert (await agent.warm_pools.claim(standby.internal_id, a_claim())).claim is not None
@@ -327,5 +321,5 @@ async def test_recorded_standby_survives_a_restart(host: Host) -> None:
 
 @pytest.mark.parametrize("text", ["{", "nul", '{"a": 1} x', "[" * 200_000, r'"\ud800"'])
 def test_rejects_a_request_that_is_not_json(text: str) -> None:
-    with pytest.raises(InvalidArgumentError, match="not JSON"):
+    with pytest.raises(errors.InvalidArgumentError, match="not JSON"):
         checked_request(text)

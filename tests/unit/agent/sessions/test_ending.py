@@ -4,17 +4,7 @@ from unittest import mock
 
 import pytest
 
-from agent.domain import restarts
-from agent.domain.errors import (
-    AgentError,
-    CannotKillError,
-    EngineError,
-    EngineTimeoutError,
-    EngineUnavailableError,
-    ImageCannotRunError,
-    PortTakenError,
-    SessionNotFoundError,
-)
+from agent.domain import errors, restarts
 from agent.domain.session import Process
 from agent.logs import report
 from agent.logs.reading import UNREADABLE
@@ -41,7 +31,7 @@ async def test_game_that_ignores_sigterm_is_killed_after_the_grace_period(agent:
     assert (await stopper).exit_code == 137
 
 
-REFUSALS = [PortTakenError("udp", 20000), EngineError("start", "as scripted")]
+REFUSALS = [errors.PortTakenError("udp", 20000), errors.EngineError("start", "as scripted")]
 
 
 async def test_session_is_dead_after_repeatedly_refused_restarts(agent: Agent) -> None:
@@ -58,7 +48,7 @@ async def test_session_is_dead_after_repeatedly_refused_restarts(agent: Agent) -
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=["port", "engine"])
 async def test_restart_succeeds_after_temporary_refusals(
-    agent: Agent, refusal: AgentError
+    agent: Agent, refusal: errors.AgentError
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     for round_number in (1, 2):  # a success resets the count
@@ -73,7 +63,7 @@ async def test_restart_succeeds_after_temporary_refusals(
 async def test_stop_during_restart_delay_is_final(agent: Agent, *, refused: bool) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     if refused:
-        agent.engine.fail_next("start", PortTakenError("udp", 20000))
+        agent.engine.fail_next("start", errors.PortTakenError("udp", 20000))
     await agent.fail(session, then=1.5 if refused else 0.5)
     ended = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     assert (ended.state, ended.end_reason) == (State.EXITED, EndReason.STOPPED)
@@ -81,7 +71,7 @@ async def test_stop_during_restart_delay_is_final(agent: Agent, *, refused: bool
 
 async def test_restart_of_an_unrunnable_image_is_not_retried(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
-    agent.engine.fail_next("start", ImageCannotRunError("as scripted"))
+    agent.engine.fail_next("start", errors.ImageCannotRunError("as scripted"))
     await agent.fail(session, then=1)
     await agent.reached(session.internal_id, State.DEAD)
 
@@ -92,7 +82,7 @@ async def test_failed_wait_for_the_process_is_not_its_end(
     session = await agent.sessions.start(an_id(), a_spec())
     name, wait_end = f"tiltyard-{session.internal_id}", agent.engine.wait_end
     agent.engine.ignores_sigterm.add(name)
-    failures = [EngineTimeoutError("inspect")]
+    failures = [errors.EngineTimeoutError("inspect")]
 
     async def failing(process: Process) -> None:
         if failures and agent.now(session.internal_id).state is not State.RUNNING:
@@ -117,7 +107,7 @@ async def test_stop_ends_the_game_after_a_restart_of_unknown_outcome(
         agent.engine.answer_lost_next("start")
     life = await agent.fail(session)
     if lost == "inspect":
-        agent.engine.fail_next("inspect", EngineError("inspect", "unreadable"))
+        agent.engine.fail_next("inspect", errors.EngineError("inspect", "unreadable"))
     await agent.clock.advance(1)
     while (await agent.engine.inspect(session.container)).process is None:
         await asyncio.sleep(0)
@@ -167,7 +157,7 @@ async def test_f09_a_hang_of_a_running_agents_engine_ends_what_is_due_and_delays
     asked = an_id()
     async with agent.timed():
         agent.engine.unavailable = True
-        with pytest.raises(EngineUnavailableError):
+        with pytest.raises(errors.EngineUnavailableError):
             await agent.sessions.start(asked, a_spec())
         agent.engine.end(failing.container, 1)
         await agent.clock.advance(seconds)
@@ -204,7 +194,7 @@ async def test_f09_of_another_boot_no_process_is_touched_before_the_engine_tells
 async def test_unsent_sigkill_does_not_count(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     agent.engine.unavailable = True
-    refused = EngineError("kill", "the agent lacks CAP_KILL")
+    refused = errors.EngineError("kill", "the agent lacks CAP_KILL")
     with mock.patch.object(agent.engine, "signal_process", side_effect=refused):
         stop = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))
         for _ in range(5):
@@ -226,7 +216,7 @@ async def test_unkillable_process_keeps_its_reservation(host: Host) -> None:
         stop = asyncio.create_task(agent.sessions.stop(internal_id, EndReason.STOPPED))
         for _ in range(2):
             await host.clock.advance(KILL_SECONDS)
-        with pytest.raises(CannotKillError):
+        with pytest.raises(errors.CannotKillError):
             await stop
         assert agent.now(internal_id).state is State.DEAD
         assert not agent.nothing_is_held()
@@ -234,7 +224,7 @@ async def test_unkillable_process_keeps_its_reservation(host: Host) -> None:
     async with host() as agent:
         assert not agent.nothing_is_held()
         await host.clock.advance(KILL_SECONDS)
-        with pytest.raises(CannotKillError):
+        with pytest.raises(errors.CannotKillError):
             await agent.sessions.stop(internal_id, EndReason.STOPPED)
         host.engine.survives_sigkill.clear()
         for _ in range(2):
@@ -248,7 +238,7 @@ async def test_unkillable_process_keeps_its_reservation(host: Host) -> None:
 async def test_unreadable_rest_of_a_log_is_lost(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     agent.engine.write_log(session.container, b"one\ntwo\nthree\n")
-    broken = EngineError("logs", "invalid header")
+    broken = errors.EngineError("logs", "invalid header")
     agent.engine.break_log(session.container, 2, broken, times=SEAL_TRIES + 1)
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     await agent.clock.advance(RETRY_FIRST_SECONDS)
@@ -282,7 +272,7 @@ async def test_log_whose_pieces_take_too_long_to_count_is_sealed(
 
     def logs(container: str, *, tail: int | None = None, **options: Any) -> Any:
         if tail is not None and tail > 1:
-            raise EngineTimeoutError("logs")
+            raise errors.EngineTimeoutError("logs")
         return whole(container, tail=tail, **options)
 
     monkeypatch.setattr(agent.engine, "logs", logs)
@@ -297,7 +287,7 @@ async def test_log_whose_pieces_take_too_long_to_count_is_sealed(
 async def test_log_is_sealed_whole_after_one_read_error(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     agent.engine.write_log(session.container, b"one\ntwo\n")
-    agent.engine.break_log(session.container, 1, EngineError("logs", "unexpected number of bytes"))
+    agent.engine.break_log(session.container, 1, errors.EngineError("logs", "unexpected bytes"))
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     await agent.clock.advance(RETRY_FIRST_SECONDS)
     await until_sealed(agent, session.internal_id)
@@ -312,15 +302,15 @@ async def test_discard_completes_after_the_caller_disconnects(agent: Agent) -> N
     agent.engine.release("remove")
     await until(lambda: agent.directories() == [])
     await assert_nothing_is_left(agent)
-    with pytest.raises(SessionNotFoundError):
+    with pytest.raises(errors.SessionNotFoundError):
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
 
 
 async def test_ports_of_an_unknown_start_are_held_until_its_removal(agent: Agent) -> None:
     agent.engine.answer_lost_next("start")
-    agent.engine.fail_next("inspect", EngineUnavailableError("gone"))
-    agent.engine.fail_next("remove", EngineUnavailableError("gone"))
-    with pytest.raises(EngineUnavailableError):
+    agent.engine.fail_next("inspect", errors.EngineUnavailableError("gone"))
+    agent.engine.fail_next("remove", errors.EngineUnavailableError("gone"))
+    with pytest.raises(errors.EngineUnavailableError):
         await agent.sessions.start(an_id(), a_spec())
     assert not agent.nothing_is_held()
     assert agent.sessions.started() == []

@@ -6,13 +6,8 @@ import logging
 
 import pytest
 
+from agent.domain import errors
 from agent.domain.engine import container_name, name_of
-from agent.domain.errors import (
-    ContainerExistsError,
-    EngineError,
-    EngineTimeoutError,
-    ImageMissingError,
-)
 from agent.domain.session import Session
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, pulled, until
 from tests.support.agent.samples import IMAGE, a_container_spec, a_spec, an_id
@@ -60,8 +55,8 @@ async def test_f14_a_create_that_took_place_after_it_was_read_again_leaves_nothi
 ) -> None:
     """The engine completes the call after its timeout."""
     internal_id = an_id()
-    agent.engine.fail_next("create", EngineTimeoutError("create"))
-    with pytest.raises(EngineTimeoutError):
+    agent.engine.fail_next("create", errors.EngineTimeoutError("create"))
+    with pytest.raises(errors.EngineTimeoutError):
         await agent.sessions.start(internal_id, a_spec())
     await _create_behind_its_back(agent, internal_id)
     await agent.pass_over()
@@ -117,7 +112,7 @@ async def test_f14_a_kill_whose_answer_is_lost_ends_the_session_once(
 async def test_f14_a_removal_whose_answer_is_lost_is_told_when_it_is_known(agent: Agent) -> None:
     session = await agent.ended()
     agent.engine.answer_lost_next("remove")
-    with pytest.raises(EngineTimeoutError):
+    with pytest.raises(errors.EngineTimeoutError):
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
     assert not agent.now(session.internal_id).container_removed
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
@@ -125,9 +120,9 @@ async def test_f14_a_removal_whose_answer_is_lost_is_told_when_it_is_known(agent
 
 
 async def test_f14_an_undoing_whose_answer_is_lost_gives_everything_back(agent: Agent) -> None:
-    agent.engine.fail_next("start", EngineError("start", "no space"))
+    agent.engine.fail_next("start", errors.EngineError("start", "no space"))
     agent.engine.answer_lost_next("remove")
-    with pytest.raises(EngineError):
+    with pytest.raises(errors.EngineError):
         await agent.sessions.start(an_id(), a_spec())
     assert not agent.nothing_is_held()  # the container may still exist
     await agent.clock.advance(31)
@@ -155,8 +150,10 @@ async def test_f15_what_has_the_name_of_a_start_makes_way_for_it(agent: Agent) -
 
 async def test_f15_a_name_that_stays_taken_is_a_refusal_that_leaves_nothing(agent: Agent) -> None:
     internal_id = an_id()
-    agent.engine.fail_next("create", ContainerExistsError(container_name(internal_id)), times=2)
-    with pytest.raises(ContainerExistsError):
+    agent.engine.fail_next(
+        "create", errors.ContainerExistsError(container_name(internal_id)), times=2
+    )
+    with pytest.raises(errors.ContainerExistsError):
         await agent.sessions.start(internal_id, a_spec())
     assert agent.engine.count("create") == 2
     await assert_nothing_is_left(agent)
@@ -170,7 +167,7 @@ async def test_f15_an_image_that_vanishes_before_the_create_is_refused_told_and_
     start = await agent.held_at("start.recorded", agent.sessions.start(internal_id, a_spec()))
     agent.engine.lose_image(IMAGE)
     agent.steps.release("start.recorded")
-    with pytest.raises(ImageMissingError):
+    with pytest.raises(errors.ImageMissingError):
         await start
     await assert_nothing_is_left(agent)
     with agent.runtime.feed.subscribe() as watcher:

@@ -4,22 +4,8 @@ from unittest import mock
 
 import pytest
 
+from agent.domain import errors
 from agent.domain.engine import container_name
-from agent.domain.errors import (
-    AgentError,
-    DiskFullError,
-    EngineError,
-    EngineTimeoutError,
-    EngineUnavailableError,
-    ImageCannotRunError,
-    ImageMissingError,
-    InvalidArgumentError,
-    NoCapacityError,
-    PortTakenError,
-    SessionNotFoundError,
-    SessionStoppedError,
-    SpecConflictError,
-)
 from agent.domain.steps import START_STEPS
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left
 from tests.support.agent.pools import session_json
@@ -74,8 +60,11 @@ async def test_container_starts_once_its_record_is_durable(agent: Agent) -> None
 
 
 async def test_start_is_undone_if_its_record_cannot_be_made_durable(agent: Agent) -> None:
-    full = DiskFullError("record.json", "no space left")
-    with mock.patch.object(agent.records, "flush", side_effect=full), pytest.raises(DiskFullError):
+    full = errors.DiskFullError("record.json", "no space left")
+    with (
+        mock.patch.object(agent.records, "flush", side_effect=full),
+        pytest.raises(errors.DiskFullError),
+    ):
         await agent.sessions.start(an_id(), a_spec())
     assert agent.engine.count("start") == 0
     await assert_nothing_is_left(agent)
@@ -85,7 +74,7 @@ async def test_repeated_start_joins_and_another_spec_is_refused(agent: Agent) ->
     internal_id = an_id()
     first = await agent.held_at("start.created", agent.sessions.start(internal_id, a_spec()))
     again = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
-    with pytest.raises(SpecConflictError):
+    with pytest.raises(errors.SpecConflictError):
         await agent.sessions.start(internal_id, a_spec(args=("other",)))
     agent.steps.release("start.created")
     assert await first == await again
@@ -104,9 +93,9 @@ async def test_game_that_the_engine_takes_for_not_started_ends_with_its_start(
     stopping = asyncio.create_task(agent.sessions.stop(internal_id, EndReason.STOPPED))
     await until_idle()
     agent.steps.release("start.started")
-    with pytest.raises(SessionStoppedError):
+    with pytest.raises(errors.SessionStoppedError):
         await starting
-    with pytest.raises(SessionNotFoundError):
+    with pytest.raises(errors.SessionNotFoundError):
         await stopping
     assert agent.engine.living == set()
     await assert_nothing_is_left(agent)
@@ -130,12 +119,12 @@ async def test_stop_at_any_step_of_a_start_undoes_it(agent: Agent, step: str) ->
     stopper = asyncio.create_task(agent.sessions.stop(internal_id, EndReason.STOPPED))
     await asyncio.sleep(0)
     agent.steps.release(step)
-    with pytest.raises(SessionStoppedError):
+    with pytest.raises(errors.SessionStoppedError):
         await starter
-    with pytest.raises(SessionNotFoundError):
+    with pytest.raises(errors.SessionNotFoundError):
         await stopper
     await assert_nothing_is_left(agent)
-    with pytest.raises(SessionStoppedError):
+    with pytest.raises(errors.SessionStoppedError):
         await agent.sessions.start(internal_id, a_spec())
 
 
@@ -143,23 +132,23 @@ async def test_stop_at_any_step_of_a_start_undoes_it(agent: Agent, step: str) ->
 @pytest.mark.parametrize(
     "error",
     [
-        ImageMissingError("game"),
-        ImageCannotRunError("no such entrypoint"),
-        EngineError("start", "no space"),
-        EngineTimeoutError("start"),
-        EngineUnavailableError("gone"),
+        errors.ImageMissingError("game"),
+        errors.ImageCannotRunError("no such entrypoint"),
+        errors.EngineError("start", "no space"),
+        errors.EngineTimeoutError("start"),
+        errors.EngineUnavailableError("gone"),
     ],
     ids=lambda error: type(error).__name__,
 )
 async def test_start_refused_by_the_engine_leaves_nothing(
-    agent: Agent, call: str, error: AgentError
+    agent: Agent, call: str, error: errors.AgentError
 ) -> None:
     if call == "inspect":  # called when the outcome of the start is unknown
         agent.engine.answer_lost_next("start")
     agent.engine.fail_next(call, error)
     with pytest.raises(type(error)):
         await agent.sessions.start(an_id(), a_spec())
-    if isinstance(error, EngineUnavailableError) and call != "create":
+    if isinstance(error, errors.EngineUnavailableError) and call != "create":
         # A created container may remain: a later pass removes it.
         await agent.pass_over()
         await agent.pass_over(after=61)
@@ -172,7 +161,7 @@ async def test_ports_in_use_are_refused_with_nothing_left(host: Host, pinned: in
         host.engine.occupy("udp", port)
     request = PortRequest(7777, Protocol.UDP, pinned=pinned)
     async with host(ports=(20000, 20002)) as agent:
-        with pytest.raises(PortTakenError):
+        with pytest.raises(errors.PortTakenError):
             await agent.sessions.start(an_id(), a_spec(ports=(request,)))
         await assert_nothing_is_left(agent)
 
@@ -184,7 +173,7 @@ async def test_admission_is_atomic_under_fifty_callers(host: Host) -> None:
         )
         refused = [a for a in answers if isinstance(a, BaseException)]
         assert len(refused) == 40
-        assert all(isinstance(a, NoCapacityError) for a in refused)
+        assert all(isinstance(a, errors.NoCapacityError) for a in refused)
         assert agent.reservations.capacity.reserved.nano_cpus == 10**9
 
 
@@ -194,7 +183,7 @@ async def test_rejects_environment_too_large_when_expanded(
 ) -> None:
     identity = dataclasses.replace(a_spec().identity, session_id="\U0001f3ae" * 256)
     env = {f"V{number}": "$TILTYARD_SESSION_ID" * references for number in range(variables)}
-    with pytest.raises(InvalidArgumentError, match=r"^cannot accept env: "):
+    with pytest.raises(errors.InvalidArgumentError, match=r"^cannot accept env: "):
         await agent.sessions.start(an_id(), a_spec(identity=identity, env=env))
     await assert_nothing_is_left(agent)
 
@@ -203,9 +192,9 @@ async def test_rejects_environment_too_large_when_expanded(
     "internal_id", ["", "x", "../../etc", UUID.upper(), UUID + "\n", UUID + "/.."]
 )
 async def test_internal_id_must_be_a_lower_case_uuid(agent: Agent, internal_id: str) -> None:
-    with pytest.raises(InvalidArgumentError):
+    with pytest.raises(errors.InvalidArgumentError):
         await agent.sessions.start(internal_id, a_spec())
-    with pytest.raises(InvalidArgumentError):
+    with pytest.raises(errors.InvalidArgumentError):
         await agent.sessions.stop(internal_id, EndReason.STOPPED)
 
 
@@ -219,11 +208,11 @@ async def test_sessions_share_no_gpu_also_after_a_restart(host: Host) -> None:
     async with host(gpus=GPUS) as agent:
         sessions = [await agent.sessions.start(an_id(), ONE) for _ in GPUS]
         assert [each.gpu_ids for each in sessions] == [("GPU-1",), ("GPU-2",)]
-        with pytest.raises(NoCapacityError):
+        with pytest.raises(errors.NoCapacityError):
             await agent.sessions.start(an_id(), ONE)
         assert (await agent.sessions.start(an_id(), a_spec())).gpu_ids == ()
     async with host(gpus=GPUS) as agent:
-        with pytest.raises(NoCapacityError):
+        with pytest.raises(errors.NoCapacityError):
             await agent.sessions.start(an_id(), ONE)
         await agent.sessions.stop(sessions[0].internal_id, EndReason.STOPPED)
         assert (await agent.sessions.start(an_id(), ONE)).gpu_ids == ("GPU-1",)

@@ -5,14 +5,8 @@ import itertools
 
 import pytest
 
+from agent.domain import errors
 from agent.domain.engine import name_of
-from agent.domain.errors import (
-    AgentError,
-    EngineUnavailableError,
-    FirewallFailedError,
-    NoFreePortError,
-    PortTakenError,
-)
 from agent.domain.session import Port, Session
 from agent.sessions.starting import FIREWALL_TRIES
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until
@@ -21,7 +15,7 @@ from tests.support.tasks import let_go
 from tiltyard.contract import EndReason, NetworkMode, PortRequest, Protocol, State
 
 UDP = PortRequest(7777, Protocol.UDP)
-FIREWALL = FirewallFailedError("start", "iptables failed")
+FIREWALL = errors.FirewallFailedError("start", "iptables failed")
 
 
 async def play(agent: Agent, *ports: PortRequest) -> Session:
@@ -43,7 +37,7 @@ async def test_f19_a_port_of_the_host_is_passed_over_before_the_engine_is_asked(
         session = await agent.sessions.start(an_id(), a_spec())
         assert [port.host for port in session.ports] == [20001, 20000]
         assert host.engine.count("create") == 1
-        with pytest.raises(PortTakenError):
+        with pytest.raises(errors.PortTakenError):
             await play(agent, PortRequest(7777, Protocol.UDP, pinned=20000))
         assert [found.internal_id for found in agent.sessions.all()] == [session.internal_id]
         await end(agent, session)
@@ -69,7 +63,7 @@ async def test_f20_no_port_left_leaves_nothing_and_passes(host: Host, by: str) -
         if by == "processes":
             taken |= {20000, 20001, 20002}
         before = agent.directories(), agent.reservations.capacity.reserved
-        with pytest.raises(NoFreePortError) as error:
+        with pytest.raises(errors.NoFreePortError) as error:
             await play(agent)
         assert "udp" in str(error.value)
         assert (agent.directories(), agent.reservations.capacity.reserved) == before
@@ -90,7 +84,7 @@ async def test_order_of_free_ports_survives_a_restart(host: Host) -> None:
     async with host(ports=(20000, 20004)) as agent:
         ports = [(await play(agent)).ports[0].host for _ in range(4)]
         assert ports == [20004, 20002, 20000, 20001]
-        with pytest.raises(NoFreePortError):
+        with pytest.raises(errors.NoFreePortError):
             await play(agent)
 
 
@@ -130,7 +124,7 @@ async def test_f21_no_flow_to_a_game_that_runs_is_forgotten(agent: Agent) -> Non
 
 
 async def test_f21_other_ports_after_a_refusal_are_flushed_too(agent: Agent) -> None:
-    agent.engine.fail_next("start", PortTakenError(Protocol.UDP, 20000))
+    agent.engine.fail_next("start", errors.PortTakenError(Protocol.UDP, 20000))
     session = await play(agent)
     [refused, *later] = agent.flows_forgotten
     assert refused != (session.ports, True)
@@ -232,15 +226,15 @@ async def test_f23_a_firewall_that_stays_broken_is_a_refusal_that_leaves_nothing
     agent.engine.fail_next("start", FIREWALL, times=FIREWALL_TRIES)
     start = asyncio.create_task(play(agent))
     await agent.clock.advance(3)
-    with pytest.raises(FirewallFailedError):
+    with pytest.raises(errors.FirewallFailedError):
         await start
     assert agent.engine.count("start") == FIREWALL_TRIES
     await assert_nothing_is_left(agent)
 
 
-@pytest.mark.parametrize("error", [FIREWALL, EngineUnavailableError("gone")])
+@pytest.mark.parametrize("error", [FIREWALL, errors.EngineUnavailableError("gone")])
 async def test_f23_a_restart_that_the_host_cannot_do_now_is_done_later(
-    agent: Agent, error: AgentError
+    agent: Agent, error: errors.AgentError
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     agent.engine.fail_next("start", error, times=3 * FIREWALL_TRIES)

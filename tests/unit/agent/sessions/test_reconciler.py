@@ -8,12 +8,7 @@ from unittest import mock
 
 import pytest
 
-from agent.domain.errors import (
-    DiskFullError,
-    EngineTimeoutError,
-    SessionNotFoundError,
-    SessionStoppedError,
-)
+from agent.domain import errors
 from agent.domain.session import Session
 from agent.domain.steps import REMOVAL_STEPS, RESTART_STEPS
 from agent.sessions import cleanup
@@ -29,7 +24,7 @@ from tests.support.tasks import let_go, running
 from tiltyard.contract import EndReason, State
 
 WEEK = 7 * 86400
-FULL = mock.AsyncMock(side_effect=DiskFullError("/state", "No space left on device"))
+FULL = mock.AsyncMock(side_effect=errors.DiskFullError("/state", "No space left on device"))
 
 
 def _looked_after(agent: Agent) -> contextlib.AbstractAsyncContextManager[None]:
@@ -167,7 +162,7 @@ async def test_failed_chore_is_retried_by_a_later_pass(
 ) -> None:
     session = await agent.ended()
     await agent.clock.advance(4 * 3600)
-    agent.engine.fail_next("remove", EngineTimeoutError("remove"))
+    agent.engine.fail_next("remove", errors.EngineTimeoutError("remove"))
     await agent.pass_over()
     assert "remove" in caplog.text
     assert not agent.now(session.internal_id).container_removed
@@ -215,9 +210,9 @@ async def test_f03_a_kill_while_a_session_is_discarded_leaves_nothing_that_start
         await let_go(await agent.held_at(step, stop))
     async with host() as agent:
         # A caller without a response repeats the call.
-        with contextlib.suppress(SessionNotFoundError):
+        with contextlib.suppress(errors.SessionNotFoundError):
             await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
-        with pytest.raises(SessionStoppedError):
+        with pytest.raises(errors.SessionStoppedError):
             await agent.sessions.start(session.internal_id, a_spec())
         assert agent.directories() == []
         assert await host.engine.list(agent.runtime.agent_id) == []
@@ -242,8 +237,8 @@ async def test_sessions_are_adopted_when_images_cannot_be_listed(host: Host) -> 
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
     async with host(reconcile=False) as agent:
-        host.engine.fail_next("images", EngineTimeoutError("images"))
-        with pytest.raises(EngineTimeoutError):
+        host.engine.fail_next("images", errors.EngineTimeoutError("images"))
+        with pytest.raises(errors.EngineTimeoutError):
             await agent.reconciler.pass_once()
         assert agent.sessions.reconciled
         assert agent.now(session.internal_id).state is State.RUNNING

@@ -139,9 +139,7 @@ async def test_truncated_archive_is_never_sent(
         await fetched(artifacts(agent), "any", "/x")
 
 
-async def test_path_without_accepted_entries_is_not_found(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_empty_path_is_not_found(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     async def chunks(container: str) -> AsyncGenerator[bytes]:
         yield tar_of([Entry(b"x", tarfile.FIFOTYPE)] if container == "fifo" else [])
 
@@ -198,9 +196,7 @@ async def begun(agent: Agent, artifacts: Artifacts, tmp_path: Path) -> AsyncIter
 
 
 @pytest.mark.parametrize("patience", [Patience(idle=1.0), Patience(serve=1.0)])
-async def test_spool_of_a_stalled_caller_is_removed(
-    agent: Agent, tmp_path: Path, patience: Patience
-) -> None:
+async def test_stalled_spool_is_removed(agent: Agent, tmp_path: Path, patience: Patience) -> None:
     async with begun(agent, artifacts(agent, patience=patience), tmp_path) as call:
         await until(lambda: nothing_is_spooled(agent))
         with pytest.raises(grpc.aio.AioRpcError) as error:

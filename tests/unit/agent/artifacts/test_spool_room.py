@@ -66,9 +66,7 @@ async def test_limits_archives_being_fetched() -> None:
     ("limits", "size"),
     [({"most_fetched": 8}, 0), ({"most_packed": 8}, None), ({"total_bytes": 800}, LARGEST)],
 )
-async def test_account_takes_at_most_as_much_as_it_leaves(
-    limits: dict[str, int], size: int | None
-) -> None:
+async def test_account_takes_half_of_the_rest(limits: dict[str, int], size: int | None) -> None:
     """Of 8 slots the first account takes 4, the next 2, and one is always left."""
     rooms = room(**limits)
 

@@ -105,9 +105,7 @@ def frame(kind: int, payload: bytes, time: bytes = TIME) -> bytes:
     st.lists(st.tuples(st.integers(1, 2), st.binary(max_size=40)), max_size=8),
     st.lists(st.integers(1, 60), min_size=1, max_size=10),
 )
-def test_splits_frames_that_arrive_in_any_pieces(
-    frames: list[tuple[int, bytes]], sizes: list[int]
-) -> None:
+def test_splits_frames_in_any_pieces(frames: list[tuple[int, bytes]], sizes: list[int]) -> None:
     stream = b"".join(frame(kind, payload) for kind, payload in frames)
     demultiplexer, seen, lengths = Demultiplexer(), [], itertools.cycle(sizes)
     while stream:

@@ -160,9 +160,7 @@ def test_cpu_shares_follow_the_reservation(reserved: int, shares: int) -> None:
         (64 * MEBIBYTE, 0, (0, 64 * MEBIBYTE)),
     ],
 )
-def test_adds_no_swap_and_caps_reservation_at_the_limit(
-    reserved: int, limit: int, sent: tuple[int, int]
-) -> None:
+def test_adds_no_swap_and_caps_memory(reserved: int, limit: int, sent: tuple[int, int]) -> None:
     spec = replace(
         SPEC,
         limits=replace(SPEC.limits, memory_bytes=limit),
@@ -233,8 +231,6 @@ EXT4 = "93 90 8:4 / /var/lib/docker/overlay2 rw,relatime - ext4 /dev/sdd rw,prjq
         (None, [ROOT, QUOTAS], False),
     ],
 )
-def test_layer_quota_depends_on_driver_and_mount(
-    driver: str | None, mounts: list[str], expected: bool
-) -> None:
+def test_recognises_layer_quotas(driver: str | None, mounts: list[str], expected: bool) -> None:
     info = {"Driver": driver, "DockerRootDir": "/var/lib/docker"}
     assert has_layer_quota(info, "\n".join(mounts)) is expected

@@ -59,9 +59,7 @@ def startable(script: ScriptedEngine, *names: str) -> None:
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_engine_failure_is_raised_and_measured_once(
-    script: ScriptedEngine, call: str
-) -> None:
+async def test_engine_error_is_raised_and_measured_once(script: ScriptedEngine, call: str) -> None:
     what, ask = CALLS[call]
     script.answer(what, refuses(500, "something broke"))
     with pytest.raises(errors.EngineError) as error:
@@ -74,9 +72,7 @@ async def test_engine_failure_is_raised_and_measured_once(
 
 
 @pytest.mark.parametrize("call", CHANGES)
-async def test_hanging_engine_leaves_the_outcome_unknown(
-    script: ScriptedEngine, call: str
-) -> None:
+async def test_hanging_engine_leaves_outcome_unknown(script: ScriptedEngine, call: str) -> None:
     what, ask = CHANGES[call]
     script.answer(what, script.hang)
     hasty = Timeouts(create=0.2, start=0.2, kill=0.2, remove=0.2)
@@ -107,9 +103,7 @@ async def test_a_broken_connection(script: ScriptedEngine, call: str) -> None:
 
 
 @pytest.mark.parametrize("body", [b'{"Id": "abc', b"", b"{}", b"[]", b"\xff"])
-async def test_malformed_answer_to_a_change_leaves_the_outcome_unknown(
-    script: ScriptedEngine, body: bytes
-) -> None:
+async def test_malformed_answer_has_no_outcome(script: ScriptedEngine, body: bytes) -> None:
     for call, status in (("inspect", 200), ("create", 201)):
         what, ask = CALLS[call]
         script.answer(what, raw(body, status))
@@ -209,9 +203,7 @@ async def test_inspects_each_digest_until_it_is_accepted(script: ScriptedEngine)
     assert script.seen["GET /images/game:v1/json"] == 2
 
 
-async def test_creates_network_if_the_default_bridge_does_not_isolate(
-    script: ScriptedEngine,
-) -> None:
+async def test_creates_network_if_default_bridge_does_not_isolate(script: ScriptedEngine) -> None:
     bodies: list[Any] = []
 
     async def made(request: Any) -> Any:
@@ -325,9 +317,7 @@ async def test_end_forgotten_ends_what_only_the_engine_takes_for_not_running(
 
 
 @pytest.mark.parametrize("size", [0, 1, 63])
-async def test_end_forgotten_ends_nothing_without_a_whole_id(
-    script: ScriptedEngine, size: int
-) -> None:
+async def test_end_forgotten_needs_a_whole_id(script: ScriptedEngine, size: int) -> None:
     container = uuid4().hex * 2
     script.answer("GET /containers/x/json", says(inspected() | {"Id": container[:size]}))
     with a_shim(container) as shim:

@@ -42,9 +42,7 @@ FIRST_PIECE = {
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-async def test_an_engine_that_vanishes_ends_a_stream_with_an_error(
-    script: ScriptedEngine, stream: str
-) -> None:
+async def test_stream_of_a_vanished_engine_fails(script: ScriptedEngine, stream: str) -> None:
     what, ask = STREAMS[stream]
     script.answer(what, streams(FIRST_PIECE[stream], then_cut=True))
     seen = []
@@ -171,9 +169,7 @@ async def test_converts_pull_failure_in_status_or_stream(
         await drained(script.client.pull(IMAGE))
 
 
-async def test_missing_path_and_missing_container_are_told_apart_by_an_inspect(
-    script: ScriptedEngine,
-) -> None:
+async def test_missing_path_and_container_are_distinguished(script: ScriptedEngine) -> None:
     script.answer("GET /containers/x/archive", refuses(404, "as worded by any engine"))
     with pytest.raises(errors.ContainerGoneError):
         await drained(script.client.archive("x", "/data"))

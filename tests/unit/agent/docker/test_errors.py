@@ -95,9 +95,7 @@ LISTEN = "listen udp4 0.0.0.0:30001: bind: address already in use"
         ("pull", "worded in another way", errors.EngineError),
     ],
 )
-def test_wording_decides_where_the_status_does_not(
-    name: str, message: str, error: Expected
-) -> None:
+def test_wording_decides_if_the_status_does_not(name: str, message: str, error: Expected) -> None:
     assert_means(error_of_answer(call(name), 500, message), error, message)
 
 

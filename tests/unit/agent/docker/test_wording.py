@@ -17,9 +17,7 @@ LINES = [
 
 
 @pytest.mark.parametrize(("engines", "where", "meaning", "text"), LINES)
-def test_recognises_the_texts_of_each_engine(
-    engines: str, where: str, meaning: str, text: str
-) -> None:
+def test_recognises_each_engines_texts(engines: str, where: str, meaning: str, text: str) -> None:
     found = find(where, text.replace("\\n", "\n"))
     parts = [f"{name}={part}" for name, part in found[1].items()] if found else []
     assert " ".join([found[0].name if found else "-", *parts]) == meaning

@@ -187,9 +187,7 @@ HTTP = "WARNING: API is accessible on http://0.0.0.0:2375 without encryption.\n 
         ("agent.process.nofile", 1024, "agent-files", WARN, "1024"),
     ],
 )
-def test_problems_are_found_with_a_hint(
-    path: str, value: Any, check: str, level: Level, text: str
-) -> None:
+def test_problems_have_a_hint(path: str, value: Any, check: str, level: Level, text: str) -> None:
     finding = found(changed(SOUND, path, value), check)
     assert finding.level is level
     assert re.search(text, finding.found), finding.found

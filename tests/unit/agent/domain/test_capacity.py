@@ -17,9 +17,7 @@ TOTAL = Resources(nano_cpus=4_000, memory_bytes=1_000)
         (Resources(1, 1, 3), "GPUs"),
     ],
 )
-def test_error_names_the_lacking_resource_and_nothing_is_reserved(
-    wanted: Resources, named: str
-) -> None:
+def test_error_names_lacking_resource_and_reserves_nothing(wanted: Resources, named: str) -> None:
     capacity = Capacity(TOTAL, max_sessions=10, gpu_ids=["g0", "g1"])
     with pytest.raises(NoCapacityError) as refused:
         capacity.reserve("a", wanted)

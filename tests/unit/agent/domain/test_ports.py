@@ -156,9 +156,7 @@ def test_tls_port_in_the_host_network_takes_two() -> None:
         )
     )
 )
-def test_no_port_is_held_twice_and_none_is_lost(
-    moves: list[tuple[int, list[PortRequest]]],
-) -> None:
+def test_no_port_is_held_twice_or_lost(moves: list[tuple[int, list[PortRequest]]]) -> None:
     pool = PortPool(20000, 20003)
     held: dict[str, tuple[Port, ...]] = {}
     for number, requests in moves:

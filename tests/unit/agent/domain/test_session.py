@@ -103,9 +103,7 @@ def test_rejects_injected_names_but_allows_their_prefix() -> None:
     st.integers(0, 60),
     st.integers(0, 120),
 )
-def test_environment_limits_apply_to_expanded_values(
-    caller: dict[str, str], most: int, most_in_all: int
-) -> None:
+def test_limits_count_expanded_values(caller: dict[str, str], most: int, most_in_all: int) -> None:
     injected = {"T_HOST": "h\U0001f3aest", "T_PORT_UDP_777": "7"}
     sizes = {
         name: len(f"{name}={value}".encode())

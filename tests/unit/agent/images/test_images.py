@@ -27,9 +27,7 @@ def engine(clock: FakeClock) -> FakeEngine:
 
 
 @pytest.mark.parametrize("leaving", [1, 10])
-async def test_callers_share_a_pull_that_does_not_end_when_they_leave(
-    agent: Agent, leaving: int
-) -> None:
+async def test_callers_share_a_pull_that_outlasts_them(agent: Agent, leaving: int) -> None:
     agent.engine.hold("pull")
     callers = [asyncio.create_task(pulled(agent.images, reference("a"))) for _ in range(10)]
     await agent.engine.held("pull")
@@ -63,9 +61,7 @@ async def test_limits_concurrent_pulls(agent: Agent) -> None:
     assert {reference(digit) for digit in "abcdef"} <= agent.images.here
 
 
-async def test_queued_pull_reports_that_it_waits(
-    agent: Agent, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_queued_pull_says_it_waits(agent: Agent, caplog: pytest.LogCaptureFixture) -> None:
     agent.engine.hold("pull")
     others = [asyncio.create_task(pulled(agent.images, reference(digit))) for digit in "ab"]
     await agent.engine.held("pull")

@@ -93,9 +93,7 @@ async def test_run_that_ends_at_once_has_a_sample(agent: Agent) -> None:
     assert await agent.usage.read(ONE, last=True) == Usage(0.1, 1)
 
 
-async def test_one_task_reads_young_runs_every_second_and_old_ones_every_five(
-    agent: Agent,
-) -> None:
+async def test_one_task_reads_young_runs_every_second_and_old_every_five(agent: Agent) -> None:
     tasks = len(asyncio.all_tasks())
     await agent.usage.watch(ONE)
     await agent.clock.advance(7)

@@ -45,9 +45,7 @@ def test_a_log_within_the_bound_is_kept_byte_for_byte(log: SealedLog, place: Pat
 
 
 @pytest.mark.parametrize("times", [1.01, 1.5, 4])
-def test_keeps_newest_whole_lines_of_a_longer_log(
-    log: SealedLog, place: Path, times: float
-) -> None:
+def test_keeps_newest_whole_lines_of_longer_log(log: SealedLog, place: Path, times: float) -> None:
     pieces = numbered(round(times * KEPT / 132))
     fill(log, pieces)
     log.finish()

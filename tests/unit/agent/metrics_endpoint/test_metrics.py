@@ -146,9 +146,7 @@ async def test_counts_restarts_late_ends_and_sealed_logs(agent: Agent, scrape: S
     assert now("session_ends_total", kind="session", reason="ttl") == 1
 
 
-async def test_distinguishes_standbys_and_claims_from_cold_starts(
-    agent: Agent, scrape: Scraped
-) -> None:
+async def test_distinguishes_standbys_claims_and_starts(agent: Agent, scrape: Scraped) -> None:
     agent.engine.binds_at_once = False
     async with kept_full(agent, a_pool(2)):
         await until(lambda: len(agent.engine.living) == 2)
@@ -230,9 +228,7 @@ async def test_shows_unavailable_engine(agent: Agent, scrape: Scraped) -> None:
     assert (before("reconcile_duration_seconds_count") or 0) > 0
 
 
-async def test_reads_state_of_host_at_each_scrape(
-    agent: Agent, scrape: Scraped, tmp_path: Path
-) -> None:
+async def test_each_scrape_reads_the_host(agent: Agent, scrape: Scraped, tmp_path: Path) -> None:
     now = await scrape()
     assert now("disk_free_bytes", path=str(tmp_path)) == 7 * MEBIBYTE
     assert now("disk_reserve_bytes", path=str(tmp_path)) == MEBIBYTE
@@ -259,9 +255,7 @@ async def test_reads_state_of_host_at_each_scrape(
 
 
 @mock.patch.object(TlsPorts, "expire_time", 1.0)
-async def test_page_and_alerts_have_exactly_the_existing_metrics(
-    agent: Agent, scrape: Scraped
-) -> None:
+async def test_page_and_alerts_match_the_metrics(agent: Agent, scrape: Scraped) -> None:
     await agent.sessions.start(an_id(), a_spec())
     await agent.warm_pools.set(a_pool(1))
     table, alerts = SECTION.split("### Alerts", 1)
@@ -337,9 +331,7 @@ async def test_held_connections_do_not_block_scrapes(agent: Agent, scrape: Scrap
         writer.close()
 
 
-async def test_agent_serves_while_metrics_port_is_in_use(
-    agent: Agent, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_metrics_port_may_be_in_use(agent: Agent, caplog: pytest.LogCaptureFixture) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         registry = agent.runtime.metrics.registry

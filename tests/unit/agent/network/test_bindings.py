@@ -57,7 +57,7 @@ async def test_port_is_bound_if_players_can_reach_it(
 
 
 @pytest.mark.parametrize("mode", NetworkMode)
-async def test_checks_every_port_by_its_protocol(
+async def test_checks_ports_of_each_kind(
     bindings: Bindings, me: Process, mode: NetworkMode
 ) -> None:
     udp, tcp = Protocol.UDP, Protocol.TCP
@@ -82,7 +82,7 @@ async def test_ignores_connected_and_non_listening_sockets(
 
 
 @pytest.mark.parametrize("mode", NetworkMode)
-async def test_ended_process_has_no_bound_ports(
+async def test_ended_process_binds_nothing(
     bindings: Bindings, me: Process, mode: NetworkMode
 ) -> None:
     later = Process(me.pid, me.start_ticks + 1)
@@ -93,9 +93,7 @@ async def test_ended_process_has_no_bound_ports(
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "127.0.0.1", "::1"])
-async def test_tls_port_in_host_network_is_bound_on_loopback(
-    bindings: Bindings, me: Process, address: str
-) -> None:
+async def test_inner_port_is_on_loopback(bindings: Bindings, me: Process, address: str) -> None:
     with bound(Protocol.TCP, address) as inner, bound(Protocol.TCP, "0.0.0.0") as agents:
         [plain] = ports(Protocol.TCP, agents)
         tls = replace(plain, tls=True, inner=inner)
@@ -141,9 +139,7 @@ async def test_check_of_too_many_sockets_is_bounded(tmp_path: Path, me: Process)
     await bindings.close()
 
 
-async def test_check_of_few_sockets_does_not_wait_for_one_of_many(
-    tmp_path: Path, me: Process
-) -> None:
+async def test_check_of_few_sockets_waits_for_none_of_many(tmp_path: Path, me: Process) -> None:
     other = await asyncio.to_thread(live_process, os.getppid())
     assert other is not None
     (net_folder(tmp_path, me) / "udp").write_text(udp_table(1, 1))

@@ -191,9 +191,7 @@ def put_in_front(chain: str, rule: str) -> Callable[[Filters], None]:
         (lambda table: table.pop(FORWARD_CHAIN), f"{FORWARD_CHAIN} is missing"),
     ],
 )
-def test_foreign_changes_are_reported_and_fixed(
-    happens: Callable[[Filters], None], named: str | None
-) -> None:
+def test_foreign_changes_are_fixed(happens: Callable[[Filters], None], named: str | None) -> None:
     wanted = rules(PLAN, 4)
     table = restored(filters(), to_apply(filters(), wanted))
     happens(table)

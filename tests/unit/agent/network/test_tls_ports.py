@@ -204,9 +204,7 @@ async def test_player_receives_after_closing_its_side(
 
 
 @pytest.mark.parametrize("version", BOTH, ids=lambda version: version.name)
-async def test_game_receives_after_closing_its_side(
-    tmp_path: Path, version: ssl.TLSVersion
-) -> None:
+async def test_game_receives_after_its_close(tmp_path: Path, version: ssl.TLSVersion) -> None:
     received: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     async def end_first(made: socket.socket) -> None:
@@ -345,9 +343,7 @@ async def test_sends_nothing_to_another_process_at_the_address(tmp_path: Path) -
     ids=["http", "half", "nothing"],
 )
 @pytest.mark.parametrize("hangs_up", [True, False], ids=["hangs-up", "stays"])
-async def test_disconnects_client_without_handshake(
-    tmp_path: Path, sent: bytes, hangs_up: bool
-) -> None:
+async def test_disconnects_without_handshake(tmp_path: Path, sent: bytes, hangs_up: bool) -> None:
     loop = asyncio.get_running_loop()
     async with serving(tmp_path, echo, limits=Limits(handshake=0.1)) as served:
         async with connection(served.port) as made:

@@ -115,9 +115,7 @@ def _changed(text: bytes, old: bytes, new: bytes) -> bytes:
     return b"\n".join([begin, base64.b64encode(der), end, b""])
 
 
-def test_reads_one_version_of_a_file_that_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reads_one_version_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, identity = tmp_path / FILE, an_identity()
     identity.save(path)
 

@@ -251,9 +251,7 @@ async def test_claim_repeated_during_the_final_save_returns(agent: Agent) -> Non
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-async def test_repeated_claim_notifies_the_game_again_unless_it_ends(
-    agent: Agent, *, stopped: bool
-) -> None:
+async def test_repeated_claim_notifies_a_game_that_goes_on(agent: Agent, *, stopped: bool) -> None:
     standby = await a_standby(agent, claim_signal="SIGUSR1")
     with full_disk("publish"):
         await agent.warm_pools.claim(standby.internal_id, a_claim())

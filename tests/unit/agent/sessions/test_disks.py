@@ -89,9 +89,7 @@ async def test_f34_a_disk_that_is_short_refuses_starts_until_there_is_room(
     assert agent.reservations.disks.warnings == ()
 
 
-async def test_disk_without_inodes_refuses_starts_and_evicts(
-    agent: Agent, filling: Filling
-) -> None:
+async def test_disk_without_inodes_refuses_and_evicts(agent: Agent, filling: Filling) -> None:
     ended = await _ended(agent)
     filling.free_inodes["docker"] = RESERVE - 1
     await agent.pass_over()
@@ -220,9 +218,7 @@ async def test_low_state_disk_removes_oldest_logs_first(
     assert with_container not in _removed(agent)
 
 
-async def test_report_remains_after_early_removal_of_the_log(
-    agent: Agent, filling: Filling
-) -> None:
+async def test_report_outlasts_early_removal_of_the_log(agent: Agent, filling: Filling) -> None:
     internal_id = await _ended(agent)
     await agent.pass_over(after=4 * 3600)
     filling.free["state"] = 0
@@ -270,9 +266,7 @@ async def test_log_without_space_replaces_older_logs(host: Host, full_while: Ful
         assert disks.warnings == ()
 
 
-async def test_warns_of_a_log_that_cannot_be_given_space(
-    host: Host, full_while: FullWhile
-) -> None:
+async def test_warns_of_a_log_that_gets_no_space(host: Host, full_while: FullWhile) -> None:
     disks, room = Disks(0, host.folder / "state"), asyncio.Event()
     full_while(lambda: not room.is_set())
     async with host(disks=disks) as agent:

@@ -47,9 +47,7 @@ async def test_session_is_dead_after_repeatedly_refused_restarts(agent: Agent) -
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=["port", "engine"])
-async def test_restart_succeeds_after_temporary_refusals(
-    agent: Agent, refusal: errors.AgentError
-) -> None:
+async def test_restart_succeeds_after_refusals(agent: Agent, refusal: errors.AgentError) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     for round_number in (1, 2):  # a success resets the count
         agent.engine.fail_next("start", refusal, times=restarts.TRIES - 1)
@@ -76,9 +74,7 @@ async def test_restart_of_an_unrunnable_image_is_not_retried(agent: Agent) -> No
     await agent.reached(session.internal_id, State.DEAD)
 
 
-async def test_failed_wait_for_the_process_is_not_its_end(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_failed_wait_is_not_the_end(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     name, wait_end = f"tiltyard-{session.internal_id}", agent.engine.wait_end
     agent.engine.ignores_sigterm.add(name)
@@ -99,9 +95,7 @@ async def test_failed_wait_for_the_process_is_not_its_end(
 
 
 @pytest.mark.parametrize("lost", ["start", "inspect"])
-async def test_stop_ends_the_game_after_a_restart_of_unknown_outcome(
-    agent: Agent, lost: str
-) -> None:
+async def test_stop_ends_a_game_after_an_unknown_restart(agent: Agent, lost: str) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     if lost == "start":
         agent.engine.answer_lost_next("start")

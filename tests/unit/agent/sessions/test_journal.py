@@ -17,9 +17,7 @@ from tiltyard.runtime.logging.events import bind
 from tiltyard.runtime.logging.output import Limit
 
 
-async def test_unavailable_engine_does_not_flood_the_log(
-    host: Host, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_missing_engine_floods_no_log(host: Host, caplog: pytest.LogCaptureFixture) -> None:
     """Also while sessions end."""
     limit = Limit(monotonic=host.clock.monotonic)
     passed: list[str] = []
@@ -40,9 +38,7 @@ async def test_unavailable_engine_does_not_flood_the_log(
     assert len(passed) < 35, Counter(each.split(" session=")[0] for each in passed)
 
 
-async def test_only_log_lines_of_a_start_have_its_request(
-    host: Host, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_only_a_start_has_its_request(host: Host, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     hostile = a_spec(identity=replace(a_spec().identity, session_id="a\nb"))
 

@@ -82,9 +82,7 @@ async def test_repeated_start_joins_and_another_spec_is_refused(agent: Agent) ->
     assert (await agent.sessions.start(internal_id, a_spec())).state is State.RUNNING
 
 
-async def test_game_that_the_engine_takes_for_not_started_ends_with_its_start(
-    agent: Agent,
-) -> None:
+async def test_game_that_the_engine_has_forgotten_ends_with_its_start(agent: Agent) -> None:
     internal_id = an_id()
     agent.steps.hold("start.started")
     starting = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
@@ -140,9 +138,7 @@ async def test_stop_at_any_step_of_a_start_undoes_it(agent: Agent, step: str) ->
     ],
     ids=lambda error: type(error).__name__,
 )
-async def test_start_refused_by_the_engine_leaves_nothing(
-    agent: Agent, call: str, error: errors.AgentError
-) -> None:
+async def test_refusal_leaves_nothing(agent: Agent, call: str, error: errors.AgentError) -> None:
     if call == "inspect":  # called when the outcome of the start is unknown
         agent.engine.answer_lost_next("start")
     agent.engine.fail_next(call, error)
@@ -178,9 +174,7 @@ async def test_admission_is_atomic_under_fifty_callers(host: Host) -> None:
 
 
 @pytest.mark.parametrize(("variables", "references"), [(1, 128), (9, 120)])
-async def test_rejects_environment_too_large_when_expanded(
-    agent: Agent, variables: int, references: int
-) -> None:
+async def test_rejects_too_large_expansion(agent: Agent, variables: int, references: int) -> None:
     identity = dataclasses.replace(a_spec().identity, session_id="\U0001f3ae" * 256)
     env = {f"V{number}": "$TILTYARD_SESSION_ID" * references for number in range(variables)}
     with pytest.raises(errors.InvalidArgumentError, match=r"^cannot accept env: "):

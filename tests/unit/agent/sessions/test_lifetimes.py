@@ -105,9 +105,7 @@ async def test_ttl_waits_ten_minutes_at_most(host: Host, left: tuple[str, EndRea
         assert agent.now(internal_id).stop_reason is reason
 
 
-async def test_ttl_follows_the_clock_when_it_is_set(
-    host: Host, left: tuple[str, EndReason]
-) -> None:
+async def test_ttl_follows_a_clock_that_is_set(host: Host, left: tuple[str, EndReason]) -> None:
     internal_id, reason = left
     host.clock.jump(-DAY)
     async with host() as agent, agent.timed():

@@ -79,9 +79,7 @@ async def test_each_run_becomes_ready(agent: Agent) -> None:
     assert await agent.ready(internal_id) >= first + 30
 
 
-async def test_restarted_agent_watches_sessions_that_are_not_ready(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_next_run_watches_unready_ones(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     async with host() as agent:
         early, late = await started(agent), await started(agent)
         host.engine.bind(container_name(early))
@@ -130,9 +128,7 @@ async def test_watching_is_cheap_when_nothing_is_ever_bound(host: Host) -> None:
             assert has_bound.call_count <= 60 / LONGEST_SECONDS + 1
 
 
-async def test_slow_checks_are_made_less_often(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_slow_checks_are_less_frequent(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """A session uses at most a tenth of the shared thread."""
     looked = 0
 

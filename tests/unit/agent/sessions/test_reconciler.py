@@ -157,9 +157,7 @@ async def test_f10_an_orphan_that_hangs_the_engine_holds_up_nothing_else(host: H
         assert [each.container for each in found] == [kept.container]
 
 
-async def test_failed_chore_is_retried_by_a_later_pass(
-    agent: Agent, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failed_chore_is_retried(agent: Agent, caplog: pytest.LogCaptureFixture) -> None:
     session = await agent.ended()
     await agent.clock.advance(4 * 3600)
     agent.engine.fail_next("remove", errors.EngineTimeoutError("remove"))
@@ -353,9 +351,7 @@ async def test_running_container_with_an_invalid_label_is_kept(host: Host) -> No
         assert await host.engine.list(agent.runtime.agent_id) == []
 
 
-async def test_pass_is_repeated_after_an_internal_error(
-    agent: Agent, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failed_pass_is_repeated(agent: Agent, caplog: pytest.LogCaptureFixture) -> None:
     broken = PermissionError(13, "as scripted")
     with mock.patch.object(agent.recovery, "sweep", side_effect=broken) as sweep:
         async with _looked_after(agent):
@@ -380,9 +376,7 @@ async def test_removals_leave_the_engine_free_for_starts(agent: Agent) -> None:
     await assert_survived(agent)
 
 
-async def test_discard_waits_for_removal_of_the_log(
-    agent: Agent, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_discard_waits_for_the_log(agent: Agent, caplog: pytest.LogCaptureFixture) -> None:
     internal_id = (await agent.ended()).internal_id
     life = agent.sessions.life(internal_id)
     await cleanup.remove_container(agent.runtime, life)

@@ -28,9 +28,7 @@ async def _fail_and_restart(agent: Agent, session: Session) -> None:
         (8, -3600, 8),  # the wall clock was set back
     ],
 )
-def test_delay_is_counted_from_the_end_of_the_run(
-    delay: float, ended_for: float, left: float
-) -> None:
+def test_delay_begins_at_the_end_of_the_run(delay: float, ended_for: float, left: float) -> None:
     assert restarts.remaining_delay(delay, ended_for) == left
 
 
@@ -134,9 +132,7 @@ async def test_f34_a_restart_that_finds_no_room_on_the_engines_disk_is_tried_aga
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
-async def test_restart_that_the_engine_has_forgotten_is_ended(
-    agent: Agent, is_stopped: bool
-) -> None:
+async def test_restart_that_the_engine_forgot_is_ended(agent: Agent, is_stopped: bool) -> None:
     """Before the next restart, or by a stop."""
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     agent.engine.answer_lost_next("start")
@@ -155,9 +151,7 @@ async def test_restart_that_the_engine_has_forgotten_is_ended(
         assert life.session.restart_count == 1
 
 
-async def test_stop_works_while_waiting_for_the_process_fails(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_stop_works_while_waits_fail(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     wait_end, tried = agent.engine.wait_end, asyncio.Event()
 

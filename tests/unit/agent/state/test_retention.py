@@ -50,9 +50,7 @@ def without_container(name: str, **changes: Any) -> Session:
         (-5, without_container("a"), Due()),
     ],
 )
-def test_each_part_is_removed_after_its_retention(
-    age: float, session: Session, expected: Due
-) -> None:
+def test_each_part_goes_after_its_retention(age: float, session: Session, expected: Due) -> None:
     assert gone((age, session)) == expected
 
 
@@ -78,9 +76,7 @@ def _literally_gone(ages: dict[str, float], accounts: dict[str, str], most: int)
     st.lists(st.tuples(st.floats(0, 9), st.sampled_from("abc")), unique_by=lambda each: each[0]),
     st.integers(0, 12),
 )
-def test_early_removal_begins_with_the_largest_account(
-    found: list[tuple[float, str]], most: int
-) -> None:
+def test_early_removal_begins_with_the_largest(found: list[tuple[float, str]], most: int) -> None:
     """For whole sessions, containers and logs alike."""
     ages = {str(number): age for number, (age, _) in enumerate(found)}
     accounts = {str(number): account for number, (_, account) in enumerate(found)}

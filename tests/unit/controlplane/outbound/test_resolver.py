@@ -23,9 +23,7 @@ def test_recognizes_public_addresses(address: str) -> None:
     assert is_public(address) is (address in PUBLIC)
 
 
-async def test_shares_lookups_of_a_name_on_its_own_threads(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_shares_lookups_of_a_name_on_own_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     look_ups = LookUps()
     threads: list[str] = []
     answered = threading.Event()

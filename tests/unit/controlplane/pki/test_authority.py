@@ -38,11 +38,9 @@ def read(text: bytes) -> x509.Certificate:
     return x509.load_pem_x509_certificate(text)
 
 
-def described(
-    certificate: x509.Certificate,
-) -> tuple[list[str], list[str], list[x509.ObjectIdentifier]]:
+def described(made: x509.Certificate) -> tuple[list[str], list[str], list[x509.ObjectIdentifier]]:
     """The URIs, hosts and uses of a certificate, which must not sign others."""
-    extension = certificate.extensions.get_extension_for_class
+    extension = made.extensions.get_extension_for_class
     constraints, uses = extension(x509.BasicConstraints), extension(x509.ExtendedKeyUsage)
     assert (constraints.critical, constraints.value.ca, uses.critical) == (True, False, True)
     assert not extension(x509.KeyUsage).value.key_cert_sign
@@ -220,9 +218,7 @@ async def test_lost_authority_is_reported_and_not_replaced(tmp_path: Path) -> No
     [b"", b"no key", None],
     ids=["empty", "no key", "no text"],
 )
-async def test_damaged_authority_is_reported_and_not_replaced(
-    tmp_path: Path, text: bytes | None
-) -> None:
+async def test_damaged_authority_is_reported_and_kept(tmp_path: Path, text: bytes | None) -> None:
     path = tmp_path / "authority.pem"
     if text is None:  # the key of one and the certificate of another
         text = Authority.create(NOW).to_pem().partition(b"-----BEGIN CERT")[0]

@@ -225,9 +225,7 @@ async def canary(stack: AsyncExitStack) -> mock.Mock:
     return accept
 
 
-async def test_uses_a_realm_in_auth_hosts(
-    http: RegistryHttp, server: Server, stack: AsyncExitStack
-) -> None:
+async def test_uses_auth_hosts(http: RegistryHttp, server: Server, stack: AsyncExitStack) -> None:
     service = Server(http)
     await service.start(stack)
     server.given = service.given
@@ -311,9 +309,7 @@ async def test_rejects_an_invalid_address(http: RegistryHttp, address: str) -> N
 
 
 @mock.patch.object(registry_http, "TIMEOUT", ClientTimeout(total=None))
-async def test_hanging_registry_does_not_block_another(
-    server: Server, stack: AsyncExitStack
-) -> None:
+async def test_hanging_registry_blocks_no_other(server: Server, stack: AsyncExitStack) -> None:
     http = RegistryHttp(FakeClock())
     stack.push_async_callback(http.close)
     connections, all_taken = 0, asyncio.Event()

@@ -109,9 +109,7 @@ def test_restores_a_deleted_key_from_memory(path: Path) -> None:
     assert (again.unseal(*WHOSE, old), again.unseal(*WHOSE, new)) == (PASSWORD, "another")
 
 
-def test_reports_a_key_that_cannot_be_read_or_created(
-    path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_reports_an_unusable_key(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path.mkdir(parents=True)
     vault = loaded(path)
     assert f"cannot use the key {path}: Is a directory" in caplog.text

@@ -30,9 +30,7 @@ async def store(store: Store) -> Store:
         "DELETE FROM session WHERE id = 'one'",
     ],
 )
-async def test_a_commit_drops_the_description_of_its_session_alone(
-    store: Store, change: str
-) -> None:
+async def test_commit_drops_description_of_its_session_alone(store: Store, change: str) -> None:
     descriptions, kept = Descriptions(store), description()
     for key in (KEY, OTHER):
         with descriptions.looking(key) as keep:

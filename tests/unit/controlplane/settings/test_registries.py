@@ -59,9 +59,7 @@ def test_removes_one_line_break_from_a_password(settings: Settings) -> None:
     ("content", "problem"),
     [(b"a\n\n", "must be 1 to 4096"), (b"x" * 4097, "must be 1 to 4096"), (b"\xff", "not UTF-8")],
 )
-def test_rejects_a_password_that_cannot_be_sent(
-    settings: Settings, content: bytes, problem: str
-) -> None:
+def test_rejects_an_unsendable_password(settings: Settings, content: bytes, problem: str) -> None:
     settings.password.write_bytes(content)
     assert problem in settings.refused(settings.login)
 

@@ -54,9 +54,7 @@ async def test_sends_nothing_without_a_service_manager(caplog: pytest.LogCapture
     assert caplog.text == ""
 
 
-def test_missing_or_blocked_service_manager_does_not_block(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_deaf_manager_blocks_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     Notifier(Supervision(str(tmp_path / "none"))).notify(READY)
     assert "cannot notify the service manager state=READY=1 error=[Errno 2]" in caplog.text
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as deaf:

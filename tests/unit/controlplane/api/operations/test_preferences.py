@@ -50,9 +50,7 @@ def test_no_header_breaks_it(headers: list[str]) -> None:
     st.lists(st.text(st.sampled_from('wait=ready;,"\\ \t09x')), max_size=4),
     st.integers(SHORTEST, LONGEST),
 )
-def test_what_stands_behind_does_not_change_what_was_asked_first(
-    others: list[str], seconds: int
-) -> None:
+def test_what_follows_changes_nothing_asked_first(others: list[str], seconds: int) -> None:
     assert ready_wait([f"wait=ready; wait={seconds}", *others]) == seconds
 
 

@@ -57,9 +57,7 @@ async def test_host_is_served_when_its_report_cannot_be_stored() -> None:
 
 
 @pytest.mark.parametrize("known", [{"downtime": 60}, {"downtime": 60, "lost": 1}])
-async def test_host_is_served_only_after_the_end_of_its_downtime_is_stored(
-    known: dict[str, int],
-) -> None:
+async def test_host_is_served_once_its_downtimes_end_is_stored(known: dict[str, int]) -> None:
     """Otherwise a crash might add its next downtime to that one."""
     host = Listening(**known)
     host.store.fails = True

@@ -130,9 +130,7 @@ async def test_unresponsive_host_gets_pulls_on_its_return(host: _Host) -> None:
     assert GOOD.format(0) in host.report.images
 
 
-async def test_repeated_cause_is_a_warning_once(
-    host: _Host, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_repeated_cause_warns_once(host: _Host, caplog: pytest.LogCaptureFixture) -> None:
     host.begin(BAD.format(0))
     host.fail.set()
     with caplog.at_level(logging.INFO):

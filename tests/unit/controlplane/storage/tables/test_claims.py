@@ -106,9 +106,7 @@ async def test_stop_without_a_live_session_is_not_audited(store: Store) -> None:
     ],
     ids=["claim", "address"],
 )
-async def test_finds_ids_without_scanning_the_account(
-    store: Store, look: Callable[[Database], object]
-) -> None:
+async def test_finds_ids_without_scans(store: Store, look: Callable[[Database], object]) -> None:
     def plans(db: Database) -> list[Any]:
         asked: list[str] = []
         db.conn.set_trace_callback(asked.append)

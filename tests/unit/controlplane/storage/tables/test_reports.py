@@ -92,9 +92,7 @@ async def test_adopted_ended_session_gives_way_to_a_live_one(store: Store) -> No
 
 
 @pytest.mark.parametrize("session", [attempt("i", 2, end_time=1), attempt("i", 0.5, end_time=99)])
-async def test_session_ended_long_ago_or_before_its_account_is_not_adopted(
-    store: Store, session: HostSession
-) -> None:
+async def test_session_of_long_ago_is_not_adopted(store: Store, session: HostSession) -> None:
     assert await verdict(store, "h", ended(session, session.end_time)) is Verdict.KEEP
     assert await rows(store, "SELECT 1 FROM session") == []
 
@@ -148,9 +146,7 @@ async def test_account_of_a_session_comes_from_its_row(store: Store) -> None:
     ],
     ids="".join,
 )
-async def test_repeated_report_is_written_only_if_it_differs(
-    store: Store, change: dict[str, Any]
-) -> None:
+async def test_only_a_report_that_differs_is_written(store: Store, change: dict[str, Any]) -> None:
     await report(store, "h", X)
     before = await rows(store, "SELECT * FROM session")
     await rows(store, "CREATE TABLE written (number INTEGER)")
@@ -164,9 +160,7 @@ async def test_repeated_report_is_written_only_if_it_differs(
 
 
 @pytest.mark.parametrize("change", [None, {"detail": "lost"}, {"exit_code": 1}])
-async def test_message_without_changes_takes_the_same_queries_for_any_number_of_sessions(
-    store: Store, change: dict[str, Any] | None
-) -> None:
+async def test_unchanged_take_as_few_queries(store: Store, change: dict[str, Any] | None) -> None:
     sessions = [
         attempt(f"i-{number}", 1, identity=replace(X.identity, session_id=f"s-{number}"))
         for number in range(30)

@@ -1,10 +1,6 @@
-import asyncio
-from unittest import mock
-
 from agent.changes.feed import PILE_LARGEST, Changes, Feed
 from agent.domain.session import Session
 from tests.support.agent.samples import a_session
-from tests.support.fake_clock import until_idle
 
 
 def _change(feed: Feed, count: int) -> list[Session]:
@@ -34,19 +30,6 @@ async def test_slow_watcher_gets_a_snapshot_instead_of_many_changes() -> None:
         assert await slow.take(0) == Changes(host=True, snapshot=True)
         [last] = _change(feed, 1)
         assert (await slow.take(0)).sessions == (last,)
-
-
-@mock.patch("agent.changes.feed.GATHER_SECONDS", 3600.0)
-async def test_change_that_can_wait_is_taken_with_the_next_one() -> None:
-    feed, first, second = Feed(), a_session(), a_session()
-    with feed.subscribe() as subscription:
-        taking = asyncio.create_task(subscription.take(3600.0), name="taking")
-        feed.session_changed(first, host=False, can_wait=True)
-        await until_idle()
-        assert not taking.done()
-        feed.session_changed(second, host=False)
-        assert await taking == Changes((first, second))
-        assert await subscription.take(0) == Changes()
 
 
 async def test_change_that_can_wait_is_taken_soon() -> None:

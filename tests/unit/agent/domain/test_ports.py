@@ -53,14 +53,6 @@ def test_port_of_two_adopted_sessions_is_free_after_both_end() -> None:
     assert pool.reserve("c", [UDP])[0].host == 20000
 
 
-def test_ports_in_use_move_to_the_end_of_the_queue() -> None:
-    others = {(Protocol.UDP, 20000), (Protocol.UDP, 20001)}
-    pool = PortPool(20000, 20003, lambda *port: port not in others)
-    assert [port.host for port in pool.reserve("a", [UDP, TCP])] == [20002, 20000]
-    others.clear()
-    assert [pool.reserve(str(n), [UDP])[0].host for n in range(3)] == [20003, 20000, 20001]
-
-
 def test_pinned_port_in_use_is_refused_and_moves_to_the_end() -> None:
     others = {(Protocol.UDP, 20000)}
     pool = PortPool(20000, 20002, lambda *port: port not in others)

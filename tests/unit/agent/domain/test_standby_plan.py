@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from agent.domain.session import Session, Standby
-from agent.domain.standby_plan import Plan, plan, set_back
+from agent.domain.standby_plan import Plan, plan
 from tests.support.agent.pools import OTHER, POOL, a_pool
 from tests.support.agent.samples import a_session
 
@@ -80,26 +80,6 @@ def test_older_standbys_make_space_one_at_a_time() -> None:
 def test_drained_host_stops_all_and_starts_none() -> None:
     has = [a_standby(), a_standby(ready=False)]
     assert plan([at(1, 5)], has, draining=True) == Plan(stop=ids(*has))
-
-
-def test_pool_in_back_off_starts_nothing() -> None:
-    assert plan([at(1, 5)], [], held_back=[POOL]) == Plan()
-
-
-def test_standbys_of_an_unknown_pool_are_stopped() -> None:
-    left = a_standby(OTHER)
-    assert plan([at(1, 1)], [left, a_standby()]) == Plan(stop=ids(left))
-
-
-def test_back_off_of_a_failing_pool_grows() -> None:
-    now, found, delays = 100.0, None, []
-    for _ in range(8):
-        found = set_back(found, "it crashed", now)
-        assert set_back(found, "so did another", now + found.delay / 2) == found
-        delays.append(found.delay)
-        now = found.until
-    assert delays == [1, 2, 4, 8, 16, 32, 60, 60]
-    assert set_back(found, "once more", now + 600).delay == 1
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 5, 100])

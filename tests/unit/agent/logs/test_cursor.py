@@ -46,16 +46,6 @@ def test_after_a_gap_only_the_rest_of_a_cut_line_is_skipped() -> None:
     assert cursor.take(lines(3, 4)) == lines(4)
 
 
-def test_an_answer_that_restarts_is_read_once() -> None:
-    cursor = a_cursor(lines(1))
-    cursor.seek()
-    assert cursor.take(lines(1, 2, 3)) == lines(2, 3)
-    assert cursor.take(lines(1, 2)) == []
-    assert cursor.over
-    cursor.seek()
-    assert cursor.take(lines(1, 2, 3, 4)) == lines(4)
-
-
 def test_new_lines_take_at_most_one_python_call_each() -> None:
     cursor, log, calls = a_cursor(lines(0)), lines(*range(1, 1001)), 0
     cursor.seek()

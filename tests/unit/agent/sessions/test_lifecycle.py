@@ -1,5 +1,9 @@
 import asyncio
 import dataclasses
+import logging
+from collections import Counter
+from dataclasses import replace
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -7,13 +11,16 @@ import pytest
 from agent.domain import errors
 from agent.domain.engine import container_name
 from agent.domain.steps import START_STEPS
+from agent.sessions import life
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left
 from tests.support.agent.pools import session_json
 from tests.support.agent.samples import MEBIBYTE, a_spec, an_id
 from tests.support.fake_clock import until_idle
 from tests.support.hold import held_before
-from tests.support.tasks import let_go
+from tests.support.tasks import let_go, running
 from tiltyard.contract import EndReason, PortRequest, Protocol, Resources, State
+from tiltyard.runtime.logging.events import bind
+from tiltyard.runtime.logging.output import Limit
 
 UUID = "01234567-89ab-4def-8123-456789abcdef"
 
@@ -210,3 +217,44 @@ async def test_sessions_share_no_gpu_also_after_a_restart(host: Host) -> None:
             await agent.sessions.start(an_id(), ONE)
         await agent.sessions.stop(sessions[0].internal_id, EndReason.STOPPED)
         assert (await agent.sessions.start(an_id(), ONE)).gpu_ids == ("GPU-1",)
+
+
+async def test_missing_engine_floods_no_log(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+    """Also while sessions end."""
+    limit = Limit(monotonic=host.clock.monotonic)
+    passed: list[str] = []
+    keep = logging.Handler()
+    keep.addFilter(limit)
+    keep.emit = lambda record: passed.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger().addHandler(keep)
+    try:
+        async with host() as agent, running(agent.reconciler.run()):
+            sessions = [await agent.sessions.start(an_id(), a_spec()) for _ in range(3)]
+            host.engine.unavailable = True
+            for session in sessions:
+                agent.sessions.life(session.internal_id).ask_stop(EndReason.STOPPED)
+            await host.clock.advance(300)
+    finally:
+        logging.getLogger().removeHandler(keep)
+    assert len(caplog.records) > 45, "there is nothing to keep quiet"
+    assert len(passed) < 35, Counter(each.split(" session=")[0] for each in passed)
+
+
+async def test_only_a_start_has_its_request(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    hostile = a_spec(identity=replace(a_spec().identity, session_id="a\nb"))
+
+    async def call() -> str:
+        bind(request="r", agent="other")
+        return (await agent.sessions.start(an_id(), hostile)).internal_id
+
+    async with host() as agent:
+        internal_id = await asyncio.create_task(call(), name="call")
+        await agent.sessions.stop(internal_id, EndReason.STOPPED)
+    events: list[Any] = [each.msg for each in caplog.records if each.name == life.__name__]
+    started, ended = events
+    assert started["event"] == "session started"
+    assert (started["session"], started["request"], started["id"]) == (internal_id, "r", "a\nb")
+    assert "agent" not in started
+    assert (ended["event"], ended["session"]) == ("session ended", internal_id)
+    assert (ended["reason"], ended.get("request")) == ("stopped", None)

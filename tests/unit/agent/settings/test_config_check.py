@@ -1,4 +1,4 @@
-"""`config check` of the agent: all mistakes at once, or the settings."""
+"""Settings of the agent, and `config check`: all mistakes at once, or the settings."""
 
 from pathlib import Path
 
@@ -43,15 +43,8 @@ firewall_blocked = ["10.0.0.0/8", "10.0.0.1/8"]
 log_level = "loud"
 failpoint = "nowhere"
 """
-    assert sorted(reported(path, text)) == [
-        "cpu",
-        "env_prefixes",
-        "failpoint",
-        "firewall_blocked[1]",
-        "log_level",
-        "max_sesions",
-        "port_range",
-    ]
+    others = "cpu env_prefixes failpoint firewall_blocked[1] log_level max_sesions port_range"
+    assert sorted(reported(path, text)) == others.split()
     text = 'tls_key = "/etc/key"\nrpc_listen = "[::]:20001"\nmetrics_listen = "[::1]:20001"\n'
     assert reported(path, text) == ["tls_key", "rpc_listen", "metrics_listen"]
 
@@ -79,3 +72,48 @@ def test_settings_without_mistakes_are_shown(path: Path) -> None:
 @pytest.mark.parametrize("key", AgentConfig.model_fields)
 def test_any_value_of_a_key_is_accepted_or_reported(path: Path, key: str) -> None:
     assert_accepted_or_located(path, key, lambda path: load_config(path, {}), SettingsError)
+
+
+BASE = 'public_address = "192.0.2.1"\n'
+ADDRESS = {"TILTYARD_AGENT_PUBLIC_ADDRESS": "192.0.2.1"}
+
+
+def test_all_settings_but_the_address_have_defaults(path: Path) -> None:
+    path.write_text(BASE)
+    config = load_config(path, {})
+    assert config.ports() == (20000, 30000)
+    assert config.env_prefixes == ("TILTYARD",)
+    assert config.pinged() == ("192.0.2.1",)
+    other = load_config(None, {"TILTYARD_AGENT_LATENCY_ADDRESSES": "192.0.2.9", **ADDRESS})
+    assert other.pinged() == ("192.0.2.9",)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("cpu = nan\n", "cpu"),
+        ("artifact_spool_bytes = 100000000\n", "artifact_spool_bytes"),
+        ('port_range = "30000-20000"\n', "port_range"),
+        ('port_range = "60000-70000"\n', "port_range"),
+        ('state_dir = "relative"\n', "state_dir"),
+        ('bind_address = "localhost"\n', "bind_address"),
+        ('latency_addresses = ["::1"]\n', "latency_addresses"),
+        ('env_prefixes = ["A B"]\n', "env_prefixes"),
+    ],
+)
+def test_error_names_the_mistake(path: Path, text: str, named: str) -> None:
+    path.write_text(BASE + text)
+    with pytest.raises(SettingsError, match=named):
+        load_config(path, {})
+
+
+def test_rejects_unspecified_public_address() -> None:
+    with pytest.raises(SettingsError, match="public_address"):
+        load_config(None, {"TILTYARD_AGENT_PUBLIC_ADDRESS": "0.0.0.0"})
+
+
+def test_command_without_an_agent_fails_in_one_line(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["status", "--socket", str(tmp_path / "none.sock")])
+    assert result.exit_code == 1
+    assert result.output.startswith("tiltyard-agent: cannot reach the agent at")
+    assert result.output.count("\n") == 1

@@ -1,9 +1,11 @@
 import asyncio
+import threading
 
 import pytest
 
 from tests.support.fake_clock import until_idle
-from tiltyard.runtime.tasks import TaskOwner, first_completed
+from tests.support.tasks import let_go
+from tiltyard.runtime.tasks import TaskOwner, Threads, first_completed
 
 
 async def _fail(error: Exception, begin: asyncio.Event) -> None:
@@ -67,3 +69,23 @@ async def test_first_completed_raises_the_first_error(*, work_fails: bool) -> No
     work, other = works if work_fails else works[::-1]
     with pytest.raises(ValueError, match="odd"):
         await first_completed(work, other, "both")
+
+
+async def test_close_waits_for_work_whose_caller_was_cancelled() -> None:
+    threads, begun, unblocked = Threads(1, "test"), threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def work(what: str) -> None:
+        begun.set()
+        unblocked.wait()
+        done.append(what)
+
+    caller = asyncio.create_task(threads.run(work, "it"))
+    await asyncio.to_thread(begun.wait)
+    await let_go(caller)
+    closing = asyncio.create_task(threads.close())
+    await asyncio.sleep(0)
+    assert not closing.done()
+    unblocked.set()
+    await closing
+    assert done == ["it"]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.support.log_lines import read
 from tests.support.read_back import FORMS, TOKEN, Pipe, failing, log, said
-from tiltyard.runtime.logging.line import CUT, EXCEPTION, MOST_CHARACTERS, Form, line
+from tiltyard.runtime.logging.line import CUT, EXCEPTION, MOST_CHARACTERS, REDACTED, Form, line
 from tiltyard.runtime.logging.output import LineFormatter, LineWriter
 
 HOSTILE = (
@@ -102,3 +102,24 @@ def test_value_that_cannot_be_formatted_does_not_lose_the_line() -> None:
     os.close(pipe.theirs)
     [found] = pipe.lines()
     assert found.endswith('level=warning event="a record cannot be written" logger=lib')
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "value",
+    [
+        TOKEN,
+        f"x{TOKEN.upper()}y",
+        ["a", TOKEN],
+        {"deep": [{"er": TOKEN}]},
+        ["Authorization:\nBearer " + TOKEN[20:]],
+        f"{{'X-Registry-Auth': '{TOKEN[20:]}'}}",
+        f"(b'X-Registry-Auth', b'{TOKEN[20:]}')",
+        ValueError(TOKEN),
+        "x" * (MOST_CHARACTERS - 30) + TOKEN,
+    ],
+)
+def test_redacts_secrets_in_every_value(form: Form, value: object) -> None:
+    [found] = said(lambda: log.info("it came", error=value), form)
+    assert TOKEN[20:40] not in found["error"].lower()
+    assert REDACTED in found["error"]

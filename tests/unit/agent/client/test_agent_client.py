@@ -13,11 +13,6 @@ def session(internal_id: str, name: str, account: str = "acme", *, live: bool = 
     }
 
 
-def test_complete_internal_id_selects_its_session() -> None:
-    sessions = [session("b", "aa", "evil"), session("aa", "m1")]
-    assert choose(sessions, "aa")["identity"]["session_id"] == "m1"
-
-
 ONE = session("aa", "m1")
 
 
@@ -37,7 +32,9 @@ def test_rejects_ambiguous_or_incomplete_id(sessions: Any, given: str, message: 
         choose(sessions, given)
 
 
-def test_selects_live_or_newest_session_of_an_id() -> None:
+def test_selects_the_internal_id_or_the_live_or_newest_session_of_an_id() -> None:
+    evil = session("b", "aa", "evil")
+    assert choose([evil, ONE], "aa") == ONE
     ended = [session("aa", "m1", live=False), session("bb", "m1", live=False)]
     assert choose(ended, "m1")["internal_id"] == "bb"
     assert choose([session("cc", "m1"), *ended], "m1")["internal_id"] == "cc"

@@ -30,8 +30,8 @@ from tiltyard.runtime.clock import DUTY_CYCLE
 REMOVED = a_pool(0, revision=99)  # The order that removes a pool
 
 
-async def test_new_pool_is_filled_at_once(agent: Agent) -> None:
-    async with kept_full(agent, a_pool(5, args=("--map", "x"), env={"A": "$TILTYARD_SESSION_ID"})):
+async def test_new_pool_is_filled_at_once_with_standbys_that_have_no_ttl(agent: Agent) -> None:
+    async with kept_full(agent, a_pool(5, ttl=60.0, env={"A": "$TILTYARD_SESSION_ID"})):
         found = ready(agent)
         assert len(found) == 5
         for each in found:
@@ -41,17 +41,10 @@ async def test_new_pool_is_filled_at_once(agent: Agent) -> None:
             assert each.injected_env["TILTYARD_SESSION_ID"] == each.internal_id
             read = session_json(agent, each)
             assert (read["id"], read["standby"]) == (each.internal_id, True)
+            assert (each.deadline, each.spec.ttl) == (None, None)
         assert agent.reservations.capacity.reserved == Resources(5 * 10**8, 5 * 32 * 2**20)
         assert agent.reservations.ports.free(Protocol.UDP) == 95
         assert agent.runtime.deadlines.next_due() is None
-
-
-async def test_standby_has_no_ttl(agent: Agent) -> None:
-    async with kept_full(agent, a_pool(1, ttl=60.0)):
-        await agent.clock.advance(120)
-        agent.sessions.end_due()
-        [standby] = ready(agent)
-        assert (standby.deadline, standby.spec.ttl) == (None, None)
 
 
 async def test_stopped_standby_is_replaced_and_leaves_nothing(agent: Agent) -> None:

@@ -67,17 +67,13 @@ def test_agent_certificate_is_for_servers_and_names_only_the_agent(authority: Au
     assert int(issued.serial, 16) == made.serial_number
 
 
-def test_caller_certificate_is_for_clients_only(authority: Authority) -> None:
+def test_own_certificates_are_for_a_client_and_a_name_of_no_agent(authority: Authority) -> None:
     own = authority.caller(NOW)
     made = read(own.certificate)
     made.verify_directly_issued_by(read(authority.certificate))
     assert described(made) == (["tiltyard://controlplane"], [], [ExtendedKeyUsageOID.CLIENT_AUTH])
     assert "PRIVATE" not in repr(own)
-
-
-def test_listener_certificate_has_a_name_that_no_agent_gets(authority: Authority) -> None:
-    made = read(authority.listener(NOW).certificate)
-    hosts = ["enrolment.tiltyard.internal"]
+    made, hosts = read(authority.listener(NOW).certificate), ["enrolment.tiltyard.internal"]
     assert described(made) == ([], hosts, [ExtendedKeyUsageOID.SERVER_AUTH])
 
 
@@ -168,14 +164,13 @@ def test_rejects_a_request_with_a_bad_signature(authority: Authority) -> None:
             authority.sign_agent(b"\n".join([*lines[:-2], line, lines[-1], b""]), ID, NOW)
 
 
-def test_certificate_is_due_after_two_thirds_of_its_life(authority: Authority) -> None:
+def test_certificate_is_due_early_and_after_two_thirds_of_its_life(
+    authority: Authority,
+) -> None:
     expire, due = NOW + LIFE.total_seconds(), NOW + 20 * 24 * 3600
     assert not authority.is_due(expire, due - 1)
     assert authority.is_due(expire, due)
-
-
-def test_certificate_not_valid_yet_is_due(authority: Authority) -> None:
-    """It was signed while the clock was ahead."""
+    # Before it is valid, too: it was signed while the clock was ahead.
     made = authority.sign_agent(a_request(), ID, NOW)
     begin = read(made.certificate).not_valid_before_utc.timestamp()
     assert authority.is_due(made.expire, begin - 1)
@@ -213,11 +208,7 @@ async def test_lost_authority_is_reported_and_not_replaced(tmp_path: Path) -> No
     assert not path.exists()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [b"", b"no key", None],
-    ids=["empty", "no key", "no text"],
-)
+@pytest.mark.parametrize("text", [b"", b"no key", None], ids=["empty", "no key", "no text"])
 async def test_damaged_authority_is_reported_and_kept(tmp_path: Path, text: bytes | None) -> None:
     path = tmp_path / "authority.pem"
     if text is None:  # the key of one and the certificate of another

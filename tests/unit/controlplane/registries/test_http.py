@@ -165,17 +165,13 @@ async def test_limits_the_size_of_a_token_response(server: Server) -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-async def test_refused_token_is_404(server: Server, status: int) -> None:
-    server.refusal, server.accepts = status, lambda _: False
+async def test_refused_or_missing_token_is_404(server: Server, status: int) -> None:
+    server.token_status = status
+    assert (await server.ask()).status == 404
+    server.token_status, server.refusal, server.accepts = 200, status, lambda _: False
     for more in ({}, LOGIN):
         assert (await server.ask(**more)).status == 404
         assert (await server.ask(**more)).status == 404  # with the cached token
-
-
-@pytest.mark.parametrize("status", [401, 403, 404])
-async def test_refused_anonymous_token_is_404(server: Server, status: int) -> None:
-    server.token_status = status
-    assert (await server.ask()).status == 404
 
 
 @pytest.mark.parametrize(

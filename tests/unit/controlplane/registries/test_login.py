@@ -8,9 +8,8 @@ from controlplane.registries.endpoint import UnusableError
 from controlplane.registries.login import read_challenges, read_token
 
 
-@pytest.mark.parametrize(
-    ("headers", "challenges"),
-    [
+def test_parses_challenges() -> None:
+    parsed = [
         ([" , ,"], {}),
         (['Basic realm="a, b"'], {"basic": {"realm": "a, b"}}),
         (["BEARER Realm=r,SERVICE=s"], {"bearer": {"realm": "r", "service": "s"}}),
@@ -24,10 +23,8 @@ from controlplane.registries.login import read_challenges, read_token
         ),
         (["Negotiate, Bearer realm=r"], {"negotiate": {}, "bearer": {"realm": "r"}}),
         (['realm="r"'], {}),
-    ],
-)
-def test_parses_challenges(headers: list[str], challenges: dict[str, dict[str, str]]) -> None:
-    assert read_challenges(headers) == challenges
+    ]
+    assert [(headers, read_challenges(headers)) for headers, _ in parsed] == parsed
 
 
 def test_limits_the_total_length_of_challenges() -> None:

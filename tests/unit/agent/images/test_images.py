@@ -147,14 +147,9 @@ def test_rejects_ambiguous_registry(registry: str, cause: str) -> None:
 @pytest.mark.parametrize(
     "image",
     [
-        "",
-        "game:latest",
-        "r.example/game@sha256:" + "a" * 63,
-        "r.example/../game@sha256:" + "a" * 64,
-        "r.example/Game@sha256:" + "a" * 64,
-        "http://r.example/game@sha256:" + "a" * 64,
-        "r.example/game@sha256:" + "a" * 64 + "\n",
-        "r.example/" + "g" * 600 + "@sha256:" + "a" * 64,
+        *("", "game:latest", f"r.example/game@{DIGEST[:-1]}", f"r.example/game@{DIGEST}\n"),
+        *(f"r.example/../game@{DIGEST}", f"r.example/Game@{DIGEST}"),
+        *(f"http://r.example/game@{DIGEST}", f"r.example/{'g' * 600}@{DIGEST}"),
     ],
 )
 def test_only_references_by_digest_are_accepted(image: str) -> None:

@@ -150,10 +150,7 @@ def test_mark_depends_on_rule_and_position() -> None:
 
 
 def test_without_bridges_there_are_no_rules() -> None:
-    none = rules(dataclasses.replace(PLAN, bridges=()), 4)
-    made = restored(filters(), to_apply(filters(), rules(PLAN, 4)))
-    assert problems(filters(), none) == []
-    assert restored(made, to_apply(made, none)) == filters()
+    assert rules(dataclasses.replace(PLAN, bridges=()), 4) == {}
 
 
 def test_adds_rules_without_engine_chain() -> None:
@@ -242,13 +239,8 @@ def test_reads_dnat_ports() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "192.0.2.1:53",
-        "192.0.2.1:0/udp",
-        "192.0.2.1:65536/udp",
-        "[192.0.2.1]:53/udp",
-        "host:53/udp",
-        "192.0.2.1:53/udp\n-A INPUT -j ACCEPT",
+        *("", "192.0.2.1:53", "192.0.2.1:0/udp", "192.0.2.1:65536/udp"),
+        *("[192.0.2.1]:53/udp", "host:53/udp", "192.0.2.1:53/udp\n-A INPUT -j ACCEPT"),
     ],
 )
 def test_rejects_malformed_service(text: str) -> None:

@@ -23,10 +23,8 @@ def a_session(**reserved: int) -> agent_pb2.Session:
 @pytest.mark.parametrize(
     "reserved",
     [
-        {"nano_cpus": -1},
-        {"nano_cpus": MAX_NANO_CPUS + 1},
-        {"memory_bytes": -1},
-        {"memory_bytes": 2**63 - 1},
+        *({"nano_cpus": number} for number in (-1, MAX_NANO_CPUS + 1)),
+        *({"memory_bytes": number} for number in (-1, 2**63 - 1)),
     ],
     ids=str,
 )

@@ -6,21 +6,8 @@ from typing import Any
 
 import pytest
 
+from agent.doctor import facts
 from agent.doctor.diagnosis import diagnose
-from agent.doctor.facts import (
-    AgentFacts,
-    CertificateFacts,
-    DiskFacts,
-    DockerdFacts,
-    EngineFacts,
-    Facts,
-    FileFacts,
-    Finding,
-    KernelFacts,
-    Level,
-    ProcessFacts,
-    Unknown,
-)
 from agent.settings.model import AgentConfig
 from tests.support.agent.scripted_engine import INFO
 from tiltyard.contract import Protocol
@@ -28,10 +15,10 @@ from tiltyard.contract import Protocol
 GIB = 2**30
 ROOT = Path(__file__).resolve().parents[4]
 
-SOUND = Facts(
+SOUND = facts.Facts(
     config=AgentConfig(public_address="192.0.2.1", policy=Path("/etc/tiltyard/policy.toml")),
-    docker_socket=FileFacts(stat.S_IFSOCK | 0o660, 0, open_way=True),
-    engine=EngineFacts(
+    docker_socket=facts.FileFacts(stat.S_IFSOCK | 0o660, 0, open_way=True),
+    engine=facts.EngineFacts(
         api="1.47",
         runc="1.3.3",
         info=INFO
@@ -46,9 +33,11 @@ SOUND = Facts(
         kept_apart=True,
         published=frozenset({(Protocol.UDP, 20001)}),
     ),
-    dockerd=DockerdFacts({"userland-proxy": False}, 1_048_576, "net:[1]"),
-    engine_disk=DiskFacts("/var/lib/docker", 100 * GIB, 50 * GIB, 1000, 900, read_only=False),
-    kernel=KernelFacts(
+    dockerd=facts.DockerdFacts({"userland-proxy": False}, 1_048_576, "net:[1]"),
+    engine_disk=facts.DiskFacts(
+        "/var/lib/docker", 100 * GIB, 50 * GIB, 1000, 900, read_only=False
+    ),
+    kernel=facts.KernelFacts(
         local_ports=(32768, 60999),
         reserved_ports=frozenset(),
         bound_ports=frozenset(
@@ -58,50 +47,50 @@ SOUND = Facts(
         max_flows=262_144,
         clock_synchronised=True,
     ),
-    state_dir=FileFacts(stat.S_IFDIR | 0o700, 990, open_way=True),
+    state_dir=facts.FileFacts(stat.S_IFDIR | 0o700, 990, open_way=True),
     state_format="",
-    state_disk=DiskFacts("/var/lib", 100 * GIB, 50 * GIB, 1000, 900, read_only=False),
-    agent_socket=FileFacts(stat.S_IFSOCK | 0o660, 990, open_way=True),
-    agent=AgentFacts(
+    state_disk=facts.DiskFacts("/var/lib", 100 * GIB, 50 * GIB, 1000, 900, read_only=False),
+    agent_socket=facts.FileFacts(stat.S_IFSOCK | 0o660, 990, open_way=True),
+    agent=facts.AgentFacts(
         version="1.0",
         reconciled=True,
         warnings=(),
         held_ports=frozenset({(Protocol.TCP, 20002)}),
-        process=ProcessFacts(990, 1 << 5 | 1 << 12, 65536, "net:[1]"),
+        process=facts.ProcessFacts(990, 1 << 5 | 1 << 12, 65536, "net:[1]"),
     ),
     policy="",
-    identity=CertificateFacts("tiltyard://agent/one", 29 * 86400.0),
-    tls=CertificateFacts(
-        "/etc/tls.pem", 60 * 86400.0, FileFacts(stat.S_IFREG | 0o640, 0, open_way=True)
+    identity=facts.CertificateFacts("tiltyard://agent/one", 29 * 86400.0),
+    tls=facts.CertificateFacts(
+        "/etc/tls.pem", 60 * 86400.0, facts.FileFacts(stat.S_IFREG | 0o640, 0, open_way=True)
     ),
     firewall=(),
 )
 
 
-def changed(facts: Any, path: str, value: Any) -> Any:
+def changed(host: Any, path: str, value: Any) -> Any:
     """Replace the fact at path `a.b.c`; the last part may be a key of a mapping."""
     name, _, rest = path.partition(".")
-    if isinstance(facts, dict):
-        return {**facts, name: value}
-    inner = changed(getattr(facts, name), rest, value) if rest else value
-    if isinstance(facts, AgentConfig):
-        return facts.model_copy(update={name: inner})
-    return dataclasses.replace(facts, **{name: inner})
+    if isinstance(host, dict):
+        return {**host, name: value}
+    inner = changed(getattr(host, name), rest, value) if rest else value
+    if isinstance(host, AgentConfig):
+        return host.model_copy(update={name: inner})
+    return dataclasses.replace(host, **{name: inner})
 
 
-def found(facts: Facts, check: str) -> Finding:
-    (finding,) = [each for each in diagnose(facts) if each.check == check]
+def found(host: facts.Facts, check: str) -> facts.Finding:
+    (finding,) = [each for each in diagnose(host) if each.check == check]
     return finding
 
 
 def test_healthy_host_has_no_problems() -> None:
     findings = diagnose(SOUND)
-    assert [finding for finding in findings if finding.level is not Level.OK] == []
+    assert [finding for finding in findings if finding.level is not facts.Level.OK] == []
     assert len({finding.check for finding in findings}) == len(findings)
 
 
-OK, WARN, FAIL = Level.OK, Level.WARN, Level.FAIL
-UNREACHABLE = FileFacts(stat.S_IFSOCK | 0o666, 0, open_way=False)
+OK, WARN, FAIL = facts.Level.OK, facts.Level.WARN, facts.Level.FAIL
+UNREACHABLE = facts.FileFacts(stat.S_IFSOCK | 0o666, 0, open_way=False)
 OPEN_HOSTS = {"hosts": ["fd://", "tcp://0.0.0.0:2375"]}
 SECCOMP = ["name=apparmor", "name=userns"]
 UNCONFINED = ["name=seccomp,profile=unconfined"]
@@ -118,7 +107,7 @@ HTTP = "WARNING: API is accessible on http://0.0.0.0:2375 without encryption.\n 
         ("docker_socket", UNREACHABLE, "docker-sock", OK, "0666"),
         ("docker_socket.mode", 0o664, "docker-sock", OK, "0664"),
         ("docker_socket.uid", 1000, "docker-sock", WARN, "owner 1000"),
-        ("engine", Unknown("connection refused"), "docker", FAIL, "connection refused"),
+        ("engine", facts.Unknown("connection refused"), "docker", FAIL, "connection refused"),
         ("engine.info.Warnings", [HTTP], "docker-tcp", FAIL, "on http://0.0.0.0:2375$"),
         ("dockerd.settings", OPEN_HOSTS, "docker-tcp", FAIL, "on http://0.0.0.0:2375$"),
         ("engine.runc", "1.1.15", "runc", FAIL, "has CVE-2025-31133"),
@@ -178,7 +167,7 @@ HTTP = "WARNING: API is accessible on http://0.0.0.0:2375 without encryption.\n 
         ("tls.key.mode", stat.S_IFREG | 0o644, "tls", FAIL, "mode 0644"),
         ("agent_socket", None, "agent-sock", WARN, "there is none"),
         ("agent_socket.mode", stat.S_IFSOCK | 0o666, "agent-sock", FAIL, "0666"),
-        ("agent", Unknown("it hangs"), "agent", FAIL, "it hangs"),
+        ("agent", facts.Unknown("it hangs"), "agent", FAIL, "it hangs"),
         ("agent.reconciled", False, "agent", WARN, "reconciles its records"),
         ("agent.warnings", ("one", "two"), "agent", WARN, "2 warnings"),
         ("agent.process", None, "agent-process", WARN, "no permission to connect"),
@@ -187,39 +176,39 @@ HTTP = "WARNING: API is accessible on http://0.0.0.0:2375 without encryption.\n 
         ("agent.process.nofile", 1024, "agent-files", WARN, "1024"),
     ],
 )
-def test_problems_have_a_hint(path: str, value: Any, check: str, level: Level, text: str) -> None:
+def test_finds_problems(path: str, value: Any, check: str, level: facts.Level, text: str) -> None:
     finding = found(changed(SOUND, path, value), check)
     assert finding.level is level
     assert re.search(text, finding.found), finding.found
-    assert bool(finding.hint) == (level is not Level.OK)
+    assert bool(finding.hint) == (level is not facts.Level.OK)
 
 
 def test_host_with_rpc_listen_must_be_enrolled() -> None:
-    facts = changed(changed(SOUND, "identity", None), "config.rpc_listen", "0.0.0.0:7444")
-    assert found(facts, "identity").level is Level.WARN
+    host = changed(changed(SOUND, "identity", None), "config.rpc_listen", "0.0.0.0:7444")
+    assert found(host, "identity").level is facts.Level.WARN
 
 
 def test_reserved_ports_may_overlap_ephemeral_range() -> None:
-    facts = changed(SOUND, "kernel.local_ports", (25000, 60999))
-    facts = changed(facts, "kernel.reserved_ports", frozenset(range(20000, 30001)))
-    assert found(facts, "port-range").level is Level.OK
-    facts = changed(facts, "kernel.reserved_ports", frozenset(range(20000, 30000)))
-    assert found(facts, "port-range").found.startswith("1 ports")
+    host = changed(SOUND, "kernel.local_ports", (25000, 60999))
+    host = changed(host, "kernel.reserved_ports", frozenset(range(20000, 30001)))
+    assert found(host, "port-range").level is facts.Level.OK
+    host = changed(host, "kernel.reserved_ports", frozenset(range(20000, 30000)))
+    assert found(host, "port-range").found.startswith("1 ports")
 
 
 def test_checks_the_rest_without_engine() -> None:
-    facts = changed(SOUND, "engine", Unknown("gone"))
-    facts = dataclasses.replace(facts, engine_disk=None, dockerd=Unknown("gone"))
-    checks = {finding.check for finding in diagnose(facts)}
+    host = changed(SOUND, "engine", facts.Unknown("gone"))
+    host = dataclasses.replace(host, engine_disk=None, dockerd=facts.Unknown("gone"))
+    checks = {finding.check for finding in diagnose(host)}
     assert {"docker", "dockerd", "state-disk", "ports-in-use", "agent", "firewall"} <= checks
     assert not checks & {"runc", "live-restore", "docker-disk", "userland-proxy", "network"}
 
 
 def test_reports_every_unknown_fact() -> None:
-    names = {field.name for field in dataclasses.fields(Facts)} - {"config"}
-    unknown: dict[str, Any] = {name: Unknown("no answer") for name in names}
-    facts = dataclasses.replace(SOUND, **unknown)
-    unanswered = [each for each in diagnose(facts) if "no answer" in each.found]
+    names = {field.name for field in dataclasses.fields(facts.Facts)} - {"config"}
+    unknown: dict[str, Any] = {name: facts.Unknown("no answer") for name in names}
+    host = dataclasses.replace(SOUND, **unknown)
+    unanswered = [each for each in diagnose(host) if "no answer" in each.found]
     # The engine's disk and the agent depend on the engine and the agent's socket.
     assert len(unanswered) == len(names) - 2
 

@@ -4,40 +4,32 @@ from typing import Annotated
 import pytest
 from pydantic import Field
 
-from tiltyard.runtime.settings import (
-    Mistake,
-    Settings,
-    SettingsError,
-    Words,
-    lines_of,
-    read_settings,
-    read_toml,
-)
+from tiltyard.runtime import settings
 
 
-class Table(Settings):
+class Table(settings.Settings):
     name: str
 
 
-class Model(Settings):
+class Model(settings.Settings):
     count: Annotated[int, Field(gt=0)] = 1
-    names: Words[str] = ()
+    names: settings.Words[str] = ()
     tables: tuple[Table, ...] = ()
 
 
 def test_environment_overrides_the_file(tmp_path: Path) -> None:
     path = tmp_path / "f.toml"
     path.write_text('count = 2\nnames = ["x"]\n')
-    found = read_settings(Model, path, {"P_COUNT": "7", "COUNT": "8"}, "P_")
+    found = settings.read_settings(Model, path, {"P_COUNT": "7", "COUNT": "8"}, "P_")
     assert found == Model(count=7, names=("x",))
-    assert read_settings(Model, None, {"P_NAMES": "a,b,"}, "P_").names == ("a", "b")
+    assert settings.read_settings(Model, None, {"P_NAMES": "a,b,"}, "P_").names == ("a", "b")
 
 
 def test_reports_all_mistakes_with_their_locations(tmp_path: Path) -> None:
     path = tmp_path / "f.toml"
     path.write_text("countt = 1\nnames = [1]\n[[tables]]\nnam = 'x'\n")
-    with pytest.raises(SettingsError) as raised:
-        read_settings(Model, path, {"P_COUNT": "0", "P_NAME": "x"}, "P_")
+    with pytest.raises(settings.SettingsError) as raised:
+        settings.read_settings(Model, path, {"P_COUNT": "0", "P_NAME": "x"}, "P_")
     assert str(raised.value).splitlines() == [
         "P_NAME: unknown variable; did you mean P_NAMES?",
         "P_COUNT: count: Input should be greater than 0",
@@ -50,7 +42,7 @@ def test_reports_all_mistakes_with_their_locations(tmp_path: Path) -> None:
 
 def test_finds_the_lines_of_keys_and_tables() -> None:
     text = '[[a]]\nx = 1\n[b.c]\n"y" = 2\n\n[[a]]\n# x = 3\nx = { z = 4 }\n'
-    assert lines_of(text) == {
+    assert settings.lines_of(text) == {
         ("a", 0): 1,
         ("a", 0, "x"): 2,
         ("b", "c"): 3,
@@ -73,18 +65,18 @@ def test_finds_the_lines_of_keys_and_tables() -> None:
 def test_reports_an_invalid_file_in_one_line(tmp_path: Path, content: bytes, problem: str) -> None:
     path = tmp_path / "f.toml"
     path.write_bytes(content)
-    with pytest.raises(SettingsError, match=problem) as raised:
-        read_toml(path)
+    with pytest.raises(settings.SettingsError, match=problem) as raised:
+        settings.read_toml(path)
     assert str(raised.value).startswith(f"cannot read {path}: ")
     assert str(raised.value).count("\n") == 0
 
 
 @pytest.mark.parametrize("name", ["absent", "\0", "."])
 def test_reports_an_unreadable_file(tmp_path: Path, name: str) -> None:
-    with pytest.raises(SettingsError, match="cannot read"):
-        read_toml(tmp_path / name)
+    with pytest.raises(settings.SettingsError, match="cannot read"):
+        settings.read_toml(tmp_path / name)
 
 
 def test_mistake_is_always_one_line() -> None:
-    mistake = Mistake(("a", 0, "b"), "is\nwrong\u2028here", "f")
+    mistake = settings.Mistake(("a", 0, "b"), "is\nwrong\u2028here", "f")
     assert str(mistake) == "f: a[0].b: is wrong here"

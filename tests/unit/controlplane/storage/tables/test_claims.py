@@ -7,13 +7,7 @@ import pytest
 from controlplane.domain.contract import Claim
 from controlplane.domain.errors import ConflictError, StoppedDuringStartError
 from controlplane.storage.engine.store import Actor, Database, Store
-from controlplane.storage.tables.claims import (
-    FailedClaim,
-    NewClaim,
-    StandbyTakenError,
-    check_standby,
-    held_claim,
-)
+from controlplane.storage.tables import claims
 from controlplane.storage.tables.players import join
 from controlplane.storage.tables.session_rows import Attempt, id_of
 from controlplane.storage.tables.sessions import NewSession, request_stop, reserve
@@ -31,7 +25,7 @@ def warm(session_id: str, standby: Attempt = STANDBY) -> NewSession:
     """Return a new session that claims a standby."""
     new = cold(session_id)
     claim = Claim(standby.internal_id, new.identity, None, "{}")
-    return replace(new, claim=NewClaim(standby, (), {}, claim, ACTOR))
+    return replace(new, claim=claims.NewClaim(standby, (), {}, claim, ACTOR))
 
 
 async def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
@@ -40,31 +34,31 @@ async def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
 
 async def test_standby_of_unanswered_claim_is_never_claimed_again(store: Store) -> None:
     await store.run(reserve, warm("first"))
-    await store.run(reserve, cold("first"), FailedClaim("first", STANDBY, unanswered=True))
-    with pytest.raises(StandbyTakenError):
+    await store.run(reserve, cold("first"), claims.FailedClaim("first", STANDBY, unanswered=True))
+    with pytest.raises(claims.StandbyTakenError):
         await store.run(reserve, warm("second"))
 
 
 @pytest.mark.parametrize("session_id", ["standby", "other"])
 async def test_standby_serves_one_session_whatever_its_id(store: Store, session_id: str) -> None:
     await store.run(reserve, warm("first"))
-    with pytest.raises(StandbyTakenError):
+    with pytest.raises(claims.StandbyTakenError):
         await store.run(reserve, warm(session_id))
     with pytest.raises(ConflictError):
         await store.run(reserve, cold("standby"))
-    with pytest.raises(StandbyTakenError):  # its id is a session's
+    with pytest.raises(claims.StandbyTakenError):  # its id is a session's
         await store.run(reserve, warm("second", Attempt("first", "h", "")))
 
 
 async def test_standby_of_removed_host_cannot_be_claimed(store: Store) -> None:
     await rows(store, "UPDATE agent SET removed_ms=1")
-    with pytest.raises(StandbyTakenError):
+    with pytest.raises(claims.StandbyTakenError):
         await store.run(reserve, warm("x"))
 
 
 @pytest.mark.parametrize("next_id", ["x", "y"])
 async def test_replaced_claim_keeps_the_players_of_its_id(store: Store, next_id: str) -> None:
-    failed = FailedClaim("x", STANDBY, unanswered=False)
+    failed = claims.FailedClaim("x", STANDBY, unanswered=False)
     await store.run(reserve, warm("x"))
     assert await store.run(join, "alice", "x", ["p"]) == ["p"]
     await store.run(reserve, warm(next_id, Attempt("next", "h", "")), failed)
@@ -75,7 +69,7 @@ async def test_replaced_claim_keeps_the_players_of_its_id(store: Store, next_id:
 
 
 async def test_claim_with_stop_mark_is_not_replaced(store: Store) -> None:
-    failed = FailedClaim("x", STANDBY, unanswered=False)
+    failed = claims.FailedClaim("x", STANDBY, unanswered=False)
     await store.run(reserve, warm("x"))
     assert await store.run(request_stop, "alice", "standby", ACTOR, 2) is not None
     for new in (cold("x"), cold("y"), warm("x", Attempt("next", "h", ""))):
@@ -86,11 +80,11 @@ async def test_claim_with_stop_mark_is_not_replaced(store: Store) -> None:
 
 async def test_claim_with_stop_mark_is_not_repeated(store: Store) -> None:
     await store.run(reserve, warm("x"))
-    held = await store.run(held_claim, "h", STANDBY.internal_id)
+    held = await store.run(claims.held_claim, "h", STANDBY.internal_id)
     assert held is not None
     assert (held.identity.session_id, held.again) == ("x", True)
     assert await store.run(request_stop, "alice", "x", ACTOR, 2) is not None
-    assert await store.run(held_claim, "h", STANDBY.internal_id) is None
+    assert await store.run(claims.held_claim, "h", STANDBY.internal_id) is None
 
 
 async def test_stop_without_a_live_session_is_not_audited(store: Store) -> None:
@@ -101,7 +95,7 @@ async def test_stop_without_a_live_session_is_not_audited(store: Store) -> None:
 @pytest.mark.parametrize(
     "look",
     [
-        lambda db: check_standby(db, "alice", STANDBY),
+        lambda db: claims.check_standby(db, "alice", STANDBY),
         lambda db: id_of(db, "alice", "x"),
     ],
     ids=["claim", "address"],

@@ -16,7 +16,6 @@ from agent.network.bindings import MOST_SOCKETS, Bindings
 from agent.network.socket_diag import (
     BoundSocket,
     TooManySocketsError,
-    group_of,
     is_bound_by,
     is_reachable,
 )
@@ -191,10 +190,6 @@ def test_matches_control_group_if_known(
         "agent.network.socket_diag.sockets_on", lambda *_: [BoundSocket(bytes(4), 20000, reported)]
     )
     assert is_bound_by(wanted, Protocol.UDP, 20000, loopback=False, most=9) is is_bound
-
-
-def test_ended_process_has_no_group() -> None:
-    assert group_of(2**22 - 1) is None
 
 
 @pytest.mark.parametrize(

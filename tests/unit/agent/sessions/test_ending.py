@@ -298,17 +298,3 @@ async def test_discard_completes_after_the_caller_disconnects(agent: Agent) -> N
     await assert_nothing_is_left(agent)
     with pytest.raises(errors.SessionNotFoundError):
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
-
-
-async def test_ports_of_an_unknown_start_are_held_until_its_removal(agent: Agent) -> None:
-    agent.engine.answer_lost_next("start")
-    agent.engine.fail_next("inspect", errors.EngineUnavailableError("gone"))
-    agent.engine.fail_next("remove", errors.EngineUnavailableError("gone"))
-    with pytest.raises(errors.EngineUnavailableError):
-        await agent.sessions.start(an_id(), a_spec())
-    assert not agent.nothing_is_held()
-    assert agent.sessions.started() == []
-    assert agent.engine.containers(agent.runtime.agent_id)
-    await agent.clock.advance(1)
-    await until(agent.nothing_is_held)
-    await assert_nothing_is_left(agent)

@@ -32,8 +32,7 @@ class Server:
         self.given: set[str] = set()
         self.token: dict[str, Any] = {"token": "t1", "expires_in": 300}
         self.token_status = 200
-        self.first_refusal = self.refusal = 401
-        """Status for a missing token, and for a rejected one."""
+        self.refusal = 401  # Status for a rejected token
         self.asked: list[tuple[str, dict[str, str], str]] = []
         self.address = ""
 
@@ -65,7 +64,7 @@ class Server:
         if self.accepts(header):
             return web.Response(text="here")
         challenge = self.challenge.format(address=self.address)
-        status = self.refusal if header else self.first_refusal
+        status = self.refusal if header else 401
         return web.Response(status=status, headers={"WWW-Authenticate": challenge})
 
     async def _make_token(self, request: web.Request) -> web.Response:

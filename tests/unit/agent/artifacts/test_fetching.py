@@ -99,9 +99,7 @@ async def test_rejects_too_large_archive_before_the_first_byte(agent: Agent) -> 
     small = artifacts(agent, limits=TarLimits(total_bytes=1_000_000))
     assert len(await fetched(small, name, "/small")) < 10_000
     with pytest.raises(errors.ArtifactTooLargeError):
-        await small.fetch(
-            name, "/big", lambda _: pytest.fail("something was sent"), account="acme"
-        )
+        await small.fetch(name, "/big", lambda _: pytest.fail("it was sent"), account="acme")
     assert nothing_is_spooled(agent)
 
 

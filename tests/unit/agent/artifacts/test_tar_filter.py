@@ -115,9 +115,8 @@ def test_corrupted_tar_is_rejected_or_safe(tree: list[Entry], data: st.DataObjec
     for _ in range(data.draw(st.integers(1, 4))):
         block = data.draw(st.integers(0, len(tar) // 512 - 1)) * 512
         at = block + data.draw(st.sampled_from([0, 1, 4, 100, 124, 128, 156, 157, 257, 345]))
-        tar[at : at + 2] = data.draw(
-            st.sampled_from([b"..", b"/.", b"77", b"\0\0", b"SL", b"\xff9"])
-        )
+        text = st.sampled_from([b"..", b"/.", b"77", b"\0\0", b"SL", b"\xff9"])
+        tar[at : at + 2] = data.draw(text)
         tar[block:] = resummed(bytes(tar[block:]))
     try:
         found = read(filtered(bytes(tar)))
@@ -225,9 +224,7 @@ def big(size: int) -> bytes:
     [
         (tar_of([Entry(b"data", content=bytes(10_000))]), "bytes"),
         (tar_of([TOP, *(Entry(b"data/%d" % n) for n in range(4))]), "entries"),
-        (
-            tar_of([TOP, *(Entry(b"data/%d" % n, b"6") for n in range(4))]), "entries",
-        ),
+        (tar_of([TOP, *(Entry(b"data/%d" % n, b"6") for n in range(4))]), "entries"),
         (
             tar_of([TOP, folder(b"data/a"), folder(b"data/a/b"), Entry(b"data/a/b/c")]),
             "nested directories",

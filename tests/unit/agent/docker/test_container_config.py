@@ -93,12 +93,8 @@ GOLDEN: dict[str, Any] = {
 }
 
 
-def made(
-    spec: ContainerSpec, *, nofile: int | None = 20000, has_layer_quota: bool = False
-) -> dict[str, Any]:
-    return container_config(
-        spec, cpus=4, nofile=nofile, network="bridge", has_layer_quota=has_layer_quota
-    )
+def made(spec: ContainerSpec, *, files: int | None = 20000, quota: bool = False) -> dict[str, Any]:
+    return container_config(spec, cpus=4, nofile=files, network="bridge", has_layer_quota=quota)
 
 
 def golden(**host_config: object) -> dict[str, Any]:
@@ -121,15 +117,15 @@ def test_requests_gpus_by_id() -> None:
 
 
 def test_omits_unknown_limit_of_open_files() -> None:
-    assert made(SPEC, nofile=None) == golden(Ulimits=[{"Name": "core", "Soft": 0, "Hard": 0}])
+    assert made(SPEC, files=None) == golden(Ulimits=[{"Name": "core", "Soft": 0, "Hard": 0}])
 
 
 def test_layer_quota_is_above_the_disk_limit() -> None:
     assert made(replace(SPEC, disk_bytes=2**30)) == GOLDEN
     for limit, size in ((2**20, 2**20 + 2**26), (2**30, 2**30 + 2**27)):
-        body = made(replace(SPEC, disk_bytes=limit), has_layer_quota=True)
+        body = made(replace(SPEC, disk_bytes=limit), quota=True)
         assert body == golden(StorageOpt={"size": str(size)})
-    assert made(SPEC, has_layer_quota=True) == GOLDEN
+    assert made(SPEC, quota=True) == GOLDEN
 
 
 def test_without_arguments_the_command_of_the_image_applies() -> None:

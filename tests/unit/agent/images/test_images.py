@@ -43,9 +43,8 @@ async def test_callers_share_a_pull_that_outlasts_them(agent: Agent, leaving: in
 async def test_failed_pull_is_reported_to_all_and_the_next_is_clean(agent: Agent) -> None:
     for error in (errors.RegistryTimeoutError("x"), errors.RegistryUnavailableError("x", "500")):
         agent.engine.fail_next("pull", error)
-        answers = await asyncio.gather(
-            *(pulled(agent.images, reference("a")) for _ in range(3)), return_exceptions=True
-        )
+        pulls = [pulled(agent.images, reference("a")) for _ in range(3)]
+        answers = await asyncio.gather(*pulls, return_exceptions=True)
         assert {type(answer) for answer in answers} == {type(error)}
     await pulled(agent.images, reference("a"))
 

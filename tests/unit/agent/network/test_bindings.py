@@ -13,12 +13,7 @@ import pytest
 from agent.domain.session import Port, Process
 from agent.kernel.processes import live_process
 from agent.network.bindings import MOST_SOCKETS, Bindings
-from agent.network.socket_diag import (
-    BoundSocket,
-    TooManySocketsError,
-    is_bound_by,
-    is_reachable,
-)
+from agent.network.socket_diag import BoundSocket, TooManySocketsError, is_bound_by, is_reachable
 from tests.support.harness import free_port
 from tests.unit.agent.network.test_port_probe import bound
 from tiltyard.contract import NetworkMode, Protocol
@@ -139,16 +134,14 @@ async def test_check_of_too_many_sockets_is_bounded(tmp_path: Path, me: Process)
 
 
 async def test_check_of_few_sockets_waits_for_none_of_many(tmp_path: Path, me: Process) -> None:
-    other = await asyncio.to_thread(live_process, os.getppid())
-    assert other is not None
+    far = await asyncio.to_thread(live_process, os.getppid())
+    assert far is not None
     (net_folder(tmp_path, me) / "udp").write_text(udp_table(1, 1))
-    table = net_folder(tmp_path, other) / "udp"
+    table = net_folder(tmp_path, far) / "udp"
     os.mkfifo(table)
     kernel = os.open(table, os.O_RDWR | os.O_NONBLOCK)
     bindings = Bindings(tmp_path)
-    long = asyncio.create_task(
-        bindings.all_bound(other, NetworkMode.BRIDGE, ports(Protocol.UDP, 2))
-    )
+    long = asyncio.create_task(bindings.all_bound(far, NetworkMode.BRIDGE, ports(Protocol.UDP, 2)))
     await asyncio.sleep(0)  # its check starts first
     try:
         async with asyncio.timeout(30):
@@ -186,9 +179,8 @@ async def test_listing_sockets_of_one_host_port_is_bounded(
 def test_matches_control_group_if_known(
     monkeypatch: pytest.MonkeyPatch, wanted: int | None, reported: int | None, *, is_bound: bool
 ) -> None:
-    monkeypatch.setattr(
-        "agent.network.socket_diag.sockets_on", lambda *_: [BoundSocket(bytes(4), 20000, reported)]
-    )
+    found = [BoundSocket(bytes(4), 20000, reported)]
+    monkeypatch.setattr("agent.network.socket_diag.sockets_on", lambda *_: found)
     assert is_bound_by(wanted, Protocol.UDP, 20000, loopback=False, most=9) is is_bound
 
 

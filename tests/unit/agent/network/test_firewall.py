@@ -327,11 +327,9 @@ async def test_warns_while_rules_cannot_be_checked(tools: mock.Mock) -> None:
     await watch.look()
     [warning] = watch.warnings
     assert "you must be root" in warning
-    applied = "".join(
-        f"-A {chain} {rule}\n" for chain, ours in rules(PLAN, 4).items() for rule in ours
-    )
+    ours = "".join(f"-A {chain} {rule}\n" for chain, own in rules(PLAN, 4).items() for rule in own)
     parents = f"-A INPUT -j {INPUT_CHAIN}\n-A FORWARD -j {FORWARD_CHAIN}\n"
-    sound = [ended(0, f"*filter\n{parents}{applied}COMMIT\n"), ended(0, DOCKER)]
+    sound = [ended(0, f"*filter\n{parents}{ours}COMMIT\n"), ended(0, DOCKER)]
     tools.side_effect = [*sound, *sound]
     await watch.look()
     assert watch.warnings == ()  # sessions without rules may have ended just now

@@ -526,10 +526,7 @@ async def test_end_of_session_closes_connections_and_frees_port(tmp_path: Path) 
     async with serving(tmp_path, echo, limits=limits) as served, served.player() as player:
         await is_echoed(player)
         served.tls.close(served.session.internal_id)
-        with (
-            socket.create_server(("127.0.0.1", served.port)),
-            pytest.raises(ssl.SSLEOFError),
-        ):
+        with socket.create_server(("127.0.0.1", served.port)), pytest.raises(ssl.SSLEOFError):
             await player.receive_all()
         await served.all_gone()
 

@@ -15,9 +15,7 @@ from tests.support.fakes import FakeClock
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.runtime.clock import DUTY_CYCLE
 
-LOCAL: Any = SimpleNamespace(
-    invocation_metadata=lambda: (), auth_context=dict, peer=lambda: "unix:"
-)
+LOCAL: Any = SimpleNamespace(invocation_metadata=tuple, auth_context=dict, peer=lambda: "unix:")
 
 
 @pytest.mark.parametrize(

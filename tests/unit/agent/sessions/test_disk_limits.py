@@ -38,9 +38,7 @@ async def started(agent: Agent, written: int = 0, *, limit: int = 0, restart: bo
 
 def looks(agent: Agent) -> list[str]:
     """The sessions whose containers were measured, in order."""
-    names = {
-        agent.now(each.internal_id).container: each.internal_id for each in agent.sessions.all()
-    }
+    names = {each.container: each.internal_id for each in agent.sessions.all()}
     return [names[subject] for call, subject in agent.engine.calls if call == "written_bytes"]
 
 

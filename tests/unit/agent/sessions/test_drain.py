@@ -88,12 +88,10 @@ async def test_session_found_after_the_deadline_is_stopped(host: Host) -> None:
 async def test_returns_the_time_by_which_the_host_is_empty(agent: Agent) -> None:
     revisions = itertools.count(1)
 
-    async def drained(deadline: float | None = None) -> tuple[float | None, int]:
+    async def drained(limit: float | None = None) -> tuple[float | None, int]:
         """Seconds until the host is empty, and its number of sessions."""
         set_drain, now = agent.sessions.set_drain, agent.clock.time()
-        empty, live = await set_drain(
-            DrainOrder(next(revisions), draining=True, remaining=deadline)
-        )
+        empty, live = await set_drain(DrainOrder(next(revisions), draining=True, remaining=limit))
         return None if empty is None else round(empty - now, 3), live
 
     async def open_again() -> None:

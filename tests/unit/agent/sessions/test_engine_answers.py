@@ -150,9 +150,8 @@ async def test_f15_what_has_the_name_of_a_start_makes_way_for_it(agent: Agent) -
 
 async def test_f15_a_name_that_stays_taken_is_a_refusal_that_leaves_nothing(agent: Agent) -> None:
     internal_id = an_id()
-    agent.engine.fail_next(
-        "create", errors.ContainerExistsError(container_name(internal_id)), times=2
-    )
+    taken = errors.ContainerExistsError(container_name(internal_id))
+    agent.engine.fail_next("create", taken, times=2)
     with pytest.raises(errors.ContainerExistsError):
         await agent.sessions.start(internal_id, a_spec())
     assert agent.engine.count("create") == 2

@@ -14,7 +14,7 @@ from agent.domain.steps import START_STEPS
 from agent.sessions import life
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left
 from tests.support.agent.pools import session_json
-from tests.support.agent.samples import MEBIBYTE, a_spec, an_id
+from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import until_idle
 from tests.support.hold import held_before
 from tests.support.tasks import let_go, running
@@ -200,9 +200,7 @@ async def test_internal_id_must_be_a_lower_case_uuid(agent: Agent, internal_id: 
 
 
 GPUS = ("GPU-1", "GPU-2")
-ONE = a_spec(
-    reservation=Resources(10**8, 32 * MEBIBYTE, 1), limits=Resources(10**9, 64 * MEBIBYTE, 1)
-)
+ONE = a_spec(reservation=Resources(10**8, 2**25, 1), limits=Resources(10**9, 2**26, 1))
 
 
 async def test_sessions_share_no_gpu_also_after_a_restart(host: Host) -> None:

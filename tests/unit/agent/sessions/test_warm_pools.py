@@ -123,9 +123,8 @@ async def test_crashed_standby_is_replaced_and_not_restarted(agent: Agent) -> No
         crash(agent, crashed, 3)
         await until_idle()
         assert ready(agent) == [kept]
-        assert agent.warm_pools.warnings == (
-            f"warm pool {POOL}: 1 of 2 ready: it ended by itself: exited, code 3",
-        )
+        [warning] = agent.warm_pools.warnings
+        assert warning == f"warm pool {POOL}: 1 of 2 ready: it ended by itself: exited, code 3"
         life = agent.sessions.life(crashed.internal_id)  # kept for its log
         assert (life.session.state, life.session.restart_count) == (State.EXITED, 0)
         await agent.clock.advance(1)

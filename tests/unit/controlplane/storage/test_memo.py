@@ -17,9 +17,8 @@ CATALOG = "account|token|application|tag|registry|region|node_pool"
 
 def regions(db: Database, name: str) -> str | None:
     looks.append(name)
-    row = db.execute(
-        "SELECT name FROM region WHERE name LIKE ? ORDER BY name", (f"{name}%",)
-    ).fetchone()
+    sql = "SELECT name FROM region WHERE name LIKE ? ORDER BY name"
+    row = db.execute(sql, (f"{name}%",)).fetchone()
     return None if row is None else str(row[0])
 
 
@@ -100,7 +99,6 @@ async def test_f52_failed_commit_drops_results_too(store: Store) -> None:
 def test_hot_transactions_write_nothing_that_is_remembered() -> None:
     for module in {inspect.getmodule(each) for each in HOT - {note_use}}:
         assert module is not None
-        written = re.findall(
-            rf"(?:INTO|UPDATE|DELETE FROM) ({CATALOG})\b", inspect.getsource(module)
-        )
+        source = inspect.getsource(module)
+        written = re.findall(rf"(?:INTO|UPDATE|DELETE FROM) ({CATALOG})\b", source)
         assert written == [], module.__name__

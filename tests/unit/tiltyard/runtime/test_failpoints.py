@@ -20,9 +20,7 @@ def test_rejects_an_unknown_step_or_action(setting: str) -> None:
 
 async def test_kills_the_process_at_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
     killed: list[int] = []
-    monkeypatch.setattr(
-        "tiltyard.runtime.failpoints.os.kill", lambda _, number: killed.append(number)
-    )
+    monkeypatch.setattr("tiltyard.runtime.failpoints.os.kill", lambda _, sig: killed.append(sig))
     reach = failpoint("start.saved:kill", STEPS)
     await reach("start.created")
     assert killed == []

@@ -94,10 +94,7 @@ async def test_stop_without_a_live_session_is_not_audited(store: Store) -> None:
 
 @pytest.mark.parametrize(
     "look",
-    [
-        lambda db: claims.check_standby(db, "alice", STANDBY),
-        lambda db: id_of(db, "alice", "x"),
-    ],
+    [lambda db: claims.check_standby(db, "alice", STANDBY), lambda db: id_of(db, "alice", "x")],
     ids=["claim", "address"],
 )
 async def test_finds_ids_without_scans(store: Store, look: Callable[[Database], object]) -> None:

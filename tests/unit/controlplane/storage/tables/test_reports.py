@@ -17,9 +17,7 @@ LIVE = "SELECT agent, internal_id FROM session WHERE ended_ms IS NULL"
 
 
 async def report(store: Store, agent: str, *sessions: HostSession) -> Evaluation:
-    reports = Reports(
-        store, is_ours=lambda _, session: session.identity.ticket == "good", keep_ended=50.0
-    )
+    reports = Reports(store, is_ours=lambda _, one: one.identity.ticket == "good", keep_ended=50.0)
     return await reports.write(agent, sessions, NOW)
 
 

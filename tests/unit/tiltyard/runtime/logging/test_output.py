@@ -89,9 +89,8 @@ def test_blocked_reader_does_not_prevent_exit() -> None:
     )
     ours, theirs = os.pipe()
     with os.fdopen(ours), os.fdopen(theirs, "w") as full:
-        done = subprocess.run(
-            [sys.executable, "-c", program], stderr=full, stdout=subprocess.PIPE, check=False
-        )
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, stderr=full, stdout=subprocess.PIPE, check=False)
     assert (done.returncode, done.stdout) == (0, b"out\n")
 
 

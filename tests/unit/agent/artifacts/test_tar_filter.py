@@ -9,16 +9,8 @@ from hypothesis import strategies as st
 
 from agent.artifacts.tar_filter import TarFilter, TarLimits
 from agent.domain.errors import AgentError, ArtifactTooLargeError, UnreadableTarError
-from tests.support.agent.tars import (
-    LARGEST_TIME,
-    Entry,
-    folder,
-    hard,
-    read,
-    resummed,
-    soft,
-    tar_of,
-)
+from tests.support.agent import tars
+from tests.support.agent.tars import LARGEST_TIME, Entry, folder, hard, read, soft, tar_of
 
 ROOT = b"data"
 DROPPED = {tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE}
@@ -117,7 +109,7 @@ def test_corrupted_tar_is_rejected_or_safe(tree: list[Entry], data: st.DataObjec
         at = block + data.draw(st.sampled_from([0, 1, 4, 100, 124, 128, 156, 157, 257, 345]))
         text = st.sampled_from([b"..", b"/.", b"77", b"\0\0", b"SL", b"\xff9"])
         tar[at : at + 2] = data.draw(text)
-        tar[block:] = resummed(bytes(tar[block:]))
+        tar[block:] = tars.resummed(bytes(tar[block:]))
     try:
         found = read(filtered(bytes(tar)))
     except (ArtifactTooLargeError, UnreadableTarError):
@@ -192,7 +184,7 @@ REFUSED: dict[str, bytes] = {
     "cut in attributes": tar_of([Entry(b"n" * 200)])[:512],
     "more after the end": tar_of([TOP]) + tar_of([Entry(b"data/x")]),
     "wrong checksum": tar_of([Entry(b"data")]).replace(b"0000644", b"0000744"),
-    "old format": resummed(tar_of([Entry(b"data")]).replace(b"ustar\0", bytes(6))),
+    "old format": tars.resummed(tar_of([Entry(b"data")]).replace(b"ustar\0", bytes(6))),
     "nothing at all": b"",
 }  # fmt: skip
 

@@ -7,14 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.docker.answers import (
-    container_of,
-    container_of_listing,
-    engine_time,
-    references,
-    status_of,
-    warnings_of,
-)
+from agent.docker import answers
+from agent.docker.answers import warnings_of
 from agent.docker.frames import Demultiplexer, PullSteps
 from agent.domain.engine import ContainerStatus, LogPiece
 from agent.domain.session import Process
@@ -33,12 +27,12 @@ def test_times() -> None:
         ("2001-09-09T01:46:40.5Z", 1e9 + 0.5),
         ("2001-09-09T03:46:40.250000000+02:00", 1e9 + 0.25),
     ]
-    assert [(text, engine_time(text)) for text, _ in times] == times
+    assert [(text, answers.engine_time(text)) for text, _ in times] == times
 
 
 def test_running_container_has_no_exit_code_of_an_earlier_run() -> None:
     again = inspected(Status="running", Pid=42, FinishedAt="2026-11-21T04:01:06Z")
-    found = container_of(again, Process(42, 7))
+    found = answers.container_of(again, Process(42, 7))
     assert found.status is ContainerStatus.RUNNING
     assert found.exit_code is None
 
@@ -46,8 +40,8 @@ def test_running_container_has_no_exit_code_of_an_earlier_run() -> None:
 @pytest.mark.parametrize("status", ["exited", "dead", "removing"])
 def test_parses_ended_container(status: str) -> None:
     state = {"Status": status, "Pid": 0, "ExitCode": 137, "OOMKilled": True}
-    found = container_of(inspected(**state, FinishedAt="2026-11-21T04:01:07Z"), None)
-    assert found.status is ContainerStatus.ENDED is status_of(status)
+    found = answers.container_of(inspected(**state, FinishedAt="2026-11-21T04:01:07Z"), None)
+    assert found.status is ContainerStatus.ENDED is answers.status_of(status)
     assert (found.exit_code, found.oom_killed) == (137, True)
     assert found.end_time is not None
 
@@ -60,9 +54,9 @@ def test_parses_listing_entry() -> None:
         "Status": "Exited (3) 2 minutes ago",
         "Labels": {"a": "b"},
     }
-    found = container_of_listing(entry)
+    found = answers.container_of_listing(entry)
     assert (found.status, found.exit_code) == (ContainerStatus.ENDED, 3)
-    up = container_of_listing(entry | {"State": "running", "Status": "Up 1s"})
+    up = answers.container_of_listing(entry | {"State": "running", "Status": "Up 1s"})
     assert (up.status, up.exit_code) == (ContainerStatus.RUNNING, None)
 
 
@@ -72,7 +66,7 @@ def test_references() -> None:
         {"RepoDigests": None},
         {},
     ]
-    assert references(listed) == {"a@sha256:1": 7}
+    assert answers.references(listed) == {"a@sha256:1": 7}
 
 
 def test_warnings_name_the_problem_and_the_fix() -> None:

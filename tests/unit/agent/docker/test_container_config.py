@@ -3,12 +3,7 @@ from typing import Any
 
 import pytest
 
-from agent.docker.container_config import (
-    MAX_VOLUMES,
-    container_config,
-    has_layer_quota,
-    why_refused,
-)
+from agent.docker.container_config import container_config, has_layer_quota, why_refused
 from agent.domain.engine import ContainerSpec
 from agent.domain.session import Port
 from tests.support.agent.samples import a_container_spec
@@ -190,7 +185,7 @@ def test_accepts_settings_of_common_images(settings: dict[str, Any]) -> None:
     [
         ({"ExposedPorts": {f"{port}/udp": {} for port in range(65536)}}, "ports"),
         ({"Labels": {"a": "x" * 2**16}}, "labels"),
-        ({"Volumes": {f"/{number}": {} for number in range(MAX_VOLUMES + 1)}}, "33 volumes"),
+        ({"Volumes": {f"/{number}": {} for number in range(33)}}, "33 volumes"),
         ({"Volumes": {"/proc/1": {}}}, '"/proc/1"'),
         ({"Volumes": {"//sys": {}}}, '"//sys"'),
         ({"Volumes": {"/x/../dev": {}}}, '"/x/../dev"'),

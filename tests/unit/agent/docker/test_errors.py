@@ -2,14 +2,8 @@
 
 import pytest
 
-from agent.docker.errors import (
-    Call,
-    PartMissingError,
-    RemovalInProgressError,
-    already_so,
-    error_of_answer,
-    error_of_connection,
-)
+from agent.docker import errors as engine_errors
+from agent.docker.errors import Call, error_of_answer, error_of_connection
 from agent.domain import errors
 
 Expected = errors.AgentError | type[errors.AgentError]
@@ -37,7 +31,7 @@ def assert_means(found: errors.AgentError, error: Expected, message: str) -> Non
         ("create", 404, errors.ImageMissingError(IMAGE)),
         ("create", 409, errors.ContainerExistsError("tiltyard-x")),
         ("create", 400, errors.EngineError),
-        ("start", 404, PartMissingError),
+        ("start", 404, engine_errors.PartMissingError),
         ("start", 409, errors.EngineError),
         ("inspect", 404, errors.ContainerGoneError("tiltyard-x")),
         ("kill", 404, errors.ContainerGoneError("tiltyard-x")),
@@ -45,7 +39,7 @@ def assert_means(found: errors.AgentError, error: Expected, message: str) -> Non
         ("logs", 409, errors.ContainerGoneError("tiltyard-x")),
         ("archive", 404, errors.PathNotFoundError("/data")),
         ("archive", 500, errors.EngineError),
-        ("remove", 409, RemovalInProgressError),
+        ("remove", 409, engine_errors.RemovalInProgressError),
         ("remove", 500, errors.EngineError),
         ("remove-image", 409, errors.ImageInUseError),
     ],
@@ -65,7 +59,7 @@ def test_desired_state_is_detected_by_status() -> None:
     names = ("create", "start", "kill", "remove", "remove-image", "inspect", "logs")
     for name in names:
         for status in (400, 404, 409, 500):
-            assert already_so(call(name), status) is ((name, status) in so)
+            assert engine_errors.already_so(call(name), status) is ((name, status) in so)
 
 
 NO_USER = "unable to find user x: no matching entries in passwd file"

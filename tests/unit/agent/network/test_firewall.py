@@ -13,31 +13,21 @@ from hypothesis import strategies as st
 
 from agent.cli.main import main
 from agent.domain.session import Port
+from agent.network import firewall_rules
 from agent.network.firewall import Firewall, FirewallError
-from agent.network.firewall_rules import (
-    FORWARD_CHAIN,
-    INPUT_CHAIN,
-    Plan,
-    Service,
-    led_ports,
-    problems,
-    rules,
-    service,
-    tables,
-    to_apply,
-)
+from agent.network.firewall_rules import FORWARD_CHAIN, INPUT_CHAIN, problems, rules, to_apply
 from agent.network.firewall_watch import FirewallWatch, published_ports
 from agent.settings.model import AgentConfig
 from tests.support.agent.samples import a_session, a_spec
 from tests.support.fakes import FakeClock
 from tiltyard.contract import NetworkMode, Protocol, State
 
-PLAN = Plan(
+PLAN = firewall_rules.Plan(
     bridges=("docker0",),
     blocked=(ip_network("10.0.0.0/8"), ip_network("2001:db8:1::/48")),
     allowed=(
-        Service(ip_address("10.0.0.2"), 53, Protocol.UDP),
-        Service(ip_address("2001:db8::2"), 443, Protocol.TCP),
+        firewall_rules.Service(ip_address("10.0.0.2"), 53, Protocol.UDP),
+        firewall_rules.Service(ip_address("2001:db8::2"), 443, Protocol.TCP),
     ),
     public_address=ip_address("192.0.2.1"),
     ports=(20000, 30000),
@@ -99,7 +89,7 @@ Filters = dict[str, list[str]]
 
 
 def filters(dump: str = DOCKER) -> Filters:
-    return tables(dump)["filter"]
+    return firewall_rules.tables(dump)["filter"]
 
 
 def restored(table: Filters, text: str) -> Filters:
@@ -231,9 +221,10 @@ def test_apply_and_remove_work_from_any_state(table: Filters) -> None:
 
 
 def test_reads_dnat_ports() -> None:
-    nat = tables(DOCKER)["nat"]
-    assert led_ports(nat) == frozenset({(Protocol.UDP, 20001), (Protocol.TCP, 20002)})
-    assert led_ports({}) is None
+    nat = firewall_rules.tables(DOCKER)["nat"]
+    found = firewall_rules.led_ports(nat)
+    assert found == frozenset({(Protocol.UDP, 20001), (Protocol.TCP, 20002)})
+    assert firewall_rules.led_ports({}) is None
 
 
 @pytest.mark.parametrize(
@@ -245,7 +236,7 @@ def test_reads_dnat_ports() -> None:
 )
 def test_rejects_malformed_service(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
-        service(text)
+        firewall_rules.service(text)
 
 
 @pytest.mark.parametrize(

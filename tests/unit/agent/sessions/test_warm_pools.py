@@ -9,19 +9,9 @@ from agent.domain.errors import EngineError, InvalidArgumentError, StaleRevision
 from agent.sessions.warm_pools import PASS_SECONDS, REMOVED_KEPT, REST_FACTOR
 from agent.settings.policy import Policy
 from agent.state.drain import DrainOrder
+from tests.support.agent import pools
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left
-from tests.support.agent.pools import (
-    POOL,
-    a_claim,
-    a_pool,
-    crash,
-    kept_full,
-    ordered,
-    ready,
-    revisions,
-    session_json,
-    standbys,
-)
+from tests.support.agent.pools import POOL, a_pool, kept_full, ordered, ready, standbys
 from tests.support.agent.samples import IMAGE, a_spec, an_id
 from tests.support.fake_clock import until_idle
 from tiltyard.contract import EndReason, PortRequest, Protocol, Resources, State
@@ -39,7 +29,7 @@ async def test_new_pool_is_filled_at_once_with_standbys_that_have_no_ttl(agent: 
             assert (identity.session_id, identity.ticket) == (each.internal_id, "")
             assert (identity.account, identity.labels) == ("acme", {"mode": "duel"})
             assert each.injected_env["TILTYARD_SESSION_ID"] == each.internal_id
-            read = session_json(agent, each)
+            read = pools.session_json(agent, each)
             assert (read["id"], read["standby"]) == (each.internal_id, True)
             assert (each.deadline, each.spec.ttl) == (None, None)
         assert agent.reservations.capacity.reserved == Resources(5 * 10**8, 5 * 32 * 2**20)
@@ -59,7 +49,7 @@ async def test_older_standbys_are_stopped_when_newer_ones_do_not_fit(host: Host)
     async with host(max_sessions=3) as agent, kept_full(agent, a_pool(3)):
         await ordered(agent, a_pool(3, revision=2, args=("--new",)))
         await host.clock.advance(5)
-        assert revisions(agent) == [2, 2, 2]
+        assert pools.revisions(agent) == [2, 2, 2]
         assert agent.warm_pools.warnings == ()
 
 
@@ -120,7 +110,7 @@ async def test_one_pass_fills_a_pool_unless_a_start_fails_or_the_order_changes(h
 async def test_crashed_standby_is_replaced_and_not_restarted(agent: Agent) -> None:
     async with kept_full(agent, a_pool(2, restart=True)):
         crashed, kept = ready(agent)
-        crash(agent, crashed, 3)
+        pools.crash(agent, crashed, 3)
         await until_idle()
         assert ready(agent) == [kept]
         [warning] = agent.warm_pools.warnings
@@ -136,7 +126,7 @@ async def test_crashing_pool_backs_off(agent: Agent) -> None:
         for delay in (1, 2, 4, 8, 16, 32, 60, 60, 1):
             await agent.clock.advance(600 if delay == 1 else 0)  # long enough to be forgotten
             for each in ready(agent):
-                crash(agent, each)
+                pools.crash(agent, each)
             await until_idle()
             ended = [each for each in agent.sessions.each() if each.state.ended]
             assert len(ended) == 1  # the last one is kept for its log
@@ -182,7 +172,7 @@ async def test_new_spec_resets_the_back_off(agent: Agent) -> None:
 async def test_drained_host_stops_standbys_until_the_drain_is_cancelled(agent: Agent) -> None:
     async with kept_full(agent, a_pool(3)):
         first = ready(agent)[0]
-        await agent.warm_pools.claim(first.internal_id, a_claim())
+        await agent.warm_pools.claim(first.internal_id, pools.a_claim())
         await until_idle()
         empty = await agent.sessions.set_drain(DrainOrder(1, draining=True))
         assert empty == (None, 1)  # standbys do not count

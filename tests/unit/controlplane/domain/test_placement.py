@@ -4,16 +4,9 @@ from typing import Any
 
 import pytest
 
+from controlplane.domain import placement
 from controlplane.domain.contract import HostReport
-from controlplane.domain.placement import (
-    HostView,
-    Obstacle,
-    Strategy,
-    Wanted,
-    has_room,
-    obstacles,
-    rank_hosts,
-)
+from controlplane.domain.placement import HostView, Obstacle, Strategy, Wanted, obstacles
 from controlplane.domain.placement import ObstacleKind as Kind
 from tiltyard.contract import PortRequest, Protocol, Resources
 
@@ -48,8 +41,8 @@ def rank(
     strategy: Strategy = Strategy.PACKED,
     seed: int = 1,
 ) -> list[str]:
-    ranked = rank_hosts(views, wanted, strategy=strategy, max_age=5.0, random=Random(seed))
-    return [view.agent for view in ranked]
+    best = placement.rank_hosts(views, wanted, strategy=strategy, max_age=5.0, random=Random(seed))
+    return [view.agent for view in best]
 
 
 def on(**changes: Any) -> HostView:
@@ -140,7 +133,7 @@ def test_all_obstacles_of_a_host_are_reported_at_once() -> None:
 
 
 def test_a_host_without_a_start_slot_still_has_room() -> None:
-    assert has_room(replace(VIEW, starting=2), WANTED, 5.0)
+    assert placement.has_room(replace(VIEW, starting=2), WANTED, 5.0)
 
 
 def test_packed_fills_the_fullest_and_spread_the_emptiest() -> None:

@@ -20,16 +20,10 @@ from controlplane.registries.manifests import (
     digest_of,
     is_named_by,
 )
-from tests.support.controlplane.fake_registry import (
-    CONFIG,
-    IMAGE,
-    INDEX,
-    LAYER,
-    blob,
-    image,
-    index,
-)
+from tests.support.controlplane import fake_registry
+from tests.support.controlplane.fake_registry import IMAGE, INDEX, LAYER, blob, image, index
 
+CONFIG = fake_registry.CONFIG
 LIMIT = 10**9
 DOCKER_IMAGE = "application/vnd.docker.distribution.manifest.v2+json"
 DOCKER_INDEX = "application/vnd.docker.distribution.manifest.list.v2+json"

@@ -5,14 +5,8 @@ from unittest import mock
 import pytest
 
 from controlplane.agent_rpc.client import AgentClient
-from controlplane.domain.contract import (
-    Answer,
-    HostSession,
-    ImagesReported,
-    Port,
-    SessionsReported,
-    WatchMessage,
-)
+from controlplane.domain import contract
+from controlplane.domain.contract import Answer, Port, SessionsReported, WatchMessage
 from controlplane.domain.errors import AgentExcessError
 from controlplane.domain.placement import HostView, Wanted
 from controlplane.fleet.host import state
@@ -22,7 +16,7 @@ from tests.unit.controlplane.domain.test_placement import HOST, IMAGE
 from tiltyard.contract import Identity, PortRequest, Protocol, Resources, State
 
 WANTED = Wanted(IMAGE, Resources(2, 3), (PortRequest(1, Protocol.UDP, pinned=20007),))
-SESSION = HostSession(
+SESSION = contract.HostSession(
     internal_id="i",
     identity=Identity("a", "s", "game", "v1", "local", {}),
     image=IMAGE,
@@ -60,7 +54,8 @@ def heartbeat(sequence: int, incarnation: str = "life") -> WatchMessage:
 
 def test_images_are_replaced_when_all_parts_have_arrived(link: HostState) -> None:
     def part(*images: str, first: bool = False, last: bool = False) -> None:
-        link.apply(WatchMessage("life", 9, ImagesReported(images, first=first, last=last)), 1.0)
+        reported = contract.ImagesReported(images, first=first, last=last)
+        link.apply(WatchMessage("life", 9, reported), 1.0)
 
     part("a", first=True, last=True)
     assert view(link).host.images == {"a"}
@@ -84,7 +79,7 @@ def test_excessive_report_is_an_error_and_forgotten(link: HostState, flood: str)
     def report(number: int) -> None:
         image = "i" * (state.MAX_IMAGE_LENGTH + 1) if flood == "a long image" else f"{number}"
         sessions = SessionsReported((replace(SESSION, internal_id=f"{number}"),))
-        images = ImagesReported((image,), first=False, last=False)
+        images = contract.ImagesReported((image,), first=False, last=False)
         event = sessions if flood == "sessions" else images
         link.apply(WatchMessage("life", 9, event), 1.0)
 

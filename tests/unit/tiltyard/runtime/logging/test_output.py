@@ -13,13 +13,7 @@ from tests.support.log_lines import read
 from tests.support.read_back import Pipe, failing, log, said
 from tiltyard.runtime.logging import output
 from tiltyard.runtime.logging.events import Event
-from tiltyard.runtime.logging.output import (
-    AT_ONCE,
-    INTERVAL_SECONDS,
-    Limit,
-    LineFormatter,
-    written,
-)
+from tiltyard.runtime.logging.output import AT_ONCE, LineFormatter, written
 
 
 def test_writes_from_the_configured_level() -> None:
@@ -101,7 +95,7 @@ def a_record(event: str, *, level: int = logging.WARNING, **more: Any) -> loggin
 
 def test_passes_a_burst_and_then_one_line_a_minute() -> None:
     now = [0.0]
-    limit = Limit({"request refused"}, lambda: now[0])
+    limit = output.Limit({"request refused"}, lambda: now[0])
 
     def passed(record: logging.LogRecord) -> int | None:
         return getattr(record, "left_out", 0) if limit.filter(record) else None
@@ -109,9 +103,9 @@ def test_passes_a_burst_and_then_one_line_a_minute() -> None:
     storm = [a_record("cannot", session=str(number)) for number in range(1_000)]
     assert [passed(each) for each in storm] == [0] * AT_ONCE + [None] * (1_000 - AT_ONCE)
     assert passed(a_record("something else")) == 0
-    now[0] = INTERVAL_SECONDS
+    now[0] = output.INTERVAL_SECONDS
     assert [passed(a_record("cannot")) for _ in range(2)] == [1_000 - AT_ONCE, None]
-    now[0] += INTERVAL_SECONDS * AT_ONCE
+    now[0] += output.INTERVAL_SECONDS * AT_ONCE
     assert [passed(a_record("cannot")) for _ in range(2)] == [1, 0]
     for _ in range(10 * AT_ONCE):
         assert passed(a_record("session started", level=logging.INFO)) == 0
@@ -127,7 +121,7 @@ def test_level_debug_drops_nothing() -> None:
 
     assert len(said(log_all)) == AT_ONCE
     logging.getLogger().setLevel(logging.DEBUG)  # as by a reload
-    limit = Limit()
+    limit = output.Limit()
     try:
         assert all(limit.filter(a_record("it came")) for _ in range(5 * AT_ONCE))
     finally:

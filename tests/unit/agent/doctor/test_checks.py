@@ -34,9 +34,7 @@ SOUND = facts.Facts(
         published=frozenset({(Protocol.UDP, 20001)}),
     ),
     dockerd=facts.DockerdFacts({"userland-proxy": False}, 1_048_576, "net:[1]"),
-    engine_disk=facts.DiskFacts(
-        "/var/lib/docker", 100 * GIB, 50 * GIB, 1000, 900, read_only=False
-    ),
+    engine_disk=facts.DiskFacts("/docker", 100 * GIB, 50 * GIB, 1000, 900, read_only=False),
     kernel=facts.KernelFacts(
         local_ports=(32768, 60999),
         reserved_ports=frozenset(),

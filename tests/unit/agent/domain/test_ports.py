@@ -1,4 +1,5 @@
 import contextlib
+import itertools
 
 import pytest
 from hypothesis import given
@@ -159,12 +160,8 @@ def test_no_port_is_held_twice_or_lost(moves: list[tuple[int, list[PortRequest]]
             continue
         with contextlib.suppress(AgentError):
             held[name] = pool.reserve(name, requests, in_host=bool(number % 2))
-        taken = [
-            (port.protocol, each)
-            for ports in held.values()
-            for port in ports
-            for each in port.taken
-        ]
+        ports = itertools.chain(*held.values())
+        taken = [(port.protocol, each) for port in ports for each in port.taken]
         assert len(taken) == len(set(taken))
         for protocol in Protocol:
             mine = sum(1 for kind, _ in taken if kind is protocol)

@@ -39,9 +39,7 @@ async def agent(host: Host) -> AsyncIterator[Agent]:
     disks = Disks(
         MEBIBYTE,
         host.folder,
-        lambda path, reserve: Disk(
-            path, 7 * MEBIBYTE, reserve, free_inodes=9000, reserve_inodes=5000
-        ),
+        lambda path, kept: Disk(path, 7 * MEBIBYTE, kept, free_inodes=9000, reserve_inodes=5000),
     )
     async with host(cores=8, disks=disks) as agent:
         yield agent

@@ -51,9 +51,7 @@ async def test_port_is_bound_if_players_can_reach_it(
 
 
 @pytest.mark.parametrize("mode", NetworkMode)
-async def test_checks_ports_of_each_kind(
-    bindings: Bindings, me: Process, mode: NetworkMode
-) -> None:
+async def test_checks_ports_by_kind(bindings: Bindings, me: Process, mode: NetworkMode) -> None:
     udp, tcp = Protocol.UDP, Protocol.TCP
     with bound(udp, "0.0.0.0") as first, bound(udp, "::") as second, bound(tcp, "::") as third:
         wanted = ports(udp, first, second) + ports(tcp, third)
@@ -76,9 +74,7 @@ async def test_ignores_connected_and_non_listening_sockets(
 
 
 @pytest.mark.parametrize("mode", NetworkMode)
-async def test_ended_process_binds_nothing(
-    bindings: Bindings, me: Process, mode: NetworkMode
-) -> None:
+async def test_dead_process_is_unbound(bindings: Bindings, me: Process, mode: NetworkMode) -> None:
     later = Process(me.pid, me.start_ticks + 1)
     missing = Process(2**22 - 1, 1)
     with bound(Protocol.UDP, "0.0.0.0") as port:

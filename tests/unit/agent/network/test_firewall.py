@@ -154,6 +154,9 @@ def test_adds_rules_without_engine_chain() -> None:
     assert problems(later, wanted) == []
 
 
+NOT_FIRST = f"INPUT does not jump to {INPUT_CHAIN} first"
+
+
 def flushed(chain: str) -> Callable[[Filters], None]:
     return lambda table: table[chain].clear()
 
@@ -168,11 +171,8 @@ def put_in_front(chain: str, rule: str) -> Callable[[Filters], None]:
         (flushed("DOCKER-USER"), f"DOCKER-USER does not jump to {FORWARD_CHAIN} first"),
         (flushed("FORWARD"), f"FORWARD does not jump to {FORWARD_CHAIN} first"),
         (flushed(INPUT_CHAIN), f"{INPUT_CHAIN} has other rules"),
-        (put_in_front("INPUT", "-j ACCEPT"), f"INPUT does not jump to {INPUT_CHAIN} first"),
-        (
-            put_in_front("INPUT", f"-j {INPUT_CHAIN}"),
-            f"INPUT does not jump to {INPUT_CHAIN} first",
-        ),
+        (put_in_front("INPUT", "-j ACCEPT"), NOT_FIRST),
+        (put_in_front("INPUT", f"-j {INPUT_CHAIN}"), NOT_FIRST),
         (put_in_front("INPUT", "-p tcp -j f2b-sshd"), None),
         (lambda table: table[INPUT_CHAIN].reverse(), f"{INPUT_CHAIN} has other rules"),
         (lambda table: table.pop(FORWARD_CHAIN), f"{FORWARD_CHAIN} is missing"),

@@ -565,10 +565,7 @@ def test_destination_follows_process() -> None:
 async def test_connections_have_keepalive_and_no_delay(tmp_path: Path) -> None:
     async with serving(tmp_path, echo) as served, served.player() as player:
         await is_echoed(player)
-        options = (
-            (socket.SOL_SOCKET, socket.SO_KEEPALIVE),
-            (socket.IPPROTO_TCP, socket.TCP_NODELAY),
-        )
+        both = (socket.SOL_SOCKET, socket.SO_KEEPALIVE), (socket.IPPROTO_TCP, socket.TCP_NODELAY)
         found = []
         for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names of numbers
             with (
@@ -577,5 +574,5 @@ async def test_connections_have_keepalive_and_no_delay(tmp_path: Path) -> None:
             ):
                 to_game = held.getpeername()[1] == served.game.port
                 if to_game or held.getsockname()[1] == served.port:
-                    found.append([held.getsockopt(*option) for option in options])
+                    found.append([held.getsockopt(*option) for option in both])
         assert found == [[1, 1]] * 2, "one to the player, and one to the game"

@@ -56,19 +56,10 @@ async def test_renewed_certificate_has_new_key(host: HostIdentity) -> None:
 
 
 HOSTILE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
-    "another authority's": (
-        lambda asked: Signer.new("ours").answer(asked, [URI], [HOST]),
-        "another authority",
-    ),
-    "another host's": (
-        lambda asked: OURS.answer(asked, ["tiltyard://agent/two"], [HOST]),
-        "another host",
-    ),
+    "its signer": (lambda it: Signer.new("ours").answer(it, [URI], [HOST]), "another authority"),
+    "its name": (lambda it: OURS.answer(it, ["tiltyard://agent/two"], [HOST]), "another host"),
     "for another key": (lambda _: OURS.sign(SERVES, [URI], [HOST]).certificate, "another key"),
-    "expired": (
-        lambda asked: OURS.answer(asked, [URI], [HOST], timedelta(hours=-1)),
-        "not valid now",
-    ),
+    "expired": (lambda it: OURS.answer(it, [URI], [HOST], timedelta(hours=-1)), "not valid now"),
     "nameless": (lambda asked: OURS.answer(asked, [], [HOST]), "not a certificate for a host"),
     "no certificate": (lambda _: b"certificate", "not a certificate for a host"),
 }

@@ -22,17 +22,14 @@ from tiltyard.contract import EndReason, PortRequest, Protocol, Resources, State
 from tiltyard.runtime.logging.events import bind
 from tiltyard.runtime.logging.output import Limit
 
-UUID = "01234567-89ab-4def-8123-456789abcdef"
+ID = "01234567-89ab-4def-8123-456789abcdef"
 
 
 async def test_started_session_runs_and_is_recorded(agent: Agent) -> None:
     internal_id = an_id()
     session = await agent.sessions.start(internal_id, a_spec())
     assert session.state is State.RUNNING
-    assert [(port.container, port.host) for port in session.ports] == [
-        (7777, 20000),
-        (7778, 20000),
-    ]
+    assert [(one.container, one.host) for one in session.ports] == [(7777, 20000), (7778, 20000)]
     assert session.injected_env["TILTYARD_PORT_UDP_7777"] == "20000"
     record = agent.recorded(internal_id)
     assert (record.state, record.spec.identity) == (State.RUNNING, a_spec().identity)
@@ -171,9 +168,8 @@ async def test_ports_in_use_are_refused_with_nothing_left(host: Host, pinned: in
 
 async def test_admission_is_atomic_under_fifty_callers(host: Host) -> None:
     async with host(cores=1, start_slots=50) as agent:
-        answers = await asyncio.gather(
-            *(agent.sessions.start(an_id(), a_spec()) for _ in range(50)), return_exceptions=True
-        )
+        starts = [agent.sessions.start(an_id(), a_spec()) for _ in range(50)]
+        answers = await asyncio.gather(*starts, return_exceptions=True)
         refused = [a for a in answers if isinstance(a, BaseException)]
         assert len(refused) == 40
         assert all(isinstance(a, errors.NoCapacityError) for a in refused)
@@ -189,9 +185,7 @@ async def test_rejects_too_large_expansion(agent: Agent, variables: int, referen
     await assert_nothing_is_left(agent)
 
 
-@pytest.mark.parametrize(
-    "internal_id", ["", "x", "../../etc", UUID.upper(), UUID + "\n", UUID + "/.."]
-)
+@pytest.mark.parametrize("internal_id", ["", "x", "../../etc", ID.upper(), ID + "\n", ID + "/.."])
 async def test_internal_id_must_be_a_lower_case_uuid(agent: Agent, internal_id: str) -> None:
     with pytest.raises(errors.InvalidArgumentError):
         await agent.sessions.start(internal_id, a_spec())

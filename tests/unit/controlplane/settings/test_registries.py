@@ -9,6 +9,7 @@ from tests.support.authority import AUTHORITY
 from tiltyard.runtime.settings import SettingsError
 
 PASSWORD = "s3cret wörd"
+PRIVATE = "-----BEGIN EC PRIVATE KEY-----"
 
 
 class Settings:
@@ -79,10 +80,7 @@ def test_password_file_must_be_private_and_regular(settings: Settings) -> None:
         ("", "must be certificates as PEM text"),
         ("é" + AUTHORITY, "must be certificates as PEM text"),
         (AUTHORITY[:300], "must be certificates as PEM text"),
-        (
-            AUTHORITY + "-----BEGIN EC PRIVATE KEY-----",
-            "contains a private key: only certificates",
-        ),
+        (AUTHORITY + PRIVATE, "contains a private key: only certificates"),
         (AUTHORITY + 65536 * "\n", "must be at most 65536 characters"),
     ],
     ids=["empty", "not ASCII", "cut", "a key", "too long"],  # AUTHORITY is made by each process

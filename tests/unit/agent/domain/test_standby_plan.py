@@ -22,10 +22,11 @@ def ids(*sessions: Session) -> tuple[str, ...]:
     return tuple(each.internal_id for each in sessions)
 
 
-def test_missing_standbys_are_started() -> None:
+def test_missing_standbys_are_started_unless_the_host_is_drained() -> None:
     has = [a_standby(), a_standby(ready=False)]
     assert plan([at(1, 5)], has) == Plan(start=(POOL,) * 3)
     assert plan([at(1, 2)], has) == Plan()
+    assert plan([at(1, 5)], has, draining=True) == Plan(stop=ids(*has))
 
 
 def test_emptiest_pool_is_filled_first() -> None:
@@ -75,11 +76,6 @@ def test_older_standbys_make_space_one_at_a_time() -> None:
     coming = a_standby(revision=2, ready=False)
     assert plan([at(2, 2)], [*older, coming], cramped=[POOL]).stop == ()
     assert plan([at(2, 5)], [a_standby(revision=2)], cramped=[POOL]).stop == ()
-
-
-def test_drained_host_stops_all_and_starts_none() -> None:
-    has = [a_standby(), a_standby(ready=False)]
-    assert plan([at(1, 5)], has, draining=True) == Plan(stop=ids(*has))
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 5, 100])

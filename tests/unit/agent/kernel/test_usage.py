@@ -49,13 +49,8 @@ def test_hybrid_cgroups_have_each_controller_in_one_version(tmp_path: Path) -> N
     assert counters_of(groups, tmp_path).read() == Usage(1.5, 4096)
 
 
-@pytest.mark.parametrize("groups", [V1, V2, ""])
-def test_missing_counter_is_none(tmp_path: Path, groups: str) -> None:
-    assert counters_of(groups, tmp_path).read() == Usage()
-
-
-@pytest.mark.parametrize("groups", ["0::/\n", "5:memory:/\n2:cpuacct:/\n"])
-def test_ignores_root_group(tmp_path: Path, groups: str) -> None:
+@pytest.mark.parametrize("groups", [V1, V2, "", "0::/\n", "5:memory:/\n2:cpuacct:/\n"])
+def test_missing_counter_and_the_root_group_count_nothing(tmp_path: Path, groups: str) -> None:
     for path in ("cpu.stat", "memory.peak"):
         write(tmp_path / path, STAT)
     write(tmp_path / "cpuacct/cpuacct.usage", "2500000000\n")

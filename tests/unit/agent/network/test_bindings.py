@@ -180,9 +180,7 @@ def test_matches_control_group_if_known(
     assert is_bound_by(wanted, Protocol.UDP, 20000, loopback=False, most=9) is is_bound
 
 
-@pytest.mark.parametrize(
-    ("address", "reachable"),
-    [("127.255.1.2", False), ("::ffff:127.0.0.1", False), ("::ffff:172.17.0.2", True)],
-)
-def test_loopback_is_not_reachable_by_players(address: str, *, reachable: bool) -> None:
-    assert is_reachable(ipaddress.ip_address(address).packed) is reachable
+def test_loopback_is_not_reachable_by_players() -> None:
+    texts = ("127.255.1.2", "::ffff:127.0.0.1", "::ffff:172.17.0.2")
+    found = [is_reachable(ipaddress.ip_address(text).packed) for text in texts]
+    assert found == [False, False, True]

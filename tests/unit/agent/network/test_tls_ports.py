@@ -98,19 +98,12 @@ def running(container: int, host: int, process: Process | None) -> Session:
 
 @contextlib.asynccontextmanager
 async def serving(
-    tmp_path: Path,
-    serve: Serve,
-    files: CertificateFiles | None = None,
-    limits: Limits | None = None,
+    path: Path, serve: Serve, files: CertificateFiles | None = None, limits: Limits | None = None
 ) -> AsyncIterator[Served]:
-    files = files or issue(AUTHORITY, tmp_path / "pair")
+    files = files or issue(AUTHORITY, path / "pair")
     clock, notified = FakeClock(time.time()), list[None]()
     tls = TlsPorts(
-        files,
-        clock,
-        bind_address="127.0.0.1",
-        notify=lambda: notified.append(None),
-        limits=limits,
+        files, clock, bind_address="127.0.0.1", notify=lambda: notified.append(None), limits=limits
     )
     await tls.look()
     game = Game(serve)

@@ -142,13 +142,10 @@ def test_packed_fills_the_fullest_and_spread_the_emptiest() -> None:
     assert rank(views, strategy=Strategy.SPREAD) == ["0", "3", "5", "8"]
 
 
-def test_hosts_in_doubt_come_last() -> None:
+def test_starts_in_flight_count_as_used_and_hosts_in_doubt_come_last() -> None:
     full = on(reserved=Resources(8, 0))
     views = [replace(full, agent="a", in_doubt=True), replace(VIEW, agent="b")]
     assert rank(views) == ["b", "a"]
-
-
-def test_starts_in_flight_count_as_used() -> None:
     views = [replace(VIEW, agent="a"), replace(VIEW, agent="b", held=Resources(1, 1))]
     assert rank(views) == ["b", "a"]
 

@@ -38,18 +38,15 @@ def test_the_secret_of_a_token_is_redacted_and_its_id_kept(text: str) -> None:
         assert REDACTED in found
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_other_text_is_not_redacted() -> None:
+    texts = [
         "bearer token incorrect",
         "insufficient_scope: authorization failed; authorization of basic things",
-        pytest.param(f"sha256:{SECRET[:64]}", id="digest"),
+        f"sha256:{SECRET[:64]}",
         "ty_of_match",
-        pytest.param(f"ty_{ID}", id="id"),
-    ],
-)
-def test_other_text_is_not_redacted(text: str) -> None:
-    assert redact(text) == text
+        f"ty_{ID}",
+    ]
+    assert [redact(text) for text in texts] == texts
 
 
 def test_a_secret_is_redacted_however_it_is_quoted() -> None:

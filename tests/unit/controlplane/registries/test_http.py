@@ -174,8 +174,7 @@ async def test_refused_or_missing_token_is_404(server: Server, status: int) -> N
 
 
 @pytest.mark.parametrize(
-    ("status", "reported"),
-    [(401, "denied access"), (403, "denied access"), (500, "answered 500")],
+    ("status", "reported"), [(401, "denied access"), (403, "denied access"), (500, "answered 500")]
 )
 async def test_refused_login_is_an_error(server: Server, status: int, reported: str) -> None:
     server.token_status = status

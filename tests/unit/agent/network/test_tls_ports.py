@@ -182,10 +182,8 @@ async def test_player_receives_after_closing_its_side(
         await asyncio.get_running_loop().sock_sendall(made, received)
 
     question = b"question" * 20_000
-    async with (
-        serving(tmp_path, answer_at_the_end) as served,
-        served.player(trusting(AUTHORITY, version)) as player,
-    ):
+    context = trusting(AUTHORITY, version)
+    async with serving(tmp_path, answer_at_the_end) as served, served.player(context) as player:
         assert player.tls.selected_alpn_protocol() is None
         await player.send(question)
         if ends_tls:
@@ -205,10 +203,8 @@ async def test_game_receives_after_its_close(tmp_path: Path, version: ssl.TLSVer
         made.shutdown(socket.SHUT_WR)
         received.set_result(await _received(made))
 
-    async with (
-        serving(tmp_path, end_first) as served,
-        served.player(trusting(AUTHORITY, version)) as player,
-    ):
+    context = trusting(AUTHORITY, version)
+    async with serving(tmp_path, end_first) as served, served.player(context) as player:
         await player.send(b"!")
         player.tls.write(b"late")
         record = player.outgoing.read()
@@ -250,10 +246,8 @@ async def test_idle_player_is_disconnected_after_game_has_closed(tmp_path: Path)
     async def hang_up(made: socket.socket) -> None:
         made.close()
 
-    async with (
-        serving(tmp_path, hang_up, limits=Limits(half_closed=0.05)) as served,
-        served.player() as player,
-    ):
+    limits = Limits(half_closed=0.05)
+    async with serving(tmp_path, hang_up, limits=limits) as served, served.player() as player:
         assert await player.receive_all() == b""
         await served.all_gone()
 
@@ -352,10 +346,8 @@ async def test_disconnects_without_handshake(tmp_path: Path, sent: bytes, hangs_
 
 @pytest.mark.parametrize("bound", ["total", "per_port", "per_address"])
 async def test_closes_connections_over_limit(tmp_path: Path, bound: str) -> None:
-    async with (
-        serving(tmp_path, echo, limits=Limits(**{bound: 2})) as served,
-        served.player() as first,
-    ):
+    limits = Limits(**{bound: 2})
+    async with serving(tmp_path, echo, limits=limits) as served, served.player() as first:
         async with served.player():
             with pytest.raises(OSError):  # noqa: PT011 - an end, or a reset
                 async with served.player():
@@ -378,10 +370,8 @@ def test_counts_ipv4_addresses_and_ipv6_networks() -> None:
 
 
 async def test_new_handshake_replaces_oldest(tmp_path: Path) -> None:
-    async with (
-        serving(tmp_path, echo, limits=Limits(handshakes=2)) as served,
-        contextlib.AsyncExitStack() as idle,
-    ):
+    limits, idle = Limits(handshakes=2), contextlib.AsyncExitStack()
+    async with serving(tmp_path, echo, limits=limits) as served, idle:
         for _ in range(50):
             await idle.enter_async_context(connection(served.port))
         async with served.player() as player:

@@ -65,10 +65,8 @@ async def test_container_starts_once_its_record_is_durable(agent: Agent) -> None
 
 async def test_start_is_undone_if_its_record_cannot_be_made_durable(agent: Agent) -> None:
     full = errors.DiskFullError("record.json", "no space left")
-    with (
-        mock.patch.object(agent.records, "flush", side_effect=full),
-        pytest.raises(errors.DiskFullError),
-    ):
+    failing = mock.patch.object(agent.records, "flush", side_effect=full)
+    with failing, pytest.raises(errors.DiskFullError):
         await agent.sessions.start(an_id(), a_spec())
     assert agent.engine.count("start") == 0
     await assert_nothing_is_left(agent)

@@ -6,16 +6,14 @@ from controlplane.domain.placement import ObstacleKind as Kind
 from tests.unit.controlplane.domain.test_placement import VIEW, WANTED, on
 from tiltyard.contract import PortRequest, Protocol, Resources
 
+HELD = "held by starts in progress"
 PIN = PortRequest(1, Protocol.UDP, pinned=25000)
 
 
 def test_every_obstacle_is_described_with_its_figures() -> None:
     assert all(describe(Obstacle(kind, port=PIN)) for kind in Kind)
     for obstacle, text in (
-        (
-            Obstacle(Kind.RAM, 2**30, -1, 2**28),
-            "MiB of memory: 1024 wanted, 0 free, 256 held by starts in progress",
-        ),
+        (Obstacle(Kind.RAM, 2**30, -1, 2**28), f"MiB of memory: 1024 wanted, 0 free, 256 {HELD}"),
         (Obstacle(Kind.PORT_TAKEN, port=PIN), "25000/udp is taken"),
     ):
         assert describe(obstacle) == text

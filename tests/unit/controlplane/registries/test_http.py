@@ -236,16 +236,13 @@ def test_realms_are_compared_as_origins() -> None:
     for realm in ("https://auth.docker.io/token", "https://AUTH.docker.io:443/token"):
         assert checked_realm(hub, realm).host == "auth.docker.io"
     for realm in (
-        "",
-        "/token",
-        "http://auth.docker.io/token",
-        "https://auth.docker.io:8443/token",
-        "https://auth.docker.io.evil.example/token",
-        "https://auth.docker.io@evil.example/token",
-        "https://evil.example#@auth.docker.io/token",
-        "https://evil.example\\@auth.docker.io/token",
-        "https://[bad/token",
-        "https://auth.docker.io:99999/token",
+        *("", "/token", "http://auth.docker.io/token", "https://auth.docker.io:8443/token"),
+        *(
+            "https://auth.docker.io.evil.example/token",
+            "https://auth.docker.io@evil.example/token",
+        ),
+        *("https://evil.example#@auth.docker.io/token", "https://evil.example\\@auth.docker.io/x"),
+        *("https://[bad/token", "https://auth.docker.io:99999/token"),
     ):
         with pytest.raises(UnusableError):
             checked_realm(hub, realm)

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import json
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,15 +55,20 @@ def shares(system: System) -> list[int]:
 # ---- keeping
 
 
-async def test_a_pool_is_kept_as_soon_as_it_is_set(system: System) -> None:
+async def test_a_pool_is_kept_as_soon_as_it_is_set_and_follows_its_application(
+    system: System,
+) -> None:
     await keep(system, claimSignal="SIGUSR1")
     (order,) = system.agent.orders
     assert (order.size, order.claim_signal) == (3, "SIGUSR1")
     assert dict(order.spec.env) == {"MODE": "warm"}
-    assert order.spec.identity.account == "alice"
-    assert order.spec.identity.tag == "v1"
-    assert len(order.spec.ports) == 2
-    assert order.spec.restart is False
+    assert (order.spec.identity.account, order.spec.identity.tag) == ("alice", "v1")
+    assert (len(order.spec.ports), order.spec.restart) == (2, False)
+    assert (await system.edit(limits={"cpu": 2, "ram": 512, "disk": 100})).status == 204
+    await eventually(lambda: len(system.agent.orders) == 2)
+    order = system.agent.orders[-1]
+    assert (order.size, order.spec.disk_bytes) == (3, 100 * 2**20)
+    assert order.spec.limits.nano_cpus == 2 * 10**9
 
 
 async def test_standbys_are_not_sessions(system: System) -> None:
@@ -113,15 +118,6 @@ async def test_revisions_grow_and_unchanged_orders_are_not_sent(system: System) 
     await put(system, env={"MODE": "third"}, size=4)
     await eventually(lambda: system.agent.orders[-1].spec.env["MODE"] == "third")
     assert system.agent.orders[-1].revision > revisions[-1]
-
-
-async def test_edit_of_the_application_is_sent_to_hosts(system: System) -> None:
-    await keep(system)
-    assert (await system.edit(limits={"cpu": 2, "ram": 512, "disk": 100})).status == 204
-    await eventually(lambda: len(system.agent.orders) == 2)
-    assert system.agent.orders[-1].spec.limits.nano_cpus == 2 * 10**9
-    assert system.agent.orders[-1].spec.disk_bytes == 100 * 2**20
-    assert system.agent.orders[-1].size == 3
 
 
 async def test_hosts_that_pull_later_keep_their_share(
@@ -264,7 +260,27 @@ async def test_an_agent_with_standbys_stays_until_it_is_drained(system: System) 
 # ---- claiming
 
 
-async def test_claimed_standby_is_a_session(system: System) -> None:
+def refuse_claims(
+    system: System,
+    reason: str = "STANDBY_NOT_CLAIMABLE",
+    most: int = 1000,
+    after: Callable[[str], Awaitable[object]] | None = None,
+) -> list[str]:
+    """Refuse the next claims `after` something; return their internal ids, once refused."""
+    refused: list[str] = []
+
+    async def refuse(request: Any, context: Any) -> None:
+        if len(refused) < most:
+            refused.append(request.internal_id)
+            if after is not None:
+                await after(request.internal_id)
+            await refusing(reason)(request, context)
+
+    system.agent.before_claim = refuse
+    return refused
+
+
+async def test_claimed_standby_is_a_session_and_ready_at_once(system: System) -> None:
     await keep(system)
     before = {s.internal_id for s in system.agent.standbys}
     asked = {
@@ -276,7 +292,9 @@ async def test_claimed_standby_is_a_session(system: System) -> None:
         "ttl": "2h",
         "external_id": "lobby",
     }
-    answer = (await system.start(id="match", **asked)).expect(201)
+    prefer = {"Prefer": "wait=ready; wait=5"}
+    answer = (await system.start(id="match", headers=prefer, **asked)).expect(201)
+    assert answer.headers["Preference-Applied"] == "wait=ready"
     (claim,) = system.agent.claimed
     assert claim.internal_id in before
     assert (claim.identity.session_id, claim.identity.external_id) == ("match", "lobby")
@@ -299,23 +317,9 @@ async def test_claimed_standby_is_a_session(system: System) -> None:
     await becomes_ready(system, 3)
 
 
-async def test_wait_ready_is_answered_at_once(system: System) -> None:
-    await keep(system)
-    answer = await system.start(headers={"Prefer": "wait=ready; wait=5"})
-    assert (answer.status, answer.headers["Preference-Applied"]) == (201, "wait=ready")
-    assert len(system.agent.claimed) == 1
-
-
 async def test_unclaimable_standby_is_skipped(system: System) -> None:
     await keep(system)
-    refused: list[str] = []
-
-    async def refuse_two(request: Any, context: Any) -> None:
-        if len(refused) < 2:
-            refused.append(request.internal_id)
-            await refusing("STANDBY_NOT_CLAIMABLE")(request, context)
-
-    system.agent.before_claim = refuse_two
+    refused = refuse_claims(system, most=2)
     answer = await system.start()
     (claim,) = system.agent.claimed
     assert answer.json["id"] == claim.internal_id
@@ -352,19 +356,13 @@ async def test_standby_with_a_taken_id_is_skipped(system: System) -> None:
 
 async def test_report_during_a_refused_claim_is_applied(system: System) -> None:
     await keep(system, size=1)
-    (standby,) = system.agent.standbys
-    refused: list[str] = []
 
-    async def report_and_refuse(request: Any, context: Any) -> None:
-        if refused:
-            return
-        refused.append(request.internal_id)
-        system.agent.change(standby.internal_id, detail="still there")
+    async def report(internal_id: str) -> None:
+        system.agent.change(internal_id, detail="still there")
         link = system.link()
-        await eventually(lambda: bool((s := link.session(standby.internal_id)) and s.detail))
-        await refusing("STANDBY_NOT_CLAIMABLE")(request, context)
+        await eventually(lambda: bool((s := link.session(internal_id)) and s.detail))
 
-    system.agent.before_claim = report_and_refuse
+    refused = refuse_claims(system, most=1, after=report)
     assert (await system.start(id="x")).status == 201
     assert (system.agent.claimed, len(system.agent.started)) == ([], 1)
     assert (await system.start(id="y")).status == 201
@@ -375,13 +373,7 @@ async def test_report_during_a_refused_claim_is_applied(system: System) -> None:
 async def test_claims_per_start_are_limited(system: System, reason: str) -> None:
     """More claims would take the time of a cold start."""
     await keep(system, size=30)
-    tries: list[str] = []
-
-    async def refuse(request: Any, context: Any) -> None:
-        tries.append(request.internal_id)
-        await refusing(reason)(request, context)
-
-    system.agent.before_claim = refuse
+    tries = refuse_claims(system, reason)
     assert (await system.start(id="x")).status == 201
     assert len(tries) <= MAX_CLAIMS
     assert [start.spec.identity.session_id for start in system.agent.started] == ["x"]
@@ -411,7 +403,8 @@ async def test_failed_transaction_of_a_claim_leaves_no_start(
     await becomes_ready(system, 1)
 
 
-async def test_a_claim_is_running_from_its_commit(system: System) -> None:
+async def test_a_claim_is_described_as_running_from_its_commit_on(system: System) -> None:
+    """Before its host has answered, before that is confirmed, and then."""
     await keep(system)
     shown: list[Any] = []
 
@@ -420,10 +413,14 @@ async def test_a_claim_is_running_from_its_commit(system: System) -> None:
 
     system.agent.before_claim = look
     answer = (await system.start(id="x")).expect(201)
+    await look()
+    await eventually(lambda: system.is_confirmed("x"))
+    await look()
     ports = {f"{port['container']}/{port['type']}": port["host"] for port in answer.json["ports"]}
-    assert [(one["status"], one["host"], one["port"]) for one in shown] == [
-        ("running", answer.json["host"], ports)
-    ]
+    found = [(one["status"], one["host"], one["port"]) for one in shown]
+    assert found == [("running", answer.json["host"], ports)] * 3
+    assert json.loads(shown[1]["labels"]["env"])["TILTYARD_SESSION_ID"] == "x"
+    assert shown[1] == shown[2]
 
 
 async def test_a_session_is_stopped_during_its_claim(system: System) -> None:
@@ -444,14 +441,8 @@ async def test_a_session_is_stopped_during_its_claim(system: System) -> None:
 async def test_refused_claim_marked_for_stop_is_not_replaced(system: System) -> None:
     """Its row is marked by another control plane, unknown to this one."""
     await keep(system)
-    refused: list[str] = []
-
-    async def mark_and_refuse(request: Any, context: Any) -> None:
-        refused.append(request.internal_id)
-        await system.rows("UPDATE session SET stop_requested_ms=1")
-        await refusing("STANDBY_NOT_CLAIMABLE")(request, context)
-
-    system.agent.before_claim = mark_and_refuse
+    mark = "UPDATE session SET stop_requested_ms=1"
+    refused = refuse_claims(system, after=lambda _: system.rows(mark))
     assert_error(await system.start(id="x"), 409)
     assert (len(refused), system.agent.claimed, system.agent.started) == (1, [], [])
     assert await system.rows("SELECT 1 FROM session") == []
@@ -490,18 +481,6 @@ async def test_two_hosts_that_do_not_answer_a_claim_make_a_cold_start(tmp_path: 
 
 
 # ---- ids
-
-
-async def test_a_claimed_session_is_described_alike_before_its_host_is_confirmed(
-    system: System,
-) -> None:
-    await keep(system, size=1)
-    assert (await system.start(id="x")).status == 201
-    shown = await system.read("/session/x")
-    assert json.loads(shown["labels"]["env"])["TILTYARD_SESSION_ID"] == "x"
-
-    await eventually(lambda: system.is_confirmed("x"))
-    assert await system.read("/session/x") == shown
 
 
 async def test_claim_is_confirmed_despite_a_report_while_it_was_under_way(

@@ -81,7 +81,9 @@ async def wire(system: Watched, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         yield wire
 
 
-async def test_known_description_is_answered_as_by_a_task(system: Watched, wire: Wire) -> None:
+async def test_known_description_is_answered_as_by_a_task_and_logged_at_level_debug(
+    system: Watched, wire: Wire, caplog: pytest.LogCaptureFixture
+) -> None:
     answers = [await system.ask(wire, GET, *more) for more in ((), (), ("Expect: 100-continue",))]
     assert system.tasks == 1
     assert len({answer.headers.pop("x-request-id") for answer in answers}) == 3
@@ -93,6 +95,9 @@ async def test_known_description_is_answered_as_by_a_task(system: Watched, wire:
     scrape = await system.scrape()
     assert scrape.sum("http_requests_total", **routes) == 4
     assert scrape.sum("http_requests_in_progress") == 0
+    caplog.set_level(logging.DEBUG)
+    await system.ask(wire, GET)
+    assert "request answered method=GET path=/session/m status=200" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -103,14 +108,6 @@ async def test_request_that_needs_more_gets_a_task(system: Watched, wire: Wire, 
     answer = await system.ask(wire, GET, more)
     assert (answer.status, system.tasks) == (200, 1)
     assert answer.interim == ([100] if "Expect" in more else [])
-
-
-async def test_every_request_is_logged_at_level_debug(
-    system: Watched, wire: Wire, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG)
-    await system.ask(wire, GET)
-    assert "request answered method=GET path=/session/m status=200" in caplog.text
 
 
 async def test_revoked_and_expired_tokens_are_refused_at_once(system: Watched, wire: Wire) -> None:

@@ -73,7 +73,9 @@ async def test_every_change_of_a_caller_names_token_and_address(system: System) 
     assert made.json["token"] not in str(await audit(system))
 
 
-async def test_joins_and_leaves_are_not_audited(system: System) -> None:
+async def test_players_are_not_audited_and_changes_by_the_product_have_no_address(
+    system: System,
+) -> None:
     await system.make_application()
     await system.start(id="s")
     before = await audit(system)
@@ -81,13 +83,7 @@ async def test_joins_and_leaves_are_not_audited(system: System) -> None:
         for players in ("p", "pq"):
             assert (await change(*players, session="s")).status == 200
     assert await audit(system) == before
-
-
-async def test_changes_by_the_product_have_no_address(system: System) -> None:
-    await system.make_application()
-    await system.start(id="s")
-    internal_id = system.agent.live[0].internal_id
-    system.agent.end(internal_id)
+    system.agent.end(system.agent.live[0].internal_id)
     await system.becomes("s", "exited")
     (ended,) = await audit(system, "kind=session.ended")
     assert (ended["object"], ended["token"], ended["address"]) == ("s", "a0", None)

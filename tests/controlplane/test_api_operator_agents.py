@@ -145,11 +145,6 @@ async def test_an_agent_without_a_report_since_the_start_is_connecting(system: O
     await system.reaches("a1", "ready")
 
 
-async def test_a_declared_agent_cannot_be_removed(system: Operated) -> None:
-    assert_error(await system.ask("DELETE", "/a1"), 409, details="settings file")
-    assert set(await system.agents_by_name()) == {"a0", "a1"}
-
-
 async def test_a_removed_agent_is_neither_used_nor_watched(system: Operated) -> None:
     image = await system.make_application()
     gone = await system.undeclare()
@@ -176,7 +171,7 @@ async def test_a_removed_agent_is_neither_used_nor_watched(system: Operated) -> 
     assert set(await system.agents_by_name()) == {"a0"}
 
 
-async def test_a_removed_agent_is_back_when_it_is_declared_again(system: Operated) -> None:
+async def test_an_agent_declared_again_is_back_and_cannot_be_removed(system: Operated) -> None:
     await system.make_application()
     gone = await system.undeclare()
     assert (await system.ask("DELETE", "/a1")).status == 204
@@ -188,6 +183,8 @@ async def test_a_removed_agent_is_back_when_it_is_declared_again(system: Operate
     await system.reaches("a1", "ready")
     assert (await system.start()).status == 201
     assert gone.started
+    assert_error(await system.ask("DELETE", "/a1"), 409, details="settings file")
+    assert set(await system.agents_by_name()) == {"a0", "a1"}
 
 
 async def test_readiness_waits_for_a_reconciled_snapshot_of_each_agent_of_the_start(
@@ -216,19 +213,14 @@ async def test_readiness_waits_for_a_reconciled_snapshot_of_each_agent_of_the_st
     assert "watch new" in {task.get_name() for task in asyncio.all_tasks()}
 
 
-async def test_an_agent_with_a_live_session_cannot_be_removed(system: Operated) -> None:
+async def test_an_agent_with_a_live_session_stays_and_its_ended_one_is_listed_after_it(
+    system: Operated,
+) -> None:
     gone = await system.undeclare_the_only_one_in_use()
     assert (await system.start(id="s")).status == 201
     assert_error(await system.ask("DELETE", "/a1"), 409, details="live sessions: 1")
     assert "a1" in await system.agents_by_name()
     assert tasks_about(gone)
-    assert (await system.call("DELETE", "/session/s")).status == 204
-    assert (await system.ask("DELETE", "/a1")).status == 204
-
-
-async def test_ended_sessions_of_a_removed_agent_stay_listed(system: Operated) -> None:
-    await system.undeclare_the_only_one_in_use()
-    assert (await system.start(id="s")).status == 201
     assert (await system.call("DELETE", "/session/s")).status == 204
     assert (await system.ask("DELETE", "/a1")).status == 204
     for _ in range(2):

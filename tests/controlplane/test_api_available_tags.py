@@ -66,7 +66,9 @@ async def test_pages_out_of_bounds_are_refused(system: System) -> None:
 
 async def test_an_invalid_list_is_a_failure_of_the_registry(system: System) -> None:
     lists = ("", "[]", "{", "null", '{"tags": 1}', '{"tags": [1]}', '{"tags": {}}', "[" * 9999)
-    for system.registry.list_body in lists:
+    too_many = (",".join([part] * 200_002) for part in ("[]", "{}", "1", '""'))
+    large = (f'{{"tags": [], "manifests": [{parts}]}}' for parts in too_many)
+    for system.registry.list_body in (*lists, *large):
         assert_error(await system.call("GET", PATH), 503)
     system.registry.list_body = json.dumps({"tags": ["v1"]})
     system.registry.link = '<http://[bad/>; rel="next"'
@@ -111,13 +113,6 @@ async def test_a_list_is_bounded(system: System, monkeypatch: pytest.MonkeyPatch
         assert (await system.call("GET", PATH)).status == status
     monkeypatch.setattr("controlplane.registries.client.MAX_ANSWER_BYTES", 10)
     assert_error(await system.call("GET", PATH), 503)
-
-
-async def test_a_list_with_too_many_values_is_rejected(system: System) -> None:
-    for part in ("[]", "{}", "1", '""'):
-        parts = ",".join([part] * 200_002)
-        system.registry.list_body = f'{{"tags": [], "manifests": [{parts}]}}'
-        assert_error(await system.call("GET", PATH), 503)
 
 
 @pytest.mark.usefixtures("nothing_is_kept")

@@ -28,14 +28,11 @@ async def following(system: System, token: str = "") -> AsyncIterator[ClientResp
         yield response
 
 
-async def test_a_log_is_read_whole(system: System) -> None:
+async def test_a_log_is_read_whole_or_followed_until_the_session_ends(system: System) -> None:
     answer = await system.call("GET", "/logs?id=s")
     assert (answer.status, answer.body) == (200, b"line 1\nline 2\n")
     assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
-
-
-async def test_a_followed_log_lasts_until_the_session_ends(system: System) -> None:
     async with following(system) as response:
         system.agent.log_follow.set()
         assert await response.read() == b"line 2\n"

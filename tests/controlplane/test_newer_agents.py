@@ -1,7 +1,6 @@
 """An agent that was upgraded before its control plane is listed and left as it is."""
 
 import logging
-from pathlib import Path
 
 import pytest
 
@@ -25,31 +24,36 @@ async def _upgrade(system: System) -> None:
     await system.reaches("a0", "newer")
 
 
+@pytest.mark.system(application={})
 async def test_newer_agent_is_listed_and_keeps_its_sessions_but_gets_none(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    system: System, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Stopped, it is unreachable as any other."""
     caplog.set_level(logging.INFO, "controlplane")
-    async with System(tmp_path) as system:
-        await system.make_application()
-        session = (await system.start()).json["id"]
-        system.control_plane.fleet.unreachable_after = 0.05
-        await _upgrade(system)
-        [link] = system.control_plane.fleet.hosts
-        reported_at = link.reported_at
-        assert "its host has format 2, and this control plane reads up to 1" in caplog.text
-        assert "control planes are upgraded before agents" in caplog.text
-        assert (await system.start()).status in {404, 420}
-        assert len(system.agent.started) == 1
-        await system.becomes(session, "server_unreachable")
-        assert link.reported_at == reported_at
-        assert (await system.call("GET", "/readyz")).status == 200
+    session = (await system.start()).json["id"]
+    system.control_plane.fleet.unreachable_after = 0.05
+    await _upgrade(system)
+    [link] = system.control_plane.fleet.hosts
+    reported_at = link.reported_at
+    assert "its host has format 2, and this control plane reads up to 1" in caplog.text
+    assert "control planes are upgraded before agents" in caplog.text
+    assert (await system.start()).status in {404, 420}
+    assert len(system.agent.started) == 1
+    await system.becomes(session, "server_unreachable")
+    assert link.reported_at == reported_at
+    assert (await system.call("GET", "/readyz")).status == 200
 
-        system.control_plane.fleet.unreachable_after = 30.0
-        system.agent.host.format = FORMAT
-        await system.reaches("a0", "ready")
-        await system.becomes(session, "running")
-        assert (await system.start()).status == 201
-        assert system.agent.stopped == []
+    system.control_plane.fleet.unreachable_after = 30.0
+    system.agent.host.format = FORMAT
+    await system.reaches("a0", "ready")
+    await system.becomes(session, "running")
+    assert (await system.start()).status == 201
+    assert system.agent.stopped == []
+
+    system.control_plane.fleet.unreachable_after = 0.05
+    await _upgrade(system)
+    await system.agent.stop()
+    await system.reaches("a0", "unreachable")
 
 
 @pytest.mark.system(application={})
@@ -65,7 +69,7 @@ async def test_one_session_of_a_newer_format_is_enough(system: System) -> None:
 
 
 async def test_newer_agent_is_never_given_up_as_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is responsive until the control plane is upgraded, however long that takes."""
     calls: list[str] = []
@@ -81,18 +85,10 @@ async def test_newer_agent_is_never_given_up_as_lost(
 
     note("reported")
     note("missed")
-    async with System(tmp_path) as system:
-        await _upgrade(system)
-        calls.clear()
-        await eventually(lambda: calls.count("missed") > 5)
-        assert "missed missed" not in " ".join(calls)
-
-
-async def test_stopped_newer_agent_is_unreachable(system: System) -> None:
-    system.control_plane.fleet.unreachable_after = 0.05
     await _upgrade(system)
-    await system.agent.stop()
-    await system.reaches("a0", "unreachable")
+    calls.clear()
+    await eventually(lambda: calls.count("missed") > 5)
+    assert "missed missed" not in " ".join(calls)
 
 
 @pytest.mark.parametrize(("number", "error"), [(2, AgentNewerError), (0, AgentUnavailableError)])

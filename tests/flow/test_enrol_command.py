@@ -98,18 +98,15 @@ async def test_failed_enrolment_prints_its_cause(system: Enrolling, machine: Mac
     await machine.refused("401 bearer token incorrect: it was used", url, token)
 
 
-async def test_missing_token_file_is_a_usage_error(system: Enrolling, machine: Machine) -> None:
+async def test_neither_a_token_file_nor_rpc_listen_may_be_missing(
+    system: Enrolling, machine: Machine
+) -> None:
     url = system.control_plane.enrol_url
     result = await machine.enrol(url, "", "--token-file", "/nowhere")
     assert result.exit_code == 2
     assert "'/nowhere': No such file or directory" in result.stderr
-
-
-async def test_host_without_rpc_listen_is_not_enrolled(
-    system: Enrolling, machine: Machine
-) -> None:
     machine.config.write_text('public_address = "192.0.2.7"\n')
-    result = await machine.enrol(system.control_plane.enrol_url, await system.token())
+    result = await machine.enrol(url, await system.token())
     assert result.exit_code == EXIT_CONFIG
     assert "rpc_listen must be set" in result.stderr
 

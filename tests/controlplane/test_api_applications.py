@@ -66,18 +66,16 @@ async def test_a_host_that_joins_later_catches_up(system: System) -> None:
     assert late.pulled == [image]
 
 
-async def test_a_tag_that_the_registry_hides_is_404(system: System) -> None:
+async def test_a_hidden_tag_is_404_a_failing_registry_503_an_unresponsive_one_504(
+    system: System,
+) -> None:
     await system.make_application(tag=None)
     system.registry.hides = True
     assert_error(await system.enable_tag(), 404)
     system.registry.token_status = 500
     await system.make_application(tag=None, name="other", repository="studio/other")
     assert_error(await system.enable_tag(name="other"), 503)
-
-
-async def test_a_failing_registry_is_503_and_an_unresponsive_one_504(system: System) -> None:
-    await system.make_application(tag=None)
-    system.registry.status = 500
+    system.registry.hides, system.registry.status = False, 500
     assert_error(await system.enable_tag(), 503)
     system.registry.hangs = True
     assert_error(await system.enable_tag(), 504)

@@ -73,25 +73,22 @@ async def test_an_agent_is_shown_with_its_host(system: Operated) -> None:
     before = to_ms(system.clock.time()) - 60_000
     shown = (await system.ask("GET", f"/{busy.name}")).json
     assert before < shown.pop("lastReport") <= to_ms(system.clock.time())
-    assert shown == {
+    none: dict[str, Any] = {"unresponsiveAddresses": []}
+    for thing in ("pull", "warmPool", "startFailure"):
+        none |= {f"{thing}s": [], f"{thing}Count": 0}
+    unset = ("certificateExpires", "authority", "revoked", "latency", "drainDeadline", "lost")
+    assert shown == none | dict.fromkeys(unset) | {
         "name": busy.name,
         "address": busy.address,
         "region": "local",
         "nodePool": "default",
         "declared": True,
         "state": "draining",
-        "certificateExpires": None,
-        "authority": None,
-        "revoked": None,
         "version": "1.2.3",
         "publicAddress": "192.0.2.1",
         "latencyAddresses": ["192.0.2.1"],
-        "unresponsiveAddresses": [],
-        "latency": None,
         "draining": True,
-        "drainDeadline": None,
         "drainPending": False,
-        "lost": None,
         "engineAvailable": False,
         "engineVersion": "28.5.2",
         "runcVersion": "1.3.3",
@@ -102,14 +99,8 @@ async def test_an_agent_is_shown_with_its_host(system: Operated) -> None:
         "freeSessions": 999,
         "images": [image],
         "imageCount": 1,
-        "pulls": [],
-        "pullCount": 0,
-        "warmPools": [],
-        "warmPoolCount": 0,
         "unclaimed": [],
         "unclaimedCount": 0,
-        "startFailures": [],
-        "startFailureCount": 0,
     }
     listed = await system.agents_by_name()
     assert list(listed) == ["a0", "a1"]
@@ -289,13 +280,16 @@ async def test_a_late_report_of_a_removed_agent_creates_no_session(system: Opera
     assert not await system.rows("SELECT 1 FROM session")
 
 
-async def test_reading_from_a_removed_agent_fails(system: Operated) -> None:
+async def test_reads_and_pulls_of_a_removed_agent_end(system: Operated) -> None:
     gone = await system.undeclare()
+    system.agents[0].before_pull = gone.before_pull = gone.hang
+    await system.make_application(tag=None)
+    await system.enable("v1", pulled_by=())
+    await eventually(lambda: any(name.startswith("image") for name in tasks_about(gone)))
     link = system.link(gone.name)
     chunks = link.client.stream_logs("any", follow=True)
     assert await anext(chunks)
     assert await anext(chunks)
-    gone.before_pull = gone.hang
     waiting = asyncio.ensure_future(anext(link.client.pull_image("i")))
     reading = asyncio.ensure_future(anext(chunks))
     await asyncio.sleep(0)
@@ -305,15 +299,6 @@ async def test_reading_from_a_removed_agent_fails(system: Operated) -> None:
             await broken
     with pytest.raises(AgentUnavailableError, match="disconnected"):
         await anext(link.client.pull_image("i"))
-
-
-async def test_a_pull_of_a_removed_agent_ends(system: Operated) -> None:
-    gone = await system.undeclare()
-    system.agents[0].before_pull = gone.before_pull = gone.hang
-    await system.make_application(tag=None)
-    await system.enable("v1", pulled_by=())
-    await eventually(lambda: any(name.startswith("image") for name in tasks_about(gone)))
-    assert (await system.ask("DELETE", "/a1")).status == 204
     await eventually(lambda: not tasks_about(gone))
     assert any(name.startswith("image") for name in tasks_about(system.agent))
 

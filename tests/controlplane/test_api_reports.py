@@ -102,7 +102,9 @@ async def test_a_report_has_the_hosts_data(system: System) -> None:
     }
 
 
-async def test_values_unknown_to_the_host_are_null(system: System) -> None:
+async def test_values_unknown_to_the_host_are_null_and_an_invalid_report_503(
+    system: System,
+) -> None:
     internal_id = await end(system)
     system.agent.report = agent_pb2.GetReportResponse(
         report=agent_pb2.Report(
@@ -117,6 +119,8 @@ async def test_values_unknown_to_the_host_are_null(system: System) -> None:
     names = ("exitCode", "signal", "cpuSeconds", "peakMemoryBytes", "log")
     assert [found[name] for name in names] == [None] * 5
     assert (found["logTruncated"], found["logDamaged"]) == (False, False)
+    system.agent.report.report.format = 0
+    assert_error(await report(system), 503)
 
 
 async def test_a_live_or_unknown_session_has_no_report(system: System) -> None:
@@ -145,11 +149,3 @@ async def test_an_unreachable_host_is_503_until_it_returns(system: System) -> No
     assert_error(await report(system), 503)
     await system.agent.start()
     await system.until_answered("GET", "/session/s/report", 200)
-
-
-async def test_an_invalid_report_of_a_host_is_503(system: System) -> None:
-    internal_id = await end(system)
-    system.agent.report = agent_pb2.GetReportResponse(
-        report=agent_pb2.Report(internal_id=internal_id, state=agent_pb2.STATE_EXITED)
-    )
-    assert_error(await report(system), 503)

@@ -110,24 +110,20 @@ async def test_free_slot_is_assigned_in_the_same_step(
     assert taken == [1, 0]
 
 
-async def test_start_stopped_while_waiting_never_begins(system: System) -> None:
+async def test_waiting_start_never_begins_once_it_is_stopped_or_the_room_is_gone(
+    system: System,
+) -> None:
     gate = Gate(system.agent)
-    first, second = await _begin(system, gate), await _join(system, "second")
+    first = await _begin(system, gate)
+    second, third = await _join(system, "second"), await _join(system, "third")
     (await system.call("DELETE", "/session/second")).expect(204)
     assert_error(await second, 409)
+    system.agent.change_host(draining=True)
+    assert_error(await third, 420)
     gate.open(9)
     assert (await first).status == 201
     assert gate.begun == ["first"]
     await eventually(lambda: system.link().in_flight == 0)
-
-
-async def test_waiting_start_fails_when_the_room_is_gone(system: System) -> None:
-    gate = Gate(system.agent)
-    first, second = await _begin(system, gate), await _join(system, "second")
-    system.agent.change_host(draining=True)
-    assert_error(await second, 420)
-    gate.open()
-    assert (await first).status == 201
 
 
 async def test_the_time_for_a_start_bounds_its_wait(system: System) -> None:

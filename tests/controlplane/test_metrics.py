@@ -248,6 +248,12 @@ async def test_sessions_and_room_are_shown_as_they_are(system: Scraped) -> None:
     assert before.sum("free_session_slots") - scrape.sum("free_session_slots") == 2
     await system.call("DELETE", "/session/s")
     await system.shows(lambda s: s.sum("sessions", **labels, state="running") == 1)
+    # Unclaimed ones are counted apart.
+    link = system.link()
+    link.unclaimed = {session.internal_id for session in link.live()}
+    scrape = await system.scrape()
+    assert scrape.sum("unclaimed_sessions", **place) == 1
+    assert scrape.sum("sessions") == 0
 
 
 @pytest.mark.system(kind=Scraped, agents=3, unreachable_after=2.0, unresponsive_after=2.0)
@@ -290,16 +296,6 @@ async def test_an_overcommitted_host_takes_no_capacity_from_others(system: Scrap
     scrape = await system.scrape()
     assert scrape.sum("free_cores") == 64
     assert scrape.sum("free_memory_bytes") == 64 * 1024**3
-
-
-async def test_unclaimed_sessions_are_counted_apart(system: Scraped) -> None:
-    await system.start()
-    (link,) = system.control_plane.fleet.hosts
-    await system.shows(lambda s: s.sum("sessions") == 1)
-    link.unclaimed = {session.internal_id for session in link.live()}
-    scrape = await system.scrape()
-    assert scrape.sum("unclaimed_sessions", region="local", node_pool="default") == 1
-    assert scrape.sum("sessions") == 0
 
 
 async def test_pulls_that_fail_are_counted(system: Scraped) -> None:

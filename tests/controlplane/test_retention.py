@@ -144,7 +144,9 @@ async def broken_off(system: System, monkeypatch: pytest.MonkeyPatch) -> System:
     return system
 
 
-async def test_account_under_removal_is_gone_for_every_call(broken_off: System) -> None:
+async def test_account_under_removal_is_gone_for_every_call_and_its_name_free(
+    broken_off: System,
+) -> None:
     listed = (await broken_off.read("/operator/account"))["accounts"]
     assert [account["name"] for account in listed] == ["bob"]
     assert_error(await broken_off.call("DELETE", ALICE), 404)
@@ -153,6 +155,12 @@ async def test_account_under_removal_is_gone_for_every_call(broken_off: System) 
         assert_error(await broken_off.call("GET", path), 401)
     body = {"account": "alice", "name": "new", "scopes": []}
     assert_error(await broken_off.call("POST", "/operator/token", json=body), 404)
+    path, body = "/operator/account", {"name": "alice"}
+    made = (await broken_off.call("POST", path, json=body)).expect(201)
+    listed = await broken_off.read("/session?all=1", token=made.json["token"])
+    assert listed == {"sessions": []}
+    assert_error(await broken_off.call("GET", "/session"), 401)
+    assert_error(await broken_off.call("POST", path, json=body), 409)
 
 
 async def test_restart_finishes_a_removal(broken_off: System) -> None:
@@ -161,13 +169,3 @@ async def test_restart_finishes_a_removal(broken_off: System) -> None:
         await asyncio.sleep(0)
     assert await broken_off.rows("SELECT 1 FROM session") == []
     assert await broken_off.rows("SELECT 1 FROM token WHERE account='alice'") == []
-
-
-async def test_new_account_of_a_removed_name_is_empty(broken_off: System) -> None:
-    path, body = "/operator/account", {"name": "alice"}
-    made = (await broken_off.call("POST", path, json=body)).expect(201)
-    token = made.json["token"]
-    listed = await broken_off.call("GET", "/session?all=1", token=token)
-    assert listed.json == {"sessions": []}
-    assert_error(await broken_off.call("GET", "/session"), 401)
-    assert_error(await broken_off.call("POST", path, json=body), 409)

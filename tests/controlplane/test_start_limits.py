@@ -115,19 +115,6 @@ async def test_failed_starts_leak_no_quota(tmp_path: Path) -> None:
         assert _statuses(await _race(system)) == {201: most, 402: CALLERS - most}
 
 
-async def test_exited_or_lost_session_frees_its_quota(system: System) -> None:
-    await system.limit(sessions=2)
-    assert _statuses(await _race(system, ("ends", "lost"))) == {201: 2}
-    by_id = {session.identity.session_id: session.internal_id for session in system.agent.live}
-    system.agent.end(by_id["ends"])
-    await system.becomes("ends", "exited")
-    assert _statuses(await _race(system)) == {201: 1, 402: CALLERS - 1}
-    system.agent.lose(by_id["lost"])
-    system.agent.send_snapshot()
-    await system.becomes("lost", "dead")
-    assert _statuses(await _race(system)) == {201: 1, 402: CALLERS - 1}
-
-
 # ---- start rates
 
 

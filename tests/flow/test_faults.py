@@ -75,26 +75,3 @@ async def test_a_delete_at_any_moment_of_a_start_leaves_no_live_session(
         whole.host.config = whole.host.config.model_copy(update={"failpoint": ""})
         await whole.host.start()
         await whole.nothing_is_left_anywhere()
-
-
-async def test_a_control_plane_that_comes_back_knows_what_ended_meanwhile(whole: Whole) -> None:
-    for name in ("ends", "stays"):
-        assert (await whole.start(id=name)).status == 201
-    [ends, _] = whole.host.live
-    await whole.stop_serving()
-    whole.engine.end(ends, 3)
-    await whole.serve()
-    await whole.becomes("ends", "exited")
-    assert await whole.status_of("stays") == "running"
-    assert (await whole.call("DELETE", "/session/stays")).status == 204
-
-
-async def test_a_restart_of_the_agent_does_not_end_the_wait_for_ports(whole: Whole) -> None:
-    whole.engine.binds_at_once = False
-    call = whole.start(id="match", headers={"Prefer": "wait=ready; wait=60"})
-    starting = asyncio.create_task(call, name="caller")
-    await whole.becomes("match", "running")
-    await whole.host.stop()
-    whole.engine.bind(*whole.host.live)
-    await whole.host.start()
-    assert (await starting).status == 201

@@ -66,9 +66,7 @@ async def test_a_host_that_joins_later_catches_up(system: System) -> None:
     assert late.pulled == [image]
 
 
-async def test_a_hidden_tag_is_404_a_failing_registry_503_an_unresponsive_one_504(
-    system: System,
-) -> None:
+async def test_hidden_tag_is_404_failing_registry_503_unresponsive_504(system: System) -> None:
     await system.make_application(tag=None)
     system.registry.hides = True
     assert_error(await system.enable_tag(), 404)

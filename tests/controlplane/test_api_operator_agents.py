@@ -108,9 +108,7 @@ async def test_an_agent_is_shown_with_its_host(system: Operated) -> None:
     assert (other["sessions"], other["draining"], other["freeSessions"]) == (0, False, 1000)
 
 
-async def test_the_state_of_an_agent_says_why_no_session_is_placed_on_its_host(
-    system: Operated,
-) -> None:
+async def test_state_of_an_agent_says_why_no_session_is_placed_there(system: Operated) -> None:
     host = system.agents[1]
     host.change_host(disk_full=True)
     await system.reaches("a1", "disk_full")
@@ -178,9 +176,7 @@ async def test_an_agent_declared_again_is_back_and_cannot_be_removed(system: Ope
     assert set(await system.agents_by_name()) == {"a0", "a1"}
 
 
-async def test_readiness_waits_for_a_reconciled_snapshot_of_each_agent_of_the_start(
-    system: Operated,
-) -> None:
+async def test_readiness_waits_for_a_reconciled_snapshot_of_each_agent(system: Operated) -> None:
     kept, gone = system.agents
     system.agents.remove(gone)
     before = system.control_plane
@@ -204,9 +200,7 @@ async def test_readiness_waits_for_a_reconciled_snapshot_of_each_agent_of_the_st
     assert "watch new" in {task.get_name() for task in asyncio.all_tasks()}
 
 
-async def test_an_agent_with_a_live_session_stays_and_its_ended_one_is_listed_after_it(
-    system: Operated,
-) -> None:
+async def test_agent_with_a_live_session_stays_and_ended_ones_are_listed(system: Operated) -> None:
     gone = await system.undeclare_the_only_one_in_use()
     assert (await system.start(id="s")).status == 201
     assert_error(await system.ask("DELETE", "/a1"), 409, details="live sessions: 1")

@@ -110,9 +110,7 @@ async def test_all_obstacles_of_a_host_are_shown(system: Explained) -> None:
 
 
 @pytest.mark.system(kind=Explained, unresponsive_after=0.1, application={})
-async def test_hosts_without_reports_are_shown_as_connecting_or_unresponsive(
-    system: Explained,
-) -> None:
+async def test_hosts_without_reports_are_connecting_or_unresponsive(system: Explained) -> None:
     await system.add_agent("late")
     await system.become({"late": ["connecting"], "a0": ["unresponsive"]})
     late = (await system.hosts())["late"]
@@ -196,7 +194,7 @@ async def test_hosts_of_other_regions_and_node_pools_are_omitted(system: Explain
     assert (answer["nodePool"], answer["hosts"]) == ("big", [])
 
 
-async def test_unknown_names_are_404_as_for_a_start(system: Explained) -> None:
+async def test_unknown_names_are_404_as_for_starts_and_bad_queries_422(system: Explained) -> None:
     for query, kind in (
         ({"account": "bob"}, "application"),
         ({"account": "unknown"}, "application"),
@@ -207,18 +205,10 @@ async def test_unknown_names_are_404_as_for_a_start(system: Explained) -> None:
         answer = await system.ask(**query)
         assert_error(answer, 404)
         assert answer.json["message"] == f"{kind} not found"
-
-
-async def test_invalid_queries_are_422(system: Explained) -> None:
     for field, value in (
         ("image", ""),
-        ("ports[1/udp]", "25000"),
-        ("ports[7777/tcp]", "25000"),
-        ("ports[7777/udp]", "0"),
-        ("ports[7777/udp]", "65536"),
-        ("ports[7777/udp]", "x"),
-        ("ports[7777]", "25000"),
-        ("ports", "25000"),
+        *((f"ports{port}", "25000") for port in ("[1/udp]", "[7777/tcp]", "[7777]", "")),
+        *(("ports[7777/udp]", pin) for pin in ("0", "65536", "x")),
     ):
         assert_error(await system.ask(**{field: value}), 422, field)
 

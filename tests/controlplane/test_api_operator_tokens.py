@@ -50,7 +50,7 @@ async def test_tokens_are_listed_with_everything_but_their_secret(system: System
     before = to_ms(system.clock.time())
     scopes = ["session:read", "logs:read"]
     token = await made(system, account="alice", name="ci", scopes=scopes, expires_after="1h")
-    child = await system.make_token(name="child", scopes=["session:read"])
+    child = await system.make_token(name="child", scopes=2 * ["session:read"] + ["logs:read"])
     (found,) = [t for t in await listed(system) if t["id"] == token_id(token)]
     assert before <= found["created"] <= to_ms(system.clock.time())
     assert found["expires"] - found["created"] == 3600_000
@@ -68,8 +68,10 @@ async def test_tokens_are_listed_with_everything_but_their_secret(system: System
     by_id = {t["id"]: t for t in await listed(system)}
     assert by_id[token_id(token)]["lastUsed"] >= before
     assert by_id[token_id(token)]["lastUsedFrom"] == "127.0.0.1"
-    assert by_id[token_id(child)]["parent"] == token_id(system.tokens["alice"])
-    assert by_id[token_id(child)]["expires"] is None
+    found = by_id[token_id(child)]
+    assert (found["account"], found["name"], found["expires"]) == ("alice", "child", None)
+    assert found["parent"] == token_id(system.tokens["alice"])
+    assert found["scopes"] == ["logs:read", "session:read"]
     operators = by_id[system.operator_id]
     assert (operators["account"], operators["name"]) == (None, "initial")
     answer = await system.call("GET", "/operator/token?all=1")

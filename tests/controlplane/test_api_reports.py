@@ -102,9 +102,7 @@ async def test_a_report_has_the_hosts_data(system: System) -> None:
     }
 
 
-async def test_values_unknown_to_the_host_are_null_and_an_invalid_report_503(
-    system: System,
-) -> None:
+async def test_unknown_values_of_a_report_are_null_and_an_invalid_one_503(system: System) -> None:
     internal_id = await end(system)
     system.agent.report = agent_pb2.GetReportResponse(
         report=agent_pb2.Report(

@@ -39,9 +39,7 @@ async def test_a_log_is_read_whole_or_followed_until_the_session_ends(system: Sy
 
 
 @pytest.mark.parametrize("lines", [[], [b"line\n"]])
-async def test_a_disconnect_of_the_follower_ends_the_stream(
-    system: System, lines: list[bytes]
-) -> None:
+async def test_disconnected_follower_ends_the_stream(system: System, lines: list[bytes]) -> None:
     system.agent.logs = lines
     async with following(system) as response:
         response.close()

@@ -23,22 +23,6 @@ async def _ask(system: System, body: Any, token: str | None = None) -> Answer:
     return await system.call("POST", "/token", token=token, json=body)
 
 
-async def test_a_token_is_limited_to_its_scopes(system: System) -> None:
-    scopes = ["session:read", "session:read", "regions:read"]
-    token = await system.make_token(name="reader", scopes=scopes, expires_after=None)
-    assert (await system.call("GET", "/session", token=token)).status == 200
-    assert_error(await system.call("GET", "/application", token=token), 403)
-    assert_error(await _ask(system, {"name": "x", "scopes": []}, token), 403)
-    assert await _expire_ms(system, token) is None
-    sql = "SELECT account, name, parent, scopes FROM token WHERE id=?"
-    account, name, parent, stored = (await system.rows(sql, token_id(token)))[0]
-    assert (account, name, parent) == ("alice", "reader", token_id(system.tokens["alice"]))
-    assert json.loads(stored) == ["regions:read", "session:read"]
-    *by, data = (await system.events("token.created", "account, actor, object, data"))[-1]
-    assert by == ["alice", parent, token_id(token)]
-    assert json.loads(data) == {"name": "reader", "scopes": json.loads(stored), "expire_ms": None}
-
-
 async def test_an_invalid_body_is_400(system: System) -> None:
     cases: list[tuple[dict[str, Any], tuple[str, ...]]] = [
         ({"name": 1, "scopes": None, "extra": 1}, ("name", "scopes", "extra")),

@@ -47,9 +47,7 @@ def backed_up(config: Config, target: Path, *, replace: bool = False) -> list[st
         return archive.getnames()
 
 
-def test_backup_is_a_tar_archive_of_plain_files(
-    config: Config, target: Path, tmp_path: Path
-) -> None:
+def test_backup_is_a_tar_of_plain_files(config: Config, target: Path, tmp_path: Path) -> None:
     before, umask = files(config.state_dir), os.umask(0)
     try:
         assert backed_up(config, target) == list(PARTS)
@@ -132,9 +130,7 @@ def test_does_not_follow_links_in_the_state_directory(config: Config, target: Pa
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_refuses_a_backup_without_the_required_valid_keys(
-    config: Config, target: Path, name: str
-) -> None:
+def test_refuses_a_backup_without_valid_keys(config: Config, target: Path, name: str) -> None:
     (config.state_dir / name).write_bytes(b"no key")
     with pytest.raises(StoreError, match=f": {name} is damaged"):
         backed_up(config, target)

@@ -174,9 +174,7 @@ async def test_host_that_lost_its_disk_gets_its_order_again(system: Draining) ->
     await eventually(lambda: [order.draining for order in system.agent.drains] == [True, True])
 
 
-async def test_next_order_of_a_restored_database_exceeds_the_revision_of_the_host(
-    system: Draining,
-) -> None:
+async def test_order_after_a_restore_exceeds_the_revision_of_the_host(system: Draining) -> None:
     await system.drain(deadline="2h")
     ahead = system.known().revision + 10**12  # as if by a clock years ahead
     await system.agent.stop()

@@ -95,9 +95,7 @@ def refused(answer: RawAnswer | None, status: int, path: str) -> Any:
     ("sent", "slowly"),
     [(b"", b""), (b"GET /healthz HTTP/1.1\r\nHost", b""), (b"GET / HTTP/1.1\r\nX: ", b"x")],
 )
-async def test_headers_have_a_deadline_also_slow_ones(
-    system: System, sent: bytes, slowly: bytes
-) -> None:
+async def test_slow_headers_have_a_deadline(system: System, sent: bytes, slowly: bytes) -> None:
     began = time.monotonic()
     async with Wire(system.port) as wire:
         wire.send(sent)
@@ -229,9 +227,7 @@ async def test_a_slow_reader_gets_everything(system: System, wire: Wire) -> None
 
 
 @limited(linger=LONG)
-async def test_a_refusal_arrives_while_the_client_keeps_sending(
-    system: System, wire: Wire
-) -> None:
+async def test_a_refusal_arrives_while_the_client_still_sends(system: System, wire: Wire) -> None:
     wire.send(b"GET /here?a=secret HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 2**21)
     assert "8190" in refused(await wire.answer(), 400, "/here")["details"]
     assert await wire.ends() == b""

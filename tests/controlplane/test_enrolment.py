@@ -106,9 +106,7 @@ async def test_bad_token_is_refused(system: Enrolling, caplog: pytest.LogCapture
     await is_refused(token, "its region is gone")
 
 
-async def test_a_token_enrols_one_host(
-    system: Enrolling, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_token_enrols_one_host(system: Enrolling, caplog: pytest.LogCaptureFixture) -> None:
     token = await system.token()
     answers = await asyncio.gather(
         *(system.enrol(token, name=f"host-{number}") for number in range(8))

@@ -110,9 +110,7 @@ async def test_free_slot_is_assigned_in_the_same_step(
     assert taken == [1, 0]
 
 
-async def test_waiting_start_never_begins_once_it_is_stopped_or_the_room_is_gone(
-    system: System,
-) -> None:
+async def test_waiting_start_never_begins_once_stopped_or_without_room(system: System) -> None:
     gate = Gate(system.agent)
     first = await _begin(system, gate)
     second, third = await _join(system, "second"), await _join(system, "third")

@@ -29,9 +29,7 @@ def logged(path: Path) -> Iterator[list[dict[str, str]]]:
     lines += map(logfmt, path.read_text("utf-8").splitlines())
 
 
-async def test_repeated_refusals_are_limited_and_hide_no_others(
-    system: System, tmp_path: Path
-) -> None:
+async def test_repeated_refusals_are_limited_but_no_others(system: System, tmp_path: Path) -> None:
     with logged(tmp_path / "log") as lines:
         for number in range(5 * AT_ONCE):
             await system.call("GET", f"/session/none-{number}")

@@ -101,9 +101,7 @@ async def _migrated(path: Path) -> set[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
-async def test_migration_keeps_every_row_and_equals_a_new_database(
-    schema: str, tmp_path: Path
-) -> None:
+async def test_migration_keeps_rows_and_equals_a_new_database(schema: str, tmp_path: Path) -> None:
     path = put_back(schema, tmp_path / "state")
     before = rows_of(path)
     assert await _migrated(path) == await _migrated(tmp_path / "new.db")

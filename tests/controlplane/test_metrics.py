@@ -43,9 +43,7 @@ async def test_metrics_have_a_listener_of_their_own(system: Scraped) -> None:
     assert {"process_resident_memory_bytes", "python_gc_collections"} <= scrape.families.keys()
 
 
-async def test_scrapes_run_one_after_the_other(
-    system: Scraped, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_scrapes_run_one_by_one(system: Scraped, monkeypatch: pytest.MonkeyPatch) -> None:
     refresh, lock = LiveCollector.refresh, asyncio.Lock()
 
     async def alone(live: LiveCollector) -> None:
@@ -76,9 +74,7 @@ async def test_requests_are_counted_by_route_and_status(system: Scraped) -> None
     assert scrape.sum("http_requests_in_progress") == 0
 
 
-async def test_starts_under_way_that_wait_or_whose_caller_hangs_up_are_counted(
-    system: Scraped,
-) -> None:
+async def test_starts_that_wait_or_whose_caller_hangs_up_are_counted(system: Scraped) -> None:
     system.agent.change_host(start_slots=1)
     await system.has_reported("a0", start_slots=1)
     system.agent.before_start = system.agent.hang

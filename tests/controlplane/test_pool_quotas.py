@@ -27,9 +27,7 @@ async def put(system: System, size: int, place: str = "game/elsewhere", **more: 
 
 
 @pytest.mark.parametrize(("limits", "name"), [({"cpu": 3.9}, "cores"), ({"ram": 768}, "memory")])
-async def test_a_pool_that_cannot_fit_is_402(
-    system: System, limits: dict[str, float], name: str
-) -> None:
+async def test_pool_too_large_is_402(system: System, limits: dict[str, float], name: str) -> None:
     await system.limit(sessions=1, **limits)
     text = f"cannot keep the warm pool: the account's quota of {name} is exhausted"
     assert_error(await put(system, 4), 402, whole=text)

@@ -90,9 +90,7 @@ async def test_put_replaces_the_whole_registry(system: Configured) -> None:
         {"ca": AUTHORITY},
     ],
 )
-async def test_new_destination_needs_the_password(
-    system: Configured, change: dict[str, Any]
-) -> None:
+async def test_new_destination_needs_password(system: Configured, change: dict[str, Any]) -> None:
     assert (await system.put(**LOGIN, authHosts=["auth.example"])).status == 204
     before = await system.endpoint()
     refused = await system.put(**{**KEPT, "authHosts": ["auth.example"], **change})

@@ -40,9 +40,7 @@ async def push(row: RegistryRow, tag: str, program: bytes = b"none") -> str:
     return pushed.digest
 
 
-async def test_resolves_an_image_list_to_its_own_digest(
-    client: RegistryClient, row: RegistryRow
-) -> None:
+async def test_resolves_a_list_to_its_own_digest(client: RegistryClient, row: RegistryRow) -> None:
     digests = [await push(row, f"listed-{n}", b"program %d" % n) for n in range(2)]
     listed = [blob(IMAGE, platform=LINUX) | {"digest": digest} for digest in digests]
     content, headers = json.dumps(index(*listed)).encode(), {"Content-Type": INDEX}

@@ -144,9 +144,7 @@ async def broken_off(system: System, monkeypatch: pytest.MonkeyPatch) -> System:
     return system
 
 
-async def test_account_under_removal_is_gone_for_every_call_and_its_name_free(
-    broken_off: System,
-) -> None:
+async def test_account_under_removal_is_gone_for_all_and_its_name_free(broken_off: System) -> None:
     listed = (await broken_off.read("/operator/account"))["accounts"]
     assert [account["name"] for account in listed] == ["bob"]
     assert_error(await broken_off.call("DELETE", ALICE), 404)

@@ -62,9 +62,7 @@ async def test_first_attempt_is_committed_with_its_row_if_a_host_is_free(
     assert len(begun) == 1 - slots
 
 
-async def test_a_delete_whose_caller_hangs_up_during_a_start_still_stops_it(
-    system: System,
-) -> None:
+async def test_delete_whose_caller_hangs_up_during_a_start_still_stops_it(system: System) -> None:
     post, gate = await system.held_start(id="x")
     stopper = await stop_of_x(system)
     stopper.cancel()

@@ -115,9 +115,7 @@ def test_disk_log_has_all_that_was_done(tmp_path: Path, disk_log: Path) -> None:
     assert f"{NAME}-wal" in files
 
 
-def test_detects_lost_transactions_of_a_store_that_syncs_less(
-    tmp_path: Path, disk_log: Path
-) -> None:
+def test_finds_lost_commits_of_a_store_that_syncs_less(tmp_path: Path, disk_log: Path) -> None:
     deeds = _logged(disk_log, tmp_path, "--normal")
     at = [number for number, deed in enumerate(deeds) if deed.name == power_cut.ACKNOWLEDGED]
     assert any(_lost(deeds, at[::10], power_cut.nothing, tmp_path))

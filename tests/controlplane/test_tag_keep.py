@@ -42,9 +42,7 @@ async def test_a_tag_that_is_pulled_forward_outlives_others(system: System) -> N
     await _gone(system, first)
 
 
-async def test_a_smaller_tag_keep_withdraws_at_once_and_leaves_other_images(
-    system: System,
-) -> None:
+async def test_smaller_tag_keep_withdraws_at_once_and_leaves_other_images(system: System) -> None:
     foreign = "ghcr.io/somebody/else@sha256:" + "e" * 64
     system.agent.add_image(foreign)
     first = await system.make_application(tagKeep=3)

@@ -130,25 +130,18 @@ def changes(system: System, monkeypatch: pytest.MonkeyPatch) -> Changes:
     return edits
 
 
-async def test_a_tag_is_enabled_where_the_images_are_by_then(
-    system: System, changes: Changes
-) -> None:
-    registry = system.registry
-    registry.push("studio/game", "v1")
-    other = registry.push("studio/other", "v1")
-    changes.append({"repository": "studio/other"})
-    assert (await system.enable_tag()).status == 204
-    rows = await system.rows("SELECT digest, image FROM tag")
-    assert rows == [(other, f"{registry.address}/studio/other@{other}")]
-
-
-async def test_an_application_that_does_not_come_to_rest_is_503(
+async def test_a_tag_is_enabled_where_the_images_are_once_they_come_to_rest(
     system: System, changes: Changes
 ) -> None:
     for repository in ("studio/other", "studio/game"):
         system.registry.push(repository, "v1")
         changes.append({"repository": repository})
     await assert_refused(system, 503, "it was changed meanwhile")
+    other = system.registry.push("studio/other", "v1")
+    changes.append({"repository": "studio/other"})
+    assert (await system.enable_tag()).status == 204
+    rows = await system.rows("SELECT digest, image FROM tag")
+    assert rows == [(other, f"{system.registry.address}/studio/other@{other}")]
 
 
 async def test_a_tag_that_moves_changes_nothing_until_it_is_enabled_again(system: System) -> None:

@@ -157,9 +157,7 @@ async def test_a_host_that_is_removed_is_not_waited_for(system: System) -> None:
     assert_error(await waiting, 404)
 
 
-async def test_a_ready_standby_serves_while_the_tag_is_on_an_unreported_host(
-    system: System,
-) -> None:
+async def test_ready_standby_serves_while_the_tag_is_on_an_unreported_host(system: System) -> None:
     (await system.call("PUT", "/warm-pool/game/local", json={"size": 1})).expect(204)
     await eventually(lambda: any(agent.standbys for agent in system.agents))
     first, newer = sorted(system.agents, key=lambda agent: not agent.standbys)

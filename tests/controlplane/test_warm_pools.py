@@ -55,9 +55,7 @@ def shares(system: System) -> list[int]:
 # ---- keeping
 
 
-async def test_a_pool_is_kept_as_soon_as_it_is_set_and_follows_its_application(
-    system: System,
-) -> None:
+async def test_pool_is_kept_once_it_is_set_and_follows_its_application(system: System) -> None:
     await keep(system, claimSignal="SIGUSR1")
     (order,) = system.agent.orders
     assert (order.size, order.claim_signal) == (3, "SIGUSR1")

@@ -98,9 +98,7 @@ async def test_failed_enrolment_prints_its_cause(system: Enrolling, machine: Mac
     await machine.refused("401 bearer token incorrect: it was used", url, token)
 
 
-async def test_neither_a_token_file_nor_rpc_listen_may_be_missing(
-    system: Enrolling, machine: Machine
-) -> None:
+async def test_token_file_and_rpc_listen_are_required(system: Enrolling, machine: Machine) -> None:
     url = system.control_plane.enrol_url
     result = await machine.enrol(url, "", "--token-file", "/nowhere")
     assert result.exit_code == 2

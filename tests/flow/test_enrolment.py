@@ -110,9 +110,7 @@ async def test_an_agent_that_cannot_be_renewed_is_tried_again(
     assert "its certificate has expired: enrol it again agent=host-1" in caplog.text
 
 
-async def test_an_agent_past_its_expiry_enrols_again_and_keeps_its_sessions(
-    system: Enrolling,
-) -> None:
+async def test_expired_agent_enrols_again_and_keeps_its_sessions(system: Enrolling) -> None:
     host = await system.joined("host-1")
     await system.make_game()
     assert (await system.start(id="match")).status == 201
@@ -129,9 +127,7 @@ async def test_an_agent_past_its_expiry_enrols_again_and_keeps_its_sessions(
     assert (await system.shown("host-1"))["state"] == "connecting"
 
 
-async def test_a_revoked_agent_is_disconnected_at_once_and_the_others_play_on(
-    system: Enrolling,
-) -> None:
+async def test_revoked_agent_is_disconnected_at_once_and_others_play_on(system: Enrolling) -> None:
     first = await system.joined("host-1")
     image = await system.make_game()
     assert (await system.start(id="lost")).status == 201

@@ -57,9 +57,7 @@ async def test_a_full_host_is_a_420_until_a_session_ends(
         for step in START_STEPS
     ],
 )
-async def test_a_delete_at_any_moment_of_a_start_leaves_no_live_session(
-    tmp_path: Path, step: str
-) -> None:
+async def test_delete_at_any_moment_of_a_start_leaves_none_live(tmp_path: Path, step: str) -> None:
     agent = {"failpoint": f"{step}:hang"}
     async with Whole(tmp_path, agent=agent, start_timeout=10.0) as whole:
         await whole.make_game()

@@ -82,15 +82,13 @@ async def test_a_long_list_of_applications_is_sent_in_portions(system: System) -
 
 
 async def test_pages_of_all_sessions_are_sent_in_portions(system: System) -> None:
-    labels = {"k": "x" * 60_000}
     for number in range(50):
-        assert (await system.start(id=str(number), labels=labels)).status == 201
+        assert (await system.start(id=str(number), labels={"k": "x" * 60_000})).status == 201
     found = await system.call("GET", "/operator/session?limit=49")
     assert found.headers["Transfer-Encoding"] == "chunked"
     ids = [session["id"] for session in found.json["sessions"]]
     assert ids == [str(number) for number in reversed(range(1, 50))]
-    rest = f"/operator/session?before={found.json['before']}"
-    last = await system.call("GET", rest)
+    last = await system.call("GET", f"/operator/session?before={found.json['before']}")
     assert "Transfer-Encoding" not in last.headers
     assert [session["id"] for session in last.json["sessions"]] == ["0"]
     assert last.json["before"] is None

@@ -159,8 +159,7 @@ async def test_running_sessions_keep_what_they_started_with(system: Places) -> N
     assert_error(await system.start(), 404)
     assert (await system.edit(regions=["local"])).status == 204
     await eventually(system.has_its_images)
-    link = system.link()
-    await eventually(lambda: link.sequence == system.agent.sequence)
+    await eventually(lambda: system.link().sequence == system.agent.sequence)
     await system.pulled(system.agent, image)  # it may have been removed meanwhile
     assert (await system.start(id="new")).json["ports"] == []
     specs = [request.spec for request in system.agent.started]

@@ -225,11 +225,10 @@ async def test_events_dated_ahead_do_not_stop_retention(system: System) -> None:
 
 
 async def test_tokens_ended_a_week_ago_are_deleted_with_their_children(system: System) -> None:
-    scopes = ["token:write"]
     now = to_ms(system.clock.time())
     made: dict[str, str] = {}
     for name in ("revoked", "expired", "lately", "good"):
-        root = made[name] = await system.make_token(name=name, scopes=scopes)
+        root = made[name] = await system.make_token(name=name, scopes=["token:write"])
         made[f"{name}-child"] = await system.make_token(root, name=f"{name}-child", scopes=[])
     week = 7 * DAY * 1000
     for name, column, at in (

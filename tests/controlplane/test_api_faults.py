@@ -99,8 +99,7 @@ async def test_a_session_that_vanished_is_dead_and_returns_its_ports(system: Sys
     await system.nothing_is_left()
     await eventually(lambda: can_start(system, "next"))
 
-    link = system.link()
-    await eventually(lambda: link.sequence == system.agent.sequence)
+    await eventually(lambda: system.link().sequence == system.agent.sequence)
     vanish()
     assert (await system.call("DELETE", "/session/next")).status == 204
     assert await can_start(system, "third")

@@ -92,16 +92,6 @@ class World(System):
     async def token_id(self, account: str) -> str:
         return token_id(await self.token(account, Scope.LOGS_READ))
 
-    async def region(self, account: str) -> str:
-        return await self.put("region", account)
-
-    async def node_pool(self, account: str) -> str:
-        return await self.put("node-pool", account, {})
-
-    async def registry_of(self, account: str) -> str:
-        number = next(_numbers)
-        return await self.put("registry", account, {"address": f"{account}-{number}.example"})
-
     async def agent_of(self, account: str) -> str:
         name = f"{account}s-agent-{next(_numbers)}"
         await self.add_agent(name)
@@ -110,13 +100,6 @@ class World(System):
     async def enrolled_agent_of(self, account: str) -> str:
         name = await self.agent_of(account)
         await self.rows("UPDATE agent SET id=name WHERE name=?", name)
-        return name
-
-    async def put(self, kind: str, account: str, body: dict[str, Any] | None = None) -> str:
-        """Make an object that can be removed."""
-        name = f"{account}s-{kind}-{next(_numbers)}"
-        path = f"/operator/{kind}/{name}"
-        (await self.call("PUT", path, json=body)).expect(204)
         return name
 
     async def written(self) -> list[list[tuple[Any, ...]]]:
@@ -135,6 +118,21 @@ class World(System):
         return [*found, await self.rows("SELECT id, name, revoked_ms FROM token")]
 
 
+Make = Callable[[World, str], Awaitable[str]]
+
+
+def made(kind: str) -> Make:
+    """Make an object of operators that can be removed."""
+
+    async def make(world: World, account: str) -> str:
+        name = f"{account}s-{kind}-{next(_numbers)}"
+        body = {"node-pool": {}, "registry": {"address": f"{name}.example"}}.get(kind)
+        (await world.call("PUT", f"/operator/{kind}/{name}", json=body)).expect(204)
+        return name
+
+    return make
+
+
 @dataclass(frozen=True)
 class Case:
     """A route's request about an object; `make` creates one of an account.
@@ -145,7 +143,7 @@ class Case:
     operator's.
     """
 
-    make: Callable[[World, str], Awaitable[str]] | None = None
+    make: Make | None = None
     body: Any = None
     path: str = ""
     shows: str = ""
@@ -183,17 +181,17 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/token"): Case(body={"name": NEW, "scopes": []}),
     ("GET", "/operator/region"): Case(),
     ("PUT", "/operator/region/{region}"): Case(path="/operator/region/{new}"),
-    ("DELETE", "/operator/region/{region}"): Case(World.region),
+    ("DELETE", "/operator/region/{region}"): Case(made("region")),
     ("GET", "/operator/node-pool"): Case(),
     ("PUT", "/operator/node-pool/{nodePool}"): Case(
         body={"strategy": "spread"}, path="/operator/node-pool/{new}"
     ),
-    ("DELETE", "/operator/node-pool/{nodePool}"): Case(World.node_pool),
+    ("DELETE", "/operator/node-pool/{nodePool}"): Case(made("node-pool")),
     ("GET", "/operator/registry"): Case(),
     ("PUT", "/operator/registry/{registry}"): Case(
         body={"address": "r.example"}, path="/operator/registry/{new}"
     ),
-    ("DELETE", "/operator/registry/{registry}"): Case(World.registry_of),
+    ("DELETE", "/operator/registry/{registry}"): Case(made("registry")),
     ("GET", "/operator/placement"): Case(
         World.application_query, path="/operator/placement?location=local&{name}"
     ),

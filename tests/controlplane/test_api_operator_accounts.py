@@ -136,8 +136,7 @@ async def test_an_account_is_removed_with_its_objects(system: System) -> None:
     assert (await system.read("/application", account="bob"))["applications"]
     assert await events(system, "application.created")
     # The name is free; nothing of the old account comes back with it.
-    made = await ask(system, "POST", name="alice")
-    token = made.json["token"]
+    token = (await ask(system, "POST", name="alice")).json["token"]
     assert await system.read("/session?all=1", token=token) == {"sessions": []}
     assert_error(await system.call("GET", "/session", token=child), 401)
 

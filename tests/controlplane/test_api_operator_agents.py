@@ -267,8 +267,7 @@ async def test_a_late_report_of_a_removed_agent_creates_no_session(system: Opera
     owner = next(agent for agent in system.agents if agent.live)
     await system.rows("UPDATE agent SET removed_ms=1 WHERE name=?", owner.name)
     await system.rows("DELETE FROM session")
-    internal_id = owner.live[0].internal_id
-    owner.change(internal_id, detail="still here")
+    owner.change(owner.live[0].internal_id, detail="still here")
     link = system.link(owner.name)
     await eventually(lambda: "still here" in {session.detail for session in link.live()})
     assert not await system.rows("SELECT 1 FROM session")

@@ -125,17 +125,15 @@ async def test_a_registry_is_changed_and_removed(system: Operated) -> None:
 
 
 async def test_tags_use_the_address_of_the_registry_when_enabled(system: Operated) -> None:
-    address = system.registry.address
     assert (await system.put("registry", "own", {"address": "no.example"})).status == 204
     await system.make_application(tag=None, registry="own")
     # Both addresses are the loopback's; the settings file claims one of them.
-    other = f"localhost:{address.rpartition(':')[2]}"
+    other = f"localhost:{system.registry.address.rpartition(':')[2]}"
     assert (await system.put("registry", "own", {"address": other})).status == 204
     digest = system.registry.push("studio/game", "v1")
     assert (await system.enable_tag()).status == 204
     await system.put("registry", "own", {"address": "elsewhere.example"})
-    rows = await system.rows("SELECT image FROM tag")
-    assert rows == [(f"{other}/studio/game@{digest}",)]
+    assert await system.rows("SELECT image FROM tag") == [(f"{other}/studio/game@{digest}",)]
 
 
 async def test_declared_objects_can_only_be_removed_in_the_file(system: Operated) -> None:

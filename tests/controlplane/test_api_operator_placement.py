@@ -40,8 +40,7 @@ pytestmark = pytest.mark.system(kind=Explained, agents=2, application={})
 
 async def test_the_host_of_rank_1_gets_the_next_session(system: Explained) -> None:
     for strategy in ("packed", "spread", "packed"):
-        path = "/operator/node-pool/default"
-        await system.call("PUT", path, json={"strategy": strategy})
+        await system.call("PUT", "/operator/node-pool/default", json={"strategy": strategy})
         for _ in range(3):
             before = {agent.name: len(agent.started) for agent in system.agents}
             answer = (await system.ask()).json
@@ -49,8 +48,7 @@ async def test_the_host_of_rank_1_gets_the_next_session(system: Explained) -> No
             assert [host["rank"] for host in answer["hosts"]] in ([1, 2], [1, 1])
             first = {host["agent"] for host in answer["hosts"] if host["rank"] == 1}
             assert (await system.start()).status == 201
-            went_to = {a.name for a in system.agents if len(a.started) > before[a.name]}
-            assert went_to <= first
+            assert {a.name for a in system.agents if len(a.started) > before[a.name]} <= first
 
 
 async def test_the_request_and_each_hosts_figures_are_shown(system: Explained) -> None:

@@ -100,8 +100,7 @@ async def test_the_list_has_valid_tokens_unless_all_are_requested(system: System
 
 
 async def test_an_accounts_token_outlives_the_operators(system: System) -> None:
-    scopes = ["operator:read", "operator:write"]
-    operator = await made(system, name="second", scopes=scopes)
+    operator = await made(system, name="second", scopes=["operator:read", "operator:write"])
     studio = await made(system, operator, account="alice", name="ci", scopes=["session:read"])
     event = (await system.events("token.created", "actor, address, object, data"))[-1]
     assert event[:3] == (token_id(operator), "127.0.0.1", token_id(studio))
@@ -144,8 +143,7 @@ async def test_refusals_make_no_token(system: System) -> None:
 
 async def test_revocation_ends_children_at_once_and_is_idempotent(system: System) -> None:
     root = await made(system, account="alice", name="root", scopes=["token:write", "session:read"])
-    scopes = ["token:write", "session:read"]
-    child = await system.make_token(root, name="child", scopes=scopes)
+    child = await system.make_token(root, name="child", scopes=["token:write", "session:read"])
     grandchild = await system.make_token(child, name="grandchild", scopes=["session:read"])
     other = await made(system, account="alice", name="other", scopes=["session:read"])
     first = await revoke(system, child)

@@ -58,8 +58,7 @@ async def test_sessions_of_one_id_in_two_accounts_do_not_mix(system: System) -> 
     assert (await system.join("b", "p", account="bob")).json["players"] == ["b", "p"]
     assert (await system.leave("p")).json["count"] == 1
     assert (await system.leave("b", session="m")).json["count"] == 1
-    theirs = (await system.read("/session/m", account="bob"))["players"]
-    assert theirs["joined"] == ["b", "p"]
+    assert (await system.read("/session/m", account="bob"))["players"]["joined"] == ["b", "p"]
 
 
 async def test_an_ended_session_can_be_left_and_not_joined(system: System) -> None:

@@ -19,9 +19,8 @@ pytestmark = pytest.mark.system(application={}, session="s")
 @asynccontextmanager
 async def following(system: System, token: str = "") -> AsyncIterator[ClientResponse]:
     """Follow the log of the session `s`; enter with its first line, if any, read."""
-    url = system.control_plane.base_url + LOG
     headers = {"Authorization": f"Bearer {token or system.tokens['alice']}"}
-    async with system.http.get(url, headers=headers) as response:
+    async with system.http.get(system.control_plane.base_url + LOG, headers=headers) as response:
         assert response.status == 200
         for line in system.agent.logs[:1]:
             assert await response.content.readline() == line

@@ -15,8 +15,7 @@ LIMIT = 64 * 1024
 
 
 async def _expire_ms(system: System, token: str) -> Any:
-    rows = await system.rows("SELECT expire_ms FROM token WHERE id=?", token_id(token))
-    return rows[0][0]
+    return (await system.rows("SELECT expire_ms FROM token WHERE id=?", token_id(token)))[0][0]
 
 
 async def _ask(system: System, body: Any, token: str | None = None) -> Answer:

@@ -326,22 +326,18 @@ async def test_process_shows_no_secrets(tmp_path: Path, quoting: QuotingRegistry
     ]
     try:
         await asyncio.to_thread(part.start)
-        await _check_process(part)
+        first = json.loads((part.state_dir / KEPT).read_text("utf-8"))
+        tour = Tour(part.base_url, first["accounts"]["default"], first["operator_token"])
+        await tour.go()
+        secrets, shown = [*tour.secrets, Secret(STRAY)], Path(f"/proc/{part.process.pid}")
+        check_files(secrets, shown / "cmdline", shown / "environ")
+        await asyncio.to_thread(part.process.stop)
+        check_state(part.state_dir / "controlplane.db", tour.secrets)
+        log = part.process.log.read_bytes()
+        check_nothing_in(log, secrets, "stderr")
+        assert b"[redacted]" in log
+        assert "debug" in {logfmt(line)["level"] for line in log.decode().splitlines()}
     finally:
         await asyncio.to_thread(part.__exit__, None, None, None)
         await agent.stop()
         await registry.stop()
-
-
-async def _check_process(part: FirstStart) -> None:
-    first = json.loads((part.state_dir / KEPT).read_text("utf-8"))
-    tour = Tour(part.base_url, first["accounts"]["default"], first["operator_token"])
-    await tour.go()
-    secrets = [*tour.secrets, Secret(STRAY)]
-    check_files(secrets, *(Path(f"/proc/{part.process.pid}", f) for f in ("cmdline", "environ")))
-    await asyncio.to_thread(part.process.stop)
-    check_state(part.state_dir / "controlplane.db", tour.secrets)
-    log = part.process.log.read_bytes()
-    check_nothing_in(log, secrets, "stderr")
-    assert b"[redacted]" in log
-    assert "debug" in {logfmt(line)["level"] for line in log.decode().splitlines()}

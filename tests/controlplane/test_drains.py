@@ -221,10 +221,10 @@ async def test_impossible_revision_is_rejected(system: Draining) -> None:
 
 async def test_orders_in_the_same_millisecond_stay_in_order(system: Draining) -> None:
     store = system.control_plane.store
-    drains: list[Drain] = []
-    for draining in (True, False):
-        order = Drain(0, draining)
-        drains.append(await store.run(order_drain, "a0", order, Actor("token"), 1.0))
+    drains = [
+        await store.run(order_drain, "a0", Drain(0, draining), Actor("token"), 1.0)
+        for draining in (True, False)
+    ]
     assert [drain.revision for drain in drains] == [1000, 1001]
 
 

@@ -75,8 +75,7 @@ async def test_an_attempt_that_is_not_the_newest_is_not_ended(system: System) ->
     await system.rows("UPDATE session SET confirmed=0")
     before = await system.rows("SELECT * FROM session")
     other = Attempt("another attempt", system.agent.name, "")
-    store = system.control_plane.store
-    await store.run(end_attempt, "alice", "s", other, 0, unanswered=False)
+    await system.control_plane.store.run(end_attempt, "alice", "s", other, 0, unanswered=False)
     assert await system.rows("SELECT * FROM session") == before
 
 

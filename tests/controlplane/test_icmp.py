@@ -66,8 +66,7 @@ async def test_an_answer_from_another_address_is_none(
     monkeypatch.setattr(icmp, "unique_identifier", lambda: IDENTIFIER)
     with without_answers(network), ICMPv4Socket() as forger:
         asked = asyncio.create_task(ping(network.address, 0.2))
-        checksum = 0xFFFF - IDENTIFIER - SEQUENCE
-        answer = struct.pack("!BBHHH", 0, 0, checksum, IDENTIFIER, SEQUENCE)
+        answer = struct.pack("!BBHHH", 0, 0, 0xFFFF - IDENTIFIER - SEQUENCE, IDENTIFIER, SEQUENCE)
         while not asked.done():
             forger.sock.sendto(answer, ("127.0.0.1", 0))
             await asyncio.sleep(0)
@@ -85,8 +84,7 @@ async def test_an_answer_from_another_address_is_none(
 def test_echoes_need_a_socket_that_is_permitted(
     network: PrivateNetwork, privileged: bool, groups: str, printed: str
 ) -> None:
-    setting = f"echo {groups} > /proc/sys/net/ipv4/ping_group_range"
-    run(*network.inside("sh", "-c", setting))
+    run(*network.inside("sh", "-c", f"echo {groups} > /proc/sys/net/ipv4/ping_group_range"))
     without = [] if privileged else ["setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw"]
     child = subprocess.run(
         network.inside(*without, sys.executable, "-W", "error", "-c", CHILD),

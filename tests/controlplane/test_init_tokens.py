@@ -93,8 +93,7 @@ def test_the_first_start_writes_its_tokens_to_a_file(config: Config) -> None:
     first_start(config)
     before = kept.read_bytes()
     found = json.loads(before)
-    texts = (*found["accounts"].values(), found["operator_token"])
-    ids = {(token_id(text),) for text in texts}
+    ids = {(token_id(text),) for text in (*found["accounts"].values(), found["operator_token"])}
     assert len(ids) == 2
     assert set(rows(config, "SELECT id FROM token")) == ids
     assert kept.stat().st_mode & 0o777 == 0o600

@@ -138,8 +138,7 @@ async def test_callers_and_operators_continue(schema: str, tmp_path: Path) -> No
         assert agents["host-2"]["state"] == "revoked"
         assert set(agents) == {"a0", "host-1", "host-2"}
         listed = (await system.read("/operator/registry"))["registries"]
-        registries = {each["name"]: each for each in listed}
-        assert registries["private"]["username"] == "robot"
+        assert {each["name"]: each for each in listed}["private"]["username"] == "robot"
         events = (await system.read("/operator/audit?limit=1000"))["events"]
         assert {"account.removed", "agent.revoked", "session.ended", "warm_pool.set"} <= {
             event["kind"] for event in events
@@ -176,7 +175,5 @@ async def test_the_next_schema_can_be_stored_with_rows_in_every_table(tmp_path: 
     await store(tmp_path)
     with closing(sqlite3.connect(tmp_path / "made.db")) as database:
         database.executescript((tmp_path / DATABASE).read_text("utf-8"))
-    made = rows_of(tmp_path / "made.db")
-    assert [table for table, rows in made.items() if not rows] == []
-    known = json.loads((tmp_path / KNOWN).read_text("utf-8"))
-    assert set(known) == set(known_of(SCHEMAS[-1]))
+    assert [table for table, rows in rows_of(tmp_path / "made.db").items() if not rows] == []
+    assert set(json.loads((tmp_path / KNOWN).read_text("utf-8"))) == set(known_of(SCHEMAS[-1]))

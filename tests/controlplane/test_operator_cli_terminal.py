@@ -61,8 +61,7 @@ def _seen(terminal: int) -> str:
 async def test_deletion_asks_for_confirmation(api: StubApi, tmp_path: Path) -> None:
     answers = (("\n", False), ("n\n", False), ("\x04", False), ("Yes\n", True))
     for number, (keys, confirmed) in enumerate(answers):
-        command = "account delete studio"
-        status, seen, _ = await at_a_terminal(api, tmp_path, command, keys)
+        status, seen, _ = await at_a_terminal(api, tmp_path, "account delete studio", keys)
         assert (status == 0) == confirmed
         assert len(api.requests) == confirmed, number
         assert "Delete the account studio and all that it owns? [y/N]" in seen

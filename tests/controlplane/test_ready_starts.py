@@ -107,8 +107,7 @@ async def test_failed_run_does_not_count_as_ready(system: System) -> None:
     """A session that restarts must become ready again."""
     starting = begin(system, "match")
     internal_id = await running(system, "match")
-    session = system.agent.sessions[internal_id]
-    session.ready_time.GetCurrentTime()
+    system.agent.sessions[internal_id].ready_time.GetCurrentTime()
     system.agent.change(internal_id, state=agent_pb2.STATE_RESTARTING)
     await system.becomes("match", "restarting")
     assert not starting.done()

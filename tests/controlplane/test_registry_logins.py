@@ -162,8 +162,7 @@ async def test_password_of_the_settings_file_is_sealed_at_each_start(system: Con
     assert not system.key.exists()
     filed = RegistryConfig(name="filed", address="filed.example")
     for password in ("first", "second"):
-        login = {"username": "robot", "password": password}
-        system.registries = [filed.model_copy(update=login)]
+        system.registries = [filed.model_copy(update={"username": "robot", "password": password})]
         await system.restart()
         assert await system.endpoint("filed") == Endpoint("filed.example", "robot", password)
         assert (await system.listed("filed"))["username"] == "robot"

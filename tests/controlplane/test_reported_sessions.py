@@ -54,8 +54,7 @@ async def test_session_without_valid_ticket_is_left_alone(
     assert len([r for r in caplog.records if "no valid ticket" in r.message]) == 1
     system.agent.end(session.internal_id)
     system.agent.send_snapshot()
-    link = system.link()
-    await eventually(lambda: not link.unclaimed)
+    await eventually(lambda: not system.link().unclaimed)
 
 
 async def test_an_old_ticket_does_not_end_a_later_session_of_the_id(system: System) -> None:

@@ -121,8 +121,7 @@ async def test_a_call_that_waits_for_others_holds_no_slot(
     asked: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    patient = aiohttp.ClientTimeout(total=60)
-    monkeypatch.setattr("controlplane.registries.http.TIMEOUT", patient)
+    monkeypatch.setattr("controlplane.registries.http.TIMEOUT", aiohttp.ClientTimeout(total=60))
     async with bounded(tmp_path, RequestSlots(Instant(), at_once=1), start_timeout=60) as system:
         hold, before = Hold(), len(system.registry.asked)
         if asked == "registry":

@@ -89,8 +89,7 @@ def test_restores_the_backup_and_keeps_the_old_files(config: Config, made: Made)
 
 
 def test_removes_an_old_key_that_the_backup_lacks(config: Config, tmp_path: Path) -> None:
-    backup = a_backup(tmp_path, "bare", registry=False)
-    _, replaced = restored_from(config, backup.read_bytes())
+    _, replaced = restored_from(config, a_backup(tmp_path, "bare", registry=False).read_bytes())
     assert not (config.state_dir / "registry.key").exists()
     assert replaced is not None
     assert (replaced / "registry.key").exists()

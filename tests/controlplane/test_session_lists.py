@@ -42,8 +42,7 @@ IDENTITY = Identity("alice", "", "game", "v1", "local", {})
 
 
 def new_session(session_id: str, created: float = 0.0, **fields: Any) -> NewSession:
-    identity = replace(IDENTITY, session_id=session_id, **fields)
-    return NewSession(identity, Resources(1, 1), created)
+    return NewSession(replace(IDENTITY, session_id=session_id, **fields), Resources(1, 1), created)
 
 
 @pytest.fixture(scope="module")
@@ -362,8 +361,7 @@ async def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
         for number in range(40):
             labels = {"fifth": str(number % 5)}
             for account in ("alice", "bob"):
-                new = new_session(f"s{number}", account=account, labels=labels)
-                await store.run(reserve, new)
+                await store.run(reserve, new_session(f"s{number}", account=account, labels=labels))
         await system.rows("UPDATE session SET confirmed=1, state='running', agent='a0'")
         await system.rows("UPDATE session SET state='exited', ended_ms=1 WHERE rowid % 6 < 2")
         yield system

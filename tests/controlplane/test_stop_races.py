@@ -234,7 +234,6 @@ async def test_a_stop_is_two_transactions_and_its_report(
 
     monkeypatch.setattr(Store, "run_then", noted)
     (await system.call("DELETE", "/session/x")).expect(204)
-    link = system.link()
-    await eventually(lambda: link.sequence == system.agent.sequence)
+    await eventually(lambda: system.link().sequence == system.agent.sequence)
     others = {write_all, note_use}
     assert [each for each in ran if each not in others] == [request_stop, write_stopped]

@@ -58,8 +58,7 @@ async def test_an_image_in_use_goes_once_it_is_not(system: System) -> None:
     first = await system.make_application(tagKeep=1)
     system.agent.images_in_use.add(first)
     await system.enable("v2")
-    other = system.agents[1]
-    await eventually(lambda: first not in other.images)
+    await eventually(lambda: first not in system.agents[1].images)
     await eventually(lambda: system.agent.removal_asked.count(first) >= 3)
     assert first in system.agent.images
     system.agent.images_in_use.clear()

@@ -56,8 +56,7 @@ async def test_only_an_image_and_those_for_linux_of_a_list_are_read(system: Syst
 
 
 async def test_image_that_may_not_be_pulled_is_422(system: System) -> None:
-    large = image(layers=[blob(LAYER, size=994)])
-    system.registry.push_manifest("studio/game", "v1", large)
+    system.registry.push_manifest("studio/game", "v1", image(layers=[blob(LAYER, size=994)]))
     await assert_refused(system, 422, "its image has 1001 bytes; at most 1000 are")
     good, bad = (push_listed(system.registry, one) for one in (image(), FOREIGN))
     system.registry.push_manifest("studio/game", "v1", index(good, bad))

@@ -73,11 +73,9 @@ async def test_hosts_pull_a_tag_whose_client_hung_up(
             return await go()
 
     intercept(monkeypatch, enable_tag, while_blocked)
-    tags = system.control_plane.services.tags
-    task = asyncio.create_task(tags.enable(ALICE, "game", "v1"))
+    task = asyncio.create_task(system.control_plane.services.tags.enable(ALICE, "game", "v1"))
     await sent.wait()
     task.cancel()
     await asyncio.wait({task})
     assert task.cancelled()
-    image = f"{system.registry.address}/studio/game@{digest}"
-    await eventually(lambda: system.has("a0", image))
+    await eventually(lambda: system.has("a0", f"{system.registry.address}/studio/game@{digest}"))

@@ -357,8 +357,7 @@ async def test_report_during_a_refused_claim_is_applied(system: System) -> None:
 
     async def report(internal_id: str) -> None:
         system.agent.change(internal_id, detail="still there")
-        link = system.link()
-        await eventually(lambda: bool((s := link.session(internal_id)) and s.detail))
+        await eventually(lambda: bool((s := system.link().session(internal_id)) and s.detail))
 
     refused = refuse_claims(system, most=1, after=report)
     assert (await system.start(id="x")).status == 201
@@ -393,8 +392,7 @@ async def test_failed_transaction_of_a_claim_leaves_no_start(
 
     intercept(monkeypatch, reserve, fail)
     assert_error(await system.start(id="x"), 503)
-    under_way = system.control_plane.starts.under_way
-    await eventually(lambda: under_way.get("alice", "x") is None)
+    await eventually(lambda: system.control_plane.starts.under_way.get("alice", "x") is None)
     assert await system.rows("SELECT 1 FROM session") == []
     monkeypatch.undo()
     system.agent.change_host()
@@ -508,8 +506,7 @@ async def test_claim_is_confirmed_despite_a_report_while_it_was_under_way(
 async def test_an_internal_id_is_accepted_wherever_an_id_is(system: System) -> None:
     assert (await system.start(id="match")).status == 201
     (internal_id,) = system.agent.sessions
-    shown = await system.read(f"/session/{internal_id}")
-    assert shown == await system.read("/session/match")
+    assert await system.read(f"/session/{internal_id}") == await system.read("/session/match")
     for number, name in enumerate((internal_id, "match"), start=1):
         assert (await system.join(f"p{number}", session=name)).json["count"] == number
     assert (await system.leave("p2", session=internal_id)).json["count"] == 1
@@ -518,8 +515,7 @@ async def test_an_internal_id_is_accepted_wherever_an_id_is(system: System) -> N
     assert (await system.call("DELETE", f"/session/{internal_id}")).status == 204
     assert await system.status_of("match") == "exited"
     assert (await system.read(f"/session/{internal_id}/report"))["id"] == "match"
-    path = f"/artifacts?session={internal_id}&path=/data"
-    assert (await system.call("GET", path)).status == 200
+    assert (await system.call("GET", f"/artifacts?session={internal_id}&path=/data")).status == 200
     assert_error(await system.call("DELETE", f"/session/{internal_id}"), 409)
     assert await system.events("session.stop", "DISTINCT object") == [("match",)]
 
@@ -531,8 +527,7 @@ async def test_internal_id_is_not_free_for_another_session_of_its_account(system
     assert_error(await system.start(id=internal_id), 409)
     await system.make_application(account="bob")
     assert (await system.start(account="bob", id=internal_id)).status == 201
-    listed = (await system.read("/session"))["sessions"]
-    assert [session["id"] for session in listed] == ["match"]
+    assert [session["id"] for session in (await system.read("/session"))["sessions"]] == ["match"]
 
 
 # ---- reconciling
@@ -555,8 +550,7 @@ async def test_claim_of_a_dead_control_plane_is_replayed(system: System) -> None
     internal_id = standby.internal_id
     await system.stop_serving()
     mebi = Resources(10**9, 2**20)
-    labels = {"mode": "ffa"}
-    identity = Identity("alice", "match", "game", "v1", "local", labels, "lobby")
+    identity = Identity("alice", "match", "game", "v1", "local", {"mode": "ffa"}, "lobby")
     asked = Claim(internal_id, identity, 7200, '{"version": "v0"}')
     attempt = Attempt(internal_id, system.agent.name, "192.0.2.1")
     claim = NewClaim(attempt, (), {}, asked, Actor("x"))

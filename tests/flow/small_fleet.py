@@ -270,8 +270,7 @@ class Control:
 
     def may_place(self) -> bool:
         """Return whether a host has room for one more session."""
-        wanted = Wanted(IMAGE, Resources(), ())
-        return bool(self.fleet.hosts_with_room("local", "default", wanted))
+        return bool(self.fleet.hosts_with_room("local", "default", Wanted(IMAGE, Resources(), ())))
 
     async def _answered(self, work: Any) -> bool:
         try:

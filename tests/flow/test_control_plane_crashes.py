@@ -85,8 +85,7 @@ class Killed(Outlived):
 
     async def joined(self, name: str) -> WholeAgent:
         """Enrol one more host and wait until it is ready."""
-        rpc_listen = f"127.0.0.1:{free_port()}"
-        host = WholeAgent(self.process.folder, name, rpc_listen=rpc_listen)
+        host = WholeAgent(self.process.folder, name, rpc_listen=f"127.0.0.1:{free_port()}")
         self._stack.push_async_callback(host.stop)
         await host.start()
         _, made = await self.call("POST", "/operator/enrolment-token", body={"region": "local"})
@@ -275,8 +274,7 @@ async def test_f52_what_is_committed_counts_though_no_memory_had_it(
 
 
 async def _play_through(folder: Path, step: str) -> None:
-    listen = f"127.0.0.1:{free_port()}"
-    settings = {"failpoint": f"{step}:kill", "enrol_listen": listen, **PATIENT}
+    settings = {"failpoint": f"{step}:kill", "enrol_listen": f"127.0.0.1:{free_port()}", **PATIENT}
     async with Killed(folder, **settings) as killed:
         await SCENARIOS[step](killed, step)
 

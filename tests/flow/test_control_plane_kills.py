@@ -100,8 +100,7 @@ class Caller:
             is_over = status != NOBODY
         else:
             if status == 200:
-                ended = body["status"] in ENDED
-                mistake |= not session.stop_asked if ended else session.stopped
+                mistake |= not session.stop_asked if body["status"] in ENDED else session.stopped
             # What was asked for may be there later: only a stop ends it.
             is_over = status == 404 and not session.start_asked
         if mistake:
@@ -142,8 +141,7 @@ async def test_f36_a_control_plane_killed_again_and_again_forgets_and_doubles_no
             for account in ACCOUNTS
         ]
         kills = await _killed_under_load(outlived, callers, kills, starts, chance)
-        known = await _reconciled(outlived)
-        found = _mistakes(outlived, callers, known)
+        found = _mistakes(outlived, callers, await _reconciled(outlived))
         figure("SIGKILLs", kills)
         answers = sum((caller.answers for caller in callers), Counter[str]())
         for outcome in sorted(answers):

@@ -187,13 +187,9 @@ class Convergence(SmallFleet, RuleBasedStateMachine):
 
     def check(self) -> None:
         live = {
-            (box.name, each.internal_id): (
-                each.spec.identity.account,
-                each.spec.identity.session_id,
-            )
+            (box.name, each.internal_id): _key(each)
             for box in self.boxes
-            for each in box.live
-            if each.internal_id not in self.invented
+            for each in self.recorded(box)
         }
         assert len(set(live.values())) == len(live), f"two sessions of one id: {live}"
         rows = self.control.store.rows(
@@ -220,8 +216,7 @@ class Convergence(SmallFleet, RuleBasedStateMachine):
     # Helpers of the rules.
 
     async def started(self, box: Box, internal_id: str, spec: Any) -> None:
-        work = box.agent.sessions.start(internal_id, spec)
-        await self.loop.spawn(box, work, "invent")
+        await self.loop.spawn(box, box.agent.sessions.start(internal_id, spec), "invent")
 
     def wait(self, pause: float) -> None:
         self.run(asyncio.sleep(pause))
@@ -252,11 +247,7 @@ class Convergence(SmallFleet, RuleBasedStateMachine):
     def forget(self, known: set[Key]) -> None:
         """Note that the database knows only these sessions; hosts report the others."""
         self.note()
-        reported = {
-            (each.spec.identity.account, each.spec.identity.session_id)
-            for box in self.boxes
-            for each in self.recorded(box)
-        }
+        reported = {_key(each) for box in self.boxes for each in self.recorded(box)}
         self.answered = known | (self.answered & reported)
         self.may_live = {(account, key) for account in ACCOUNTS for key in IDS}
         self.stopped, self.ended, self.over = set(), set(), {}
@@ -280,13 +271,14 @@ class Convergence(SmallFleet, RuleBasedStateMachine):
 
     def internal_id_of(self, key: Key) -> str | None:
         sql = "SELECT account, id, internal_id FROM session WHERE ended_ms IS NULL"
-        found = {
-            (account, id_): internal for account, id_, internal in self.control.store.rows(sql)
-        }
-        return found.get(key)
+        return {(row[0], row[1]): str(row[2]) for row in self.control.store.rows(sql)}.get(key)
 
     def rows(self) -> set[Key]:
         return set(self.control.store.rows("SELECT account, id FROM session"))
+
+
+def _key(session: Any) -> Key:
+    return session.spec.identity.account, session.spec.identity.session_id
 
 
 def _explore(examples: int, steps: int, *, derandomize: bool) -> None:

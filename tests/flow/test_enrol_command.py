@@ -62,8 +62,7 @@ def machine(tmp_path: Path) -> Machine:
 async def test_a_host_enrols_with_a_token_file(system: Enrolling, machine: Machine) -> None:
     path = machine.config.with_suffix(".token")
     await asyncio.to_thread(path.write_text, await system.token())
-    url = system.control_plane.enrol_url
-    result = await machine.enrol(url, "", "--token-file", str(path))
+    result = await machine.enrol(system.control_plane.enrol_url, "", "--token-file", str(path))
     assert result.output == (
         "enrolled as host-1 in region local, node pool default; called at 192.0.2.7:7444\n"
     )

@@ -18,8 +18,7 @@ async def test_a_hanging_engine_is_a_420_in_time_and_its_late_work_is_undone(
     starts = whole.control_plane.starts
     starts.start_timeout = 2.5
     whole.engine.hold(call)
-    answer = await whole.start(id="late")
-    assert_error(answer, 420)
+    assert_error(await whole.start(id="late"), 420)
     await whole.becomes("late", "")  # may take longer than the caller waits
     assert_error(await whole.call("GET", "/session/late"), 404)
     whole.engine.release(call)
@@ -58,8 +57,7 @@ async def test_a_full_host_is_a_420_until_a_session_ends(
     ],
 )
 async def test_delete_at_any_moment_of_a_start_leaves_none_live(tmp_path: Path, step: str) -> None:
-    agent = {"failpoint": f"{step}:hang"}
-    async with Whole(tmp_path, agent=agent, start_timeout=10.0) as whole:
+    async with Whole(tmp_path, agent={"failpoint": f"{step}:hang"}, start_timeout=10.0) as whole:
         await whole.make_game()
         starting = asyncio.create_task(whole.start(id="brief"))
         await eventually(lambda: bool(whole.host.directories) or step == "start.reserved")

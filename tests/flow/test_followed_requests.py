@@ -26,8 +26,7 @@ def logged(
     caplog: pytest.LogCaptureFixture, event: str, begin: int = 0
 ) -> dict[str, dict[str, Any]]:
     """The fields of an event by the program that logs it, once each."""
-    lines = caplog.records[begin:]
-    said = ((line.name.partition(".")[0], line.msg) for line in lines)
+    said = ((line.name.partition(".")[0], line.msg) for line in caplog.records[begin:])
     found = [(name, fields) for name, fields in said if isinstance(fields, dict)]
     of_it = [(name, fields) for name, fields in found if fields["event"] == event]
     assert len(dict(of_it)) == len(of_it)
@@ -37,8 +36,7 @@ def logged(
 async def test_a_session_is_followed_by_the_identifier_of_the_answer(
     whole: Whole, caplog: pytest.LogCaptureFixture
 ) -> None:
-    started = await whole.start(id="match-1")
-    request = started.headers["X-Request-Id"]
+    request = (await whole.start(id="match-1")).headers["X-Request-Id"]
     lines = logged(caplog, "session started")
     here, there = lines["controlplane"], lines["agent"]
     both = {"id": "match-1", "account": "alice", "application": "game", "request": request}

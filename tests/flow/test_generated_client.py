@@ -98,8 +98,7 @@ async def play(api: Generated, client: Any, whole: Whole) -> None:
 
     name, region, tag = "game", "local", "v1"
     assert region in (await call("list_regions", status=200)).regions
-    body = api.body("ApplicationBody", application)
-    await call("create_application", status=201, body=body)
+    await call("create_application", status=201, body=api.body("ApplicationBody", application))
     [listed] = (await call("list_applications", status=200)).applications
     assert listed.to_dict().items() >= {"name": name, "regions": [region]}.items()
     await call("enable_tag", name, status=204, body=api.models.TagBody(tag=tag))

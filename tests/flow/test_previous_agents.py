@@ -30,8 +30,7 @@ async def whole(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 async def _started(whole: WholeBehind, session_id: str, **fields: Any) -> str:
     """Start a session; return the name of its container."""
     (await whole.start(id=session_id, **fields)).expect(201)
-    sql = "SELECT internal_id FROM session WHERE id=?"
-    [(internal_id,)] = await whole.rows(sql, session_id)
+    [(internal_id,)] = await whole.rows("SELECT internal_id FROM session WHERE id=?", session_id)
     return container_name(internal_id)
 
 

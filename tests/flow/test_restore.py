@@ -71,8 +71,7 @@ async def internal_ids(system: Kept) -> set[str]:
 
 
 async def players(system: Kept, session_id: str) -> list[str]:
-    answer = await system.call("GET", f"/session/{session_id}")
-    return sorted(answer.json["players"]["joined"])
+    return sorted((await system.call("GET", f"/session/{session_id}")).json["players"]["joined"])
 
 
 async def test_a_backup_is_restored_and_the_hosts_report_the_rest(system: Kept) -> None:

@@ -44,8 +44,7 @@ class Rotating(Enrolling):
         return await self._order("finish", body)
 
     async def _order(self, what: str, body: dict[str, bool]) -> dict[str, Any]:
-        answer = (await self.operate("POST", f"/authority/{what}", json=body)).expect(200)
-        return dict(answer.json)
+        return dict((await self.operate("POST", f"/authority/{what}", json=body)).expect(200).json)
 
     async def all_move(self) -> None:
         """Wait until all hosts trust the current authority alone."""
@@ -150,8 +149,7 @@ async def test_hosts_move_under_load_and_nothing_is_interrupted(
         assert moved.trusted == system.control_plane.issuer.authority.certificate
         assert not await system.admits(host, caller)
         assert await system.admits(host, a_caller(system.signer()))
-        shown = await system.shown(host.name)
-        assert shown["authority"] == status["current"]["fingerprint"]
+        assert (await system.shown(host.name))["authority"] == status["current"]["fingerprint"]
     assert await system.status_of("kept") == "running"
     await system.restart()
     await system.reaches("host-1", "ready")
@@ -171,8 +169,7 @@ async def test_a_host_that_was_away_moves_when_it_is_back(system: Rotating) -> N
     why = "it is unresponsive, and moves once it reports"
     left = {"agent": "host-2", "authority": first["fingerprint"], "why": why}
     await system.until("/operator/authority", lambda shown: shown["waiting"] == [left])
-    refused = await system.operate("POST", "/authority/finish", json={})
-    assert_error(refused, 409, details="host-2")
+    assert_error(await system.operate("POST", "/authority/finish", json={}), 409, details="host-2")
     link = system.link("host-2")
     row, link.row = link.row, replace(link.row, certificate_expire=1)
     [left] = (await system.status())["waiting"]

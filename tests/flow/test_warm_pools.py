@@ -142,9 +142,8 @@ async def test_f50_claims_whose_stream_breaks_are_done_once_or_not_at_all(
         await gate.wait()
         await append(journal, internal_id, record)
 
-    socket = tmp_path / "host-1.sock"
     async with (
-        a_relay(tmp_path / RELAY, socket) as relay,
+        a_relay(tmp_path / RELAY, tmp_path / "host-1.sock") as relay,
         RelayedWarm(tmp_path, **SETTINGS) as warm,
     ):
         await warm.make_game()
@@ -154,8 +153,7 @@ async def test_f50_claims_whose_stream_breaks_are_done_once_or_not_at_all(
         await eventually(lambda: len(begun) == 10)
         relay.reset()
         gate.set()
-        answers = await asyncio.gather(*starts)
-        assert _statuses(answers) == {201}
+        assert _statuses(await asyncio.gather(*starts)) == {201}
         await eventually(lambda: sorted(_names(warm.claimed)) == [f"s{n}" for n in range(10)])
         assert not set(begun) & {session.internal_id for session in warm.claimed}
         await warm.becomes_ready(10)

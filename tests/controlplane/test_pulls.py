@@ -1,12 +1,24 @@
-"""Pulls as operators see them, from enabling a tag until its image is present."""
+"""Images on hosts: pulled from when a tag is enabled, removed once it is withdrawn and unused."""
 
+import asyncio
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from controlplane.domain.tokens import ACCOUNT_SCOPES
+from controlplane.storage.tables.accounts import Caller
+from controlplane.storage.tables.tags import enable_tag
 from tests.support.controlplane.fake_agent import refusing
-from tests.support.controlplane.system import System, eventually, eventually_equals
+from tests.support.controlplane.system import (
+    System,
+    assert_error,
+    eventually,
+    eventually_equals,
+    token_id,
+)
+from tests.support.controlplane.transactions import Go, blocked, intercept
 from tiltyard.runtime.clock import to_ms
 
 pytestmark = [pytest.mark.system(agents=2), pytest.mark.usefixtures("quick_pulls")]
@@ -85,3 +97,123 @@ async def test_hosts_receive_the_login_of_the_registry_of_an_image(system: Syste
     assert (await system.enable_tag(name="secret")).status == 204
     await eventually(lambda: len(system.agent.logins) == 2)
     assert system.agent.logins == [None, ("robot", "s3cret")]
+
+
+async def _exists(system: System, tag: str, image: str = "game") -> bool:
+    return bool((await system.read(f"/tag/local/{image}/{tag}"))["exists"])
+
+
+async def _gone(system: System, image: str) -> None:
+    await eventually(lambda: not any(image in agent.images for agent in system.agents))
+
+
+async def test_only_the_newest_tags_stay(system: System) -> None:
+    first = await system.make_application(tagKeep=2)
+    second = await system.enable("v2")
+    third = await system.enable("v3")
+    await _gone(system, first)
+    for agent in system.agents:
+        assert set(agent.images) == {second, third}
+    assert [await _exists(system, tag) for tag in ("v1", "v2", "v3")] == [False, True, True]
+    assert_error(await system.start(version="v1"), 404)
+    assert (await system.start(version="v2")).status == 201
+    events = await system.events("tag.withdrawn", "object, actor")
+    assert events == [("game:v1", token_id(system.tokens["alice"]))]
+
+
+async def test_a_tag_that_is_pulled_forward_outlives_others(system: System) -> None:
+    first = await system.make_application(tagKeep=2)
+    second = await system.enable("v2")
+    assert await system.enable("v1") == first
+    third = await system.enable("v3")
+    await _gone(system, second)
+    assert set(system.agent.images) == {first, third}
+    # A withdrawn tag can be enabled and pulled again.
+    assert await system.enable("v2") == second
+    assert await _exists(system, "v2")
+    await _gone(system, first)
+
+
+async def test_smaller_tag_keep_withdraws_at_once_and_leaves_other_images(system: System) -> None:
+    foreign = "ghcr.io/somebody/else@sha256:" + "e" * 64
+    system.agent.add_image(foreign)
+    first = await system.make_application(tagKeep=3)
+    second = await system.enable("v2")
+    (await system.edit(tagKeep=1)).expect(204)
+    await _gone(system, first)
+    assert set(system.agent.images) == {foreign, second}
+    assert foreign not in system.agent.removal_asked
+    assert not await _exists(system, "v1")
+
+
+async def test_an_image_in_use_goes_once_it_is_not(system: System) -> None:
+    first = await system.make_application(tagKeep=1)
+    system.agent.images_in_use.add(first)
+    await system.enable("v2")
+    await eventually(lambda: first not in system.agents[1].images)
+    await eventually(lambda: system.agent.removal_asked.count(first) >= 3)
+    assert first in system.agent.images
+    system.agent.images_in_use.clear()
+    await _gone(system, first)
+
+
+async def test_an_image_that_another_application_runs_stays(system: System) -> None:
+    image = await system.make_application(tagKeep=1)
+    await system.make_application(account="bob")
+    await system.enable("v2")
+    assert not await _exists(system, "v1")
+    third = await system.enable("v3")
+    await eventually(lambda: all(len(agent.images) == 2 for agent in system.agents))
+    assert set(system.agent.images) == {image, third}
+    assert all(image not in agent.removal_asked for agent in system.agents)
+
+
+ALICE = Caller("alice", "test", ACCOUNT_SCOPES)
+
+
+async def test_retries_image_comparison_after_database_error(
+    system: System, caplog: pytest.LogCaptureFixture
+) -> None:
+    image = await system.make_application()
+    # A pull under way would compare again by itself.
+    await eventually(system.has_its_images)
+    another = image.partition("@")[0] + "@sha256:" + "a" * 64
+    await system.rows(f"UPDATE tag SET image = '{another}'")
+    await system.rows("ALTER TABLE tag RENAME TO hidden")
+    system.control_plane.fleet.look_at_images()
+    await eventually(lambda: "cannot read its desired images" in caplog.text)
+    await system.rows("ALTER TABLE hidden RENAME TO tag")
+    await eventually(lambda: system.agent.pulled == [image, another])
+
+
+async def test_compares_images_of_hosts_periodically(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controlplane.fleet.host.images.REVIEW_INTERVAL", 0.05)
+    async with System(tmp_path) as system:
+        image = await system.make_application()
+        another = image.partition("@")[0] + "@sha256:" + "a" * 64
+        await system.rows(f"UPDATE tag SET image = '{another}'")  # not notified
+        await eventually(lambda: system.agent.pulled == [image, another])
+
+
+async def test_hosts_pull_a_tag_whose_client_hung_up(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call is cancelled while its transaction waits for the database."""
+    await system.make_application(tag=None)
+    digest = system.registry.push("studio/game", "v1")
+    sent = asyncio.Event()
+
+    async def while_blocked(go: Go) -> Any:
+        async with blocked(system.control_plane.store.run):
+            sent.set()
+            return await go()
+
+    intercept(monkeypatch, enable_tag, while_blocked)
+    task = asyncio.create_task(system.control_plane.services.tags.enable(ALICE, "game", "v1"))
+    await sent.wait()
+    task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled()
+    await eventually(lambda: system.has("a0", f"{system.registry.address}/studio/game@{digest}"))

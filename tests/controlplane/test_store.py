@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from sqlite_utils import Database
 
+from controlplane.app.control_plane import ControlPlane
 from controlplane.domain.errors import ConflictError, StoreError
 from controlplane.storage.engine.migrations import MIGRATIONS, migrate
 from controlplane.storage.engine.store import Store, queue_as
-from tests.support.controlplane.system import PATIENCE
+from tests.support.controlplane.system import PATIENCE, System
 from tests.support.controlplane.transactions import blocked, opened
 
 
@@ -200,3 +201,17 @@ async def test_child_tasks_queue_under_the_same_account(store: Store) -> None:
             await asyncio.sleep(0)
     await asyncio.gather(*starting)
     assert done[:2] == ["alice", "bob"]
+
+
+async def test_a_locked_database_ends_serve_and_leaves_no_thread(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await system.stop_serving()
+    monkeypatch.setattr("controlplane.storage.engine.store.BUSY_TIMEOUT", 0.0)
+    other = sqlite3.connect(system.config.database, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError, match="locked"):
+        await ControlPlane(system.config).serve(asyncio.Event())
+    other.close()
+    assert "store" not in {thread.name for thread in threading.enumerate()}
+    await system.serve()

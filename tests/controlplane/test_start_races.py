@@ -8,10 +8,14 @@ from typing import Any
 import grpc
 import pytest
 
+from controlplane.agent_rpc.client import AgentClient
+from controlplane.domain.contract import Claim
 from controlplane.domain.errors import StoreError
 from controlplane.sessions.sessions import STOP_WAIT
+from controlplane.sessions.start import CALL_SHARE, CLAIM_SHARE, MAX_UNANSWERED_CLAIMS
 from controlplane.storage.tables.reports import Reports
 from controlplane.storage.tables.sessions import begin_attempt, end_attempt, free, request_stop
+from tests.controlplane.test_warm_pools import keep
 from tests.support.controlplane.fake_agent import refusing
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tests.support.controlplane.transactions import Go, fail_once, intercept
@@ -279,3 +283,32 @@ async def test_unresponsive_host_comes_last_until_its_next_report(system: System
             await reports(501)
     assert tried == [1, 1, 2]
     assert len(second.live) == 3
+
+
+@pytest.mark.system(start_timeout=600.0, application={})
+async def test_a_caller_who_waits_longer_has_hosts_that_may_take_longer(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host is given a share of what the caller waits."""
+    given: list[float] = []
+    claim = AgentClient.claim_session
+
+    async def look(_: Any, context: Any) -> None:
+        given.append(context.time_remaining())
+
+    async def noted(client: AgentClient, wanted: Claim, timeout: float) -> Any:
+        given.append(timeout)
+        return await claim(client, wanted, timeout)
+
+    monkeypatch.setattr(AgentClient, "claim_session", noted)
+    system.agent.before_start = look
+    assert (await system.start()).status == 201
+    await keep(system, size=1)
+    assert (await system.start()).status == 201
+    assert (len(system.agent.started), len(system.agent.claimed)) == (1, 1)
+    cold, warm = given
+    # A minute is for a machine that stands still; gRPC rounds up what it sends.
+    assert cold == pytest.approx(600 * CALL_SHARE, abs=60)
+    assert warm == pytest.approx(600 * CLAIM_SHARE, abs=60)
+    assert CALL_SHARE <= 1 / 2
+    assert CALL_SHARE + MAX_UNANSWERED_CLAIMS * CLAIM_SHARE <= 1

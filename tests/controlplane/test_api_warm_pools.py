@@ -1,11 +1,16 @@
 """PUT, GET and DELETE of warm pools, stored and validated, without enabled tags."""
 
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.standby_orders import WantedPool
+from controlplane.storage.tables.standby_orders import wanted as wanted_pools
 from tests.support.controlplane.system import Answer, System, assert_error, token_id
+from tests.support.controlplane.transactions import opened
 
 POOL: dict[str, Any] = {
     "size": 3,
@@ -147,3 +152,56 @@ async def test_removing_a_region_from_an_application_removes_its_pool(system: Sy
     assert (await system.edit(regions=["elsewhere", "local"])).status == 204
     found = [(pool["image"], pool["location"]) for pool in await pools(system)]
     assert found == [("game", "elsewhere"), ("other", "local")]
+
+
+REGIONS = ("a", "b", "c", "d", "e")
+
+
+@pytest.fixture
+async def store(system: System) -> AsyncIterator[Store]:
+    """Open the database a second time, since the control plane also reads pools."""
+    async with opened(system.config.database) as store:
+        yield store
+
+
+@pytest.mark.system(
+    regions=("local", *REGIONS), application={"tag": None, "regions": list(REGIONS)}
+)
+async def test_only_pools_that_were_changed_are_read_again(system: System, store: Store) -> None:
+    """Their env, args and labels may be large."""
+
+    async def change(region: str, **fields: Any) -> None:
+        body = {"size": 1, "env": {"REGION": region}, "args": ["x"], "labels": {"y": "z"}}
+        (await put(system, body | fields, f"game/{region}")).expect(204)
+
+    for region in REGIONS[:3]:
+        await change(region)
+    await change("d", size=0)
+    await change("e", enabled=False)
+    large: list[str] = []
+
+    async def wanted(known: dict[str, WantedPool]) -> dict[str, WantedPool]:
+        large.clear()
+        return {each.pool.location: each for each in await wanted_pools(store, known)}
+
+    def by_id(found: dict[str, WantedPool]) -> dict[str, WantedPool]:
+        return {each.pool.id: each for each in found.values()}
+
+    def note(sql: str) -> None:
+        if " env," in sql:
+            large.append(sql)
+
+    await store.read(lambda db: db.conn.set_trace_callback(note))
+    first = await wanted({})
+    assert [bool(first[region].pool.env) for region in REGIONS] == [True] * 3 + [False] * 2
+    assert len(large) == 3
+    again = await wanted(by_id(first))
+    assert (again, large) == (first, [])
+    await change("b", env={"REGION": "other"})
+    await change("c", size=0)
+    await change("d")
+    changed = await wanted(by_id(again))
+    assert len(large) == 2
+    assert (changed["b"].pool.env, changed["d"].pool.env) == ({"REGION": "other"}, {"REGION": "d"})
+    assert changed["a"].pool is again["a"].pool
+    assert not changed["c"].pool.env

@@ -1,10 +1,11 @@
-"""Operator commands, against a control plane over real HTTP."""
+"""Operator commands over real HTTP: against a control plane, and of registries against a stub."""
 
 import asyncio
 import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -15,7 +16,9 @@ from controlplane.cli import fleet as fleet_cli
 from controlplane.cli import operators as operator_cli
 from controlplane.cli.main import main
 from controlplane.domain.names import ADDRESS_RULE
+from tests.support.authority import AUTHORITY
 from tests.support.controlplane.commands import finished
+from tests.support.controlplane.stub_api import StubApi
 from tests.support.controlplane.system import System
 
 TOKEN = re.compile(r"ty_[0-9a-f]{16}_[0-9a-f]{72}")
@@ -223,3 +226,59 @@ async def test_closed_pipe_is_not_reported(system: Operated) -> None:
 async def shell(url: str, command: str, *, typed: str) -> tuple[int | None, str, str]:
     line = f"{sys.executable} -m controlplane {command}"
     return await finished("sh", "-c", line, typed=typed, env={"TILTYARD_URL": url})
+
+
+PASSWORD = "s3cret wörd"
+SET = ("registry", "set", "own", "r.example")
+
+
+async def set_own(api: StubApi, folder: Path, *options: str) -> Result:
+    return await run(*SET, *options, url=api.url, token_file=api.token_file(folder))
+
+
+def sent(api: StubApi) -> dict[str, Any]:
+    [(method, path, body)] = api.requests
+    assert (method, path) == ("PUT", "/operator/registry/own")
+    return {name: value for name, value in body.items() if value}
+
+
+async def test_sends_the_login_and_the_files(api: StubApi, tmp_path: Path) -> None:
+    ca, password = tmp_path / "ca.pem", tmp_path / "password"
+    ca.write_text(AUTHORITY)
+    password.write_text(f"{PASSWORD}\n")
+    login = ("--username", "robot", "--private", "--auth-host", "auth.example", "--alias", "a")
+    files = ("--password-file", str(password), "--registry-ca-file", str(ca))
+    result = await set_own(api, tmp_path, *login, *files)
+    assert (result.exit_code, result.output) == (0, "")
+    assert sent(api) == {
+        "address": "r.example",
+        "aliases": ["a"],
+        "username": "robot",
+        "password": PASSWORD,
+        "authHosts": ["auth.example"],
+        "private": True,
+        "ca": AUTHORITY,
+    }
+
+
+async def test_reads_one_secret_from_standard_input(api: StubApi, tmp_path: Path) -> None:
+    set_own = "registry set own r.example --username robot --password-file - --token-file"
+    status, output, errors = await shell(api.url, f"{set_own} -", typed=api.token)
+    assert (status, output) == (2, "")
+    assert "Invalid value for '--password-file': standard input is used for the token" in errors
+    command = f"{set_own} {api.token_file(tmp_path)}"
+    assert await shell(api.url, command, typed=f"{PASSWORD}\n") == (0, "", "")
+    assert sent(api) == {"address": "r.example", "username": "robot", "password": PASSWORD}
+
+
+@pytest.mark.parametrize(
+    ("name", "reported"), [("none", "cannot be read: No such file"), ("binary", "is not UTF-8")]
+)
+async def test_reports_unreadable_files(
+    api: StubApi, tmp_path: Path, name: str, reported: str
+) -> None:
+    (tmp_path / "binary").write_bytes(b"s3cret\xff")
+    result = await set_own(api, tmp_path, "--password-file", str(tmp_path / name))
+    assert result.exit_code == 2
+    assert f"'--password-file': {tmp_path / name} {reported}" in result.stderr
+    assert not api.requests

@@ -1,16 +1,24 @@
-"""Registry logins end to end: our API and a docker-registry that requires a login.
+"""docker-registry: with a login, end to end with our API, and its lists and tags.
 
-It uses TLS with its own CA, and its name resolves to a private address.
+With a login it uses TLS with its own CA, and its name resolves to a private address.
 """
 
+import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
+from controlplane.registries.client import RegistryClient
+from controlplane.registries.endpoint import Endpoint
+from controlplane.registries.manifests import digest_of
+from controlplane.storage.tables.registries import Registry as RegistryRow
+from tests.support.controlplane.fake_registry import IMAGE, INDEX, blob, index
 from tests.support.controlplane.secured_registry import (
     NAME,
     OTHER_PASSWORD,
@@ -20,6 +28,9 @@ from tests.support.controlplane.secured_registry import (
     make_certificate,
 )
 from tests.support.controlplane.system import Answer, System, assert_error
+from tests.support.fake_clock import FakeClock
+from tests.support.harness import Registry
+from tests.support.pushed_image import push_image
 
 pytestmark = pytest.mark.registry
 SECRETS = (USER["password"], OTHER_PASSWORD)
@@ -112,3 +123,49 @@ async def test_failed_login_is_reported_without_its_password(
     answer = await system.enable_tag()
     assert_error(answer, 503, whole=f"cannot ask registry 'own': {reported}")
     assert not any(secret in answer.text for secret in SECRETS)
+
+
+REPOSITORY = "studio/listed"
+LINUX = {"os": "linux", "architecture": "amd64"}
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[RegistryClient]:
+    client = RegistryClient(lambda row: Endpoint(row.address), FakeClock(), max_image_bytes=2**20)
+    yield client
+    await client.close()
+
+
+@pytest.fixture
+def row(registry: Registry) -> RegistryRow:
+    return RegistryRow("real", registry.address, ())
+
+
+async def push(row: RegistryRow, tag: str, program: bytes = b"none") -> str:
+    """Push an image; return its digest."""
+    pushed = await asyncio.to_thread(push_image, row.address, REPOSITORY, tag, program=program)
+    return pushed.digest
+
+
+async def test_resolves_a_list_to_its_own_digest(client: RegistryClient, row: RegistryRow) -> None:
+    digests = [await push(row, f"listed-{n}", b"program %d" % n) for n in range(2)]
+    listed = [blob(IMAGE, platform=LINUX) | {"digest": digest} for digest in digests]
+    content, headers = json.dumps(index(*listed)).encode(), {"Content-Type": INDEX}
+    url = f"http://{row.address}/v2/{REPOSITORY}/manifests/v1"
+    async with aiohttp.request("PUT", url, data=content, headers=headers) as pushed:
+        assert pushed.status == 201, await pushed.text()
+    assert await client.resolve(row, REPOSITORY, "v1") == digest_of(content)
+
+
+async def test_reads_tags_page_by_page(
+    client: RegistryClient, row: RegistryRow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controlplane.registries.client.PAGE_SIZE", 2)
+    for tag in ("v1", "v9", "v10"):
+        digest = await push(row, tag)
+        assert await client.resolve(row, REPOSITORY, tag) == digest
+    found = [tag for tag in await client.tags(row, REPOSITORY) if tag[1:].isdecimal()]
+    assert found == ["v10", "v9", "v1"]
+    assert await client.resolve(row, REPOSITORY, "v2") is None
+    assert await client.resolve(row, "studio/none", "v1") is None
+    assert list(await client.tags(row, "studio/none")) == []

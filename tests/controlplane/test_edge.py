@@ -107,16 +107,8 @@ async def test_slow_headers_have_a_deadline(system: System, sent: bytes, slowly:
     assert time.monotonic() - began > SHORT / 2
 
 
-@limited(header=2.0)
-async def test_a_later_request_has_the_same_deadline(system: System, wire: Wire) -> None:
-    for _ in range(2):
-        await ask_health(wire)
-    wire.send(HEALTH[:20])
-    assert await wire.ends() == b""
-
-
-@limited(header=13.25)
-async def test_requests_that_arrive_whole_need_no_timer(
+@limited(header=2.25)
+async def test_only_requests_that_arrive_in_parts_need_a_timer_also_later_ones(
     system: System, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop, timers = asyncio.get_running_loop(), list[float]()
@@ -129,11 +121,12 @@ async def test_requests_that_arrive_whole_need_no_timer(
     monkeypatch.setattr(loop, "call_later", call_later)
     for _ in range(3):
         await ask_health(wire)
-    at_first = timers.count(13.25)
+    at_first = timers.count(2.25)
     await ask_health(wire)
-    assert timers.count(13.25) == at_first
+    assert timers.count(2.25) == at_first
     wire.send(HEALTH[:20])
-    await eventually(lambda: timers.count(13.25) == at_first + 1)
+    await eventually(lambda: timers.count(2.25) == at_first + 1)
+    assert await wire.ends() == b""
 
 
 @limited(idle=SHORT)

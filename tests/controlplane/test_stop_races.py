@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from controlplane.applications.applications import Applications
 from controlplane.domain.errors import ConflictError, NotFoundError, TiltyardError
 from controlplane.sessions.start_request import StartRequest
 from controlplane.storage.engine.store import Actor, Store
@@ -17,7 +16,7 @@ from controlplane.storage.tables.sessions import request_stop, reserve
 from tests.support.controlplane.fake_agent import refusing
 from tests.support.controlplane.system import System, assert_error, eventually
 from tests.support.controlplane.transactions import Go, intercept
-from tests.support.hold import Hold
+from tests.support.hold import Hold, held_before
 
 ROUNDS, AT_ONCE, DELETERS = 2000, 4, 4
 SMALL = {"cpu": 0.01, "ram": 8}
@@ -32,16 +31,9 @@ pytestmark = pytest.mark.system(
 
 
 @pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch) -> Hold:
+def gate(system: System) -> Hold:
     """Block starts before they read their application."""
-    startable, gate = Applications.startable, Hold()
-
-    async def held(*args: Any) -> Any:
-        await gate()
-        return await startable(*args)
-
-    monkeypatch.setattr(Applications, "startable", held)
-    return gate
+    return held_before(system.control_plane.services.applications, "startable")
 
 
 async def both(system: System, gate: Hold, **fields: Any) -> tuple[Any, Any]:

@@ -24,6 +24,12 @@ async def restart_without(system: System, *agents: FakeAgent) -> None:
     await system.restart()
 
 
+def calls(system: System) -> tuple[Coroutine[Any, Any, Answer], ...]:
+    """Two starts and what tells of one, which hosts may answer that have not reported."""
+    starts = system.start(id="named", version="v1"), system.start(id="any")
+    return *starts, system.call("GET", TAG), system.call("GET", LOCATIONS)
+
+
 async def after_return(agent: FakeAgent, *calls: Coroutine[Any, Any, Answer]) -> list[Answer]:
     """Restart a host after calls were sent, and return their answers."""
     waiting = [asyncio.create_task(call) for call in calls]
@@ -44,13 +50,7 @@ async def add_newer_tag(system: System, *agents: FakeAgent) -> str:
 @pytest.mark.system(application={})
 async def test_calls_wait_for_hosts_that_have_not_reported(system: System) -> None:
     await restart_without(system, system.agent)
-    named, any_tag, tag, locations = await after_return(
-        system.agent,
-        system.start(id="named", version="v1"),
-        system.start(id="any"),
-        system.call("GET", TAG),
-        system.call("GET", LOCATIONS),
-    )
+    named, any_tag, tag, locations = await after_return(system.agent, *calls(system))
     assert (named.status, any_tag.status) == (201, 201)
     assert tag.json == {"exists": True}
     assert [place["id"] for place in locations.json["locations"]] == ["local"]
@@ -61,13 +61,7 @@ async def test_calls_are_503_while_an_unreported_host_could_change_the_answer(
     system: System,
 ) -> None:
     await restart_without(system, system.agent)
-    calls = (
-        system.start(version="v1"),
-        system.start(),
-        system.call("GET", TAG),
-        system.call("GET", LOCATIONS),
-    )
-    for answer in await asyncio.gather(*calls):
+    for answer in await asyncio.gather(*calls(system)):
         assert_error(answer, 503)
         assert 1 <= int(answer.headers["Retry-After"]) <= 5
         assert "have not reported" in answer.json["details"]
@@ -78,9 +72,9 @@ async def test_calls_are_503_while_an_unreported_host_could_change_the_answer(
 async def test_a_host_that_stays_unresponsive_is_not_waited_for(system: System) -> None:
     system.settings["unreachable_after"] = 0.5
     await restart_without(system, system.agent)
-    calls = (system.start(), system.call("GET", TAG), system.call("GET", LOCATIONS))
-    start, tag, locations = await asyncio.gather(*calls)
-    assert_error(start, 404)
+    *starts, tag, locations = await asyncio.gather(*calls(system))
+    for start in starts:
+        assert_error(start, 404)
     assert tag.json == {"exists": False}
     assert locations.json == {"locations": []}
 

@@ -173,8 +173,7 @@ async def test_pool_unknown_to_the_database_is_removed(system: System) -> None:
     old.revision = far
     await system.serve()
     await eventually(lambda: len(system.agent.standbys) == 3)
-    assert system.agent.pools[unknown].size == 0
-    assert system.agent.pools[unknown].revision == far + 1
+    assert (system.agent.pools[unknown].size, system.agent.pools[unknown].revision) == (0, far + 1)
     await becomes_ready(system, 3)
     await put(system, size=5)
     await becomes_ready(system, 5)
@@ -296,8 +295,7 @@ async def test_claimed_standby_is_a_session_and_ready_at_once(system: System) ->
     (claim,) = system.agent.claimed
     assert claim.internal_id in before
     assert (claim.identity.session_id, claim.identity.external_id) == ("match", "lobby")
-    assert dict(claim.identity.labels) == {"mode": "ffa"}
-    assert claim.ttl.seconds == 7200
+    assert (dict(claim.identity.labels), claim.ttl.seconds) == ({"mode": "ffa"}, 7200)
     assert not claim.again
     ignored = ("env", "args", "labels", "restart", "version")
     assert json.loads(claim.request_json) == {name: asked[name] for name in ignored}
@@ -348,8 +346,7 @@ async def test_standby_with_a_taken_id_is_skipped(system: System) -> None:
     sent = {"container": 7777, "host": 20500, "type": "udp"}
     assert (await system.start(id=standby.internal_id, ports=[sent])).status == 201
     assert (await system.start(id="x")).status == 201
-    assert system.agent.claimed == []
-    assert len(system.agent.started) == 2
+    assert (system.agent.claimed, len(system.agent.started)) == ([], 2)
 
 
 async def test_report_during_a_refused_claim_is_applied(system: System) -> None:
@@ -560,11 +557,9 @@ async def test_claim_of_a_dead_control_plane_is_replayed(system: System) -> None
     await system.becomes("match", "running")
     (replayed,) = system.agent.claimed
     assert (replayed.internal_id, replayed.again) == (internal_id, True)
-    assert replayed.ttl.seconds == 7200
-    assert replayed.request_json == '{"version": "v0"}'
+    assert (replayed.ttl.seconds, replayed.request_json) == (7200, '{"version": "v0"}')
     assert (replayed.identity.session_id, replayed.identity.external_id) == ("match", "lobby")
-    assert dict(replayed.identity.labels) == {"mode": "ffa"}
-    assert len(replayed.identity.ticket) == 40
+    assert (dict(replayed.identity.labels), len(replayed.identity.ticket)) == ({"mode": "ffa"}, 40)
     assert [session.internal_id for session in system.agent.live] == [internal_id]
     assert await system.rows("SELECT 1 FROM unanswered") == []
     assert (await system.start(id="x")).status == 201

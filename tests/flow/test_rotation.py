@@ -16,7 +16,6 @@ from agent.rpc.enrolment import NotEnrolledError
 from agent.rpc.identity import Identity
 from agent.rpc.service import AgentService
 from controlplane.fleet.renewal import Renewal
-from controlplane.pki.authorities import Authorities
 from controlplane.pki.authority import AUTHORITY_LIFE, agent_host
 from controlplane.storage.tables.accounts import Caller
 from tests.flow.enrolled import Enrolling
@@ -24,7 +23,7 @@ from tests.support.agent.served import WholeAgent
 from tests.support.certificates import CALLS, CONTROL_PLANE, Party, Signer
 from tests.support.controlplane.system import assert_error, eventually
 from tests.support.fake_clock import AheadClock
-from tests.support.hold import Hold
+from tests.support.hold import Hold, held_before
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 
@@ -337,20 +336,11 @@ async def test_slow_host_keeps_the_certificate_of_the_pending_call(
     assert (await system.start()).status == 201
 
 
-async def test_rotation_continues_when_its_caller_disconnects(
-    system: Rotating, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_rotation_continues_when_its_caller_disconnects(system: Rotating) -> None:
     """Half of a rotation would let a new authority sign for a peer on an old connection."""
     await system.joined("host-1")
     rotation, issuer = system.control_plane.services.rotation, system.control_plane.issuer
-    first, trust = issuer.authority, issuer.trust
-    hold = Hold()
-
-    async def trust_late(authorities: Authorities) -> None:
-        await hold()
-        await trust(authorities)
-
-    monkeypatch.setattr(issuer, "trust", trust_late)
+    first, hold = issuer.authority, held_before(issuer, "trust")
     system.control_plane.fleet.unreachable_after = 0.5
     operator = Caller("", "token", frozenset())
     asking = asyncio.create_task(rotation.rotate(operator, compromised=True), name="an operator")

@@ -161,23 +161,22 @@ async def test_handler_answers_what_fails_at_once(
     assert (await system.scrape()).sum("http_requests_in_progress") == 0
 
 
-async def test_requests_behind_a_join_wait_for_it(system: Watched, wire: Wire) -> None:
-    async with system.busy():
-        wire.send(system.request(JOIN, body=joining("p")))
-        await eventually_equals(lambda: in_progress(system), 1)
-        wire.send(system.request(GET))
-        await system.scrape()
-    answers = [await wire.answer() for _ in "12"]
-    shown = [answer.json["players"] for answer in answers if answer is not None]
-    assert shown == [["p"], {"joined": ["p"], "joinedCount": 1}]
-
-
-async def test_pipelined_requests_are_answered_in_order(system: Watched, wire: Wire) -> None:
+async def test_requests_behind_others_wait_and_are_answered_in_order(
+    system: Watched, wire: Wire
+) -> None:
     get = system.request(GET)
     wire.send(get + system.request(JOIN, body=joining("p")) + get)
     answers = [await wire.answer() for _ in "123"]
     shown = [answer.json["players"] for answer in answers if answer is not None]
     assert [shown[0]["joined"], shown[1], shown[2]["joined"]] == [[], ["p"], ["p"]]
+    async with system.busy():
+        wire.send(system.request(JOIN, body=joining("q")))
+        await eventually_equals(lambda: in_progress(system), 1)
+        wire.send(get)
+        await system.scrape()
+    answers = [await wire.answer() for _ in "12"]
+    shown = [answer.json["players"] for answer in answers if answer is not None]
+    assert shown == [["p", "q"], {"joined": ["p", "q"], "joinedCount": 2}]
 
 
 async def test_join_of_a_caller_that_hangs_up_is_counted_as_499(system: Watched) -> None:

@@ -207,7 +207,7 @@ def count(system: System) -> int:
     return system.control_plane.services.streams.count
 
 
-async def test_a_stream_ends_when_its_token_is_revoked(playing: System) -> None:
+async def test_a_stream_ends_with_its_token_or_its_account(playing: System) -> None:
     scopes = ["token:write", "logs:read"]
     parent = await made(playing, account="alice", name="parent", scopes=scopes)
     child = await playing.make_token(parent, name="child", scopes=["logs:read"])
@@ -225,9 +225,7 @@ async def test_a_stream_ends_when_its_token_is_revoked(playing: System) -> None:
         assert count(playing) == 1
         playing.agent.log_follow.set()
         assert await of_other.read() == b""
-
-
-async def test_a_stream_ends_when_its_account_is_removed(playing: System) -> None:
+    playing.agent.log_follow.clear()
     async with following(playing) as response:
         await playing.call("DELETE", "/session/s")
         assert (await playing.call("DELETE", "/operator/account/alice")).status == 204

@@ -129,8 +129,7 @@ async def test_a_refusal_names_the_path_and_quotes_nothing(
     caplog.set_level("INFO")
     answer = await answered(system, data)
     assert answer is not None
-    assert answer.status == 400
-    assert answer.headers["connection"] == "close"
+    assert (answer.status, answer.headers["connection"]) == (400, "close")
     assert answer.json["path"] == "/a"
     assert b"QUOTED" not in answer.body
     assert answer.json["identifier"] in caplog.text

@@ -45,17 +45,9 @@ async def test_host_is_enrolled_in_the_place_of_its_token(system: Enrolling) -> 
     assert not shown["declared"]
 
 
-async def test_hosts_enrol_past_the_proxies_of_the_api(tmp_path: Path) -> None:
-    proxies = {"api_listen": "0.0.0.0:0", "behind_proxy": ("192.0.2.0/24",)}
-    async with Enrolling(tmp_path, **proxies) as system:
-        assert (await system.enrol(await system.token())).status == 201
-
-
-async def test_only_the_authority_is_public(system: Enrolling) -> None:
-    answer = (await system.ask({})).expect(200)
-    der = ssl.PEM_cert_to_DER_cert(answer.json["authority"])
-    assert (await system.token()).rpartition(".")[2] == hashlib.sha256(der).hexdigest()
-    assert set(answer.json) == {"authority", "format"}
+@pytest.mark.system(kind=Enrolling, api_listen="0.0.0.0:0", behind_proxy=("192.0.2.0/24",))
+async def test_hosts_enrol_past_the_proxies_of_the_api(system: Enrolling) -> None:
+    assert (await system.enrol(await system.token())).status == 201
 
 
 async def test_token_is_stored_as_a_hash_and_audited_by_its_id(
@@ -217,7 +209,11 @@ async def test_enrolment_attempts_are_limited_per_address(system: Enrolling) -> 
     assert int(answers[-1].headers["Retry-After"]) >= 1
 
 
-async def test_listener_serves_only_enrolment(system: Enrolling) -> None:
+async def test_listener_serves_only_enrolment_and_the_authority(system: Enrolling) -> None:
+    answer = (await system.ask({})).expect(200)
+    der = ssl.PEM_cert_to_DER_cert(answer.json["authority"])
+    assert (await system.token()).rpartition(".")[2] == hashlib.sha256(der).hexdigest()
+    assert set(answer.json) == {"authority", "format"}
     for method, path, status in (
         ("GET", "/enrol", 405),
         ("POST", "/session", 404),

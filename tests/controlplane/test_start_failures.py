@@ -38,8 +38,7 @@ async def test_a_start_that_every_host_fails_names_the_reason(system: Scraped) -
     assert scrape.sum("start_failures_total", reason="engine_error") == 2
     query = "/operator/placement?account=alice&image=game&location=local"
     for host in (await system.read(query))["hosts"]:
-        assert host["rank"] == 1
-        assert host["failure"]["cause"] == CAUSE
+        assert (host["rank"], host["failure"]["cause"]) == (1, CAUSE)
     for listed in (await system.read("/operator/agent"))["agents"]:
         (failure,) = listed["startFailures"]
         assert (failure["account"], failure["image"]) == GAME

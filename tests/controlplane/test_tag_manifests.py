@@ -55,15 +55,12 @@ async def test_only_an_image_and_those_for_linux_of_a_list_are_read(system: Syst
     assert registry.asked == [f"/v2/studio/game/manifests/{name}" for name in names]
 
 
-async def test_image_that_may_not_be_pulled_is_422(system: System) -> None:
+async def test_image_that_may_not_be_pulled_is_422_and_a_good_tag_stays(system: System) -> None:
     system.registry.push_manifest("studio/game", "v1", image(layers=[blob(LAYER, size=994)]))
     await assert_refused(system, 422, "its image has 1001 bytes; at most 1000 are")
     good, bad = (push_listed(system.registry, one) for one in (image(), FOREIGN))
     system.registry.push_manifest("studio/game", "v1", index(good, bad))
     await assert_refused(system, 422, "outside the registry")
-
-
-async def test_a_tag_that_was_good_stays_as_it_was_enabled(system: System) -> None:
     old = await system.enable("v1")
     system.registry.push_manifest("studio/game", "v1", FOREIGN)
     assert_error(await system.enable_tag(), 422, "tag")

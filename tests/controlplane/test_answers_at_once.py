@@ -161,9 +161,7 @@ async def test_handler_answers_what_fails_at_once(
     assert (await system.scrape()).sum("http_requests_in_progress") == 0
 
 
-async def test_requests_behind_others_wait_and_are_answered_in_order(
-    system: Watched, wire: Wire
-) -> None:
+async def test_requests_behind_others_are_answered_in_order(system: Watched, wire: Wire) -> None:
     get = system.request(GET)
     wire.send(get + system.request(JOIN, body=joining("p")) + get)
     answers = [await wire.answer() for _ in "123"]

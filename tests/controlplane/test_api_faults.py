@@ -1,7 +1,5 @@
 """Responses and leftovers while agents, callers and the control plane fail."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.support.controlplane.fake_agent import refusing
@@ -30,24 +28,21 @@ async def test_a_start_whose_answer_is_lost_is_stopped_and_leaves_nothing(system
     await eventually(lambda: can_start(system, "lost"))
 
 
+@pytest.mark.system(agents=5, start_timeout=30.0, application={})
 @pytest.mark.parametrize("hangs", [True, False])
 async def test_at_most_three_hosts_that_do_not_answer_are_tried(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hangs: bool
+    system: System, monkeypatch: pytest.MonkeyPatch, hangs: bool
 ) -> None:
     if hangs:  # then briefly, so that the start does not time out first
         monkeypatch.setattr("controlplane.sessions.start.CALL_SHARE", 0.2 / 30)
-    async with System(tmp_path, agents=5, start_timeout=30.0) as system:
-        await system.make_application()
-        for agent in system.agents:
-            agent.before_start = agent.hang if hangs else refusing("ENGINE_TIMEOUT")
-        answer = await system.start()
-        assert_error(answer, 420)
-        why = "the hosts do not answer" if hangs else "engine_timeout: as scripted"
-        assert why in answer.json["details"]
-        assert len(await system.rows("SELECT 1 FROM unanswered")) == 3
-        # A call may end before its host has read it.
-        assert sum(len(agent.started) for agent in system.agents) <= 3
-        await system.nothing_is_left()
+    for agent in system.agents:
+        agent.before_start = agent.hang if hangs else refusing("ENGINE_TIMEOUT")
+    why = "the hosts do not answer" if hangs else "engine_timeout: as scripted"
+    assert_error(await system.start(), 420, details=why)
+    assert len(await system.rows("SELECT 1 FROM unanswered")) == 3
+    # A call may end before its host has read it.
+    assert sum(len(agent.started) for agent in system.agents) <= 3
+    await system.nothing_is_left()
 
 
 async def test_reports_do_not_change_a_start_in_progress(system: System) -> None:
@@ -62,24 +57,22 @@ async def test_reports_do_not_change_a_start_in_progress(system: System) -> None
     assert await system.rows("SELECT state, confirmed FROM session") == [("running", 1)]
 
 
-async def test_a_restarted_agent_disturbs_nothing(system: System) -> None:
+async def test_neither_a_restart_nor_an_unreconciled_snapshot_ends_a_session(
+    system: System,
+) -> None:
     await system.start(id="s")
+    (internal_id,) = system.agent.sessions
     await system.agent.restart()
     link = system.link()
     await eventually(lambda: link.incarnation == system.agent.incarnation)
     assert await system.status_of("s") == "running"
     assert link.in_flight == 0
     assert (await system.start()).status == 201
-
-
-async def test_a_snapshot_that_is_not_reconciled_ends_nothing(system: System) -> None:
-    await system.start(id="s")
-    (internal_id,) = system.agent.sessions
     session = system.agent.sessions.pop(internal_id)
     system.agent.reconciled = False
     system.agent.send_snapshot()
     system.agent.change_host(free_sessions=7)
-    await system.has_reported("a0", free_sessions=7)
+    await system.has_reported("a0", free_sessions=6)
     assert await system.status_of("s") == "running"
     system.agent.sessions[internal_id] = session
 

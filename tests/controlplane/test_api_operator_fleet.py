@@ -1,7 +1,6 @@
 """Regions, node pools and registries, as operators create, change and remove them."""
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,24 +82,23 @@ async def test_a_node_pool_is_changed_and_removed(system: Operated) -> None:
     assert await system.kinds("big") == 4 * ["node_pool.set"] + ["node_pool.removed"]
 
 
-async def test_a_strategy_applies_to_later_starts_and_after_a_restart(tmp_path: Path) -> None:
-    async def where(system: Operated) -> set[str]:
+@pytest.mark.system(kind=Operated, agents=2, application={})
+async def test_a_strategy_applies_to_later_starts_and_after_a_restart(system: Operated) -> None:
+    async def where() -> set[str]:
         before = {agent.name: len(agent.started) for agent in system.agents}
         for _ in range(4):
             (await system.start()).expect(201)
         return {a.name for a in system.agents if len(a.started) > before[a.name]}
 
-    async with Operated(tmp_path, agents=2) as system:
-        await system.make_application()
-        assert len(await where(system)) == 1
-        assert (await system.put("node-pool", "default", {"strategy": "spread"})).status == 204
-        # One host has four sessions: the next ones go to the other until they are equal.
-        full = next(agent.name for agent in system.agents if agent.live)
-        assert await where(system) == {"a0", "a1"} - {full}
-        await system.restart()
-        assert await where(system) == {"a0", "a1"}
-        assert (await system.put("node-pool", "default", {})).status == 204
-        assert len(await where(system)) == 1
+    assert len(await where()) == 1
+    assert (await system.put("node-pool", "default", {"strategy": "spread"})).status == 204
+    # One host has four sessions: the next ones go to the other until they are equal.
+    full = next(agent.name for agent in system.agents if agent.live)
+    assert await where() == {"a0", "a1"} - {full}
+    await system.restart()
+    assert await where() == {"a0", "a1"}
+    assert (await system.put("node-pool", "default", {})).status == 204
+    assert len(await where()) == 1
 
 
 async def test_a_registry_is_changed_and_removed(system: Operated) -> None:

@@ -41,9 +41,7 @@ async def test_a_live_session_is_described_from_memory_until_it_changes(
         assert looks == ["describe"], "only live sessions are kept"
 
 
-async def test_a_session_is_started_as_specified_described_listed_and_stopped(
-    system: System,
-) -> None:
+async def test_session_is_started_as_specified_described_listed_stopped(system: System) -> None:
     body: dict[str, Any] = {
         "env": {"A": "$TILTYARD_HOST"},
         "args": ["-x", "1"],

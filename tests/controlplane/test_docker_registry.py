@@ -162,8 +162,7 @@ async def test_reads_tags_page_by_page(
 ) -> None:
     monkeypatch.setattr("controlplane.registries.client.PAGE_SIZE", 2)
     for tag in ("v1", "v9", "v10"):
-        digest = await push(row, tag)
-        assert await client.resolve(row, REPOSITORY, tag) == digest
+        assert await push(row, tag) == await client.resolve(row, REPOSITORY, tag)
     found = [tag for tag in await client.tags(row, REPOSITORY) if tag[1:].isdecimal()]
     assert found == ["v10", "v9", "v1"]
     assert await client.resolve(row, REPOSITORY, "v2") is None

@@ -193,9 +193,7 @@ async def test_order_after_a_restore_exceeds_the_revision_of_the_host(system: Dr
 
 
 @pytest.mark.parametrize("draining", [True, False])
-async def test_order_in_a_restored_database_holds_only_if_newer(
-    system: Draining, *, draining: bool
-) -> None:
+async def test_restored_order_holds_only_if_newer(system: Draining, *, draining: bool) -> None:
     await system.drain()
     newest = system.known().revision
     await system.disconnect()

@@ -108,7 +108,7 @@ async def test_slow_headers_have_a_deadline(system: System, sent: bytes, slowly:
 
 
 @limited(header=2.25)
-async def test_only_requests_that_arrive_in_parts_need_a_timer_also_later_ones(
+async def test_requests_that_arrive_whole_need_no_timer(
     system: System, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop, timers = asyncio.get_running_loop(), list[float]()

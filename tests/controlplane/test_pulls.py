@@ -186,9 +186,7 @@ async def test_retries_image_comparison_after_database_error(
     await eventually(lambda: system.agent.pulled == [image, another])
 
 
-async def test_compares_images_of_hosts_periodically(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_compares_images_regularly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("controlplane.fleet.host.images.REVIEW_INTERVAL", 0.05)
     async with System(tmp_path) as system:
         image = await system.make_application()

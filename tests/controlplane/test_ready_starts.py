@@ -66,9 +66,7 @@ async def test_answers_when_the_ports_are_bound(system: System) -> None:
     assert [port["container"] for port in answer.json["ports"]] == [7777, 7778]
 
 
-async def test_answers_without_waiting_unless_one_of_its_headers_prefers_it(
-    system: System,
-) -> None:
+async def test_answers_without_waiting_unless_a_header_prefers_it(system: System) -> None:
     for headers in ({}, {"Prefer": "wait=60"}, {"Prefer": "return=minimal; wait=ready"}):
         assert APPLIED not in (await system.start(headers=headers)).expect(201).headers
     system.agent.binds_at_once = True

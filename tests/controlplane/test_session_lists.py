@@ -96,9 +96,7 @@ def test_a_list_looks_at_no_rows_but_those_that_an_index_finds(
 @pytest.mark.parametrize(
     "fields", [*(fields for fields, _ in FILTERS), {"labels": {"a": "b", "c": "d"}}]
 )
-def test_a_list_of_ended_ones_too_looks_at_the_accounts_rows(
-    db: Database, fields: dict[str, Any]
-) -> None:
+def test_list_with_ended_ones_looks_at_account_rows(db: Database, fields: dict[str, Any]) -> None:
     wanted = SessionFilter("alice", ended_too=True, **fields)
     for search in _searches(db, wanted):
         assert "session_by_account (account=? AND rowid>?" in search
@@ -262,8 +260,7 @@ async def test_the_labels_of_live_sessions_are_those_of_their_rows(store: Store)
     # Others end unreported, are freed, or never begin.
     await store.run(sessions.begin_attempt, "alice", "b", Attempt("i3", "h", ""), 9)
     started = Identity("alice", "b", "game", "v1", "local", {"mode": "duel"})
-    running = replace(SESSION, internal_id="i3", identity=started)
-    await reports.write("h", [running], 9)
+    await reports.write("h", [replace(SESSION, internal_id="i3", identity=started)], 9)
     await store.run(end_all_missing, "h", ["i3"], 9)
     await found("a", "c", "d")
     await store.run(

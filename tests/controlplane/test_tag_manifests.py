@@ -1,6 +1,5 @@
 """Enabling a tag: what its manifest must be, and that no host pulls anything else."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,17 +93,15 @@ async def test_an_image_that_is_not_what_its_list_names_is_503(system: System) -
 
 
 async def test_what_a_list_names_has_the_same_time_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("controlplane.registries.http.TIMEOUT", ClientTimeout(total=None))
     monkeypatch.setattr("controlplane.registries.client.RESOLVE_TIMEOUT", 3.0)
-    async with System(tmp_path, agents=0) as system:
-        await system.make_application(tag=None)
-        named = push_listed(system.registry, image())
-        system.registry.push_manifest("studio/game", "v1", index(named))
-        system.registry.hangs_on = named["digest"]
-        assert_error(await system.enable_tag(), 504)
-        assert system.registry.asked[-1].endswith(named["digest"])
+    named = push_listed(system.registry, image())
+    system.registry.push_manifest("studio/game", "v1", index(named))
+    system.registry.hangs_on = named["digest"]
+    assert_error(await system.enable_tag(), 504)
+    assert system.registry.asked[-1].endswith(named["digest"])
 
 
 Changes = list[dict[str, Any]]

@@ -67,9 +67,7 @@ async def test_work_that_outlives_its_request_does_not_log_its_id(
     assert "request" not in followed
 
 
-async def test_agent_logs_only_valid_request_ids(
-    whole: Whole, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_agent_logs_only_valid_ids(whole: Whole, caplog: pytest.LogCaptureFixture) -> None:
     hostile = (UUID.upper(), UUID[:-1], UUID + "0", "x level=error", "a" * 4000)
     async with grpc.aio.insecure_channel(whole.host.address) as channel:
         stub = agent_pb2_grpc.AgentServiceStub(channel)  # type: ignore[no-untyped-call,unused-ignore]

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -28,19 +28,11 @@ HEALTH = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
 class Limited(Tls):
     """A system with these limits of its connections, in seconds."""
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        header: float = LONG,
-        body: float = LONG,
-        idle: float = LONG,
-        stall: float = LONG,
-        linger: float = 0.2,
-        **settings: Any,
-    ) -> None:
+    LIMITS: ClassVar = dict.fromkeys(("header", "body", "idle", "stall"), LONG) | {"linger": 0.2}
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        limits = {name: settings.pop(name, limit) for name, limit in self.LIMITS.items()}
         super().__init__(folder, **settings)
-        limits = {"header": header, "body": body, "idle": idle, "stall": stall, "linger": linger}
         self.parts["limits"] = Limits(**limits)
 
 

@@ -191,11 +191,8 @@ async def test_a_database_that_fails_once_does_not_keep_the_id(
 
 
 async def test_delete_deadline_includes_its_wait_for_the_start(tmp_path: Path) -> None:
-    patient: dict[str, Any] = {
-        "start_timeout": 60.0,
-        "unresponsive_after": 60.0,
-        "unreachable_after": 60.0,
-    }
+    names = ("start_timeout", "unresponsive_after", "unreachable_after")
+    patient: dict[str, Any] = dict.fromkeys(names, 60.0)
     system = System(tmp_path, **patient)
     system.clock = clock = FakeClock()
     async with system:

@@ -201,20 +201,15 @@ async def _killed_under_load(
             step = chance.choice(("", chance.choice(STEPS)))
             if await outlived.serve(f"{step}:kill" if step else ""):
                 serving.set()
-                await _ends_itself(outlived, chance.uniform(0, LONGEST_LIFE))
+                with suppress(TimeoutError):  # until it has killed itself
+                    async with asyncio.timeout(chance.uniform(0, LONGEST_LIFE)):
+                        await outlived.killed()
                 serving.clear()
                 outlived.process.kill()
         await outlived.serve()
         serving.set()
         enough.set()
     return killed
-
-
-async def _ends_itself(outlived: Outlived, within: float) -> None:
-    """Wait at most `within` seconds until it has killed itself."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(within):
-            await outlived.killed()
 
 
 async def _reconciled(outlived: Outlived) -> dict[Key, str]:

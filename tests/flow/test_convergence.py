@@ -165,7 +165,8 @@ class Convergence(SmallFleet, RuleBasedStateMachine):
                 spec.identity, account=key[0], session_id=key[1], ticket="00" * 32
             )
             spec = dataclasses.replace(spec, identity=identity)
-            self.run(self.started(box, internal_id, spec))
+            start = box.agent.sessions.start(internal_id, spec)
+            self.run(self.loop.spawn(box, start, "invent"))
             self.invented[internal_id] = box
 
     def teardown(self) -> None:
@@ -214,9 +215,6 @@ class Convergence(SmallFleet, RuleBasedStateMachine):
         assert not owed, "a stop is owed"
 
     # Helpers of the rules.
-
-    async def started(self, box: Box, internal_id: str, spec: Any) -> None:
-        await self.loop.spawn(box, box.agent.sessions.start(internal_id, spec), "invent")
 
     def wait(self, pause: float) -> None:
         self.run(asyncio.sleep(pause))

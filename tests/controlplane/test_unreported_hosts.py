@@ -114,31 +114,30 @@ async def test_a_drained_host_that_has_not_reported_does_not_hold_up_starts(
     assert (await system.start()).status == 201
 
 
-@pytest.mark.parametrize("comes_back", [True, False])
+@pytest.mark.parametrize(("room", "status"), [(1000, 201), (0, 420), (1000, 503)])
 async def test_a_start_waits_where_only_an_unreported_host_may_have_room(
-    tmp_path: Path, comes_back: bool
+    tmp_path: Path, room: int, status: int
 ) -> None:
-    timeout = 8.0 if comes_back else QUICK
+    """It comes back with room, without, or, for the last, not at all."""
+    timeout = QUICK if status == 503 else 8.0
     async with System(tmp_path, agents=2, start_timeout=timeout) as system:
         full, other = system.agents
         await system.make_application()
-        full.host.free_sessions = 0
+        full.host.free_sessions, other.host.free_sessions = 0, room
         await restart_without(system, other)
-        if comes_back:
-            (answer,) = await after_return(other, system.start())
-            assert answer.status == 201
-            assert len(other.live) == 1
+        if status == 503:
+            answer = await system.start(id="s")
         else:
-            assert_error(await system.start(id="s"), 503)
+            (answer,) = await after_return(other, system.start(id="s"))
+        assert answer.status == status
+        assert len(other.live) == (status == 201)
+        if status != 201:
+            assert_error(
+                answer,
+                status,
+                details="have not reported" if status == 503 else "no host has capacity",
+            )
             assert_error(await system.call("GET", "/session/s"), 404)
-
-
-async def test_a_host_without_room_that_reports_ends_the_wait_with_420(system: System) -> None:
-    for agent in system.agents:
-        agent.host.free_sessions = 0
-    await restart_without(system, system.agents[1])
-    (answer,) = await after_return(system.agents[1], system.start())
-    assert_error(answer, 420, details="no host has capacity")
 
 
 @pytest.mark.system(application={})

@@ -57,9 +57,7 @@ async def test_reports_do_not_change_a_start_in_progress(system: System) -> None
     assert await system.rows("SELECT state, confirmed FROM session") == [("running", 1)]
 
 
-async def test_neither_a_restart_nor_an_unreconciled_snapshot_ends_a_session(
-    system: System,
-) -> None:
+async def test_neither_restart_nor_unreconciled_snapshot_ends_a_session(system: System) -> None:
     await system.start(id="s")
     (internal_id,) = system.agent.sessions
     await system.agent.restart()

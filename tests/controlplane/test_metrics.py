@@ -113,26 +113,27 @@ async def test_no_path_and_no_method_makes_a_series(system: Scraped) -> None:
     assert scrape.values("http_requests", "method") == {"GET", "POST", "other"}
 
 
-async def test_enrolments_are_requests_too(tmp_path: Path) -> None:
-    class EnrollingScraped(Scraped, Enrolling):
-        """Has both listeners."""
+class EnrollingScraped(Scraped, Enrolling):
+    """Has both listeners."""
 
-    async with EnrollingScraped(tmp_path) as system:
-        await system.enrol(address="127.0.0.1:1")
-        await system.enrol("ty_bad")
-        scrape = await system.scrape()
-        assert scrape.sum("http_requests_total", route="/enrol", status="201") == 1
-        assert scrape.sum("http_requests_total", route="/enrol", status="401") == 1
-        expiry = scrape.sum("agent_certificate_expiry_timestamp_seconds", region="local")
-        assert 20 * 86400 < expiry - SystemClock().time() < 31 * 86400
-        own = scrape.sum("certificate_expiry_timestamp_seconds", certificate="controlplane")
-        assert own > SystemClock().time()
-        system.clock.wall_ahead = 25 * 86400.0
-        await system.control_plane.renewal.renew()  # no agent is at the host's address
-        scrape = await system.scrape()
-        renewals = "certificate_renewals_total"
-        assert scrape.sum(renewals, certificate="agent", result="failed") == 1
-        assert scrape.sum(renewals, certificate="controlplane", result="renewed") == 1
+
+@pytest.mark.system(kind=EnrollingScraped)
+async def test_enrolments_are_requests_too(system: EnrollingScraped) -> None:
+    await system.enrol(address="127.0.0.1:1")
+    await system.enrol("ty_bad")
+    scrape = await system.scrape()
+    assert scrape.sum("http_requests_total", route="/enrol", status="201") == 1
+    assert scrape.sum("http_requests_total", route="/enrol", status="401") == 1
+    expiry = scrape.sum("agent_certificate_expiry_timestamp_seconds", region="local")
+    assert 20 * 86400 < expiry - SystemClock().time() < 31 * 86400
+    own = scrape.sum("certificate_expiry_timestamp_seconds", certificate="controlplane")
+    assert own > SystemClock().time()
+    system.clock.wall_ahead = 25 * 86400.0
+    await system.control_plane.renewal.renew()  # no agent is at the host's address
+    scrape = await system.scrape()
+    renewals = "certificate_renewals_total"
+    assert scrape.sum(renewals, certificate="agent", result="failed") == 1
+    assert scrape.sum(renewals, certificate="controlplane", result="renewed") == 1
 
 
 async def test_bytes_of_logs_and_artifacts_are_counted(system: Scraped) -> None:

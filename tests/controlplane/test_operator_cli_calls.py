@@ -98,23 +98,18 @@ async def test_incomplete_command_makes_no_call(api: Commands, command: str) -> 
         ("--ram 0 --sessions none", {"sessions": None, "cpu": 2.5, "ram": 0.0, "gpu": 1}),
     ],
 )
-async def test_quota_keeps_limits_that_are_not_given(
+async def test_quota_keeps_limits_that_are_not_given_and_needs_an_account(
     api: Commands, options: str, quota: dict[str, float | None]
 ) -> None:
     """Also a limit that this version does not know."""
     old = {"sessions": 4, "cpu": 2.5, "ram": 512.0, "gpu": 1}
     accounts = [{"name": "b", "quota": {}}, {"name": "a", "quota": old}]
     api.answers["GET", "/operator/account"] = {"accounts": accounts}
-    assert (await api.run(f"account quota a {options}")).exit_code == 0
-    assert api.requests[1:] == [("PUT", "/operator/account/a", {"quota": quota})]
-
-
-async def test_quota_of_an_unknown_account_is_not_changed(api: Commands) -> None:
-    api.answers["GET", "/operator/account"] = {"accounts": [{"name": "b", "quota": {}}]}
-    result = await api.run("account quota a --cpu 1")
+    result = await api.run(f"account quota unknown {options}")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "cannot find account 'a'" in result.stderr
-    assert len(api.requests) == 1
+    assert "cannot find account 'unknown'" in result.stderr
+    assert (await api.run(f"account quota a {options}")).exit_code == 0
+    assert api.requests[2:] == [("PUT", "/operator/account/a", {"quota": quota})]
 
 
 async def test_shows_drain_and_rotation(api: Commands) -> None:
@@ -261,12 +256,6 @@ async def test_sends_no_token_unencrypted_to_another_machine(api: Commands) -> N
     assert (await api.regions("--insecure")).stderr == ""
 
 
-async def test_url_may_have_a_path_prefix(api: Commands) -> None:
-    api.answers["GET", "/tiltyard/operator/region"] = {"regions": []}
-    for end in ("", "/"):
-        assert (await api.regions("--url", f"{api.url}/tiltyard{end}")).exit_code == 0
-
-
 # ---- the token
 
 
@@ -297,7 +286,10 @@ async def test_rejects_a_file_without_a_token(
     assert not api.requests
 
 
-async def test_accepts_the_token_file_of_the_first_start(api: Commands, tmp_path: Path) -> None:
+async def test_accepts_a_path_prefix_and_first_token_file(api: Commands, tmp_path: Path) -> None:
+    api.answers["GET", "/tiltyard/operator/region"] = {"regions": []}
+    for end in ("", "/"):
+        assert (await api.regions("--url", f"{api.url}/tiltyard{end}")).exit_code == 0
     api.answers[LIST] = {"regions": []}
     file = tmp_path / "initial-tokens.json"
     file.write_text(json.dumps({"accounts": {"default": "x"}, "operator_token": api.token}))

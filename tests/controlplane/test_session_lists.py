@@ -47,8 +47,7 @@ def new_session(session_id: str, created: float = 0.0, **fields: Any) -> NewSess
 
 @pytest.fixture(scope="module")
 def db() -> Iterator[Database]:
-    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    made = Database(connection)
+    made = Database(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False))
     made.execute("PRAGMA foreign_keys=ON")
     migrate(made)
     made.execute("INSERT INTO account(name, created_ms) VALUES ('alice', 0), ('bob', 0)")

@@ -134,7 +134,11 @@ async def test_f36_a_control_plane_killed_again_and_again_forgets_and_doubles_no
     starts = STARTS if pytestconfig.getoption("long") else 1
     hosts = {"hosts": HOSTS, "sessions_each": SESSIONS_EACH}
     async with Outlived(tmp_path, **hosts, **SETTINGS) as outlived:
-        await _prepare(outlived)
+        for account in ACCOUNTS:
+            await outlived.make_game(account)
+            path, body = f"/operator/account/{account}", {"quota": {"sessions": QUOTA}}
+            assert (await outlived.call("PUT", path, body=body))[0] == 204
+        outlived.witness.most = MOST
         callers = [
             Caller(number, account, outlived, Random(chance.random()))
             for number in range(CALLERS)
@@ -150,14 +154,6 @@ async def test_f36_a_control_plane_killed_again_and_again_forgets_and_doubles_no
             figure(what, len(wrong))
         assert not any(found.values()), found
         await _everything_is_given_back(outlived)
-
-
-async def _prepare(outlived: Outlived) -> None:
-    for account in ACCOUNTS:
-        await outlived.make_game(account)
-        path, body = f"/operator/account/{account}", {"quota": {"sessions": QUOTA}}
-        assert (await outlived.call("PUT", path, body=body))[0] == 204
-    outlived.witness.most = MOST
 
 
 def _mistakes(

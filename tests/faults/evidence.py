@@ -1,4 +1,7 @@
-"""The page that says what a run of the faults' tests has shown."""
+"""The page that says what a run of the faults' tests has shown.
+
+Its text is written by hand; its tables, and what describes the machine, are written here.
+"""
 
 import platform
 import re
@@ -16,94 +19,16 @@ from tests.faults.results import Result, Results
 from tests.faults.soak import PLOT, SPARE
 from tests.support.harness import ROOT
 
-_PAGE = """\
-# Evidence
-
-This page has the results of `make test-faults` and `make test-host`, which write it. Each row is
-from the latest run of its test, at the given commit; `PART=rounds PYTEST_ARGS="-k f24"` updates
-the rows of F24. The [invariants](#invariants) in the column "checked" are checked after each
-test; tests marked with † test one component without a host. "latest end" is the longest delay of
-a lifetime's end, with the grace period and the time without an agent included. "lines lost" are
-those that a killed engine had read and not written. Random choices derive from the seed: `--seed`
-repeats them.
-
-{about}
-
-| fault | | tests | rounds | seed | result | checked | commit |
-|---|---|---|---|---|---|---|---|
-{rows}
-
-## Other engines and Pythons
-
-The parts `bookworm`, `trixie` and `sid` run the tests of contracts, of Docker and of faults on the
-engine of that Debian, each fault a few times. The part `python` runs all tests on the newest
-supported Python. Skipped tests need what this machine or engine does not have.
-
-| part | Docker Engine | containerd | runc | Python | passed | failed | skipped | date | commit |
-|---|---|---|---|---|---|---|---|---|---|
-{others}
-
-## Soak
-
-The test of F53 runs for half an hour in `make test-faults`, and longer in `make soak HOURS=24`. A
-host with a real engine and one with an engine in memory belong to one control plane. In each round
-callers start up to 20 and 500 sessions, of which some claim standbys, and then start, stop and
-read at random while the first host's agent, its engine and the control plane are killed; the agent
-of the second host is never killed. Then callers' answers are compared with what runs, all sessions
-are ended, the invariants are checked, and the programs are measured: their memory, descriptors,
-and files except those of ended sessions. The medians of the first fifth of the rounds, after the
-first tenth, and of the last fifth are in the row of F53; more than {memory} MB, {descriptors}
-descriptors or a file in addition fail it.
-
-An engine that is killed while it starts or stops a container may leave links and firewall rules,
-and may keep the container's ports from being used until it starts again. The soak removes these
-before it checks the invariants; the row of F53 has the numbers. If containerd had started the
-container meanwhile, the agent ends that run; an engine 20.10 then writes each line of the log of a
-session's next run twice.
-
-![Memory, descriptors and files of the programs after each round](soak.svg)
-
-## Invariants
-
-| | |
-|---|---|
-| I1 | every container of the agent has one record, and everything that a record lists exists |
-| I2 | reserved, published and forwarded ports are the same, and none is in use twice |
-| I3 | a running session has its process, an ended one has none |
-| I4 | no lifetime ends early, or more than 10 s and the grace period late |
-| I5 | a stopped session does not start again; the number of restarts never decreases |
-| I6 | every session whose start returned success is visible |
-| I7 | an id has one session at a time |
-| I8 | a sealed log has every line of the game once and in order, the first and last included |
-| I9 | no account uses more than its quota |
-| I10 | no account sees another's sessions; a revoked token is rejected |
-| I11 | the agent removes its containers; links, rules, mounts, cgroups and spool are as before |
-
-## A whole machine
-
-The tests in `tests/host` ran on a Debian 13 with its own kernel, systemd, cgroups of version 2,
-AppArmor and Docker Engine, emulated by QEMU at a fraction of the speed of a real machine. The
-programs were installed by the commands of [First steps](operations.md#first-steps), with a
-registry that requires a password. Its power is cut by killing QEMU: everything is lost that the
-system had not flushed to its disk. "served again after" is the time from power-on until all
-services were started.
-
-## What is not covered
-
-Where a fault has no test, the table says why. All other tests ran on one machine, with cgroups of
-{cgroups}, and iptables by {iptables}; systemd did not run. The machine's kernel has neither
-storage quotas nor AppArmor. In these tests, a power cut is emulated for the control plane's
-database and for the state directory of an agent, by removing everything from their files that
-was not synced; processes are killed, and disks are filled, made read-only and removed, but no
-completed write is undone.
-"""
-
-
+PAGE = ROOT / "docs/evidence.md"
+_FAULTS, _PARTS = (f"\n|{columns * '---|'}\n" for columns in (8, 10))
+"""The ends of the heads of both tables: of faults, and of other engines and Pythons."""
+_SPARE = re.compile(r"more than \d+ MB, \d+\ndescriptors")
+_KERNEL = re.compile(r"with cgroups of\nversion \d, and iptables by \w+")
 _ROW = re.compile(
     r"\| .* \| `(?P<name>[^`]+)`(?P<part> †)? \| (?P<rounds>\d+) \| (?P<seeds>[\d, ]*) \|"
     r" (?P<outcome>\w+)(?:; (?P<figures>[^|]*))? \| (?P<checked>[^|]*) \| (?P<commit>\S+) \|"
 )
-_ABOUT = re.compile(r"^- .*$", re.MULTILINE)
+_ABOUT = re.compile(r"(?:^- .*\n)+", re.MULTILINE)
 _OTHER = re.compile(r"^\| (bookworm|trixie|sid|python) (\| .*)$", re.MULTILINE)
 _ENGINE = {"dockerd": "Docker Engine", "containerd": "containerd", "runc": "runc"}
 
@@ -138,34 +63,38 @@ _Tests = dict[int, dict[str, _Test]]
 
 
 def write(page: Path, part: str, results: Results) -> None:
-    """Write the page; what is of other parts and tests stays as it was."""
-    written = page.read_text() if page.exists() else ""
+    """Write the page, or a new one; what is of other parts and tests stays as it was."""
+    text = (page if page.exists() else PAGE).read_text()
     tests: _Tests = defaultdict(dict)
-    others = dict(_OTHER.findall(written))
-    about = _ABOUT.findall(written)
+    others = dict(_OTHER.findall(text))
     if part in {"rounds", "soak", "host"}:
         tests.update(_tests(results))
-    if part == "rounds":
-        about = [f"- {name}: {value}" for name, value in _versions()]
-    elif part not in {"soak", "host"}:
+    else:
         others[part] = _other(results)
     if part == "soak" and PLOT.exists():
         page.with_name("soak.svg").write_text(PLOT.read_text())
-    for fault, name, test in _written(written):
+    for fault, name, test in _written(text):
         tests[fault].setdefault(name, test)
-    is_unified = Path("/sys/fs/cgroup/cgroup.controllers").exists()
+    version = 2 if Path("/sys/fs/cgroup/cgroup.controllers").exists() else 1
     iptables = _first_line("iptables", "--version").partition("(")[2].rstrip(")") or "none"
-    page.write_text(
-        _PAGE.format(
-            about="\n".join(about),
-            rows="\n".join(line for fault in FAULTS for line in _rows(fault, tests[fault])),
-            others="\n".join(f"| {name} {row}" for name, row in sorted(others.items())),
-            cgroups="version 2" if is_unified else "version 1",
-            iptables=iptables,
-            memory=SPARE.memory,
-            descriptors=SPARE.descriptors,
-        )
-    )
+    measured = {
+        _SPARE: f"more than {SPARE.memory} MB, {SPARE.descriptors}\ndescriptors",
+        _KERNEL: f"with cgroups of\nversion {version}, and iptables by {iptables}",
+        _rows_below(_FAULTS): "".join(
+            line for fault in FAULTS for line in _rows(fault, tests[fault])
+        ),
+        _rows_below(_PARTS): "".join(f"| {name} {row}\n" for name, row in sorted(others.items())),
+    }
+    if part == "rounds":
+        measured[_ABOUT] = "".join(f"- {name}: {value}\n" for name, value in _versions())
+    for place, written in measured.items():
+        text, count = place.subn(written.replace("\\", r"\\"), text, count=1)
+        assert count, f"the page has no {place.pattern}"
+    page.write_text(text)
+
+
+def _rows_below(head: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<={re.escape(head)})(?:\|.*\n)*")
 
 
 def _tests(results: Results) -> _Tests:
@@ -194,7 +123,7 @@ def _other(results: Results) -> str:
 def _rows(fault: int, tests: Mapping[str, _Test]) -> Iterator[str]:
     if not tests:
         why = NOT_YET.get(fault, "did not run")
-        yield f"| F{fault:02} | {FAULTS[fault]} | none: {why} | | | | | |"
+        yield f"| F{fault:02} | {FAULTS[fault]} | none: {why} | | | | | |\n"
     first = f"F{fault:02} | {FAULTS[fault]}"
     for name, test in tests.items():
         dagger = " †" if test.is_part else ""
@@ -203,7 +132,7 @@ def _rows(fault: int, tests: Mapping[str, _Test]) -> Iterator[str]:
         result = "; ".join([test.outcome, *test.figures, *late, *lost])
         seeds = ", ".join(test.seeds)
         shown = f"{test.rounds} | {seeds} | {result} | {test.checked} | {test.commit}"
-        yield f"| {first} | `{name}`{dagger} | {shown} |"
+        yield f"| {first} | `{name}`{dagger} | {shown} |\n"
         first = " | "
 
 

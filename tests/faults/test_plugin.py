@@ -165,15 +165,15 @@ def test_a_run_that_was_interrupted_resumes(tmp_path: Path, apart: tuple[str, ..
 def test_changes_that_are_not_committed_are_neither_recorded_nor_skipped(tmp_path: Path) -> None:
     commit(tmp_path, "def test_it(): pass")
     assert run_part(tmp_path, "--part=python")[0] == 0
-    (page := tmp_path / "docs/evidence.md").write_text("as it was")
     assert "1 already passed" in run_part(tmp_path, "--part=python")[1]
-    page.write_text("as it was")
+    (page := tmp_path / "docs/evidence.md").write_text("as it was")
     (tmp_path / "new.py").touch()
     output = run_part(tmp_path, "--part=python")[1]
     assert "1 passed" in output
     assert "not kept: there are changes that are not committed" in output
     assert page.read_text() == "as it was"
-    (tmp_path / "new.py").unlink()
+    for path in (page, tmp_path / "new.py"):
+        path.unlink()
     made = commit(tmp_path, "def test_it(): assert True")
     assert "1 passed" in run_part(tmp_path, "--part=python")[1]
     assert made in page.read_text()

@@ -4,18 +4,19 @@ Both are read alternately, discarded, and compared by bytes per second: a sealed
 truncated.
 """
 
-import json
 import statistics
-import subprocess
-import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from functools import partial
 
 from agent.logs.reading import EACH_SESSION
 from tests.bench.played import Played, download, output_bytes, play, to_nowhere
 from tests.bench.process_use import in_turn, seconds
 from tests.bench.report import Result
+from tests.support.api_client import ApiClient
 from tests.support.deployment import PATIENT, Deployment, Steps
-from tests.support.harness import ROOT, wait_until
+from tests.support.harness import wait_until
 
 LOG_BYTES = 60_000_000
 FOLLOWERS = EACH_SESSION
@@ -23,7 +24,7 @@ LINES_PER_SECOND = 10
 SECONDS = 30
 
 _MB = 1_000_000
-_JOIN_SECONDS = 60
+_SILENT_SECONDS = 20.0  # A follower gets ten lines per second
 _SEAL_SECONDS = 60
 
 
@@ -47,7 +48,7 @@ def measure(effort: int, steps: Steps) -> list[Result]:
             sealed = _read_in_turn("sealed", deployment, session, rounds)
         with steps.step(f"logs, {followers} followers for {seconds} s"):
             session = play(deployment, f"--lines-per-second={LINES_PER_SECOND}")
-            lags = _followed(deployment, session, followers, seconds)
+            lags = _followed(deployment.client, session, followers, seconds)
         return [*live, *sealed, *_lags(lags, followers)]
 
 
@@ -69,21 +70,29 @@ def _read_in_turn(
     ]
 
 
-def _followed(
-    deployment: Deployment, session: Played, followers: int, seconds: int
-) -> list[float]:
-    """Return, per line, the seconds until the last follower had it."""
-    client = deployment.client
-    arguments = (client.base_url, client.token, session.id, str(followers), str(seconds))
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.bench.followers", *arguments],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        timeout=seconds + _JOIN_SECONDS,
-        check=True,
-    )
-    lags: list[float] = json.loads(done.stdout)
-    return lags
+def _followed(client: ApiClient, session: Played, followers: int, seconds: int) -> list[float]:
+    """Return, per line written while all followed, the seconds until the last follower had it."""
+    end = time.time() + seconds
+    with ThreadPoolExecutor(followers) as threads:
+        arrivals = list(threads.map(lambda _: _arrivals(client, session, end), range(followers)))
+    begin = max(min(had.values()) for had in arrivals)
+    lines = [line for line in arrivals[0] if begin <= _written(line) <= end]
+    return [max(had[line] for had in arrivals) - _written(line) for line in lines]
+
+
+def _arrivals(client: ApiClient, session: Played, end: float) -> dict[str, float]:
+    """Follow a log up to a line that was written after `end`; return when each line arrived."""
+    had: dict[str, float] = {}
+    with client.stream("/logs", id=session.id, follow="true", timeout=_SILENT_SECONDS) as log:
+        while line := log.readline().decode():
+            had[line] = time.time()
+            if _written(line) > end:
+                return had
+    raise ConnectionError("the stream has ended")
+
+
+def _written(line: str) -> float:
+    return datetime.fromisoformat(line.split()[1]).timestamp()
 
 
 def _lags(lags: list[float], followers: int) -> list[Result]:

@@ -1,14 +1,11 @@
 """The disk image of a whole Debian 13, its kernel, and the QEMU that runs it, made once."""
 
-import fcntl
-import hashlib
 import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.harness import ROOT
-from tests.systemd.root import PACKAGES, made_root
+from tests.systemd.root import PACKAGES, made_once, made_root
 
 _RELEASE = "trixie"
 _GUEST_PACKAGES = (
@@ -70,14 +67,7 @@ def made_image() -> MachineImage:
     """Return the image; it is made when this very recipe made none yet."""
     qemu, root = made_root(_RELEASE, _QEMU_PACKAGES), made_root(_RELEASE, _GUEST_PACKAGES)
     recipe = root.name.encode() + Path(__file__).read_bytes()
-    folder = ROOT / "build" / f"machine-{hashlib.sha256(recipe).hexdigest()[:16]}"
-    with (ROOT / "build" / "machine.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            partial = folder.with_suffix(".part")
-            shutil.rmtree(partial, ignore_errors=True)
-            _make(partial, root)
-            partial.rename(folder)
+    folder = made_once("machine", recipe, lambda folder: _make(folder, root))
     return MachineImage(folder / "disk", folder / "kernel", folder / "initrd", qemu)
 
 

@@ -8,7 +8,7 @@ import hashlib
 import platform
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.support.harness import ROOT
@@ -27,7 +27,6 @@ PACKAGES = (
     "systemd",
     "systemd-sysv",
 )
-_CACHE = ROOT / "build"
 _DEBIAN = "http://deb.debian.org/debian"  # The mirror of releases other than this machine's own
 _MAKE_TIMEOUT = 900.0  # It took 60 s on a quiet machine of two cores with the mirror near
 
@@ -41,23 +40,30 @@ def made_root(release: str = "", packages: Sequence[str] = PACKAGES) -> Path:
         raise UnavailableError("there is no debootstrap: install the package debootstrap")
     own = platform.freedesktop_os_release()["VERSION_CODENAME"]
     release = release or own
+    is_own = release == own
     recipe = " ".join([release, *packages]).encode() + Path(__file__).read_bytes()
-    root = _CACHE / f"systemd-root-{hashlib.sha256(recipe).hexdigest()[:16]}"
-    _CACHE.mkdir(exist_ok=True)
-    with (_CACHE / "systemd-root.lock").open("w") as lock:
+    return made_once(
+        "systemd-root", recipe, lambda root: _make(root, release, packages, is_own=is_own)
+    )
+
+
+def made_once(name: str, recipe: bytes, make: Callable[[Path], None]) -> Path:
+    """Return a folder that `make` makes, unless it was made by this very recipe before."""
+    cache = ROOT / "build"
+    cache.mkdir(exist_ok=True)
+    made = cache / f"{name}-{hashlib.sha256(recipe).hexdigest()[:16]}"
+    with (cache / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not root.exists():
-            mirror, components = _source(release) if release == own else (_DEBIAN, ["main"])
-            partial = root.with_suffix(".part")
+        if not made.exists():
+            partial = made.with_suffix(".part")
             shutil.rmtree(partial, ignore_errors=True)
-            _make(partial, release, packages, mirror, components)
-            partial.rename(root)
-    return root
+            make(partial)
+            partial.rename(made)
+    return made
 
 
-def _make(
-    root: Path, release: str, packages: Sequence[str], mirror: str, components: Sequence[str]
-) -> None:
+def _make(root: Path, release: str, packages: Sequence[str], *, is_own: bool) -> None:
+    mirror, components = _source(release) if is_own else (_DEBIAN, ["main"])
     made = subprocess.run(
         [
             "debootstrap",

@@ -1,40 +1,28 @@
 """Locked packages, downloaded once for installations without a package index."""
 
-import fcntl
-import hashlib
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from tests.support.harness import ROOT
+from tests.systemd.root import made_once
 
 _LOCKED = ROOT / "requirements.txt"
 _LOCKED_TOOLS = ROOT / "requirements-dev.txt"
 _TOOLS = ("setuptools",)  # Build requirements of the wheel; locked with the development tools
-_CACHE = ROOT / "build"
 _FETCH_TIMEOUT = 300.0
 
 
 def fetched_wheels(python: str) -> Path:
     """Return a folder with all locked packages for a Python version such as `3.11`."""
     locked = _LOCKED.read_text() + "".join(map(_locked_tool, _TOOLS))
-    key = hashlib.sha256(f"{python}\n{locked}".encode()).hexdigest()[:16]
-    wheels = _CACHE / f"wheels-{key}"
-    _CACHE.mkdir(exist_ok=True)
-    with (_CACHE / "wheels.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not wheels.exists():
-            partial = wheels.with_suffix(".part")
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir()
-            (partial / "requirements.txt").write_text(locked)
-            _fetch(partial, python)
-            partial.rename(wheels)
-    return wheels
+    recipe = f"{python}\n{locked}".encode()
+    return made_once("wheels", recipe, lambda folder: _fetch(folder, python, locked))
 
 
-def _fetch(folder: Path, python: str) -> None:
+def _fetch(folder: Path, python: str, locked: str) -> None:
+    folder.mkdir()
+    (folder / "requirements.txt").write_text(locked)
     fetched = subprocess.run(
         [
             *(sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--no-deps"),

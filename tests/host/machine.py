@@ -1,7 +1,4 @@
-"""A whole Debian 13 in QEMU, emulated without hardware help: a kernel, a disk, a power switch.
-
-`python -m tests.host.machine` boots one and runs each line of standard input in it as root.
-"""
+"""A whole Debian 13 in QEMU, emulated without hardware help: a kernel, a disk, a power switch."""
 
 import contextlib
 import os
@@ -11,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -92,18 +89,11 @@ class Machine(System):
         self._until_up()
         return time.monotonic() - begin
 
-    def attempt(
-        self, *command: str, given: bytes = b"", timeout: float = 60.0
-    ) -> subprocess.CompletedProcess[str]:
+    def _run(
+        self, command: Sequence[str], given: bytes, timeout: float
+    ) -> subprocess.CompletedProcess[bytes]:
         assert self._agent is not None, "the machine is off"
-        settings = [f"{name}={value}" for name, value in self.environment.items()]
-        done = self._agent.run(
-            ["/usr/bin/env", "--ignore-environment", *settings, *command],
-            given,
-            timeout * self.slowness,
-        )
-        out, err = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
-        return subprocess.CompletedProcess(command, done.returncode, out, err)
+        return self._agent.run(command, given, timeout)
 
     def unpack(self, folder: str, tar: bytes) -> None:
         """Unpack an archive inside, which comes by the network: the guest agent is slow."""
@@ -182,15 +172,3 @@ class Machine(System):
         finally:
             self.network.remove()
             shutil.rmtree(self.folder)
-
-
-def _main() -> None:
-    with Machine() as machine:
-        click.echo(f"a machine at {machine.network.address} in {machine.folder}")
-        for line in sys.stdin:
-            done = machine.attempt("bash", "-c", line)
-            click.echo(f"{done.stdout}{done.stderr}{done.returncode}")
-
-
-if __name__ == "__main__":
-    _main()

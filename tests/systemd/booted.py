@@ -25,7 +25,6 @@ from tests.systemd.system import System
 
 _BOOT = Path(__file__).with_name("boot.sh")
 _BOOT_TIMEOUT = 120.0  # Seconds; it takes 1 on an idle machine with two cores
-_COMMAND_TIMEOUT = 60.0
 
 
 class Booted(System):
@@ -54,19 +53,22 @@ class Booted(System):
 
     def inside(self, *command: str) -> list[str]:
         """Return a command that runs `command` inside as root."""
-        settings = [f"{name}={value}" for name, value in self.environment.items()]
-        enter = ["nsenter", f"--target={self._init}", "--all", "--wdns=/"]
-        return [*enter, "env", "--ignore-environment", *settings, *command]
+        return [*self._enter, *self.in_environment(*command)]
 
-    def attempt(
-        self, *command: str, given: bytes = b"", timeout: float = _COMMAND_TIMEOUT
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a command inside without checking its exit code."""
-        done = subprocess.run(
-            self.inside(*command), input=given, check=False, capture_output=True, timeout=timeout
+    def _run(
+        self, command: Sequence[str], given: bytes, timeout: float
+    ) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [*self._enter, *command],
+            input=given,
+            check=False,
+            capture_output=True,
+            timeout=timeout,
         )
-        out, err = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
-        return subprocess.CompletedProcess(command, done.returncode, out, err)
+
+    @property
+    def _enter(self) -> list[str]:
+        return ["nsenter", f"--target={self._init}", "--all", "--wdns=/"]
 
     def _is_systemd(self) -> bool:
         """Return whether the first process inside has become systemd."""

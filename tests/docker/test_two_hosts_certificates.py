@@ -11,9 +11,9 @@ from http.client import HTTPResponse
 import grpc
 from cryptography import x509
 
-from tests.docker.long_streams import LongStreams
 from tests.docker.machine import Player
 from tests.docker.operated_host import identity_of, run
+from tests.docker.other_bounds import LongStreams, ShortLived
 from tests.docker.remote_hosts import (
     BOTH_WAYS,
     MARKS,
@@ -24,7 +24,6 @@ from tests.docker.remote_hosts import (
     RemoteHost,
     a_fleet,
 )
-from tests.docker.short_lives import ShortLived
 from tests.docker.stack import PATIENCE, eventually, udp_port_of
 from tests.faults.plugin import Rounds
 from tests.support.certificates import CALLS, CONTROL_PLANE, Party, Signer

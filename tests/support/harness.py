@@ -371,7 +371,7 @@ class ControlPlaneProcess(_Part):
     """
 
     ACCOUNTS: tuple[str, ...] = ("default", "other")
-    program = "controlplane"  # The module to run: the program, or a test module that runs it
+    program: tuple[str, ...] = ("controlplane",)  # Or a test module that runs it, and an argument
 
     def __init__(
         self, agents: Sequence[AgentSpec], registries: Mapping[str, str], **settings: object
@@ -416,7 +416,7 @@ class ControlPlaneProcess(_Part):
             self._init()
         begin = self.process.log.stat().st_size if self.process.log.exists() else 0
         self.process.launch(
-            [sys.executable, "-m", self.program, "serve", "--config", str(self.config)],
+            [sys.executable, "-m", *self.program, "serve", "--config", str(self.config)],
             lambda: self._is_ready(begin),
         )
 

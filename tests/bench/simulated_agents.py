@@ -1,7 +1,7 @@
-"""Simulated hosts that only report: gRPC servers on unix sockets, in a few processes.
+"""Fake agents that only report, in a few processes.
 
 Each sends heartbeats and the same number of running sessions. The control plane adopts these, as
-after the loss of its database, since their tickets have its key. Starts are not supported.
+after the loss of its database, since their tickets have its key.
 """
 
 import asyncio
@@ -9,17 +9,14 @@ import ipaddress
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import grpc
-
-from agent.rpc.service import HEARTBEAT_SECONDS
 from controlplane.pki.tickets import TicketKey
+from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.harness import AgentSpec, Process
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.wire import identity_to_proto
@@ -32,7 +29,6 @@ REGIONS = tuple(f"region-{number:02}" for number in range(20))
 """Hosts are assigned to regions round robin."""
 GROUPS = 1000
 AGENTS_IN_A_PROCESS = 250
-_SERVICE = "tiltyard.agent.v1.AgentService"
 _SERVING = "all are listening"
 _INCARNATIONS = uuid.UUID("8a1f2c52-5b0e-4d41-9f53-0f6a1c1de3b7")
 
@@ -46,11 +42,10 @@ def specs(folder: Path, agents: int) -> list[AgentSpec]:
 
 
 @contextmanager
-def running(folder: Path, key: Path, agents: int, sessions: int) -> Iterator[list[Process]]:
+def running(folder: Path, key: Path, agents: int, sessions: int) -> Iterator[None]:
     """Run these agents, each with `sessions` sessions whose tickets have this key."""
     processes = -(-agents // AGENTS_IN_A_PROCESS)
     with ExitStack() as stack:
-        made = []
         for part in range(processes):
             numbers = range(part * agents // processes, (part + 1) * agents // processes)
             process = Process(f"simulated agents {numbers}", folder / f"part-{part}.log")
@@ -58,8 +53,7 @@ def running(folder: Path, key: Path, agents: int, sessions: int) -> Iterator[lis
             command += map(str, (numbers.start, numbers.stop, sessions))
             stack.callback(process.stop)
             process.launch(command, partial(process.has_logged, _SERVING))
-            made.append(process)
-        yield made
+        yield
 
 
 def session_id(agent: int, number: int) -> str:
@@ -72,48 +66,25 @@ def group(agent: int, number: int) -> int:
     return (agent * 7919 + number) % GROUPS
 
 
-class _Agent:
-    """Serves the prepared messages of one host."""
+class _Agent(FakeAgent):
+    """Reports its running sessions."""
 
-    def __init__(self, number: int, sessions: int, key: TicketKey) -> None:
-        name = _name(number)
-        self._incarnation = str(uuid.uuid5(_INCARNATIONS, name))
-        self._sequence = sessions
-        reported = pb.SessionBatch(
-            sessions=[_session(number, each, key) for each in range(sessions)]
-        )
-        self._snapshot = [
-            self._message(snapshot_begin=pb.SnapshotBegin()),
-            self._message(images=pb.ImageBatch(images=[IMAGE], first=True, last=True)),
-            self._message(host=_host(number, reported.sessions)),
-            self._message(sessions=reported),
-            self._message(snapshot_end=pb.SnapshotEnd(reconciled=True)),
-        ]
-        self._beat = self._message(heartbeat=pb.Heartbeat())
+    def __init__(self, folder: Path, number: int, sessions: int, key: TicketKey) -> None:
+        super().__init__(folder, _name(number))
+        self.host.public_address = _address(number)
+        self.host.latency_addresses[:] = [_address(number)]
+        self.images.append(IMAGE)
+        self.sequence = sessions
+        for each in range(sessions):
+            session = _session(number, each, key)
+            self.sessions[session.internal_id] = session
+        self._prepared = list(map(super()._stamped, super()._snapshot()))
 
-    def _message(self, **event: Any) -> bytes:
-        message = pb.WatchResponse(incarnation=self._incarnation, sequence=self._sequence, **event)
-        return message.SerializeToString()
+    def _snapshot(self, acked: int = 0) -> list[pb.WatchResponse]:
+        return self._prepared
 
-    async def watch(self, _request: bytes, _context: object) -> AsyncIterator[bytes]:
-        """Stream a snapshot, then heartbeats."""
-        for message in self._snapshot:
-            yield message
-        while True:
-            await asyncio.sleep(HEARTBEAT_SECONDS)
-            yield self._beat
-
-    async def serve(self, address: str) -> grpc.aio.Server:
-        """Listen at the address."""
-        server = grpc.aio.server()
-        watch: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_stream_rpc_method_handler(
-            self.watch
-        )
-        handler = grpc.method_handlers_generic_handler(_SERVICE, {"Watch": watch})
-        server.add_generic_rpc_handlers((handler,))
-        server.add_insecure_port(address)
-        await server.start()
-        return server
+    def _stamped(self, response: pb.WatchResponse) -> pb.WatchResponse:
+        return response if response.incarnation else super()._stamped(response)
 
 
 def _name(number: int) -> str:
@@ -127,33 +98,6 @@ def _region(number: int) -> str:
 def _address(number: int) -> str:
     """Return a loopback address, which can be pinged."""
     return str(ipaddress.IPv4Address("127.1.0.0") + number)
-
-
-def _host(number: int, sessions: Sequence[pb.Session]) -> pb.Host:
-    reserved = pb.Resources(
-        nano_cpus=sum(session.reservation.nano_cpus for session in sessions),
-        memory_bytes=sum(session.reservation.memory_bytes for session in sessions),
-    )
-    return pb.Host(
-        format=1,
-        agent_id=str(uuid.uuid5(_INCARNATIONS, f"agent {number}")),
-        version="1",
-        public_address=_address(number),
-        latency_addresses=[_address(number)],
-        capacity=pb.Resources(nano_cpus=64 * 10**9, memory_bytes=256 * 2**30),
-        reserved=reserved,
-        free_sessions=1000 - len(sessions),
-        port_range_first=20000,
-        port_range_last=29999,
-        free_tcp_ports=10000 - len(sessions),
-        free_udp_ports=10000 - len(sessions),
-        image_count=1,
-        engine_available=True,
-        engine_version="28.5.2",
-        runc_version="1.3.3",
-        kernel_version="6.12.0",
-        start_slots=8,
-    )
 
 
 def _session(agent: int, number: int, key: TicketKey) -> pb.Session:
@@ -189,13 +133,11 @@ def _session(agent: int, number: int, key: TicketKey) -> pb.Session:
 async def _serve(folder: Path, key_path: Path, numbers: range, sessions: int) -> None:
     key = TicketKey(key_path, SystemClock())
     await key.open()
-    addresses = {number: f"unix:{folder}/{_name(number)}.sock" for number in numbers}
-    servers = [
-        await _Agent(number, sessions, key).serve(address) for number, address in addresses.items()
-    ]
+    for number in numbers:
+        await _Agent(folder, number, sessions, key).start()
     sys.stdout.write(f"{_SERVING}\n")
     sys.stdout.flush()
-    await asyncio.gather(*(server.wait_for_termination() for server in servers))
+    await asyncio.Event().wait()
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -1,8 +1,10 @@
 """Two hosts with their own networks: cut off, far away or suddenly gone."""
 
+import asyncio
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -17,10 +19,11 @@ from tests.docker.remote_hosts import (
     Machines,
     a_fleet,
 )
-from tests.docker.slow_link import SlowLink
 from tests.docker.stack import eventually, udp_port_of
 from tests.faults.plugin import Figure
+from tests.flow.relay import Relay
 from tests.support.api_client import Answer
+from tests.support.serving_thread import ServingThread
 
 pytestmark = MARKS
 
@@ -32,6 +35,27 @@ START_TIMEOUT = 20.0  # Seconds; an unresponsive host takes half of it
 AT_ONCE = 5
 LOST = ("-p", "tcp", "-m", "statistic", "--mode", "random", "--probability", "0.2")
 MOST_TRIES = 10  # Each try may fail if a packet is lost at the wrong moment
+
+
+class SlowLink(ServingThread):
+    """Relays TCP from `address` to `host:port` with `delay` seconds each way."""
+
+    def __init__(self, host: str, port: int, delay: float) -> None:
+        super().__init__("slow-link")
+        self._relay = Relay(partial(asyncio.open_connection, host, port), delay)
+        self.address = ""
+
+    @property
+    def connections(self) -> int:
+        return self._relay.connections
+
+    async def _start(self) -> None:
+        self._server = await asyncio.start_server(self._relay.take, "127.0.0.1", 0)
+        self.address = "{}:{}".format(*self._server.sockets[0].getsockname())
+
+    async def _stop(self) -> None:
+        self._server.close()
+        await self._relay.close()
 
 
 @pytest.mark.parametrize(

@@ -20,14 +20,6 @@ import pytest
 
 from agent.domain.session import Port
 from agent.network import conntrack
-from agent.network.conntrack import (
-    Conntrack,
-    Flows,
-    flows_of,
-    forget_by,
-    forget_flows,
-    forget_listed,
-)
 from tiltyard.contract import Protocol
 
 CLONE_NEWNET = 0x40000000
@@ -92,7 +84,7 @@ TRANSLATED = {
     ("udp", "2001:db8::3", 5000, PORT): ("--dst-nat", "[2001:db8::9]:7777"),
     MASQUERADED: ("--src-nat", "192.0.2.8:30000"),
 }
-UNFORWARDED = flows_of(PORT, forwarded=False)
+UNFORWARDED = conntrack.flows_of(PORT, forwarded=False)
 
 
 def know_flows() -> None:
@@ -149,14 +141,14 @@ def test_deletes_only_udp_flows_to_the_ports(
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as kernel:
         asked: Any = OlderKernel(kernel, lists_all=lists_all)
         to_port = UNFORWARDED[0]
-        forget_listed(asked, socket.AF_INET, [to_port], to_port.filter)
+        conntrack.forget_listed(asked, socket.AF_INET, [to_port], to_port.filter)
         gone = {one for one in STALE if ":" not in one[1] and one[3] == PORT}
         assert flows() == (STALE | FORWARDED | OTHERS) - gone
-        forget_by(asked, [*flows_of(PORT - 1, forwarded=True), *UNFORWARDED])
+        conntrack.forget_by(asked, [*conntrack.flows_of(PORT - 1, forwarded=True), *UNFORWARDED])
         assert flows() == FORWARDED | OTHERS
-        forget_by(asked, flows_of(PORT, forwarded=True))
+        conntrack.forget_by(asked, conntrack.flows_of(PORT, forwarded=True))
     assert flows() == OTHERS
-    forget_flows(flows_of(PORT + 1, forwarded=True))
+    conntrack.forget_flows(conntrack.flows_of(PORT + 1, forwarded=True))
     assert flows() == {flow for flow in OTHERS if flow[3] != PORT + 1}
 
 
@@ -166,9 +158,9 @@ def test_deletes_by_filter_without_a_list() -> None:
     know_flows()
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as kernel:
         asked: Any = SomeKernel(kernel)
-        forget_by(asked, UNFORWARDED)
+        conntrack.forget_by(asked, UNFORWARDED)
         assert flows() == FORWARDED | OTHERS
-        forget_by(asked, flows_of(PORT, forwarded=True))
+        conntrack.forget_by(asked, conntrack.flows_of(PORT, forwarded=True))
     assert flows() == OTHERS
     if tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 11):
         assert asked.asked == {DELETE: 6}
@@ -186,7 +178,7 @@ def test_ignores_flow_that_is_already_gone() -> None:
             kernel.send(data)
 
         asked: Any = SimpleNamespace(send=send, recv=kernel.recv)
-        forget_listed(asked, socket.AF_UNSPEC, UNFORWARDED)
+        conntrack.forget_listed(asked, socket.AF_UNSPEC, UNFORWARDED)
     assert flows() == set()
 
 
@@ -199,32 +191,32 @@ def test_raises_without_capability() -> None:
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
     assert libc.capset(header, none) == 0, os.strerror(ctypes.get_errno())
     with pytest.raises(PermissionError):
-        forget_flows(UNFORWARDED)
+        conntrack.forget_flows(UNFORWARDED)
 
 
 @pytest.fixture
 async def flushing() -> Any:
-    flushing = Conntrack()
+    flushing = conntrack.Conntrack()
     yield flushing
     await flushing.close()
 
 
 async def test_flushes_only_udp_ports(
-    flushing: Conntrack, monkeypatch: pytest.MonkeyPatch
+    flushing: conntrack.Conntrack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[list[Flows]] = []
+    asked: list[list[conntrack.Flows]] = []
     monkeypatch.setattr(conntrack, "forget_flows", asked.append)
     await flushing.forget([TCP], forwarded=True)
     await flushing.forget([], forwarded=True)
     twice = [Port(1, Protocol.UDP, 20002), Port(2, Protocol.UDP, 20002)]
     await flushing.forget([TCP, UDP, *twice], forwarded=False)
-    assert asked == [sorted(UNFORWARDED + flows_of(20002, forwarded=False))]
+    assert asked == [sorted(UNFORWARDED + conntrack.flows_of(20002, forwarded=False))]
 
 
 async def test_starts_that_wait_share_one_list(
-    flushing: Conntrack, monkeypatch: pytest.MonkeyPatch
+    flushing: conntrack.Conntrack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[list[Flows]] = []
+    asked: list[list[conntrack.Flows]] = []
     monkeypatch.setattr(conntrack, "forget_flows", asked.append)
     ports = [Port(1, Protocol.UDP, number) for number in (20003, PORT, 20002)]
     await asyncio.gather(*(flushing.forget([port], forwarded=True) for port in ports))
@@ -233,11 +225,13 @@ async def test_starts_that_wait_share_one_list(
 
 
 async def test_failures_are_counted_and_logged_once(
-    flushing: Conntrack, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    flushing: conntrack.Conntrack,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     outcomes: list[OSError | None] = [REFUSED, REFUSED, None]
 
-    def forget(_: list[Flows]) -> None:
+    def forget(_: list[conntrack.Flows]) -> None:
         if (outcome := outcomes.pop(0)) is not None:
             raise outcome
 
@@ -257,11 +251,11 @@ async def test_failures_are_counted_and_logged_once(
 
 
 async def test_unresponsive_kernel_delays_a_start_only_briefly(
-    flushing: Conntrack, monkeypatch: pytest.MonkeyPatch
+    flushing: conntrack.Conntrack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     let_go, ended = threading.Event(), threading.Event()
 
-    def hang(_: list[Flows]) -> None:
+    def hang(_: list[conntrack.Flows]) -> None:
         let_go.wait()
         ended.set()
         raise REFUSED

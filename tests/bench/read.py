@@ -98,10 +98,7 @@ class _Bench:
         self._ask([_join(session, player) for session in sessions], CALLERS)
 
     def rounds(
-        self,
-        portions: Sequence[Sequence[Ask]],
-        least: Ask,
-        before: Callable[[], object] = bool,
+        self, portions: Sequence[Sequence[Ask]], least: Ask, before: Callable[[], object] = bool
     ) -> tuple[dict[str, list[Load]], float]:
         """Send the requests of each round after `before`, and as many to the baseline.
 

@@ -7,20 +7,13 @@ from itertools import pairwise
 
 import pytest
 
+from agent.domain import errors
 from agent.domain.engine import (
     LONGEST_PIECE_BYTES,
     Container,
     ContainerStatus,
     LogPiece,
     container_name,
-)
-from agent.domain.errors import (
-    ContainerExistsError,
-    ContainerGoneError,
-    ImageCannotRunError,
-    ImageMissingError,
-    PathNotFoundError,
-    PortTakenError,
 )
 from agent.domain.session import Process
 from tests.contract.images import PAYLOAD, SAVE
@@ -182,7 +175,7 @@ class TestEnd:
         assert container.process is not None
         await stage.engine.remove(container.name)
         await stage.engine.wait_end(container.process)
-        with pytest.raises(ContainerGoneError):
+        with pytest.raises(errors.ContainerGoneError):
             await stage.engine.inspect(container.container)
         assert await stage.engine.list(stage.agent_id) == []
 
@@ -228,20 +221,20 @@ class TestEnd:
 
 class TestRefusals:
     async def test_create_needs_the_image(self, stage: Stage) -> None:
-        with pytest.raises(ImageMissingError) as error:
+        with pytest.raises(errors.ImageMissingError) as error:
             await stage.engine.create(spec(stage, image=stage.images.unknown))
         assert error.value.image == stage.images.unknown
 
     async def test_a_name_is_given_once(self, stage: Stage) -> None:
         wanted = spec(stage)
         await stage.engine.create(wanted)
-        with pytest.raises(ContainerExistsError) as error:
+        with pytest.raises(errors.ContainerExistsError) as error:
             await stage.engine.create(wanted)
         assert error.value.name == container_name(wanted.internal_id)
 
     async def test_an_image_that_cannot_run_is_refused(self, stage: Stage) -> None:
         container = await stage.engine.create(spec(stage, image=stage.images.cannot_run))
-        with pytest.raises(ImageCannotRunError):
+        with pytest.raises(errors.ImageCannotRunError):
             await stage.engine.start(container)
         assert (await stage.engine.inspect(container)).status is ContainerStatus.CREATED
 
@@ -251,7 +244,7 @@ class TestRefusals:
     ) -> None:
         with stage.occupied(protocol) as taken:
             container = await stage.engine.create(spec(stage, ports=(port(protocol, taken),)))
-            with pytest.raises(PortTakenError) as error:
+            with pytest.raises(errors.PortTakenError) as error:
                 await stage.engine.start(container)
             assert error.value.port == taken
             found = await stage.engine.inspect(container)
@@ -267,7 +260,7 @@ class TestRefusals:
         ports = (port(Protocol.UDP, free_soon),)
         first = await running(stage, ports=ports)
         second = await stage.engine.create(spec(stage, ports=ports))
-        with pytest.raises(PortTakenError) as error:
+        with pytest.raises(errors.PortTakenError) as error:
             await stage.engine.start(second)
         assert error.value.port == free_soon
         await stage.engine.remove(first.container)
@@ -280,13 +273,13 @@ class TestRefusals:
             stage.engine.written_bytes(NOBODY),
             stage.engine.kill(NOBODY, "SIGTERM"),
         ):
-            with pytest.raises(ContainerGoneError) as error:
+            with pytest.raises(errors.ContainerGoneError) as error:
                 await call
             assert error.value.container == NOBODY
-        with pytest.raises(ContainerGoneError):
+        with pytest.raises(errors.ContainerGoneError):
             async with stage.engine.logs(NOBODY):
                 pass
-        with pytest.raises(ContainerGoneError):
+        with pytest.raises(errors.ContainerGoneError):
             async with stage.engine.archive(NOBODY, "/data"):
                 pass
 
@@ -377,7 +370,7 @@ class TestArchives:
     )
     async def test_a_path_that_is_not_there(self, stage: Stage, path: str) -> None:
         container = await running(stage)
-        with pytest.raises(PathNotFoundError) as error:
+        with pytest.raises(errors.PathNotFoundError) as error:
             await self.members(stage, container.container, path)
         assert error.value.path == path
 

@@ -15,12 +15,7 @@ from tests.faults.callers import assert_callers_served
 from tests.faults.real_host import RealHost, containers_of, remove_container
 from tests.support.api_client import Answer, ApiClient
 from tests.support.deployment import APPLICATION, PATIENT, REGION, application, enable_tag
-from tests.support.harness import (
-    AgentProcess,
-    AgentSpec,
-    ControlPlaneProcess,
-    wait_until,
-)
+from tests.support.harness import AgentProcess, AgentSpec, ControlPlaneProcess, wait_until
 
 PATIENCE = 30.0  # Timeout of waits in seconds
 

@@ -201,10 +201,7 @@ TRIED_AGAIN = (
     ],
 )
 async def test_f43_a_failed_pull_is_told_by_its_cause_leaves_nothing_and_the_next_is_clean(
-    host: Puller,
-    chaos: ChaosRegistry,
-    caplog: pytest.LogCaptureFixture,
-    cases: Sequence[Case],
+    host: Puller, chaos: ChaosRegistry, caplog: pytest.LogCaptureFixture, cases: Sequence[Case]
 ) -> None:
     empty = host.kept()
     images = [pushed(chaos, f"case-{number}") for number in range(len(cases))]

@@ -27,14 +27,8 @@ from tests.faults.plugin import Figure
 from tests.faults.real_host import led_to_containers, listed, stub_of, until_right
 from tests.faults.records import recorded_sessions
 from tests.faults.soak import PLOT, Held, Sample, compared, growth, medians, plot
+from tests.support import harness
 from tests.support.deployment import APPLICATION, REGION, application, enable_tag
-from tests.support.harness import (
-    AgentProcess,
-    ControlPlaneProcess,
-    Registry,
-    free_port,
-    wait_until,
-)
 from tests.support.private_engine import PrivateEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 
@@ -103,7 +97,7 @@ class Soak:
 
     def _kill(self) -> None:
         """Kill one or two programs while calls are under way, and start them in any order."""
-        programs: dict[str, AgentProcess | ControlPlaneProcess | PrivateEngine] = {
+        programs: dict[str, harness.AgentProcess | harness.ControlPlaneProcess | PrivateEngine] = {
             "agent": self.real,
             "control plane": self.fleet.control_plane,
             "engine": self.real.machine.engine,
@@ -134,9 +128,9 @@ class Soak:
             assert_durable(client, side.account, self.fleet.control_plane.made[side.account])
             with ThreadPoolExecutor(CALLERS) as callers:
                 list(callers.map(client.delete_session, self.calls.live(side)))
-            wait_until(lambda side=side: not self.calls.live(side), "all have ended", LONG)  # type: ignore[misc]
+            harness.wait_until(lambda side=side: not self.calls.live(side), "all have ended", LONG)  # type: ignore[misc]
         with stub_of(self.memory) as stub:
-            wait_until(lambda: not listed(stub), "no session is kept", LONG)
+            harness.wait_until(lambda: not listed(stub), "no session is kept", LONG)
             host = stub.GetHost(pb.GetHostRequest()).host
             assert host.free_tcp_ports == host.free_udp_ports == 10001, "I2: ports are held"
         self._clean_up_after_kills()
@@ -152,7 +146,7 @@ class Soak:
         """
         machine, engine = self.real.machine, self.real.machine.engine
         containers = machine.client.containers
-        wait_until(lambda: not containers.list(all=True), "no container is left", LONG)
+        harness.wait_until(lambda: not containers.list(all=True), "no container is left", LONG)
         if blocked := led_to_containers(engine.network.inside):
             listening = machine.run("ss", "-Htuln")
             assert [port for _, port in blocked if f":{port} " not in listening] == []
@@ -180,7 +174,7 @@ class Soak:
 
     def held(self) -> dict[str, Held]:
         """What the programs hold, once two looks at their descriptors and files agree."""
-        programs: dict[str, AgentProcess | ControlPlaneProcess] = {
+        programs: dict[str, harness.AgentProcess | harness.ControlPlaneProcess] = {
             "control plane": self.fleet.control_plane,
             "agent": self.real,
             "agent in memory": self.memory,
@@ -194,11 +188,11 @@ class Soak:
                 name in before and each[1:] == before[name][1:] for name, each in looks[-1].items()
             )
 
-        wait_until(at_rest, "the programs are at rest", poll=0.2)
+        harness.wait_until(at_rest, "the programs are at rest", poll=0.2)
         return looks[-1]
 
 
-def held_by(part: AgentProcess | ControlPlaneProcess) -> Held:
+def held_by(part: harness.AgentProcess | harness.ControlPlaneProcess) -> Held:
     """What a program holds now."""
     of_ended = {part.state_dir / "sessions", part.state_dir / "tombstones"}
     files = [path for path in part.state_dir.rglob("*") if not of_ended & {*path.parents}]
@@ -210,10 +204,10 @@ def held_by(part: AgentProcess | ControlPlaneProcess) -> Held:
 def a_soak(chance: Random) -> Iterator[Soak]:
     """Both hosts, enrolled; all invariants are checked at the end."""
     with (
-        Registry() as registry,
+        harness.Registry() as registry,
         remote_machines(registry, 1) as (machines, address),
         MemoryHost(
-            rpc_listen=f"127.0.0.1:{free_port()}", start_slots=16, **NO_RETENTION
+            rpc_listen=f"127.0.0.1:{harness.free_port()}", start_slots=16, **NO_RETENTION
         ) as memory,
         a_fleet(machines, address, agent=RETENTION, **SETTINGS) as fleet,
     ):

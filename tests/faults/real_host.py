@@ -17,18 +17,7 @@ import grpc
 
 from agent.domain.engine import LABEL_AGENT, LABEL_SESSION
 from agent.domain.session import Process, Session
-from tests.faults.invariants import (
-    OF_A_HOST,
-    Address,
-    Observation,
-    SeenContainer,
-    doubled,
-    lateness,
-    leftovers,
-    lines_lost,
-    log_violations,
-    violations,
-)
+from tests.faults import invariants
 from tests.faults.ledger import ledger
 from tests.faults.records import recorded_sessions
 from tests.support.harness import AgentProcess
@@ -96,16 +85,16 @@ class RealHost:
     def assert_all_end(self) -> None:
         """End every session of the running agent; all is as it must be, before and after."""
         with stub_of(self._agent) as stub:
-            until_right(lambda: violations(self._observed(stub)))
+            until_right(lambda: invariants.violations(self._observed(stub)))
             for session in listed(stub, live_only=True):
                 stop = pb.StopSessionRequest(internal_id=session.internal_id)
                 stub.StopSession(stop, timeout=_PATIENCE)
             until_right(lambda: self._wrong_after_the_end(stub))
             ended = self.sessions()
-            assert doubled(ended) == []
+            assert invariants.doubled(ended) == []
             self._check_logs(stub, [each for each in ended if each.log_sealed])
-        ledger.late_seconds = max([ledger.late_seconds, *map(lateness, ended)])
-        ledger.checked |= {*OF_A_HOST, 7, 8}
+        ledger.late_seconds = max([ledger.late_seconds, *map(invariants.lateness, ended)])
+        ledger.checked |= {*invariants.OF_A_HOST, 7, 8}
 
     def _check_logs(self, stub: Any, ended: Sequence[Session]) -> None:
         """Check the logs of ended sessions, each once."""
@@ -118,8 +107,8 @@ class RealHost:
                 continue
             last = _saved_lines(containers[who], session) if who in containers else 0
             starts = 1 + session.restart_count + self._agent.started_by_others
-            wrong += log_violations(who, log, may_lack=lacks, starts=starts, last=last)
-            ledger.lines_lost += lines_lost(log, last)
+            wrong += invariants.log_violations(who, log, may_lack=lacks, starts=starts, last=last)
+            ledger.lines_lost += invariants.lines_lost(log, last)
         self._read = {session.internal_id for session in ended}
         assert wrong == [], wrong
 
@@ -147,13 +136,13 @@ class RealHost:
         self._agent.kill()
         self._agent.start()
 
-    def _observed(self, stub: Any) -> Observation:
+    def _observed(self, stub: Any) -> invariants.Observation:
         sessions = self.sessions()
         processes = [each.process for each in sessions if each.process is not None]
         host = stub.GetHost(pb.GetHostRequest(), timeout=_PATIENCE).host
         reported = {each.internal_id: _STATES[each.state] for each in listed(stub)}
         first, last = self._port_range()
-        return Observation(
+        return invariants.Observation(
             now=time.time(),
             sessions=sessions,
             containers=[_seen(container) for container in self._containers()],
@@ -170,7 +159,7 @@ class RealHost:
     def _wrong_after_the_end(self, stub: Any) -> list[str]:
         seen = self._observed(stub)
         there = {container.internal_id for container in seen.containers}
-        return violations(seen) + [
+        return invariants.violations(seen) + [
             f"{each.internal_id} is {each.state.value}, its log is sealed: {each.log_sealed}"
             for each in seen.sessions
             if not each.state.ended or (each.internal_id in there and not each.log_sealed)
@@ -179,7 +168,7 @@ class RealHost:
     def _left(self) -> list[str]:
         spool = self._agent.state_dir / "spool"
         now = {**self._traces(), "spool": frozenset(path.name for path in spool.iterdir())}
-        return leftovers(self._before, now)
+        return invariants.leftovers(self._before, now)
 
     def _containers(self) -> Sequence[Any]:
         return containers_of(self._agent, self._engine)
@@ -198,12 +187,12 @@ class RealHost:
         first, last = str(self._agent.settings.get("port_range", "20000-30000")).split("-")
         return int(first), int(last)
 
-    def _rules(self) -> frozenset[Address]:
+    def _rules(self) -> frozenset[invariants.Address]:
         first, last = self._port_range()
         found = led_to_containers(self._inside)
         return frozenset(each for each in found - self._others() if first <= each[1] <= last)
 
-    def _others(self) -> set[Address]:
+    def _others(self) -> set[invariants.Address]:
         """Host ports of containers of another agent or of none."""
         ours = {container.id for container in self._containers()}
         there = self._engine.containers.list(ignore_removed=True)
@@ -226,7 +215,7 @@ def containers_of(agent: AgentProcess, engine: docker.DockerClient) -> list[Any]
     return found
 
 
-def published(container: Any) -> frozenset[Address]:
+def published(container: Any) -> frozenset[invariants.Address]:
     """The host ports that the engine publishes for a container."""
     return frozenset(
         (port.partition("/")[2], int(binding["HostPort"]))
@@ -235,12 +224,12 @@ def published(container: Any) -> frozenset[Address]:
     )
 
 
-def led_to_containers(inside: Callable[..., list[str]]) -> frozenset[Address]:
+def led_to_containers(inside: Callable[..., list[str]]) -> frozenset[invariants.Address]:
     """The host ports that the firewall leads to containers; `inside` runs a command there."""
     return led_by(run(*inside("iptables", "-w", "-t", "nat", "-S", "DOCKER")))
 
 
-def led_by(rules: str) -> frozenset[Address]:
+def led_by(rules: str) -> frozenset[invariants.Address]:
     """The host ports that rules of the nat table, as `iptables -S` prints them, lead on."""
     return frozenset((protocol, int(port)) for protocol, port in _DNAT.findall(rules))
 
@@ -273,8 +262,8 @@ def listed(stub: Any, *, live_only: bool = False) -> list[pb.Session]:
         request.page_token = page.next_page_token
 
 
-def _seen(container: Any) -> SeenContainer:
-    return SeenContainer(
+def _seen(container: Any) -> invariants.SeenContainer:
+    return invariants.SeenContainer(
         container.name,
         container.labels[LABEL_SESSION],
         running=container.status == "running",

@@ -10,15 +10,8 @@ from typing import Any
 from agent.domain.engine import LABEL_SESSION
 from agent.domain.session import Process
 from tests.docker.stack import play_round
+from tests.faults import invariants
 from tests.faults.callers import assert_durable
-from tests.faults.invariants import (
-    OF_A_HOST,
-    Address,
-    Observation,
-    SeenContainer,
-    doubled,
-    violations,
-)
 from tests.faults.ledger import ledger
 from tests.faults.real_host import led_by, until_right
 from tests.faults.records import recorded_sessions
@@ -33,17 +26,17 @@ _STATES = {number: state for state, number in STATES.items()}
 def assert_survived(host: WholeHost) -> None:
     """Everything is as it must be; a new session can be played, and all can be ended."""
     host.until_ready()
-    until_right(lambda: violations(observed(host)), host.patience)
+    until_right(lambda: invariants.violations(observed(host)), host.patience)
     assert_durable(host.client, host.account, host.made)
     fresh = host.start()
     host.until_ready()
     play_round(fresh)
     host.end_all()
     assert "0 FAIL" in host.system.run("tiltyard-agent", "doctor")
-    ledger.checked |= {*OF_A_HOST, 6, 7}
+    ledger.checked |= {*invariants.OF_A_HOST, 6, 7}
 
 
-def observed(host: WholeHost) -> Observation:
+def observed(host: WholeHost) -> invariants.Observation:
     """What the records, the engine and the kernel of the machine say at this moment."""
     seen = json.loads(host.system.run("python3", "-c", _LOOK))
     with tempfile.TemporaryDirectory() as folder:
@@ -52,10 +45,10 @@ def observed(host: WholeHost) -> Observation:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(base64.b64decode(content))
         sessions = recorded_sessions(Path(folder))
-    assert doubled(sessions) == []
+    assert invariants.doubled(sessions) == []
     about = seen["status"]["host"]
     ports = 2 * (about["port_range_last"] - about["port_range_first"] + 1)
-    return Observation(
+    return invariants.Observation(
         now=seen["now"],
         sessions=sessions,
         containers=[_container(each) for each in seen["containers"]],
@@ -72,13 +65,13 @@ def observed(host: WholeHost) -> Observation:
     )
 
 
-def _container(inspected: Mapping[str, Any]) -> SeenContainer:
-    ports: frozenset[Address] = frozenset(
+def _container(inspected: Mapping[str, Any]) -> invariants.SeenContainer:
+    ports: frozenset[invariants.Address] = frozenset(
         (port.partition("/")[2], int(binding["HostPort"]))
         for port, bindings in (inspected["NetworkSettings"]["Ports"] or {}).items()
         for binding in bindings or ()
     )
-    return SeenContainer(
+    return invariants.SeenContainer(
         inspected["Name"].removeprefix("/"),
         inspected["Config"]["Labels"][LABEL_SESSION],
         running=inspected["State"]["Running"],

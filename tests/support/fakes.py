@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
+from agent.domain import errors
 from agent.domain.engine import (
     LONGEST_PIECE_BYTES,
     Container,
@@ -25,20 +26,6 @@ from agent.domain.engine import (
     LogPiece,
     OnStarted,
     container_name,
-)
-from agent.domain.errors import (
-    AgentError,
-    ContainerExistsError,
-    ContainerGoneError,
-    EngineTimeoutError,
-    EngineUnavailableError,
-    ImageCannotRunError,
-    ImageInUseError,
-    ImageMissingError,
-    ImageNotFoundError,
-    InvalidArgumentError,
-    PathNotFoundError,
-    PortTakenError,
 )
 from agent.domain.session import Port, Process
 from tests.support.agent.tars import Entry, folder, tar_of
@@ -69,7 +56,7 @@ class _Held:
     bound: bool = False
     renamed: str = ""
     log: list[LogPiece] = field(default_factory=list)
-    log_breaks: list[tuple[int, AgentError]] = field(default_factory=list)
+    log_breaks: list[tuple[int, errors.AgentError]] = field(default_factory=list)
     unreadable: range = range(0)
     dropped: int = 0
     files: dict[str, bytes] = field(default_factory=dict)
@@ -139,7 +126,7 @@ class FakeEngine:
         self._ids: dict[str, str] = {}
         self._occupied: set[tuple[str, int]] = set()
         self._published: dict[tuple[str, int], str] = {}
-        self._failures: dict[str, deque[AgentError]] = defaultdict(deque)
+        self._failures: dict[str, deque[errors.AgentError]] = defaultdict(deque)
         self._lost: dict[str, int] = defaultdict(int)
         self._gates: dict[str, asyncio.Event] = {}
         self._arrivals: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
@@ -231,7 +218,7 @@ class FakeEngine:
         self.survives_sigkill.clear()
         self.unavailable = False
 
-    def fail_next(self, call: str, error: AgentError, *, times: int = 1) -> None:
+    def fail_next(self, call: str, error: errors.AgentError, *, times: int = 1) -> None:
         """Make the next calls of this name fail without effect; repeated calls queue up."""
         self._failures[call] += [error] * times
 
@@ -309,7 +296,9 @@ class FakeEngine:
         del held.log[:pieces]
         held.dropped += pieces
 
-    def break_log(self, container: str, pieces: int, error: AgentError, *, times: int = 1) -> None:
+    def break_log(
+        self, container: str, pieces: int, error: errors.AgentError, *, times: int = 1
+    ) -> None:
         """Make the next log responses fail after this number of parts."""
         self._find(container).log_breaks += [(pieces, error)] * times
 
@@ -330,9 +319,9 @@ class FakeEngine:
         name = container_name(spec.internal_id)
         async with self._call("create", name):
             if spec.image not in self._images:
-                raise ImageMissingError(spec.image)
+                raise errors.ImageMissingError(spec.image)
             if name in self._ids:
-                raise ContainerExistsError(name)
+                raise errors.ContainerExistsError(name)
             held = _Held(spec, f"{next(self._numbers):064x}")
             self._containers[held.id] = held
             self._ids[name] = held.id
@@ -350,7 +339,7 @@ class FakeEngine:
         if held.status is ContainerStatus.RUNNING:
             return held.described()
         if held.spec.image in self.cannot_run:
-            raise ImageCannotRunError("as scripted")
+            raise errors.ImageCannotRunError("as scripted")
         self._take_ports(held)
         number = next(self._numbers)
         held.process = Process(pid=100_000 + number, start_ticks=number)
@@ -375,7 +364,7 @@ class FakeEngine:
 
     async def remove(self, container: str) -> None:
         async with self._call("remove", container):
-            with contextlib.suppress(ContainerGoneError):
+            with contextlib.suppress(errors.ContainerGoneError):
                 held = self._find(container)
                 if held.status is ContainerStatus.RUNNING and held.process is not None:
                     self.end(held.id, 137)
@@ -386,7 +375,7 @@ class FakeEngine:
 
     async def end_forgotten(self, container: str) -> None:
         async with self._call("end_forgotten", container):
-            with contextlib.suppress(ContainerGoneError):
+            with contextlib.suppress(errors.ContainerGoneError):
                 held = self._find(container)
                 if held.status is not ContainerStatus.RUNNING and held.process is not None:
                     self._ends.pop(held.process).set()
@@ -435,17 +424,17 @@ class FakeEngine:
         self, image: str, credentials: Credentials | None = None
     ) -> AsyncIterator[AsyncIterator[PullProgress]]:
         if "@" not in image:
-            raise InvalidArgumentError("image", "it is not a reference by digest")
+            raise errors.InvalidArgumentError("image", "it is not a reference by digest")
         async with self._call("pull", image):
             if image not in self.registry | self._images:
-                raise ImageNotFoundError(image)
+                raise errors.ImageNotFoundError(image)
         async with contextlib.aclosing(self._pull_steps(image)) as found:
             yield found
 
     async def remove_image(self, image: str) -> None:
         async with self._call("remove_image", image):
             if any(held.spec.image == image for held in self.all):
-                raise ImageInUseError(image, "a container was made of it")
+                raise errors.ImageInUseError(image, "a container was made of it")
             self._images.discard(image)
 
     async def images(self) -> frozenset[str]:
@@ -489,11 +478,11 @@ class FakeEngine:
         yield
         if self._lost[call]:
             self._lost[call] -= 1
-            raise EngineTimeoutError(call)
+            raise errors.EngineTimeoutError(call)
 
     def _check_available(self) -> None:
         if self._unavailable:
-            raise EngineUnavailableError("the fake engine is set not to answer")
+            raise errors.EngineUnavailableError("the fake engine is set not to answer")
 
     def _signal(self, held: _Held, signal: str) -> None:
         if signal not in {"SIGTERM", "SIGKILL"}:
@@ -509,7 +498,7 @@ class FakeEngine:
     def _find(self, container: str) -> _Held:
         held = self._containers.get(self._ids.get(container, container))
         if held is None:
-            raise ContainerGoneError(container)
+            raise errors.ContainerGoneError(container)
         return held
 
     def _take_ports(self, held: _Held) -> None:
@@ -518,7 +507,7 @@ class FakeEngine:
         wanted = [(port.protocol.value, port.host) for port in held.spec.ports]
         for protocol, port in wanted:
             if (protocol, port) in self._occupied or (protocol, port) in self._published:
-                raise PortTakenError(protocol, port)
+                raise errors.PortTakenError(protocol, port)
         self._published.update(dict.fromkeys(wanted, held.id))
 
     def _free_ports(self, held: _Held) -> None:
@@ -570,7 +559,7 @@ def _tar(files: dict[str, bytes], path: str) -> bytes:
     wanted = PurePosixPath("/") / path
     inside = {p: data for p, data in files.items() if PurePosixPath(p).is_relative_to(wanted)}
     if not inside:
-        raise PathNotFoundError(path)
+        raise errors.PathNotFoundError(path)
     folders = {parent for p in inside for parent in PurePosixPath(p).parents}
     entries = []
     for place in sorted(folders | set(map(PurePosixPath, inside))):

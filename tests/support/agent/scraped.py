@@ -91,10 +91,7 @@ async def scraped(agent: Agent) -> AsyncIterator[Scraped]:
     registry.register(state)
     address = f"127.0.0.1:{free_port()}"
     listener = MetricsListener(
-        address,
-        registry,
-        CLOCK,
-        is_ready=lambda: agent.sessions.reconciled,
+        address, registry, CLOCK, is_ready=lambda: agent.sessions.reconciled
     )
     try:
         async with running(listener.run()), aiohttp.ClientSession() as client:

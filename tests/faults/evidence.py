@@ -24,17 +24,19 @@ _FAULTS, _PARTS = (f"\n|{columns * '---|'}\n" for columns in (8, 10))
 """The ends of the heads of both tables: of faults, and of other engines and Pythons."""
 _SPARE = re.compile(r"more than \d+ MB, \d+\ndescriptors")
 _KERNEL = re.compile(r"with cgroups of\nversion \d, and iptables by \w+")
-_ROW = re.compile(
-    r"\| .* \| `(?P<name>[^`]+)`(?P<part> †)? \| (?P<rounds>\d+) \| (?P<seeds>[\d, ]*) \|"
-    r" (?P<outcome>\w+)(?:; (?P<figures>[^|]*))? \| (?P<checked>[^|]*) \| (?P<commit>\S+) \|"
-)
+_ROW = re.compile(r"^\| .* \| (`([^`]+)`.* \|)$", re.MULTILINE)
 _ABOUT = re.compile(r"(?:^- .*\n)+", re.MULTILINE)
 _OTHER = re.compile(r"^\| (bookworm|trixie|sid|python) (\| .*)$", re.MULTILINE)
 _ENGINE = {"dockerd": "Docker Engine", "containerd": "containerd", "runc": "runc"}
 
 
+_Rows = dict[int, dict[str, str]]
+"""The cells of each test of a fault, from its name on, by the fault's number and this name."""
+
+
 @dataclass
 class _Test:
+    commit: str
     outcome: str = "passed"
     rounds: int = 0
     seeds: list[str] = field(default_factory=list)
@@ -42,15 +44,14 @@ class _Test:
     late: float = 0.0
     lost: int = 0
     checked: str = ""
-    is_part: bool = False
-    commit: str = ""
+    dagger: str = ""
 
     def add(self, result: Result) -> None:
         """Add the result of one set of parameters."""
         properties = dict(result.properties)
         if self.outcome == "passed" or result.outcome == "failed":
             self.outcome = result.outcome
-        self.is_part = bool(properties["part alone"])
+        self.dagger = " †" if properties["part alone"] else ""
         self.checked = str(properties.get("checked", ""))
         self.late = max(self.late, float(str(properties.get("late", 0.0))))
         self.lost += int(str(properties.get("lost", 0)))
@@ -58,14 +59,19 @@ class _Test:
         self.seeds += map(str, result.all_of("seed"))
         self.figures += map(str, result.all_of("figure"))
 
-
-_Tests = dict[int, dict[str, _Test]]
+    def cells(self, name: str) -> str:
+        """The cells of the test's row, from its name on."""
+        late = [f"latest end: {self.late:.1f} s"] if self.late else []
+        lost = [f"lines lost: {self.lost}"] if self.lost else []
+        result = "; ".join([self.outcome, *self.figures, *late, *lost])
+        shown = [f"`{name}`{self.dagger}", str(self.rounds), ", ".join(self.seeds), result]
+        return " | ".join([*shown, self.checked, f"{self.commit} |"])
 
 
 def write(page: Path, part: str, results: Results) -> None:
     """Write the page, or a new one; what is of other parts and tests stays as it was."""
     text = (page if page.exists() else PAGE).read_text()
-    tests: _Tests = defaultdict(dict)
+    tests: _Rows = defaultdict(dict)
     others = dict(_OTHER.findall(text))
     if part in {"rounds", "soak", "host"}:
         tests.update(_tests(results))
@@ -73,8 +79,8 @@ def write(page: Path, part: str, results: Results) -> None:
         others[part] = _other(results)
     if part == "soak" and PLOT.exists():
         page.with_name("soak.svg").write_text(PLOT.read_text())
-    for fault, name, test in _written(text):
-        tests[fault].setdefault(name, test)
+    for fault, name, cells in _written(text):
+        tests[fault].setdefault(name, cells)
     version = 2 if Path("/sys/fs/cgroup/cgroup.controllers").exists() else 1
     iptables = _first_line("iptables", "--version").partition("(")[2].rstrip(")") or "none"
     measured = {
@@ -97,16 +103,18 @@ def _rows_below(head: str) -> re.Pattern[str]:
     return re.compile(rf"(?<={re.escape(head)})(?:\|.*\n)*")
 
 
-def _tests(results: Results) -> _Tests:
-    tests: _Tests = defaultdict(lambda: defaultdict(_Test))
+def _tests(results: Results) -> _Rows:
+    tests: dict[int, dict[str, _Test]] = defaultdict(
+        lambda: defaultdict(lambda: _Test(results.commit))
+    )
     for result in results.latest().values():
         path, _, name = result.test.partition("::")
-        fault = fault_of(name)
-        if fault is not None:
-            test = tests[fault][f"{path}::{name.partition('[')[0]}"]
-            test.commit = results.commit
-            test.add(result)
-    return tests
+        if (fault := fault_of(name)) is not None:
+            tests[fault][f"{path}::{name.partition('[')[0]}"].add(result)
+    return {
+        fault: {name: test.cells(name) for name, test in found.items()}
+        for fault, found in tests.items()
+    }
 
 
 def _other(results: Results) -> str:
@@ -120,41 +128,22 @@ def _other(results: Results) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
-def _rows(fault: int, tests: Mapping[str, _Test]) -> Iterator[str]:
+def _rows(fault: int, tests: Mapping[str, str]) -> Iterator[str]:
     if not tests:
         why = NOT_YET.get(fault, "did not run")
         yield f"| F{fault:02} | {FAULTS[fault]} | none: {why} | | | | | |\n"
     first = f"F{fault:02} | {FAULTS[fault]}"
-    for name, test in tests.items():
-        dagger = " †" if test.is_part else ""
-        late = [f"latest end: {test.late:.1f} s"] if test.late else []
-        lost = [f"lines lost: {test.lost}"] if test.lost else []
-        result = "; ".join([test.outcome, *test.figures, *late, *lost])
-        seeds = ", ".join(test.seeds)
-        shown = f"{test.rounds} | {seeds} | {result} | {test.checked} | {test.commit}"
-        yield f"| {first} | `{name}`{dagger} | {shown} |\n"
+    for cells in tests.values():
+        yield f"| {first} | {cells}\n"
         first = " | "
 
 
-def _written(page: str) -> Iterator[tuple[int, str, _Test]]:
-    """The tests of a page that was written before: their fault, their name, what they showed."""
-    for row in page.splitlines():
-        found = _ROW.fullmatch(row)
-        fault = fault_of(found["name"].partition("::")[2]) if found else None
-        if found and fault is not None and _exists(found["name"]):
-            yield (
-                fault,
-                found["name"],
-                _Test(
-                    outcome=found["outcome"],
-                    rounds=int(found["rounds"]),
-                    seeds=list(filter(None, found["seeds"].split(", "))),
-                    figures=list(filter(None, (found["figures"] or "").split("; "))),
-                    checked=found["checked"],
-                    is_part=bool(found["part"]),
-                    commit=found["commit"],
-                ),
-            )
+def _written(page: str) -> Iterator[tuple[int, str, str]]:
+    """The tests of a page that was written before: their fault, their name, their cells."""
+    for cells, name in _ROW.findall(page):
+        fault = fault_of(name.partition("::")[2])
+        if fault is not None and _exists(name):
+            yield fault, name, cells
 
 
 def _exists(test: str) -> bool:

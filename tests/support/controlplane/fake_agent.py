@@ -27,7 +27,6 @@ _LIVE = {
     agent_pb2.STATE_SHUTTINGDOWN,
 }
 
-_Results = asyncio.Queue[agent_pb2.ClaimResult | None]
 Script = Callable[[Any, "grpc.aio.ServicerContext[Any, Any]"], Awaitable[None]]
 
 
@@ -160,8 +159,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
     async def stop(self) -> None:
         """Stop listening and abort every call."""
         self._never.set()
-        for watcher in self._watchers:
-            watcher.put_nowait(None)
+        self.drop_watch()
         if self._server is not None:
             await self._server.stop(None)
             self._server = None
@@ -385,13 +383,21 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
     async def ClaimSessions(  # noqa: N802
         self, requests: AsyncIterator[agent_pb2.ClaimSessionsRequest], context: Any
     ) -> AsyncIterator[agent_pb2.ClaimSessionsResponse]:
-        results: _Results = asyncio.Queue()
+        results: asyncio.Queue[agent_pb2.ClaimResult | None] = asyncio.Queue()
+
+        async def claim(one: agent_pb2.Claim) -> None:
+            result = agent_pb2.ClaimResult(number=one.number)
+            try:
+                result.session.CopyFrom(await self._claim(one, _ClaimContext(context)))
+            except _RefusedError as error:
+                result.reason, result.error = error.reason, error.text
+            results.put_nowait(result)
 
         async def carry_out() -> None:
             async with asyncio.TaskGroup() as group:
                 async for request in requests:
-                    for claim in request.claims:
-                        group.create_task(self._claim_into(results, claim, context))
+                    for one in request.claims:
+                        group.create_task(claim(one))
 
         working = asyncio.create_task(carry_out())
         working.add_done_callback(lambda _: results.put_nowait(None))
@@ -402,19 +408,6 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
                 )
         finally:
             working.cancel()
-
-    async def _claim_into(
-        self,
-        results: "asyncio.Queue[agent_pb2.ClaimResult | None]",
-        claim: agent_pb2.Claim,
-        context: Any,
-    ) -> None:
-        result = agent_pb2.ClaimResult(number=claim.number)
-        try:
-            result.session.CopyFrom(await self._claim(claim, _ClaimContext(context)))
-        except _RefusedError as error:
-            result.reason, result.error = error.reason, error.text
-        results.put_nowait(result)
 
     async def _claim(self, request: agent_pb2.Claim, context: Any) -> agent_pb2.Session:
         await _run(self.before_claim, request, context)

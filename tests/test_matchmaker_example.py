@@ -1,8 +1,7 @@
 """docs/examples/matchmaker.py where calls are refused, lost or answered twice."""
 
 import asyncio
-import importlib.util
-import sys
+import importlib
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
@@ -40,14 +39,8 @@ def time() -> Time:
 
 @pytest.fixture
 def matchmaker(time: Time, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(
-        "matchmaker", ROOT / "docs" / "examples" / "matchmaker.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, spec.name, module)
-    spec.loader.exec_module(module)
+    monkeypatch.syspath_prepend(ROOT / "docs" / "examples")
+    module = importlib.import_module("matchmaker")
     monkeypatch.setattr(module, "time", time)
     return module
 

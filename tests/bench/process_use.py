@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -54,8 +53,8 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
 
 
-class Meter(ABC):
-    """What programs, each of one or more processes, use per piece of work."""
+class CpuMeter:
+    """Milliseconds of CPU time of programs, of one or more processes each, per piece of work."""
 
     def __init__(self, programs: Mapping[str, Sequence[int]]) -> None:
         """`programs` are the pids of each program by its name."""
@@ -63,15 +62,8 @@ class Meter(ABC):
         self.per_piece: dict[str, list[float]] = {name: [] for name in programs}
         """The use per piece of each measured work."""
 
-    @abstractmethod
     def measure(self, work: Callable[[], T], pieces: int) -> T:
         """Do work in this number of pieces."""
-
-
-class CpuMeter(Meter):
-    """Milliseconds of CPU time."""
-
-    def measure(self, work: Callable[[], T], pieces: int) -> T:
         before = self._used()
         result = work()
         for name, used in self._used().items():
@@ -82,8 +74,8 @@ class CpuMeter(Meter):
         return {name: sum(map(cpu_seconds, pids)) for name, pids in self._programs.items()}
 
 
-class FlushMeter(Meter):
-    """Calls of fsync and fdatasync, under strace, which slows the programs down."""
+class FlushMeter(CpuMeter):
+    """Instead, calls of fsync and fdatasync, under strace, which slows the programs down."""
 
     def measure(self, work: Callable[[], T], pieces: int) -> T:
         with ExitStack() as stack:

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from tests.bench import baseline
 from tests.bench.load import Ask, Load, percentile, rate, run_load
 from tests.bench.memory_host import MemoryHost
-from tests.bench.process_use import CpuMeter, FlushMeter, Meter, in_turn
+from tests.bench.process_use import CpuMeter, FlushMeter, in_turn
 from tests.bench.report import Result
 from tests.demo_game import UDP_PORT
 from tests.support.api_client import ApiClient
@@ -124,7 +124,7 @@ class _Fleet:
             self._claim(callers, meter, self.size // TRACED)
         return {name: statistics.median(calls) for name, calls in meter.per_piece.items()}
 
-    def _claim(self, callers: int, meter: Meter, count: int) -> Load:
+    def _claim(self, callers: int, meter: CpuMeter, count: int) -> Load:
         """Claim standbys, then stop the sessions."""
         claims = [_CLAIM] * count
         load = meter.measure(

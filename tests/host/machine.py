@@ -58,11 +58,11 @@ class Machine(System):
         self._disk.launch([*_ENDS_WITH_US, *server], self._nbd.exists)
         self.power_on()
 
-    def power_on(self, clock: str = "utc") -> float:
-        """Boot and return the seconds until everything was started; `clock` as in `-rtc base=`."""
+    def power_on(self) -> float:
+        """Boot and return the seconds until everything was started."""
         begin = time.monotonic()
         self._guest.unlink(missing_ok=True)
-        self._qemu.launch(self._command(clock), self._guest.exists)
+        self._qemu.launch(self._command(), self._guest.exists)
         self._agent = GuestAgent(self._guest)
         self._until_up()
         return time.monotonic() - begin
@@ -118,7 +118,7 @@ class Machine(System):
     def _guest(self) -> Path:
         return self.folder / "guest.sock"
 
-    def _command(self, clock: str) -> list[str]:
+    def _command(self) -> list[str]:
         kernel = _KERNEL.format(**vars(self.network))
         modules = self._image.qemu / "usr/lib/x86_64-linux-gnu/qemu"
         return [
@@ -128,7 +128,7 @@ class Machine(System):
             *("-L", str(self._image.qemu / "usr/share/seabios")),
             # /dev/kvm may be there and hang.
             *("-accel", "tcg", "-machine", "q35", "-cpu", "max,la57=off"),
-            *("-smp", "2", "-m", str(_MEMORY), "-rtc", f"base={clock}"),
+            *("-smp", "2", "-m", str(_MEMORY), "-rtc", "base=utc"),
             *("-nodefaults", "-display", "none", "-serial", "stdio"),
             *("-kernel", str(self._image.kernel), "-initrd", str(self._image.initrd)),
             *("-append", kernel),

@@ -5,6 +5,7 @@ By default they pass VERIFY_X509_STRICT, the default of Python 3.13.
 
 from __future__ import annotations
 
+import inspect
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -157,17 +158,8 @@ def _builder(
     )
 
 
-_SIGNS_CERTIFICATES = x509.KeyUsage(
-    digital_signature=False,
-    content_commitment=False,
-    key_encipherment=False,
-    data_encipherment=False,
-    key_agreement=False,
-    key_cert_sign=True,
-    crl_sign=False,
-    encipher_only=False,
-    decipher_only=False,
-)
+_USES = inspect.signature(x509.KeyUsage).parameters
+_SIGNS_CERTIFICATES = x509.KeyUsage(**{use: use == "key_cert_sign" for use in _USES})
 
 
 def _name(common: str) -> x509.Name:

@@ -9,7 +9,7 @@ import pytest
 
 import agent.cli.main
 import controlplane.cli.main
-from tests.support.doc_examples import PAGES, ROOT, console_blocks
+from tests.support.doc_examples import PAGES, ROOT, console_blocks, prose
 
 PROGRAMS: dict[str, click.Command] = {
     "tiltyard-agent": agent.cli.main.main,
@@ -19,11 +19,9 @@ PROGRAMS: dict[str, click.Command] = {
 
 def _spans(page: Path) -> Iterator[str]:
     """Give what a page shows as typed: in `console` blocks, and between backquotes."""
-    text = page.read_text("utf-8")
-    for _, block in console_blocks(text):
+    for _, block in console_blocks(page.read_text("utf-8")):
         yield from (line[2:] for line in block.splitlines() if line[:2] in {"$ ", "# "})
-    prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
-    yield from (found.replace("\n", " ") for found in re.findall(r"`([^`]+)`", prose))
+    yield from (found.replace("\n", " ") for found in re.findall(r"`([^`]+)`", prose(page)))
 
 
 def _typed(page: Path, program: str) -> Iterator[list[str]]:

@@ -5,21 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.doc_examples import PAGES, ROOT
+from tests.support.doc_examples import PAGES, ROOT, prose
 
-_FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-
-
-def _prose(page: Path) -> str:
-    return _FENCED.sub("", page.read_text("utf-8"))
 
 
 def anchors(page: Path) -> set[str]:
     """The names that GitHub gives the headings of a page."""
     found: set[str] = set()
-    for heading in _HEADING.findall(_prose(page)):
+    for heading in _HEADING.findall(prose(page)):
         text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)
         name = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
         number = next(
@@ -32,7 +27,7 @@ def anchors(page: Path) -> set[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     lost = []
-    for link in _LINK.findall(_prose(page)):
+    for link in _LINK.findall(prose(page)):
         if re.match(r"[a-z]+:", link):
             continue
         name, _, anchor = link.partition("#")
@@ -47,7 +42,7 @@ def test_every_page_can_be_found_from_the_readme() -> None:
     while unread:
         page = unread.pop()
         found.add(page)
-        links = {link.partition("#")[0] for link in _LINK.findall(_prose(page))}
+        links = {link.partition("#")[0] for link in _LINK.findall(prose(page))}
         targets = {(page.parent / link).resolve() for link in links if link}
         folders = [target for target in targets if target.is_dir()]
         targets |= {each for folder in folders for each in folder.glob("*.md")}

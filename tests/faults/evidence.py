@@ -17,6 +17,7 @@ from tests.faults.catalogue import FAULTS, NOT_YET
 from tests.faults.ledger import fault_of
 from tests.faults.results import Result, Results
 from tests.faults.soak import PLOT, SPARE
+from tests.mutants.table import exists
 from tests.support.harness import ROOT
 
 PAGE = ROOT / "docs/evidence.md"
@@ -142,14 +143,8 @@ def _written(page: str) -> Iterator[tuple[int, str, str]]:
     """The tests of a page that was written before: their fault, their name, their cells."""
     for cells, name in _ROW.findall(page):
         fault = fault_of(name.partition("::")[2])
-        if fault is not None and _exists(name):
+        if fault is not None and exists(name, ROOT):
             yield fault, name, cells
-
-
-def _exists(test: str) -> bool:
-    path, _, name = test.partition("::")
-    module = ROOT / path
-    return module.is_file() and f"def {name}(" in module.read_text()
 
 
 def _number(version: str) -> str:

@@ -64,10 +64,10 @@ def mistakes(mutant: Mutant, root: Path) -> list[str]:
         found.append(str(error))
     if not mutant.tests:
         found.append("it names no test")
-    return found + [f"there is no {test}" for test in mutant.tests if not _exists(test, root)]
+    return found + [f"there is no {test}" for test in mutant.tests if not exists(test, root)]
 
 
-def _exists(test: str, root: Path) -> bool:
+def exists(test: str, root: Path) -> bool:
     """Return whether `path::[Class::]function[case]` is defined; the case is not looked at."""
     path, *names = test.partition("[")[0].split("::")
     if not names or not (root / path).is_file():

@@ -72,6 +72,11 @@ def console_blocks(page: str) -> Iterator[tuple[str, str]]:
             yield heading, found["block"]
 
 
+def prose(page: Path) -> str:
+    """The text of a page without its blocks of code."""
+    return re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
 def shape(value: Any) -> Any:
     """Reduce a value to the names of its properties and their types."""
     if isinstance(value, dict):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent.docker.engine import DockerEngine
-from tests.contract.images import build
+from tests.contract.images import pushed
 from tests.contract.stages import DockerStage, FakeStage, Images, Stage, cleared
 from tests.support.harness import Registry
 from tests.support.real_engine import remove_traces
@@ -17,9 +17,9 @@ from tests.support.real_engine import remove_traces
 def images(docker_engine: Path, registry: Registry) -> Iterator[Images]:
     where = (docker_engine, registry.address)
     yield Images(
-        runs=build(*where, "contract"),
-        cannot_run=build(*where, "contract-user", "USER nobody-of-this-name"),
-        absent=build(*where, "contract-pull"),
+        runs=pushed(*where, "contract"),
+        cannot_run=pushed(*where, "contract-user", "nobody-of-this-name"),
+        absent=pushed(*where, "contract-pull"),
     )
     remove_traces(docker_engine, registry.address)
 

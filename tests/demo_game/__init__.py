@@ -1,16 +1,10 @@
 """The demo game: one static C program; `push_game` makes an image of it and nothing else."""
 
 import hashlib
-import io
 import os
 import subprocess
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-
-import docker
-
-from tests.support.agent.tars import Entry, tar_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = Path(__file__).with_name("game.c")
@@ -48,22 +42,3 @@ def compiled(source: Path = SOURCE) -> Path:
         )
         partial.replace(program)
     return program
-
-
-def build(client: docker.DockerClient, name: str, context: Iterable[Entry]) -> None:
-    """Build an image of these files, one of which is the Dockerfile."""
-    client.images.build(
-        fileobj=io.BytesIO(tar_of(context)), custom_context=True, tag=name, rm=True, forcerm=True
-    )
-
-
-def push(client: docker.DockerClient, address: str, repository: str, tag: str) -> str:
-    """Push an image of the engine; return its digest."""
-    digest = ""
-    for event in client.images.push(f"{address}/{repository}", tag=tag, stream=True, decode=True):
-        if "error" in event:
-            raise RuntimeError(f"cannot push {repository}:{tag}: {event['error']}")
-        digest = event.get("aux", {}).get("Digest", digest)
-    if not digest:
-        raise RuntimeError(f"cannot push {repository}:{tag}: the engine named no digest")
-    return digest

@@ -19,9 +19,11 @@ from agent.artifacts.spool_room import SpoolRoom
 from agent.docker.engine import DockerEngine
 from agent.domain.errors import ArtifactTooLargeError, EngineTimeoutError, PathNotFoundError
 from agent.state.record import Records
-from tests.demo_game import Image, build, compiled
+from tests.demo_game import Image, compiled
 from tests.docker.stack import Stack, a_stack
 from tests.support.agent.tars import Entry, folder, read, tar_of
+from tests.support.harness import Registry
+from tests.support.pushed_image import push_image
 
 SOURCE = Path(__file__).with_name("tree.c")
 MEGABYTE = 10**6
@@ -31,27 +33,24 @@ MakeTree = Callable[..., Any]  # Runs a container that makes a tree; returns it 
 
 
 @pytest.fixture(scope="module")
-def image(docker_engine: Path) -> Iterator[tuple[docker.DockerClient, str]]:
-    context = [
-        Entry(b"Dockerfile", content=b'FROM scratch\nCOPY make /\nENTRYPOINT ["/make"]\n'),
-        Entry(b"make", content=compiled(SOURCE).read_bytes(), mode=0o755),
-    ]
-    client = docker.DockerClient(f"unix://{docker_engine}", timeout=60)
-    tag = f"tiltyard-test-tree:{uuid.uuid4().hex}"
-    build(client, tag, context)
-    yield client, tag
-    client.images.remove(tag, force=True)
-    client.close()
+def image(docker_engine: Path, registry: Registry) -> Iterator[tuple[docker.DockerClient, str]]:
+    make = Entry(b"make", content=compiled(SOURCE).read_bytes(), mode=0o755)
+    config = {"Entrypoint": ["/make"], "User": ""}
+    image = push_image(registry.address, "tree", entries=[make], config=config).reference
+    with contextlib.closing(docker.DockerClient(f"unix://{docker_engine}", timeout=60)) as client:
+        client.images.pull(image)
+        yield client, image
+        client.images.remove(image, force=True)
 
 
 @pytest.fixture
 def make(image: tuple[docker.DockerClient, str]) -> Iterator[MakeTree]:
-    client, tag = image
+    client, reference = image
     made = []
 
     def make(*args: object) -> Any:
         container = client.containers.create(
-            tag,
+            reference,
             [str(arg) for arg in args],
             name=f"tiltyard-test-{uuid.uuid4().hex}",
             network_disabled=True,

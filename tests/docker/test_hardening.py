@@ -13,34 +13,40 @@ import pytest
 
 from agent.docker.container_config import PIDS_LIMIT
 from agent.docker.dockerd import grantable_nofile
-from tests import demo_game
+from tests.demo_game import compiled
 from tests.docker.killed_agent import KilledAgent
 from tests.docker.machine import FIRST, Machine, ports_of
 from tests.docker.stack import PATIENCE, eventually
 from tests.docker.test_reports import MOST_MISSED
 from tests.faults.real_host import remove_container
-from tests.support.agent.tars import Entry, read
+from tests.support.agent.tars import Entry, folder, read
 from tests.support.harness import Registry
+from tests.support.pushed_image import push_image
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 SOURCE = Path(__file__).with_name("inmate.c")
 CGROUPS = Path("/sys/fs/cgroup")
 MEMORY = 64 * 2**20
 """The memory limit of `Agent.play`, which also limits to one core and reserves 0.01."""
-HOSTILE = """
-LABEL io.tiltyard.agent=other io.tiltyard.session=other io.tiltyard.record={} other=kept
-ENV TILTYARD_SESSION_ID=other TILTYARD_PORT_UDP_7777=1 OTHER=kept
-EXPOSE 22 9999/udp 20000-20100
-USER 12345:54321
-WORKDIR /run/tiltyard
-HEALTHCHECK --interval=1s CMD ["/inmate", "exit", "1"]
-STOPSIGNAL SIGUSR1
-VOLUME ["/data", "/run", "/etc"]
-ENTRYPOINT ["/inmate", "environment"]
-"""
+HOSTILE: dict[str, object] = {
+    "Labels": {
+        "io.tiltyard.agent": "other",
+        "io.tiltyard.session": "other",
+        "io.tiltyard.record": "{}",
+        "other": "kept",
+    },
+    "Env": ["TILTYARD_SESSION_ID=other", "TILTYARD_PORT_UDP_7777=1", "OTHER=kept"],
+    "ExposedPorts": {"9999/udp": {}, **{f"{port}/tcp": {} for port in (22, *range(20000, 20101))}},
+    "User": "12345:54321",
+    "WorkingDir": "/run/tiltyard",
+    "Healthcheck": {"Test": ["CMD", "/inmate", "exit", "1"], "Interval": 10**9},
+    "StopSignal": "SIGUSR1",
+    "Volumes": {"/data": {}, "/run": {}, "/etc": {}},
+    "Entrypoint": ["/inmate", "environment"],
+}
 
-Build = Callable[[str], str]
-"""Builds an image with additional Dockerfile lines; returns its reference."""
+Build = Callable[..., str]
+"""Makes an image with these settings for its containers; returns its reference."""
 
 
 @dataclass
@@ -52,7 +58,7 @@ class Prison:
 
     def held(self, *orders: str, image: str = "", **asked: Any) -> pb.Session:
         """Start a session that carries out orders, by default with the plain image."""
-        self.agent.machine.image = image or self.build("")
+        self.agent.machine.image = image or self.build()
         return self.agent.play(*orders, **asked)
 
     def observed(self, session: pb.Session) -> dict[str, list[str]]:
@@ -83,22 +89,17 @@ class Prison:
 
 @pytest.fixture(scope="module")
 def build(machine: Machine) -> Iterator[Build]:
-    built: dict[str, str] = {}
-    client = machine.client
+    entries = [
+        Entry(b"inmate", content=compiled(SOURCE).read_bytes(), mode=0o755),
+        folder(b"data"),
+        Entry(b"data/own", content=b"of the image"),
+    ]
 
-    def made(lines: str) -> str:
-        if lines not in built:
-            name = f"inmate-{len(built)}"
-            dockerfile = f'FROM scratch\nCOPY / /\nENTRYPOINT ["/inmate"]\n{lines}\n'
-            context = [
-                Entry(b"Dockerfile", content=dockerfile.encode()),
-                Entry(b"inmate", content=demo_game.compiled(SOURCE).read_bytes(), mode=0o755),
-                Entry(b"data/own", content=b"of the image"),
-            ]
-            demo_game.build(client, f"{registry.address}/{name}:v1", context)
-            digest = demo_game.push(client, registry.address, name, "v1")
-            built[lines] = f"{registry.address}/{name}@{digest}"
-        return built[lines]
+    def made(**settings: object) -> str:
+        config = {"Entrypoint": ["/inmate"], "User": "", **settings}
+        image = push_image(registry.address, "inmate", entries=entries, config=config).reference
+        machine.client.images.pull(image)
+        return image
 
     with Registry(machine.engine.network.host_address) as registry:
         yield made
@@ -237,7 +238,7 @@ def test_f30_children_that_nobody_waits_for_are_buried(prison: Prison) -> None:
 
 
 def test_settings_of_an_image_do_not_weaken_isolation(prison: Prison) -> None:
-    session = prison.held("show", "/proc/self/status", image=prison.build(HOSTILE))
+    session = prison.held("show", "/proc/self/status", image=prison.build(**HOSTILE))
     seen = prison.observed(session)
     variables = dict(line.split("=", 1) for line in seen["environment"])
     assert variables["TILTYARD_SESSION_ID"] == session.internal_id
@@ -258,15 +259,12 @@ def test_settings_of_an_image_do_not_weaken_isolation(prison: Prison) -> None:
     assert (ended.exit_code, ended.end_reason) == (143, pb.END_REASON_STOPPED)
 
 
-VOLUME = 'VOLUME ["/data"]'
-
-
 def test_image_volume_is_removed_with_its_container(prison: Prison) -> None:
     volumes = prison.agent.machine.client.volumes
     assert volumes.list() == []
     session = prison.held(
         *("list", "/data", "write", "/data/mark", "exit", "3"),
-        image=prison.build(VOLUME),
+        image=prison.build(Volumes={"/data": {}}),
         restart=True,
     )
     eventually(lambda: prison.agent.session(session).restart_count >= 1, "it is restarted")
@@ -286,15 +284,25 @@ def test_image_volume_is_removed_with_its_container(prison: Prison) -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
+    "settings",
     [
-        'VOLUME ["/run/tiltyard/new"]',
-        'VOLUME ["/proc/self"]',
-        pytest.param("EXPOSE 1-65535\nEXPOSE 1-65535/udp", marks=pytest.mark.slow),
+        {"Volumes": {"/run/tiltyard/new": {}}},
+        {"Volumes": {"/proc/self": {}}},
+        pytest.param(
+            {
+                "ExposedPorts": {
+                    f"{n}/{kind}": {} for n in range(1, 2**16) for kind in ("tcp", "udp")
+                }
+            },
+            marks=pytest.mark.slow,
+            id="all ports",
+        ),
     ],
 )
-def test_excessive_image_is_refused_and_leaves_nothing(prison: Prison, line: str) -> None:
-    prison.agent.machine.image = prison.build(line)
+def test_excessive_image_is_refused_and_leaves_nothing(
+    prison: Prison, settings: dict[str, object]
+) -> None:
+    prison.agent.machine.image = prison.build(**settings)
     assert prison.agent.refusal() == "IMAGE_CANNOT_RUN"
     assert prison.agent.containers() == []
     assert prison.agent.machine.client.volumes.list() == []

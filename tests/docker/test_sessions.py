@@ -86,7 +86,7 @@ def test_a_crash_loop_is_restarted_on_the_same_ports_until_it_is_stopped(stack: 
 def test_an_image_that_cannot_run_is_refused_and_leaves_nothing(
     stack: Stack, registry: Registry
 ) -> None:
-    push_image(registry.address, "broken", entrypoint="/no/such")
+    push_image(registry.address, "broken", config={"Entrypoint": ["/no/such"]})
     stack.make_game("broken", repository="broken")
     answer = stack.try_to_start(image="broken")
     body = answer.expect(420).json()

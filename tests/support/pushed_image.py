@@ -8,7 +8,7 @@ import json
 import platform
 import ssl
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import httpx
@@ -40,24 +40,26 @@ def push_image(
     tag: str = "v1",
     *,
     program: bytes | None = None,
-    entrypoint: str = "/game",
+    entries: Sequence[Entry] = (),
+    config: Mapping[str, object] | None = None,
     more: Sequence[bytes] = (),
     log_in: tuple[str, str] | None = None,
     context: ssl.SSLContext | None = None,
 ) -> PushedImage:
-    """Push the game, or another program, and a layer with one file for each content of `more`.
+    """Push the game, or another program, and further layers: `entries`, and a file each of `more`.
 
-    Images share layers of equal content. `log_in` is a user name and a password. An `entrypoint`
-    that the image does not hold makes an image that cannot run.
+    `config` has what the image sets for its containers, instead of or beside the game's. Images
+    share layers of equal content. `log_in` is a user name and a password.
     """
     game = program or compiled().read_bytes()
     data = replace(folder(b"data"), uid=1000, gid=1000)
     layers = [tar_of([Entry(b"game", content=game, mode=0o755), data])]
+    layers += [tar_of(entries)] if entries else []
     layers += [tar_of_files({f"more-{number}": content}) for number, content in enumerate(more)]
-    config = {
+    described = {
         "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),
         "os": "linux",
-        "config": {"Entrypoint": [entrypoint], "User": "1000:1000"},
+        "config": {"Entrypoint": ["/game"], "User": "1000:1000", **(config or {})},
         "rootfs": {"type": "layers", "diff_ids": [_digest(layer) for layer in layers]},
         "history": [{"created_by": "a test"} for _ in layers],
     }
@@ -73,7 +75,7 @@ def push_image(
         manifest = {
             "schemaVersion": 2,
             "mediaType": _MANIFEST,
-            "config": _push(client, _CONFIG, json.dumps(config).encode()),
+            "config": _push(client, _CONFIG, json.dumps(described).encode()),
             "layers": pushed,
         }
         content = json.dumps(manifest).encode()

@@ -11,7 +11,7 @@ SOURCE = Path(__file__).with_name("game.c")
 UDP_PORT = 7777
 TCP_PORT = 7778
 
-_COMPILE = ("gcc", "-static", "-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror")
+_COMPILE = ("gcc", "-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror")
 _COMPILE_TIMEOUT = 60
 
 
@@ -30,15 +30,16 @@ class Image:
         return f"{self.address}/{self.repository}@{self.digest}"
 
 
-def compiled(source: Path = SOURCE) -> Path:
+def compiled(source: Path = SOURCE, *options: str) -> Path:
     """Return the compiled game or another program, from `build/` if it was compiled before."""
-    key = hashlib.sha256(source.read_bytes() + " ".join(_COMPILE).encode()).hexdigest()[:16]
+    command = (*_COMPILE, *(options or ("-static",)))
+    key = hashlib.sha256(source.read_bytes() + " ".join(command).encode()).hexdigest()[:16]
     program = ROOT / "build" / f"{source.stem}-{key}"
     if not program.exists():
         program.parent.mkdir(exist_ok=True)
         partial = program.with_suffix(f".{os.getpid()}.part")
         subprocess.run(
-            [*_COMPILE, "-o", str(partial), str(source)], check=True, timeout=_COMPILE_TIMEOUT
+            [*command, "-o", str(partial), str(source)], check=True, timeout=_COMPILE_TIMEOUT
         )
         partial.replace(program)
     return program

@@ -3,13 +3,13 @@
 For the agent alone, a preloaded library moves the wall clock and a time namespace the boot time.
 """
 
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.demo_game import compiled
 from tests.docker.machine import Agent, Machine, Player, port_of
 from tests.docker.stack import Stack, eventually
 from tests.faults.invariants import LATE_SECONDS
@@ -36,18 +36,9 @@ class WallClock:
             file.write(seconds.to_bytes(8, sys.byteorder, signed=True))
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The preloaded library that moves the wall clock of a process."""
-    made = tmp_path_factory.mktemp("wall-clock") / "wall_clock.so"
-    command = ["gcc", "-shared", "-fPIC", "-O", "-o", str(made), str(SOURCE), "-ldl"]
-    subprocess.run(command, check=True, timeout=60)
-    return made
-
-
 @pytest.fixture
-def wall_clock(library: Path, tmp_path: Path) -> WallClock:
-    return WallClock(library, tmp_path / "offset")
+def wall_clock(tmp_path: Path) -> WallClock:
+    return WallClock(compiled(SOURCE, "-shared", "-fPIC"), tmp_path / "offset")
 
 
 def _later(seconds: int) -> list[str]:

@@ -15,6 +15,7 @@ from random import Random
 
 import pytest
 
+from tests.demo_game import compiled
 from tests.support.harness import ROOT
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -167,13 +168,9 @@ ACKNOWLEDGED = "acknowledged"
 
 
 @pytest.fixture(scope="session")
-def disk_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def disk_log() -> Path:
     """The preloaded library that logs the file operations of a process."""
-    library = tmp_path_factory.mktemp("disk-log") / "disk_log.so"
-    command = ["gcc", "-shared", "-fPIC", "-O", "-Wall", "-Wextra", "-Werror"]
-    source = Path(__file__).with_name("disk_log.c")
-    subprocess.run([*command, "-o", library, source, "-ldl"], check=True, timeout=60)
-    return library
+    return compiled(Path(__file__).with_name("disk_log.c"), "-shared", "-fPIC")
 
 
 def logged(library: Path, folder: Path, command: Sequence[str]) -> list[Deed]:

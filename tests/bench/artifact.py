@@ -6,18 +6,16 @@ as differently.
 
 import random
 import statistics
-import subprocess
-import tempfile
-from pathlib import Path
+from typing import Any
 
 from tests.bench.played import download, output_bytes, play, to_nowhere
 from tests.bench.process_use import in_turn, seconds
 from tests.bench.report import Result
+from tests.support.agent.tars import tar_of_files
 from tests.support.deployment import PATIENT, Deployment, Steps
 
 BYTES = 90_000_000
 FILES_OF_A_KIND = 3
-_COPY_TIMEOUT = 60
 _MB = 1_000_000
 
 
@@ -39,7 +37,7 @@ def measure(effort: int, steps: Steps) -> list[Result]:
         path = "/data"
         with steps.step(f"artifact, {rounds} rounds"):
             query = {"session": session.id, "path": path}
-            pipeline = f"docker cp {session.container}:{path} - | gzip -1"
+            pipeline = f"docker cp {session.container.name}:{path} - | gzip -1"
             taken = in_turn(
                 rounds,
                 {
@@ -60,19 +58,14 @@ def measure(effort: int, steps: Steps) -> list[Result]:
         ]
 
 
-def _put_files(container: str, size: int) -> None:
+def _put_files(container: Any, size: int) -> None:
     """Add text and random files to those of the ended game."""
     chance = random.Random(size)
-    with tempfile.TemporaryDirectory(prefix="tiltyard-bench-") as folder:
-        for number in range(FILES_OF_A_KIND):
-            (Path(folder) / f"noise{number}").write_bytes(chance.randbytes(size))
-            (Path(folder) / f"text{number}").write_bytes(_text(chance, size))
-        subprocess.run(
-            ["docker", "cp", f"{folder}/.", f"{container}:/data"],
-            check=True,
-            stdout=subprocess.DEVNULL,
-            timeout=_COPY_TIMEOUT,
-        )
+    files: dict[str, bytes] = {}
+    for number in range(FILES_OF_A_KIND):
+        files[f"noise{number}"] = chance.randbytes(size)
+        files[f"text{number}"] = _text(chance, size)
+    assert container.put_archive("/data", tar_of_files(files))
 
 
 def _text(chance: random.Random, size: int) -> bytes:

@@ -58,7 +58,7 @@ def _read_in_turn(
     def read() -> int:
         return download(deployment.client, "/logs", id=session.id)
 
-    command = f"docker logs {session.container}"
+    command = f"docker logs {session.container.name}"
     ways = {"ours": read, "docker": lambda: to_nowhere(command)}
     taken = in_turn(rounds, {name: partial(seconds, way) for name, way in ways.items()})
     ours = read() / _MB / statistics.median(taken["ours"])

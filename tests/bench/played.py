@@ -2,44 +2,43 @@
 
 import subprocess
 from dataclasses import dataclass
+from typing import Any
 
+import docker
+
+from tests.faults.real_host import containers_of
 from tests.support.api_client import ApiClient
 from tests.support.deployment import APPLICATION, REGION, Deployment
 from tests.support.harness import wait_until
 
 _BLOCK = 2**20
-_TIMEOUT = 120.0
+_TIMEOUT = 120
 
 
 @dataclass(frozen=True)
 class Played:
-    """A session and its container's name."""
+    """A session and its container."""
 
     id: str
-    container: str
+    container: Any
 
     def wait_for_line(self, end: str) -> None:
         """Wait until the newest line of its log ends with `end`."""
-        missing = f"the game did not write {end!r}"
-        wait_until(lambda: self._newest_line().endswith(end), missing, _TIMEOUT, poll=0.05)
-
-    def _newest_line(self) -> str:
-        command = ["docker", "logs", "--tail", "1", self.container]
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=_TIMEOUT
+        wait_until(
+            lambda: self.container.logs(tail=1).endswith(f"{end}\n".encode()),
+            f"the game did not write {end!r}",
+            _TIMEOUT,
+            poll=0.05,
         )
-        return done.stdout.rstrip("\n")
 
 
 def play(deployment: Deployment, *args: str) -> Played:
     """Start a session of the demo game; no other may start at the same time."""
     body = {"location": REGION, "image": APPLICATION, "args": args}
     made = deployment.client.post("/session", body).expect(201).json()
-    agent_id = (deployment.agent.state_dir / "agent_id").read_text().strip()
-    ours = f"--filter=label=io.tiltyard.agent={agent_id}"
-    newest = ["docker", "ps", "--quiet", "--last=1", ours]
-    done = subprocess.run(newest, capture_output=True, text=True, check=True, timeout=_TIMEOUT)
-    return Played(made["id"], done.stdout.strip())
+    engine = docker.DockerClient(f"unix://{deployment.engine.socket}", timeout=_TIMEOUT)
+    newest, *_ = containers_of(deployment.agent, engine)
+    return Played(made["id"], newest)
 
 
 def download(client: ApiClient, path: str, /, **query: str) -> int:

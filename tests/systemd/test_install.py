@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
@@ -36,19 +36,13 @@ exec "$@"
 class Overlaid:
     """An overlay of this machine's files that keeps writes between commands."""
 
-    def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="tiltyard-install-", dir="/var/tmp"))
-
-    def __enter__(self) -> Self:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         for each in FOLDERS:
-            (self.folder / each / "upper").mkdir(parents=True)
-            (self.folder / each / "work").mkdir()
-        (self.folder / "names").mkdir()
-        (self.folder / "ping_group_range").write_text("1\t0\n")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self.folder)
+            (folder / each / "upper").mkdir(parents=True)
+            (folder / each / "work").mkdir()
+        (folder / "names").mkdir()
+        (folder / "ping_group_range").write_text("1\t0\n")
 
     def attempt(
         self,
@@ -89,8 +83,8 @@ SCRIPT = "/opt/tiltyard/agent/systemd/install"
 
 @pytest.fixture
 def machine() -> Iterator[Overlaid]:
-    with Overlaid() as made:
-        yield made
+    with tempfile.TemporaryDirectory(prefix="tiltyard-install-", dir="/var/tmp") as folder:
+        yield Overlaid(Path(folder))
 
 
 @pytest.fixture

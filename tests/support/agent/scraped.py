@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import aiohttp
 from prometheus_client.metrics_core import Metric
@@ -41,22 +41,13 @@ class Scrape:
 
 
 @dataclass
-class Amiss:
-    """Stand-ins for parts that an agent in memory lacks."""
-
-    failures: int = 0
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass
 class Scraped:
-    """The address of a listener, and its client."""
+    """The address of a listener, its client, and what parts would say that the agent lacks."""
 
     address: str
     client: aiohttp.ClientSession
-    listener: MetricsListener
-    conntrack: Amiss = field(default_factory=Amiss)
-    firewall: Amiss = field(default_factory=Amiss)
+    flush_failures: int = 0
+    firewall_intact: bool = True
 
     async def __call__(self) -> Scrape:
         return await scraped_from(self.client, self.address)
@@ -76,26 +67,26 @@ async def scraped_from(client: aiohttp.ClientSession, address: str) -> Scrape:
 @contextlib.asynccontextmanager
 async def scraped(agent: Agent) -> AsyncIterator[Scraped]:
     """Serve the metrics of an agent."""
-    conntrack, firewall = Amiss(), Amiss()
-    state = HostGauges(
-        reservations=agent.reservations,
-        feed=agent.runtime.feed,
-        sessions=agent.sessions,
-        warm_pools=agent.warm_pools,
-        images=agent.images,
-        flush_failures=lambda: conntrack.failures,
-        firewall_intact=lambda: not firewall.warnings,
-        report=lambda: host_report(agent),
-    )
     registry = agent.runtime.metrics.registry
-    registry.register(state)
-    address = f"127.0.0.1:{free_port()}"
-    listener = MetricsListener(
-        address, registry, CLOCK, is_ready=lambda: agent.sessions.reconciled
-    )
-    try:
-        async with running(listener.run()), aiohttp.ClientSession() as client:
-            await listener.serving.wait()
-            yield Scraped(address, client, listener, conntrack, firewall)
-    finally:
-        registry.unregister(state)
+    async with aiohttp.ClientSession() as client:
+        shown = Scraped(f"127.0.0.1:{free_port()}", client)
+        state = HostGauges(
+            reservations=agent.reservations,
+            feed=agent.runtime.feed,
+            sessions=agent.sessions,
+            warm_pools=agent.warm_pools,
+            images=agent.images,
+            flush_failures=lambda: shown.flush_failures,
+            firewall_intact=lambda: shown.firewall_intact,
+            report=lambda: host_report(agent),
+        )
+        registry.register(state)
+        listener = MetricsListener(
+            shown.address, registry, CLOCK, is_ready=lambda: agent.sessions.reconciled
+        )
+        try:
+            async with running(listener.run()):
+                await listener.serving.wait()
+                yield shown
+        finally:
+            registry.unregister(state)

@@ -158,9 +158,7 @@ def test_a_user_without_root_gets_one_sentence_about_what_to_do(what: str) -> No
     )
     command = ("setpriv", "--reuid=65534", "--clear-groups", "bash", "-s", what, "demo")
     done = run(*command, input=script, cwd="/", timeout=10)
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert done.stderr.count("\n") == 1
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert "sudo" in done.stderr
 
 
@@ -185,8 +183,7 @@ def test_ci_ends_with_the_summary_of_pytest_also_when_tests_fail(tmp_path: Path)
         check=False,
         timeout=30,
     )
-    assert done.returncode == 1
-    assert done.stdout.splitlines()[-1] == summary
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, summary)
     assert "not reached" not in done.stdout
 
 

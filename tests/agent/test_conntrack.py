@@ -246,8 +246,7 @@ async def test_failures_are_counted_and_logged_once(
     assert "Operation not permitted" in warning
     assert caplog.messages == [f"connection tracking of UDP ports is not flushed error={warning}"]
     await flushing.forget([UDP], forwarded=True)
-    assert flushing.warnings == ()
-    assert flushing.failures == 2
+    assert (flushing.warnings, flushing.failures) == ((), 2)
 
 
 async def test_unresponsive_kernel_delays_a_start_only_briefly(

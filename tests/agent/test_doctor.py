@@ -229,8 +229,7 @@ def test_parent_folders_decide_accessibility(tmp_path: Path, open_folder: Path) 
         (folder / "file").touch(mode=0o600)
         facts = file_facts(folder / "file")
         assert facts is not None
-        assert facts.open_way is open_way
-        assert stat.S_IMODE(facts.mode) == 0o600
+        assert (facts.open_way, stat.S_IMODE(facts.mode)) == (open_way, 0o600)
     assert file_facts(tmp_path / "none") is None
 
 

@@ -65,8 +65,7 @@ def _seen(**changes: Any) -> Callable[[Observation], Observation]:
 
 
 def test_a_host_that_is_well_is_found_to_be() -> None:
-    assert violations(GOOD) == []
-    assert violations(AFTER) == []
+    assert violations(GOOD) == violations(AFTER) == []
 
 
 @pytest.mark.parametrize(

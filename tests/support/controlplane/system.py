@@ -444,8 +444,7 @@ def assert_error_form(body: Any, status: int) -> None:
     """Check that a body is an ErrorResponse of `status`."""
     required = {"statusCode", "code", "message", "details", "path", "timestamp", "identifier"}
     assert required <= set(body) <= required | {"violations", "violationCount"}
-    assert body["statusCode"] == status
-    assert body["code"] == _CODES[status]
+    assert (body["statusCode"], body["code"]) == (status, _CODES[status])
     assert body["message"]
     assert body["details"]
     assert body["timestamp"].endswith("Z")

@@ -41,7 +41,7 @@ async def write(folder: Path) -> None:
         await _play(agent)
         labels = (await engine.inspect(container_name(RUNNING))).labels
     await asyncio.to_thread((folder / LABEL).write_text, labels[LABEL_RECORD], "utf-8")
-    await asyncio.to_thread(_identify, folder / "state" / FILE)
+    await asyncio.to_thread(identify, folder / "state" / FILE, BEGUN)
 
 
 async def _play(agent: Agent) -> None:
@@ -49,7 +49,7 @@ async def _play(agent: Agent) -> None:
     await sessions.start(
         RUNNING, _spec(1, ttl=3600.0, args=("--map", "ü"), env={"MODE": "$TILTYARD_HOST"})
     )
-    await sessions.start(RESTARTING, _spec(2, restart=True))
+    restarting = await sessions.start(RESTARTING, _spec(2, restart=True))
     await sessions.start(ENDED, _spec(3))
     await sessions.start(MARKED, _spec(4))
     claimed = await sessions.start(CLAIMED, _spec(5))
@@ -57,11 +57,10 @@ async def _play(agent: Agent) -> None:
     await agent.records.save_claim(claimed.with_changes(spec=_spec(6), claim=claim))
     engine.write_log(container_name(ENDED), b"one\ntwo\n")
     await clock.advance(5)
-    await _fail(agent, delay=1.0)
-    await clock.advance(1)
-    await sessions.life(RESTARTING).wait_for(lambda now: now.state is State.RUNNING)
+    await agent.fail(restarting, then=1)
+    await agent.reached(RESTARTING, State.RUNNING)
     await clock.advance(5)
-    await _fail(agent, delay=2.0)
+    await agent.fail(restarting)
     await sessions.stop(ENDED, EndReason.STOPPED)
     await until_sealed(agent, ENDED)
     try:
@@ -77,15 +76,10 @@ def _spec(number: int, **changes: Any) -> SessionSpec:
     return replace(spec, identity=replace(spec.identity, session_id=f"match/{number} ü"))
 
 
-async def _fail(agent: Agent, delay: float) -> None:
-    agent.engine.end(container_name(RESTARTING), 139)
-    life = agent.sessions.life(RESTARTING)
-    await life.wait_for(lambda now: now.state is State.RESTARTING and now.restart_delay == delay)
-
-
-def _identify(path: Path) -> None:
-    authority, (key, request) = Authority.create(BEGUN), make_request()
-    signed = authority.sign_agent(request, "host-1", BEGUN).certificate
+def identify(path: Path, now: float) -> None:
+    """Make the host one that is enrolled, with an authority of its own."""
+    authority, (key, request) = Authority.create(now), make_request()
+    signed = authority.sign_agent(request, "host-1", now).certificate
     Identity(key, signed, authority.certificate).save(path)
 
 

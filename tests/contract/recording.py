@@ -16,9 +16,8 @@ from typing import Any
 import grpc
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-from agent.rpc.identity import FILE, Identity
-from agent.rpc.signing import make_request
-from controlplane.pki.authority import Authority
+from agent.rpc.identity import FILE
+from tests.agent.writing import identify
 from tests.contract.exchanges import Exchange, save
 from tests.contract.formats import DESCRIPTORS, EXCHANGES, today
 from tests.contract.previous import Previous, WholeBehind
@@ -69,21 +68,13 @@ async def record(folder: Path) -> None:
 
 async def _played(folder: Path, files: FileDescriptorSet) -> list[Exchange]:
     async with WholeBehind(folder, lambda target: Recorder(target, files)) as whole:
-        await identify(whole.host.config.state_dir / FILE)
+        await asyncio.to_thread(identify, whole.host.config.state_dir / FILE, CLOCK.time())
         await _play(whole)
         recorder = whole.behind.proxy
         assert isinstance(recorder, Recorder)
         await _play_the_rest(whole.behind.address)
     # A stream that ended with the program was no error of it.
     return [each for each in recorder.exchanges if each.error is None or each.method != "Watch"]
-
-
-async def identify(path: Path) -> Authority:
-    """Make the host one that is enrolled, with an authority of its own."""
-    authority, (key, request) = Authority.create(CLOCK.time()), make_request()
-    signed = authority.sign_agent(request, "host-1", CLOCK.time()).certificate
-    await asyncio.to_thread(Identity(key, signed, authority.certificate).save, path)
-    return authority
 
 
 async def _play(whole: WholeBehind) -> None:

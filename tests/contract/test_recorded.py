@@ -4,6 +4,7 @@ The bytes are in `formats/<n>/exchanges.json`: today's control plane reads in th
 say, and today's agent does what that of then did when it is asked the same.
 """
 
+import asyncio
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,12 +25,13 @@ from controlplane.domain.contract import (
     SnapshotEnd,
 )
 from controlplane.domain.errors import AgentRefusedError
+from tests.agent.writing import identify
 from tests.contract.byte_proxy import SERVICE
 from tests.contract.exchanges import ASKED, TIMEOUT, Exchange, Replay, load, read_by_control_plane
 from tests.contract.formats import EXCHANGES, FORMATS, NUMBERS, released, today
 from tests.contract.previous import Contract
-from tests.contract.recording import identify, record
-from tests.support.agent.served import WholeAgent
+from tests.contract.recording import record
+from tests.support.agent.served import CLOCK, WholeAgent
 from tests.support.controlplane.system import eventually
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
 
@@ -166,7 +168,7 @@ async def test_todays_agent_does_what_that_of_then_did(
     """Asked the same, in the same order, it succeeds or refuses for the same reason."""
     host = WholeAgent(tmp_path, "host-1")
     await host.start()
-    await identify(host.config.state_dir / FILE)
+    await asyncio.to_thread(identify, host.config.state_dir / FILE, CLOCK.time())
     try:
         async with grpc.aio.insecure_channel(host.address) as channel:
             await eventually(lambda: host.daemon.sessions.reconciled)

@@ -49,7 +49,13 @@ def measure(effort: int, steps: Steps) -> list[Result]:
         with steps.step(f"logs, {followers} followers for {seconds} s"):
             session = play(deployment, f"--lines-per-second={LINES_PER_SECOND}")
             lags = _followed(deployment.client, session, followers, seconds)
-        return [*live, *sealed, *_lags(lags, followers)]
+        return [
+            *live,
+            *sealed,
+            Result("logs.followers.count", followers, "readers"),
+            Result("logs.followers.median_lag_s", statistics.median(lags), "s"),
+            Result("logs.followers.lag_s", statistics.quantiles(lags, n=100)[98], "s", most=1),
+        ]
 
 
 def _read_in_turn(
@@ -93,11 +99,3 @@ def _arrivals(client: ApiClient, session: Played, end: float) -> dict[str, float
 
 def _written(line: str) -> float:
     return datetime.fromisoformat(line.split()[1]).timestamp()
-
-
-def _lags(lags: list[float], followers: int) -> list[Result]:
-    return [
-        Result("logs.followers.count", followers, "readers"),
-        Result("logs.followers.median_lag_s", statistics.median(lags), "s"),
-        Result("logs.followers.lag_s", statistics.quantiles(lags, n=100)[98], "s", most=1),
-    ]

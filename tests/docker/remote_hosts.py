@@ -190,10 +190,11 @@ def a_fleet(
     """
     enrol_port = free_port()
     with ExitStack() as stack:
-        hosts = [
-            stack.enter_context(_cleaned(RemoteHost(f"host-{number}", machine, **(agent or {}))))
-            for number, machine in enumerate(machines, 1)
-        ]
+        hosts = []
+        for number, machine in enumerate(machines, 1):
+            host = RemoteHost(f"host-{number}", machine, **(agent or {}))
+            hosts.append(stack.enter_context(host))
+            stack.callback(_remove_containers, machine)
         control_plane = stack.enter_context(
             plane(
                 [], {"local": registry}, enrol_listen=f":{enrol_port}", **{**PATIENT, **settings}
@@ -211,12 +212,6 @@ def a_fleet(
         fleet.assert_survived()
 
 
-@contextmanager
-def _cleaned(host: RemoteHost) -> Iterator[RemoteHost]:
-    """Remove the containers of the agents at the end."""
-    with host:
-        try:
-            yield host
-        finally:
-            for container in host.machine.client.containers.list(all=True, ignore_removed=True):
-                remove_container(container)
+def _remove_containers(machine: Machine) -> None:
+    for container in machine.client.containers.list(all=True, ignore_removed=True):
+        remove_container(container)

@@ -37,10 +37,6 @@ def _lives(pid: int) -> bool:
     return False
 
 
-def _parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
 @pytest.mark.slow
 def test_f07_games_go_on_while_the_engine_is_killed_and_comes_back(
     machine: Machine, rounds: Rounds, figure: Figure
@@ -143,7 +139,7 @@ def test_f11_a_game_that_dies_with_its_shim_is_found_to_have_ended(machine: Mach
     with Agent(machine, ports=3) as agent:
         session, other = agent.play(), agent.play()
         process = agent.processes()[session.internal_id]
-        shim = _parent(process)
+        shim = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
         _kill(shim)
         _kill(process)
         agent.until(session, *ENDED, patience=50)  # whatever the engine says

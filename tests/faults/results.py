@@ -41,7 +41,8 @@ class Results:
     """The file with the results of one commit on one engine and Python; made when needed."""
 
     def __init__(self, root: Path, commit: str, *, is_long: bool) -> None:
-        engine = os.environ.get("TILTYARD_TEST_ENGINE") or _debian()
+        debian = platform.freedesktop_os_release().get("VERSION_CODENAME", "unknown")
+        engine = os.environ.get("TILTYARD_TEST_ENGINE") or debian
         python = ".".join(platform.python_version_tuple()[:2])
         form = "long" if is_long else "short"
         self.commit = commit
@@ -158,10 +159,6 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] 
 def test_of(node_id: str) -> str:
     """The id of a test without the group that pytest-xdist adds to it."""
     return re.sub(r"@[^]]*$", "", node_id)
-
-
-def _debian() -> str:
-    return platform.freedesktop_os_release().get("VERSION_CODENAME", "unknown")
 
 
 def _git(root: Path, *arguments: str) -> str:

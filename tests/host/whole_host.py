@@ -104,7 +104,8 @@ def whole_host(tmp_path: Path) -> Iterator[WholeHost]:
 
 def follow_first_steps(system: Machine, authority: str) -> None:
     """Type the commands, and write each settings file after the first command of its program."""
-    plane, agent = _TOML.findall(_section("First steps"))
+    section = PAGE.partition("\n## First steps\n")[2].partition("\n## ")[0]
+    plane, agent = _TOML.findall(section)
     shell = Shell(system)
     for line in commands("First steps"):
         code, output = shell.type(line)
@@ -146,7 +147,3 @@ def _registry(system: Machine, folder: Path) -> Iterator[tuple[SecuredRegistry, 
         log_in = USER["username"], USER["password"]
         push_image(registry.address, "demo-game", log_in=log_in, context=context)
         yield registry, signer.certificate.decode()
-
-
-def _section(heading: str) -> str:
-    return PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]

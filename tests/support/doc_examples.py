@@ -42,7 +42,7 @@ def examples(page: str) -> Iterator[Example]:
         command = next(lines)
         while command:
             assert command[:2] in {"$ ", "# "}, command
-            while _is_open(command):
+            while _COMMENT.sub("", command).count("'") % 2 == 1 or command.endswith("\\"):
                 command += "\n" + next(lines)
             shown, following = [], ""
             for line in lines:
@@ -52,10 +52,6 @@ def examples(page: str) -> Iterator[Example]:
                 shown.append(line)
             yield Example(heading, command[0], command[2:], "\n".join(shown))
             command = following
-
-
-def _is_open(command: str) -> bool:
-    return _COMMENT.sub("", command).count("'") % 2 == 1 or command.endswith("\\")
 
 
 def console_blocks(page: str) -> Iterator[tuple[str, str]]:

@@ -113,19 +113,16 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "STEP_SECONDS", 0.1)
 
 
-@contextlib.asynccontextmanager
-async def playing(
-    engine: DockerEngine, image: Image, folder: Path, *args: str
-) -> AsyncIterator[Game]:
-    async with engine.pull(image.reference) as steps:
+@pytest.fixture
+async def image(engine: DockerEngine, demo_image: Image) -> str:
+    async with engine.pull(demo_image.reference) as steps:
         async for _ in steps:
             pass
-    async with playing_here(engine, image.reference, folder, *args) as game:
-        yield game
+    return demo_image.reference
 
 
 @contextlib.asynccontextmanager
-async def playing_here(
+async def playing(
     engine: DockerEngine, image: str, folder: Path, *args: str
 ) -> AsyncIterator[Game]:
     session = a_session()
@@ -197,11 +194,11 @@ class Reader:
 @pytest.mark.usefixtures("small_files")
 @pytest.mark.parametrize("fast", [3, pytest.param(17, marks=pytest.mark.slow)])
 async def test_f32_each_line_once_and_in_order_while_the_engine_drops_files(
-    engine: DockerEngine, demo_image: Image, tmp_path: Path, fast: int
+    engine: DockerEngine, image: str, tmp_path: Path, fast: int
 ) -> None:
     flood = ("--flood", "1000000", "--flood-bytes", str(STEP_BYTES), "--flood-at-signal")
     game_args = (*flood, "--lines-per-second", "0", "--stderr-too")
-    async with playing(engine, demo_image, tmp_path, *game_args) as game:
+    async with playing(engine, image, tmp_path, *game_args) as game:
         readers = [Reader(game) for _ in range(fast)]
         slow = {game.followed(): bytearray() for _ in range(3)}
         for follower, log in slow.items():
@@ -235,9 +232,9 @@ async def test_f32_each_line_once_and_in_order_while_the_engine_drops_files(
 @pytest.mark.part_alone
 @pytest.mark.usefixtures("small_files")
 async def test_f31_a_stalled_follower_of_a_flood_holds_up_nobody(
-    engine: DockerEngine, demo_image: Image, tmp_path: Path
+    engine: DockerEngine, image: str, tmp_path: Path
 ) -> None:
-    async with playing(engine, demo_image, tmp_path, "--flood", "0") as game:
+    async with playing(engine, image, tmp_path, "--flood", "0") as game:
         stalled = game.followed()
         await anext(stalled)
         before = (await game.log())[-1]
@@ -254,12 +251,12 @@ async def test_f31_a_stalled_follower_of_a_flood_holds_up_nobody(
 @pytest.mark.usefixtures("small_files")
 @pytest.mark.parametrize("what", ["one-line", "bytes"])
 async def test_f31_a_flood_of_anything_is_followed_and_sealed(
-    engine: DockerEngine, demo_image: Image, tmp_path: Path, what: str
+    engine: DockerEngine, image: str, tmp_path: Path, what: str
 ) -> None:
     """An endless line, or arbitrary bytes with NUL and invalid UTF-8."""
     records = Records(tmp_path / "state")
     flood = ("--flood", "6000000", "--flood-bytes", "6000000", "--flood-with", what)
-    async with playing(engine, demo_image, tmp_path, *flood, "--flood-at-signal") as game:
+    async with playing(engine, image, tmp_path, *flood, "--flood-at-signal") as game:
         reader = Reader(game)
         await reader.until(b"\n")  # later its beginning may have been dropped
         await game.flood()
@@ -279,9 +276,9 @@ async def test_f31_a_flood_of_anything_is_followed_and_sealed(
 
 
 async def test_a_hundred_followers_of_one_session_take_no_thread(
-    engine: DockerEngine, demo_image: Image, tmp_path: Path
+    engine: DockerEngine, image: str, tmp_path: Path
 ) -> None:
-    async with playing(engine, demo_image, tmp_path, "--lines-per-second", "50") as game:
+    async with playing(engine, image, tmp_path, "--lines-per-second", "50") as game:
         followers = [game.followed() for _ in range(100)]
         begun = await asyncio.gather(*(anext(follower) for follower in followers))
         before = threading.active_count()
@@ -297,11 +294,11 @@ async def test_a_hundred_followers_of_one_session_take_no_thread(
 
 @pytest.mark.parametrize("what", ["lines", "one-line", "bytes"])
 async def test_counts_log_bytes_like_the_engine(
-    engine: DockerEngine, demo_image: Image, tmp_path: Path, docker_engine: Path, what: str
+    engine: DockerEngine, image: str, tmp_path: Path, docker_engine: Path, what: str
 ) -> None:
     """Never less, so that a log is cut with a marker if the engine has dropped data."""
     flood = ("--flood", "1000000", "--flood-bytes", "500000", "--flood-with", what)
-    async with playing(engine, demo_image, tmp_path, *flood) as game:
+    async with playing(engine, image, tmp_path, *flood) as game:
         await game.flooded()
         await game.stop()
         counted = sum(piece.size for piece in await game.log())
@@ -313,12 +310,12 @@ async def test_counts_log_bytes_like_the_engine(
 
 @pytest.mark.slow
 async def test_seals_too_long_log_with_a_line_that_says_so(
-    engine: DockerEngine, demo_image: Image, tmp_path: Path
+    engine: DockerEngine, image: str, tmp_path: Path
 ) -> None:
     """With more than two of the engine's real files."""
     records = Records(tmp_path / "state")
     flood = ("--flood", "0", "--flood-bytes", str(2 * LOG_BYTES))
-    async with playing(engine, demo_image, tmp_path, *flood) as game:
+    async with playing(engine, image, tmp_path, *flood) as game:
         await game.flooded()
         await game.stop()
         records.directory(game.session.internal_id).mkdir(parents=True)
@@ -341,7 +338,7 @@ async def test_a_log_with_a_damaged_file_is_not_sealed_as_complete(tmp_path: Pat
         engine = DockerEngine(str(machine.engine.socket))
         root = Path(machine.client.info()["DockerRootDir"], "containers")
         for name in ("container.log", "container.log.1"):
-            async with playing_here(engine, machine.image, tmp_path, *flood) as game:
+            async with playing(engine, machine.image, tmp_path, *flood) as game:
                 await game.flooded()
                 await game.stop()
                 sealed = records.log_path(game.session.internal_id)

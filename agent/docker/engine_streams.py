@@ -109,11 +109,7 @@ class DockerStreams:
 
     def events(self, agent_id: str) -> AbstractAsyncContextManager[AsyncIterator[str]]:
         """Internal ids of sessions whose container was created or started; best effort."""
-        filters = {
-            "type": ["container"],
-            "event": _EVENTS,
-            "label": [f"{LABEL_AGENT}={agent_id}"],
-        }
+        filters = {"type": ["container"], "event": _EVENTS, "label": [f"{LABEL_AGENT}={agent_id}"]}
         params = {"filters": json.dumps(filters)}
         return self._open(Call("events"), "/events", params, _sessions, read_timeout=None)
 

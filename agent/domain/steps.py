@@ -1,12 +1,6 @@
 """Failpoints of the agent (`tiltyard.runtime.failpoints`)."""
 
-START_STEPS = (
-    "start.reserved",
-    "start.recorded",
-    "start.created",
-    "start.started",
-    "start.saved",
-)
+START_STEPS = ("start.reserved", "start.recorded", "start.created", "start.started", "start.saved")
 CLAIM_STEPS = ("claim.begun", "claim.recorded", "claim.published", "claim.signalled")
 RESTART_STEPS = ("restart.started", "restart.saved")
 STOP_STEPS = (

@@ -96,10 +96,7 @@ def flows_of(port: int, *, forwarded: bool) -> list[Flows]:
     """
     if forwarded:
         return [Flows(_TO_PORT, port, 0)]
-    return [
-        Flows(_TO_PORT, port, _TARGET_TRANSLATED),
-        Flows(_FROM_PORT, port, _SOURCE_TRANSLATED),
-    ]
+    return [Flows(_TO_PORT, port, _TARGET_TRANSLATED), Flows(_FROM_PORT, port, _SOURCE_TRANSLATED)]
 
 
 class Conntrack:

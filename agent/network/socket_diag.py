@@ -23,10 +23,7 @@ _REQUEST = struct.Struct("=BBxxIHxx44x")
 _ANSWER = struct.Struct("=4xHxx16s48x")  # inet_diag_msg: the local port, the local address
 _CGROUP_ID = 21  # INET_DIAG_CGROUP_ID: cgroup v2, since Linux 5.8
 _GROUP = struct.Struct("=Q")
-_KINDS = {
-    Protocol.TCP: (socket.IPPROTO_TCP, 1 << 10),
-    Protocol.UDP: (socket.IPPROTO_UDP, 1 << 7),
-}
+_KINDS = {Protocol.TCP: (socket.IPPROTO_TCP, 1 << 10), Protocol.UDP: (socket.IPPROTO_UDP, 1 << 7)}
 """Protocol number, and the state bit of TCP_LISTEN or TCP_CLOSE."""
 _ADDRESS_BYTES = {socket.AF_INET: 4, socket.AF_INET6: 16}
 _PROC = Path("/proc")
@@ -51,12 +48,7 @@ class BoundSocket:
 
 
 def is_bound_by(
-    group: int | None,
-    protocol: Protocol,
-    port: int,
-    *,
-    loopback: bool,
-    most: int,
+    group: int | None, protocol: Protocol, port: int, *, loopback: bool, most: int
 ) -> bool:
     """Return whether a socket of a control group has bound a port of this network. Blocks.
 

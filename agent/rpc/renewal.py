@@ -14,10 +14,7 @@ class HostIdentity:
     """Renews the identity of a running agent."""
 
     def __init__(
-        self,
-        state_dir: Path,
-        run: Callable[..., Awaitable[Any]],
-        time: Callable[[], float],
+        self, state_dir: Path, run: Callable[..., Awaitable[Any]], time: Callable[[], float]
     ) -> None:
         """`run` calls a blocking function on a thread; `time` returns Unix time."""
         self.path = state_dir / FILE

@@ -70,9 +70,7 @@ def expire_time(identity: Identity) -> float:
 
 def _key_pem(key: Any) -> bytes:
     return key.private_bytes(  # type: ignore[no-any-return]
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
 
 

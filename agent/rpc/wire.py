@@ -165,10 +165,7 @@ def report_to_proto(session: Session, tail: Tail | None) -> pb.GetReportResponse
     if tail is None:
         return pb.GetReportResponse(report=message)
     return pb.GetReportResponse(
-        report=message,
-        log=tail.data,
-        log_truncated=tail.cut,
-        log_damaged=session.log_damaged,
+        report=message, log=tail.data, log_truncated=tail.cut, log_damaged=session.log_damaged
     )
 
 

@@ -124,9 +124,6 @@ def _claimed(runtime: Runtime, session: Session, request: ClaimRequest) -> Sessi
         claim=Claim(request.request),
         deadline=None if request.ttl is None else deadline_by(runtime.clock, request.ttl),
         injected_env=injected_environment(
-            runtime.settings.env_prefixes,
-            request.identity.session_id,
-            session.host,
-            session.ports,
+            runtime.settings.env_prefixes, request.identity.session_id, session.host, session.ports
         ),
     )

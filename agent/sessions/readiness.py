@@ -38,9 +38,7 @@ async def _ready(runtime: Runtime, session: Session, process: Process) -> None:
         except AgentError as error:
             if str(error) != reported:
                 log.warning(
-                    "cannot check readiness",
-                    session=session.internal_id,
-                    error=str(error),
+                    "cannot check readiness", session=session.internal_id, error=str(error)
                 )
             reported = str(error)
         took = runtime.clock.monotonic() - began

@@ -21,12 +21,7 @@ _VERSION = version("tiltyard")
 _REF = "#/components/schemas/{model}"
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _NAME = f"^{NAME_PATTERN}$"
-_PATTERNS = {
-    "version": json_pattern(TAG),
-    "region": _NAME,
-    "nodePool": _NAME,
-    "registry": _NAME,
-}
+_PATTERNS = {"version": json_pattern(TAG), "region": _NAME, "nodePool": _NAME, "registry": _NAME}
 """Patterns of validated path parameters; other unknown values are just not found."""
 
 _HEADERS: dict[str, Any] = {
@@ -41,7 +36,7 @@ _RETRY_AFTER = {
     "Retry-After": {
         "description": "Seconds; absent if a retry does not help, or the time is unknown.",
         "schema": {"type": "integer", "minimum": 1},
-    },
+    }
 }
 _ERROR_HEADERS: dict[int, dict[str, Any]] = {
     401: {"WWW-Authenticate": {"required": True, "schema": {"const": "Bearer"}}},

@@ -179,18 +179,10 @@ class ControlPlane:
             fleet=self.fleet,
             store=store,
             fleet_admin=FleetAdmin(
-                store,
-                self.fleet,
-                logins=self._logins,
-                declared=declared,
-                clock=clock,
+                store, self.fleet, logins=self._logins, declared=declared, clock=clock
             ),
             agents=Agents(
-                store,
-                self.fleet,
-                standbys=self._standby_pools,
-                declared=declared,
-                clock=clock,
+                store, self.fleet, standbys=self._standby_pools, declared=declared, clock=clock
             ),
             enrolment=self.enrolment,
             rotation=Rotation(
@@ -205,8 +197,7 @@ class ControlPlane:
             request_slots=request_slots or RequestSlots(clock),
         )
         self._exposition = metrics_listener.Exposition(
-            metrics,
-            LiveCollector(self.fleet, queue, self._standby_pools, streams, self.issuer),
+            metrics, LiveCollector(self.fleet, queue, self._standby_pools, streams, self.issuer)
         )
         self.listening = asyncio.Event()  # Set once requests are answered at `base_url`
 

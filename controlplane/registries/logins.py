@@ -13,10 +13,7 @@ from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.registries import Registry, at
 from tiltyard.runtime.tasks import Threads
 
-_AUTH_HOSTS = {
-    "registry-1.docker.io": ("auth.docker.io",),
-    "registry.gitlab.com": ("gitlab.com",),
-}
+_AUTH_HOSTS = {"registry-1.docker.io": ("auth.docker.io",), "registry.gitlab.com": ("gitlab.com",)}
 """Token services of well-known registries."""
 
 

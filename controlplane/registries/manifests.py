@@ -37,10 +37,7 @@ IMAGE_TYPES = (
     "application/vnd.docker.distribution.manifest.v2+json",
 )
 _CONFIG_TYPES = frozenset(
-    {
-        "application/vnd.oci.image.config.v1+json",
-        "application/vnd.docker.container.image.v1+json",
-    }
+    {"application/vnd.oci.image.config.v1+json", "application/vnd.docker.container.image.v1+json"}
 )
 _LAYER_TYPE = re.compile(
     r"application/vnd\.(?:oci\.image\.layer\.v1\.tar(?:\+gzip|\+zstd)?"

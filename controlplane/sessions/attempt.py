@@ -117,10 +117,7 @@ class Attempts:
             answer = await host.client.claim_session(claim, timeout)
         except (AgentRefusedError, AgentUnavailableError) as error:
             log.info(
-                "standby not claimed",
-                agent=host.name,
-                session=claim.internal_id,
-                error=str(error),
+                "standby not claimed", agent=host.name, session=claim.internal_id, error=str(error)
             )
             if isinstance(error, AgentRefusedError):
                 return _refused(error, NOTHING_CLAIMED)

@@ -65,10 +65,7 @@ class Unanswered:
                 break
             except StoreError as error:
                 log.error(  # noqa: TRY400 - the text says it all
-                    "cannot free the id yet",
-                    account=start.account,
-                    id=start.id,
-                    error=str(error),
+                    "cannot free the id yet", account=start.account, id=start.id, error=str(error)
                 )
                 await self._clock.sleep(FREE_RETRY)
         if trial is not None:

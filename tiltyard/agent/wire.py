@@ -67,9 +67,7 @@ def interned(texts: Mapping[str, str]) -> dict[str, str]:
 def resources_to_proto(resources: Resources) -> pb.Resources:
     """Convert resources."""
     return pb.Resources(
-        nano_cpus=resources.nano_cpus,
-        memory_bytes=resources.memory_bytes,
-        gpus=resources.gpus,
+        nano_cpus=resources.nano_cpus, memory_bytes=resources.memory_bytes, gpus=resources.gpus
     )
 
 

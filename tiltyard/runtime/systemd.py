@@ -40,9 +40,7 @@ class Notifier:
     """Sends notifications without blocking."""
 
     def __init__(
-        self,
-        supervision: Supervision,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        self, supervision: Supervision, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     ) -> None:
         address = supervision.socket
         # Abstract sockets are written with @ and begin with a zero byte.

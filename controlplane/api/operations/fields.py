@@ -61,21 +61,15 @@ _EnvironmentName = Annotated[
         json_schema_extra={
             "pattern": r"^[^=\u0000]+$",
             "not": {"pattern": json_pattern(_RESERVED)},
-        },
+        }
     ),
 ]
 
-Labels = Annotated[
-    dict[str, str],
-    Field(max_length=MAX_ENTRIES),
-    bounded_as_json(MAX_JSON_BYTES),
-]
+Labels = Annotated[dict[str, str], Field(max_length=MAX_ENTRIES), bounded_as_json(MAX_JSON_BYTES)]
 """Labels that a caller filters sessions by."""
 
 Environment = Annotated[
-    dict[_EnvironmentName, Text],
-    Field(max_length=MAX_ENTRIES),
-    bounded_as_json(MAX_JSON_BYTES),
+    dict[_EnvironmentName, Text], Field(max_length=MAX_ENTRIES), bounded_as_json(MAX_JSON_BYTES)
 ]
 """Environment variables set by a caller."""
 

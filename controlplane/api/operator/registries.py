@@ -16,8 +16,7 @@ from controlplane.settings.registries import Address, OwnAddress
 from controlplane.storage.tables.registries import Registry, counted
 
 _Username = Annotated[
-    str,
-    Field(min_length=1, max_length=MAX_USERNAME, pattern=r"^[^:\u0000-\u001f\u007f-\u009f]*$"),
+    str, Field(min_length=1, max_length=MAX_USERNAME, pattern=r"^[^:\u0000-\u001f\u007f-\u009f]*$")
 ]
 _Password = Annotated[
     str,

@@ -375,14 +375,7 @@ ITSELF = Actor("controlplane")
 
 
 def record_event(  # noqa: PLR0917  # the columns of one line
-    db: Database,
-    now: float,
-    kind: str,
-    account: str,
-    actor: Actor,
-    object_: str,
-    /,
-    **data: Any,
+    db: Database, now: float, kind: str, account: str, actor: Actor, object_: str, /, **data: Any
 ) -> None:
     """Append an audit line within the transaction that makes the change."""
     db.execute(

@@ -76,12 +76,7 @@ def create_operator_token(db: Database, token: NewToken, now: float, *, another:
 
 
 def create_account(
-    db: Database,
-    name: str,
-    token: NewToken,
-    actor: Actor,
-    now: float,
-    quota: Quota = UNLIMITED,
+    db: Database, name: str, token: NewToken, actor: Actor, now: float, quota: Quota = UNLIMITED
 ) -> bool:
     """Create an account with its first token; False if it exists."""
     inserted = db.execute(

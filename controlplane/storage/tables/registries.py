@@ -5,12 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from controlplane.domain.errors import (
-    ConflictError,
-    InvalidRequestError,
-    StoreError,
-    Violation,
-)
+from controlplane.domain.errors import ConflictError, InvalidRequestError, StoreError, Violation
 from controlplane.settings.registries import RegistryConfig
 from controlplane.storage.engine.statements import write_row
 from controlplane.storage.engine.store import Actor, Database, record_event

@@ -157,13 +157,7 @@ def begin_attempt(
 
 
 def end_attempt(
-    db: Database,
-    account: str,
-    session_id: str,
-    attempt: Attempt,
-    now: float,
-    *,
-    unanswered: bool,
+    db: Database, account: str, session_id: str, attempt: Attempt, now: float, *, unanswered: bool
 ) -> None:
     """Remove a failed attempt from its session, unless its host has reported it meanwhile.
 

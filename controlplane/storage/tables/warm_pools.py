@@ -88,12 +88,7 @@ def _portion(db: Database, account: str, application: str, location: str) -> lis
         f"{ALL_POOLS} WHERE account=:account"
         " AND (application, location) > (:application, :location)"
         " ORDER BY application, location LIMIT :portion",
-        {
-            "account": account,
-            "application": application,
-            "location": location,
-            "portion": PORTION,
-        },
+        {"account": account, "application": application, "location": location, "portion": PORTION},
     )
     return [pool_of(row) for row in rows]
 

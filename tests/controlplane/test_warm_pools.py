@@ -554,7 +554,7 @@ async def test_claim_of_a_dead_control_plane_is_replayed(system: System) -> None
     async with opened(system.config.database) as store:
         await store.run(reserve, NewSession(identity, mebi, 1, claim))
     await system.serve()
-    await system.becomes("match", "running")
+    await eventually(lambda: bool(system.agent.claimed))
     (replayed,) = system.agent.claimed
     assert (replayed.internal_id, replayed.again) == (internal_id, True)
     assert (replayed.ttl.seconds, replayed.request_json) == (7200, '{"version": "v0"}')

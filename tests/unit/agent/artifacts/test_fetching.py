@@ -137,7 +137,7 @@ async def test_truncated_archive_is_never_sent(
         await fetched(artifacts(agent), "any", "/x")
 
 
-async def test_empty_path_is_not_found(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_path_of_no_file_is_not_found(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     async def chunks(container: str) -> AsyncGenerator[bytes]:
         yield tar_of([Entry(b"x", tarfile.FIFOTYPE)] if container == "fifo" else [])
 

@@ -151,7 +151,7 @@ def test_cpu_shares_follow_the_reservation(reserved: int, shares: int) -> None:
         (64 * MEBIBYTE, 0, (0, 64 * MEBIBYTE)),
     ],
 )
-def test_adds_no_swap_and_caps_memory(reserved: int, limit: int, sent: tuple[int, int]) -> None:
+def test_no_swap_and_capped_reservation(reserved: int, limit: int, sent: tuple[int, int]) -> None:
     spec = replace(
         SPEC,
         limits=replace(SPEC.limits, memory_bytes=limit),

@@ -103,7 +103,7 @@ async def test_a_broken_connection(script: ScriptedEngine, call: str) -> None:
 
 
 @pytest.mark.parametrize("body", [b'{"Id": "abc', b"", b"{}", b"[]", b"\xff"])
-async def test_malformed_answer_has_no_outcome(script: ScriptedEngine, body: bytes) -> None:
+async def test_malformed_answer_leaves_it_unknown(script: ScriptedEngine, body: bytes) -> None:
     for call, status in (("inspect", 200), ("create", 201)):
         what, ask = CALLS[call]
         script.answer(what, raw(body, status))

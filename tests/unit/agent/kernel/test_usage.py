@@ -50,7 +50,7 @@ def test_hybrid_cgroups_have_each_controller_in_one_version(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("groups", [V1, V2, "", "0::/\n", "5:memory:/\n2:cpuacct:/\n"])
-def test_missing_counter_and_the_root_group_count_nothing(tmp_path: Path, groups: str) -> None:
+def test_missing_counter_and_the_root_group_are_none(tmp_path: Path, groups: str) -> None:
     for path in ("cpu.stat", "memory.peak"):
         write(tmp_path / path, STAT)
     write(tmp_path / "cpuacct/cpuacct.usage", "2500000000\n")

@@ -348,8 +348,10 @@ async def test_metrics_port_may_be_in_use(agent: Agent, caplog: pytest.LogCaptur
 @mock.patch.object(loop_lag, "INTERVAL_SECONDS", 0.001)
 async def test_serves_metrics_and_counts_rpcs(tmp_path: Path, engine: FakeEngine) -> None:
     address = f"127.0.0.1:{free_port()}"
-    client = aiohttp.ClientSession()
-    async with served(tmp_path, engine, CLOCK, metrics_listen=address) as agent, client:
+    async with (
+        aiohttp.ClientSession() as client,
+        served(tmp_path, engine, CLOCK, metrics_listen=address) as agent,
+    ):
         session = await agent.sessions.start(an_id(), a_spec())
         engine.write_log(session.container, b"hello\n")
         engine.put_file(session.container, "/save", b"x" * 100)

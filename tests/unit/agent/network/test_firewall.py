@@ -141,6 +141,7 @@ def test_mark_depends_on_rule_and_position() -> None:
 
 def test_without_bridges_there_are_no_rules() -> None:
     assert rules(dataclasses.replace(PLAN, bridges=()), 4) == {}
+    assert problems(filters(), {}) == []
 
 
 def test_adds_rules_without_engine_chain() -> None:

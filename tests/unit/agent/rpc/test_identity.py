@@ -56,8 +56,8 @@ async def test_renewed_certificate_has_new_key(host: HostIdentity) -> None:
 
 
 HOSTILE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
-    "its signer": (lambda it: Signer.new("ours").answer(it, [URI], [HOST]), "another authority"),
-    "its name": (lambda it: OURS.answer(it, ["tiltyard://agent/two"], [HOST]), "another host"),
+    "other signer": (lambda it: Signer.new("ours").answer(it, [URI], [HOST]), "another authority"),
+    "other host": (lambda it: OURS.answer(it, ["tiltyard://agent/two"], [HOST]), "another host"),
     "for another key": (lambda _: OURS.sign(SERVES, [URI], [HOST]).certificate, "another key"),
     "expired": (lambda it: OURS.answer(it, [URI], [HOST], timedelta(hours=-1)), "not valid now"),
     "nameless": (lambda asked: OURS.answer(asked, [], [HOST]), "not a certificate for a host"),

@@ -120,11 +120,16 @@ async def test_f14_a_removal_whose_answer_is_lost_is_told_when_it_is_known(agent
 
 
 async def test_f14_an_undoing_whose_answer_is_lost_gives_everything_back(agent: Agent) -> None:
-    agent.engine.fail_next("start", errors.EngineError("start", "no space"))
+    unknown = errors.EngineUnavailableError("gone")
+    agent.engine.answer_lost_next("start")
+    agent.engine.fail_next("inspect", unknown)
+    agent.engine.fail_next("remove", unknown)
     agent.engine.answer_lost_next("remove")
-    with pytest.raises(errors.EngineError):
+    with pytest.raises(errors.EngineUnavailableError):
         await agent.sessions.start(an_id(), a_spec())
-    assert not agent.nothing_is_held()  # the container may still exist
+    assert not agent.nothing_is_held()  # the game runs
+    assert [one.is_running for one in await agent.engine.list(agent.runtime.agent_id)] == [True]
+    assert agent.sessions.started() == []
     await agent.clock.advance(31)
     await assert_nothing_is_left(agent)
 

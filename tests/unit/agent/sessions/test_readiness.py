@@ -79,7 +79,7 @@ async def test_each_run_becomes_ready(agent: Agent) -> None:
     assert await agent.ready(internal_id) >= first + 30
 
 
-async def test_next_run_watches_unready_ones(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_next_agent_watches_unready(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     async with host() as agent:
         early, late = await started(agent), await started(agent)
         host.engine.bind(container_name(early))

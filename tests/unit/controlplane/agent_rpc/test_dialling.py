@@ -93,7 +93,7 @@ IMPOSTORS: dict[str, Callable[[Deployment], Party | None]] = {
     "another agent": lambda deployment: deployment.host(OTHER),
     "an expired agent": lambda deployment: deployment.host(ONE, timedelta(hours=-1)),
     "self-signed": lambda _: self_signed(SERVES, [agent_uri(ONE)], [agent_host(ONE)]),
-    "another's": lambda _: Signer.new().sign(SERVES, [agent_uri(ONE)], [agent_host(ONE)]),
+    "another CA's": lambda _: Signer.new().sign(SERVES, [agent_uri(ONE)], [agent_host(ONE)]),
     "a caller": lambda own: own.signer.sign(CALLS, [CONTROL_PLANE], [agent_host(ONE)]),
     "without a DNS name": lambda deployment: deployment.signer.sign(SERVES, [agent_uri(ONE)]),
     "in clear": lambda _: None,

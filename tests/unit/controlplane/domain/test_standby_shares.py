@@ -28,7 +28,7 @@ STRATEGIES = st.sampled_from(list(Strategy))
 
 
 @given(SIZES, HOSTS, STRATEGIES)
-def test_shares_add_up_to_the_size(size: int, hosts: list[PoolHost], strategy: Strategy) -> None:
+def test_shares_fill_size_or_room(size: int, hosts: list[PoolHost], strategy: Strategy) -> None:
     shares = share(size, hosts, strategy)
     assert all(count > 0 for count in shares.values())
     keeps = {h.agent: max(h.most, 0 if h.cannot_fill else h.held) for h in hosts}

@@ -158,7 +158,7 @@ def test_rejects_a_request_with_a_bad_signature(authority: Authority) -> None:
             authority.sign_agent(b"\n".join([*lines[:-2], line, lines[-1], b""]), ID, NOW)
 
 
-def test_certificate_is_due_early_and_after_two_thirds_of_its_life(authority: Authority) -> None:
+def test_certificate_is_due_before_its_life_and_after_two_thirds(authority: Authority) -> None:
     expire, due = NOW + 30 * 24 * 3600, NOW + 20 * 24 * 3600
     assert not authority.is_due(expire, due - 1)
     assert authority.is_due(expire, due)

@@ -90,7 +90,7 @@ async def test_adopted_ended_session_gives_way_to_a_live_one(store: Store) -> No
 
 
 @pytest.mark.parametrize("session", [attempt("i", 2, end_time=1), attempt("i", 0.5, end_time=99)])
-async def test_session_of_long_ago_is_not_adopted(store: Store, session: HostSession) -> None:
+async def test_too_old_session_is_not_adopted(store: Store, session: HostSession) -> None:
     assert await verdict(store, "h", ended(session, session.end_time)) is Verdict.KEEP
     assert await rows(store, "SELECT 1 FROM session") == []
 
@@ -158,7 +158,7 @@ async def test_only_a_report_that_differs_is_written(store: Store, change: dict[
 
 
 @pytest.mark.parametrize("change", [None, {"detail": "lost"}, {"exit_code": 1}])
-async def test_unchanged_take_as_few_queries(store: Store, change: dict[str, Any] | None) -> None:
+async def test_only_changes_cost_queries(store: Store, change: dict[str, Any] | None) -> None:
     sessions = [
         attempt(f"i-{number}", 1, identity=replace(X.identity, session_id=f"s-{number}"))
         for number in range(30)
